@@ -1,0 +1,196 @@
+//! Finds MPI through its compiler wrapper, probes it for ULFM, makes the `MPIX_*` bindings on
+//! mpi-sys's types, and sets how the library is linked. Writes to OUT_DIR only.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `MPICC` | the MPI compiler wrapper; default `mpicc` from PATH |
+//! | `FTSORT_ULFM` | `auto` (default): probe; `on`: it is an error if ULFM is absent; `off`: do without |
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+
+/// All that the library calls; an MPI that lacks one of them counts as without ULFM.
+const ULFM_PROBE: &str = r"
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+int main(int argc, char **argv) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Group group;
+  int flag = MPIX_ERR_PROC_FAILED + MPIX_ERR_REVOKED;
+  MPI_Init(&argc, &argv);
+  return MPIX_Comm_agree(comm, &flag) + MPIX_Comm_revoke(comm) + MPIX_Comm_shrink(comm, &comm)
+    + MPIX_Comm_get_failed(comm, &group) + MPIX_Comm_failure_ack(comm)
+    + MPIX_Comm_failure_get_acked(comm, &group);
+}
+";
+
+/// What bindgen reads. The constants get names of ours since MPI libraries define them in
+/// different ways (macro, enumerator), and not all have the run-time switch `MPIX_FT`.
+const ULFM_HEADER: &str = r"
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+static const int FTSORT_MPI_ERR_PROC_FAILED = MPIX_ERR_PROC_FAILED;
+static const int FTSORT_MPI_ERR_REVOKED = MPIX_ERR_REVOKED;
+static const int FTSORT_MPI_VERSION = MPI_VERSION;
+static const int FTSORT_MPI_ERR_LASTCODE = MPI_ERR_LASTCODE;
+#ifdef MPIX_FT
+static const int FTSORT_MPI_FT = MPIX_FT;
+#else
+static const int FTSORT_MPI_FT = -1;
+#endif
+";
+
+/// A wrong `MPICC` must end in one clear line and not in a panic's backtrace.
+fn refuse(text: &str) -> ! {
+    println!("cargo::error={text}");
+    exit(1)
+}
+
+struct Wrapper {
+    mpicc: String,
+    flags: Vec<String>,
+}
+
+impl Wrapper {
+    fn find() -> Wrapper {
+        let mpicc = env::var("MPICC").unwrap_or_else(|_| "mpicc".into());
+        let shown = match Command::new(&mpicc).arg("-show").output() {
+            Ok(output) if output.status.success() => output.stdout,
+            _ => refuse(&format!(
+                "`{mpicc} -show` does not run: install an MPI library, or set MPICC to its C compiler wrapper"
+            )),
+        };
+        let flags = String::from_utf8_lossy(&shown)
+            .split_whitespace()
+            .map(|flag| flag.trim_matches(['\'', '"']).to_string())
+            .collect();
+        Wrapper { mpicc, flags }
+    }
+
+    fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.flags
+            .iter()
+            .filter_map(move |flag| flag.strip_prefix(prefix))
+    }
+
+    /// Compiles and links, since some MPI libraries declare functions that they do not have.
+    fn links(&self, source: &str, out_dir: &Path) -> Result<(), String> {
+        let file = out_dir.join("ulfm_probe.c");
+        fs::write(&file, source).expect("OUT_DIR is writable");
+        let output = Command::new(&self.mpicc)
+            .arg(&file)
+            .arg("-o")
+            .arg(out_dir.join("ulfm_probe"))
+            .output()
+            .map_err(|error| error.to_string())?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+}
+
+fn has_ulfm(wrapper: &Wrapper, out_dir: &Path) -> bool {
+    let wanted = env::var("FTSORT_ULFM").unwrap_or_else(|_| "auto".into());
+    match wanted.as_str() {
+        "off" => false,
+        "auto" => wrapper.links(ULFM_PROBE, out_dir).is_ok(),
+        "on" => match wrapper.links(ULFM_PROBE, out_dir) {
+            Ok(()) => true,
+            Err(why) => refuse(&format!(
+                "FTSORT_ULFM=on, but {} has no complete ULFM: {}",
+                wrapper.mpicc,
+                why.lines().next().unwrap_or("the probe does not link")
+            )),
+        },
+        other => refuse(&format!(
+            "FTSORT_ULFM is {other:?}, expected auto, on or off"
+        )),
+    }
+}
+
+fn write_bindings(wrapper: &Wrapper, out_dir: &Path) {
+    let header = out_dir.join("ulfm.h");
+    fs::write(&header, ULFM_HEADER).expect("OUT_DIR is writable");
+    // mpi-sys's own types are used, so that there is one MPI_Comm in the crate.
+    let bindings = bindgen::builder()
+        .header(header.to_str().expect("OUT_DIR is UTF-8"))
+        .clang_args(
+            wrapper
+                .with_prefix("-I")
+                .map(|folder| format!("-I{folder}")),
+        )
+        .allowlist_function(
+            "MPIX_Comm_(agree|revoke|shrink|get_failed|failure_ack|failure_get_acked)",
+        )
+        .allowlist_var("FTSORT_MPI_.*")
+        .allowlist_recursively(false)
+        .blocklist_type("MPI_.*")
+        .raw_line("use mpi_sys::{MPI_Comm, MPI_Group};")
+        .generate()
+        .unwrap_or_else(|error| refuse(&format!("cannot make the MPIX bindings: {error}")));
+    bindings
+        .write_to_file(out_dir.join("mpix.rs"))
+        .expect("OUT_DIR is writable");
+}
+
+/// Folders that the dynamic loader searches anyway need no RUNPATH.
+fn is_usual_folder(folder: &str) -> bool {
+    ["/lib", "/usr/lib", "/usr/local/lib"]
+        .iter()
+        .any(|usual| folder == *usual || folder.starts_with(&format!("{usual}/")))
+}
+
+fn main() {
+    for name in [
+        "MPICC",
+        "FTSORT_ULFM",
+        "LIBCLANG_PATH",
+        "BINDGEN_EXTRA_CLANG_ARGS",
+    ] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(ftsort_ulfm)");
+
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let wrapper = Wrapper::find();
+    if has_ulfm(&wrapper, &out_dir) {
+        println!("cargo::rustc-cfg=ftsort_ulfm");
+        write_bindings(&wrapper, &out_dir);
+    }
+
+    // For 0.x versions every minor version may change the ABI.
+    let major = env::var("CARGO_PKG_VERSION_MAJOR").expect("cargo sets it");
+    let minor = env::var("CARGO_PKG_VERSION_MINOR").expect("cargo sets it");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libftsort.so.{major}.{minor}");
+
+    // mpi-sys links MPI but leaves finding it at run time to us.
+    if env::var_os("CARGO_FEATURE_NO_RPATH").is_none() {
+        for folder in wrapper
+            .with_prefix("-L")
+            .filter(|folder| !is_usual_folder(folder))
+        {
+            println!("cargo::rustc-link-arg=-Wl,-rpath,{folder}");
+        }
+    }
+
+    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let version = Command::new(rustc)
+        .arg("--version")
+        .output()
+        .map(|output| output.stdout);
+    let version = version.unwrap_or_default();
+    println!(
+        "cargo::rustc-env=FTSORT_RUSTC={}",
+        String::from_utf8_lossy(&version).trim()
+    );
+    println!("cargo::rustc-env=FTSORT_MPICC={}", wrapper.mpicc);
+}

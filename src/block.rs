@@ -1,0 +1,212 @@
+//! A block: the records that a node holds, as a list of runs.
+//!
+//! A run is a piece of one rank's sorted input, known by where it starts there. Cuts are made in
+//! the total order (key, origin rank, position), so that equal keys can be cut anywhere and every
+//! record has exactly one place. Runs stay apart while blocks travel and are merged once, at the
+//! end: moving a block from hand to hand copies nothing.
+
+use crate::buffer::{Buffer, Slice};
+use crate::error::{Error, Result, Status};
+use crate::members::Rank;
+
+/// Consecutive records of one rank's sorted input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Whose input.
+    pub origin: Rank,
+    /// The position of the first record in that sorted input, in records.
+    pub start: u64,
+    /// The records.
+    pub data: Slice,
+}
+
+/// What a node holds. Runs are in ascending order of origin, each origin once, none empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// The runs are sorted; false for inputs as they were loaded.
+    pub sorted: bool,
+}
+
+/// The sizes and origins of a block's runs: what travels, or is stored, before the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// See [`Block::sorted`].
+    pub sorted: bool,
+    /// (origin, start, bytes) for each run.
+    pub runs: Vec<(Rank, u64, usize)>,
+}
+
+const FIXED: usize = 8;
+const PER_RUN: usize = 4 + 8 + 8;
+
+impl Block {
+    /// The input of one rank, as it was loaded.
+    pub fn input(origin: Rank, data: Slice) -> Block {
+        Block {
+            runs: non_empty(vec![Run {
+                origin,
+                start: 0,
+                data,
+            }]),
+            sorted: false,
+        }
+    }
+
+    /// A block without records.
+    pub fn empty() -> Block {
+        Block {
+            runs: Vec::new(),
+            sorted: true,
+        }
+    }
+
+    /// The size of all runs.
+    pub fn bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.data.len()).sum()
+    }
+
+    /// The runs of both; the two blocks have no origin in common.
+    pub fn union(self, other: Block) -> Block {
+        let mut runs = self.runs;
+        runs.extend(other.runs);
+        runs.sort_by_key(|run| run.origin);
+        Block {
+            runs: non_empty(runs),
+            sorted: self.sorted && other.sorted,
+        }
+    }
+
+    /// What to send before the records.
+    pub fn header(&self) -> Header {
+        Header {
+            sorted: self.sorted,
+            runs: self
+                .runs
+                .iter()
+                .map(|run| (run.origin, run.start, run.data.len()))
+                .collect(),
+        }
+    }
+
+    /// A block from its header and the runs' bytes, in the header's order.
+    pub fn from_parts(header: &Header, parts: Vec<Slice>) -> Block {
+        let runs = header
+            .runs
+            .iter()
+            .zip(parts)
+            .map(|(&(origin, start, _), data)| Run {
+                origin,
+                start,
+                data,
+            })
+            .collect();
+        Block {
+            runs: non_empty(runs),
+            sorted: header.sorted,
+        }
+    }
+}
+
+fn non_empty(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.retain(|run| !run.data.is_empty());
+    runs
+}
+
+impl Header {
+    /// The greatest size of an encoded header in a group of so many ranks.
+    pub fn limit(ranks: usize) -> usize {
+        FIXED + ranks * PER_RUN
+    }
+
+    /// Little-endian bytes: number of runs (u32), sorted (u32), then per run its origin (u32), its
+    /// start (u64) and its size in bytes (u64).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FIXED + self.runs.len() * PER_RUN);
+        out.extend((self.runs.len() as u32).to_le_bytes());
+        out.extend(u32::from(self.sorted).to_le_bytes());
+        for (origin, start, bytes) in &self.runs {
+            out.extend(origin.0.to_le_bytes());
+            out.extend(start.to_le_bytes());
+            out.extend((*bytes as u64).to_le_bytes());
+        }
+        out
+    }
+
+    /// The opposite of [`Header::encode`]; None if the bytes are no header.
+    pub fn decode(bytes: &[u8]) -> Option<Header> {
+        let (fixed, rest) = bytes.split_at_checked(FIXED)?;
+        let (count, sorted) = fixed.split_at(4);
+        let count = u32::from_le_bytes(count.try_into().ok()?) as usize;
+        let sorted = u32::from_le_bytes(sorted.try_into().ok()?) != 0;
+        if rest.len() != count.checked_mul(PER_RUN)? {
+            return None;
+        }
+        let runs = rest
+            .chunks_exact(PER_RUN)
+            .map(|run| {
+                let origin = u32::from_le_bytes(run[0..4].try_into().ok()?);
+                let start = u64::from_le_bytes(run[4..12].try_into().ok()?);
+                let bytes = u64::from_le_bytes(run[12..20].try_into().ok()?);
+                Some((Rank(origin), start, usize::try_from(bytes).ok()?))
+            })
+            .collect::<Option<Vec<_>>>()?;
+        Some(Header { sorted, runs })
+    }
+
+    /// The header as a message.
+    pub fn to_slice(&self) -> Result<Slice> {
+        Ok(Buffer::copy_of(&self.encode())?.into())
+    }
+
+    /// The header in a message that a rank of this group sent.
+    pub fn from_message(bytes: &[u8]) -> Result<Header> {
+        Header::decode(bytes)
+            .ok_or_else(|| Error::new(Status::Internal, "a block's header does not decode"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_header_survives_its_encoding(
+            sorted: bool,
+            runs in prop::collection::vec((0_u32..1000, any::<u64>(), 0_usize..1 << 40), 0..20),
+        ) {
+            let runs: Vec<_> = runs.into_iter().map(|(o, s, b)| (Rank(o), s, b)).collect();
+            let header = Header { sorted, runs };
+            let bytes = header.encode();
+            prop_assert!(bytes.len() <= Header::limit(header.runs.len()));
+            prop_assert_eq!(Header::decode(&bytes), Some(header));
+            if !bytes.is_empty() {
+                prop_assert_eq!(Header::decode(&bytes[..bytes.len() - 1]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_union_is_in_order_of_origin_and_has_no_empty_runs() {
+        let run = |origin, bytes: &[u8]| Run {
+            origin: Rank(origin),
+            start: 0,
+            data: Buffer::copy_of(bytes).unwrap().into(),
+        };
+        let low = Block {
+            runs: vec![run(0, &[1]), run(2, &[2, 3])],
+            sorted: true,
+        };
+        let high = Block {
+            runs: vec![run(1, &[4]), run(3, &[])],
+            sorted: true,
+        };
+        let both = low.union(high);
+        let origins: Vec<u32> = both.runs.iter().map(|run| run.origin.0).collect();
+        assert_eq!(origins, [0, 1, 2]);
+        assert_eq!(both.bytes(), 4);
+    }
+}

@@ -1,0 +1,187 @@
+//! Bytes that blocks and messages are made of: aligned buffers, and shared views into them.
+//!
+//! A [`Buffer`] is owned and may be written. Once it is wrapped into a [`Slice`] it never changes
+//! again, so that a block of an older version, a message on its way and the block that is being
+//! built can share the same bytes without a copy.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::error::{Error, Result, Status};
+
+/// Buffers start on a cache line, which is more than any record needs.
+pub const ALIGNMENT: usize = 64;
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Line([u8; ALIGNMENT]);
+
+/// Owned bytes, aligned to [`ALIGNMENT`].
+#[derive(Default)]
+pub struct Buffer {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+/// What all buffers of this process take together, now and at most since [`start_peak`].
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Begins a new measurement of [`peak`].
+pub fn start_peak() {
+    PEAK.store(IN_USE.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// The most bytes that all buffers of this process took together since [`start_peak`].
+pub fn peak() -> usize {
+    PEAK.load(Ordering::Relaxed)
+}
+
+impl Buffer {
+    /// `len` zero bytes. `Status::Memory` if they cannot be had.
+    pub fn zeroed(len: usize) -> Result<Buffer> {
+        let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT))
+            .map_err(|()| Error::new(Status::Memory, format!("cannot allocate {len} bytes")))?;
+        let buffer = Buffer { lines, len };
+        let before = IN_USE.fetch_add(buffer.footprint(), Ordering::Relaxed);
+        PEAK.fetch_max(before + buffer.footprint(), Ordering::Relaxed);
+        Ok(buffer)
+    }
+
+    /// A copy of `bytes`. `Status::Memory` if the space cannot be had.
+    pub fn copy_of(bytes: &[u8]) -> Result<Buffer> {
+        let mut buffer = Buffer::zeroed(bytes.len())?;
+        buffer.copy_from_slice(bytes);
+        Ok(buffer)
+    }
+
+    fn footprint(&self) -> usize {
+        self.lines.len() * ALIGNMENT
+    }
+
+    /// Forgets the bytes from `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        IN_USE.fetch_sub(self.footprint(), Ordering::Relaxed);
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.len]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// A shared, immutable view of a part of a [`Buffer`].
+#[derive(Clone)]
+pub struct Slice {
+    buffer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl Slice {
+    /// The part `range` of this view, counted from this view's start.
+    ///
+    /// # Panics
+    /// If `range` reaches beyond this view.
+    pub fn part(&self, range: Range<usize>) -> Slice {
+        assert!(range.start <= range.end && range.end <= self.range.len());
+        Slice {
+            buffer: Arc::clone(&self.buffer),
+            range: self.range.start + range.start..self.range.start + range.end,
+        }
+    }
+
+    /// The bytes to write to: without a copy where nobody else shares them. `Status::Memory` if a
+    /// copy is needed and there is no room.
+    pub fn into_buffer(self) -> Result<Buffer> {
+        let whole = self.range == (0..self.buffer.len());
+        match Arc::try_unwrap(self.buffer) {
+            Ok(buffer) if whole => Ok(buffer),
+            Ok(buffer) => Buffer::copy_of(&buffer[self.range]),
+            Err(shared) => Buffer::copy_of(&shared[self.range]),
+        }
+    }
+}
+
+impl From<Buffer> for Slice {
+    fn from(buffer: Buffer) -> Slice {
+        let range = 0..buffer.len();
+        Slice {
+            buffer: Arc::new(buffer),
+            range,
+        }
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Slice({} bytes)", self.range.len())
+    }
+}
+
+impl PartialEq for Slice {
+    fn eq(&self, other: &Slice) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Slice {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_of_the_exact_length() {
+        for len in [0, 1, 63, 64, 65, 1000] {
+            let buffer = Buffer::zeroed(len).unwrap();
+            assert_eq!(buffer.len(), len);
+            assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+            assert!(buffer.iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_part_counts_from_the_part() {
+        let slice = Slice::from(Buffer::copy_of(&[0, 1, 2, 3, 4, 5, 6, 7]).unwrap());
+        assert_eq!(&*slice.part(2..7).part(1..3), &[3, 4]);
+    }
+
+    #[test]
+    fn impossible_sizes_are_an_error_and_not_an_abort() {
+        let error = Buffer::zeroed(usize::MAX / 2).unwrap_err();
+        assert_eq!(error.status, Status::Memory);
+    }
+}

@@ -1,0 +1,183 @@
+//! How a group works: the configuration, and the callbacks in it, as C sees them.
+
+#![allow(non_camel_case_types)]
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// The sorting algorithm.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub enum ftsort_algorithm {
+    /// The library's choice. In this version: `FTSORT_HYPERQUICKSORT`.
+    FTSORT_AUTO = 0,
+    /// HyperQuickSort (Wagar 1987; fault-tolerant: Camargo and Duarte 2024, Algorithm 1).
+    /// log2(N) rounds, in each of which a node sends about half of its block to its neighbour.
+    FTSORT_HYPERQUICKSORT = 1,
+}
+
+/// Where the blocks of each round are kept, so that a crashed rank's work can be taken over.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub enum ftsort_store {
+    /// In the memory of `replicas` other ranks. Survives up to `replicas` faults at once, and any
+    /// number one after another, down to the last rank. Needs no disk.
+    FTSORT_STORE_MEMORY = 0,
+    /// As files in `store_directory`, which all ranks must see. Survives any faults, any number,
+    /// as long as one rank lives. A file is written under a temporary name, checksummed and then
+    /// renamed; a torn or corrupt file counts as absent. Files are closed but not forced to the
+    /// medium, so what a whole host had not yet written out when it failed can be missing.
+    FTSORT_STORE_DIRECTORY = 1,
+    /// Nowhere. Faults are detected, and a fault that loses data ends the sort with
+    /// `FTSORT_ERR_DATA_LOST` on all survivors.
+    FTSORT_STORE_NONE = 2,
+}
+
+/// How HyperQuickSort chooses the pivot of a subcube.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub enum ftsort_pivot {
+    /// From a sample of all blocks in the subcube, in the total order (key, rank, position), and
+    /// weighted by the surviving ranks on each side: balanced for every distribution of keys.
+    FTSORT_PIVOT_SAMPLED = 0,
+    /// The papers': the median of the root's own list. Can be far off balance.
+    FTSORT_PIVOT_ROOT_MEDIAN = 1,
+}
+
+/// How the survivors come to know the same set of faulty ranks.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub enum ftsort_repair {
+    /// Agree and acknowledge on one communicator that is made once and never repaired.
+    FTSORT_REPAIR_AGREE = 0,
+    /// The papers' FaultDetection: barrier, agree, revoke, acknowledge, shrink, keep identities.
+    /// Makes a new communicator at every fault, which today's MPI libraries do not always survive
+    /// when another rank dies meanwhile. For comparison.
+    FTSORT_REPAIR_SHRINK = 1,
+}
+
+/// What an event tells of.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub enum ftsort_event_kind {
+    /// A round was committed: `round` of `rounds`.
+    FTSORT_EVENT_ROUND = 1,
+    /// `rank` was found dead.
+    FTSORT_EVENT_FAULT = 2,
+    /// Node `rank` is from now on executed by rank `peer`.
+    FTSORT_EVENT_COVERED = 3,
+    /// This rank got the block of node `rank` back; `peer` is the rank that held the copy, or -1
+    /// for the directory or the reload callback.
+    FTSORT_EVENT_RESTORED = 4,
+    /// `round` starts again, because ranks died in it.
+    FTSORT_EVENT_REPLAY = 5,
+}
+
+/// What `on_event` is told. Valid during the callback only.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ftsort_event {
+    /// `sizeof(ftsort_event)` of the library; later versions append fields.
+    pub struct_size: usize,
+    /// One of `ftsort_event_kind`. Ignore kinds that you do not know.
+    pub kind: i32,
+    /// See the kind; -1 where it says nothing.
+    pub rank: i32,
+    /// See the kind; -1 where it says nothing.
+    pub peer: i32,
+    /// The round: 0 is loading, the last one (`rounds - 1`) makes the result.
+    pub round: u32,
+    /// How many rounds this sort has.
+    pub rounds: u32,
+    /// How many repairs this group has been through.
+    pub epoch: u32,
+}
+
+/// Told of what happens, after it has been agreed on. Runs on the thread that called ftsort, on
+/// every rank. Must not throw, longjmp, or call a function of ftsort with this group.
+pub type ftsort_event_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, event: *const ftsort_event)>;
+
+/// Receives one line for people, without a newline. `level`: 0 error, 1 warning, 2 information.
+/// `line` is valid during the callback only. The same rules as for `ftsort_event_fn`.
+pub type ftsort_log_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, level: c_int, line: *const c_char)>;
+
+/// Gives the input of `rank` again, exactly as that rank passed it to `ftsort_run`, into `out` (see
+/// `ftsort_buffer_resize`). Called on the rank that covers `rank`, if the store does not have that
+/// input, for example because the rank died before it was stored. Returns 0, or anything else to
+/// refuse, which ends the sort with `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
+pub type ftsort_reload_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, out: *mut ftsort_buffer) -> c_int>;
+
+/// Growable bytes that ftsort owns; a callback fills them.
+pub struct ftsort_buffer {
+    pub(crate) bytes: crate::buffer::Buffer,
+}
+
+/// Makes `buffer` hold `bytes` bytes, all zero, and gives their address. [L]
+///
+/// \param[in,out] buffer the callback's `out`; NULL gives NULL.
+/// \param[in] bytes the new size; 0 is allowed.
+/// \return the address, aligned to 64 bytes, valid until the next call with this buffer or the end
+/// of the callback; NULL if there is no memory.
+///
+/// # Safety
+/// `buffer` is NULL or what a callback of ftsort was given and has not yet returned from.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_buffer_resize(
+    buffer: *mut ftsort_buffer,
+    bytes: usize,
+) -> *mut c_void {
+    // SAFETY: the caller keeps the contract above.
+    let Some(buffer) = (unsafe { buffer.as_mut() }) else {
+        return std::ptr::null_mut();
+    };
+    match crate::buffer::Buffer::zeroed(bytes) {
+        Ok(fresh) => {
+            buffer.bytes = fresh;
+            buffer.bytes.as_mut_ptr().cast()
+        }
+        Err(_) => std::ptr::null_mut(),
+    }
+}
+
+/// How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
+/// versions append fields, and take a shorter struct as one whose missing fields are zero.
+///
+/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot` and `repair`, and either all or
+/// none a `reload`; the rest may differ.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ftsort_config {
+    /// `sizeof(ftsort_config)`.
+    pub struct_size: usize,
+    /// One of `ftsort_algorithm`.
+    pub algorithm: i32,
+    /// One of `ftsort_store`.
+    pub store: i32,
+    /// One of `ftsort_pivot`.
+    pub pivot: i32,
+    /// One of `ftsort_repair`.
+    pub repair: i32,
+    /// `FTSORT_STORE_MEMORY` only: copies of each block beside the original. 0: one.
+    pub replicas: u32,
+    /// Threads for local sorting and merging. 0: the processors that this process may use, divided
+    /// by the ranks on this host, at least one.
+    pub threads: u32,
+    /// Not 0: an MPI without ULFM is accepted; faults are then not survived.
+    pub accept_no_ulfm: i32,
+    /// `FTSORT_STORE_DIRECTORY` only: an existing directory that all ranks can write and see.
+    /// Copied. Files named `ftsort-*` in it are the library's, and are removed at the end.
+    pub store_directory: *const c_char,
+    /// Faults to inject, for tests and experiments: see "Fault injection". Copied. NULL: the
+    /// environment variable `FTSORT_FAULTS`; an empty string: none.
+    pub faults: *const c_char,
+    /// See `ftsort_reload_fn`; NULL: inputs cannot be got again.
+    pub reload: ftsort_reload_fn,
+    /// See `ftsort_event_fn`; NULL: nobody is told.
+    pub on_event: ftsort_event_fn,
+    /// See `ftsort_log_fn`; NULL: nobody is told.
+    pub on_log: ftsort_log_fn,
+    /// Passed to the callbacks as it is; never read.
+    pub user: *mut c_void,
+}

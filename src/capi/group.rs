@@ -1,0 +1,607 @@
+//! A group of ranks: made from a communicator, asked about faults, freed.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mpi_sys::MPI_Comm;
+
+use super::config::{ftsort_config, ftsort_event, ftsort_event_kind, ftsort_reload_fn};
+use super::guard::{c_text, caught, on_group};
+use super::status::ftsort_status;
+use crate::engine::{Engine, Event, Hello, Observer, Occasion, Stats, Verdict, hello};
+use crate::error::{Error, Result, Status};
+use crate::faults::{Plan, Point, Schedule};
+use crate::members::{Members, Rank};
+use crate::sort::PivotRule;
+use crate::store::Store;
+use crate::store::directory::Directory;
+use crate::store::memory::Memory;
+use crate::transport::Transport;
+use crate::transport::ulfm::{Mpi, Repair, SurvivorComm, Ulfm, ulfm_state};
+
+/// A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
+/// used by any thread, by one at a time; MPI is called from that thread.
+pub struct ftsort {
+    pub(super) transport: Mpi,
+    pub(super) members: Members,
+    pub(super) store: Box<dyn Store>,
+    pub(super) settings: Settings,
+    pub(super) stats: Stats,
+    pub(super) survivors: Option<SurvivorComm>,
+    /// How many faults the last `ftsort_fault_check` had told of.
+    pub(super) faults_told: usize,
+    pub(super) poisoned: Option<Error>,
+    pub(super) last_error: CString,
+}
+
+/// The configuration, checked and with defaults filled in.
+pub(super) struct Settings {
+    pub repair: Repair,
+    pub pivot: PivotRule,
+    pub threads: usize,
+    pub plan: Plan,
+    pub reload: ftsort_reload_fn,
+    pub listener: Listener,
+    accept_no_ulfm: bool,
+    store: StoreChoice,
+}
+
+enum StoreChoice {
+    Copies(usize),
+    Directory(PathBuf),
+}
+
+/// Passes events and log lines on to the user's callbacks.
+#[derive(Clone, Copy)]
+pub(super) struct Listener {
+    config: ftsort_config,
+}
+
+/// How grave a log line is.
+pub(super) const LOG_WARNING: c_int = 1;
+pub(super) const LOG_INFORMATION: c_int = 2;
+
+impl Listener {
+    pub fn log(&self, level: c_int, line: &str) {
+        if let Some(on_log) = self.config.on_log {
+            let line = c_text(line);
+            // SAFETY: the user's callback with the user's pointer; the line lives during the call.
+            unsafe { on_log(self.config.user, level, line.as_ptr()) };
+        }
+    }
+
+    pub fn user(&self) -> *mut std::ffi::c_void {
+        self.config.user
+    }
+}
+
+impl Observer for Listener {
+    fn event(&mut self, occasion: Occasion) {
+        let Some(on_event) = self.config.on_event else {
+            return;
+        };
+        use ftsort_event_kind::*;
+        let id = |rank: Rank| rank.0 as i32;
+        let (kind, rank, peer) = match occasion.event {
+            Event::Round => (FTSORT_EVENT_ROUND, -1, -1),
+            Event::Fault(rank) => (FTSORT_EVENT_FAULT, id(rank), -1),
+            Event::Covered(node, by) => (FTSORT_EVENT_COVERED, node.0 as i32, id(by)),
+            Event::Restored(node, from) => {
+                (FTSORT_EVENT_RESTORED, node.0 as i32, from.map_or(-1, id))
+            }
+            Event::Replay => (FTSORT_EVENT_REPLAY, -1, -1),
+        };
+        let event = ftsort_event {
+            struct_size: size_of::<ftsort_event>(),
+            kind: kind as i32,
+            rank,
+            peer,
+            round: occasion.round,
+            rounds: occasion.rounds,
+            epoch: occasion.epoch,
+        };
+        // SAFETY: the user's callback with the user's pointer; the event lives during the call.
+        unsafe { on_event(self.config.user, &event) };
+    }
+}
+
+/// A struct of the caller's that may be older, and so shorter, than ours: what it lacks is zero.
+///
+/// # Safety
+/// `given` is NULL or points to a struct that starts with its size in bytes, all of them readable.
+/// `T` is plain data that may be all zero.
+pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<Option<T>> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: every such struct starts with its size.
+    let size = unsafe { given.cast::<usize>().read() };
+    if size < size_of::<usize>() || size > size_of::<T>() {
+        return Err(Error::new(
+            Status::Argument,
+            format!(
+                "{name}.struct_size is {size}; this library knows up to {} bytes: start from the _INIT macro",
+                size_of::<T>()
+            ),
+        ));
+    }
+    // SAFETY: T may be all zero, and `size` bytes of the caller's struct are readable.
+    unsafe {
+        let mut full: T = std::mem::zeroed();
+        std::ptr::copy_nonoverlapping(
+            given.cast::<u8>(),
+            std::ptr::from_mut(&mut full).cast(),
+            size,
+        );
+        Ok(Some(full))
+    }
+}
+
+fn wrong(name: &str, value: i32, expected: &str) -> Error {
+    Error::new(
+        Status::Argument,
+        format!("config.{name} is {value}, expected {expected}"),
+    )
+}
+
+/// # Safety
+/// The strings in `config` are NULL or NUL-terminated.
+unsafe fn text_of(text: *const c_char) -> Option<String> {
+    // SAFETY: the caller's contract.
+    (!text.is_null()).then(|| {
+        unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .into_owned()
+    })
+}
+
+impl Settings {
+    /// # Safety
+    /// As for [`read_sized`] and [`text_of`].
+    unsafe fn read(config: *const ftsort_config) -> Result<Settings> {
+        // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
+        let config = unsafe { read_sized(config, "config")? };
+        // SAFETY: as above; no configuration is one of zeroes.
+        let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
+        if !(0..=1).contains(&config.algorithm) {
+            return Err(wrong("algorithm", config.algorithm, "an ftsort_algorithm"));
+        }
+        let pivot = match config.pivot {
+            0 => PivotRule::Sampled,
+            1 => PivotRule::RootMedian,
+            other => return Err(wrong("pivot", other, "an ftsort_pivot")),
+        };
+        let repair = match config.repair {
+            0 => Repair::Agree,
+            1 => Repair::Shrink,
+            other => return Err(wrong("repair", other, "an ftsort_repair")),
+        };
+        // SAFETY: the caller's contract.
+        let directory = unsafe { text_of(config.store_directory) };
+        let store = match (config.store, directory) {
+            (0, _) => StoreChoice::Copies(config.replicas.max(1) as usize),
+            (1, Some(directory)) => StoreChoice::Directory(directory.into()),
+            (1, None) => {
+                return Err(Error::new(
+                    Status::Argument,
+                    "config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY",
+                ));
+            }
+            (2, _) => StoreChoice::Copies(0),
+            (other, _) => return Err(wrong("store", other, "an ftsort_store")),
+        };
+        // SAFETY: the caller's contract.
+        let faults = unsafe { text_of(config.faults) };
+        let faults = faults.or_else(|| std::env::var("FTSORT_FAULTS").ok());
+        Ok(Settings {
+            repair,
+            pivot,
+            threads: config.threads as usize,
+            plan: Plan::parse(&faults.unwrap_or_default())?,
+            reload: config.reload,
+            listener: Listener { config },
+            accept_no_ulfm: config.accept_no_ulfm != 0,
+            store,
+        })
+    }
+
+    /// What must be the same on all ranks.
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        (self.repair as u8).hash(&mut hasher);
+        (self.pivot as u8).hash(&mut hasher);
+        self.reload.is_some().hash(&mut hasher);
+        match &self.store {
+            StoreChoice::Copies(copies) => copies.hash(&mut hasher),
+            StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+}
+
+impl ftsort {
+    /// The means of the group for one collective call.
+    pub(super) fn engine<'a>(
+        transport: &'a mut Mpi,
+        members: &'a mut Members,
+        listener: &'a mut Listener,
+        stats: &'a mut Stats,
+        schedule: &'a Schedule,
+    ) -> Engine<'a> {
+        Engine {
+            transport,
+            members,
+            observer: listener,
+            stats,
+            schedule,
+            round: 0,
+            rounds: 0,
+        }
+    }
+}
+
+thread_local! {
+    /// Why the last `ftsort_init` of this thread failed: there is no group to ask then.
+    static INIT_ERROR: RefCell<CString> = RefCell::new(CString::default());
+}
+
+/// Makes a group of the ranks of `comm`. [C]
+///
+/// The group communicates on a private communicator. `comm` stays the caller's; it is not kept and
+/// its error handler is not touched. It may already contain failures: the dead count as faulty from
+/// the start, and only the survivors call this function. Faults during this call are survived only
+/// in part: MPI libraries crash when a process dies while a communicator is made.
+///
+/// \param[in] comm an intra-communicator. A rank of the group is a rank in it, for ever.
+/// \param[in] config borrowed for the call; NULL: all defaults.
+/// \param[out] out the group, to be freed with `ftsort_free`; NULL after a failure.
+/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` or `FTSORT_ERR_PEER_ARGUMENT`;
+/// `FTSORT_ERR_NO_ULFM`; `FTSORT_ERR_STORE` where the store directory cannot be used;
+/// `FTSORT_ERR_MEMORY`; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`. `ftsort_last_error(NULL)` has the
+/// text. Where `out` is NULL or `comm` is `MPI_COMM_NULL` the call fails on this rank at once, and
+/// the others wait for it.
+///
+/// # Safety
+/// `config` and `out` are NULL or valid; MPI is initialised and not finalised.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_init(
+    comm: MPI_Comm,
+    config: *const ftsort_config,
+    out: *mut *mut ftsort,
+) -> ftsort_status {
+    let result = caught(|| {
+        // SAFETY: NULL or a place for one pointer.
+        let out = unsafe { out.as_mut() };
+        let out = out.ok_or_else(|| Error::new(Status::Argument, "out is NULL"))?;
+        *out = std::ptr::null_mut();
+        // SAFETY: this function's contract.
+        let group = unsafe { make_group(comm, config)? };
+        *out = Box::into_raw(Box::new(group));
+        Ok(())
+    });
+    match result {
+        Ok(()) => Status::Ok as ftsort_status,
+        Err(error) => {
+            INIT_ERROR.set(c_text(&error.to_string()));
+            error.status as ftsort_status
+        }
+    }
+}
+
+/// # Safety
+/// As for [`ftsort_init`].
+unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<ftsort> {
+    require_mpi()?;
+    // SAFETY: a constant of the MPI library.
+    if comm == unsafe { mpi_sys::RSMPI_COMM_NULL } {
+        return Err(Error::new(Status::Argument, "comm is MPI_COMM_NULL"));
+    }
+    // SAFETY: this function's contract.
+    let (settings, mut trouble) = match unsafe { Settings::read(config) } {
+        Ok(settings) => (settings, None),
+        // Play along with defaults until the others know.
+        // SAFETY: NULL is a valid configuration.
+        Err(error) => (unsafe { Settings::read(std::ptr::null())? }, Some(error)),
+    };
+    let ulfm = ulfm_state()?;
+    // SAFETY: this function's contract.
+    let mut transport = unsafe { Mpi::new(comm, ulfm, settings.repair)? };
+    let mut members = Members::new(transport.me(), transport.ranks());
+    members.absorb(transport.dead());
+    if ulfm != Ulfm::On && !settings.accept_no_ulfm {
+        trouble = trouble.or_else(|| Some(no_ulfm(ulfm)));
+    }
+    let mut listener = settings.listener;
+    let mut stats = Stats::default();
+    let schedule = Schedule::default();
+    let mut engine = ftsort::engine(
+        &mut transport,
+        &mut members,
+        &mut listener,
+        &mut stats,
+        &schedule,
+    );
+    let mine = introduce_oneself(&engine);
+    let heard = hello(&mut engine, mine, trouble)?;
+    agree_on_settings(&mut engine, settings.fingerprint())?;
+    let group_name = heard.first().map_or(mine.nonce, |hello| hello.nonce);
+    let store = open_store(&mut engine, &settings.store, group_name)?;
+    warn_of_settings(&listener, ulfm);
+    let neighbours = heard.iter().filter(|hello| hello.host == mine.host).count();
+    let faults_told = members.faulty().len();
+    Ok(ftsort {
+        transport,
+        members,
+        store,
+        settings: Settings {
+            threads: threads(settings.threads, neighbours),
+            ..settings
+        },
+        stats,
+        survivors: None,
+        faults_told,
+        poisoned: None,
+        last_error: CString::default(),
+    })
+}
+
+fn require_mpi() -> Result<()> {
+    let (mut initialized, mut finalized): (c_int, c_int) = (0, 0);
+    // SAFETY: both may be called at any time.
+    unsafe {
+        mpi_sys::MPI_Initialized(&mut initialized);
+        mpi_sys::MPI_Finalized(&mut finalized);
+    }
+    match (initialized != 0, finalized != 0) {
+        (true, false) => Ok(()),
+        (false, _) => Err(Error::new(Status::State, "MPI is not initialised")),
+        (_, true) => Err(Error::new(Status::State, "MPI is finalised")),
+    }
+}
+
+fn no_ulfm(ulfm: Ulfm) -> Error {
+    let reason = match ulfm {
+        Ulfm::SwitchedOff => "start the program with `mpirun --with-ft ulfm`",
+        _ => "this library was built with an MPI that has no ULFM",
+    };
+    Error::new(
+        Status::NoUlfm,
+        format!("{reason}, or set config.accept_no_ulfm to sort without surviving faults"),
+    )
+}
+
+fn introduce_oneself(engine: &Engine<'_>) -> Hello {
+    let mut host = [0 as c_char; 256];
+    // SAFETY: the buffer has the size that is passed, and its last byte stays NUL.
+    let host = unsafe {
+        libc::gethostname(host.as_mut_ptr(), host.len() - 1);
+        CStr::from_ptr(host.as_ptr()).to_owned()
+    };
+    let mut hasher = DefaultHasher::new();
+    host.hash(&mut hasher);
+    let host = hasher.finish();
+    let time = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos());
+    (time, std::process::id(), engine.members.me()).hash(&mut hasher);
+    Hello {
+        host,
+        nonce: hasher.finish(),
+    }
+}
+
+/// All ranks must hold the same value, or all fail alike.
+pub(super) fn agree_on_equal(engine: &mut Engine<'_>, value: u64, what: &str) -> Result<()> {
+    let equal = engine.all_equal(value)?;
+    match equal {
+        true => Ok(()),
+        false => Err(Error::new(
+            Status::Argument,
+            format!("{what} is not the same on all ranks"),
+        )),
+    }
+}
+
+fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Result<()> {
+    agree_on_equal(
+        engine,
+        fingerprint,
+        "config (store, replicas, pivot, repair, or whether there is a reload)",
+    )
+}
+
+/// Opens the store and, if it is a directory, makes sure that all ranks see the same one.
+fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, group: u64) -> Result<Box<dyn Store>> {
+    let folder = match choice {
+        StoreChoice::Copies(copies) => return Ok(Box::new(Memory::new(*copies))),
+        StoreChoice::Directory(folder) => folder,
+    };
+    let me = engine.members.me();
+    let opened = Directory::open(folder, group, me).and_then(|store| {
+        if engine.members.lowest_survivor() == me {
+            store.leave_sign()?;
+        }
+        Ok(store)
+    });
+    let store = engine.all_or_none(opened)?;
+    let seen = match store.sees_sign() {
+        true => Ok(()),
+        false => Err(Error::new(
+            Status::Store,
+            format!(
+                "{} is not the same directory on all ranks",
+                folder.display()
+            ),
+        )),
+    };
+    let result = engine.all_or_none(seen);
+    let mut store: Box<dyn Store> = Box::new(store);
+    if engine.members.lowest_survivor() == me {
+        store.sweep();
+    }
+    result.map(|()| store)
+}
+
+/// Says which settings are missing that surviving needs, as far as this process can see.
+fn warn_of_settings(listener: &Listener, ulfm: Ulfm) {
+    if ulfm != Ulfm::On {
+        listener.log(LOG_WARNING, "this MPI does not survive faults");
+        return;
+    }
+    for (name, value) in super::launch::missing_settings() {
+        listener.log(
+            LOG_WARNING,
+            &format!("{name} is not {value}: ranks may hang or crash after a fault; call ftsort_prepare before MPI_Init, or start with ftsort-mpirun"),
+        );
+    }
+    listener.log(LOG_INFORMATION, "the group is ready");
+}
+
+/// As many as asked for; else this rank's part of the processors that it may use.
+fn threads(asked: usize, ranks_on_host: usize) -> usize {
+    if asked > 0 {
+        return asked;
+    }
+    // Respects the affinity mask.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / ranks_on_host.max(1)).max(1)
+}
+
+/// Finds new faults: the papers' FaultDetection. Afterwards all survivors know the same faulty
+/// ranks, and every rank keeps its identity; `ftsort_is_faulty`, `ftsort_cover` and
+/// `ftsort_partner` answer by it. Needs no sort: a loop of the caller's own calls it each round. [C]
+///
+/// By default the survivors agree and acknowledge on one communicator for life. With
+/// `FTSORT_REPAIR_SHRINK`: barrier, agree, revoke, acknowledge, shrink (2024 paper, Section 5.1).
+///
+/// \param[in,out] group a live group.
+/// \param[out] new_faults how many ranks were found dead since the last call; may be NULL.
+/// \return `FTSORT_OK`, whether there are new faults or not; `FTSORT_ERR_STATE`;
+/// `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
+///
+/// # Safety
+/// `group` is NULL or live; `new_faults` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_fault_check(
+    group: *mut ftsort,
+    new_faults: *mut usize,
+) -> ftsort_status {
+    on_group(group, |group| {
+        let schedule = Schedule::default();
+        let mut listener = group.settings.listener;
+        let mut engine = ftsort::engine(
+            &mut group.transport,
+            &mut group.members,
+            &mut listener,
+            &mut group.stats,
+            &schedule,
+        );
+        while engine.commit(true, None)? != Verdict::Committed {}
+        let faults = group.members.faulty().len();
+        // SAFETY: this function's contract.
+        if let Some(new_faults) = unsafe { new_faults.as_mut() } {
+            *new_faults = faults - group.faults_told;
+        }
+        group.faults_told = faults;
+        Ok(())
+    })
+}
+
+/// Kills this process with SIGKILL if the fault schedule says that this rank dies at the start of
+/// `round`: the papers' FaultInject, for a loop of the caller's own. (In `ftsort_run` the schedule
+/// is followed by itself.) [L]
+///
+/// \param[in] group a live group.
+/// \param[in] round the caller's round; scenarios draw from the rounds 0 to log2(N) + 1.
+/// \return `FTSORT_OK` if this rank lives on; `FTSORT_ERR_ARGUMENT`, `FTSORT_ERR_STATE`.
+///
+/// # Safety
+/// `group` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_inject(group: *mut ftsort, round: u32) -> ftsort_status {
+    on_group(group, |group| {
+        let rounds = group.members.cube().dimension() + 2;
+        let schedule = group.settings.plan.resolve(group.members.ranks(), rounds);
+        if schedule.strikes(group.members.me(), round, Point::Begin) {
+            group.transport.crash()?;
+        }
+        Ok(())
+    })
+}
+
+/// Lends a communicator of the survivors, in ascending order of rank, with MPI_ERRORS_RETURN. Made
+/// anew only if faults are new since the last call. Communicator creation is what MPI libraries
+/// survive worst: call it at a quiet point, and not more often than needed. [C]
+///
+/// \param[in,out] group a live group.
+/// \param[out] out the communicator; it stays the group's and is valid until the next
+/// `ftsort_comm` that finds new faults, or `ftsort_free`. Do not free it.
+/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT`, `FTSORT_ERR_STATE`, `FTSORT_ERR_MPI`,
+/// `FTSORT_ERR_INTERNAL`.
+///
+/// # Safety
+/// `group` is NULL or live; `out` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_comm(group: *mut ftsort, out: *mut MPI_Comm) -> ftsort_status {
+    on_group(group, |group| {
+        // SAFETY: this function's contract.
+        let out = unsafe { out.as_mut() };
+        let out = out.ok_or_else(|| Error::new(Status::Argument, "out is NULL"))?;
+        let stale = group.survivors.as_ref().is_none_or(|comm| {
+            let survivors = group.members.survivors();
+            comm.len() != survivors.count()
+        });
+        if stale {
+            let fresh = group.transport.shrunk()?;
+            if let Some(mut old) = group.survivors.replace(fresh) {
+                old.leave_to_mpi();
+            }
+        }
+        if let Some(comm) = &group.survivors {
+            *out = comm.raw();
+        }
+        Ok(())
+    })
+}
+
+/// Frees a group. Not collective, but every survivor does it, before `MPI_Finalize`. Results may
+/// outlive their group. [L]
+///
+/// \param[in] group a group; NULL is a no-op. It must not be used again.
+///
+/// # Safety
+/// `group` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_free(group: *mut ftsort) {
+    if group.is_null() {
+        return;
+    }
+    // SAFETY: it came from Box::into_raw in ftsort_init, and the caller gives it back once.
+    let group = unsafe { Box::from_raw(group) };
+    // What a failing destructor has to say interests nobody any more.
+    let _ = caught(|| {
+        drop(group);
+        Ok(())
+    });
+}
+
+/// Why the last failing call with this group failed: names the argument and the value, the file, or
+/// the rank. [L]
+///
+/// \param[in] group a group; NULL: the last failing `ftsort_init` of this thread.
+/// \return a NUL-terminated string, valid until the next call with this group (or, for NULL, the
+/// next `ftsort_init` of this thread); empty if nothing failed; never NULL.
+///
+/// # Safety
+/// `group` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_last_error(group: *const ftsort) -> *const c_char {
+    // SAFETY: this function's contract.
+    match unsafe { group.as_ref() } {
+        Some(group) => group.last_error.as_ptr(),
+        None => INIT_ERROR.with_borrow(|text| text.as_ptr()),
+    }
+}

@@ -1,0 +1,49 @@
+//! What every exported function does before and after its work.
+
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::group::ftsort;
+use super::status::ftsort_status;
+use crate::error::{Error, Result, Status};
+
+/// Text for C: without the NULs that would end it early.
+pub fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// Turns a panic into an error: unwinding into C is undefined behaviour.
+pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no text");
+        Err(Error::new(Status::Internal, format!("panic: {text}")))
+    })
+}
+
+/// Runs a function on a group: refuses a poisoned one, keeps the error's text, and poisons the
+/// group where the ranks may no longer be in step.
+pub fn on_group(group: *mut ftsort, work: impl FnOnce(&mut ftsort) -> Result<()>) -> ftsort_status {
+    // SAFETY: the exported functions demand NULL or a live group that no other thread uses.
+    let Some(group) = (unsafe { group.as_mut() }) else {
+        return Status::Argument as ftsort_status;
+    };
+    if let Some(poison) = &group.poisoned {
+        group.last_error = c_text(&format!("the group is poisoned since: {poison}"));
+        return Status::State as ftsort_status;
+    }
+    match caught(|| work(&mut *group)) {
+        Ok(()) => Status::Ok as ftsort_status,
+        Err(error) => {
+            group.last_error = c_text(&error.to_string());
+            let status = error.status;
+            if matches!(status, Status::Mpi | Status::Internal) {
+                group.poisoned = Some(error);
+            }
+            status as ftsort_status
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Before and after MPI: the settings that surviving needs, and the way out after faults.
+
+use std::ffi::c_int;
+
+use super::group::ftsort;
+use super::guard::{caught, on_group};
+use super::status::ftsort_status;
+use crate::engine::Verdict;
+use crate::error::{Error, Status};
+use crate::faults::Schedule;
+
+/// Settings of Open MPI without which survivors hang or crash; each with the value that holds.
+///
+/// - Without asynchronous finalisation survivors wait in MPI_Finalize for the dead.
+/// - Messages to the dead use up the shared-memory transport's free list, and the agreement does not
+///   check for its end.
+/// - Cancelled receives send the TCP transport's "put" protocol into an endless loop.
+const SETTINGS: [(&str, &str); 3] = [
+    ("OMPI_MCA_async_mpi_finalize", "1"),
+    ("OMPI_MCA_btl_sm_free_list_max", "-1"),
+    ("OMPI_MCA_btl_tcp_flags", "send,inplace"),
+];
+
+/// The settings that this process's environment lacks.
+pub(super) fn missing_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS
+        .into_iter()
+        .filter(|(name, _)| std::env::var_os(name).is_none())
+}
+
+/// Sets what surviving needs and MPI reads when it starts: call it before `MPI_Init`, while the
+/// process has one thread. Sets environment variables of Open MPI that are not set yet, and ignores
+/// SIGPIPE if its action is the default (a TCP connection to a dead process raises it). Optional: the
+/// `ftsort-mpirun` wrapper and the MCA parameter file that come with ftsort do the same from outside.
+/// Other MPI libraries ignore these variables. [L]
+///
+/// Without it nothing but MPI's settings is touched by ftsort: no signal handler, no environment.
+///
+/// \return `FTSORT_OK`; `FTSORT_ERR_STATE` if MPI is initialised already, and nothing was set.
+#[unsafe(no_mangle)]
+pub extern "C" fn ftsort_prepare() -> ftsort_status {
+    let mut initialized: c_int = 0;
+    // SAFETY: MPI_Initialized may be called at any time.
+    unsafe { mpi_sys::MPI_Initialized(&mut initialized) };
+    if initialized != 0 {
+        return Status::State as ftsort_status;
+    }
+    for (name, value) in missing_settings() {
+        // SAFETY: documented: before MPI_Init, with one thread.
+        unsafe { std::env::set_var(name, value) };
+    }
+    // SAFETY: `old` is filled in by the call before it is read.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old);
+        if old.sa_sigaction == libc::SIG_DFL {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        }
+    }
+    Status::Ok as ftsort_status
+}
+
+/// Leaves the process: instead of `ftsort_free`, `MPI_Finalize` and `exit`. [C]
+///
+/// After faults survivors can hang in `MPI_Finalize`, waiting for the dead. This function waits for
+/// the other survivors; if nobody has died, it frees the group, calls `MPI_Finalize` and `exit`;
+/// else it flushes the C streams and ends the process with `_exit`, without `MPI_Finalize` and
+/// without `atexit` handlers. `mpirun`'s own exit status proves nothing either way: with
+/// `--with-ft ulfm` it can be 0 although ranks died, so leave a mark of success of your own.
+///
+/// \param[in] group a live group, even a poisoned one; it is gone afterwards.
+/// \param[in] exit_code the status of the process.
+/// \return does not return, but for `FTSORT_ERR_ARGUMENT` if `group` is NULL.
+///
+/// # Safety
+/// `group` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> ftsort_status {
+    if group.is_null() {
+        return Status::Argument as ftsort_status;
+    }
+    let mut everybody_lives = false;
+    on_group(group, |group| {
+        let schedule = Schedule::default();
+        let mut listener = group.settings.listener;
+        let mut engine = ftsort::engine(
+            &mut group.transport,
+            &mut group.members,
+            &mut listener,
+            &mut group.stats,
+            &schedule,
+        );
+        while engine.commit(true, None)? != Verdict::Committed {}
+        everybody_lives = group.members.faulty().is_empty();
+        Ok(())
+    });
+    let finalized = caught(|| {
+        if !everybody_lives {
+            return Err(Error::new(Status::State, "MPI_Finalize may hang"));
+        }
+        // SAFETY: `group` is live and not used again; MPI is initialised, for the group is.
+        unsafe {
+            drop(Box::from_raw(group));
+            mpi_sys::MPI_Finalize();
+        }
+        Ok(())
+    });
+    // SAFETY: ends this process.
+    unsafe {
+        if finalized.is_ok() {
+            libc::exit(exit_code);
+        }
+        libc::fflush(std::ptr::null_mut());
+        libc::_exit(exit_code)
+    }
+}

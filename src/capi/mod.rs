@@ -1,0 +1,19 @@
+//! The C interface: what `include/ftsort.h` declares, one file for each noun of it.
+//!
+//! The only place that puts the layers together, and the border that no panic crosses. Its
+//! documentation comments become the header's, so they speak to C programmers: `[C]` marks a
+//! function that is collective over the surviving ranks, `[L]` a local one.
+
+// The names are C's.
+#![allow(non_camel_case_types)]
+
+pub mod config;
+pub mod group;
+mod guard;
+pub mod launch;
+pub mod query;
+pub mod record;
+pub mod result;
+pub mod run;
+pub mod stats;
+pub mod status;

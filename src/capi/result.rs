@@ -1,0 +1,118 @@
+//! What a sort gives: a list of blocks.
+
+use std::ffi::c_void;
+
+use super::status::ftsort_status;
+use crate::buffer::Slice;
+use crate::engine::Finished;
+use crate::error::Status;
+use crate::sort::{global_offset, total_records};
+use crate::vcube::Node;
+
+/// The sorted blocks that this rank holds: its own, and one for each node that it covers, in
+/// ascending order of node. Owned by the caller; may outlive its group. May be read by several
+/// threads at once.
+pub struct ftsort_result {
+    blocks: Vec<(Node, u64, Slice)>,
+    record_bytes: usize,
+    total: u64,
+}
+
+/// One sorted block. Borrowed from its result.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ftsort_block {
+    /// The node whose block it is.
+    pub node: i32,
+    /// The records, ascending; aligned to their size. Not NULL, also if `count` is 0.
+    pub data: *const c_void,
+    /// How many records.
+    pub count: usize,
+    /// Where the block starts in the global order, in records.
+    pub offset: u64,
+}
+
+impl ftsort_result {
+    pub(super) fn new(finished: Finished, record_bytes: usize) -> ftsort_result {
+        let total = total_records(&finished.decision);
+        let blocks = finished.blocks.into_iter().filter_map(|(node, block)| {
+            let (offset, data) = global_offset(&block)?;
+            Some((node, offset, data.clone()))
+        });
+        ftsort_result {
+            blocks: blocks.collect(),
+            record_bytes,
+            total,
+        }
+    }
+}
+
+/// How many blocks this rank holds. [L]
+///
+/// \param[in] result a result; NULL has none.
+///
+/// # Safety
+/// `result` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_result_blocks(result: *const ftsort_result) -> usize {
+    // SAFETY: this function's contract.
+    unsafe { result.as_ref() }.map_or(0, |result| result.blocks.len())
+}
+
+/// One block of this rank's. [L]
+///
+/// \param[in] result a live result.
+/// \param[in] index below `ftsort_result_blocks`; blocks are in ascending order of node.
+/// \param[out] out the block; its data live as long as the result.
+/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL or an index that is too great.
+///
+/// # Safety
+/// `result` is NULL or live; `out` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_result_block(
+    result: *const ftsort_result,
+    index: usize,
+    out: *mut ftsort_block,
+) -> ftsort_status {
+    // SAFETY: this function's contract.
+    let (result, out) = unsafe { (result.as_ref(), out.as_mut()) };
+    let (Some(result), Some(out)) = (result, out) else {
+        return Status::Argument as ftsort_status;
+    };
+    let Some((node, offset, data)) = result.blocks.get(index) else {
+        return Status::Argument as ftsort_status;
+    };
+    *out = ftsort_block {
+        node: node.0 as i32,
+        data: data.as_ptr().cast(),
+        count: data.len() / result.record_bytes,
+        offset: *offset,
+    };
+    Status::Ok as ftsort_status
+}
+
+/// How many records the whole result has, over all ranks. [L]
+///
+/// \param[in] result a result; NULL has none.
+///
+/// # Safety
+/// `result` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_result_total(result: *const ftsort_result) -> u64 {
+    // SAFETY: this function's contract.
+    unsafe { result.as_ref() }.map_or(0, |result| result.total)
+}
+
+/// Frees a result and the blocks in it. [L]
+///
+/// \param[in] result a result; NULL is a no-op. It must not be used again.
+///
+/// # Safety
+/// `result` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_result_free(result: *mut ftsort_result) {
+    if !result.is_null() {
+        // SAFETY: it came from Box::into_raw in ftsort_run, and the caller gives it back once.
+        drop(unsafe { Box::from_raw(result) });
+    }
+}

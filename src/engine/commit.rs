@@ -1,0 +1,196 @@
+//! The agreement that ends a round, and what follows from it.
+
+use super::{Event, Observer, Occasion, Phase, Stats};
+use crate::error::{Error, Result, Status};
+use crate::faults::{Point, Schedule};
+use crate::members::Members;
+use crate::transport::{Agreed, Transport};
+
+/// What all survivors decided, all alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Everybody finished, nobody died.
+    Committed,
+    /// Somebody died, or could not finish because somebody died. The members are up to date.
+    Replay,
+    /// Somebody failed in a way that trying again does not cure.
+    Failed(Status),
+}
+
+/// Set by a rank that finished its part of the round.
+const COMPLETE: u32 = 1;
+
+/// Agreement is a bitwise AND, so a set bit means: no trouble of this kind here.
+fn bit_of(status: Status) -> u32 {
+    let place = Status::BY_GRAVITY.iter().position(|other| *other == status);
+    place.map_or(0, |place| 2 << place)
+}
+
+fn all_clear() -> u32 {
+    Status::BY_GRAVITY
+        .iter()
+        .fold(COMPLETE, |flag, status| flag | bit_of(*status))
+}
+
+/// The means by which a group acts together: messages, agreement, knowledge of who lives.
+pub struct Engine<'a> {
+    /// Moves messages.
+    pub transport: &'a mut dyn Transport,
+    /// Who lives.
+    pub members: &'a mut Members,
+    /// Is told what happens.
+    pub observer: &'a mut dyn Observer,
+    /// Where the time goes.
+    pub stats: &'a mut Stats,
+    /// Who is to die, in tests.
+    pub schedule: &'a Schedule,
+    /// The present round, and how many there are; for events.
+    pub round: u32,
+    /// See `round`.
+    pub rounds: u32,
+}
+
+impl Engine<'_> {
+    /// Agrees with all survivors on how the present step went. `complete`: this rank did its part;
+    /// `trouble`: why it could not, if the reason is its own. After anything but
+    /// [`Verdict::Committed`] no message is under way any more.
+    pub fn commit(&mut self, complete: bool, trouble: Option<&Error>) -> Result<Verdict> {
+        let mut flag = all_clear();
+        if !complete || trouble.is_some() {
+            flag &= !COMPLETE;
+        }
+        if let Some(error) = trouble {
+            flag &= !bit_of(error.status);
+        }
+        let Agreed { flag, faults } =
+            self.timed(Phase::Commit, |engine| engine.transport.agree(flag))?;
+        if flag == all_clear() && !faults {
+            self.strike(Point::Commit)?;
+            return Ok(Verdict::Committed);
+        }
+        self.timed(Phase::Repair, Engine::learn_of_faults)?;
+        let gravest = Status::BY_GRAVITY
+            .into_iter()
+            .find(|status| flag & bit_of(*status) == 0);
+        Ok(gravest.map_or(Verdict::Replay, Verdict::Failed))
+    }
+
+    /// Every survivor succeeded with something of its own, or all fail alike: with their own error
+    /// where they have one of the agreed status. Collective.
+    pub fn all_or_none<T>(&mut self, own: Result<T>) -> Result<T> {
+        let trouble = own.as_ref().err().cloned();
+        loop {
+            match self.commit(trouble.is_none(), trouble.as_ref())? {
+                Verdict::Committed => return own,
+                Verdict::Failed(status) => return Err(agreed_error(status, trouble)),
+                Verdict::Replay => {}
+            }
+        }
+    }
+
+    /// Do all survivors hold the same value? Collective.
+    pub fn all_equal(&mut self, value: u64) -> Result<bool> {
+        // The transport keeps the top bits of a flag for itself, so 15 bits of the value go with
+        // their complement in one agreement: where the AND of both has a bit in neither, or in
+        // both, somebody differs.
+        const BITS: u32 = 15;
+        const MASK: u32 = (1 << BITS) - 1;
+        let mut equal = true;
+        let mut shift = 0;
+        while shift < u64::BITS {
+            let piece = (value >> shift) as u32 & MASK;
+            let agreed = self.transport.agree(piece | (!piece & MASK) << BITS)?;
+            if agreed.faults {
+                self.learn_of_faults()?;
+                continue;
+            }
+            equal &= agreed.flag & MASK == !(agreed.flag >> BITS) & MASK;
+            shift += BITS;
+        }
+        Ok(equal)
+    }
+
+    /// Makes the dead known to the members and the observer.
+    fn learn_of_faults(&mut self) -> Result<()> {
+        let dead = self.transport.recover()?;
+        let cube = self.members.cube().clone();
+        let before: Vec<_> = cube
+            .nodes()
+            .map(|node| self.members.executor(node))
+            .collect();
+        let newly_dead = self.members.absorb(&dead);
+        self.stats.faults += newly_dead.len() as u64;
+        for rank in newly_dead {
+            self.tell(Event::Fault(rank));
+        }
+        for (node, before) in cube.nodes().zip(before) {
+            let now = self.members.executor(node);
+            if now != before {
+                self.tell(Event::Covered(node, now));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `work` and adds its time to a phase.
+    pub fn timed<T>(&mut self, phase: Phase, work: impl FnOnce(&mut Self) -> T) -> T {
+        let start = self.transport.now();
+        let result = work(self);
+        let seconds = self.transport.now() - start;
+        self.stats.add(phase, seconds);
+        result
+    }
+
+    /// Tells the observer.
+    pub fn tell(&mut self, event: Event) {
+        self.observer.event(Occasion {
+            event,
+            round: self.round,
+            rounds: self.rounds,
+            epoch: self.members.epoch(),
+        });
+    }
+
+    /// Dies here if the schedule says so.
+    pub fn strike(&mut self, point: Point) -> Result<()> {
+        if self.schedule.strikes(self.members.me(), self.round, point) {
+            self.transport.crash()?;
+        }
+        Ok(())
+    }
+}
+
+/// The error to return where all survivors agreed that somebody failed: the own one if it is of
+/// that status, else one that says that another rank has the reason.
+pub fn agreed_error(status: Status, own: Option<Error>) -> Error {
+    match own {
+        Some(error) if error.status == status => error,
+        _ if status == Status::Argument => Error::new(
+            Status::PeerArgument,
+            "another rank passed a wrong argument; it has the details",
+        ),
+        _ => Error::new(
+            status,
+            format!("{} on another rank, which has the details", status.text()),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_a_bit_of_its_own_below_the_sign() {
+        let bits: Vec<u32> = Status::BY_GRAVITY.map(bit_of).to_vec();
+        let all = bits.iter().fold(COMPLETE, |all, bit| {
+            assert_eq!(bit.count_ones(), 1);
+            assert_eq!(all & bit, 0);
+            all | bit
+        });
+        assert_eq!(all, all_clear());
+        // The transport and MPI's signed int keep the top bits for themselves.
+        assert!(all < 1 << 30);
+    }
+}

@@ -1,0 +1,193 @@
+//! Moving things between ranks in a step that all take together.
+//!
+//! Every rank lists the letters or shipments that concern it, in an order on which any two ranks
+//! agree (ascending node), so that messages match without being named. A rank that is in trouble
+//! still plays its part, with empty hands: nobody waits for it in vain.
+
+use super::Engine;
+use crate::block::{Block, Header};
+use crate::buffer::{Buffer, Slice};
+use crate::error::{Error, Result, Status};
+use crate::members::Rank;
+use crate::transport::{Flow, Ticket};
+
+/// A small message from one rank to another.
+pub struct Letter {
+    /// Who sends.
+    pub from: Rank,
+    /// Who receives; may be the sender.
+    pub to: Rank,
+    /// What is sent; looked at on the sender. None: the sender is in trouble.
+    pub body: Option<Vec<u8>>,
+}
+
+/// A block on its way from one rank to another.
+pub struct Shipment {
+    /// Who sends.
+    pub from: Rank,
+    /// Who receives; may be the sender, and then nothing is copied.
+    pub to: Rank,
+    /// What is sent; looked at on the sender. None: the sender is in trouble.
+    pub block: Option<Block>,
+}
+
+/// What came of a letter or a shipment, as its receiver sees it.
+#[derive(Debug)]
+pub enum Delivery<T> {
+    /// It is for another rank.
+    NotMine,
+    /// Here it is.
+    Got(T),
+    /// The sender was in trouble, or this rank had no room.
+    Nothing,
+}
+
+impl<T> Delivery<T> {
+    /// What was got, if it was.
+    pub fn got(self) -> Option<T> {
+        match self {
+            Delivery::Got(thing) => Some(thing),
+            Delivery::NotMine | Delivery::Nothing => None,
+        }
+    }
+}
+
+/// Goes before every letter's body: is there one?
+const IN_TROUBLE: u8 = 0;
+const HAS_BODY: u8 = 1;
+
+impl Engine<'_> {
+    /// Delivers letters of at most `limit` bytes. None: somebody died.
+    pub fn deliver(
+        &mut self,
+        letters: Vec<Letter>,
+        limit: usize,
+    ) -> Result<Option<Vec<Delivery<Slice>>>> {
+        let me = self.members.me();
+        let mut tickets: Vec<Option<Ticket>> = Vec::with_capacity(letters.len());
+        for letter in &letters {
+            if letter.from == me && letter.to != me {
+                let message = sealed(letter.body.as_deref())?;
+                self.stats.bytes_sent += message.len() as u64;
+                self.transport.send(letter.to, message)?;
+            }
+            let incoming = letter.to == me && letter.from != me;
+            tickets.push(match incoming {
+                true => Some(self.transport.receive(letter.from, limit + 1)?),
+                false => None,
+            });
+        }
+        if self.transport.settle()? == Flow::Interrupted {
+            return Ok(None);
+        }
+        let mut deliveries = Vec::with_capacity(letters.len());
+        for (letter, ticket) in letters.into_iter().zip(tickets) {
+            deliveries.push(match ticket {
+                Some(ticket) => opened(self.transport.take(ticket)),
+                None if letter.to != me => Delivery::NotMine,
+                None => match letter.body {
+                    Some(body) => Delivery::Got(Buffer::copy_of(&body)?.into()),
+                    None => Delivery::Nothing,
+                },
+            });
+        }
+        Ok(Some(deliveries))
+    }
+
+    /// Moves blocks. Where this rank has no room for one it says so in `trouble`, and lets the bytes
+    /// pass. None: somebody died.
+    pub fn ship(
+        &mut self,
+        shipments: Vec<Shipment>,
+        trouble: &mut Option<Error>,
+    ) -> Result<Option<Vec<Delivery<Block>>>> {
+        let me = self.members.me();
+        let labels = shipments
+            .iter()
+            .map(|shipment| Letter {
+                from: shipment.from,
+                to: shipment.to,
+                body: shipment.block.as_ref().map(|block| block.header().encode()),
+            })
+            .collect();
+        let Some(labels) = self.deliver(labels, Header::limit(self.members.ranks()))? else {
+            return Ok(None);
+        };
+        let mut awaited = Vec::with_capacity(shipments.len());
+        for (shipment, label) in shipments.iter().zip(labels) {
+            if shipment.from == me && shipment.to != me {
+                self.send_runs(shipment)?;
+            }
+            awaited.push(match label {
+                Delivery::Got(label) if shipment.from != me => {
+                    Some(self.await_runs(shipment.from, &label, trouble)?)
+                }
+                _ => None,
+            });
+        }
+        if self.transport.settle()? == Flow::Interrupted {
+            return Ok(None);
+        }
+        let mut deliveries = Vec::with_capacity(shipments.len());
+        for (shipment, awaited) in shipments.into_iter().zip(awaited) {
+            deliveries.push(match (awaited, shipment.block) {
+                _ if shipment.to != me => Delivery::NotMine,
+                (Some(Some((header, tickets))), _) => {
+                    let parts = tickets
+                        .into_iter()
+                        .map(|ticket| self.transport.take(ticket).into());
+                    Delivery::Got(Block::from_parts(&header, parts.collect()))
+                }
+                (None, Some(block)) if shipment.from == me => Delivery::Got(block),
+                _ => Delivery::Nothing,
+            });
+        }
+        Ok(Some(deliveries))
+    }
+
+    fn send_runs(&mut self, shipment: &Shipment) -> Result<()> {
+        for run in shipment.block.iter().flat_map(|block| &block.runs) {
+            self.stats.bytes_sent += run.data.len() as u64;
+            self.transport.send(shipment.to, run.data.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Posts the receives of a block's runs; None where there is no room for one of them.
+    fn await_runs(
+        &mut self,
+        from: Rank,
+        label: &Slice,
+        trouble: &mut Option<Error>,
+    ) -> Result<Option<(Header, Vec<Ticket>)>> {
+        let header = Header::from_message(label)?;
+        let mut tickets = Vec::with_capacity(header.runs.len());
+        let mut room = true;
+        for (_, _, bytes) in &header.runs {
+            match self.transport.receive(from, *bytes) {
+                Ok(ticket) => tickets.push(ticket),
+                Err(error) if error.status == Status::Memory => {
+                    self.transport.discard(from, *bytes)?;
+                    trouble.get_or_insert(error);
+                    room = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(room.then_some((header, tickets)))
+    }
+}
+
+fn sealed(body: Option<&[u8]>) -> Result<Slice> {
+    let mut message = vec![if body.is_some() { HAS_BODY } else { IN_TROUBLE }];
+    message.extend_from_slice(body.unwrap_or_default());
+    Ok(Buffer::copy_of(&message)?.into())
+}
+
+fn opened(message: Buffer) -> Delivery<Slice> {
+    if message.first() != Some(&HAS_BODY) {
+        return Delivery::Nothing;
+    }
+    let length = message.len();
+    Delivery::Got(Slice::from(message).part(1..length))
+}

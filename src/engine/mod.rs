@@ -1,0 +1,61 @@
+//! Rounds as transactions: the only part that knows of faults.
+//!
+//! An algorithm ([`Algorithm`]) says what a node does in a round, and nothing else. The engine runs
+//! it for every node on that node's executor, moves what nodes exchange, stores the new version, and
+//! commits it by an agreement of all survivors. If anybody died meanwhile, the survivors agree on
+//! the dead, compute the covers anew, get the lost blocks back from the store, and run the round
+//! again from the last committed version. A crash at any instant falls into one of these two cases,
+//! a crash during recovery too, for recovery is such a transaction itself.
+//!
+//! Nothing leaves the engine (a result, an event, a figure) before its commit.
+
+mod algorithm;
+mod commit;
+mod hello;
+mod job;
+mod mail;
+mod recovery;
+mod stats;
+
+pub use algorithm::{Algorithm, Split, Step, Subcube};
+pub use commit::{Engine, Verdict};
+pub use hello::{Hello, hello};
+pub use job::{Finished, Job, Source};
+pub use stats::{Phase, Stats};
+
+use crate::members::Rank;
+use crate::vcube::Node;
+
+/// What happened, told after it was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The round was committed.
+    Round,
+    /// The rank was found dead.
+    Fault(Rank),
+    /// The node is executed by another rank from now on.
+    Covered(Node, Rank),
+    /// This rank got the node's block back, from a rank, or from the directory or a reload.
+    Restored(Node, Option<Rank>),
+    /// The round starts again.
+    Replay,
+}
+
+/// An event with its circumstances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occasion {
+    /// What happened.
+    pub event: Event,
+    /// In which round.
+    pub round: u32,
+    /// Of how many.
+    pub rounds: u32,
+    /// Repairs so far.
+    pub epoch: u32,
+}
+
+/// Is told what happens.
+pub trait Observer {
+    /// Something was agreed on.
+    fn event(&mut self, occasion: Occasion);
+}

@@ -1,0 +1,51 @@
+//! Where the time of a sort goes, and how much was moved, stored and done again.
+
+/// A phase of a sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Sorting this rank's input, and inputs that it took over.
+    Sort,
+    /// Deciding on pivots, splitting, and exchanging with neighbours.
+    Exchange,
+    /// Merging runs into the result.
+    Merge,
+    /// Writing versions to the store, copies to other ranks included.
+    Store,
+    /// Agreeing at the ends of rounds, which includes waiting for slower ranks.
+    Commit,
+    /// Agreeing on the dead, and getting lost blocks back.
+    Repair,
+}
+
+/// Figures of one sort, on this rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Seconds in each [`Phase`], in its order.
+    pub seconds: [f64; 6],
+    /// Seconds from the call to the result.
+    pub total_seconds: f64,
+    /// Bytes sent to other ranks.
+    pub bytes_sent: u64,
+    /// Bytes put into the store on this rank.
+    pub bytes_stored: u64,
+    /// Rounds committed, loading included.
+    pub rounds: u64,
+    /// Rounds that started again.
+    pub rounds_replayed: u64,
+    /// Ranks found dead.
+    pub faults: u64,
+    /// The most memory that blocks and messages took at once.
+    pub peak_bytes: u64,
+}
+
+impl Stats {
+    /// Adds time to a phase.
+    pub fn add(&mut self, phase: Phase, seconds: f64) {
+        self.seconds[phase as usize] += seconds;
+    }
+
+    /// Seconds in a phase.
+    pub fn phase(&self, phase: Phase) -> f64 {
+        self.seconds[phase as usize]
+    }
+}

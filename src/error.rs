@@ -1,0 +1,122 @@
+//! The statuses that ftsort returns, and the error type that carries one with its text.
+//!
+//! A status is an agreed thing: all survivors of a collective call return the same one (only
+//! `Argument` on the rank that made the mistake becomes `PeerArgument` on the others). The text is
+//! local, and names the argument and the value, the file, or the rank that is to blame.
+
+use std::fmt;
+
+/// What a call returned. The numbers are the C interface's `ftsort_status`.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Status {
+    /// Success.
+    Ok = 0,
+    /// An argument is wrong; nothing changed.
+    Argument = -1,
+    /// Another rank's argument is wrong; nothing changed.
+    PeerArgument = -2,
+    /// The object is not in a state in which this call is allowed.
+    State = -3,
+    /// MPI was built, or started, without ULFM; faults cannot be survived.
+    NoUlfm = -20,
+    /// Memory could not be had on some rank.
+    Memory = -21,
+    /// The store could not be written or read on some rank.
+    Store = -22,
+    /// A callback of the user's refused on some rank.
+    Callback = -23,
+    /// Data of a crashed rank cannot be got back.
+    DataLost = -40,
+    /// MPI failed in a way that is not a crashed process.
+    Mpi = -61,
+    /// A defect in ftsort itself.
+    Internal = -62,
+}
+
+impl Status {
+    /// The statuses that can be agreed on, the gravest first: when ranks fail in different ways at
+    /// once, every survivor returns the first of this list that any of them reported.
+    pub const BY_GRAVITY: [Status; 10] = [
+        Status::Internal,
+        Status::Mpi,
+        Status::DataLost,
+        Status::Memory,
+        Status::Store,
+        Status::Callback,
+        Status::NoUlfm,
+        Status::State,
+        Status::Argument,
+        Status::PeerArgument,
+    ];
+
+    /// One sentence for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Status::Ok => "success",
+            Status::Argument => "an argument is wrong",
+            Status::PeerArgument => "an argument is wrong on another rank",
+            Status::State => "the object is not in a state that allows this call",
+            Status::NoUlfm => "this MPI does not survive faults (no ULFM, or not switched on)",
+            Status::Memory => "out of memory",
+            Status::Store => "the store could not be written or read",
+            Status::Callback => "a callback refused",
+            Status::DataLost => "data of a crashed rank cannot be got back",
+            Status::Mpi => "MPI failed",
+            Status::Internal => "internal error, please report it",
+        }
+    }
+
+    /// The status with this number, if there is one.
+    pub fn from_code(code: i32) -> Option<Status> {
+        std::iter::once(Status::Ok)
+            .chain(Status::BY_GRAVITY)
+            .find(|status| *status as i32 == code)
+    }
+}
+
+/// A status other than `Ok`, with a text for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What kind of failure.
+    pub status: Status,
+    /// What exactly failed: names the argument and the value, the file, or the rank.
+    pub text: String,
+}
+
+impl Error {
+    /// An error of this status.
+    pub fn new(status: Status, text: impl Into<String>) -> Error {
+        debug_assert_ne!(status, Status::Ok);
+        Error {
+            status,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.status.text(), self.text)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The result of everything in ftsort that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_found_by_its_number() {
+        for status in Status::BY_GRAVITY {
+            assert_eq!(Status::from_code(status as i32), Some(status));
+            assert!(!status.text().is_empty());
+        }
+        assert_eq!(Status::from_code(0), Some(Status::Ok));
+        assert_eq!(Status::from_code(-1000), None);
+    }
+}

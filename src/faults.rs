@@ -1,0 +1,280 @@
+//! Fault injection: which rank dies when. Faults are data: a schedule that can be printed, parsed
+//! and replayed.
+//!
+//! This is the papers' FaultInject (2024, Section 5.1), which kills random nodes at the start of
+//! random rounds, with more points in a round, and with timers that strike at any instant. Pure: it
+//! says who dies; the engine lets it happen.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{Error, Result, Status};
+use crate::members::Rank;
+
+/// A point in a round at which a rank can be made to die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Point {
+    /// Before anything of the round.
+    Begin,
+    /// After the round's messages to the neighbours were posted.
+    Send,
+    /// Before the new version goes to the store.
+    Store,
+    /// After the new version went to the store, before the agreement.
+    Stored,
+    /// After the agreement, before anybody acts on it.
+    Commit,
+    /// In the recovery of the round, after the dead were agreed on.
+    Recover,
+}
+
+impl Point {
+    const ALL: [(Point, &'static str); 6] = [
+        (Point::Begin, "begin"),
+        (Point::Send, "send"),
+        (Point::Store, "store"),
+        (Point::Stored, "stored"),
+        (Point::Commit, "commit"),
+        (Point::Recover, "recover"),
+    ];
+}
+
+/// When a rank dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At a point of a round; the first time that it is reached.
+    At(u32, Point),
+    /// By a timer, counted from the start of the sort.
+    After(Duration),
+}
+
+/// Who dies when: at most one death a rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    deaths: BTreeMap<Rank, When>,
+}
+
+/// A schedule as text, before it is known how many ranks and rounds there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    deaths: Vec<(Rank, When)>,
+    scenario: Option<Scenario>,
+    seed: u64,
+    window: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scenario {
+    None,
+    One,
+    Half,
+    AllButOne,
+}
+
+impl Plan {
+    /// Reads words separated by spaces or commas:
+    ///
+    /// - `RANK@ROUND` or `RANK@ROUND.POINT`, where POINT is begin, send, store, stored, commit or
+    ///   recover;
+    /// - `RANK@TIMEms`;
+    /// - `none`, `one`, `half` or `all-but-one`, with `seed=S` and `window=Tms`: that many victims,
+    ///   drawn by the seed; they die at the start of random rounds, or, with a window, at random
+    ///   instants within it.
+    ///
+    /// `Status::Argument` naming the word that is wrong.
+    pub fn parse(text: &str) -> Result<Plan> {
+        let mut plan = Plan {
+            seed: 1,
+            ..Plan::default()
+        };
+        for word in text
+            .split([' ', ',', '\t', '\n'])
+            .filter(|word| !word.is_empty())
+        {
+            plan.read_word(word).ok_or_else(|| {
+                Error::new(
+                    Status::Argument,
+                    format!("faults: {word:?} is not understood"),
+                )
+            })?;
+        }
+        Ok(plan)
+    }
+
+    fn read_word(&mut self, word: &str) -> Option<()> {
+        if let Some(seed) = word.strip_prefix("seed=") {
+            self.seed = seed.parse().ok()?;
+        } else if let Some(window) = word.strip_prefix("window=") {
+            self.window = Some(milliseconds(window)?);
+        } else if let Some((rank, when)) = word.split_once('@') {
+            self.deaths
+                .push((Rank(rank.parse().ok()?), read_when(when)?));
+        } else {
+            self.scenario = Some(match word {
+                "none" => Scenario::None,
+                "one" => Scenario::One,
+                "half" => Scenario::Half,
+                "all-but-one" => Scenario::AllButOne,
+                _ => return None,
+            });
+        }
+        Some(())
+    }
+
+    /// The schedule for a group of `ranks` and a sort of `rounds`. Ranks that are not there are
+    /// left out. The same on every rank.
+    pub fn resolve(&self, ranks: usize, rounds: u32) -> Schedule {
+        let mut deaths = BTreeMap::new();
+        let victims = match self.scenario {
+            None | Some(Scenario::None) => 0,
+            Some(Scenario::One) => 1.min(ranks - 1),
+            Some(Scenario::Half) => ranks / 2,
+            Some(Scenario::AllButOne) => ranks - 1,
+        };
+        let mut draw = SplitMix(self.seed);
+        let mut everyone: Vec<u32> = (0..ranks as u32).collect();
+        for index in 0..victims {
+            let other = index + draw.below((ranks - index) as u64) as usize;
+            everyone.swap(index, other);
+            let when = match self.window {
+                Some(window) => {
+                    let micros = draw.below(window.as_micros() as u64 + 1);
+                    When::After(Duration::from_micros(micros))
+                }
+                None => When::At(draw.below(u64::from(rounds.max(1))) as u32, Point::Begin),
+            };
+            deaths.insert(Rank(everyone[index]), when);
+        }
+        let named = self.deaths.iter().filter(|(rank, _)| rank.index() < ranks);
+        deaths.extend(named.copied());
+        Schedule { deaths }
+    }
+}
+
+fn read_when(text: &str) -> Option<When> {
+    if text.ends_with("ms") {
+        return Some(When::After(milliseconds(text)?));
+    }
+    let (round, point) = text.split_once('.').unwrap_or((text, "begin"));
+    let (point, _) = Point::ALL.into_iter().find(|(_, name)| *name == point)?;
+    Some(When::At(round.parse().ok()?, point))
+}
+
+fn milliseconds(text: &str) -> Option<Duration> {
+    let number: f64 = text.strip_suffix("ms")?.parse().ok()?;
+    Duration::try_from_secs_f64(number / 1e3).ok()
+}
+
+impl Schedule {
+    /// Does `rank` die at this point?
+    pub fn strikes(&self, rank: Rank, round: u32, point: Point) -> bool {
+        self.deaths.get(&rank) == Some(&When::At(round, point))
+    }
+
+    /// After what time `rank` dies by a timer.
+    pub fn timer(&self, rank: Rank) -> Option<Duration> {
+        match self.deaths.get(&rank) {
+            Some(When::After(time)) => Some(*time),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    /// The words that [`Plan::parse`] reads.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (rank, when)) in self.deaths.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            match when {
+                When::At(round, point) => {
+                    let name = Point::ALL.iter().find(|(other, _)| other == point);
+                    let name = name.map_or("begin", |(_, name)| name);
+                    write!(out, "{space}{rank}@{round}.{name}")?;
+                }
+                When::After(time) => {
+                    write!(out, "{space}{rank}@{}ms", time.as_micros() as f64 / 1e3)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014): a few lines that
+/// never change, so that a seed means the same schedule in every version.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Uniform in 0..limit, but for a bias of limit / 2^64.
+    fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_are_read() {
+        let plan = Plan::parse("3@2, 1@0.commit 2@12.5ms").unwrap();
+        let schedule = plan.resolve(4, 5);
+        assert!(schedule.strikes(Rank(3), 2, Point::Begin));
+        assert!(!schedule.strikes(Rank(3), 2, Point::Send));
+        assert!(schedule.strikes(Rank(1), 0, Point::Commit));
+        assert_eq!(schedule.timer(Rank(2)), Some(Duration::from_micros(12_500)));
+        assert_eq!(schedule.timer(Rank(0)), None);
+    }
+
+    #[test]
+    fn a_wrong_word_is_named() {
+        for word in [
+            "x",
+            "1@",
+            "@2",
+            "1@2.nowhere",
+            "1@-5ms",
+            "seed=x",
+            "window=3",
+        ] {
+            let error = Plan::parse(word).unwrap_err();
+            assert_eq!(error.status, Status::Argument);
+            assert!(error.text.contains(word), "{}", error.text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_scenario_kills_as_many_as_it_says_and_the_same_on_every_rank(
+            ranks in 1_usize..100,
+            rounds in 1_u32..10,
+            seed: u64,
+            window in prop::option::of(0_u32..1000),
+        ) {
+            for (name, victims) in [
+                ("none", 0),
+                ("one", 1.min(ranks - 1)),
+                ("half", ranks / 2),
+                ("all-but-one", ranks - 1),
+            ] {
+                let window = window.map(|ms| format!("window={ms}ms")).unwrap_or_default();
+                let text = format!("{name} seed={seed} {window}");
+                let schedule = Plan::parse(&text).unwrap().resolve(ranks, rounds);
+                prop_assert_eq!(schedule.deaths.len(), victims);
+                prop_assert!(schedule.deaths.keys().all(|rank| rank.index() < ranks));
+                let printed = schedule.to_string();
+                prop_assert_eq!(Plan::parse(&printed).unwrap().resolve(ranks, rounds), schedule);
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! ftsort sorts data spread over the processes of an MPI program, and finishes although processes
+//! are killed while it sorts: any of them, at any moment, up to all but one.
+//!
+//! The public face is the C interface in `include/ftsort.h`, which [`capi`] generates. The layers
+//! below it, from the ground up (imports point downwards only; `tests/layers.rs` enforces it):
+//!
+//! | layer | what |
+//! |---|---|
+//! | `error`, `buffer`, `vcube`, `record`, `kernel`, `faults` | statuses; shared bytes; the virtual hypercube; record layout and key order; local sort, split, merge; schedules of injected faults |
+//! | `members`, `block` | who lives: ranks, nodes they execute, fault set, epoch; what a node holds |
+//! | `transport`, `store` | traits, and their adapters: ULFM; a directory, memory |
+//! | `engine` | rounds as transactions; recovery: detect, agree, remap, restore, replay |
+//! | `sort` | the papers' algorithms, written over nodes |
+//! | `capi` | the C surface |
+
+mod bits;
+pub mod block;
+pub mod buffer;
+pub mod capi;
+pub mod engine;
+pub mod error;
+pub mod faults;
+pub mod kernel;
+pub mod members;
+pub mod record;
+pub mod sort;
+pub mod store;
+pub mod transport;
+pub mod vcube;

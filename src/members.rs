@@ -1,0 +1,314 @@
+//! Who lives: ranks, the nodes that they execute, the set of faulty ranks, and the epoch.
+//!
+//! A rank is a process's rank in the communicator given to `ftsort_init` and never changes; its rank
+//! in a shrunk communicator is a [`Slot`], a different type on purpose. Pure: it is told who died,
+//! by the transport's agreement, and must never find out by itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::bits::Bits;
+use crate::vcube::{Node, NodeSet, VCube};
+
+/// A process, by its rank in the communicator given to `ftsort_init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(pub u32);
+
+impl Rank {
+    /// The rank as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The node whose home this rank is.
+    pub fn home(self) -> Node {
+        Node(self.0)
+    }
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// A process, by its rank in a shrunk communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+/// A set of ranks of one group, in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankSet(Bits);
+
+impl RankSet {
+    /// The empty set, for a group of so many ranks.
+    pub fn new(ranks: usize) -> RankSet {
+        RankSet(Bits::new(ranks))
+    }
+
+    /// The set of these ranks.
+    pub fn from_ranks(ranks: usize, members: impl IntoIterator<Item = Rank>) -> RankSet {
+        let mut set = RankSet::new(ranks);
+        for rank in members {
+            set.insert(rank);
+        }
+        set
+    }
+
+    /// Adds a rank. False if it was there.
+    ///
+    /// # Panics
+    /// If the group has no such rank.
+    pub fn insert(&mut self, rank: Rank) -> bool {
+        self.0.insert(rank.index())
+    }
+
+    /// Is the rank in the set?
+    pub fn contains(&self, rank: Rank) -> bool {
+        self.0.contains(rank.index())
+    }
+
+    /// How many ranks.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// No rank at all?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The ranks, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.0.iter().map(|index| Rank(index as u32))
+    }
+
+    /// A number that is the same for equal sets and hardly ever for others; every 16 bits of it can
+    /// be used alone.
+    pub fn fingerprint(&self) -> u32 {
+        let bytes: Vec<u8> = self
+            .0
+            .words()
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        xxhash_rust::xxh3::xxh3_64(&bytes) as u32
+    }
+}
+
+/// Who lives, as all survivors agreed.
+#[derive(Clone, Debug)]
+pub struct Members {
+    me: Rank,
+    ranks: usize,
+    cube: VCube,
+    faulty: RankSet,
+    faulty_nodes: NodeSet,
+    epoch: u32,
+}
+
+impl Members {
+    /// A group of `ranks`, all alive. Nodes without a home count as faulty from the start.
+    pub fn new(me: Rank, ranks: usize) -> Members {
+        let cube = VCube::for_ranks(ranks);
+        let mut faulty_nodes = NodeSet::new(cube.len());
+        for homeless in cube.nodes().skip(ranks) {
+            faulty_nodes.insert(homeless);
+        }
+        Members {
+            me,
+            ranks,
+            cube,
+            faulty: RankSet::new(ranks),
+            faulty_nodes,
+            epoch: 0,
+        }
+    }
+
+    /// This process.
+    pub fn me(&self) -> Rank {
+        self.me
+    }
+
+    /// How many ranks there were at the start.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// The cube that the ranks' nodes are in.
+    pub fn cube(&self) -> &VCube {
+        &self.cube
+    }
+
+    /// Repairs so far.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The dead.
+    pub fn faulty(&self) -> &RankSet {
+        &self.faulty
+    }
+
+    /// The nodes whose home is dead, and those without a home.
+    pub fn faulty_nodes(&self) -> &NodeSet {
+        &self.faulty_nodes
+    }
+
+    /// Is the rank dead?
+    pub fn is_faulty(&self, rank: Rank) -> bool {
+        self.faulty.contains(rank)
+    }
+
+    /// The living, ascending.
+    pub fn survivors(&self) -> impl Iterator<Item = Rank> + '_ {
+        let everyone = (0..self.ranks as u32).map(Rank);
+        everyone.filter(|rank| !self.faulty.contains(*rank))
+    }
+
+    /// The living rank with the smallest number.
+    pub fn lowest_survivor(&self) -> Rank {
+        self.survivors().next().unwrap_or(self.me)
+    }
+
+    /// Learns of deaths; returns those that are new, ascending. The epoch grows by one if there are
+    /// any. This rank itself is never counted as dead: it is the one who is told.
+    pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
+        debug_assert!(!dead.contains(self.me));
+        let mut newly_dead = Vec::new();
+        for rank in dead.iter().filter(|rank| *rank != self.me) {
+            if self.faulty.insert(rank) {
+                self.faulty_nodes.insert(rank.home());
+                newly_dead.push(rank);
+            }
+        }
+        if !newly_dead.is_empty() {
+            self.epoch += 1;
+        }
+        newly_dead
+    }
+
+    /// The rank that does a node's work: its home, or the home of its cover.
+    pub fn executor(&self, node: Node) -> Rank {
+        // This rank lives, so there always is one.
+        let executor = self.cube.executor(node, &self.faulty_nodes);
+        executor.map_or(self.me, |node| Rank(node.0))
+    }
+
+    /// The nodes whose work a rank does, ascending. None for a dead one.
+    pub fn nodes_of(&self, rank: Rank) -> Vec<Node> {
+        let nodes = self.cube.nodes();
+        nodes.filter(|node| self.executor(*node) == rank).collect()
+    }
+
+    /// The nodes whose work this rank does, ascending.
+    pub fn my_nodes(&self) -> Vec<Node> {
+        self.nodes_of(self.me)
+    }
+
+    /// How many fault-free nodes the lower and the upper half of a node's s-dimensional subcube
+    /// have. For s = 0, where there are no halves, the node counts as the lower one.
+    pub fn weight(&self, node: Node, s: u32) -> (usize, usize) {
+        let half = (1_usize << s).div_ceil(2);
+        let alive = |node: &Node| !self.faulty_nodes.contains(*node);
+        let lower = self.cube.subcube(node, s).take(half).filter(alive).count();
+        let upper = self.cube.subcube(node, s).skip(half).filter(alive).count();
+        (lower, upper)
+    }
+}
+
+/// Where the survivors are in a shrunk communicator.
+#[derive(Clone, Debug)]
+pub struct SlotMap {
+    slots: BTreeMap<Rank, Slot>,
+}
+
+impl SlotMap {
+    /// For a communicator in which these ranks follow each other.
+    pub fn new(survivors: impl IntoIterator<Item = Rank>) -> SlotMap {
+        SlotMap {
+            slots: survivors.into_iter().zip((0..).map(Slot)).collect(),
+        }
+    }
+
+    /// The rank's place; None if it is not in the communicator.
+    pub fn slot_of(&self, rank: Rank) -> Option<Slot> {
+        self.slots.get(&rank).copied()
+    }
+
+    /// How many ranks are in the communicator.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// None at all?
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn homeless_nodes_are_covered_from_the_start() {
+        let members = Members::new(Rank(2), 3);
+        assert_eq!(members.cube().len(), 4);
+        assert_eq!(members.executor(Node(3)), Rank(2));
+        assert_eq!(members.my_nodes(), [Node(2), Node(3)]);
+        assert_eq!(members.weight(Node(0), 2), (2, 1));
+        assert_eq!(members.weight(Node(1), 0), (1, 0));
+        assert!(members.faulty().is_empty());
+    }
+
+    #[test]
+    fn slots_close_the_ranks_up() {
+        let slots = SlotMap::new([Rank(1), Rank(4), Rank(5)]);
+        assert_eq!(slots.slot_of(Rank(4)), Some(Slot(1)));
+        assert_eq!(slots.slot_of(Rank(2)), None);
+        assert_eq!(slots.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn the_living_share_out_all_nodes(
+            ranks in 1_usize..200,
+            me: u32,
+            deaths in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..40), 0..6),
+        ) {
+            let me = Rank(me % ranks as u32);
+            let mut members = Members::new(me, ranks);
+            for wave in deaths {
+                let dead: Vec<Rank> = wave
+                    .into_iter()
+                    .map(|rank| Rank(rank % ranks as u32))
+                    .filter(|rank| *rank != me)
+                    .collect();
+                let before = (members.epoch(), members.faulty().len());
+                let newly_dead = members.absorb(&RankSet::from_ranks(ranks, dead));
+                prop_assert_eq!(members.faulty().len(), before.1 + newly_dead.len());
+                prop_assert_eq!(members.epoch(), before.0 + u32::from(!newly_dead.is_empty()));
+            }
+            let mut all: Vec<Node> = members.survivors().flat_map(|rank| members.nodes_of(rank)).collect();
+            all.sort();
+            prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
+            for dead in members.faulty().iter() {
+                prop_assert!(members.nodes_of(dead).is_empty());
+            }
+            for rank in members.survivors() {
+                prop_assert!(members.nodes_of(rank).contains(&rank.home()));
+            }
+            let (lower, upper) = members.weight(Node(0), members.cube().dimension());
+            prop_assert_eq!(lower + upper, members.survivors().count());
+        }
+
+        #[test]
+        fn fingerprints_tell_sets_apart(ranks in 1_usize..200, one: u32, other: u32) {
+            let set = |rank: u32| RankSet::from_ranks(ranks, [Rank(rank % ranks as u32)]);
+            let equal = one % ranks as u32 == other % ranks as u32;
+            prop_assert_eq!(set(one).fingerprint() == set(other).fingerprint(), equal);
+        }
+    }
+}

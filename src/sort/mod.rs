@@ -1,0 +1,8 @@
+//! The papers' sorting algorithms, written over nodes. They know nothing of ranks and faults.
+
+mod finish;
+pub mod hyperquicksort;
+mod pivot;
+
+pub use finish::{global_offset, total_records};
+pub use hyperquicksort::{HyperQuickSort, PivotRule};

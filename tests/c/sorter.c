@@ -1,0 +1,251 @@
+/* The program of the kill tests: sorts made-up records, and leaves proof in files.
+ *
+ *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR PIVOT RELOAD   (under mpirun)
+ *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
+ *
+ * COUNT is the number of records of a rank; rank r has COUNT + r of them, or none where the shape
+ * says so. Every survivor writes its blocks into DIR/output at their offsets, and its status to
+ * DIR/status.RANK: the proof of success, since mpirun's exit status proves nothing. `check` makes
+ * all inputs again, sorts them with qsort and compares bit for bit. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ftsort.h"
+
+static const char *const kinds[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
+static const size_t sizes[] = {4, 4, 8, 8, 4, 8};
+
+static int kind_index(const char *name)
+{
+  int i;
+  for (i = 0; i < 6; i++)
+    if (strcmp(name, kinds[i]) == 0) return i;
+  fprintf(stderr, "no kind %s\n", name);
+  exit(2);
+}
+
+/* splitmix64: the same bits for the same place, on every rank and in the check. */
+static uint64_t mix(uint64_t x)
+{
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+static size_t count_of(size_t count, const char *shape, int rank)
+{
+  if (strcmp(shape, "empty") == 0) return 0;
+  if (strcmp(shape, "holes") == 0) return rank % 2 ? count : 0;
+  if (strcmp(shape, "one") == 0) return rank == 0 ? count : 0;
+  return count + (size_t)rank;
+}
+
+static uint64_t bits_of(size_t count, const char *shape, int rank, size_t i)
+{
+  if (strcmp(shape, "equal") == 0) return 42;
+  if (strcmp(shape, "few") == 0) return mix((uint64_t)rank << 40 | i) % 3;
+  if (strcmp(shape, "sorted") == 0) return (uint64_t)rank * (count + 64) + i;
+  if (strcmp(shape, "reversed") == 0) return ~((uint64_t)rank * (count + 64) + i) >> 34;
+  return mix((uint64_t)rank << 40 | i);
+}
+
+static void *make_input(size_t count, int kind, const char *shape, int rank, size_t *records)
+{
+  size_t i, size = sizes[kind];
+  char *data;
+  *records = count_of(count, shape, rank);
+  data = (char *)malloc(*records * size + 1);
+  for (i = 0; i < *records; i++) {
+    uint64_t bits = bits_of(count, shape, rank, i);
+    memcpy(data + i * size, &bits, size);
+  }
+  return data;
+}
+
+struct job {
+  size_t count;
+  int kind;
+  const char *shape;
+};
+
+static int reload(void *user, int32_t rank, ftsort_buffer *out)
+{
+  const struct job *job = (const struct job *)user;
+  size_t records;
+  void *data = make_input(job->count, job->kind, job->shape, rank, &records);
+  void *place = ftsort_buffer_resize(out, records * sizes[job->kind]);
+  if (place) memcpy(place, data, records * sizes[job->kind]);
+  free(data);
+  return place ? 0 : 1;
+}
+
+static void write_status(const char *dir, int rank, const char *text)
+{
+  char draft[512], path[512];
+  FILE *file;
+  snprintf(draft, sizeof draft, "%s/draft.%d", dir, rank);
+  snprintf(path, sizeof path, "%s/status.%d", dir, rank);
+  file = fopen(draft, "w");
+  if (!file) return;
+  fputs(text, file);
+  fclose(file);
+  rename(draft, path);
+}
+
+static int write_blocks(const char *dir, const ftsort_result *result, size_t size)
+{
+  char path[512];
+  size_t i;
+  int fd;
+  snprintf(path, sizeof path, "%s/output", dir);
+  fd = open(path, O_CREAT | O_WRONLY, 0644);
+  if (fd < 0) return 1;
+  for (i = 0; i < ftsort_result_blocks(result); i++) {
+    ftsort_block block;
+    const char *data;
+    size_t left;
+    off_t at;
+    if (ftsort_result_block(result, i, &block) != FTSORT_OK) return 1;
+    data = (const char *)block.data;
+    left = block.count * size;
+    at = (off_t)(block.offset * size);
+    while (left > 0) {
+      ssize_t written = pwrite(fd, data, left, at);
+      if (written <= 0) return 1;
+      data += written;
+      at += written;
+      left -= (size_t)written;
+    }
+  }
+  return close(fd);
+}
+
+static int run(char **arg)
+{
+  static const ftsort_key keys[] = {FTSORT_KEY_I32, FTSORT_KEY_U32, FTSORT_KEY_I64,
+                                    FTSORT_KEY_U64, FTSORT_KEY_F32, FTSORT_KEY_F64};
+  const char *dir = arg[0];
+  struct job job;
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  ftsort_record record = FTSORT_RECORD_PLAIN(char, 0);
+  ftsort *group = NULL;
+  ftsort_result *result = NULL;
+  ftsort_status status;
+  size_t records;
+  void *input;
+  char text[1024];
+  int rank;
+
+  job.count = strtoull(arg[1], NULL, 10);
+  job.kind = kind_index(arg[2]);
+  job.shape = arg[3];
+  config.store = strcmp(arg[4], "directory") == 0 ? FTSORT_STORE_DIRECTORY
+                 : strcmp(arg[4], "none") == 0    ? FTSORT_STORE_NONE
+                                                  : FTSORT_STORE_MEMORY;
+  config.store_directory = dir;
+  config.replicas = (uint32_t)atoi(arg[5]);
+  config.repair = strcmp(arg[6], "shrink") == 0 ? FTSORT_REPAIR_SHRINK : FTSORT_REPAIR_AGREE;
+  config.pivot = strcmp(arg[7], "root") == 0 ? FTSORT_PIVOT_ROOT_MEDIAN : FTSORT_PIVOT_SAMPLED;
+  if (strcmp(arg[8], "reload") == 0) config.reload = reload;
+  config.user = &job;
+  record.record_bytes = sizes[job.kind];
+  record.key = keys[job.kind];
+
+  ftsort_prepare();
+  MPI_Init(NULL, NULL);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  status = ftsort_init(MPI_COMM_WORLD, &config, &group);
+  if (status != FTSORT_OK) {
+    snprintf(text, sizeof text, "status=%d text=%s\n", status, ftsort_last_error(NULL));
+    write_status(dir, rank, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  input = make_input(job.count, job.kind, job.shape, rank, &records);
+  status = ftsort_run(group, &record, input, records, &result);
+  if (status == FTSORT_OK && write_blocks(dir, result, sizes[job.kind])) status = 1;
+  ftsort_get_stats(group, &stats);
+  snprintf(text, sizeof text,
+           "status=%d seconds=%.4f faults=%llu replayed=%llu blocks=%zu peak=%llu text=%s\n", status,
+           stats.total_seconds, (unsigned long long)stats.faults,
+           (unsigned long long)stats.rounds_replayed, ftsort_result_blocks(result),
+           (unsigned long long)stats.peak_bytes, ftsort_last_error(group));
+  write_status(dir, rank, text);
+  ftsort_result_free(result);
+  free(input);
+  ftsort_leave(group, 0);
+  return 1;
+}
+
+static int sort_kind;
+
+static int compare(const void *a, const void *b)
+{
+#define COMPARE(T) return *(const T *)a < *(const T *)b ? -1 : *(const T *)a > *(const T *)b
+#define TOTAL_ORDER(I, U)                                  \
+  {                                                           \
+    I x, y;                                                   \
+    memcpy(&x, a, sizeof x);                                  \
+    memcpy(&y, b, sizeof y);                                  \
+    if (x < 0) x ^= (I)((U)-1 >> 1);                          \
+    if (y < 0) y ^= (I)((U)-1 >> 1);                          \
+    return x < y ? -1 : x > y;                                \
+  }
+  switch (sort_kind) {
+  case 0: COMPARE(int32_t);
+  case 1: COMPARE(uint32_t);
+  case 2: COMPARE(int64_t);
+  case 3: COMPARE(uint64_t);
+  case 4: TOTAL_ORDER(int32_t, uint32_t)
+  default: TOTAL_ORDER(int64_t, uint64_t)
+  }
+}
+
+static int check(char **arg)
+{
+  size_t count = strtoull(arg[1], NULL, 10), total = 0, records, size, i;
+  int kind = kind_index(arg[2]), ranks = atoi(arg[4]), rank;
+  const char *shape = arg[3];
+  char path[512], *expected = NULL, *found;
+  struct stat info;
+  FILE *file;
+
+  size = sizes[kind];
+  for (rank = 0; rank < ranks; rank++) {
+    void *data = make_input(count, kind, shape, rank, &records);
+    expected = (char *)realloc(expected, (total + records) * size + 1);
+    memcpy(expected + total * size, data, records * size);
+    total += records;
+    free(data);
+  }
+  sort_kind = kind;
+  qsort(expected, total, size, compare);
+  snprintf(path, sizeof path, "%s/output", arg[0]);
+  file = fopen(path, "rb");
+  if (!file || fstat(fileno(file), &info) != 0) return printf("no output\n"), 1;
+  if ((size_t)info.st_size != total * size)
+    return printf("output has %lld bytes, not %zu\n", (long long)info.st_size, total * size), 1;
+  found = (char *)malloc(total * size + 1);
+  if (fread(found, size, total, file) != total) return printf("cannot read the output\n"), 1;
+  for (i = 0; i < total; i++)
+    if (memcmp(found + i * size, expected + i * size, size) != 0)
+      return printf("record %zu of %zu is wrong\n", i, total), 1;
+  printf("right\n");
+  fclose(file);
+  free(found);
+  free(expected);
+  return 0;
+}
+
+int main(int argc, char **argv)
+{
+  if (argc == 11 && strcmp(argv[1], "run") == 0) return run(argv + 2);
+  if (argc == 7 && strcmp(argv[1], "check") == 0) return check(argv + 2);
+  fprintf(stderr, "see the top of sorter.c\n");
+  return 2;
+}
