@@ -580,11 +580,26 @@ ftsort_status ftsort_init(MPI_Comm comm, const struct ftsort_config *config, str
  * `FTSORT_REPAIR_SHRINK`: barrier, agree, revoke, acknowledge, shrink (2024 paper, Section 5.1).
  *
  * \param[in,out] group a live group.
- * \param[out] new_faults how many ranks were found dead since the last call; may be NULL.
+ * \param[out] new_faults how many ranks this call found dead; those that `ftsort_run` found are in
+ * its statistics and events. May be NULL.
  * \return `FTSORT_OK`, whether there are new faults or not; `FTSORT_ERR_STATE`;
  * `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_fault_check(struct ftsort *group, size_t *new_faults);
+
+/**
+ * Agrees on a number: afterwards all survivors hold the bitwise AND of what they brought, and know
+ * the same faulty ranks. For decisions of the caller's own, such as whether everybody has written
+ * its part. Includes `ftsort_fault_check`. [C]
+ *
+ * \param[in,out] group a live group.
+ * \param[in,out] flags this rank's number; then the agreed one. What ranks brought that died
+ * meanwhile may be in it or not, but it is so on all survivors alike.
+ * \param[out] new_faults how many ranks this call found dead; may be NULL.
+ * \return `FTSORT_OK`; `FTSORT_ERR_STATE`; `FTSORT_ERR_ARGUMENT` for NULL; `FTSORT_ERR_MPI`;
+ * `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_agree(struct ftsort *group, uint32_t *flags, size_t *new_faults);
 
 /**
  * Kills this process with SIGKILL if the fault schedule says that this rank dies at the start of
@@ -634,7 +649,8 @@ const char *ftsort_last_error(const struct ftsort *group);
  * The result is the same multiset in ascending order: it goes on from block to block in ascending
  * order of node, and each survivor gets the blocks of the nodes that it executes: its own, and
  * those of the nodes that it covers. Ranks may die at any moment, up to all but one; what is lost
- * then depends on the store (see `ftsort_store`). Once this function has returned `FTSORT_OK` the
+ * then depends on the store (see `ftsort_store`). A rank that was known to be dead before the call
+ * has no input: the survivors divide the work anew before they call again. Once this function has returned `FTSORT_OK` the
  * result is the caller's to look after: a rank that dies afterwards takes its blocks with it.
  *
  * \param[in,out] group a live group.

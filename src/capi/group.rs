@@ -11,7 +11,7 @@ use mpi_sys::MPI_Comm;
 use super::config::{ftsort_config, ftsort_event, ftsort_event_kind, ftsort_reload_fn};
 use super::guard::{c_text, caught, on_group};
 use super::status::ftsort_status;
-use crate::engine::{Engine, Event, Hello, Observer, Occasion, Stats, Verdict, hello};
+use crate::engine::{Engine, Event, Hello, Observer, Occasion, Stats, hello};
 use crate::error::{Error, Result, Status};
 use crate::faults::{Plan, Point, Schedule};
 use crate::members::{Members, Rank};
@@ -31,8 +31,6 @@ pub struct ftsort {
     pub(super) settings: Settings,
     pub(super) stats: Stats,
     pub(super) survivors: Option<SurvivorComm>,
-    /// How many faults the last `ftsort_fault_check` had told of.
-    pub(super) faults_told: usize,
     pub(super) poisoned: Option<Error>,
     pub(super) last_error: CString,
 }
@@ -243,6 +241,26 @@ impl ftsort {
     }
 }
 
+impl ftsort {
+    /// Does something collective; also gives how many ranks it found dead.
+    pub(super) fn together<T>(
+        &mut self,
+        work: impl FnOnce(&mut Engine<'_>) -> Result<T>,
+    ) -> Result<(T, usize)> {
+        let known = self.members.faulty().len();
+        let schedule = Schedule::default();
+        let mut listener = self.settings.listener;
+        let value = work(&mut ftsort::engine(
+            &mut self.transport,
+            &mut self.members,
+            &mut listener,
+            &mut self.stats,
+            &schedule,
+        ))?;
+        Ok((value, self.members.faulty().len() - known))
+    }
+}
+
 thread_local! {
     /// Why the last `ftsort_init` of this thread failed: there is no group to ask then.
     static INIT_ERROR: RefCell<CString> = RefCell::new(CString::default());
@@ -331,7 +349,6 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let store = open_store(&mut engine, &settings.store, group_name)?;
     warn_of_settings(&listener, ulfm);
     let neighbours = heard.iter().filter(|hello| hello.host == mine.host).count();
-    let faults_told = members.faulty().len();
     Ok(ftsort {
         transport,
         members,
@@ -342,7 +359,6 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         },
         stats,
         survivors: None,
-        faults_told,
         poisoned: None,
         last_error: CString::default(),
     })
@@ -478,7 +494,8 @@ fn threads(asked: usize, ranks_on_host: usize) -> usize {
 /// `FTSORT_REPAIR_SHRINK`: barrier, agree, revoke, acknowledge, shrink (2024 paper, Section 5.1).
 ///
 /// \param[in,out] group a live group.
-/// \param[out] new_faults how many ranks were found dead since the last call; may be NULL.
+/// \param[out] new_faults how many ranks this call found dead; those that `ftsort_run` found are in
+/// its statistics and events. May be NULL.
 /// \return `FTSORT_OK`, whether there are new faults or not; `FTSORT_ERR_STATE`;
 /// `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
 ///
@@ -490,22 +507,45 @@ pub unsafe extern "C" fn ftsort_fault_check(
     new_faults: *mut usize,
 ) -> ftsort_status {
     on_group(group, |group| {
-        let schedule = Schedule::default();
-        let mut listener = group.settings.listener;
-        let mut engine = ftsort::engine(
-            &mut group.transport,
-            &mut group.members,
-            &mut listener,
-            &mut group.stats,
-            &schedule,
-        );
-        while engine.commit(true, None)? != Verdict::Committed {}
-        let faults = group.members.faulty().len();
+        let ((), found) = group.together(|engine| engine.check_faults())?;
         // SAFETY: this function's contract.
         if let Some(new_faults) = unsafe { new_faults.as_mut() } {
-            *new_faults = faults - group.faults_told;
+            *new_faults = found;
         }
-        group.faults_told = faults;
+        Ok(())
+    })
+}
+
+/// Agrees on a number: afterwards all survivors hold the bitwise AND of what they brought, and know
+/// the same faulty ranks. For decisions of the caller's own, such as whether everybody has written
+/// its part. Includes `ftsort_fault_check`. [C]
+///
+/// \param[in,out] group a live group.
+/// \param[in,out] flags this rank's number; then the agreed one. What ranks brought that died
+/// meanwhile may be in it or not, but it is so on all survivors alike.
+/// \param[out] new_faults how many ranks this call found dead; may be NULL.
+/// \return `FTSORT_OK`; `FTSORT_ERR_STATE`; `FTSORT_ERR_ARGUMENT` for NULL; `FTSORT_ERR_MPI`;
+/// `FTSORT_ERR_INTERNAL`.
+///
+/// # Safety
+/// `group` is NULL or live; `flags` is valid; `new_faults` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_agree(
+    group: *mut ftsort,
+    flags: *mut u32,
+    new_faults: *mut usize,
+) -> ftsort_status {
+    on_group(group, |group| {
+        // SAFETY: this function's contract.
+        let flags = unsafe { flags.as_mut() };
+        // Nobody may wait in vain for a rank with a wrong argument.
+        let own = flags.as_ref().map_or(0, |flags| **flags);
+        let (agreed, found) = group.together(|engine| engine.agree_on(own))?;
+        // SAFETY: this function's contract.
+        if let Some(new_faults) = unsafe { new_faults.as_mut() } {
+            *new_faults = found;
+        }
+        *flags.ok_or_else(|| Error::new(Status::Argument, "flags is NULL"))? = agreed;
         Ok(())
     })
 }

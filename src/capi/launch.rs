@@ -5,9 +5,7 @@ use std::ffi::c_int;
 use super::group::ftsort;
 use super::guard::{caught, on_group};
 use super::status::ftsort_status;
-use crate::engine::Verdict;
 use crate::error::{Error, Status};
-use crate::faults::Schedule;
 
 /// Settings of Open MPI without which survivors hang or crash; each with the value that holds.
 ///
@@ -81,16 +79,7 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> f
     }
     let mut everybody_lives = false;
     on_group(group, |group| {
-        let schedule = Schedule::default();
-        let mut listener = group.settings.listener;
-        let mut engine = ftsort::engine(
-            &mut group.transport,
-            &mut group.members,
-            &mut listener,
-            &mut group.stats,
-            &schedule,
-        );
-        while engine.commit(true, None)? != Verdict::Committed {}
+        group.together(|engine| engine.check_faults())?;
         everybody_lives = group.members.faulty().is_empty();
         Ok(())
     });

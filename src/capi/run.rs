@@ -24,7 +24,8 @@ use crate::transport::Transport;
 /// The result is the same multiset in ascending order: it goes on from block to block in ascending
 /// order of node, and each survivor gets the blocks of the nodes that it executes: its own, and
 /// those of the nodes that it covers. Ranks may die at any moment, up to all but one; what is lost
-/// then depends on the store (see `ftsort_store`). Once this function has returned `FTSORT_OK` the
+/// then depends on the store (see `ftsort_store`). A rank that was known to be dead before the call
+/// has no input: the survivors divide the work anew before they call again. Once this function has returned `FTSORT_OK` the
 /// result is the caller's to look after: a rank that dies afterwards takes its blocks with it.
 ///
 /// \param[in,out] group a live group.
@@ -100,6 +101,7 @@ unsafe fn prepare(
 impl ftsort {
     fn sort(&mut self, prepared: Result<Prepared>) -> Result<ftsort_result> {
         self.stats = Stats::default();
+        let absent = self.members.faulty().clone();
         let start = self.transport.now();
         let rounds = self.members.cube().dimension() + 2;
         let schedule = self.settings.plan.resolve(self.members.ranks(), rounds);
@@ -134,6 +136,7 @@ impl ftsort {
             &mut *self.store,
             &mut source,
             prepared.input,
+            absent,
         );
         let finished = job.run()?;
         self.stats.total_seconds = self.transport.now() - start;

@@ -89,9 +89,34 @@ impl Engine<'_> {
         }
     }
 
+    /// Finds out who died: afterwards all survivors know the same. Collective.
+    pub fn check_faults(&mut self) -> Result<()> {
+        while self.commit(true, None)? != Verdict::Committed {}
+        Ok(())
+    }
+
+    /// The bitwise AND of the survivors' values; afterwards they know the same faults. Collective.
+    pub fn agree_on(&mut self, value: u32) -> Result<u32> {
+        let low = self.agree_on_bits(value & 0xffff)?;
+        let high = self.agree_on_bits(value >> 16)?;
+        Ok(high << 16 | low)
+    }
+
+    /// As [`Engine::agree_on`], for values that leave the bits alone which the transport keeps for
+    /// itself.
+    fn agree_on_bits(&mut self, value: u32) -> Result<u32> {
+        loop {
+            let agreed = self.transport.agree(value)?;
+            if !agreed.faults {
+                return Ok(agreed.flag);
+            }
+            self.timed(Phase::Repair, Engine::learn_of_faults)?;
+        }
+    }
+
     /// Do all survivors hold the same value? Collective.
     pub fn all_equal(&mut self, value: u64) -> Result<bool> {
-        // The transport keeps the top bits of a flag for itself, so 15 bits of the value go with
+        // 15 bits of the value go with
         // their complement in one agreement: where the AND of both has a bit in neither, or in
         // both, somebody differs.
         const BITS: u32 = 15;
@@ -100,12 +125,8 @@ impl Engine<'_> {
         let mut shift = 0;
         while shift < u64::BITS {
             let piece = (value >> shift) as u32 & MASK;
-            let agreed = self.transport.agree(piece | (!piece & MASK) << BITS)?;
-            if agreed.faults {
-                self.learn_of_faults()?;
-                continue;
-            }
-            equal &= agreed.flag & MASK == !(agreed.flag >> BITS) & MASK;
+            let agreed = self.agree_on_bits(piece | (!piece & MASK) << BITS)?;
+            equal &= agreed & MASK == !(agreed >> BITS) & MASK;
             shift += BITS;
         }
         Ok(equal)

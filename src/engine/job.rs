@@ -10,7 +10,7 @@ use crate::block::Block;
 use crate::buffer::{self, Buffer, Slice};
 use crate::error::{Error, Result, Status};
 use crate::faults::Point;
-use crate::members::Rank;
+use crate::members::{Rank, RankSet};
 use crate::store::{Reach, Store};
 use crate::vcube::{Node, NodeSet};
 
@@ -28,6 +28,8 @@ pub struct Job<'a, 'e> {
     pub(super) source: &'a mut dyn Source,
     /// This rank's own input, until it is in the store.
     input: Option<Slice>,
+    /// The ranks that were dead when the sort began, and so have no input.
+    absent: RankSet,
     /// The committed version.
     pub(super) version: u32,
     /// That version of the blocks of the nodes that this rank executes.
@@ -107,13 +109,15 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 impl<'a, 'e> Job<'a, 'e> {
-    /// A sort of this rank's `input` together with those of the others.
+    /// A sort of this rank's `input` together with those of the others. `absent`: the ranks that
+    /// were known to be dead when the sort began; they have no input.
     pub fn new(
         engine: &'a mut Engine<'e>,
         algorithm: &'a dyn Algorithm,
         store: &'a mut dyn Store,
         source: &'a mut dyn Source,
         input: Buffer,
+        absent: RankSet,
     ) -> Job<'a, 'e> {
         Job {
             engine,
@@ -121,6 +125,7 @@ impl<'a, 'e> Job<'a, 'e> {
             store,
             source,
             input: Some(input.into()),
+            absent,
             version: 0,
             blocks: BTreeMap::new(),
             holders_without: None,
@@ -202,7 +207,7 @@ impl<'a, 'e> Job<'a, 'e> {
     fn input_of(&mut self, node: Node) -> Result<Block> {
         let members = &self.engine.members;
         let home = Rank(node.0);
-        if home.index() >= members.ranks() {
+        if home.index() >= members.ranks() || self.absent.contains(home) {
             return Ok(Block::empty());
         }
         if home == members.me()
@@ -245,8 +250,7 @@ impl<'a, 'e> Job<'a, 'e> {
         };
         let seconds = self.engine.transport.now() - start;
         self.engine.stats.add(phase, seconds);
-        // The result is in the caller's hands as soon as it is committed.
-        if attempt.interrupted || round == self.algorithm.rounds() {
+        if attempt.interrupted {
             return Ok(attempt);
         }
         self.save(round, attempt)
@@ -469,6 +473,8 @@ impl<'a, 'e> Job<'a, 'e> {
         self.engine.strike(Point::Store)?;
         let start = self.engine.transport.now();
         let attempt = match self.store.reach() {
+            // The result is in the caller's hands as soon as it is committed.
+            _ if version == self.algorithm.rounds() => attempt,
             Reach::Everyone => self.put_own(version, attempt),
             Reach::Copies(0) => attempt,
             Reach::Copies(copies) => self.put_copies(version, copies, attempt)?,

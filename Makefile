@@ -1,0 +1,67 @@
+# Two commands: `make demo` and `make check`. Each sets up what it needs by itself.
+# A thin layer over cargo, cmake and the scripts; every recipe runs within scripts/with-env.
+
+RUN := scripts/with-env
+
+.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills bench header \
+        clean distclean
+
+help:
+	@echo "make demo     sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
+	@echo "make check    every test"
+	@echo "make build    the library, optimised"
+	@echo "make kills    the long kill table (about an hour)"
+	@echo "make bench    the benchmark table"
+	@echo "make header   include/ftsort.h anew, from the sources"
+	@echo "make clean    what was built;  make distclean: the environment folder too"
+
+setup:
+	@$(RUN) true
+
+build: setup
+	$(RUN) cargo build --release
+
+demo: build
+	@$(RUN) python3 scripts/demo.py $(if $(FILE),--file "$(FILE)") $(if $(RANKS),--ranks "$(RANKS)")
+
+# In this order also under `make -j`: cheap checks first, and the kills with the machine to themselves.
+check:
+	$(MAKE) fmt
+	$(MAKE) lint
+	$(MAKE) doc
+	$(MAKE) test
+	$(MAKE) install-check
+	$(MAKE) kills-short
+
+fmt: setup
+	$(RUN) cargo fmt --check
+
+lint: setup
+	$(RUN) cargo clippy --all-targets -- -D warnings
+
+doc: setup
+	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --no-deps
+
+test: setup
+	$(RUN) cargo test
+
+install-check: setup
+	$(RUN) python3 scripts/check_install.py
+
+kills-short: build
+	$(RUN) python3 scripts/kill_table.py --short
+
+kills: build
+	$(RUN) python3 scripts/kill_table.py
+
+bench: build
+	$(RUN) python3 scripts/bench.py
+
+header: setup
+	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header
+
+clean:
+	rm -rf target
+
+distclean: clean
+	rm -rf .env

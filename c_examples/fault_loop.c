@@ -1,0 +1,118 @@
+/* A loop of one's own made fault-tolerant, without any sort: the shape of the papers' Algorithm 1.
+ *
+ * Every node of the virtual hypercube holds a number. In each round it takes the smaller of its own
+ * and its neighbour's in one dimension, from d down to 1, so that in the end all nodes hold the
+ * smallest. Whoever covers a dead node works its value out anew and goes on for it. A round in which
+ * somebody died is done again.
+ *
+ *   FTSORT_FAULTS="1@0 2@1" ftsort-mpirun -np 4 ./fault_loop
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ftsort.h"
+
+#define MAX_NODES 1024
+
+static long start_value(int node) { return 1000 + (node * 37) % 101; }
+
+/* What a node holds before the round of dimension s: the smallest start value among the nodes that
+ * differ from it in higher dimensions only. */
+static long recomputed(int node, int nodes, unsigned s)
+{
+  int step = 1 << s, other = node % step;
+  long smallest = start_value(other);
+  for (; other < nodes; other += step)
+    if (start_value(other) < smallest) smallest = start_value(other);
+  return smallest;
+}
+
+/* Exchanges the values of the nodes that this rank executes with their neighbours in dimension s.
+ * Messages go through the shrunk communicator, in which a rank has a slot. 0 if somebody died. */
+static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const long *value, long *heard)
+{
+  MPI_Request requests[2 * MAX_NODES];
+  int self = ftsort_self(group), posted = 0, node, fine = 1;
+  for (node = 0; node < nodes; node++) {
+    int neighbour = node ^ (1 << (s - 1));
+    int other = ftsort_cover(group, neighbour);
+    if (ftsort_cover(group, node) != self) continue;
+    if (other == self) {
+      heard[node] = value[neighbour]; /* both are executed here */
+      continue;
+    }
+    fine &= MPI_Irecv(&heard[node], 1, MPI_LONG, ftsort_slot(group, other), neighbour, comm,
+                      &requests[posted++]) == MPI_SUCCESS;
+    fine &= MPI_Isend(&value[node], 1, MPI_LONG, ftsort_slot(group, other), node, comm,
+                      &requests[posted++]) == MPI_SUCCESS;
+  }
+  while (posted > 0) {
+    posted--;
+    if (requests[posted] == MPI_REQUEST_NULL) continue;
+    if (MPI_Wait(&requests[posted], MPI_STATUS_IGNORE) != MPI_SUCCESS) fine = 0;
+  }
+  return fine;
+}
+
+static void show_faults(ftsort *group, int nodes)
+{
+  int node;
+  printf("rank %d sees:", (int)ftsort_self(group));
+  for (node = 0; node < nodes; node++)
+    if (ftsort_is_faulty(group, node)) printf(" node %d covered by %d;", node, (int)ftsort_cover(group, node));
+  printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+  long value[MAX_NODES], heard[MAX_NODES], smallest;
+  char mine[MAX_NODES];
+  ftsort *group = NULL;
+  unsigned s, dimension, tries = 0;
+  int node, nodes, self;
+  MPI_Comm comm;
+
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  self = ftsort_self(group);
+  dimension = ftsort_dimension(group);
+  nodes = 1 << dimension;
+  if (nodes > MAX_NODES) ftsort_leave(group, 2);
+
+  for (node = 0; node < nodes; node++) mine[node] = 0;
+
+  s = dimension;
+  while (s >= 1) {
+    size_t died = 0;
+    ftsort_inject(group, dimension - s); /* the papers' FaultInject */
+    /* The papers' FaultDetection: from here on all survivors know the same faults. */
+    if (ftsort_fault_check(group, &died) != FTSORT_OK || ftsort_comm(group, &comm) != FTSORT_OK) break;
+    if (died > 0) show_faults(group, nodes);
+    for (node = 0; node < nodes; node++)
+      if (ftsort_cover(group, node) == self && !mine[node]) {
+        mine[node] = 1;
+        value[node] = recomputed(node, nodes, s);
+      }
+    tries++;
+    exchange(group, comm, nodes, s, value, heard);
+    /* Did everybody get through? If somebody died in between, the round is done again. */
+    if (ftsort_fault_check(group, &died) != FTSORT_OK) break;
+    if (died > 0) {
+      show_faults(group, nodes);
+      continue;
+    }
+    for (node = 0; node < nodes; node++)
+      if (mine[node] && heard[node] < value[node]) value[node] = heard[node];
+    s--;
+  }
+  smallest = recomputed(0, nodes, 0);
+  printf("survivor %d of %d: tries=%u value=%ld %s\n", self, (int)ftsort_ranks(group), tries, value[self],
+         value[self] == smallest ? "right" : "wrong");
+  fflush(stdout);
+  ftsort_leave(group, value[self] == smallest ? 0 : 1);
+  return 1;
+}

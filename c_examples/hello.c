@@ -1,0 +1,73 @@
+/* The smallest complete program: each rank brings a million random numbers, all ranks sort them
+ * together, and the program finishes although ranks are killed meanwhile.
+ *
+ *   mpicc -std=c99 hello.c -o hello -lftsort
+ *   mpirun --with-ft ulfm --oversubscribe -np 4 ./hello
+ *   FTSORT_FAULTS="1@2" mpirun --with-ft ulfm --oversubscribe -np 4 ./hello    (kills rank 1 in round 2) */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ftsort.h"
+
+#define COUNT 1000000
+
+/* The same numbers in every run: xorshift, started from the rank. */
+static int32_t *make_numbers(int rank)
+{
+  int32_t *numbers = (int32_t *)malloc(COUNT * sizeof *numbers);
+  uint32_t state = 2463534242u + 7919u * (uint32_t)rank;
+  size_t i;
+  for (i = 0; numbers && i < COUNT; i++) {
+    state ^= state << 13;
+    state ^= state >> 17;
+    state ^= state << 5;
+    numbers[i] = (int32_t)state;
+  }
+  return numbers;
+}
+
+int main(int argc, char **argv)
+{
+  ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32); /* what is sorted */
+  ftsort *group = NULL;
+  ftsort_result *result = NULL;
+  int32_t *numbers;
+  size_t i, k, in_order = 1;
+  int rank;
+
+  ftsort_prepare(); /* settings that Open MPI reads when it starts: so before MPI_Init */
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+
+  /* From here on ranks may die. NULL: the default configuration, which keeps one copy of every
+   * block in the memory of another rank. */
+  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
+    fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(NULL));
+    MPI_Finalize();
+    return 1;
+  }
+  numbers = make_numbers(rank);
+  if (ftsort_run(group, &record, numbers, numbers ? COUNT : 0, &result) != FTSORT_OK) {
+    fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
+    ftsort_leave(group, 1);
+  }
+
+  /* The result goes on from rank to rank. A rank has its own block, and one for each dead rank
+   * that it covers; a block says where in the whole it starts. */
+  for (k = 0; k < ftsort_result_blocks(result); k++) {
+    ftsort_block block;
+    const int32_t *sorted;
+    ftsort_result_block(result, k, &block);
+    sorted = (const int32_t *)block.data;
+    for (i = 1; i < block.count; i++) in_order &= sorted[i - 1] <= sorted[i];
+  }
+  printf("rank %d of %d: %zu of %llu numbers, blocks: %zu, %s\n", rank, (int)ftsort_ranks(group),
+         numbers ? (size_t)COUNT : 0, (unsigned long long)ftsort_result_total(result),
+         ftsort_result_blocks(result), in_order ? "in order" : "NOT in order");
+  ftsort_result_free(result);
+  free(numbers);
+
+  /* Instead of MPI_Finalize, which can wait for the dead without end. Does not return. */
+  ftsort_leave(group, in_order ? 0 : 1);
+  return 1;
+}

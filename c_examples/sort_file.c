@@ -1,0 +1,208 @@
+/* Sorts a binary file of numbers, and survives the death of ranks at any moment.
+ *
+ *   ftsort-mpirun -np 8 ./sort_file [options] INPUT OUTPUT
+ *
+ * Each rank reads its share of INPUT and writes the blocks that it ends up with into OUTPUT.part. A
+ * rank that dies after the sort takes its blocks with it: then the survivors sort again. OUTPUT, and
+ * nothing else, is the mark of success: it appears by renaming when all of it is written. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ftsort.h"
+
+struct job {
+  const char *input, *output;
+  char part[4096];
+  ftsort_record record;
+  ftsort_config config;
+  uint64_t records; /* in the whole file */
+  int ranks, self, progress;
+  ftsort *group;
+  int32_t *bringer; /* which rank brings the share of each rank: itself, or its cover */
+};
+
+static const char *const types[] = {"i32", "u32", "i64", "u64", "f32", "f64", NULL};
+static const size_t sizes[] = {4, 4, 8, 8, 4, 8};
+static const char *const algorithms[] = {"auto", "hyperquicksort", NULL};
+static const char *const stores[] = {"memory", "directory", "none", NULL};
+
+static int32_t usage(const char *why, const char *what)
+{
+  fprintf(stderr, "sort_file: %s %s\nusage: sort_file [--type i32|u32|i64|u64|f32|f64] "
+    "[--algorithm auto|hyperquicksort]\n  [--store memory|directory|none] [--directory DIR] [--replicas N] "
+    "[--progress] INPUT OUTPUT\n", why, what);
+  exit(2);
+}
+
+static int32_t pick(const char *word, const char *const *names, const char *option)
+{
+  int32_t i;
+  for (i = 0; names[i]; i++) if (strcmp(word, names[i]) == 0) return i;
+  return usage(option, word);
+}
+
+static void read_options(int argc, char **argv, struct job *job)
+{
+  int32_t type = 0;
+  int arg;
+  for (arg = 1; arg < argc && strncmp(argv[arg], "--", 2) == 0; arg++) {
+    const char *option = argv[arg], *value = arg + 1 < argc ? argv[arg + 1] : "";
+    if (strcmp(option, "--progress") == 0) { job->progress = 1; continue; }
+    if (strcmp(option, "--type") == 0) type = pick(value, types, option);
+    else if (strcmp(option, "--algorithm") == 0) job->config.algorithm = pick(value, algorithms, option);
+    else if (strcmp(option, "--store") == 0) job->config.store = pick(value, stores, option);
+    else if (strcmp(option, "--directory") == 0) job->config.store_directory = value;
+    else if (strcmp(option, "--replicas") == 0) job->config.replicas = (uint32_t)atoi(value);
+    else usage("no option", option);
+    arg++;
+  }
+  if (argc - arg != 2) usage("needs INPUT and OUTPUT", "");
+  job->input = argv[arg];
+  job->output = argv[arg + 1];
+  snprintf(job->part, sizeof job->part, "%s.part", job->output);
+  job->record.struct_size = sizeof job->record;
+  job->record.record_bytes = sizes[type];
+  job->record.key = FTSORT_KEY_I32 + type;
+}
+
+/* Reads or writes all of it; 0 if that worked. */
+static int transfer(int fd, char *data, size_t bytes, uint64_t at, int writing)
+{
+  while (bytes > 0) {
+    ssize_t done = writing ? pwrite(fd, data, bytes, (off_t)at) : pread(fd, data, bytes, (off_t)at);
+    if (done <= 0) return 1;
+    data += done;
+    at += (uint64_t)done;
+    bytes -= (size_t)done;
+  }
+  return 0;
+}
+
+static uint64_t share_start(const struct job *job, int rank)
+{
+  uint64_t ranks = (uint64_t)job->ranks, r = (uint64_t)rank;
+  return job->records / ranks * r + job->records % ranks * r / ranks;
+}
+
+/* What a rank brings to the sort: its share, and those of ranks that were dead before and that it
+ * covers. With data == NULL only the number of records. */
+static int bring(const struct job *job, int rank, char *data, size_t *records)
+{
+  int fd = data ? open(job->input, O_RDONLY) : -1, failed = data && fd < 0, owner;
+  size_t size = job->record.record_bytes;
+  *records = 0;
+  for (owner = 0; owner < job->ranks; owner++) {
+    uint64_t start = share_start(job, owner), some = share_start(job, owner + 1) - start;
+    if (job->bringer[owner] != rank) continue;
+    if (data && !failed) failed = transfer(fd, data + *records * size, some * size, start * size, 0);
+    *records += some;
+  }
+  if (fd >= 0) close(fd);
+  return failed;
+}
+
+/* A rank died before its share was in the store: it is read from the file once more. */
+static int reload(void *user, int32_t rank, ftsort_buffer *out)
+{
+  const struct job *job = (const struct job *)user;
+  size_t records;
+  char *place;
+  bring(job, rank, NULL, &records);
+  place = (char *)ftsort_buffer_resize(out, records * job->record.record_bytes);
+  return place ? bring(job, rank, place, &records) : 1;
+}
+
+/* Node 0 is executed by just one surviving rank: it speaks for all. */
+static int is_speaker(const struct job *job) { return ftsort_cover(job->group, 0) == job->self; }
+
+static void on_event(void *user, const ftsort_event *event)
+{
+  const struct job *job = (const struct job *)user;
+  int rank = (int)event->rank, peer = (int)event->peer;
+  if (event->kind == FTSORT_EVENT_RESTORED)
+    printf("restored %d by %d from %s\n", rank, job->self, peer < 0 ? "the directory" : "a copy");
+  else if (job->group && is_speaker(job)) {
+    if (event->kind == FTSORT_EVENT_ROUND) printf("round %u of %u\n", event->round + 1, event->rounds);
+    if (event->kind == FTSORT_EVENT_FAULT) printf("died %d\n", rank);
+    if (event->kind == FTSORT_EVENT_COVERED) printf("covered %d by %d\n", rank, peer);
+    if (event->kind == FTSORT_EVENT_REPLAY) printf("replay %u of %u\n", event->round + 1, event->rounds);
+  }
+  fflush(stdout);
+}
+
+/* Sorts, and writes this rank's blocks; 1 if that worked. */
+static uint32_t sort_once(struct job *job, ftsort_stats *stats)
+{
+  ftsort_result *result = NULL;
+  ftsort_block block;
+  size_t records, i, size = job->record.record_bytes;
+  char *data;
+  int rank, fd, failed;
+  for (rank = 0; rank < job->ranks; rank++) job->bringer[rank] = ftsort_cover(job->group, rank);
+  bring(job, job->self, NULL, &records);
+  data = (char *)malloc(records * size + 1);
+  failed = !data || bring(job, job->self, data, &records);
+  if (failed) fprintf(stderr, "rank %d: cannot read %s\n", job->self, job->input);
+  /* A rank without its data takes part all the same, with a wrong argument, which fails the call on
+   * all ranks: nobody waits for it, and nothing is sorted without it. */
+  if (ftsort_run(job->group, &job->record, failed ? NULL : data, records + failed, &result) != FTSORT_OK) {
+    fprintf(stderr, "rank %d: %s\n", job->self, ftsort_last_error(job->group));
+    failed = 1;
+  }
+  free(data);
+  ftsort_get_stats(job->group, stats);
+  fd = failed ? -1 : open(job->part, O_CREAT | O_WRONLY, 0644);
+  failed |= fd < 0;
+  for (i = 0; !failed && ftsort_result_block(result, i, &block) == FTSORT_OK; i++)
+    failed = transfer(fd, (char *)block.data, block.count * size, block.offset * size, 1);
+  if (fd >= 0 && close(fd) != 0) failed = 1;
+  ftsort_result_free(result);
+  return !failed;
+}
+
+int main(int argc, char **argv)
+{
+  static struct job job;
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  uint64_t replayed = 0;
+  struct stat info;
+  size_t died = 0;
+  uint32_t fine;
+
+  job.config = config;
+  read_options(argc, argv, &job);
+  if (stat(job.input, &info) != 0) usage("cannot read", job.input);
+  if ((size_t)info.st_size % job.record.record_bytes) usage("not a whole number of records:", job.input);
+  job.records = (uint64_t)info.st_size / job.record.record_bytes;
+  job.config.reload = reload;
+  if (job.progress) job.config.on_event = on_event;
+  job.config.user = &job;
+
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  if (ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  job.self = ftsort_self(job.group);
+  job.ranks = ftsort_ranks(job.group);
+  job.bringer = (int32_t *)calloc((size_t)job.ranks, sizeof *job.bringer);
+  do {
+    fine = sort_once(&job, &stats);
+    replayed += stats.rounds_replayed;
+    /* Did all survivors write their blocks? And has nobody died with blocks of its own? */
+    if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
+  } while (fine && died > 0);
+  if (job.progress && fine)
+    printf("finished %d seconds %.4f replayed %llu peak %llu\n", job.self, stats.total_seconds,
+           (unsigned long long)replayed, (unsigned long long)stats.peak_bytes);
+  if (fine && is_speaker(&job))
+    fine = truncate(job.part, info.st_size) == 0 && rename(job.part, job.output) == 0;
+  ftsort_leave(job.group, !fine);
+  return 1;
+}

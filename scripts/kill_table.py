@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Kills ranks of a running sort with SIGKILL, many times over, and prints what came of it.
+
+A cell of the table is a number of ranks, a number of victims, a store and a way to repair. Victims
+die by a timer at a random instant of the sort, or, one in four, in the recovery from another's
+death. Every run is checked: the output against the same records sorted by other means, bit for bit,
+and every rank that was not a victim must have left its status. Failing seeds are kept, with the
+command that shows them again.
+
+  right   sorted, by all survivors
+  lost    all survivors said FTSORT_ERR_DATA_LOST, and more died than the store has copies for
+  wrong   anything else: wrong output, survivors that disagree
+  crash   a rank that nobody killed died
+  hang    not over after the time limit
+"""
+
+import argparse
+import collections
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+
+import launch
+
+COLUMNS = ["right", "lost", "wrong", "crash", "hang"]
+DATA_LOST = "-40"
+
+
+class Cell:
+    def __init__(self, ranks, victims, store, replicas, repair, runs):
+        self.ranks, self.victims, self.store = ranks, victims, store
+        self.replicas, self.repair, self.runs = replicas, repair, runs
+
+    def name(self):
+        store = f"{self.store}:{self.replicas}" if self.store == "memory" else self.store
+        return f"N={self.ranks:<3} killed={self.victims:<3} {store:<10} {self.repair:<6}"
+
+
+def cells(short, repairs):
+    """The table of README.md, or a taste of it."""
+    for repair in repairs:
+        for ranks, runs in [(1, 5), (2, 30), (3, 10), (4, 30), (5, 10), (6, 10), (7, 10), (8, 30), (16, 10)]:
+            for victims in sorted({0, 1, ranks // 2, ranks - 1}):
+                if victims >= ranks:
+                    continue
+                for store, replicas in [("memory", 1), ("memory", max(1, ranks - 1)), ("directory", 0)]:
+                    if store == "memory" and replicas == 1 and victims <= 1 and ranks > 2:
+                        continue
+                    if short and (ranks not in (3, 4, 8) or repair == "shrink"):
+                        continue
+                    count = 2 if short else 5 if victims == 0 else runs
+                    yield Cell(ranks, victims, store, replicas, repair, count)
+
+
+def schedule(cell, rng, window):
+    """Who dies when, as words for FTSORT_FAULTS."""
+    words = []
+    for index, rank in enumerate(rng.sample(range(cell.ranks), cell.victims)):
+        if index % 4 == 3:
+            words.append(f"{rank}@{rng.randrange(4)}.recover")
+        else:
+            words.append(f"{rank}@{rng.uniform(0, window) * 1e3:.3f}ms")
+    return " ".join(words), {int(word.split("@")[0]) for word in words}
+
+
+def statuses(folder):
+    """What each rank left: the words of its status file."""
+    found = {}
+    for file in folder.glob("status.*"):
+        words = file.read_text().split("text=")[0].split()
+        found[int(file.suffix[1:])] = dict(word.split("=") for word in words)
+    return found
+
+
+def judge(cell, run, left, victims, check):
+    """The column that a run belongs to, and why if it is a bad one."""
+    if run.hung:
+        return "hang", "time limit"
+    silent = set(range(cell.ranks)) - set(left) - victims
+    if silent:
+        return "crash", f"ranks {sorted(silent)} left nothing"
+    codes = {status["status"] for status in left.values()}
+    if codes == {"0"}:
+        verdict = check()
+        return ("right", "") if verdict == "right" else ("wrong", verdict)
+    dead = cell.ranks - len(left)
+    copies = {"none": 0, "memory": cell.replicas, "directory": cell.ranks}[cell.store]
+    if codes == {DATA_LOST} and dead > copies:
+        return "lost", ""
+    return "wrong", f"statuses {sorted(codes)}, {dead} dead"
+
+
+class Table:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.sorter = launch.build_c(launch.ROOT / "tests/c/sorter.c", folder, options.profile)
+        self.bad = []
+
+    def command(self, cell, what, work):
+        size = [work, self.options.count, self.options.kind, self.options.shape]
+        if what == "check":
+            return [self.sorter, "check", *size, cell.ranks]
+        return [self.sorter, "run", *size, cell.store, cell.replicas, cell.repair, "sampled", "reload"]
+
+    def one(self, cell, seed, window):
+        """One run; its column, and how long the sort took on the slowest survivor."""
+        work = self.folder / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        faults, victims = schedule(cell, random.Random(f"{cell.name()} {seed}"), window)
+        command = self.command(cell, "run", work)
+        run = launch.launch(cell.ranks, command, self.options.limit, faults)
+        left = statuses(work)
+
+        def check():
+            checked = launch.subprocess.run(
+                list(map(str, self.command(cell, "check", work))), capture_output=True, text=True
+            )
+            return checked.stdout.strip()
+
+        column, why = judge(cell, run, left, victims, check)
+        if column in ("wrong", "crash", "hang"):
+            self.keep(cell, seed, column, why, launch.shown(cell.ranks, command, faults), run.output, left)
+        leftovers = list(work.glob("ftsort-*"))
+        if column in ("right", "lost") and leftovers:
+            column = "wrong"
+            self.keep(cell, seed, column, f"files left: {leftovers}", "", run.output, left)
+        seconds = max((float(status.get("seconds", 0)) for status in left.values()), default=0)
+        deaths = cell.ranks - len(left)
+        return column, seconds, deaths
+
+    def keep(self, cell, seed, column, why, command, output, left):
+        self.bad.append(f"{cell.name()} seed={seed} {column}: {why}\n    {command}")
+        if self.options.keep:
+            file = pathlib.Path(self.options.keep) / f"{cell.name().replace(' ', '_')}seed{seed}.log"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{column}: {why}\n{command}\n{left}\n{output}")
+
+    def row(self, cell):
+        # How long is the time in which to strike?
+        quiet = Cell(cell.ranks, 0, cell.store, cell.replicas, cell.repair, 1)
+        _, seconds, _ = self.one(quiet, 0, 0)
+        columns, deaths = collections.Counter(), 0
+        for seed in range(self.options.seed, self.options.seed + cell.runs):
+            column, _, died = self.one(cell, seed, 0.9 * seconds)
+            columns[column] += 1
+            deaths += died
+        counts = " ".join(f"{columns[name]:>5}" for name in COLUMNS)
+        print(f"{cell.name()} {counts}   {deaths / cell.runs:5.1f}", flush=True)
+        return columns
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="few runs of few cells, for every change")
+    parser.add_argument("--repair", default="agree,shrink", help="agree, shrink or both")
+    parser.add_argument("--count", type=int, default=200_000, help="records a rank")
+    parser.add_argument("--kind", default="i32")
+    parser.add_argument("--shape", default="random", help="random, equal, few, sorted, reversed, holes, one, empty")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--limit", type=float, default=40, help="seconds after which a run counts as hung")
+    parser.add_argument("--ranks", type=int, help="only the cells with so many ranks")
+    parser.add_argument("--profile", default="release")
+    parser.add_argument("--keep", help="a folder for the logs of bad runs")
+    options = parser.parse_args()
+
+    print(f"{'':<34} " + " ".join(f"{name:>5}" for name in COLUMNS) + "   deaths a run")
+    total = {}
+    with tempfile.TemporaryDirectory(prefix="ftsort-kills-") as folder:
+        table = Table(options, pathlib.Path(folder))
+        for cell in cells(options.short, options.repair.split(",")):
+            if options.ranks in (None, cell.ranks):
+                total.setdefault(cell.repair, collections.Counter()).update(table.row(cell))
+    for repair, columns in total.items():
+        print(f"{'all, ' + repair:<34} " + " ".join(f"{columns[name]:>5}" for name in COLUMNS))
+    for line in table.bad:
+        print(line)
+    # The papers' repair is measured beside ours; what it cannot survive is no failure of ours.
+    ours = total.get("agree", collections.Counter())
+    bad = ours["wrong"] + ours["crash"] + ours["hang"]
+    runs = sum(sum(columns.values()) for columns in total.values())
+    print(f"{runs - bad} passed, {bad} failed")
+    sys.exit(1 if bad or not runs else 0)
+
+
+if __name__ == "__main__":
+    main()

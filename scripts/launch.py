@@ -1,0 +1,140 @@
+"""Builds C programs against the library and runs them under mpirun, with a time limit that holds.
+
+Used by the other scripts. Everything is found through the environment: MPICC and MPIRUN (default:
+from PATH), CARGO_TARGET_DIR (default: target).
+"""
+
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# What survivors need of Open MPI; README.md has the reasons. mpirun itself aborts after ten
+# SIGPIPEs, so it is started with that signal blocked.
+LAUNCH = [
+    "env", "--block-signal=PIPE",
+    os.environ.get("MPIRUN", "mpirun"), "--with-ft", "ulfm", "--oversubscribe",
+    "--mca", "async_mpi_finalize", "1",
+    "--mca", "btl_sm_free_list_max", "-1",
+    "--mca", "btl_tcp_flags", "send,inplace",
+]
+C_FLAGS = ["-std=c99", "-D_XOPEN_SOURCE=700", "-D_FILE_OFFSET_BITS=64", "-O2",
+           "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def library_dir(profile="release"):
+    """A folder with libftsort.so and the name that programs ask the loader for."""
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    if not target.is_absolute():
+        target = ROOT / target
+    library = target / profile / "libftsort.so"
+    if not library.exists():
+        sys.exit(f"{library} is not there: run `make build` first")
+    dynamic = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True)
+    soname = next(line for line in dynamic.stdout.splitlines() if "SONAME" in line)
+    soname = soname[soname.index("[") + 1 : soname.index("]")]
+    link = library.with_name(soname)
+    if not link.is_symlink():
+        temporary = link.with_name(f"{soname}.{os.getpid()}")
+        temporary.symlink_to(library.name)
+        temporary.replace(link)
+    return library.parent
+
+
+def build_c(source, out_dir, profile="release"):
+    """Compiles a C program against the library; returns its path."""
+    libraries = library_dir(profile)
+    program = pathlib.Path(out_dir) / pathlib.Path(source).stem
+    subprocess.run(
+        [os.environ.get("MPICC", "mpicc"), *C_FLAGS, f"-I{ROOT / 'include'}", str(source), "-o", str(program),
+         f"-L{libraries}", "-lftsort", f"-Wl,-rpath,{libraries}"],
+        check=True,
+    )
+    return program
+
+
+class Run:
+    """What came of a program: its output, its time, and whether it had to be ended."""
+
+    def __init__(self, code, output, seconds, hung):
+        self.code, self.output, self.seconds, self.hung = code, output, seconds, hung
+
+
+def descendants(pid):
+    """The process and all below it."""
+    children = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = pathlib.Path("/proc", entry, "stat").read_text()
+                parent = int(stat[stat.rindex(")") + 2 :].split()[1])
+                children.setdefault(parent, []).append(int(entry))
+            except (OSError, ValueError):
+                pass  # It has just ended.
+    found, todo = [], [pid]
+    while todo:
+        found.append(todo.pop())
+        todo += children.get(found[-1], [])
+    return found
+
+
+def end(pid):
+    """Ends a process that we started, and what it started."""
+    for member in descendants(pid):
+        try:
+            os.kill(member, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
+    """Runs a command on so many ranks, for at most `limit` seconds.
+
+    `faults`: the schedule, for FTSORT_FAULTS. `on_line` is told each line of output as it comes.
+    """
+    environment = dict(os.environ)
+    environment.pop("FTSORT_FAULTS", None)
+    if faults is not None:
+        environment["FTSORT_FAULTS"] = faults
+    line = [*LAUNCH, *extra, "-np", str(ranks), *map(str, command)]
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+", errors="replace") as kept:
+        process = subprocess.Popen(
+            line, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if on_line else kept, stderr=subprocess.STDOUT,
+            text=True, errors="replace", start_new_session=True,
+        )
+        hung = threading.Event()
+
+        def watch():
+            hung.set()
+            end(process.pid)
+
+        watchdog = threading.Timer(limit, watch)
+        watchdog.start()
+        try:
+            if on_line:
+                for text in process.stdout:
+                    kept.write(text)
+                    on_line(text.rstrip("\n"))
+            code = process.wait()
+        except BaseException:
+            end(process.pid)
+            raise
+        finally:
+            watchdog.cancel()
+        kept.flush()
+        kept.seek(0)
+        return Run(code, kept.read(), time.monotonic() - began, hung.is_set())
+
+
+def shown(ranks, command, faults):
+    """The command as somebody would type it again."""
+    return shlex.join([f"FTSORT_FAULTS={faults}", *LAUNCH, "-np", str(ranks), *map(str, command)])
