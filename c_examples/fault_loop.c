@@ -36,6 +36,7 @@ static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const l
   for (node = 0; node < nodes; node++) {
     int neighbour = node ^ (1 << (s - 1));
     int other = ftsort_cover(group, neighbour);
+    requests[posted] = requests[posted + 1] = MPI_REQUEST_NULL;
     if (ftsort_cover(group, node) != self) continue;
     if (other == self) {
       heard[node] = value[neighbour]; /* both are executed here */
@@ -70,6 +71,7 @@ int main(int argc, char **argv)
   ftsort *group = NULL;
   unsigned s, dimension, tries = 0;
   int node, nodes, self;
+  uint32_t fine;
   MPI_Comm comm;
 
   ftsort_prepare();
@@ -83,7 +85,8 @@ int main(int argc, char **argv)
   nodes = 1 << dimension;
   if (nodes > MAX_NODES) ftsort_leave(group, 2);
 
-  for (node = 0; node < nodes; node++) mine[node] = 0;
+  for (node = 0; node < nodes; node++) mine[node] = node == self;
+  value[self] = start_value(self);
 
   s = dimension;
   while (s >= 1) {
@@ -98,9 +101,9 @@ int main(int argc, char **argv)
         value[node] = recomputed(node, nodes, s);
       }
     tries++;
-    exchange(group, comm, nodes, s, value, heard);
+    fine = (uint32_t)exchange(group, comm, nodes, s, value, heard);
     /* Did everybody get through? If somebody died in between, the round is done again. */
-    if (ftsort_fault_check(group, &died) != FTSORT_OK) break;
+    if (ftsort_agree(group, &fine, &died) != FTSORT_OK || (!fine && died == 0)) break;
     if (died > 0) {
       show_faults(group, nodes);
       continue;

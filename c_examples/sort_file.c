@@ -5,6 +5,8 @@
  * Each rank reads its share of INPUT and writes the blocks that it ends up with into OUTPUT.part. A
  * rank that dies after the sort takes its blocks with it: then the survivors sort again. OUTPUT, and
  * nothing else, is the mark of success: it appears by renaming when all of it is written. */
+#define _XOPEN_SOURCE 700
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +22,11 @@ struct job {
   ftsort_record record;
   ftsort_config config;
   uint64_t records; /* in the whole file */
-  int ranks, self, progress;
+  int ranks, self, progress, lost;
   ftsort *group;
   int32_t *bringer; /* which rank brings the share of each rank: itself, or its cover */
+  double seconds;
+  uint64_t replayed, peak;
 };
 
 static const char *const types[] = {"i32", "u32", "i64", "u64", "f32", "f64", NULL};
@@ -82,21 +86,16 @@ static int transfer(int fd, char *data, size_t bytes, uint64_t at, int writing)
   return 0;
 }
 
-static uint64_t share_start(const struct job *job, int rank)
-{
-  uint64_t ranks = (uint64_t)job->ranks, r = (uint64_t)rank;
-  return job->records / ranks * r + job->records % ranks * r / ranks;
-}
-
 /* What a rank brings to the sort: its share, and those of ranks that were dead before and that it
  * covers. With data == NULL only the number of records. */
 static int bring(const struct job *job, int rank, char *data, size_t *records)
 {
   int fd = data ? open(job->input, O_RDONLY) : -1, failed = data && fd < 0, owner;
+  uint64_t each = job->records / (uint64_t)job->ranks, more = job->records % (uint64_t)job->ranks;
   size_t size = job->record.record_bytes;
   *records = 0;
   for (owner = 0; owner < job->ranks; owner++) {
-    uint64_t start = share_start(job, owner), some = share_start(job, owner + 1) - start;
+    uint64_t r = (uint64_t)owner, start = each * r + (r < more ? r : more), some = each + (r < more);
     if (job->bringer[owner] != rank) continue;
     if (data && !failed) failed = transfer(fd, data + *records * size, some * size, start * size, 0);
     *records += some;
@@ -116,16 +115,13 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
   return place ? bring(job, rank, place, &records) : 1;
 }
 
-/* Node 0 is executed by just one surviving rank: it speaks for all. */
-static int is_speaker(const struct job *job) { return ftsort_cover(job->group, 0) == job->self; }
-
 static void on_event(void *user, const ftsort_event *event)
 {
   const struct job *job = (const struct job *)user;
   int rank = (int)event->rank, peer = (int)event->peer;
   if (event->kind == FTSORT_EVENT_RESTORED)
     printf("restored %d by %d from %s\n", rank, job->self, peer < 0 ? "the directory" : "a copy");
-  else if (job->group && is_speaker(job)) {
+  else if (event->speaker == job->self) {
     if (event->kind == FTSORT_EVENT_ROUND) printf("round %u of %u\n", event->round + 1, event->rounds);
     if (event->kind == FTSORT_EVENT_FAULT) printf("died %d\n", rank);
     if (event->kind == FTSORT_EVENT_COVERED) printf("covered %d by %d\n", rank, peer);
@@ -134,10 +130,12 @@ static void on_event(void *user, const ftsort_event *event)
   fflush(stdout);
 }
 
-/* Sorts, and writes this rank's blocks; 1 if that worked. */
-static uint32_t sort_once(struct job *job, ftsort_stats *stats)
+/* Sorts, and writes this rank's blocks; 0 if that failed for good. */
+static int sort_once(struct job *job)
 {
+  ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort_result *result = NULL;
+  ftsort_status status;
   ftsort_block block;
   size_t records, i, size = job->record.record_bytes;
   char *data;
@@ -149,17 +147,21 @@ static uint32_t sort_once(struct job *job, ftsort_stats *stats)
   if (failed) fprintf(stderr, "rank %d: cannot read %s\n", job->self, job->input);
   /* A rank without its data takes part all the same, with a wrong argument, which fails the call on
    * all ranks: nobody waits for it, and nothing is sorted without it. */
-  if (ftsort_run(job->group, &job->record, failed ? NULL : data, records + failed, &result) != FTSORT_OK) {
-    fprintf(stderr, "rank %d: %s\n", job->self, ftsort_last_error(job->group));
-    failed = 1;
-  }
+  status = ftsort_run(job->group, &job->record, failed ? NULL : data, records + (size_t)failed, &result);
   free(data);
-  ftsort_get_stats(job->group, stats);
-  fd = failed ? -1 : open(job->part, O_CREAT | O_WRONLY, 0644);
-  failed |= fd < 0;
+  ftsort_get_stats(job->group, &stats);
+  job->seconds += stats.total_seconds;
+  job->replayed += stats.rounds_replayed;
+  if (stats.peak_bytes > job->peak) job->peak = stats.peak_bytes;
+  job->lost = status == FTSORT_ERR_DATA_LOST; /* on all ranks alike: but the file is still there */
+  if (job->lost) return 1;
+  if (status != FTSORT_OK) return fprintf(stderr, "rank %d: %s\n", job->self, ftsort_last_error(job->group)), 0;
+  fd = open(job->part, O_CREAT | O_WRONLY, 0644);
+  failed = fd < 0;
   for (i = 0; !failed && ftsort_result_block(result, i, &block) == FTSORT_OK; i++)
     failed = transfer(fd, (char *)block.data, block.count * size, block.offset * size, 1);
   if (fd >= 0 && close(fd) != 0) failed = 1;
+  if (failed) fprintf(stderr, "rank %d: cannot write %s: %s\n", job->self, job->part, strerror(errno));
   ftsort_result_free(result);
   return !failed;
 }
@@ -167,42 +169,44 @@ static uint32_t sort_once(struct job *job, ftsort_stats *stats)
 int main(int argc, char **argv)
 {
   static struct job job;
-  ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort_config config = FTSORT_CONFIG_INIT;
-  uint64_t replayed = 0;
   struct stat info;
-  size_t died = 0;
+  size_t died, size;
   uint32_t fine;
 
   job.config = config;
   read_options(argc, argv, &job);
+  size = job.record.record_bytes;
   if (stat(job.input, &info) != 0) usage("cannot read", job.input);
-  if ((size_t)info.st_size % job.record.record_bytes) usage("not a whole number of records:", job.input);
-  job.records = (uint64_t)info.st_size / job.record.record_bytes;
+  if ((size_t)info.st_size % size) usage("not a whole number of records:", job.input);
+  job.records = (uint64_t)info.st_size / size;
   job.config.reload = reload;
   if (job.progress) job.config.on_event = on_event;
   job.config.user = &job;
 
   ftsort_prepare();
   MPI_Init(&argc, &argv);
-  if (ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
+  MPI_Comm_rank(MPI_COMM_WORLD, &job.self);
+  MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
+  job.bringer = (int32_t *)calloc((size_t)job.ranks, sizeof *job.bringer);
+  if (!job.bringer || ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  job.self = ftsort_self(job.group);
-  job.ranks = ftsort_ranks(job.group);
-  job.bringer = (int32_t *)calloc((size_t)job.ranks, sizeof *job.bringer);
   do {
-    fine = sort_once(&job, &stats);
-    replayed += stats.rounds_replayed;
-    /* Did all survivors write their blocks? And has nobody died with blocks of its own? */
+    fine = (uint32_t)sort_once(&job);
+    /* Have all survivors written their blocks, and has nobody died with blocks of its own? */
     if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
-  } while (fine && died > 0);
+  } while (fine && (died > 0 || job.lost));
+  /* One rank gives OUTPUT its name: the one that executes node 0. Should it die over that, the next. */
+  for (died = 1; fine && died > 0;) {
+    if (ftsort_cover(job.group, 0) == job.self && access(job.part, F_OK) == 0)
+      fine = truncate(job.part, info.st_size) == 0 && rename(job.part, job.output) == 0;
+    if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
+  }
   if (job.progress && fine)
-    printf("finished %d seconds %.4f replayed %llu peak %llu\n", job.self, stats.total_seconds,
-           (unsigned long long)replayed, (unsigned long long)stats.peak_bytes);
-  if (fine && is_speaker(&job))
-    fine = truncate(job.part, info.st_size) == 0 && rename(job.part, job.output) == 0;
+    printf("finished %d seconds %.4f replayed %llu peak %llu\n", job.self, job.seconds,
+           (unsigned long long)job.replayed, (unsigned long long)job.peak);
   ftsort_leave(job.group, !fine);
   return 1;
 }

@@ -270,7 +270,9 @@ typedef int32_t ftsort_status;
 /**
  * Gives the input of `rank` again, exactly as that rank passed it to `ftsort_run`, into `out` (see
  * `ftsort_buffer_resize`). Called on the rank that covers `rank`, if the store does not have that
- * input, for example because the rank died before it was stored. Returns 0, or anything else to
+ * input: because the rank died before it was stored. (Blocks of later rounds come from the store
+ * alone; if that has lost one, the sort ends with `FTSORT_ERR_DATA_LOST`, and may be called again
+ * by the survivors.) Returns 0, or anything else to
  * refuse, which ends the sort with `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
  */
 typedef int (*ftsort_reload_fn)(void *user, int32_t rank, struct ftsort_buffer *out);
@@ -307,11 +309,17 @@ typedef struct ftsort_event {
    * How many repairs this group has been through.
    */
   uint32_t epoch;
+  /**
+   * The surviving rank with the smallest number. All survivors are told the same, but for
+   * `FTSORT_EVENT_RESTORED`: where one of them is to speak for all, let it be this one.
+   */
+  int32_t speaker;
 } ftsort_event;
 
 /**
  * Told of what happens, after it has been agreed on. Runs on the thread that called ftsort, on
- * every rank. Must not throw, longjmp, or call a function of ftsort with this group.
+ * every rank, during any collective call. Must not throw, longjmp, or call a function of ftsort with
+ * this group, not even one that only reads.
  */
 typedef void (*ftsort_event_fn)(void *user, const struct ftsort_event *event);
 

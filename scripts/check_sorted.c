@@ -1,79 +1,128 @@
-/* Checks a sorted file without ftsort: in order, and the same records as the original.
+/* Is OUTPUT the numbers of INPUT in order? Bit for bit, and by other means than ftsort's: sorts the
+ * input by itself, with a plain radix sort, and compares.
  *
- *   check_sorted i32|u32|i64|u64|f32|f64 ORIGINAL SORTED
+ *   check_sorted i32|u32|i64|u64|f32|f64 INPUT OUTPUT
  *
- * Sorts a copy of the original by its own radix sort, and compares bit for bit: there is only one
- * sorted order of plain numbers. Exit status 0 if all is right. */
+ * Floats are ordered by IEEE 754's total order. Exit status 0 and "right", or 1 and what is wrong. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned char *read_file(const char *path, size_t *bytes)
+static const char *const types[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
+
+static int wrong(const char *what, const char *file)
 {
-  FILE *file = fopen(path, "rb");
-  unsigned char *data;
-  long size;
-  if (!file || fseek(file, 0, SEEK_END) != 0 || (size = ftell(file)) < 0) {
-    printf("cannot read %s\n", path);
-    exit(1);
+  printf("%s: %s\n", file, what);
+  return 1;
+}
+
+/* A whole file; its size in bytes. NULL if it cannot be read. */
+static unsigned char *read_file(const char *name, size_t *bytes)
+{
+  FILE *file = fopen(name, "rb");
+  unsigned char *data = NULL;
+  size_t room = (size_t)1 << 24, got = 1;
+  *bytes = 0;
+  if (file == NULL) return NULL;
+  while (got > 0) {
+    unsigned char *more;
+    room *= 2;
+    more = (unsigned char *)realloc(data, room);
+    if (more == NULL) break;
+    data = more;
+    got = fread(data + *bytes, 1, room - *bytes, file);
+    *bytes += got;
   }
-  rewind(file);
-  *bytes = (size_t)size;
-  data = (unsigned char *)malloc(*bytes + 1);
-  if (!data || fread(data, 1, *bytes, file) != *bytes) {
-    printf("cannot read %s\n", path);
-    exit(1);
+  if (got > 0 || ferror(file)) {
+    free(data);
+    data = NULL;
   }
   fclose(file);
   return data;
 }
 
-/* An unsigned number in the order of the type; floats in IEEE 754's total order. */
-static uint64_t key(const unsigned char *record, size_t bytes, char kind)
+/* The number at a place as an unsigned one that has the same place in the order. */
+static uint64_t key_at(const unsigned char *data, size_t i, int type)
 {
-  uint64_t top = (uint64_t)1 << (8 * bytes - 1), bits = 0;
-  memcpy(&bits, record, bytes); /* little-endian */
-  if (kind == 'i') return bits ^ top;
-  if (kind == 'f') return bits & top ? ~bits & (top | (top - 1)) : bits | top;
-  return bits;
+  uint64_t bits, sign;
+  if (type == 0 || type == 1 || type == 4) {
+    uint32_t small;
+    memcpy(&small, data + i * 4, 4);
+    bits = small;
+    sign = (uint64_t)1 << 31;
+  } else {
+    memcpy(&bits, data + i * 8, 8);
+    sign = (uint64_t)1 << 63;
+  }
+  if (type == 1 || type == 3) return bits;
+  if (type < 4) return bits ^ sign;
+  return bits & sign ? ~bits & (sign | (sign - 1)) : bits | sign;
 }
 
-static unsigned char *radix_sorted(unsigned char *data, size_t count, size_t bytes, char kind)
+/* Sorts the keys byte by byte, the lowest first; returns the one of both arrays that has the result. */
+static uint64_t *radix_sort(uint64_t *from, uint64_t *to, size_t count, size_t bytes)
 {
-  unsigned char *other = (unsigned char *)malloc(count * bytes + 1), *swap;
-  size_t pass, i;
-  for (pass = 0; other && pass < bytes; pass++) {
-    size_t start[257] = {0};
-    for (i = 0; i < count; i++) start[1 + (key(data + i * bytes, bytes, kind) >> (8 * pass) & 255)]++;
-    for (i = 0; i < 256; i++) start[i + 1] += start[i];
-    for (i = 0; i < count; i++) {
-      size_t place = start[key(data + i * bytes, bytes, kind) >> (8 * pass) & 255]++;
-      memcpy(other + place * bytes, data + i * bytes, bytes);
+  size_t byte, i;
+  for (byte = 0; byte < bytes; byte++) {
+    size_t place[256] = {0}, next = 0, digit;
+    uint64_t *swap = from;
+    for (i = 0; i < count; i++) place[from[i] >> 8 * byte & 255]++;
+    for (digit = 0; digit < 256; digit++) {
+      size_t here = place[digit];
+      place[digit] = next;
+      next += here;
     }
-    swap = data;
-    data = other;
-    other = swap;
+    for (i = 0; i < count; i++) to[place[from[i] >> 8 * byte & 255]++] = from[i];
+    from = to;
+    to = swap;
   }
-  free(other);
-  return data;
+  return from;
 }
 
 int main(int argc, char **argv)
 {
-  size_t before, after, bytes, i;
-  unsigned char *original, *sorted;
-  if (argc != 4 || !strchr("iuf", argv[1][0])) return 2;
-  bytes = strstr(argv[1], "64") ? 8 : 4;
-  original = read_file(argv[2], &before);
-  sorted = read_file(argv[3], &after);
-  if (before != after) return printf("%zu bytes became %zu\n", before, after), 1;
-  if (before % bytes != 0) return printf("not a whole number of records\n"), 1;
-  original = radix_sorted(original, before / bytes, bytes, argv[1][0]);
-  for (i = 0; i < before; i += bytes)
-    if (memcmp(original + i, sorted + i, bytes) != 0) return printf("record %zu is wrong\n", i / bytes), 1;
-  printf("right: %zu records\n", before / bytes);
-  free(original);
-  free(sorted);
+  unsigned char *data;
+  uint64_t *keys, *spare, *sorted, last = 0;
+  size_t in_bytes, out_bytes, size, count, i;
+  int type = 0;
+
+  while (type < 6 && argc == 4 && strcmp(argv[1], types[type]) != 0) type++;
+  if (argc != 4 || type == 6) {
+    fprintf(stderr, "usage: check_sorted i32|u32|i64|u64|f32|f64 INPUT OUTPUT\n");
+    return 2;
+  }
+  size = type == 0 || type == 1 || type == 4 ? 4 : 8;
+  data = read_file(argv[2], &in_bytes);
+  if (data == NULL) return wrong("cannot be read", argv[2]);
+  if (in_bytes % size != 0) return wrong("not a whole number of records", argv[2]);
+  count = in_bytes / size;
+  keys = (uint64_t *)malloc(count * sizeof *keys + 1);
+  spare = (uint64_t *)malloc(count * sizeof *keys + 1);
+  if (keys == NULL || spare == NULL) return wrong("too large for this memory", argv[2]);
+  for (i = 0; i < count; i++) keys[i] = key_at(data, i, type);
+  free(data);
+  sorted = radix_sort(keys, spare, count, size);
+
+  data = read_file(argv[3], &out_bytes);
+  if (data == NULL) return wrong("cannot be read", argv[3]);
+  if (out_bytes != in_bytes) {
+    printf("%s: %zu bytes, but the input has %zu\n", argv[3], out_bytes, in_bytes);
+    return 1;
+  }
+  for (i = 0; i < count; i++) {
+    uint64_t key = key_at(data, i, type);
+    if (key == sorted[i]) {
+      last = key;
+      continue;
+    }
+    printf("%s: record %zu of %zu %s\n", argv[3], i, count,
+           key < last ? "is smaller than the one before it" : "is not the one that belongs there");
+    return 1;
+  }
+  printf("right: %zu records\n", count);
+  free(data);
+  free(keys);
+  free(spare);
   return 0;
 }

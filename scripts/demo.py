@@ -84,7 +84,11 @@ class Demo:
         output = self.folder / "sorted"
         output.unlink(missing_ok=True)
         story = Story()
-        command = [self.sorter, "--type", "i32", "--progress", "--replicas", self.ranks - 1, self.input, output]
+        versions = self.folder / "versions"
+        shutil.rmtree(versions, ignore_errors=True)
+        versions.mkdir()
+        store = ["--store", "directory", "--directory", versions]
+        command = [self.sorter, "--type", "i32", "--progress", *store, self.input, output]
         run = launch.launch(self.ranks, command, LIMIT, faults, (lambda line: story.hear(line)) if not quiet else None)
         if quiet:
             for line in run.output.splitlines():

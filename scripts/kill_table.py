@@ -122,7 +122,7 @@ class Table:
 
         column, why = judge(cell, run, left, victims, check)
         if column in ("wrong", "crash", "hang"):
-            self.keep(cell, seed, column, why, launch.shown(cell.ranks, command, faults), run.output, left)
+            self.keep(cell, seed, column, why, launch.shown(cell.ranks, command, faults), run.output + run.stacks, left)
         leftovers = list(work.glob("ftsort-*"))
         if column in ("right", "lost") and leftovers:
             column = "wrong"

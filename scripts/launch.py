@@ -7,6 +7,7 @@ from PATH), CARGO_TARGET_DIR (default: target).
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,10 +62,12 @@ def build_c(source, out_dir, profile="release"):
 
 
 class Run:
-    """What came of a program: its output, its time, and whether it had to be ended."""
+    """What came of a program: its output, its time, and whether it had to be ended. `stacks`: where
+    its processes were then, if there is a gdb to ask."""
 
-    def __init__(self, code, output, seconds, hung):
+    def __init__(self, code, output, seconds, hung, stacks):
         self.code, self.output, self.seconds, self.hung = code, output, seconds, hung
+        self.stacks = stacks
 
 
 def descendants(pid):
@@ -83,6 +86,22 @@ def descendants(pid):
         found.append(todo.pop())
         todo += children.get(found[-1], [])
     return found
+
+
+def stacks_of(pid, program):
+    """The call stacks of the processes below `pid` that run `program`."""
+    if shutil.which("gdb") is None:
+        return ""
+    stacks = ""
+    for member in descendants(pid):
+        try:
+            command = pathlib.Path("/proc", str(member), "cmdline").read_text().split("\0")[0]
+        except OSError:
+            continue
+        if command == str(program):
+            ask = ["gdb", "-p", str(member), "-batch", "-ex", "thread apply all backtrace 40"]
+            stacks += f"process {member}\n" + subprocess.run(ask, capture_output=True, text=True).stdout
+    return stacks
 
 
 def end(pid):
@@ -111,10 +130,11 @@ def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
             stdout=subprocess.PIPE if on_line else kept, stderr=subprocess.STDOUT,
             text=True, errors="replace", start_new_session=True,
         )
-        hung = threading.Event()
+        hung, stacks = threading.Event(), []
 
         def watch():
             hung.set()
+            stacks.append(stacks_of(process.pid, command[0]))
             end(process.pid)
 
         watchdog = threading.Timer(limit, watch)
@@ -132,7 +152,7 @@ def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
             watchdog.cancel()
         kept.flush()
         kept.seek(0)
-        return Run(code, kept.read(), time.monotonic() - began, hung.is_set())
+        return Run(code, kept.read(), time.monotonic() - began, hung.is_set(), "".join(stacks))
 
 
 def shown(ranks, command, faults):

@@ -90,10 +90,14 @@ pub struct ftsort_event {
     pub rounds: u32,
     /// How many repairs this group has been through.
     pub epoch: u32,
+    /// The surviving rank with the smallest number. All survivors are told the same, but for
+    /// `FTSORT_EVENT_RESTORED`: where one of them is to speak for all, let it be this one.
+    pub speaker: i32,
 }
 
 /// Told of what happens, after it has been agreed on. Runs on the thread that called ftsort, on
-/// every rank. Must not throw, longjmp, or call a function of ftsort with this group.
+/// every rank, during any collective call. Must not throw, longjmp, or call a function of ftsort with
+/// this group, not even one that only reads.
 pub type ftsort_event_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, event: *const ftsort_event)>;
 
@@ -104,7 +108,9 @@ pub type ftsort_log_fn =
 
 /// Gives the input of `rank` again, exactly as that rank passed it to `ftsort_run`, into `out` (see
 /// `ftsort_buffer_resize`). Called on the rank that covers `rank`, if the store does not have that
-/// input, for example because the rank died before it was stored. Returns 0, or anything else to
+/// input: because the rank died before it was stored. (Blocks of later rounds come from the store
+/// alone; if that has lost one, the sort ends with `FTSORT_ERR_DATA_LOST`, and may be called again
+/// by the survivors.) Returns 0, or anything else to
 /// refuse, which ends the sort with `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
 pub type ftsort_reload_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, out: *mut ftsort_buffer) -> c_int>;

@@ -3,24 +3,23 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mpi_sys::MPI_Comm;
 
-use super::config::{ftsort_config, ftsort_event, ftsort_event_kind, ftsort_reload_fn};
+use super::config::ftsort_config;
 use super::guard::{c_text, caught, on_group};
+use super::settings::{
+    Listener, Settings, agree_on_settings, open_store, threads, warn_of_settings,
+};
 use super::status::ftsort_status;
-use crate::engine::{Engine, Event, Hello, Observer, Occasion, Stats, hello};
+use crate::engine::{Engine, Hello, Stats, hello};
 use crate::error::{Error, Result, Status};
-use crate::faults::{Plan, Point, Schedule};
-use crate::members::{Members, Rank};
-use crate::sort::PivotRule;
+use crate::faults::{Point, Schedule};
+use crate::members::Members;
 use crate::store::Store;
-use crate::store::directory::Directory;
-use crate::store::memory::Memory;
 use crate::transport::Transport;
-use crate::transport::ulfm::{Mpi, Repair, SurvivorComm, Ulfm, ulfm_state};
+use crate::transport::ulfm::{Mpi, SurvivorComm, Ulfm, ulfm_state};
 
 /// A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
 /// used by any thread, by one at a time; MPI is called from that thread.
@@ -33,191 +32,6 @@ pub struct ftsort {
     pub(super) survivors: Option<SurvivorComm>,
     pub(super) poisoned: Option<Error>,
     pub(super) last_error: CString,
-}
-
-/// The configuration, checked and with defaults filled in.
-pub(super) struct Settings {
-    pub repair: Repair,
-    pub pivot: PivotRule,
-    pub threads: usize,
-    pub plan: Plan,
-    pub reload: ftsort_reload_fn,
-    pub listener: Listener,
-    accept_no_ulfm: bool,
-    store: StoreChoice,
-}
-
-enum StoreChoice {
-    Copies(usize),
-    Directory(PathBuf),
-}
-
-/// Passes events and log lines on to the user's callbacks.
-#[derive(Clone, Copy)]
-pub(super) struct Listener {
-    config: ftsort_config,
-}
-
-/// How grave a log line is.
-pub(super) const LOG_WARNING: c_int = 1;
-pub(super) const LOG_INFORMATION: c_int = 2;
-
-impl Listener {
-    pub fn log(&self, level: c_int, line: &str) {
-        if let Some(on_log) = self.config.on_log {
-            let line = c_text(line);
-            // SAFETY: the user's callback with the user's pointer; the line lives during the call.
-            unsafe { on_log(self.config.user, level, line.as_ptr()) };
-        }
-    }
-
-    pub fn user(&self) -> *mut std::ffi::c_void {
-        self.config.user
-    }
-}
-
-impl Observer for Listener {
-    fn event(&mut self, occasion: Occasion) {
-        let Some(on_event) = self.config.on_event else {
-            return;
-        };
-        use ftsort_event_kind::*;
-        let id = |rank: Rank| rank.0 as i32;
-        let (kind, rank, peer) = match occasion.event {
-            Event::Round => (FTSORT_EVENT_ROUND, -1, -1),
-            Event::Fault(rank) => (FTSORT_EVENT_FAULT, id(rank), -1),
-            Event::Covered(node, by) => (FTSORT_EVENT_COVERED, node.0 as i32, id(by)),
-            Event::Restored(node, from) => {
-                (FTSORT_EVENT_RESTORED, node.0 as i32, from.map_or(-1, id))
-            }
-            Event::Replay => (FTSORT_EVENT_REPLAY, -1, -1),
-        };
-        let event = ftsort_event {
-            struct_size: size_of::<ftsort_event>(),
-            kind: kind as i32,
-            rank,
-            peer,
-            round: occasion.round,
-            rounds: occasion.rounds,
-            epoch: occasion.epoch,
-        };
-        // SAFETY: the user's callback with the user's pointer; the event lives during the call.
-        unsafe { on_event(self.config.user, &event) };
-    }
-}
-
-/// A struct of the caller's that may be older, and so shorter, than ours: what it lacks is zero.
-///
-/// # Safety
-/// `given` is NULL or points to a struct that starts with its size in bytes, all of them readable.
-/// `T` is plain data that may be all zero.
-pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<Option<T>> {
-    if given.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: every such struct starts with its size.
-    let size = unsafe { given.cast::<usize>().read() };
-    if size < size_of::<usize>() || size > size_of::<T>() {
-        return Err(Error::new(
-            Status::Argument,
-            format!(
-                "{name}.struct_size is {size}; this library knows up to {} bytes: start from the _INIT macro",
-                size_of::<T>()
-            ),
-        ));
-    }
-    // SAFETY: T may be all zero, and `size` bytes of the caller's struct are readable.
-    unsafe {
-        let mut full: T = std::mem::zeroed();
-        std::ptr::copy_nonoverlapping(
-            given.cast::<u8>(),
-            std::ptr::from_mut(&mut full).cast(),
-            size,
-        );
-        Ok(Some(full))
-    }
-}
-
-fn wrong(name: &str, value: i32, expected: &str) -> Error {
-    Error::new(
-        Status::Argument,
-        format!("config.{name} is {value}, expected {expected}"),
-    )
-}
-
-/// # Safety
-/// The strings in `config` are NULL or NUL-terminated.
-unsafe fn text_of(text: *const c_char) -> Option<String> {
-    // SAFETY: the caller's contract.
-    (!text.is_null()).then(|| {
-        unsafe { CStr::from_ptr(text) }
-            .to_string_lossy()
-            .into_owned()
-    })
-}
-
-impl Settings {
-    /// # Safety
-    /// As for [`read_sized`] and [`text_of`].
-    unsafe fn read(config: *const ftsort_config) -> Result<Settings> {
-        // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
-        let config = unsafe { read_sized(config, "config")? };
-        // SAFETY: as above; no configuration is one of zeroes.
-        let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
-        if !(0..=1).contains(&config.algorithm) {
-            return Err(wrong("algorithm", config.algorithm, "an ftsort_algorithm"));
-        }
-        let pivot = match config.pivot {
-            0 => PivotRule::Sampled,
-            1 => PivotRule::RootMedian,
-            other => return Err(wrong("pivot", other, "an ftsort_pivot")),
-        };
-        let repair = match config.repair {
-            0 => Repair::Agree,
-            1 => Repair::Shrink,
-            other => return Err(wrong("repair", other, "an ftsort_repair")),
-        };
-        // SAFETY: the caller's contract.
-        let directory = unsafe { text_of(config.store_directory) };
-        let store = match (config.store, directory) {
-            (0, _) => StoreChoice::Copies(config.replicas.max(1) as usize),
-            (1, Some(directory)) => StoreChoice::Directory(directory.into()),
-            (1, None) => {
-                return Err(Error::new(
-                    Status::Argument,
-                    "config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY",
-                ));
-            }
-            (2, _) => StoreChoice::Copies(0),
-            (other, _) => return Err(wrong("store", other, "an ftsort_store")),
-        };
-        // SAFETY: the caller's contract.
-        let faults = unsafe { text_of(config.faults) };
-        let faults = faults.or_else(|| std::env::var("FTSORT_FAULTS").ok());
-        Ok(Settings {
-            repair,
-            pivot,
-            threads: config.threads as usize,
-            plan: Plan::parse(&faults.unwrap_or_default())?,
-            reload: config.reload,
-            listener: Listener { config },
-            accept_no_ulfm: config.accept_no_ulfm != 0,
-            store,
-        })
-    }
-
-    /// What must be the same on all ranks.
-    fn fingerprint(&self) -> u64 {
-        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-        (self.repair as u8).hash(&mut hasher);
-        (self.pivot as u8).hash(&mut hasher);
-        self.reload.is_some().hash(&mut hasher);
-        match &self.store {
-            StoreChoice::Copies(copies) => copies.hash(&mut hasher),
-            StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),
-        }
-        hasher.finish()
-    }
 }
 
 impl ftsort {
@@ -407,83 +221,6 @@ fn introduce_oneself(engine: &Engine<'_>) -> Hello {
         host,
         nonce: hasher.finish(),
     }
-}
-
-/// All ranks must hold the same value, or all fail alike.
-pub(super) fn agree_on_equal(engine: &mut Engine<'_>, value: u64, what: &str) -> Result<()> {
-    let equal = engine.all_equal(value)?;
-    match equal {
-        true => Ok(()),
-        false => Err(Error::new(
-            Status::Argument,
-            format!("{what} is not the same on all ranks"),
-        )),
-    }
-}
-
-fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Result<()> {
-    agree_on_equal(
-        engine,
-        fingerprint,
-        "config (store, replicas, pivot, repair, or whether there is a reload)",
-    )
-}
-
-/// Opens the store and, if it is a directory, makes sure that all ranks see the same one.
-fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, group: u64) -> Result<Box<dyn Store>> {
-    let folder = match choice {
-        StoreChoice::Copies(copies) => return Ok(Box::new(Memory::new(*copies))),
-        StoreChoice::Directory(folder) => folder,
-    };
-    let me = engine.members.me();
-    let opened = Directory::open(folder, group, me).and_then(|store| {
-        if engine.members.lowest_survivor() == me {
-            store.leave_sign()?;
-        }
-        Ok(store)
-    });
-    let store = engine.all_or_none(opened)?;
-    let seen = match store.sees_sign() {
-        true => Ok(()),
-        false => Err(Error::new(
-            Status::Store,
-            format!(
-                "{} is not the same directory on all ranks",
-                folder.display()
-            ),
-        )),
-    };
-    let result = engine.all_or_none(seen);
-    let mut store: Box<dyn Store> = Box::new(store);
-    if engine.members.lowest_survivor() == me {
-        store.sweep();
-    }
-    result.map(|()| store)
-}
-
-/// Says which settings are missing that surviving needs, as far as this process can see.
-fn warn_of_settings(listener: &Listener, ulfm: Ulfm) {
-    if ulfm != Ulfm::On {
-        listener.log(LOG_WARNING, "this MPI does not survive faults");
-        return;
-    }
-    for (name, value) in super::launch::missing_settings() {
-        listener.log(
-            LOG_WARNING,
-            &format!("{name} is not {value}: ranks may hang or crash after a fault; call ftsort_prepare before MPI_Init, or start with ftsort-mpirun"),
-        );
-    }
-    listener.log(LOG_INFORMATION, "the group is ready");
-}
-
-/// As many as asked for; else this rank's part of the processors that it may use.
-fn threads(asked: usize, ranks_on_host: usize) -> usize {
-    if asked > 0 {
-        return asked;
-    }
-    // Respects the affinity mask.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors / ranks_on_host.max(1)).max(1)
 }
 
 /// Finds new faults: the papers' FaultDetection. Afterwards all survivors know the same faulty

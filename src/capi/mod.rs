@@ -15,5 +15,6 @@ pub mod query;
 pub mod record;
 pub mod result;
 pub mod run;
+mod settings;
 pub mod stats;
 pub mod status;

@@ -1,6 +1,6 @@
 //! What is sorted, as C sees it.
 
-use super::group::read_sized;
+use super::settings::read_sized;
 use crate::error::{Error, Result, Status};
 use crate::record::Layout;
 

@@ -5,10 +5,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::config::{ftsort_buffer, ftsort_reload_fn};
-use super::group::{agree_on_equal, ftsort};
+use super::group::ftsort;
 use super::guard::on_group;
 use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
+use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use crate::buffer::{self, Buffer};
 use crate::engine::{Job, Source, Stats};
@@ -138,8 +139,9 @@ impl ftsort {
             prepared.input,
             absent,
         );
-        let finished = job.run()?;
+        let finished = job.run();
         self.stats.total_seconds = self.transport.now() - start;
+        let finished = finished?;
         Ok(ftsort_result::new(finished, prepared.layout.record_bytes()))
     }
 }

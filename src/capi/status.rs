@@ -2,8 +2,11 @@
 
 #![allow(non_camel_case_types)]
 
-use std::ffi::c_char;
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_char};
+use std::sync::OnceLock;
 
+use super::guard::c_text;
 use crate::error::Status;
 
 /// What a call returned: one of `ftsort_status_code`. Later versions may add codes, so treat every
@@ -50,24 +53,16 @@ pub enum ftsort_status_code {
 /// \return a static, NUL-terminated string; never NULL. Any thread may call this at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn ftsort_status_text(status: ftsort_status) -> *const c_char {
-    const UNKNOWN: &std::ffi::CStr = c"unknown status";
-    Status::from_code(status).map_or(UNKNOWN.as_ptr(), |status| text(status).as_ptr())
-}
-
-/// The same sentences as [`Status::text`], NUL-terminated: C wants a pointer that never dies.
-fn text(status: Status) -> &'static std::ffi::CStr {
-    use std::collections::BTreeMap;
-    use std::ffi::{CStr, CString};
-    use std::sync::OnceLock;
-    static TEXTS: OnceLock<BTreeMap<Status, CString>> = OnceLock::new();
+    // C wants a pointer that never dies, and an end.
+    static TEXTS: OnceLock<BTreeMap<i32, CString>> = OnceLock::new();
     let texts = TEXTS.get_or_init(|| {
-        std::iter::once(Status::Ok)
-            .chain(Status::BY_GRAVITY)
-            .map(|status| (status, CString::new(status.text()).unwrap_or_default()))
+        let known = std::iter::once(Status::Ok).chain(Status::BY_GRAVITY);
+        known
+            .map(|status| (status as i32, c_text(status.text())))
             .collect()
     });
-    texts.get(&status).map_or(
-        CStr::from_bytes_with_nul(b"\0").unwrap_or_default(),
-        |text| text.as_c_str(),
-    )
+    texts
+        .get(&status)
+        .map_or(c"unknown status", |text| text.as_c_str())
+        .as_ptr()
 }

@@ -170,6 +170,7 @@ impl Engine<'_> {
             round: self.round,
             rounds: self.rounds,
             epoch: self.members.epoch(),
+            speaker: self.members.lowest_survivor(),
         });
     }
 

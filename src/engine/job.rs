@@ -50,6 +50,23 @@ pub struct Finished {
     pub decision: Slice,
 }
 
+/// The way of a node's proposal to its root, and of the decision back.
+struct Route {
+    node: Node,
+    subcube: Subcube,
+    /// The rank that executes the node.
+    executor: Rank,
+    /// The rank that executes the subcube's root.
+    root: Rank,
+}
+
+/// What a root hears.
+struct Council {
+    subcube: Subcube,
+    proposals: Vec<(Node, Slice)>,
+    complete: bool,
+}
+
 /// What came of this rank's part in a step.
 pub(super) struct Attempt {
     /// The new version of this rank's nodes' blocks.
@@ -288,85 +305,103 @@ impl<'a, 'e> Job<'a, 'e> {
         round: u32,
         attempt: &mut Attempt,
     ) -> Result<Option<BTreeMap<Node, Slice>>> {
-        let algorithm = self.algorithm;
-        let scope = algorithm.step(round).scope;
-        let limit = algorithm.message_limit();
-        let members = &self.engine.members;
-        let me = members.me();
-        let route: Vec<(Node, Subcube, Rank, Rank)> = members
-            .cube()
-            .nodes()
-            .map(|node| {
-                let subcube = self.subcube(node, scope);
-                (
-                    node,
-                    subcube,
-                    members.executor(node),
-                    members.executor(subcube.root),
-                )
-            })
-            .filter(|(_, _, executor, root)| *executor == me || *root == me)
+        let limit = self.algorithm.message_limit();
+        let routes = self.routes(self.algorithm.step(round).scope);
+        let letters = routes
+            .iter()
+            .map(|route| self.proposal(round, route, attempt))
             .collect();
-
-        let mut letters = Vec::with_capacity(route.len());
-        for (node, subcube, executor, root) in &route {
-            let body = match (
-                self.blocks.get(node),
-                *executor == me && attempt.trouble.is_none(),
-            ) {
-                (Some(block), true) => {
-                    attempt.check(guarded(|| algorithm.propose(round, *node, subcube, block)))
-                }
-                _ => None,
-            };
-            letters.push(Letter {
-                from: *executor,
-                to: *root,
-                body,
-            });
-        }
         let Some(proposals) = self.engine.deliver(letters, limit)? else {
             return Ok(None);
         };
-
-        let mut councils: BTreeMap<Node, (Subcube, Option<Vec<(Node, Slice)>>)> = BTreeMap::new();
-        for ((node, subcube, _, root), proposal) in route.iter().zip(proposals) {
-            if *root == me {
-                let council = councils
-                    .entry(subcube.root)
-                    .or_insert((*subcube, Some(Vec::new())));
-                match (proposal.got(), &mut council.1) {
-                    (Some(proposal), Some(proposals)) => proposals.push((*node, proposal)),
-                    // One proposal is missing: there is nothing to decide.
-                    _ => council.1 = None,
-                }
-            }
-        }
-        let mut decisions: BTreeMap<Node, Vec<u8>> = BTreeMap::new();
-        for (root, (subcube, proposals)) in councils {
-            let decision = proposals
-                .and_then(|all| attempt.check(guarded(|| algorithm.decide(round, &subcube, &all))));
-            if let Some(decision) = decision {
-                decisions.insert(root, decision);
-            }
-        }
-
-        let letters = route
+        let decisions = self.preside(round, &routes, proposals, attempt);
+        let letters = routes
             .iter()
-            .map(|(_, subcube, executor, root)| Letter {
-                from: *root,
-                to: *executor,
-                body: decisions.get(&subcube.root).cloned(),
+            .map(|route| Letter {
+                from: route.root,
+                to: route.executor,
+                body: decisions.get(&route.subcube.root).cloned(),
             })
             .collect();
         let Some(told) = self.engine.deliver(letters, limit)? else {
             return Ok(None);
         };
-        let mine = route.iter().zip(told);
-        Ok(Some(
-            mine.filter_map(|((node, ..), delivery)| Some((*node, delivery.got()?)))
-                .collect(),
-        ))
+        let told = routes.iter().zip(told);
+        let told = told.filter_map(|(route, delivery)| Some((route.node, delivery.got()?)));
+        Ok(Some(told.collect()))
+    }
+
+    /// Between which ranks the nodes that concern this one send to their roots, ascending.
+    fn routes(&self, scope: u32) -> Vec<Route> {
+        let members = &self.engine.members;
+        let me = members.me();
+        let routes = members.cube().nodes().map(|node| {
+            let subcube = self.subcube(node, scope);
+            Route {
+                node,
+                subcube,
+                executor: members.executor(node),
+                root: members.executor(subcube.root),
+            }
+        });
+        routes
+            .filter(|route| route.executor == me || route.root == me)
+            .collect()
+    }
+
+    /// What a node contributes, if this rank executes it and is in no trouble.
+    fn proposal(&self, round: u32, route: &Route, attempt: &mut Attempt) -> Letter {
+        let algorithm = self.algorithm;
+        let block = self.blocks.get(&route.node);
+        let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
+        let body = block.filter(|_| able).and_then(|block| {
+            attempt.check(guarded(|| {
+                algorithm.propose(round, route.node, &route.subcube, block)
+            }))
+        });
+        Letter {
+            from: route.executor,
+            to: route.root,
+            body,
+        }
+    }
+
+    /// The decisions of the subcubes whose root this rank executes, by root. Where a proposal is
+    /// missing there is nothing to decide.
+    fn preside(
+        &self,
+        round: u32,
+        routes: &[Route],
+        proposals: Vec<Delivery<Slice>>,
+        attempt: &mut Attempt,
+    ) -> BTreeMap<Node, Vec<u8>> {
+        let algorithm = self.algorithm;
+        let me = self.engine.members.me();
+        let mut councils: BTreeMap<Node, Council> = BTreeMap::new();
+        for (route, proposal) in routes.iter().zip(proposals) {
+            if route.root == me {
+                let council = councils
+                    .entry(route.subcube.root)
+                    .or_insert_with(|| Council {
+                        subcube: route.subcube,
+                        proposals: Vec::new(),
+                        complete: true,
+                    });
+                match proposal.got() {
+                    Some(proposal) => council.proposals.push((route.node, proposal)),
+                    None => council.complete = false,
+                }
+            }
+        }
+        let mut decisions = BTreeMap::new();
+        for (root, council) in councils {
+            if council.complete {
+                let decision =
+                    guarded(|| algorithm.decide(round, &council.subcube, &council.proposals));
+                decisions.extend(attempt.check(decision).map(|decision| (root, decision)));
+            }
+        }
+        decisions
     }
 
     /// Splits, exchanges and joins the blocks of this rank's nodes.

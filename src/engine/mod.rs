@@ -52,6 +52,8 @@ pub struct Occasion {
     pub rounds: u32,
     /// Repairs so far.
     pub epoch: u32,
+    /// The lowest survivor: who may speak for all.
+    pub speaker: Rank,
 }
 
 /// Is told what happens.

@@ -120,10 +120,8 @@ impl Comm {
     pub fn failed(&self) -> Result<Group> {
         let mut group = Group::null();
         // SAFETY: `raw` is live.
-        check(
-            unsafe { ext::get_failed(self.raw, &mut group.raw) },
-            "MPIX_Comm_get_failed",
-        )?;
+        let code = unsafe { ext::get_failed(self.raw, &mut group.raw) };
+        check(code, "MPIX_Comm_get_failed")?;
         Ok(group)
     }
 
@@ -197,10 +195,8 @@ impl Group {
     pub fn of(comm: MPI_Comm) -> Result<Group> {
         let mut group = Group::null();
         // SAFETY: `comm` is live by the contract of our callers.
-        check(
-            unsafe { mpi_sys::MPI_Comm_group(comm, &mut group.raw) },
-            "MPI_Comm_group",
-        )?;
+        let code = unsafe { mpi_sys::MPI_Comm_group(comm, &mut group.raw) };
+        check(code, "MPI_Comm_group")?;
         Ok(group)
     }
 
@@ -208,10 +204,8 @@ impl Group {
     pub fn len(&self) -> Result<usize> {
         let mut size: c_int = 0;
         // SAFETY: `raw` is a live group.
-        check(
-            unsafe { mpi_sys::MPI_Group_size(self.raw, &mut size) },
-            "MPI_Group_size",
-        )?;
+        let code = unsafe { mpi_sys::MPI_Group_size(self.raw, &mut size) };
+        check(code, "MPI_Group_size")?;
         Ok(size as usize)
     }
 
@@ -222,18 +216,16 @@ impl Group {
             return Ok(out);
         }
         // SAFETY: both arrays have `from.len()` elements, both groups are live.
-        check(
-            unsafe {
-                mpi_sys::MPI_Group_translate_ranks(
-                    self.raw,
-                    from.len() as c_int,
-                    from.as_ptr(),
-                    to.raw,
-                    out.as_mut_ptr(),
-                )
-            },
-            "MPI_Group_translate_ranks",
-        )?;
+        let code = unsafe {
+            mpi_sys::MPI_Group_translate_ranks(
+                self.raw,
+                from.len() as c_int,
+                from.as_ptr(),
+                to.raw,
+                out.as_mut_ptr(),
+            )
+        };
+        check(code, "MPI_Group_translate_ranks")?;
         Ok(out)
     }
 }

@@ -68,6 +68,8 @@ pub struct Mpi {
     dead: RankSet,
     /// The failures in `comm` that everybody knows of already.
     known_failures: usize,
+    /// A message was not sent because somebody is dead; the next wait says so.
+    unsent: bool,
     /// Repairs so far: keeps the messages of different epochs apart.
     epoch: u32,
     repair: Repair,
@@ -138,6 +140,7 @@ impl Mpi {
             retired: Vec::new(),
             position,
             known_failures: 0,
+            unsent: false,
             epoch: 0,
             repair,
             requests: Requests::new(CHUNK),
@@ -241,6 +244,13 @@ impl Transport for Mpi {
 
     fn send(&mut self, to: Rank, payload: Slice) -> Result<()> {
         let place = self.position_of(to)?;
+        // Open MPI has forgotten the way to a process that it has seen die, and dereferences NULL in
+        // a large send to it. It learns of deaths only while it makes progress, so between this look
+        // and the send nothing changes.
+        self.unsent |= self.sees_new_failures()?;
+        if self.unsent {
+            return Ok(());
+        }
         self.requests
             .send(&self.comm, to, place, self.epoch, payload)
     }
@@ -263,6 +273,9 @@ impl Transport for Mpi {
 
     fn settle(&mut self) -> Result<Flow> {
         const LOOK_EVERY: f64 = 0.001;
+        if self.unsent {
+            return Ok(Flow::Interrupted);
+        }
         let mut looked = self.now();
         while !self.requests.is_settled() {
             let before = self.requests.open();
@@ -301,6 +314,7 @@ impl Transport for Mpi {
             Repair::Shrink => self.shrink_to_survivors()?,
         }
         self.epoch = self.epoch.wrapping_add(1);
+        self.unsent = false;
         Ok(self.dead.clone())
     }
 

@@ -371,10 +371,8 @@ impl Requests {
             .filter(|open| open.peer == peer && !matches!(open.purpose, Use::Send { .. }));
         for open in waiting.take(count) {
             // SAFETY: the request is ours and active; it is tested to its end afterwards.
-            check(
-                unsafe { mpi_sys::MPI_Cancel(&mut open.request) },
-                "MPI_Cancel",
-            )?;
+            let code = unsafe { mpi_sys::MPI_Cancel(&mut open.request) };
+            check(code, "MPI_Cancel")?;
         }
         Ok(())
     }

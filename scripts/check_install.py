@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Installs the library with CMake and builds programs against the installed copy, as users would.
+
+A consumer outside the tree is built by CMake's find_package, by pkg-config and by plain mpicc, with
+the shared and with the static library, and each is run. The CMake build's own tests run too.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import launch
+
+LIMIT = 60
+
+CONSUMER = """
+cmake_minimum_required(VERSION 3.16)
+project(consumer C)
+find_package(ftsort REQUIRED)
+add_executable(shared hello.c)
+target_link_libraries(shared PRIVATE ftsort::ftsort)
+add_executable(static hello.c)
+target_link_libraries(static PRIVATE ftsort::ftsort_static)
+"""
+
+
+def run(*command, **options):
+    """Runs a command; its output is shown only if it fails."""
+    command = [str(word) for word in command]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
+def works(program, how):
+    """The program sorts on two ranks, and the survivors do when one of three is killed."""
+    for ranks, faults, survivors in ((2, "", 2), (3, "1@1", 2)):
+        done = launch.launch(ranks, [program], LIMIT, faults)
+        right = done.output.count(", in order")
+        if done.hung or right != survivors:
+            sys.exit(f"{how}: {right} of {survivors} survivors sorted\n{done.output}")
+    print(f"  {how}: works", flush=True)
+
+
+def install(folder):
+    """Builds and installs; returns the prefix. The installed tree is moved before it is used."""
+    build, first, prefix = folder / "build", folder / "first", folder / "prefix"
+    mpicc = shutil.which(os.environ.get("MPICC", "mpicc"))
+    options = [f"-DMPI_C_COMPILER={mpicc}", f"-DCMAKE_INSTALL_PREFIX={first}"]
+    if "CARGO_TARGET_DIR" in os.environ:
+        options.append(f"-DFTSORT_CARGO_TARGET_DIR={os.environ['CARGO_TARGET_DIR']}")
+    run("cmake", "-S", launch.ROOT, "-B", build, *options)
+    run("cmake", "--build", build)
+    run("ctest", "--test-dir", build, "--output-on-failure")
+    print("  ctest in the build tree: works", flush=True)
+    run("cmake", "--install", build)
+    first.rename(prefix)
+    return prefix, mpicc
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="ftsort-install-") as name:
+        folder = pathlib.Path(name)
+        prefix, mpicc = install(folder)
+        libraries = next(prefix.glob("lib*/libftsort.so")).parent
+        consumer = folder / "consumer"
+        consumer.mkdir()
+        shutil.copy(next(prefix.rglob("hello.c")), consumer)
+        (consumer / "CMakeLists.txt").write_text(CONSUMER)
+        run("cmake", "-S", consumer, "-B", consumer / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
+            f"-DMPI_C_COMPILER={mpicc}")
+        run("cmake", "--build", consumer / "build")
+        works(consumer / "build/shared", "find_package, shared")
+        works(consumer / "build/static", "find_package, static")
+
+        hello, rpath = consumer / "hello.c", f"-Wl,-rpath,{libraries}"
+        run(mpicc, hello, "-o", consumer / "plain", f"-I{prefix / 'include'}", f"-L{libraries}", "-lftsort", rpath)
+        works(consumer / "plain", "mpicc, shared")
+        system = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc".split()
+        run(mpicc, hello, "-o", consumer / "plain_static", f"-I{prefix / 'include'}", libraries / "libftsort.a", *system)
+        works(consumer / "plain_static", "mpicc, static")
+
+        if shutil.which("pkg-config"):
+            environment = dict(os.environ, PKG_CONFIG_PATH=str(libraries / "pkgconfig"))
+            flags = run("pkg-config", "--cflags", "--libs", "ftsort", env=environment).split()
+            run(mpicc, hello, "-o", consumer / "pkg", *flags, rpath)
+            works(consumer / "pkg", "pkg-config, shared")
+            flags = run("pkg-config", "--static", "--cflags", "--libs", "ftsort", env=environment)
+            flags = flags.replace("-lftsort", "-l:libftsort.a").split()
+            run(mpicc, hello, "-o", consumer / "pkg_static", *flags)
+            works(consumer / "pkg_static", "pkg-config, static")
+        else:
+            print("  pkg-config is not installed: its way was not tried")
+        run(prefix / "bin/ftsort-mpirun", "--oversubscribe", "-np", "2", consumer / "plain")
+        print("  ftsort-mpirun: works", flush=True)
+    print("the installed library works")
+
+
+if __name__ == "__main__":
+    main()

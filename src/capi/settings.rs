@@ -1,0 +1,292 @@
+//! A configuration as a group uses it: read from C, checked, with defaults filled in.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
+
+use super::config::{ftsort_config, ftsort_event, ftsort_event_kind, ftsort_reload_fn};
+use super::guard::c_text;
+use crate::engine::{Engine, Event, Observer, Occasion};
+use crate::error::{Error, Result, Status};
+use crate::faults::Plan;
+use crate::members::Rank;
+use crate::sort::PivotRule;
+use crate::store::Store;
+use crate::store::directory::Directory;
+use crate::store::memory::Memory;
+use crate::transport::ulfm::{Repair, Ulfm};
+
+/// The configuration, checked and with defaults filled in.
+pub(super) struct Settings {
+    pub repair: Repair,
+    pub pivot: PivotRule,
+    pub threads: usize,
+    pub plan: Plan,
+    pub reload: ftsort_reload_fn,
+    pub listener: Listener,
+    pub accept_no_ulfm: bool,
+    pub store: StoreChoice,
+}
+
+pub(super) enum StoreChoice {
+    Copies(usize),
+    Directory(PathBuf),
+}
+
+/// Passes events and log lines on to the user's callbacks.
+#[derive(Clone, Copy)]
+pub(super) struct Listener {
+    config: ftsort_config,
+}
+
+/// How grave a log line is.
+const LOG_WARNING: c_int = 1;
+const LOG_INFORMATION: c_int = 2;
+
+impl Listener {
+    pub fn log(&self, level: c_int, line: &str) {
+        if let Some(on_log) = self.config.on_log {
+            let line = c_text(line);
+            // SAFETY: the user's callback with the user's pointer; the line lives during the call.
+            unsafe { on_log(self.config.user, level, line.as_ptr()) };
+        }
+    }
+
+    pub fn user(&self) -> *mut std::ffi::c_void {
+        self.config.user
+    }
+}
+
+impl Observer for Listener {
+    fn event(&mut self, occasion: Occasion) {
+        let Some(on_event) = self.config.on_event else {
+            return;
+        };
+        use ftsort_event_kind::*;
+        let id = |rank: Rank| rank.0 as i32;
+        let (kind, rank, peer) = match occasion.event {
+            Event::Round => (FTSORT_EVENT_ROUND, -1, -1),
+            Event::Fault(rank) => (FTSORT_EVENT_FAULT, id(rank), -1),
+            Event::Covered(node, by) => (FTSORT_EVENT_COVERED, node.0 as i32, id(by)),
+            Event::Restored(node, from) => {
+                (FTSORT_EVENT_RESTORED, node.0 as i32, from.map_or(-1, id))
+            }
+            Event::Replay => (FTSORT_EVENT_REPLAY, -1, -1),
+        };
+        let event = ftsort_event {
+            struct_size: size_of::<ftsort_event>(),
+            kind: kind as i32,
+            rank,
+            peer,
+            round: occasion.round,
+            rounds: occasion.rounds,
+            epoch: occasion.epoch,
+            speaker: id(occasion.speaker),
+        };
+        // SAFETY: the user's callback with the user's pointer; the event lives during the call.
+        unsafe { on_event(self.config.user, &event) };
+    }
+}
+
+/// A struct of the caller's that may be older, and so shorter, than ours: what it lacks is zero.
+///
+/// # Safety
+/// `given` is NULL or points to a struct that starts with its size in bytes, all of them readable.
+/// `T` is plain data that may be all zero.
+pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<Option<T>> {
+    if given.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: every such struct starts with its size.
+    let size = unsafe { given.cast::<usize>().read() };
+    if size < size_of::<usize>() || size > size_of::<T>() {
+        return Err(Error::new(
+            Status::Argument,
+            format!(
+                "{name}.struct_size is {size}; this library knows up to {} bytes: start from the _INIT macro",
+                size_of::<T>()
+            ),
+        ));
+    }
+    // SAFETY: T may be all zero, and `size` bytes of the caller's struct are readable.
+    unsafe {
+        let mut full: T = std::mem::zeroed();
+        std::ptr::copy_nonoverlapping(
+            given.cast::<u8>(),
+            std::ptr::from_mut(&mut full).cast(),
+            size,
+        );
+        Ok(Some(full))
+    }
+}
+
+fn wrong(name: &str, value: i32, expected: &str) -> Error {
+    Error::new(
+        Status::Argument,
+        format!("config.{name} is {value}, expected {expected}"),
+    )
+}
+
+/// # Safety
+/// The strings in `config` are NULL or NUL-terminated.
+unsafe fn text_of(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+impl Settings {
+    /// # Safety
+    /// As for [`read_sized`] and [`text_of`].
+    pub unsafe fn read(config: *const ftsort_config) -> Result<Settings> {
+        // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
+        let config = unsafe { read_sized(config, "config")? };
+        // SAFETY: as above; no configuration is one of zeroes.
+        let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
+        if !(0..=1).contains(&config.algorithm) {
+            return Err(wrong("algorithm", config.algorithm, "an ftsort_algorithm"));
+        }
+        let pivot = match config.pivot {
+            0 => PivotRule::Sampled,
+            1 => PivotRule::RootMedian,
+            other => return Err(wrong("pivot", other, "an ftsort_pivot")),
+        };
+        let repair = match config.repair {
+            0 => Repair::Agree,
+            1 => Repair::Shrink,
+            other => return Err(wrong("repair", other, "an ftsort_repair")),
+        };
+        // SAFETY: the caller's contract.
+        let directory = unsafe { text_of(config.store_directory) };
+        let store = match (config.store, directory) {
+            (0, _) => StoreChoice::Copies(config.replicas.max(1) as usize),
+            (1, Some(directory)) => StoreChoice::Directory(directory.into()),
+            (1, None) => {
+                return Err(Error::new(
+                    Status::Argument,
+                    "config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY",
+                ));
+            }
+            (2, _) => StoreChoice::Copies(0),
+            (other, _) => return Err(wrong("store", other, "an ftsort_store")),
+        };
+        // SAFETY: the caller's contract.
+        let faults = unsafe { text_of(config.faults) };
+        let faults = faults.or_else(|| std::env::var("FTSORT_FAULTS").ok());
+        Ok(Settings {
+            repair,
+            pivot,
+            threads: config.threads as usize,
+            plan: Plan::parse(&faults.unwrap_or_default())?,
+            reload: config.reload,
+            listener: Listener { config },
+            accept_no_ulfm: config.accept_no_ulfm != 0,
+            store,
+        })
+    }
+
+    /// What must be the same on all ranks.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        (self.repair as u8).hash(&mut hasher);
+        (self.pivot as u8).hash(&mut hasher);
+        self.reload.is_some().hash(&mut hasher);
+        match &self.store {
+            StoreChoice::Copies(copies) => copies.hash(&mut hasher),
+            StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+}
+
+/// All ranks must hold the same value, or all fail alike.
+pub(super) fn agree_on_equal(engine: &mut Engine<'_>, value: u64, what: &str) -> Result<()> {
+    let equal = engine.all_equal(value)?;
+    match equal {
+        true => Ok(()),
+        false => Err(Error::new(
+            Status::Argument,
+            format!("{what} is not the same on all ranks"),
+        )),
+    }
+}
+
+pub(super) fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Result<()> {
+    agree_on_equal(
+        engine,
+        fingerprint,
+        "config (store, replicas, pivot, repair, or whether there is a reload)",
+    )
+}
+
+/// Opens the store and, if it is a directory, makes sure that all ranks see the same one.
+pub(super) fn open_store(
+    engine: &mut Engine<'_>,
+    choice: &StoreChoice,
+    group: u64,
+) -> Result<Box<dyn Store>> {
+    let folder = match choice {
+        StoreChoice::Copies(copies) => return Ok(Box::new(Memory::new(*copies))),
+        StoreChoice::Directory(folder) => folder,
+    };
+    let me = engine.members.me();
+    let opened = Directory::open(folder, group, me).and_then(|store| {
+        if engine.members.lowest_survivor() == me {
+            store.leave_sign()?;
+        }
+        Ok(store)
+    });
+    let (mut store, trouble) = match opened {
+        Ok(store) => (Some(store), None),
+        Err(error) => (None, Some(error)),
+    };
+    let everybody = engine.all_or_none(trouble.map_or(Ok(()), Err));
+    let everybody = everybody.and_then(|()| {
+        let sees = store.as_ref().is_some_and(Directory::sees_sign);
+        engine.all_or_none(match sees {
+            true => Ok(()),
+            false => Err(Error::new(
+                Status::Store,
+                format!(
+                    "{} is not the same directory on all ranks",
+                    folder.display()
+                ),
+            )),
+        })
+    });
+    // The sign was left for this call alone.
+    if let Some(store) = &mut store {
+        store.sweep();
+    }
+    everybody?;
+    let store = store.ok_or_else(|| Error::new(Status::Internal, "a store that is not there"))?;
+    Ok(Box::new(store))
+}
+
+/// Says which settings are missing that surviving needs, as far as this process can see.
+pub(super) fn warn_of_settings(listener: &Listener, ulfm: Ulfm) {
+    if ulfm != Ulfm::On {
+        listener.log(LOG_WARNING, "this MPI does not survive faults");
+        return;
+    }
+    for (name, value) in super::launch::missing_settings() {
+        listener.log(
+            LOG_WARNING,
+            &format!("{name} is not {value}: ranks may hang or crash after a fault; call ftsort_prepare before MPI_Init, or start with ftsort-mpirun"),
+        );
+    }
+    listener.log(LOG_INFORMATION, "the group is ready");
+}
+
+/// As many as asked for; else this rank's part of the processors that it may use.
+pub(super) fn threads(asked: usize, ranks_on_host: usize) -> usize {
+    if asked > 0 {
+        return asked;
+    }
+    // Respects the affinity mask.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / ranks_on_host.max(1)).max(1)
+}

@@ -1,0 +1,336 @@
+/* The C interface from outside: bad input, odd input, reuse, several groups, leaks.
+ *
+ *   api DIR      (under mpirun, 2 to 4 ranks; DIR is writable and seen by all)
+ *
+ * Prints "api: fine" on rank 0 if all is as documented. */
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "ftsort.h"
+
+static int rank, ranks, failures;
+
+#define EXPECT(condition)                                                            \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      failures++;                                                                    \
+      fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #condition);         \
+    }                                                                                \
+  } while (0)
+
+static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+
+static void init_expecting(ftsort_config config, ftsort_status expected, const char *word)
+{
+  ftsort *group = (ftsort *)&failures;
+  ftsort_status status = ftsort_init(MPI_COMM_WORLD, &config, &group);
+  EXPECT(status == expected);
+  EXPECT(group == NULL);
+  if (status != expected) fprintf(stderr, "  got %d: %s\n", status, ftsort_last_error(NULL));
+  if (word) EXPECT(strstr(ftsort_last_error(NULL), word) != NULL);
+}
+
+static void bad_configs(const char *dir)
+{
+  const ftsort_config fine = FTSORT_CONFIG_INIT;
+  ftsort_config config = fine;
+  ftsort *group = NULL;
+
+  EXPECT(ftsort_init(MPI_COMM_NULL, NULL, &group) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(NULL), "MPI_COMM_NULL") != NULL);
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, NULL) == FTSORT_ERR_ARGUMENT);
+
+  config.algorithm = 99;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.algorithm is 99");
+  config = fine;
+  config.store = -1;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.store is -1");
+  config = fine;
+  config.pivot = 7;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.pivot is 7");
+  config = fine;
+  config.repair = 7;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.repair is 7");
+  config = fine;
+  config.struct_size = 4096;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "struct_size is 4096");
+  config = fine;
+  config.faults = "nonsense";
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "nonsense");
+  config = fine;
+  config.store = FTSORT_STORE_DIRECTORY;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "store_directory is NULL");
+  config.store_directory = "/nowhere/at/all";
+  init_expecting(config, FTSORT_ERR_STORE, "/nowhere/at/all");
+  config.store_directory = "/dev/null";
+  init_expecting(config, FTSORT_ERR_STORE, "/dev/null");
+  config.store_directory = "/proc/self";
+  init_expecting(config, FTSORT_ERR_STORE, "/proc/self");
+
+  /* Wrong on one rank only. */
+  config = fine;
+  if (rank == 1) config.algorithm = 99;
+  init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
+  config = fine;
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = rank == 1 ? "/nowhere/at/all" : dir;
+  init_expecting(config, FTSORT_ERR_STORE, rank == 1 ? "/nowhere/at/all" : "another rank");
+
+  /* Each fine by itself, but not the same. */
+  config = fine;
+  config.replicas = (uint32_t)rank + 1;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "not the same");
+}
+
+static void bad_runs(ftsort *group)
+{
+  int32_t data[3] = {3, 1, 2};
+  ftsort_record record = i32;
+  ftsort_result *result = (ftsort_result *)&failures;
+
+  EXPECT(ftsort_run(NULL, &i32, data, 3, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_run(group, NULL, data, 3, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(result == NULL);
+  EXPECT(strstr(ftsort_last_error(group), "record is NULL") != NULL);
+  EXPECT(ftsort_run(group, &i32, NULL, 3, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "count is 3") != NULL);
+  EXPECT(ftsort_run(group, &i32, data, 3, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_run(group, &i32, data, SIZE_MAX / 2, &result) == FTSORT_ERR_ARGUMENT);
+  record.key = 77;
+  EXPECT(ftsort_run(group, &record, data, 3, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "record.key is 77") != NULL);
+  record = i32;
+  record.record_bytes = 5;
+  EXPECT(ftsort_run(group, &record, data, 3, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "record_bytes is 5") != NULL);
+
+  /* Wrong on one rank only; then different on different ranks. */
+  EXPECT(ftsort_run(group, rank == 1 ? NULL : &i32, data, 3, &result) ==
+         (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  record = i32;
+  record.key = rank == 1 ? FTSORT_KEY_U32 : FTSORT_KEY_I32;
+  EXPECT(ftsort_run(group, &record, data, 3, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "not the same") != NULL);
+}
+
+/* Sorts `count` numbers of this rank's, and checks blocks, offsets and the total. */
+static void sort_fine(ftsort *group, MPI_Comm comm, size_t count)
+{
+  int32_t *data = (int32_t *)malloc(count * sizeof *data + 1), last = INT32_MIN;
+  unsigned long long mine = count, all = 0, held = 0, sum = 0, sums[2], expected = 0;
+  ftsort_result *result = NULL;
+  ftsort_block block;
+  size_t i, k;
+  for (i = 0; i < count; i++) {
+    data[i] = (int32_t)((i * 2654435761u) ^ (unsigned)rank) % 1000;
+    expected += (unsigned)data[i];
+  }
+  EXPECT(ftsort_run(group, &i32, data, count, &result) == FTSORT_OK);
+  MPI_Allreduce(&mine, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, comm);
+  EXPECT(ftsort_result_total(result) == all);
+  for (i = 0; i < ftsort_result_blocks(result); i++) {
+    EXPECT(ftsort_result_block(result, i, &block) == FTSORT_OK);
+    EXPECT(block.data != NULL);
+    for (k = 0; k < block.count; k++) {
+      int32_t value = ((const int32_t *)block.data)[k];
+      EXPECT(value >= last);
+      last = value;
+      sum += (unsigned)value;
+    }
+    held += block.count;
+  }
+  EXPECT(ftsort_result_block(result, i, &block) == FTSORT_ERR_ARGUMENT);
+  mine = held;
+  MPI_Allreduce(&mine, &held, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, comm);
+  EXPECT(held == all);
+  sums[0] = sum;
+  sums[1] = expected;
+  MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, comm);
+  EXPECT(sums[0] == sums[1]);
+  ftsort_result_free(result);
+  free(data);
+}
+
+static void null_handles(void)
+{
+  ftsort_block block;
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  MPI_Comm comm;
+  size_t faults;
+  uint32_t flags = 0;
+  int major = -1;
+  EXPECT(ftsort_self(NULL) == -1 && ftsort_ranks(NULL) == 0 && ftsort_dimension(NULL) == 0);
+  EXPECT(ftsort_is_faulty(NULL, 0) == 1 && ftsort_cover(NULL, 0) == -1 && ftsort_partner(NULL, 0, 1) == -1);
+  EXPECT(ftsort_slot(NULL, 0) == MPI_PROC_NULL);
+  EXPECT(ftsort_comm(NULL, &comm) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_fault_check(NULL, &faults) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_agree(NULL, &flags, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_inject(NULL, 0) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_leave(NULL, 0) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_get_stats(NULL, &stats) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_result_blocks(NULL) == 0 && ftsort_result_total(NULL) == 0);
+  EXPECT(ftsort_result_block(NULL, 0, &block) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_buffer_resize(NULL, 1) == NULL);
+  ftsort_result_free(NULL);
+  ftsort_free(NULL);
+  ftsort_version(&major, NULL, NULL);
+  EXPECT(major == FTSORT_VERSION_MAJOR);
+  EXPECT(strlen(ftsort_status_text(FTSORT_ERR_DATA_LOST)) > 0 && strlen(ftsort_status_text(12345)) > 0);
+  EXPECT(strstr(ftsort_build_info(), "ftsort") != NULL);
+  EXPECT(ftsort_prepare() == FTSORT_ERR_STATE); /* too late */
+}
+
+static void topology(ftsort *group)
+{
+  int32_t nodes[4] = {-1, -1, -1, -1};
+  int node;
+  EXPECT(ftsort_self(group) == rank && ftsort_ranks(group) == ranks);
+  EXPECT(ftsort_cluster(0, 3, nodes, 4) == 4);
+  EXPECT(nodes[0] == 4 && nodes[1] == 5 && nodes[2] == 6 && nodes[3] == 7); /* 2024 paper, Table 1 */
+  EXPECT(ftsort_cluster(5, 2, nodes, 1) == 2 && nodes[0] == 7 && nodes[1] == 5);
+  EXPECT(ftsort_cluster(0, 0, nodes, 4) == 0 && ftsort_cluster(-1, 1, nodes, 4) == 0);
+  for (node = 0; node < ranks; node++) {
+    EXPECT(!ftsort_is_faulty(group, node) && ftsort_cover(group, node) == node);
+    if (node < ranks - 1 || node % 2) EXPECT(ftsort_partner(group, node, 1) == (node ^ 1));
+  }
+  EXPECT(ftsort_is_faulty(group, 1 << ftsort_dimension(group)) && ftsort_is_faulty(group, -1));
+  EXPECT(ftsort_cover(group, 1 << ftsort_dimension(group)) == -1);
+  EXPECT(ftsort_partner(group, 0, ftsort_dimension(group) + 1) == -1 && ftsort_partner(group, 0, 0) == -1);
+}
+
+static int events_seen, lines_seen;
+
+static void on_event(void *user, const ftsort_event *event)
+{
+  EXPECT(user == &events_seen && event->struct_size >= 32);
+  if (event->kind == FTSORT_EVENT_ROUND) EXPECT((int)event->round == events_seen++);
+}
+
+static void on_log(void *user, int level, const char *line)
+{
+  EXPECT(user == &events_seen && level >= 0 && line[0] != '\0');
+  lines_seen++;
+}
+
+static void reuse_and_neighbours(void)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *world = NULL, *half = NULL;
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  MPI_Comm halves, shrunk, again;
+  MPI_Errhandler before, after;
+  uint32_t flags;
+  size_t faults = 9;
+  config.on_event = on_event;
+  config.on_log = on_log;
+  config.user = &events_seen;
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &world) == FTSORT_OK);
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &halves);
+  config.store = FTSORT_STORE_NONE;
+  config.on_event = NULL;
+  config.struct_size = offsetof(ftsort_config, store_directory); /* an older, shorter one */
+  EXPECT(ftsort_init(halves, &config, &half) == FTSORT_OK);
+
+  topology(world);
+  bad_runs(world);
+  events_seen = 0;
+  sort_fine(world, MPI_COMM_WORLD, 1000);
+  EXPECT(events_seen == (int)ftsort_dimension(world) + 2);
+  sort_fine(half, halves, 5000);
+  events_seen = 0;
+  sort_fine(world, MPI_COMM_WORLD, 0);
+  events_seen = 0;
+  sort_fine(world, MPI_COMM_WORLD, rank == 0 ? 0 : 777);
+  events_seen = 0;
+  sort_fine(world, MPI_COMM_WORLD, rank == 0 ? 100000 : 0);
+  EXPECT(ftsort_get_stats(world, &stats) == FTSORT_OK);
+  EXPECT(stats.rounds == ftsort_dimension(world) + 2 && stats.faults == 0 && stats.total_seconds > 0);
+  stats.struct_size = 16;
+  EXPECT(ftsort_get_stats(world, &stats) == FTSORT_OK);
+
+  EXPECT(ftsort_fault_check(world, &faults) == FTSORT_OK && faults == 0);
+  flags = 0xdead0000u | 1u << rank;
+  EXPECT(ftsort_agree(world, &flags, &faults) == FTSORT_OK && flags == 0xdead0000u);
+  EXPECT(ftsort_agree(world, rank == 1 ? NULL : &flags, NULL) == (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_OK));
+  EXPECT(ftsort_slot(world, 0) == MPI_PROC_NULL);
+  EXPECT(ftsort_comm(world, &shrunk) == FTSORT_OK && ftsort_comm(world, &again) == FTSORT_OK);
+  EXPECT(shrunk == again && ftsort_slot(world, rank) == rank);
+  EXPECT(MPI_Barrier(shrunk) == MPI_SUCCESS);
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
+  EXPECT(before == after);
+  ftsort_free(half);
+  ftsort_free(world);
+  MPI_Comm_free(&halves);
+}
+
+/* A store that runs full: files of this process may not grow beyond a limit. */
+static void full_store(const char *dir)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  struct rlimit old, limit;
+  ftsort *group = NULL;
+  ftsort_result *result = NULL;
+  int32_t *data = (int32_t *)calloc(100000, sizeof *data);
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = dir;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  signal(SIGXFSZ, SIG_IGN);
+  getrlimit(RLIMIT_FSIZE, &old);
+  limit = old;
+  limit.rlim_cur = 10000;
+  if (rank == 1) setrlimit(RLIMIT_FSIZE, &limit);
+  EXPECT(ftsort_run(group, &i32, data, 100000, &result) == FTSORT_ERR_STORE);
+  EXPECT(strstr(ftsort_last_error(group), rank == 1 ? dir : "another rank") != NULL);
+  setrlimit(RLIMIT_FSIZE, &old);
+  sort_fine(group, MPI_COMM_WORLD, 100000); /* the group stays usable */
+  ftsort_free(group);
+  free(data);
+}
+
+/* Over and over again: what is in use at the end must not grow. */
+static void leaks(void)
+{
+  enum { COUNT = 25000, TIMES = 40 };
+  static int32_t data[COUNT];
+  size_t before = 0, after;
+  int i;
+  for (i = 0; i < TIMES + 20; i++) {
+    ftsort *group = NULL;
+    ftsort_result *result = NULL;
+    EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &group) == FTSORT_OK);
+    EXPECT(ftsort_run(group, &i32, data, COUNT, &result) == FTSORT_OK);
+    ftsort_result_free(result);
+    EXPECT(ftsort_run(group, &i32, NULL, COUNT, &result) == FTSORT_ERR_ARGUMENT);
+    ftsort_free(group);
+    if (i == 19) before = mallinfo2().uordblks;
+  }
+  after = mallinfo2().uordblks;
+  /* One block of 100 KB kept each time would make 4 MB. MPI itself keeps a little for every
+   * communicator that was ever made. */
+  if (after > before + 300000) fprintf(stderr, "rank %d: %zu bytes became %zu\n", rank, before, after);
+  EXPECT(after <= before + 300000);
+}
+
+int main(int argc, char **argv)
+{
+  int all = 0;
+  if (argc != 2) return 2;
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  null_handles();
+  bad_configs(argv[1]);
+  reuse_and_neighbours();
+  full_store(argv[1]);
+  leaks();
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("api: %s\n", all == 0 ? "fine" : "NOT as documented");
+  MPI_Finalize();
+  return all != 0;
+}

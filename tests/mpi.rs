@@ -1,0 +1,534 @@
+//! C programs against the library, on real MPI, with real kills.
+//!
+//! Each case is one `mpirun` with a hard limit; what goes past it is a failure. One at a time: the
+//! ranks of a case already share the processors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const LIMIT_SECONDS: &str = "60";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder of the library and the test programs.
+fn built() -> PathBuf {
+    let program = std::env::current_exe().expect("a test has a path");
+    program.parent().expect("in a folder").to_path_buf()
+}
+
+fn tool(variable: &str, name: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| name.to_string())
+}
+
+const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+fn compiler(standard: &str) -> Command {
+    let mut command = Command::new(tool("MPICC", "mpicc"));
+    command
+        .arg(format!("-std={standard}"))
+        .args(STRICT)
+        .args(["-D_GNU_SOURCE", "-O1"]);
+    command.arg(format!("-I{}", root().join("include").display()));
+    command
+}
+
+fn run(command: &mut Command) -> Result<String, Failed> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    match output.status.success() {
+        true => Ok(text.into_owned()),
+        false => Err(format!("{command:?}: {}\n{text}", output.status).into()),
+    }
+}
+
+/// Compiles a C program of the repository against the library; once for all cases.
+fn program(source: &str) -> Result<PathBuf, Failed> {
+    let library = built();
+    let link = library.join(format!(
+        "libftsort.so.{}.{}",
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR")
+    ));
+    if !link.exists() {
+        std::os::unix::fs::symlink("libftsort.so", &link)?;
+    }
+    let source = root().join(source);
+    let program = library.join(format!(
+        "c-{}",
+        source.file_stem().unwrap_or_default().display()
+    ));
+    let newest = fs::metadata(&source)?
+        .modified()?
+        .max(fs::metadata(root().join("include/ftsort.h"))?.modified()?);
+    if fs::metadata(&program)
+        .and_then(|data| data.modified())
+        .is_ok_and(|made| made > newest)
+    {
+        return Ok(program);
+    }
+    let mut command = compiler("c99");
+    command.arg(&source).arg("-o").arg(&program);
+    command
+        .arg(format!("-L{}", library.display()))
+        .arg("-lftsort");
+    command.arg(format!("-Wl,-rpath,{}", library.display()));
+    run(&mut command)?;
+    Ok(program)
+}
+
+/// A folder of its own for each case.
+fn scratch() -> Result<PathBuf, Failed> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("ftsort-mpi-{}-{number}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+struct Launch<'a> {
+    ranks: usize,
+    faults: &'a str,
+    ulfm: bool,
+}
+
+impl Launch<'_> {
+    fn command(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["-k", "2", LIMIT_SECONDS, "env", "--block-signal=PIPE"]);
+        command.arg(tool("MPIRUN", "mpirun"));
+        if self.ulfm {
+            command.args(["--with-ft", "ulfm"]);
+        }
+        command.args(["--oversubscribe", "-np", &self.ranks.to_string()]);
+        command
+            .arg(program)
+            .args(arguments)
+            .env("FTSORT_FAULTS", self.faults);
+        command
+    }
+}
+
+fn launch(
+    ranks: usize,
+    faults: &str,
+    program: &Path,
+    arguments: &[&str],
+) -> Result<String, Failed> {
+    let launch = Launch {
+        ranks,
+        faults,
+        ulfm: true,
+    };
+    let text = run(&mut launch.command(program, arguments));
+    text.map_err(|error| {
+        format!(
+            "FTSORT_FAULTS={faults:?}: {}",
+            error.message().unwrap_or("failed")
+        )
+        .into()
+    })
+}
+
+/// One run of tests/c/sorter.c, checked bit for bit. `dead`: the ranks that must have died.
+struct Sort<'a> {
+    ranks: usize,
+    count: &'a str,
+    kind: &'a str,
+    shape: &'a str,
+    store: &'a str,
+    replicas: &'a str,
+    repair: &'a str,
+    pivot: &'a str,
+    faults: String,
+    dead: Vec<usize>,
+}
+
+impl Default for Sort<'_> {
+    fn default() -> Self {
+        Sort {
+            ranks: 4,
+            count: "20000",
+            kind: "i32",
+            shape: "random",
+            store: "memory",
+            replicas: "1",
+            repair: "agree",
+            pivot: "sampled",
+            faults: String::new(),
+            dead: Vec::new(),
+        }
+    }
+}
+
+impl Sort<'_> {
+    /// The statuses of the survivors, after a check that exactly the victims are dead.
+    fn statuses(&self, folder: &Path) -> Result<Vec<String>, Failed> {
+        let sorter = program("tests/c/sorter.c")?;
+        let place = folder.display().to_string();
+        let arguments = [
+            "run",
+            &place,
+            self.count,
+            self.kind,
+            self.shape,
+            self.store,
+            self.replicas,
+            self.repair,
+            self.pivot,
+            "reload",
+        ];
+        launch(self.ranks, &self.faults, &sorter, &arguments)?;
+        let mut statuses = Vec::new();
+        for rank in 0..self.ranks {
+            let left = fs::read_to_string(folder.join(format!("status.{rank}")));
+            if left.is_ok() == self.dead.contains(&rank) {
+                return Err(format!("{}: rank {rank} left {left:?}", self.faults).into());
+            }
+            statuses.extend(left);
+        }
+        Ok(statuses)
+    }
+
+    fn is_right(self) -> Result<(), Failed> {
+        let folder = scratch()?;
+        for status in self.statuses(&folder)? {
+            if !status.starts_with("status=0 ") {
+                return Err(format!("{}: {status}", self.faults).into());
+            }
+        }
+        let place = folder.display().to_string();
+        let ranks = self.ranks.to_string();
+        let arguments = ["check", &place, self.count, self.kind, self.shape, &ranks];
+        run(Command::new(program("tests/c/sorter.c")?).args(arguments))?;
+        let leftovers = fs::read_dir(&folder)?
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("ftsort-"));
+        if leftovers.count() > 0 {
+            return Err(format!("{}: the store left files behind", self.faults).into());
+        }
+        fs::remove_dir_all(&folder)?;
+        Ok(())
+    }
+
+    /// Everybody left alive says so, in one voice.
+    fn loses_data(self) -> Result<(), Failed> {
+        let folder = scratch()?;
+        for status in self.statuses(&folder)? {
+            if !status.starts_with("status=-40 ") || !status.contains("node") {
+                return Err(format!("{}: {status}", self.faults).into());
+            }
+        }
+        fs::remove_dir_all(&folder)?;
+        Ok(())
+    }
+}
+
+fn header_compiles() -> Result<(), Failed> {
+    let folder = scratch()?;
+    let source = folder.join("only_the_header.c");
+    fs::write(
+        &source,
+        "#include \"ftsort.h\"\nint main(void) { return 0; }\n",
+    )?;
+    let programs = ["hello", "sort_file", "fault_loop", "bench"]
+        .map(|name| root().join(format!("c_examples/{name}.c")));
+    for source in programs.iter().chain([&source]) {
+        for standard in ["c99", "c11", "c17"] {
+            run(compiler(standard).arg("-fsyntax-only").arg(source))?;
+        }
+        for standard in ["c++11", "c++17"] {
+            run(compiler(standard)
+                .args(["-x", "c++", "-fsyntax-only"])
+                .arg(source))?;
+        }
+    }
+    fs::remove_dir_all(folder)?;
+    Ok(())
+}
+
+fn examples() -> Vec<Trial> {
+    let mut trials = vec![Trial::test(
+        "the header and the examples compile as C and C++",
+        header_compiles,
+    )];
+    for (ranks, faults) in [(1, ""), (3, ""), (4, "2@1"), (4, "0@0.stored 3@2")] {
+        trials.push(Trial::test(
+            format!("hello on {ranks} ranks, faults {faults:?}"),
+            move || {
+                let text = launch(ranks, faults, &program("c_examples/hello.c")?, &[])?;
+                // "rank R of P: ... blocks: B, in order", from each survivor.
+                let held = text.lines().filter(|line| line.ends_with(", in order"));
+                let held = held.filter_map(|line| line.split("blocks: ").nth(1)?.split(',').next());
+                let blocks: usize = held.filter_map(|count| count.parse::<usize>().ok()).sum();
+                match blocks == ranks.next_power_of_two() {
+                    true => Ok(()),
+                    false => Err(format!("{blocks} blocks: {text}").into()),
+                }
+            },
+        ));
+    }
+    for (ranks, faults, survivors) in [
+        (1, "", 1),
+        (4, "", 4),
+        (4, "1@0 2@1", 2),
+        (6, "0@1 3@1 5@2", 3),
+    ] {
+        trials.push(Trial::test(
+            format!("fault_loop on {ranks} ranks, faults {faults:?}"),
+            move || {
+                let text = launch(ranks, faults, &program("c_examples/fault_loop.c")?, &[])?;
+                let right = text
+                    .lines()
+                    .filter(|line| line.starts_with("survivor") && line.ends_with("right"))
+                    .count();
+                match right == survivors {
+                    true => Ok(()),
+                    false => {
+                        Err(format!("{right} of {survivors} survivors were right: {text}").into())
+                    }
+                }
+            },
+        ));
+    }
+    trials
+}
+
+fn interface() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for ranks in [2, 3] {
+        trials.push(Trial::test(
+            format!("the C interface as documented, {ranks} ranks"),
+            move || {
+                let folder = scratch()?;
+                let text = launch(
+                    ranks,
+                    "",
+                    &program("tests/c/api.c")?,
+                    &[&folder.display().to_string()],
+                )?;
+                if !text.contains("api: fine") {
+                    return Err(text.into());
+                }
+                match fs::read_dir(&folder)?.count() {
+                    0 => Ok(fs::remove_dir(&folder)?),
+                    files => Err(format!("{files} files left in {}", folder.display()).into()),
+                }
+            },
+        ));
+    }
+    trials.push(Trial::test("without --with-ft ulfm init says so", || {
+        let folder = scratch()?;
+        let place = folder.display().to_string();
+        let arguments = [
+            "run", &place, "10", "i32", "random", "memory", "1", "agree", "sampled", "-",
+        ];
+        let off = Launch {
+            ranks: 2,
+            faults: "",
+            ulfm: false,
+        };
+        // The program aborts after it has written down why.
+        let _ = run(&mut off.command(&program("tests/c/sorter.c")?, &arguments));
+        let status = fs::read_to_string(folder.join("status.0"))?;
+        fs::remove_dir_all(&folder)?;
+        match status.starts_with("status=-20 ") && status.contains("--with-ft ulfm") {
+            true => Ok(()),
+            false => Err(status.into()),
+        }
+    }));
+    trials
+}
+
+fn sorts_without_faults() -> Vec<Trial> {
+    let mut cases = Vec::new();
+    for (index, kind) in ["i32", "u32", "i64", "u64", "f32", "f64"]
+        .into_iter()
+        .enumerate()
+    {
+        cases.push(Sort {
+            kind,
+            ranks: [1, 2, 3, 4, 5, 8][index],
+            ..Sort::default()
+        });
+    }
+    for (index, shape) in [
+        "equal", "few", "sorted", "reversed", "holes", "one", "empty",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let store = ["memory", "directory", "none"][index % 3];
+        cases.push(Sort {
+            shape,
+            store,
+            ranks: [4, 6, 7][index % 3],
+            ..Sort::default()
+        });
+    }
+    cases.push(Sort {
+        count: "3",
+        ranks: 8,
+        ..Sort::default()
+    });
+    cases.push(Sort {
+        pivot: "root",
+        store: "none",
+        ..Sort::default()
+    });
+    cases.push(Sort {
+        pivot: "root",
+        shape: "holes",
+        ranks: 5,
+        ..Sort::default()
+    });
+    cases.push(Sort {
+        repair: "shrink",
+        ..Sort::default()
+    });
+    cases.push(Sort {
+        count: "3000000",
+        ranks: 2,
+        ..Sort::default()
+    });
+    let trial = |sort: Sort<'static>| {
+        let name = format!(
+            "{} ranks sort {} {} {}, {}",
+            sort.ranks, sort.count, sort.shape, sort.kind, sort.store
+        );
+        Trial::test(name, move || sort.is_right())
+    };
+    cases.into_iter().map(trial).collect()
+}
+
+/// A death at every point of every round, and some at once or one after the other.
+fn kills() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for round in 0..4 {
+        for (index, point) in ["begin", "send", "store", "stored", "commit"]
+            .into_iter()
+            .enumerate()
+        {
+            if point == "send" && (round == 0 || round == 3) {
+                continue;
+            }
+            let rank = (round + index) % 4;
+            let faults = format!("{rank}@{round}.{point}");
+            // Once the last round is agreed on the result is released, and with it lost.
+            let released = round == 3 && point == "commit";
+            let store = if index % 2 == 0 {
+                "memory"
+            } else {
+                "directory"
+            };
+            trials.push(Trial::test(
+                format!("rank {faults} of 4, {store}"),
+                move || {
+                    let dead = vec![rank];
+                    let sort = Sort {
+                        faults,
+                        store,
+                        dead,
+                        ..Sort::default()
+                    };
+                    match released {
+                        true => sort.statuses(&scratch()?).map(|_| ()),
+                        false => sort.is_right(),
+                    }
+                },
+            ));
+        }
+    }
+    for (faults, dead, ranks, store, replicas) in [
+        ("0@0 1@0 2@0", vec![0, 1, 2], 4, "directory", "0"),
+        (
+            "0@1 1@1.recover 2@2.send 3@2.recover",
+            vec![0, 1, 2, 3],
+            5,
+            "directory",
+            "0",
+        ),
+        (
+            "7@1 6@1 5@1.send 4@2.stored 3@2.recover 2@3 1@4",
+            vec![1, 2, 3, 4, 5, 6, 7],
+            8,
+            "directory",
+            "0",
+        ),
+        (
+            "7@1 6@1 5@1.send 4@2.stored 3@2.recover 2@3 1@4",
+            vec![1, 2, 3, 4, 5, 6, 7],
+            8,
+            "memory",
+            "7",
+        ),
+        ("0@1 1@2 2@3", vec![0, 1, 2], 4, "memory", "1"),
+        ("0@1.recover 3@1 6@2", vec![0, 3, 6], 7, "memory", "2"),
+    ] {
+        trials.push(Trial::test(
+            format!("{faults} of {ranks}, {store} {replicas}"),
+            move || {
+                Sort {
+                    faults: faults.into(),
+                    dead,
+                    ranks,
+                    store,
+                    replicas,
+                    ..Sort::default()
+                }
+                .is_right()
+            },
+        ));
+    }
+    trials.push(Trial::test(
+        "without a store a fault loses data, on all survivors alike",
+        || {
+            let faults = "1@2".to_string();
+            Sort {
+                faults,
+                dead: vec![1],
+                store: "none",
+                ..Sort::default()
+            }
+            .loses_data()
+        },
+    ));
+    trials.push(Trial::test(
+        "a node and its only copy at once are lost, on all survivors alike",
+        || {
+            let faults = "2@2.send 3@2.send".to_string();
+            Sort {
+                faults,
+                dead: vec![2, 3],
+                ..Sort::default()
+            }
+            .loses_data()
+        },
+    ));
+    trials.push(Trial::test(
+        "the papers' repair survives a single fault",
+        || {
+            let faults = "1@2".to_string();
+            Sort {
+                faults,
+                dead: vec![1],
+                repair: "shrink",
+                ..Sort::default()
+            }
+            .is_right()
+        },
+    ));
+    trials
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trials = [examples(), interface(), sorts_without_faults(), kills()];
+    libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();
+}
