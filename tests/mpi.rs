@@ -195,7 +195,7 @@ impl Sort<'_> {
         Ok(statuses)
     }
 
-    fn is_right(self) -> Result<(), Failed> {
+    fn comes_out_right(self) -> Result<(), Failed> {
         let folder = scratch()?;
         for status in self.statuses(&folder)? {
             if !status.starts_with("status=0 ") {
@@ -401,7 +401,7 @@ fn sorts_without_faults() -> Vec<Trial> {
             "{} ranks sort {} {} {}, {}",
             sort.ranks, sort.count, sort.shape, sort.kind, sort.store
         );
-        Trial::test(name, move || sort.is_right())
+        Trial::test(name, move || sort.comes_out_right())
     };
     cases.into_iter().map(trial).collect()
 }
@@ -438,7 +438,7 @@ fn kills() -> Vec<Trial> {
                     };
                     match released {
                         true => sort.statuses(&scratch()?).map(|_| ()),
-                        false => sort.is_right(),
+                        false => sort.comes_out_right(),
                     }
                 },
             ));
@@ -481,7 +481,7 @@ fn kills() -> Vec<Trial> {
                     replicas,
                     ..Sort::default()
                 }
-                .is_right()
+                .comes_out_right()
             },
         ));
     }
@@ -520,7 +520,7 @@ fn kills() -> Vec<Trial> {
                 repair: "shrink",
                 ..Sort::default()
             }
-            .is_right()
+            .comes_out_right()
         },
     ));
     trials
