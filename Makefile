@@ -38,6 +38,7 @@ fmt: setup
 
 lint: setup
 	$(RUN) cargo clippy --all-targets -- -D warnings
+	FTSORT_ULFM=off $(RUN) cargo clippy --lib -- -D warnings
 
 doc: setup
 	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --no-deps

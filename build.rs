@@ -4,7 +4,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `MPICC` | the MPI compiler wrapper; default `mpicc` from PATH |
-//! | `FTSORT_ULFM` | `auto` (default): probe; `on`: it is an error if ULFM is absent; `off`: do without |
+//! | `FTSORT_ULFM` | `auto` (default): if it is Open MPI and has ULFM; `on`: it is an error if ULFM is absent; `off`: do without |
 
 use std::env;
 use std::fs;
@@ -26,6 +26,13 @@ int main(int argc, char **argv) {
     + MPIX_Comm_get_failed(comm, &group) + MPIX_Comm_failure_ack(comm)
     + MPIX_Comm_failure_get_acked(comm, &group);
 }
+";
+
+const OPEN_MPI_ONLY: &str = r"
+#include <mpi.h>
+#ifndef OPEN_MPI
+#error this MPI is not known to survive faults
+#endif
 ";
 
 /// What bindgen reads. The constants get names of ours since MPI libraries define them in
@@ -101,7 +108,11 @@ fn has_ulfm(wrapper: &Wrapper, out_dir: &Path) -> bool {
     let wanted = env::var("FTSORT_ULFM").unwrap_or_else(|_| "auto".into());
     match wanted.as_str() {
         "off" => false,
-        "auto" => wrapper.links(ULFM_PROBE, out_dir).is_ok(),
+        // MPICH has the functions, and loses the job when a process dies: only by demand.
+        "auto" => {
+            let probe = format!("{OPEN_MPI_ONLY}{ULFM_PROBE}");
+            wrapper.links(&probe, out_dir).is_ok()
+        }
         "on" => match wrapper.links(ULFM_PROBE, out_dir) {
             Ok(()) => true,
             Err(why) => refuse(&format!(

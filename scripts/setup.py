@@ -48,9 +48,10 @@ WHEELS = {
 # All that the library calls, as in build.rs.
 ULFM_PROBE = """
 #include <mpi.h>
-#ifdef OPEN_MPI
-#include <mpi-ext.h>
+#ifndef OPEN_MPI
+#error this MPI is not known to survive faults
 #endif
+#include <mpi-ext.h>
 int main(int argc, char **argv) {
   MPI_Comm comm = MPI_COMM_NULL; MPI_Group group; int flag = MPIX_ERR_PROC_FAILED;
   MPI_Init(&argc, &argv);

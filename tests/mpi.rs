@@ -322,26 +322,34 @@ fn interface() -> Vec<Trial> {
             },
         ));
     }
-    trials.push(Trial::test("without --with-ft ulfm init says so", || {
-        let folder = scratch()?;
-        let place = folder.display().to_string();
-        let arguments = [
-            "run", &place, "10", "i32", "random", "memory", "1", "agree", "sampled", "-",
-        ];
-        let off = Launch {
-            ranks: 2,
-            faults: "",
-            ulfm: false,
-        };
-        // The program aborts after it has written down why.
-        let _ = run(&mut off.command(&program("tests/c/sorter.c")?, &arguments));
-        let status = fs::read_to_string(folder.join("status.0"))?;
-        fs::remove_dir_all(&folder)?;
-        match status.starts_with("status=-20 ") && status.contains("--with-ft ulfm") {
-            true => Ok(()),
-            false => Err(status.into()),
-        }
-    }));
+    for (last, status, words) in [
+        ("-", "status=-20 ", "--with-ft ulfm"),
+        ("accept", "status=0 ", ""),
+    ] {
+        trials.push(Trial::test(
+            format!("without --with-ft ulfm, {last:?}: {status}"),
+            move || {
+                let folder = scratch()?;
+                let place = folder.display().to_string();
+                let arguments = [
+                    "run", &place, "10", "i32", "random", "memory", "1", "agree", "sampled", last,
+                ];
+                let off = Launch {
+                    ranks: 2,
+                    faults: "",
+                    ulfm: false,
+                };
+                // The program aborts where it is refused, after it has written down why.
+                let _ = run(&mut off.command(&program("tests/c/sorter.c")?, &arguments));
+                let left = fs::read_to_string(folder.join("status.0"))?;
+                fs::remove_dir_all(&folder)?;
+                match left.starts_with(status) && left.contains(words) {
+                    true => Ok(()),
+                    false => Err(left.into()),
+                }
+            },
+        ));
+    }
     trials
 }
 

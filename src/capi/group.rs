@@ -199,7 +199,7 @@ fn no_ulfm(ulfm: Ulfm) -> Error {
     };
     Error::new(
         Status::NoUlfm,
-        format!("{reason}, or set config.accept_no_ulfm to sort without surviving faults"),
+        format!("{reason}; or set config.accept_no_ulfm to sort without surviving faults"),
     )
 }
 

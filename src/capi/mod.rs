@@ -4,8 +4,9 @@
 //! documentation comments become the header's, so they speak to C programmers: `[C]` marks a
 //! function that is collective over the surviving ranks, `[L]` a local one.
 
-// The names are C's.
+// The names are C's, and so is the documentation's markup.
 #![allow(non_camel_case_types)]
+#![allow(rustdoc::broken_intra_doc_links)]
 
 pub mod config;
 pub mod group;

@@ -1,8 +1,9 @@
 /* The program of the kill tests: sorts made-up records, and leaves proof in files.
  *
- *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR PIVOT RELOAD   (under mpirun)
+ *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR PIVOT LAST     (under mpirun)
  *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
  *
+ * LAST is "reload" to have that callback, "accept" to accept an MPI without ULFM, or "-".
  * COUNT is the number of records of a rank; rank r has COUNT + r of them, or none where the shape
  * says so. Every survivor writes its blocks into DIR/output at their offsets, and its status to
  * DIR/status.RANK: the proof of success, since mpirun's exit status proves nothing. `check` makes
@@ -175,6 +176,7 @@ static int run(char **arg)
   config.repair = strcmp(arg[6], "shrink") == 0 ? FTSORT_REPAIR_SHRINK : FTSORT_REPAIR_AGREE;
   config.pivot = strcmp(arg[7], "root") == 0 ? FTSORT_PIVOT_ROOT_MEDIAN : FTSORT_PIVOT_SAMPLED;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
+  config.accept_no_ulfm = strcmp(arg[8], "accept") == 0;
   config.user = &job;
   record.record_bytes = sizes[job.kind];
   record.key = keys[job.kind];
