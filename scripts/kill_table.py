@@ -65,15 +65,6 @@ def schedule(cell, rng, window):
     return " ".join(words), {int(word.split("@")[0]) for word in words}
 
 
-def statuses(folder):
-    """What each rank left: the words of its status file."""
-    found = {}
-    for file in folder.glob("status.*"):
-        words = file.read_text().split("text=")[0].split()
-        found[int(file.suffix[1:])] = dict(word.split("=") for word in words)
-    return found
-
-
 def judge(cell, run, left, victims, check):
     """The column that a run belongs to, and why if it is a bad one."""
     if run.hung:
@@ -92,17 +83,58 @@ def judge(cell, run, left, victims, check):
     return "wrong", f"statuses {sorted(codes)}, {dead} dead"
 
 
+class MadeUp:
+    """Sorts records that tests/c/sorter.c makes up."""
+
+    def __init__(self, options, folder):
+        self.sorter = launch.build_c(launch.ROOT / "tests/c/sorter.c", folder, options.profile)
+        self.size = [options.count, options.kind, options.shape]
+
+    def sort(self, cell, work):
+        return [self.sorter, "run", work, *self.size, cell.store, cell.replicas, cell.repair, "sampled", "reload"]
+
+    def check(self, cell, work):
+        return [self.sorter, "check", work, *self.size, cell.ranks]
+
+    def statuses(self, work, _run):
+        """What each rank left: the words of its status file."""
+        found = {}
+        for file in work.glob("status.*"):
+            words = file.read_text().split("text=")[0].split()
+            found[int(file.suffix[1:])] = dict(word.split("=") for word in words)
+        return found
+
+
+class RealFile:
+    """Sorts a file with c_examples/sort_file.c, which sorts again from the file if data are lost."""
+
+    def __init__(self, options, folder):
+        self.sorter = launch.build_c(launch.ROOT / "c_examples/sort_file.c", folder, options.profile)
+        self.checker = folder / "check_sorted"
+        source = launch.ROOT / "scripts/check_sorted.c"
+        launch.subprocess.run(["cc", "-O2", str(source), "-o", str(self.checker)], check=True)
+        self.input = folder / "input"
+        content = options.file.read_bytes()[: options.bytes]
+        self.input.write_bytes(content[: len(content) // 4 * 4])
+
+    def sort(self, cell, work):
+        store = ["--store", cell.store, "--directory", work, "--replicas", cell.replicas]
+        return [self.sorter, "--progress", *store, self.input, work / "output"]
+
+    def check(self, _cell, work):
+        return [self.checker, "i32", self.input, work / "output"]
+
+    def statuses(self, _work, run):
+        """From the line that each survivor prints at its end."""
+        ends = (line.split() for line in run.output.splitlines() if line.startswith("finished "))
+        return {int(end[1]): {"status": "0", "seconds": end[3]} for end in ends}
+
+
 class Table:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.sorter = launch.build_c(launch.ROOT / "tests/c/sorter.c", folder, options.profile)
+        self.subject = (RealFile if options.file else MadeUp)(options, folder)
         self.bad = []
-
-    def command(self, cell, what, work):
-        size = [work, self.options.count, self.options.kind, self.options.shape]
-        if what == "check":
-            return [self.sorter, "check", *size, cell.ranks]
-        return [self.sorter, "run", *size, cell.store, cell.replicas, cell.repair, "sampled", "reload"]
 
     def one(self, cell, seed, window):
         """One run; its column, and how long the sort took on the slowest survivor."""
@@ -110,15 +142,14 @@ class Table:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         faults, victims = schedule(cell, random.Random(f"{cell.name()} {seed}"), window)
-        command = self.command(cell, "run", work)
+        command = self.subject.sort(cell, work)
         run = launch.launch(cell.ranks, command, self.options.limit, faults)
-        left = statuses(work)
+        left = self.subject.statuses(work, run)
 
         def check():
-            checked = launch.subprocess.run(
-                list(map(str, self.command(cell, "check", work))), capture_output=True, text=True
-            )
-            return checked.stdout.strip()
+            checker = list(map(str, self.subject.check(cell, work)))
+            checked = launch.subprocess.run(checker, capture_output=True, text=True)
+            return "right" if checked.returncode == 0 else checked.stdout.strip()
 
         column, why = judge(cell, run, left, victims, check)
         if column in ("wrong", "crash", "hang"):
@@ -159,6 +190,8 @@ def main():
     parser.add_argument("--count", type=int, default=200_000, help="records a rank")
     parser.add_argument("--kind", default="i32")
     parser.add_argument("--shape", default="random", help="random, equal, few, sorted, reversed, holes, one, empty")
+    parser.add_argument("--file", type=pathlib.Path, help="sort this file, as 32-bit integers, and no made-up records")
+    parser.add_argument("--bytes", type=int, default=1 << 25, help="so much of it")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--limit", type=float, default=40, help="seconds after which a run counts as hung")
     parser.add_argument("--ranks", type=int, help="only the cells with so many ranks")

@@ -5,6 +5,7 @@
 //! local, and names the argument and the value, the file, or the rank that is to blame.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a call returned. The numbers are the C interface's `ftsort_status`.
 #[repr(i32)]
@@ -106,6 +107,19 @@ impl std::error::Error for Error {}
 /// The result of everything in ftsort that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Runs work of which a panic is to become an error like any other: so that it is agreed on, and
+/// never unwinds into C.
+pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("without a text");
+        Err(Error::new(Status::Internal, format!("panic: {text}")))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +132,13 @@ mod tests {
         }
         assert_eq!(Status::from_code(0), Some(Status::Ok));
         assert_eq!(Status::from_code(-1000), None);
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_with_its_text() {
+        let error = caught(|| -> Result<()> { panic!("number {}", 7) }).unwrap_err();
+        assert_eq!(error.status, Status::Internal);
+        assert!(error.text.contains("number 7"), "{}", error.text);
+        assert_eq!(caught(|| Ok(3)), Ok(3));
     }
 }

@@ -110,8 +110,8 @@ pub type ftsort_log_fn =
 /// `ftsort_buffer_resize`). Called on the rank that covers `rank`, if the store does not have that
 /// input: because the rank died before it was stored. (Blocks of later rounds come from the store
 /// alone; if that has lost one, the sort ends with `FTSORT_ERR_DATA_LOST`, and may be called again
-/// by the survivors.) Returns 0, or anything else to
-/// refuse, which ends the sort with `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
+/// by the survivors.) Returns 0, or anything else to refuse, which ends the sort with
+/// `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
 pub type ftsort_reload_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, out: *mut ftsort_buffer) -> c_int>;
 

@@ -8,13 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mpi_sys::MPI_Comm;
 
 use super::config::ftsort_config;
-use super::guard::{c_text, caught, on_group};
+use super::guard::{c_text, on_group};
 use super::settings::{
     Listener, Settings, agree_on_settings, open_store, threads, warn_of_settings,
 };
 use super::status::ftsort_status;
 use crate::engine::{Engine, Hello, Stats, hello};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result, Status, caught};
 use crate::faults::{Point, Schedule};
 use crate::members::Members;
 use crate::store::Store;

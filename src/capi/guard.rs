@@ -1,27 +1,14 @@
 //! What every exported function does before and after its work.
 
 use std::ffi::CString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::group::ftsort;
 use super::status::ftsort_status;
-use crate::error::{Error, Result, Status};
+use crate::error::{Result, Status, caught};
 
 /// Text for C: without the NULs that would end it early.
 pub fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
-}
-
-/// Turns a panic into an error: unwinding into C is undefined behaviour.
-pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("no text");
-        Err(Error::new(Status::Internal, format!("panic: {text}")))
-    })
 }
 
 /// Runs a function on a group: refuses a poisoned one, keeps the error's text, and poisons the

@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 
 use super::group::ftsort;
-use super::guard::{caught, on_group};
+use super::guard::on_group;
 use super::status::ftsort_status;
-use crate::error::{Error, Status};
+use crate::error::{Error, Status, caught};
 
 /// Settings of Open MPI without which survivors hang or crash; each with the value that holds.
 ///
@@ -30,9 +30,8 @@ pub(super) fn missing_settings() -> impl Iterator<Item = (&'static str, &'static
 /// process has one thread. Sets environment variables of Open MPI that are not set yet, and ignores
 /// SIGPIPE if its action is the default (a TCP connection to a dead process raises it). Optional: the
 /// `ftsort-mpirun` wrapper and the MCA parameter file that come with ftsort do the same from outside.
-/// Other MPI libraries ignore these variables. [L]
-///
-/// Without it nothing but MPI's settings is touched by ftsort: no signal handler, no environment.
+/// Other MPI libraries ignore these variables. No other function of ftsort touches the environment or
+/// a signal's action. [L]
 ///
 /// \return `FTSORT_OK`; `FTSORT_ERR_STATE` if MPI is initialised already, and nothing was set.
 #[unsafe(no_mangle)]

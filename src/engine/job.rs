@@ -1,14 +1,13 @@
 //! One sort: load, then round after round, each a transaction.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::commit::agreed_error;
 use super::mail::{Delivery, Letter, Shipment};
 use super::{Algorithm, Engine, Event, Phase, Subcube, Verdict};
 use crate::block::Block;
 use crate::buffer::{self, Buffer, Slice};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Result, Status, caught};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::store::{Reach, Store};
@@ -108,21 +107,6 @@ impl Attempt {
             }
         }
     }
-}
-
-/// Runs a piece of an algorithm; a panic in it becomes an error like any other.
-fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("a panic without a text");
-        Err(Error::new(
-            Status::Internal,
-            format!("the algorithm panicked: {text}"),
-        ))
-    })
 }
 
 impl<'a, 'e> Job<'a, 'e> {
@@ -248,7 +232,7 @@ impl<'a, 'e> Job<'a, 'e> {
     fn play(&mut self, round: u32) -> Result<Attempt> {
         let mut attempt = Attempt::new();
         if round == 1 {
-            self.prepare(&mut attempt)?;
+            self.prepare(&mut attempt);
         }
         let start = self.engine.transport.now();
         let decisions = self.decide(round, &mut attempt)?;
@@ -275,18 +259,17 @@ impl<'a, 'e> Job<'a, 'e> {
 
     /// Sorts what was loaded. The stored copies stay as they are: what comes from them is sorted
     /// again by whoever takes it over.
-    fn prepare(&mut self, attempt: &mut Attempt) -> Result<()> {
+    fn prepare(&mut self, attempt: &mut Attempt) {
         let algorithm = self.algorithm;
         let start = self.engine.transport.now();
         for (node, block) in std::mem::take(&mut self.blocks) {
             // Sorting in place takes the block; without it this rank is no use to the round.
-            if let Some(block) = attempt.check(guarded(|| algorithm.prepare(block))) {
+            if let Some(block) = attempt.check(caught(|| algorithm.prepare(block))) {
                 self.blocks.insert(node, block);
             }
         }
         let seconds = self.engine.transport.now() - start;
         self.engine.stats.add(Phase::Sort, seconds);
-        Ok(())
     }
 
     fn subcube(&self, node: Node, dimension: u32) -> Subcube {
@@ -355,7 +338,7 @@ impl<'a, 'e> Job<'a, 'e> {
         let block = self.blocks.get(&route.node);
         let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
         let body = block.filter(|_| able).and_then(|block| {
-            attempt.check(guarded(|| {
+            attempt.check(caught(|| {
                 algorithm.propose(round, route.node, &route.subcube, block)
             }))
         });
@@ -397,7 +380,7 @@ impl<'a, 'e> Job<'a, 'e> {
         for (root, council) in councils {
             if council.complete {
                 let decision =
-                    guarded(|| algorithm.decide(round, &council.subcube, &council.proposals));
+                    caught(|| algorithm.decide(round, &council.subcube, &council.proposals));
                 decisions.extend(attempt.check(decision).map(|decision| (root, decision)));
             }
         }
@@ -434,7 +417,7 @@ impl<'a, 'e> Job<'a, 'e> {
             let (Some(block), Some(decision)) = (self.blocks.get(node), decisions.get(node)) else {
                 continue;
             };
-            let split = guarded(|| algorithm.split(round, *node, block, decision));
+            let split = caught(|| algorithm.split(round, *node, block, decision));
             if let Some(split) = attempt.check(split) {
                 kept.insert(*node, split.keep);
                 given.insert(*node, split.give);
@@ -497,7 +480,7 @@ impl<'a, 'e> Job<'a, 'e> {
             attempt.complete = false;
             return;
         };
-        let block = guarded(|| algorithm.join(round, node, kept, got, decision));
+        let block = caught(|| algorithm.join(round, node, kept, got, decision));
         if let Some(block) = attempt.check(block) {
             attempt.blocks.insert(node, block);
         }

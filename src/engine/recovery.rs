@@ -18,10 +18,10 @@ impl Job<'_, '_> {
             // Nothing is committed yet; loading sees to the inputs of the dead.
             return self.engine.strike(Point::Recover);
         };
+        let mut restored = Vec::new();
         loop {
             self.engine.strike(Point::Recover)?;
             let start = self.engine.transport.now();
-            let mut restored = Vec::new();
             let attempt = match self.store.reach() {
                 Reach::Everyone => self.read_lost_blocks(&mut restored),
                 Reach::Copies(copies) => self.renew_copies(copies, &held_without, &mut restored)?,

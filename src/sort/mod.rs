@@ -3,6 +3,8 @@
 mod finish;
 pub mod hyperquicksort;
 mod pivot;
+#[cfg(test)]
+mod tests;
 
 pub use finish::{global_offset, total_records};
 pub use hyperquicksort::{HyperQuickSort, PivotRule};
