@@ -445,7 +445,11 @@ fn kills() -> Vec<Trial> {
                         ..Sort::default()
                     };
                     match released {
-                        true => sort.statuses(&scratch()?).map(|_| ()),
+                        true => {
+                            let folder = scratch()?;
+                            sort.statuses(&folder)?;
+                            Ok(fs::remove_dir_all(&folder)?)
+                        }
                         false => sort.comes_out_right(),
                     }
                 },

@@ -5,9 +5,11 @@ use std::marker::PhantomData;
 
 use bytemuck::{TransparentWrapper, cast_slice, cast_slice_mut, pod_read_unaligned};
 use rayon::ThreadPool;
+use rayon::prelude::*;
 use rdst::{RadixKey, RadixSort};
 
 use super::{Kernel, merge};
+use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::PlainKey;
 
@@ -44,17 +46,32 @@ impl<T: PlainKey> Plain<T> {
         }
     }
 
+    /// Each thread sorts a part; the parts are merged. Without room for that, or threads: one part.
     fn radix_sort(&self, records: &mut [T]) {
-        let digits: &mut [Digits<T>] = Digits::wrap_slice_mut(records);
-        match &self.pool {
-            Some(pool) => pool.install(|| digits.radix_sort_unstable()),
-            None => digits
-                .radix_sort_builder()
-                .with_single_threaded_tuner()
-                .with_parallel(false)
-                .sort(),
+        let threads = self
+            .pool
+            .as_ref()
+            .map_or(1, ThreadPool::current_num_threads);
+        let scratch = match threads {
+            1 => None,
+            _ => Buffer::copy_of(cast_slice(records)).ok(),
+        };
+        let (Some(pool), Some(mut scratch)) = (&self.pool, scratch) else {
+            return radix_sort(records);
+        };
+        let parts: &mut [T] = cast_slice_mut(&mut scratch);
+        let length = parts.len().div_ceil(threads);
+        pool.install(|| parts.par_chunks_mut(length).for_each(radix_sort));
+        let runs: Vec<&[T]> = parts.chunks(length).collect();
+        if merge::merge(&runs, records, Some(pool)).is_err() {
+            radix_sort(records);
         }
     }
+}
+
+fn radix_sort<T: PlainKey>(records: &mut [T]) {
+    let digits: &mut [Digits<T>] = Digits::wrap_slice_mut(records);
+    digits.radix_sort_unstable();
 }
 
 /// One look over the records: real data often come sorted, or in reverse, and no sort is as fast as
@@ -110,7 +127,6 @@ impl<T: PlainKey> Kernel for Plain<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Buffer;
     use proptest::prelude::*;
 
     /// Sorts and merges as the engine would, and compares with the standard library bit for bit.
