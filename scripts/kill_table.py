@@ -45,9 +45,9 @@ def cells(short, repairs):
             for victims in sorted({0, 1, ranks // 2, ranks - 1}):
                 if victims >= ranks:
                     continue
-                for store, replicas in [("memory", 1), ("memory", max(1, ranks - 1)), ("directory", 0)]:
-                    if store == "memory" and replicas == 1 and victims <= 1 and ranks > 2:
-                        continue
+                # With one copy data can be lost, but only where more than one rank dies.
+                few = [("memory", 1)] if victims > 1 else []
+                for store, replicas in [*few, ("memory", max(1, ranks - 1)), ("directory", 0)]:
                     if short and (ranks not in (3, 4, 8) or repair == "shrink"):
                         continue
                     count = 2 if short else 5 if victims == 0 else runs

@@ -275,7 +275,11 @@ pub(super) fn warn_of_settings(listener: &Listener, ulfm: Ulfm) {
     for (name, value) in super::launch::missing_settings() {
         listener.log(
             LOG_WARNING,
-            &format!("{name} is not {value}: ranks may hang or crash after a fault; call ftsort_prepare before MPI_Init, or start with ftsort-mpirun"),
+            &format!(
+                "the environment lacks {name}={value}: unless a parameter file has it, ranks may \
+                 hang or crash after a fault; call ftsort_prepare before MPI_Init, or start with \
+                 ftsort-mpirun"
+            ),
         );
     }
     listener.log(LOG_INFORMATION, "the group is ready");

@@ -202,7 +202,7 @@ static void topology(ftsort *group)
   EXPECT(ftsort_partner(group, 0, ftsort_dimension(group) + 1) == -1 && ftsort_partner(group, 0, 0) == -1);
 }
 
-static int events_seen, lines_seen;
+static int events_seen, warnings_seen;
 
 static void on_event(void *user, const ftsort_event *event)
 {
@@ -213,7 +213,7 @@ static void on_event(void *user, const ftsort_event *event)
 static void on_log(void *user, int level, const char *line)
 {
   EXPECT(user == &events_seen && level >= 0 && line[0] != '\0');
-  lines_seen++;
+  if (level == 1 && strstr(line, "OMPI_MCA_btl_tcp_flags")) warnings_seen++;
 }
 
 static void reuse_and_neighbours(void)
@@ -229,7 +229,9 @@ static void reuse_and_neighbours(void)
   config.on_log = on_log;
   config.user = &events_seen;
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+  unsetenv("OMPI_MCA_btl_tcp_flags");
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &world) == FTSORT_OK);
+  EXPECT(warnings_seen == 1); /* a setting that surviving needs is not there */
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &halves);
   config.store = FTSORT_STORE_NONE;
   config.on_event = NULL;
