@@ -25,7 +25,7 @@ LAUNCH = [
     "--mca", "async_mpi_finalize", "1",
     "--mca", "btl_sm_free_list_max", "-1",
     "--mca", "btl_tcp_flags", "send,inplace",
-    "--mca", "coll_ftagree_era_topology", "2",
+    "--mca", "coll_ftagree_era_topology", "3",
 ]
 C_FLAGS = ["-std=c99", "-D_XOPEN_SOURCE=700", "-D_FILE_OFFSET_BITS=64", "-O2",
            "-Wall", "-Wextra", "-Wpedantic", "-Werror"]

@@ -1,8 +1,10 @@
 //! What a record is: its size, where its key is, and the order of keys.
 //!
-//! Pure layout; sorting is the kernel's business.
+//! Keys are numbers, floats in IEEE 754's total order (2019 edition, section 5.10). Pure layout
+//! and order; it must never look at more than one record, and sorting is the kernel's business.
 
 use std::cmp::Ordering;
+use std::ops::{BitOr, BitXor};
 
 use bytemuck::Pod;
 
@@ -107,13 +109,48 @@ impl Layout {
     }
 }
 
+/// An unsigned number, the form in which keys are compared, merged and taken apart into digits.
+pub trait Word:
+    Pod + Ord + Send + Sync + std::fmt::Debug + BitXor<Output = Self> + BitOr<Output = Self>
+{
+    /// The lowest eight bits after a shift to the right.
+    fn digit(self, shift: u32) -> u8;
+
+    /// How many bits there are below and at the highest one that is set.
+    fn significant_bits(self) -> u32;
+}
+
+macro_rules! word {
+    ($($word:ty),*) => {$(
+        impl Word for $word {
+            #[inline(always)]
+            fn digit(self, shift: u32) -> u8 {
+                (self >> shift) as u8
+            }
+
+            #[inline(always)]
+            fn significant_bits(self) -> u32 {
+                <$word>::BITS - self.leading_zeros()
+            }
+        }
+    )*};
+}
+
+word!(u32, u64);
+
 /// A plain number that records can be sorted by.
 pub trait PlainKey: Pod + Send + Sync + std::fmt::Debug {
     /// An unsigned number of the same size whose order is the key's.
-    type Bits: Pod + Ord + Send + Sync + rdst::RadixKey;
+    type Bits: Word;
+
+    /// Are the key's own bits already in that order, so that [`PlainKey::bits`] changes nothing?
+    const IN_ORDER: bool;
 
     /// The key in that order.
     fn bits(self) -> Self::Bits;
+
+    /// The opposite of [`PlainKey::bits`].
+    fn from_bits(bits: Self::Bits) -> Self;
 
     /// The order of keys: that of numbers; for floats IEEE 754's total order, in which
     /// -NaN < -infinity < ... < -0.0 < +0.0 < ... < +infinity < +NaN.
@@ -122,33 +159,48 @@ pub trait PlainKey: Pod + Send + Sync + std::fmt::Debug {
     }
 
     /// `self` sorts before `other`.
+    #[inline(always)]
     fn before(self, other: Self) -> bool {
         self.bits() < other.bits()
     }
 }
 
 macro_rules! plain_key {
-    ($($key:ty, $bits:ty, $map:expr;)*) => {$(
+    ($($key:ty, $bits:ty, $in_order:literal, $to:expr, $from:expr;)*) => {$(
         impl PlainKey for $key {
             type Bits = $bits;
+            const IN_ORDER: bool = $in_order;
 
             #[inline(always)]
             fn bits(self) -> $bits {
-                const MAP: fn($key) -> $bits = $map;
-                MAP(self)
+                const TO: fn($key) -> $bits = $to;
+                TO(self)
+            }
+
+            #[inline(always)]
+            fn from_bits(bits: $bits) -> $key {
+                const FROM: fn($bits) -> $key = $from;
+                FROM(bits)
             }
         }
     )*};
 }
 
+const SIGN_32: u32 = 1 << 31;
+const SIGN_64: u64 = 1 << 63;
+
+// Negative floats: all bits flipped, so that greater magnitudes come first; others: the sign alone.
 plain_key! {
-    u32, u32, |key| key;
-    u64, u64, |key| key;
-    i32, u32, |key| key as u32 ^ 1 << 31;
-    i64, u64, |key| key as u64 ^ 1 << 63;
-    // Negative floats: all bits flipped, so that greater magnitudes come first; others: the sign.
-    f32, u32, |key| { let bits = key.to_bits(); bits ^ ((bits as i32 >> 31) as u32 | 1 << 31) };
-    f64, u64, |key| { let bits = key.to_bits(); bits ^ ((bits as i64 >> 63) as u64 | 1 << 63) };
+    u32, u32, true, |key| key, |bits| bits;
+    u64, u64, true, |key| key, |bits| bits;
+    i32, u32, false, |key| key as u32 ^ SIGN_32, |bits| (bits ^ SIGN_32) as i32;
+    i64, u64, false, |key| key as u64 ^ SIGN_64, |bits| (bits ^ SIGN_64) as i64;
+    f32, u32, false,
+        |key| { let raw = key.to_bits(); raw ^ ((raw as i32 >> 31) as u32 | SIGN_32) },
+        |bits| f32::from_bits(bits ^ ((!bits as i32 >> 31) as u32 | SIGN_32));
+    f64, u64, false,
+        |key| { let raw = key.to_bits(); raw ^ ((raw as i64 >> 63) as u64 | SIGN_64) },
+        |bits| f64::from_bits(bits ^ ((!bits as i64 >> 63) as u64 | SIGN_64));
 }
 
 #[cfg(test)]
@@ -201,7 +253,20 @@ mod tests {
         }
     }
 
+    fn comes_back<T: PlainKey>(raw: T::Bits) -> bool {
+        let key: T = bytemuck::cast(raw);
+        let back: T::Bits = bytemuck::cast(T::from_bits(key.bits()));
+        back == raw && (!T::IN_ORDER || key.bits() == raw)
+    }
+
     proptest! {
+        #[test]
+        fn keys_come_back_from_their_bits(raw: u64) {
+            prop_assert!(comes_back::<u64>(raw) && comes_back::<i64>(raw) && comes_back::<f64>(raw));
+            let raw = raw as u32;
+            prop_assert!(comes_back::<u32>(raw) && comes_back::<i32>(raw) && comes_back::<f32>(raw));
+        }
+
         #[test]
         fn the_order_is_that_of_the_type(a: u64, b: u64) {
             prop_assert_eq!(a.order(b), a.cmp(&b));

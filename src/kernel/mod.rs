@@ -4,8 +4,11 @@
 //! A kernel is made for one layout of records and works on blocks of bytes that start at a record
 //! in an aligned buffer, so that the engine need not know what a record is.
 
+mod cut;
 mod merge;
+mod pair;
 mod plain;
+mod radix;
 
 use std::cmp::Ordering;
 
@@ -32,6 +35,9 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// Merges sorted runs into `out`, which is as long as all of them together. Equal keys stay in
     /// the order of the runs. `Status::Memory` if there is no room for what that needs.
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()>;
+
+    /// The index of the first record that is after the next one: None for a sorted block.
+    fn first_disorder(&self, block: &[u8]) -> Option<usize>;
 }
 
 /// A kernel for this layout, on so many threads; one is the caller's own. `Status::Memory` if the

@@ -1,40 +1,29 @@
 //! The kernel for records that are plain numbers.
+//!
+//! Keys are turned into unsigned words of the same order, in place or on their way into a cache, so
+//! that sorting and merging exist for two types only and never meet a float's odd comparisons. It
+//! must never use rayon's global pool, which belongs to the program.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-use bytemuck::{TransparentWrapper, cast_slice, cast_slice_mut, pod_read_unaligned};
+use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned};
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use rdst::{RadixKey, RadixSort};
 
-use super::{Kernel, merge};
+use super::{Kernel, merge, radix};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::PlainKey;
 
-/// Below this many records a comparison sort wins over a radix sort.
-const SMALL: usize = 1 << 11;
+/// Blocks of fewer records are not worth sharing out to threads.
+const SHARED: usize = 1 << 16;
 
 /// A kernel for one type of number.
 #[derive(Debug)]
 pub struct Plain<T> {
     pool: Option<ThreadPool>,
     key: PhantomData<T>,
-}
-
-/// Gives a number the radix digits of its place in the order.
-#[derive(Clone, Copy, TransparentWrapper)]
-#[repr(transparent)]
-struct Digits<T>(T);
-
-impl<T: PlainKey> RadixKey for Digits<T> {
-    const LEVELS: usize = T::Bits::LEVELS;
-
-    #[inline(always)]
-    fn get_level(&self, level: usize) -> u8 {
-        self.0.bits().get_level(level)
-    }
 }
 
 impl<T: PlainKey> Plain<T> {
@@ -46,45 +35,71 @@ impl<T: PlainKey> Plain<T> {
         }
     }
 
-    /// Each thread sorts a part; the parts are merged. Without room for that, or threads: one part.
-    fn radix_sort(&self, records: &mut [T]) {
-        let threads = self
-            .pool
-            .as_ref()
-            .map_or(1, ThreadPool::current_num_threads);
-        let scratch = match threads {
-            1 => None,
-            _ => Buffer::copy_of(cast_slice(records)).ok(),
-        };
-        let (Some(pool), Some(mut scratch)) = (&self.pool, scratch) else {
-            return radix_sort(records);
-        };
-        let parts: &mut [T] = cast_slice_mut(&mut scratch);
-        let length = parts.len().div_ceil(threads);
-        pool.install(|| parts.par_chunks_mut(length).for_each(radix_sort));
-        let runs: Vec<&[T]> = parts.chunks(length).collect();
-        if merge::merge(&runs, records, Some(pool)).is_err() {
-            radix_sort(records);
-        }
+    /// Every thread sorts a share; then the shares are merged. None if there is no room for that.
+    fn sort_on(&self, pool: &ThreadPool, records: &mut [T]) -> Option<()> {
+        let mut merged = Buffer::zeroed(size_of_val(records)).ok()?;
+        let share = records.len().div_ceil(pool.current_num_threads());
+        pool.install(|| records.par_chunks_mut(share).for_each(sort_here));
+        let runs: Vec<&[T]> = records.chunks(share).collect();
+        merge::merge(&runs, cast_slice_mut(&mut merged), Some(pool)).ok()?;
+        let merged: &[T] = cast_slice(&merged);
+        pool.install(|| {
+            let shares = records.par_chunks_mut(share).zip(merged.par_chunks(share));
+            shares.for_each(|(records, merged)| records.copy_from_slice(merged));
+        });
+        Some(())
     }
 }
 
-fn radix_sort<T: PlainKey>(records: &mut [T]) {
-    let digits: &mut [Digits<T>] = Digits::wrap_slice_mut(records);
-    digits.radix_sort_unstable();
+/// Sorts on the calling thread.
+fn sort_here<T: PlainKey>(records: &mut [T]) {
+    if is_done_by_looking(records) {
+        return;
+    }
+    let words: &mut [T::Bits] = cast_slice_mut(records);
+    if !T::IN_ORDER {
+        for word in &mut *words {
+            *word = bytemuck::cast::<_, T>(*word).bits();
+        }
+    }
+    radix::sort(words);
+    if !T::IN_ORDER {
+        for word in words {
+            *word = bytemuck::cast(T::from_bits(*word));
+        }
+    }
 }
 
 /// One look over the records: real data often come sorted, or in reverse, and no sort is as fast as
 /// finding that out.
 fn is_done_by_looking<T: PlainKey>(records: &mut [T]) -> bool {
-    if records.is_sorted_by(|one, next| !next.before(*one)) {
+    if first_that(records, |one, next| next.before(one)).is_none() {
         return true;
     }
-    if records.is_sorted_by(|one, next| next.before(*one)) {
+    if first_that(records, |one, next| !next.before(one)).is_none() {
         records.reverse();
         return true;
     }
     false
+}
+
+/// The index of the first record that has the bad relation to the next one.
+fn first_that<T: PlainKey>(records: &[T], bad: impl Fn(T, T) -> bool) -> Option<usize> {
+    const STRIDE: usize = 32;
+    // A whole stride is compared without a decision in between, which can be vectorised.
+    let mut start = 0;
+    while start + STRIDE < records.len() {
+        let (these, next) = (&records[start..start + STRIDE], &records[start + 1..]);
+        let pairs = these.iter().zip(next);
+        if pairs.fold(false, |any, (one, next)| any | bad(*one, *next)) {
+            break;
+        }
+        start += STRIDE;
+    }
+    let mut pairs = records[start..].windows(2);
+    pairs
+        .position(|pair| bad(pair[0], pair[1]))
+        .map(|at| start + at)
 }
 
 impl<T: PlainKey> Kernel for Plain<T> {
@@ -97,10 +112,12 @@ impl<T: PlainKey> Kernel for Plain<T> {
         if is_done_by_looking(records) {
             return;
         }
-        if records.len() < SMALL {
-            records.sort_unstable_by_key(|record| record.bits());
-        } else {
-            self.radix_sort(records);
+        let on_pool = match &self.pool {
+            Some(pool) if records.len() >= SHARED => self.sort_on(pool, records),
+            _ => None,
+        };
+        if on_pool.is_none() {
+            sort_here(records);
         }
     }
 
@@ -122,11 +139,16 @@ impl<T: PlainKey> Kernel for Plain<T> {
         let runs: Vec<&[T]> = runs.iter().map(|run| cast_slice(run)).collect();
         merge::merge(&runs, cast_slice_mut(out), self.pool.as_ref())
     }
+
+    fn first_disorder(&self, block: &[u8]) -> Option<usize> {
+        first_that(cast_slice::<u8, T>(block), |one, next| next.before(one))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Buffer;
     use proptest::prelude::*;
 
     /// Sorts and merges as the engine would, and compares with the standard library bit for bit.
@@ -155,6 +177,7 @@ mod tests {
         let slices: Vec<&[u8]> = sorted.iter().map(|run| &**run).collect();
         kernel.merge(&slices, &mut out).unwrap();
         assert_eq!(&*out, cast_slice::<T, u8>(&expected));
+        assert_eq!(kernel.first_disorder(&out), None);
         for record in expected.iter().step_by(expected.len() / 7 + 1) {
             let bytes = bytemuck::bytes_of(record);
             let below = expected
@@ -200,7 +223,7 @@ mod tests {
         for threads in [1, 2] {
             for mask in [u64::MAX, 0xff, 1, 0] {
                 let runs: Vec<Vec<u64>> = (0..5)
-                    .map(|seed| random(seed * 9_000, mask, seed as u64))
+                    .map(|seed| random(seed * 19_000, mask, seed as u64))
                     .collect();
                 all_types(&runs, threads);
             }
@@ -208,6 +231,49 @@ mod tests {
             let descending: Vec<u64> = (0..30_000).rev().collect();
             all_types(&[ascending, descending], threads);
         }
+    }
+
+    #[test]
+    fn many_runs_and_runs_of_very_different_lengths() {
+        let many: Vec<Vec<u64>> = (0..300).map(|seed| random(500, u64::MAX, seed)).collect();
+        let mut uneven: Vec<Vec<u64>> = (0..9).map(|seed| random(3, u64::MAX, seed)).collect();
+        uneven.insert(4, random(100_000, u64::MAX, 9));
+        let apart: Vec<Vec<u64>> = (0..40_u64)
+            .map(|run| (0..5_000).map(|index| (39 - run) * 5_000 + index).collect())
+            .collect();
+        for threads in [1, 3] {
+            check::<u64>(&many, threads);
+            check::<u64>(&uneven, threads);
+            check::<u64>(&apart, threads);
+        }
+    }
+
+    #[test]
+    fn the_first_disorder_is_found_wherever_it_is() {
+        let kernel = Plain::<i32>::new(None);
+        for length in [0, 1, 2, 31, 32, 33, 34, 100] {
+            let sorted: Vec<i32> = (0..length).map(|index| index - 50).collect();
+            assert_eq!(kernel.first_disorder(cast_slice(&sorted)), None);
+            for at in 1..length as usize {
+                let mut block = sorted.clone();
+                block[at] = i32::MIN;
+                assert_eq!(kernel.first_disorder(cast_slice(&block)), Some(at - 1));
+            }
+        }
+        let floats = [-0.0, 0.0, 0.0, -0.0];
+        let kernel = Plain::<f64>::new(None);
+        assert_eq!(kernel.first_disorder(cast_slice(&floats)), Some(2));
+    }
+
+    #[test]
+    fn one_record_need_not_be_aligned() {
+        let kernel = Plain::<u64>::new(None);
+        let run: [u64; 4] = [1, 5, 5, 9];
+        let mut bytes = [0; 9];
+        bytes[1..].copy_from_slice(&5_u64.to_ne_bytes());
+        assert_eq!(kernel.lower_bound(cast_slice(&run), &bytes[1..]), 1);
+        assert_eq!(kernel.upper_bound(cast_slice(&run), &bytes[1..]), 3);
+        assert_eq!(kernel.compare(&bytes[1..], &bytes[1..]), Ordering::Equal);
     }
 
     proptest! {
