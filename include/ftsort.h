@@ -272,8 +272,8 @@ typedef int32_t ftsort_status;
  * `ftsort_buffer_resize`). Called on the rank that covers `rank`, if the store does not have that
  * input: because the rank died before it was stored. (Blocks of later rounds come from the store
  * alone; if that has lost one, the sort ends with `FTSORT_ERR_DATA_LOST`, and may be called again
- * by the survivors.) Returns 0, or anything else to
- * refuse, which ends the sort with `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
+ * by the survivors.) Returns 0, or anything else to refuse, which ends the sort with
+ * `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
  */
 typedef int (*ftsort_reload_fn)(void *user, int32_t rank, struct ftsort_buffer *out);
 
@@ -537,9 +537,8 @@ void *ftsort_buffer_resize(struct ftsort_buffer *buffer, size_t bytes);
  * process has one thread. Sets environment variables of Open MPI that are not set yet, and ignores
  * SIGPIPE if its action is the default (a TCP connection to a dead process raises it). Optional: the
  * `ftsort-mpirun` wrapper and the MCA parameter file that come with ftsort do the same from outside.
- * Other MPI libraries ignore these variables. [L]
- *
- * Without it nothing but MPI's settings is touched by ftsort: no signal handler, no environment.
+ * Other MPI libraries ignore these variables. No other function of ftsort touches the environment or
+ * a signal's action. [L]
  *
  * \return `FTSORT_OK`; `FTSORT_ERR_STATE` if MPI is initialised already, and nothing was set.
  */
