@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "ftsort.h"
+#include "sort_file.h"
 
 struct job {
   const char *input, *output;
@@ -33,21 +34,6 @@ static const char *const types[] = {"i32", "u32", "i64", "u64", "f32", "f64", NU
 static const size_t sizes[] = {4, 4, 8, 8, 4, 8};
 static const char *const algorithms[] = {"auto", "hyperquicksort", NULL};
 static const char *const stores[] = {"memory", "directory", "none", NULL};
-
-static int32_t usage(const char *why, const char *what)
-{
-  fprintf(stderr, "sort_file: %s %s\nusage: sort_file [--type i32|u32|i64|u64|f32|f64] "
-    "[--algorithm auto|hyperquicksort]\n  [--store memory|directory|none] [--directory DIR] [--replicas N] "
-    "[--progress] INPUT OUTPUT\n", why, what);
-  exit(2);
-}
-
-static int32_t pick(const char *word, const char *const *names, const char *option)
-{
-  int32_t i;
-  for (i = 0; names[i]; i++) if (strcmp(word, names[i]) == 0) return i;
-  return usage(option, word);
-}
 
 static void read_options(int argc, char **argv, struct job *job)
 {
@@ -71,19 +57,6 @@ static void read_options(int argc, char **argv, struct job *job)
   job->record.struct_size = sizeof job->record;
   job->record.record_bytes = sizes[type];
   job->record.key = FTSORT_KEY_I32 + type;
-}
-
-/* Reads or writes all of it; 0 if that worked. */
-static int transfer(int fd, char *data, size_t bytes, uint64_t at, int writing)
-{
-  while (bytes > 0) {
-    ssize_t done = writing ? pwrite(fd, data, bytes, (off_t)at) : pread(fd, data, bytes, (off_t)at);
-    if (done <= 0) return 1;
-    data += done;
-    at += (uint64_t)done;
-    bytes -= (size_t)done;
-  }
-  return 0;
 }
 
 /* What a rank brings to the sort: its share, and those of ranks that were dead before and that it
