@@ -53,9 +53,7 @@ impl ftsort {
             rounds: 0,
         }
     }
-}
 
-impl ftsort {
     /// Does something collective; also gives how many ranks it found dead.
     pub(super) fn together<T>(
         &mut self,
