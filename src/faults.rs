@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result, Status};
 use crate::members::Rank;
+use crate::random::SplitMix;
 
 /// A point in a round at which a rank can be made to die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,7 +133,7 @@ impl Plan {
             Some(Scenario::Half) => ranks / 2,
             Some(Scenario::AllButOne) => ranks - 1,
         };
-        let mut draw = SplitMix(self.seed);
+        let mut draw = SplitMix::new(self.seed);
         let mut everyone: Vec<u32> = (0..ranks as u32).collect();
         for index in 0..victims {
             let other = index + draw.below((ranks - index) as u64) as usize;
@@ -198,25 +199,6 @@ impl fmt::Display for Schedule {
             }
         }
         Ok(())
-    }
-}
-
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014): a few lines that
-/// never change, so that a seed means the same schedule in every version.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Uniform in 0..limit, but for a bias of limit / 2^64.
-    fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 }
 

@@ -22,6 +22,7 @@ pub mod error;
 pub mod faults;
 pub mod kernel;
 pub mod members;
+pub mod random;
 pub mod record;
 pub mod sort;
 pub mod store;

@@ -18,13 +18,13 @@ use crate::error::{Error, Result, Status, caught};
 use crate::faults::{Point, Schedule};
 use crate::members::Members;
 use crate::store::Store;
-use crate::transport::Transport;
-use crate::transport::ulfm::{Mpi, SurvivorComm, Ulfm, ulfm_state};
+use crate::transport::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
+use crate::transport::{Manners, Protocol, Transport};
 
 /// A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
 /// used by any thread, by one at a time; MPI is called from that thread.
 pub struct ftsort {
-    pub(super) transport: Mpi,
+    pub(super) transport: Protocol<Mpi>,
     pub(super) members: Members,
     pub(super) store: Box<dyn Store>,
     pub(super) settings: Settings,
@@ -37,7 +37,7 @@ pub struct ftsort {
 impl ftsort {
     /// The means of the group for one collective call.
     pub(super) fn engine<'a>(
-        transport: &'a mut Mpi,
+        transport: &'a mut Protocol<Mpi>,
         members: &'a mut Members,
         listener: &'a mut Listener,
         stats: &'a mut Stats,
@@ -138,7 +138,13 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     };
     let ulfm = ulfm_state()?;
     // SAFETY: this function's contract.
-    let mut transport = unsafe { Mpi::new(comm, ulfm, settings.repair)? };
+    let mpi = unsafe { Mpi::new(comm, ulfm)? };
+    let manners = Manners {
+        repair: settings.repair,
+        chunk: CHUNK,
+        patience: None,
+    };
+    let mut transport = Protocol::new(mpi, manners);
     let mut members = Members::new(transport.me(), transport.ranks());
     members.absorb(transport.dead());
     if ulfm != Ulfm::On && !settings.accept_no_ulfm {
@@ -330,7 +336,7 @@ pub unsafe extern "C" fn ftsort_comm(group: *mut ftsort, out: *mut MPI_Comm) -> 
             comm.len() != survivors.count()
         });
         if stale {
-            let fresh = group.transport.shrunk()?;
+            let fresh = group.transport.fabric().shrunk()?;
             if let Some(mut old) = group.survivors.replace(fresh) {
                 old.leave_to_mpi();
             }

@@ -14,7 +14,8 @@ use crate::sort::PivotRule;
 use crate::store::Store;
 use crate::store::directory::Directory;
 use crate::store::memory::Memory;
-use crate::transport::ulfm::{Repair, Ulfm};
+use crate::transport::Repair;
+use crate::transport::ulfm::Ulfm;
 
 /// The configuration, checked and with defaults filled in.
 pub(super) struct Settings {

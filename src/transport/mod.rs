@@ -1,10 +1,17 @@
 //! What the engine needs of a message-passing layer in which processes crash.
 //!
-//! The engine talks through [`Transport`] alone, so that the same engine runs over MPI ([`ulfm`])
-//! and over anything else that keeps these promises. A transport never decides what a fault means;
-//! it only reports, and makes all survivors hold the same set of dead ranks when asked to.
+//! The engine talks through [`Transport`] alone. A transport never decides what a fault means; it
+//! only reports, and makes all survivors hold the same set of dead ranks when asked to. There is one
+//! transport, [`Protocol`], over two fabrics: MPI with ULFM ([`ulfm`]), and simulated ranks (`sim`,
+//! with the feature `simulator`).
 
+pub mod fabric;
+mod protocol;
+#[cfg(feature = "simulator")]
+pub mod sim;
 pub mod ulfm;
+
+pub use protocol::{Manners, Protocol, Repair};
 
 use std::convert::Infallible;
 

@@ -6,16 +6,7 @@ use mpi_sys::{MPI_Comm, MPI_Group};
 
 use super::ext;
 use crate::error::{Error, Result, Status};
-
-/// What an MPI call reported, reduced to what we branch on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Outcome {
-    /// Success.
-    Fine,
-    /// A process involved is dead, or the communicator was revoked because one is.
-    Failed,
-}
+use crate::transport::fabric::Outcome;
 
 /// Every MPI return value goes through here: success, a fault, or an error of another class.
 pub fn outcome(code: c_int, call: &str) -> Result<Outcome> {

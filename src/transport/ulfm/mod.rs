@@ -1,47 +1,32 @@
-//! The transport over MPI with ULFM: protocol C.
+//! The fabric over MPI with ULFM: each call is one or two of MPI's, made safe.
 //!
-//! One communicator is made once and never repaired. Survivors agree on it, acknowledge failures on
-//! it, and keep their ranks. Nothing is created, revoked or shrunk while ranks die, because Open
-//! MPI's communicator creation crashes survivors when a failure notice arrives within it. The
-//! papers' own sequence, which shrinks at every fault, is here too ([`Repair::Shrink`]), for
-//! comparison.
-//!
-//! Must never: receive from any source, send to a rank known to be dead, touch the user's
-//! communicator after it was copied, or look at anything but the class of an MPI error.
+//! Must never: touch the user's communicator after it was copied, or look at anything but the class
+//! of an MPI error.
 
 mod comm;
 mod ext;
 
 pub use ext::COMPILED_IN;
 
-mod repair;
 mod requests;
 
 use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_int};
+use std::ops::Range;
 use std::time::Instant;
 
 use mpi_sys::MPI_Comm;
 
+use super::fabric::{Fabric, Landing, Look, Outcome, Request, Tag};
 use crate::buffer::{Buffer, Slice};
 use crate::error::{Error, Result, Status};
 use crate::members::{Rank, RankSet, Slot, SlotMap};
-use crate::transport::{Agreed, Flow, Ticket, Transport};
 use comm::{Comm, Group};
-use requests::Requests;
+use requests::{Peer, Requests};
 
 /// Payloads travel in messages of at most this size: one short of MPI's int counts by far, and the
 /// size at which the exchange between two ranks is fastest.
-const CHUNK: usize = 4 << 20;
-
-/// How the survivors come to know the same dead ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repair {
-    /// Agree and acknowledge on one communicator for life.
-    Agree,
-    /// The papers' FaultDetection: barrier, agree, revoke, acknowledge, shrink, same identities.
-    Shrink,
-}
+pub const CHUNK: usize = 4 << 20;
 
 /// Whether this MPI, in this run, survives faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +39,7 @@ pub enum Ulfm {
     Absent,
 }
 
-/// The transport over one MPI communicator.
+/// One rank's view of an MPI communicator.
 pub struct Mpi {
     me: Rank,
     /// The processes of the user's communicator, the reference for ranks.
@@ -63,16 +48,10 @@ pub struct Mpi {
     comm: Comm,
     /// Communicators from before a shrink. Freeing one right after a repair crashes survivors.
     retired: Vec<Comm>,
-    /// Where each rank is in `comm`; None: dead.
+    /// Where each rank is in `comm`, if it is.
     position: Vec<Option<c_int>>,
-    dead: RankSet,
-    /// The failures in `comm` that everybody knows of already.
-    known_failures: usize,
-    /// A message was not sent because somebody is dead; the next wait says so.
-    unsent: bool,
-    /// Repairs so far: keeps the messages of different epochs apart.
-    epoch: u32,
-    repair: Repair,
+    /// Somebody has died since the communicator was made.
+    faulty: bool,
     requests: Requests,
     started: Instant,
 }
@@ -121,7 +100,7 @@ impl Mpi {
     ///
     /// # Safety
     /// MPI is initialised and not finalised; `comm` is a live intra-communicator.
-    pub unsafe fn new(comm: MPI_Comm, ulfm: Ulfm, repair: Repair) -> Result<Mpi> {
+    pub unsafe fn new(comm: MPI_Comm, ulfm: Ulfm) -> Result<Mpi> {
         let (mut rank, mut ranks): (c_int, c_int) = (0, 0);
         // SAFETY: the caller's contract.
         unsafe {
@@ -133,24 +112,15 @@ impl Mpi {
         let position = own.positions_of(&everyone, ranks as usize)?;
         Ok(Mpi {
             me: Rank(rank as u32),
-            dead: dead_in(&position),
             everyone,
             ranks: ranks as usize,
             comm: own,
             retired: Vec::new(),
             position,
-            known_failures: 0,
-            unsent: false,
-            epoch: 0,
-            repair,
-            requests: Requests::new(CHUNK),
+            faulty: false,
+            requests: Requests::default(),
             started: Instant::now(),
         })
-    }
-
-    /// The ranks that were dead before this transport was made.
-    pub fn dead(&self) -> &RankSet {
-        &self.dead
     }
 
     /// A communicator of the survivors for the user, and which slot each of them has in it.
@@ -167,33 +137,29 @@ impl Mpi {
         })
     }
 
-    /// Where a rank that the engine believes to be alive is in the communicator.
-    fn position_of(&self, rank: Rank) -> Result<c_int> {
-        self.position
-            .get(rank.index())
-            .copied()
-            .flatten()
-            .ok_or_else(|| {
-                Error::new(
-                    Status::Internal,
-                    format!("rank {rank} is dead, but a message names it"),
-                )
-            })
+    fn peer(&self, rank: Rank, tag: Tag) -> Result<Peer> {
+        let place = self.position.get(rank.index()).copied().flatten();
+        let place = place.ok_or_else(|| {
+            Error::new(
+                Status::Internal,
+                format!("rank {rank} is not in the communicator, but a message names it"),
+            )
+        })?;
+        Ok(Peer {
+            place,
+            tag: tag.0 as c_int,
+        })
     }
 
-    /// Failures that this rank sees and that are not agreed on yet.
-    fn sees_new_failures(&self) -> Result<bool> {
-        Ok(self.comm.failed()?.len()? > self.known_failures)
+    fn ranks_of(&self, group: &Group) -> Result<RankSet> {
+        let positions: Vec<c_int> = (0..group.len()? as c_int).collect();
+        let ranks = group.translate(&positions, &self.everyone)?;
+        let known = ranks.into_iter().filter(|rank| *rank >= 0);
+        Ok(RankSet::from_ranks(
+            self.ranks,
+            known.map(|rank| Rank(rank as u32)),
+        ))
     }
-}
-
-/// The ranks that have no place in a communicator.
-fn dead_in(position: &[Option<c_int>]) -> RankSet {
-    let ranks = (0..position.len() as u32).map(Rank);
-    RankSet::from_ranks(
-        position.len(),
-        ranks.filter(|rank| position[rank.index()].is_none()),
-    )
 }
 
 /// A communicator of survivors, lent to the user.
@@ -229,7 +195,7 @@ impl SurvivorComm {
     }
 }
 
-impl Transport for Mpi {
+impl Fabric for Mpi {
     fn me(&self) -> Rank {
         self.me
     }
@@ -238,84 +204,94 @@ impl Transport for Mpi {
         self.ranks
     }
 
+    fn absent(&self) -> RankSet {
+        let ranks = (0..self.ranks as u32).map(Rank);
+        RankSet::from_ranks(
+            self.ranks,
+            ranks.filter(|rank| self.position[rank.index()].is_none()),
+        )
+    }
+
     fn now(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
 
-    fn send(&mut self, to: Rank, payload: Slice) -> Result<()> {
-        let place = self.position_of(to)?;
-        // Open MPI has forgotten the way to a process that it has seen die, and dereferences NULL in
-        // a large send to it. It learns of deaths only while it makes progress, so between this look
-        // and the send nothing changes.
-        self.unsent |= self.sees_new_failures()?;
-        if self.unsent {
-            return Ok(());
-        }
-        self.requests
-            .send(&self.comm, to, place, self.epoch, payload)
+    fn land(&mut self, bytes: usize) -> Result<Landing> {
+        self.requests.land(bytes)
     }
 
-    fn receive(&mut self, from: Rank, capacity: usize) -> Result<Ticket> {
-        let place = self.position_of(from)?;
-        self.requests
-            .receive(&self.comm, from, place, self.epoch, capacity)
+    fn lift(&mut self, landing: Landing) -> Buffer {
+        self.requests.lift(landing)
     }
 
-    fn discard(&mut self, from: Rank, length: usize) -> Result<()> {
-        let place = self.position_of(from)?;
-        self.requests
-            .discard(&self.comm, from, place, self.epoch, length)
+    fn release(&mut self, landing: Landing) {
+        self.requests.release(landing);
     }
 
-    fn longest_short(&self) -> usize {
-        CHUNK
+    fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
+        let peer = self.peer(to, tag)?;
+        self.requests.send(&self.comm, peer, payload)
     }
 
-    fn settle(&mut self) -> Result<Flow> {
-        const LOOK_EVERY: f64 = 0.001;
-        if self.unsent {
-            return Ok(Flow::Interrupted);
-        }
-        let mut looked = self.now();
-        while !self.requests.is_settled() {
-            let before = self.requests.open();
-            if self.requests.poll()? == comm::Outcome::Failed {
-                return Ok(Flow::Interrupted);
-            }
-            if self.requests.open() < before {
-                continue;
-            }
-            if self.now() - looked > LOOK_EVERY {
-                looked = self.now();
-                if self.sees_new_failures()? {
-                    return Ok(Flow::Interrupted);
-                }
-            }
-            // With more ranks than processors somebody else has the message.
-            std::thread::yield_now();
-        }
-        Ok(Flow::Done)
+    fn receive(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+        landing: Landing,
+        range: Range<usize>,
+    ) -> Result<Request> {
+        let peer = self.peer(from, tag)?;
+        self.requests.receive(&self.comm, peer, landing, range)
     }
 
-    fn take(&mut self, ticket: Ticket) -> Buffer {
-        self.requests.take(ticket)
+    fn test(&mut self, request: Request) -> Result<Look> {
+        self.requests.test(request)
     }
 
-    fn agree(&mut self, flag: u32) -> Result<Agreed> {
-        match self.repair {
-            Repair::Agree => repair::agree(&self.comm, flag),
-            Repair::Shrink => repair::agree_after_barrier(&self.comm, flag),
-        }
+    fn cancel(&mut self, request: Request) -> Result<()> {
+        self.requests.cancel(request)
     }
 
-    fn recover(&mut self) -> Result<RankSet> {
-        match self.repair {
-            Repair::Agree => self.agree_on_the_dead()?,
-            Repair::Shrink => self.shrink_to_survivors()?,
-        }
-        self.epoch = self.epoch.wrapping_add(1);
-        self.unsent = false;
-        Ok(self.dead.clone())
+    fn abandon(&mut self, request: Request) {
+        self.requests.abandon(request);
+    }
+
+    fn rest(&mut self) -> Result<()> {
+        // With more ranks than processors somebody else has the message.
+        std::thread::yield_now();
+        Ok(())
+    }
+
+    fn failures(&mut self) -> Result<usize> {
+        self.comm.failed()?.len()
+    }
+
+    fn acknowledge(&mut self) -> Result<RankSet> {
+        let failed = self.comm.acknowledge()?;
+        let failed = self.ranks_of(&failed)?;
+        self.faulty |= !failed.is_empty();
+        Ok(failed)
+    }
+
+    fn agree(&mut self, flag: u32, _patience: Option<f64>) -> Result<(Outcome, u32)> {
+        self.comm.agree(flag)
+    }
+
+    fn barrier(&mut self) -> Result<Outcome> {
+        self.comm.barrier()
+    }
+
+    fn revoke(&mut self) -> Result<()> {
+        self.comm.revoke()
+    }
+
+    fn shrink(&mut self) -> Result<RankSet> {
+        let smaller = Comm::survivors_of(self.comm.raw(), true, c"ftsort")?;
+        self.position = smaller.positions_of(&self.everyone, self.ranks)?;
+        self.retired
+            .push(std::mem::replace(&mut self.comm, smaller));
+        self.faulty = true;
+        Ok(self.absent())
     }
 
     fn crash(&mut self) -> Result<Infallible> {
@@ -330,7 +306,7 @@ impl Transport for Mpi {
 impl Drop for Mpi {
     fn drop(&mut self) {
         // A communicator in which ranks have died is safer left to MPI_Finalize.
-        if !self.dead.is_empty() {
+        if self.faulty {
             self.retired.iter_mut().for_each(Comm::leave_to_mpi);
             self.comm.leave_to_mpi();
         }

@@ -1,0 +1,84 @@
+//! How survivors come to hold the same set of dead ranks.
+
+use super::Protocol;
+use crate::error::{Error, Result, Status};
+use crate::members::{Rank, RankSet};
+use crate::transport::Agreed;
+use crate::transport::fabric::{Fabric, Outcome};
+
+impl<F: Fabric> Protocol<F> {
+    /// Agreement; a failure that is not acknowledged yet is reported to all alike.
+    pub(super) fn agree_alone(&mut self, flag: u32) -> Result<Agreed> {
+        let (outcome, flag) = self.fabric.agree(flag, self.manners.patience)?;
+        Ok(Agreed {
+            flag,
+            faults: outcome == Outcome::Failed,
+        })
+    }
+
+    /// The papers' FaultDetection begins with a barrier. It may succeed on some ranks and fail on
+    /// others, so it decides nothing: whoever saw it fail says so in the agreement.
+    pub(super) fn agree_after_barrier(&mut self, flag: u32) -> Result<Agreed> {
+        const BARRIER_PASSED: u32 = 1 << 31;
+        let passed = match self.fabric.barrier()? {
+            Outcome::Fine => BARRIER_PASSED,
+            Outcome::Failed => {
+                // Others may still wait in it.
+                self.fabric.revoke()?;
+                0
+            }
+        };
+        let own = flag & !BARRIER_PASSED | passed;
+        let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
+        Ok(Agreed {
+            flag: agreed & !BARRIER_PASSED,
+            faults: outcome == Outcome::Failed || agreed & BARRIER_PASSED == 0,
+        })
+    }
+
+    /// Everybody acknowledges what it has seen fail and proposes a hash of that; the bitwise AND of
+    /// a hash and of its complement show whether all proposals were equal.
+    pub(super) fn agree_on_the_dead(&mut self) -> Result<()> {
+        const ATTEMPTS: usize = 100_000;
+        for _ in 0..ATTEMPTS {
+            let seen = self.fabric.acknowledge()?;
+            let hash = seen.fingerprint() & 0xffff;
+            let (outcome, agreed) = self
+                .fabric
+                .agree(hash | (!hash & 0xffff) << 16, self.manners.patience)?;
+            if outcome == Outcome::Fine && agreed & 0xffff == !(agreed >> 16) & 0xffff {
+                self.known_failures = seen.len();
+                self.drain(&seen)?;
+                for rank in seen.iter() {
+                    self.dead.insert(rank);
+                }
+                return Ok(());
+            }
+        }
+        Err(Error::new(
+            Status::Mpi,
+            "the survivors do not come to see the same ranks as dead",
+        ))
+    }
+
+    fn drain(&mut self, newly_dead: &RankSet) -> Result<()> {
+        let me = self.fabric.me();
+        let live: Vec<Rank> = (0..self.fabric.ranks() as u32)
+            .map(Rank)
+            .filter(|rank| *rank != me)
+            .filter(|rank| !newly_dead.contains(*rank) && !self.dead.contains(*rank))
+            .collect();
+        self.pending
+            .drain(&mut self.fabric, &live, self.epoch, self.manners.patience)
+    }
+
+    /// Revoke, acknowledge, shrink, and give the survivors their ranks back.
+    pub(super) fn shrink_to_survivors(&mut self) -> Result<()> {
+        self.fabric.revoke()?;
+        self.pending.abandon(&mut self.fabric)?;
+        let _ = self.fabric.acknowledge()?;
+        self.dead = self.fabric.shrink()?;
+        self.known_failures = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! The scheduler: ranks are coroutines, and the script's seed says who goes on.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult};
+
+use super::fabric::{Pause, SimFabric};
+use super::world::World;
+use super::{Entry, Script, Taken};
+use crate::members::Rank;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Played<T> {
+    /// What each rank returned; None: it died, or hung.
+    pub outcomes: Vec<Option<T>>,
+    /// All steps, in the order in which they were taken.
+    pub taken: Vec<Taken>,
+    /// What happened, where the script wants it written down.
+    pub entries: Vec<Entry>,
+    /// Ranks that wait for something that will never come, while nothing else can happen.
+    pub hung: Vec<Rank>,
+}
+
+/// Enough for the engine in a build without optimisation.
+const STACK_BYTES: usize = 256 << 10;
+
+/// A run that takes longer goes round in circles.
+const MOST_TURNS: u64 = 20_000_000;
+
+thread_local! {
+    /// Stacks are used again: making one costs more than a run.
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+type Body<T> = Coroutine<(), Pause, T>;
+
+struct Member<T> {
+    rank: Rank,
+    body: Body<T>,
+    waiting: bool,
+}
+
+/// Runs `body` on every one of so many ranks, to the end or until nothing moves any more.
+///
+/// # Panics
+/// If the system has no memory for the ranks' stacks, or a body panics.
+pub fn play<T: 'static>(
+    ranks: usize,
+    script: &Script,
+    body: impl Fn(Rank, SimFabric<'_>) -> T + 'static,
+) -> Played<T> {
+    let world = Rc::new(RefCell::new(World::new(ranks, script)));
+    let body = Rc::new(body);
+    let mut members: Vec<Member<T>> = (0..ranks as u32)
+        .map(|rank| {
+            let (rank, world, body) = (Rank(rank), Rc::clone(&world), Rc::clone(&body));
+            let run = Coroutine::with_stack(stack(), move |yielder: &_, ()| {
+                body(rank, SimFabric::new(rank, world, yielder))
+            });
+            Member {
+                rank,
+                body: run,
+                waiting: false,
+            }
+        })
+        .collect();
+    let mut outcomes: Vec<Option<T>> = (0..ranks).map(|_| None).collect();
+    let mut turns = 0;
+    while !members.is_empty() && turns < MOST_TURNS && turn(&world, &mut members, &mut outcomes) {
+        turns += 1;
+    }
+    let hung = members.iter().map(|member| member.rank).collect();
+    // They find themselves dead, and end.
+    world.borrow_mut().closed = true;
+    for mut member in members {
+        while matches!(member.body.resume(()), CoroutineResult::Yield(_)) {}
+        keep(member.body);
+    }
+    let mut world = world.borrow_mut();
+    Played {
+        outcomes,
+        taken: std::mem::take(&mut world.taken),
+        entries: std::mem::take(&mut world.entries),
+        hung,
+    }
+}
+
+fn stack() -> DefaultStack {
+    let used = STACKS.with_borrow_mut(Vec::pop);
+    used.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a rank's stack"))
+}
+
+fn keep<T>(body: Body<T>) {
+    STACKS.with_borrow_mut(|stacks| stacks.push(body.into_stack()));
+}
+
+/// One thing happens. False: nothing can.
+fn turn<T>(
+    world: &Rc<RefCell<World>>,
+    members: &mut Vec<Member<T>>,
+    outcomes: &mut [Option<T>],
+) -> bool {
+    let mut now = world.borrow_mut();
+    now.time += 1;
+    let ready: Vec<usize> = (0..members.len())
+        .filter(|index| !members[*index].waiting || now.process(members[*index].rank).changed)
+        .collect();
+    let events = now.events.len() as u64;
+    // Every rank and every event has the same chance, so that either may be late.
+    let pick = now.draw.below(ready.len() as u64 + events);
+    if ready.is_empty() && events == 0 {
+        return false;
+    }
+    if pick < events {
+        let event = now.events.swap_remove(pick as usize);
+        now.happen(event);
+        return true;
+    }
+    let index = ready[(pick - events) as usize];
+    let member = &mut members[index];
+    if member.waiting {
+        now.process(member.rank).changed = false;
+    }
+    drop(now);
+    match member.body.resume(()) {
+        CoroutineResult::Yield(pause) => member.waiting = pause == Pause::Waiting,
+        CoroutineResult::Return(outcome) => {
+            let member = members.swap_remove(index);
+            // Who was declared dead is none of the survivors, whatever it believes.
+            let lives = world.borrow().is_alive(member.rank);
+            outcomes[member.rank.index()] = lives.then_some(outcome);
+            keep(member.body);
+        }
+    }
+    true
+}

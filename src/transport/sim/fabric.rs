@@ -1,0 +1,265 @@
+//! A simulated rank's view of the world, and its steps.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::ops::Range;
+use std::rc::Rc;
+
+use corosensei::Yielder;
+
+use super::Deed;
+use super::calls::{Answer, Call};
+use super::world::World;
+use crate::buffer::{Buffer, Slice};
+use crate::error::{Error, Result, Status};
+use crate::members::{Rank, RankSet};
+use crate::transport::fabric::{Fabric, Landing, Look, Outcome, Request, Tag};
+
+/// Why a rank goes back to the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Let others go on.
+    Busy,
+    /// Until something changes.
+    Waiting,
+}
+
+/// One simulated rank's fabric.
+pub struct SimFabric<'y> {
+    rank: Rank,
+    world: Rc<RefCell<World>>,
+    yielder: &'y Yielder<(), Pause>,
+}
+
+/// Lets other things that a rank does, such as writing files, count as its steps.
+#[derive(Clone)]
+pub struct Probe {
+    rank: Rank,
+    world: Rc<RefCell<World>>,
+}
+
+impl Probe {
+    /// Counts a step. An error if the rank is lost in it, or was lost before.
+    pub fn step(&self, deed: Deed) -> Result<()> {
+        self.world.borrow_mut().step(self.rank, deed);
+        self.check()
+    }
+
+    /// Does the rank still run?
+    pub fn check(&self) -> Result<()> {
+        match self.world.borrow().runs(self.rank) {
+            true => Ok(()),
+            false => Err(gone()),
+        }
+    }
+
+    /// A number below `limit`, decided by the script.
+    pub fn chance(&self, limit: u64) -> u64 {
+        self.world.borrow_mut().draw.below(limit)
+    }
+
+    /// Writes down what happens.
+    pub fn note(&self, text: impl FnOnce() -> String) {
+        self.world.borrow_mut().note(Some(self.rank), text);
+    }
+
+    /// Who it is.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+}
+
+fn gone() -> Error {
+    Error::new(Status::Internal, "this simulated rank is dead")
+}
+
+impl<'y> SimFabric<'y> {
+    pub(super) fn new(
+        rank: Rank,
+        world: Rc<RefCell<World>>,
+        yielder: &'y Yielder<(), Pause>,
+    ) -> SimFabric<'y> {
+        SimFabric {
+            rank,
+            world,
+            yielder,
+        }
+    }
+
+    /// For what else the rank does.
+    pub fn probe(&self) -> Probe {
+        Probe {
+            rank: self.rank,
+            world: Rc::clone(&self.world),
+        }
+    }
+
+    /// A step; now and then somebody else goes on in it.
+    fn step(&self, deed: Deed) -> Result<()> {
+        let probe = self.probe();
+        probe.step(deed)?;
+        if self.world.borrow_mut().draw.once_in(3) {
+            self.yielder.suspend(Pause::Busy);
+        }
+        probe.check()
+    }
+
+    fn world<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
+        work(&mut self.world.borrow_mut())
+    }
+
+    /// Waits for the answer of a collective call.
+    fn answer(&self) -> Result<Answer> {
+        loop {
+            self.probe().check()?;
+            if let Some(answer) = self.world(|world| world.process(self.rank).answer.take()) {
+                return Ok(answer);
+            }
+            self.yielder.suspend(Pause::Waiting);
+        }
+    }
+}
+
+fn confused() -> Error {
+    Error::new(Status::Internal, "an answer to another question")
+}
+
+impl Fabric for SimFabric<'_> {
+    fn me(&self) -> Rank {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.world(|world| world.ranks())
+    }
+
+    fn absent(&self) -> RankSet {
+        self.world(|world| world.absent(self.rank))
+    }
+
+    fn now(&self) -> f64 {
+        // Coarse, so that every look at the clock finds that it is time to look at everything.
+        self.world(|world| world.time) as f64
+    }
+
+    fn land(&mut self, bytes: usize) -> Result<Landing> {
+        let buffer = Buffer::zeroed(bytes)?;
+        Ok(self.world(|world| world.land(self.rank, buffer)))
+    }
+
+    fn lift(&mut self, landing: Landing) -> Buffer {
+        self.world(|world| world.lift(self.rank, landing))
+    }
+
+    fn release(&mut self, landing: Landing) {
+        self.world(|world| world.release(self.rank, landing));
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
+        self.step(Deed::Sending)?;
+        let request = self.world(|world| {
+            let bytes = payload.len();
+            world.note(Some(self.rank), || format!("sends {bytes} bytes to {to}"));
+            world.send(self.rank, to, tag, payload)
+        });
+        self.step(Deed::Sent)?;
+        Ok(request)
+    }
+
+    fn receive(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+        landing: Landing,
+        range: Range<usize>,
+    ) -> Result<Request> {
+        self.step(Deed::Receiving)?;
+        Ok(self.world(|world| world.receive(self.rank, from, tag, landing, range)))
+    }
+
+    fn test(&mut self, request: Request) -> Result<Look> {
+        self.probe().check()?;
+        let look = self.world(|world| world.test(self.rank, request));
+        if look != Look::Pending {
+            self.step(Deed::Received)?;
+        }
+        Ok(look)
+    }
+
+    fn cancel(&mut self, request: Request) -> Result<()> {
+        self.probe().check()?;
+        self.world(|world| world.cancel(self.rank, request));
+        Ok(())
+    }
+
+    fn abandon(&mut self, request: Request) {
+        self.world(|world| world.abandon(self.rank, request));
+    }
+
+    fn rest(&mut self) -> Result<()> {
+        let changed = self.world(|world| std::mem::take(&mut world.process(self.rank).changed));
+        self.yielder.suspend(match changed {
+            true => Pause::Busy,
+            false => Pause::Waiting,
+        });
+        self.probe().check()
+    }
+
+    fn failures(&mut self) -> Result<usize> {
+        self.probe().check()?;
+        Ok(self.world(|world| world.failures(self.rank).len()))
+    }
+
+    fn acknowledge(&mut self) -> Result<RankSet> {
+        self.step(Deed::Acknowledging)?;
+        Ok(self.world(|world| world.acknowledge(self.rank)))
+    }
+
+    fn agree(&mut self, flag: u32, _patience: Option<f64>) -> Result<(Outcome, u32)> {
+        self.step(Deed::Agreeing)?;
+        self.world(|world| {
+            world.note(Some(self.rank), || format!("agrees with {flag:#x}"));
+            world.enter(self.rank, Call::Agree, flag);
+        });
+        let Answer::Agreed(outcome, flag) = self.answer()? else {
+            return Err(confused());
+        };
+        self.step(Deed::Agreed)?;
+        Ok((outcome, flag))
+    }
+
+    fn barrier(&mut self) -> Result<Outcome> {
+        self.step(Deed::Entering)?;
+        self.world(|world| world.enter(self.rank, Call::Barrier, 0));
+        let Answer::Passed(outcome) = self.answer()? else {
+            return Err(confused());
+        };
+        self.step(Deed::Left)?;
+        Ok(outcome)
+    }
+
+    fn revoke(&mut self) -> Result<()> {
+        self.step(Deed::Revoking)?;
+        self.world(|world| world.revoke(self.rank));
+        Ok(())
+    }
+
+    fn shrink(&mut self) -> Result<RankSet> {
+        self.step(Deed::Shrinking)?;
+        self.world(|world| world.enter(self.rank, Call::Shrink, 0));
+        let Answer::Shrunk(comm) = self.answer()? else {
+            return Err(confused());
+        };
+        self.world(|world| {
+            let ranks = world.ranks();
+            world.process(self.rank).join(comm, ranks);
+        });
+        self.step(Deed::Shrunk)?;
+        Ok(self.absent())
+    }
+
+    fn crash(&mut self) -> Result<Infallible> {
+        self.world(|world| world.kill(self.rank));
+        Err(gone())
+    }
+}
