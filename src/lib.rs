@@ -27,4 +27,6 @@ pub mod record;
 pub mod sort;
 pub mod store;
 pub mod transport;
+#[cfg(feature = "simulator")]
+pub mod trial;
 pub mod vcube;

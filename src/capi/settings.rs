@@ -13,6 +13,7 @@ use crate::members::Rank;
 use crate::sort::PivotRule;
 use crate::store::Store;
 use crate::store::directory::Directory;
+use crate::store::disk::Disk;
 use crate::store::memory::Memory;
 use crate::transport::Repair;
 use crate::transport::ulfm::Ulfm;
@@ -234,7 +235,7 @@ pub(super) fn open_store(
         StoreChoice::Directory(folder) => folder,
     };
     let me = engine.members.me();
-    let opened = Directory::open(folder, group, me).and_then(|store| {
+    let opened = Directory::open(Box::new(Disk::new(folder)), group, me).and_then(|mut store| {
         if engine.members.lowest_survivor() == me {
             store.leave_sign()?;
         }

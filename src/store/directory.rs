@@ -2,11 +2,9 @@
 //!
 //! A file is written under a temporary name and renamed, so that a reader sees all of it or
 //! nothing; it ends with a checksum, so that what a file system lost or spoiled is noticed. The
-//! papers' programs write their checkpoints in place. The only module that touches files.
+//! papers' programs write their checkpoints in place. What a file is, [`Files`] says.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -20,10 +18,30 @@ use crate::vcube::Node;
 /// Starts every file; the last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"ftsort\0\x01";
 
+/// One directory's files, by name.
+pub trait Files {
+    /// What to call the directory in a message to people.
+    fn place(&self) -> String;
+
+    /// Makes a file of these parts, one after the other, in place of what had the name.
+    fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()>;
+
+    /// Gives a file another name, at once and in place of what had that.
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+
+    /// A file's size and content.
+    fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)>;
+
+    /// Removes a file.
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+}
+
 /// Files of one group in a directory.
-#[derive(Debug)]
 pub struct Directory {
-    folder: PathBuf,
+    files: Box<dyn Files>,
     /// Starts the name of every file of this group, and of no other.
     prefix: String,
     /// Tells the files that ranks write at the same time apart.
@@ -33,65 +51,58 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A store in `folder` for the group that all ranks know under the number `group`. Tries at
+    /// A store in a directory for the group that all ranks know under the number `group`. Tries at
     /// once to write there: `Status::Store` with the system's reason if it cannot.
-    pub fn open(folder: &Path, group: u64, me: Rank) -> Result<Directory> {
-        let store = Directory {
-            folder: folder.to_path_buf(),
+    pub fn open(files: Box<dyn Files>, group: u64, me: Rank) -> Result<Directory> {
+        let mut store = Directory {
+            files,
             prefix: format!("ftsort-{group:016x}-"),
             me,
             mine: Vec::new(),
         };
-        let probe = store.folder.join(format!("{}probe.{me}", store.prefix));
-        File::create(&probe)
-            .and_then(|_| fs::remove_file(&probe))
-            .map_err(|error| refusal("store directory", &store.folder, &error))?;
+        let probe = format!("{}probe.{me}", store.prefix);
+        let written = store.files.write(&probe, &[]);
+        written
+            .and_then(|()| store.files.remove(&probe))
+            .map_err(|error| store.refusal("store directory", "", &error))?;
         Ok(store)
     }
 
     /// Leaves a sign that ranks which see the same directory find with [`Directory::sees_sign`].
-    pub fn leave_sign(&self) -> Result<()> {
+    pub fn leave_sign(&mut self) -> Result<()> {
         let sign = self.sign();
-        File::create(&sign)
-            .map(|_| ())
-            .map_err(|error| refusal("cannot create", &sign, &error))
+        let written = self.files.write(&sign, &[]);
+        written.map_err(|error| self.refusal("cannot create", &sign, &error))
     }
 
     /// Is the sign there?
     pub fn sees_sign(&self) -> bool {
-        self.sign().exists()
+        self.files.read(&self.sign()).is_ok()
     }
 
-    fn sign(&self) -> PathBuf {
-        self.folder.join(format!("{}sign", self.prefix))
+    fn sign(&self) -> String {
+        format!("{}sign", self.prefix)
     }
 
-    fn path(&self, version: u32, node: Node) -> PathBuf {
-        self.folder
-            .join(format!("{}v{version}-n{node}", self.prefix))
+    fn name(&self, version: u32, node: Node) -> String {
+        format!("{}v{version}-n{node}", self.prefix)
     }
 
-    fn write(&self, path: &Path, block: &Block) -> io::Result<()> {
-        let mut out = Summed {
-            inner: BufWriter::new(File::create(path)?),
-            sum: Xxh3::new(),
-        };
+    fn write(&mut self, name: &str, block: &Block) -> io::Result<()> {
         let header = block.header().encode();
-        out.write_all(&MAGIC)?;
-        out.write_all(&(header.len() as u64).to_le_bytes())?;
-        out.write_all(&header)?;
-        for run in &block.runs {
-            out.write_all(&run.data)?;
-        }
-        let sum = out.sum.digest();
-        out.inner.write_all(&sum.to_le_bytes())?;
-        out.inner.into_inner()?.flush()
+        let length = (header.len() as u64).to_le_bytes();
+        let mut parts: Vec<&[u8]> = vec![&MAGIC, &length, &header];
+        parts.extend(block.runs.iter().map(|run| &*run.data));
+        let mut sum = Xxh3::new();
+        parts.iter().for_each(|part| sum.update(part));
+        let sum = sum.digest().to_le_bytes();
+        parts.push(&sum);
+        self.files.write(name, &parts)
     }
 
     /// None: torn, truncated or spoiled.
-    fn read(path: &Path) -> io::Result<Option<Result<Block>>> {
-        let mut file = File::open(path)?;
-        let size = file.metadata()?.len();
+    fn read(&self, name: &str) -> io::Result<Option<Result<Block>>> {
+        let (size, mut file) = self.files.read(name)?;
         let mut sum = Xxh3::new();
         let mut fixed = [0_u8; 16];
         file.read_exact(&mut fixed)?;
@@ -127,27 +138,14 @@ impl Directory {
         Ok(intact.then(|| Ok(Block::from_parts(&header, parts))))
     }
 
-    fn remove(&self, version: u32, node: Node) {
-        // Another rank may have removed it, and a leftover does no harm.
-        let _ = fs::remove_file(self.path(version, node));
+    fn refusal(&self, what: &str, name: &str, error: &io::Error) -> Error {
+        let place = self.files.place();
+        let path = match name {
+            "" => place,
+            name => format!("{place}/{name}"),
+        };
+        Error::new(Status::Store, format!("{what} {path}: {error}"))
     }
-}
-
-/// Sums up what passes through.
-struct Summed<W> {
-    inner: W,
-    sum: Xxh3,
-}
-
-impl<W: Write> Summed<W> {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.sum.update(bytes);
-        self.inner.write_all(bytes)
-    }
-}
-
-fn refusal(what: &str, path: &Path, error: &io::Error) -> Error {
-    Error::new(Status::Store, format!("{what} {}: {error}", path.display()))
 }
 
 impl Store for Directory {
@@ -156,15 +154,15 @@ impl Store for Directory {
     }
 
     fn put(&mut self, version: u32, node: Node, block: &Block) -> Result<()> {
-        let path = self.path(version, node);
+        let name = self.name(version, node);
         // Two ranks may write the same version after a repair; each has a temporary name.
-        let draft = path.with_extension(format!("draft.{}", self.me));
+        let draft = format!("{name}.draft.{}", self.me);
         let written = self
             .write(&draft, block)
-            .and_then(|()| fs::rename(&draft, &path));
+            .and_then(|()| self.files.rename(&draft, &name));
         if let Err(error) = written {
-            let _ = fs::remove_file(&draft);
-            return Err(refusal("cannot write", &path, &error));
+            let _ = self.files.remove(&draft);
+            return Err(self.refusal("cannot write", &name, &error));
         }
         if !self.mine.contains(&(version, node)) {
             self.mine.push((version, node));
@@ -173,12 +171,13 @@ impl Store for Directory {
     }
 
     fn get(&self, version: u32, node: Node) -> Result<Option<Block>> {
-        match Directory::read(&self.path(version, node)) {
+        let name = self.name(version, node);
+        match self.read(&name) {
             Ok(Some(block)) => block.map(Some),
             Ok(None) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-            Err(error) => Err(refusal("cannot read", &self.path(version, node), &error)),
+            Err(error) => Err(self.refusal("cannot read", &name, &error)),
         }
     }
 
@@ -187,7 +186,8 @@ impl Store for Directory {
         self.mine = kept;
         let old: Vec<(u32, Node)> = old;
         for (version, node) in old {
-            self.remove(version, node);
+            // Another rank may have removed it, and a leftover does no harm.
+            let _ = self.files.remove(&self.name(version, node));
         }
     }
 
@@ -196,13 +196,9 @@ impl Store for Directory {
     }
 
     fn sweep(&mut self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else {
-            return;
-        };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            if name.to_string_lossy().starts_with(&self.prefix) {
-                let _ = fs::remove_file(entry.path());
+        for name in self.files.list().unwrap_or_default() {
+            if name.starts_with(&self.prefix) {
+                let _ = self.files.remove(&name);
             }
         }
     }
@@ -210,8 +206,16 @@ impl Store for Directory {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
     use super::*;
     use crate::block::Run;
+    use crate::store::disk::Disk;
+
+    fn open(folder: &Path, group: u64) -> Result<Directory> {
+        Directory::open(Box::new(Disk::new(folder)), group, Rank(0))
+    }
 
     fn folder(name: &str) -> PathBuf {
         let folder =
@@ -235,12 +239,12 @@ mod tests {
     #[test]
     fn what_was_put_is_found_until_it_is_retired() {
         let folder = folder("put");
-        let mut store = Directory::open(&folder, 1, Rank(0)).unwrap();
+        let mut store = open(&folder, 1).unwrap();
         store.put(3, Node(2), &sample()).unwrap();
-        let other = Directory::open(&folder, 1, Rank(0)).unwrap();
+        let other = open(&folder, 1).unwrap();
         assert_eq!(other.get(3, Node(2)).unwrap(), Some(sample()));
         assert_eq!(other.get(4, Node(2)).unwrap(), None);
-        let stranger = Directory::open(&folder, 2, Rank(0)).unwrap();
+        let stranger = open(&folder, 2).unwrap();
         assert_eq!(stranger.get(3, Node(2)).unwrap(), None);
         store.retire(4);
         assert_eq!(other.get(3, Node(2)).unwrap(), None);
@@ -251,9 +255,9 @@ mod tests {
     #[test]
     fn a_torn_or_spoiled_file_counts_as_absent() {
         let folder = folder("torn");
-        let mut store = Directory::open(&folder, 1, Rank(0)).unwrap();
+        let mut store = open(&folder, 1).unwrap();
         store.put(0, Node(0), &sample()).unwrap();
-        let path = store.path(0, Node(0));
+        let path = folder.join(store.name(0, Node(0)));
         let whole = fs::read(&path).unwrap();
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
@@ -277,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_cannot_be_written_is_refused_by_name() {
-        let error = Directory::open(Path::new("/nowhere/at/all"), 1, Rank(0)).unwrap_err();
+        let error = open(Path::new("/nowhere/at/all"), 1).err().unwrap();
         assert_eq!(error.status, Status::Store);
         assert!(error.text.contains("/nowhere/at/all"), "{}", error.text);
     }

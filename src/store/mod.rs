@@ -4,6 +4,7 @@
 //! holds what, and decides when a version is committed.
 
 pub mod directory;
+pub mod disk;
 pub mod memory;
 
 use crate::block::Block;

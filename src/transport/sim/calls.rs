@@ -43,6 +43,7 @@ impl World {
         let turn = process.turns.entry((comm, call)).or_insert(0);
         *turn += 1;
         let turn = *turn;
+        process.inside = Some((call, turn));
         let brought = (flag, process.acknowledged.clone());
         let revoked = process.revoked.contains(&comm);
         let gathering = self.comms[comm].gatherings.entry((call, turn)).or_default();
@@ -128,7 +129,8 @@ impl World {
                     } else {
                         Outcome::Failed
                     };
-                    if self.process(rank).answer.is_none() {
+                    let inside = self.process(rank).inside == Some((call, turn));
+                    if inside && self.process(rank).answer.is_none() {
                         self.answer(rank, Answer::Passed(outcome));
                     }
                 }

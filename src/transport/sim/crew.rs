@@ -22,6 +22,20 @@ pub struct Played<T> {
     pub entries: Vec<Entry>,
     /// Ranks that wait for something that will never come, while nothing else can happen.
     pub hung: Vec<Rank>,
+    /// The network was used in a way in which it must not be.
+    pub misuse: Option<String>,
+}
+
+impl<T> Default for Played<T> {
+    fn default() -> Played<T> {
+        Played {
+            outcomes: Vec::new(),
+            taken: Vec::new(),
+            entries: Vec::new(),
+            hung: Vec::new(),
+            misuse: None,
+        }
+    }
 }
 
 /// Enough for the engine in a build without optimisation.
@@ -85,6 +99,7 @@ pub fn play<T: 'static>(
         taken: std::mem::take(&mut world.taken),
         entries: std::mem::take(&mut world.entries),
         hung,
+        misuse: world.misuse.take(),
     }
 }
 

@@ -112,7 +112,11 @@ impl<'y> SimFabric<'y> {
     fn answer(&self) -> Result<Answer> {
         loop {
             self.probe().check()?;
-            if let Some(answer) = self.world(|world| world.process(self.rank).answer.take()) {
+            let answer = self.world(|world| {
+                let process = world.process(self.rank);
+                process.answer.take().inspect(|_| process.inside = None)
+            });
+            if let Some(answer) = answer {
                 return Ok(answer);
             }
             self.yielder.suspend(Pause::Waiting);
@@ -138,8 +142,12 @@ impl Fabric for SimFabric<'_> {
     }
 
     fn now(&self) -> f64 {
-        // Coarse, so that every look at the clock finds that it is time to look at everything.
-        self.world(|world| world.time) as f64
+        // Each look at the clock takes a second, so that it is always time to look at everything: a
+        // rank that rests is not woken by the clock.
+        self.world(|world| {
+            world.time += 1;
+            world.time as f64
+        })
     }
 
     fn land(&mut self, bytes: usize) -> Result<Landing> {

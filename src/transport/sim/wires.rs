@@ -130,6 +130,9 @@ impl World {
             },
             done: process.revoked.contains(&comm).then_some(Look::Failed),
         });
+        if process.revoked.contains(&comm) {
+            return request;
+        }
         let waiting = process.unexpected.entry(from).or_default();
         let found = waiting
             .iter()
@@ -144,7 +147,9 @@ impl World {
     }
 
     fn fail(&mut self, rank: Rank, request: Request) {
-        if let Some(open) = self.process(rank).open.get_mut(&request) {
+        let process = self.process(rank);
+        process.changed = true;
+        if let Some(open) = process.open.get_mut(&request) {
             open.done = Some(Look::Failed);
         }
     }
@@ -212,6 +217,9 @@ impl World {
         };
         // The bytes are the sender's: without it there are none.
         if !self.runs(from) {
+            if self.process(to).knows.contains(from) {
+                self.fail(to, receive);
+            }
             return;
         }
         self.fill(to, receive, &message.payload);
@@ -233,7 +241,13 @@ impl World {
         if let Kind::Receive { landing, range, .. } = &open.kind
             && let Some(place) = process.places.get_mut(landing)
         {
-            assert!(bytes.len() <= range.len(), "a message is truncated");
+            if bytes.len() > range.len() {
+                let (sent, room) = (bytes.len(), range.len());
+                open.done = Some(Look::Failed);
+                self.misuse
+                    .get_or_insert(format!("{rank} gets {sent} bytes where it expects {room}"));
+                return;
+            }
             place.buffer[range.start..range.start + bytes.len()].copy_from_slice(bytes);
         }
         open.done = Some(Look::Complete(bytes.len()));

@@ -57,6 +57,8 @@ pub struct Process {
     /// Messages that came before they were asked for, by sender.
     pub unexpected: BTreeMap<Rank, VecDeque<Message>>,
     pub turns: BTreeMap<(usize, Call), usize>,
+    /// The collective call that it is in, and which in order that is.
+    pub inside: Option<(Call, usize)>,
     pub answer: Option<Answer>,
     /// Something has changed for it since it last rested.
     pub changed: bool,
@@ -81,6 +83,8 @@ pub struct World {
     pub taken: Vec<Taken>,
     pub entries: Vec<Entry>,
     record: bool,
+    /// The network was used in a way in which it must not be.
+    pub misuse: Option<String>,
     /// It is over: nobody goes on.
     pub closed: bool,
 }
@@ -101,6 +105,7 @@ impl World {
             places: BTreeMap::new(),
             unexpected: BTreeMap::new(),
             turns: BTreeMap::new(),
+            inside: None,
             answer: None,
             changed: true,
             next: 0,
@@ -120,6 +125,7 @@ impl World {
             taken: Vec::new(),
             entries: Vec::new(),
             record: script.record,
+            misuse: None,
             closed: false,
         }
     }
@@ -267,18 +273,11 @@ impl World {
 
     /// A rank that waits in a barrier gives it up.
     fn leave_barrier(&mut self, rank: Rank) {
-        let comm = self.process(rank).comm;
-        let turn = self
-            .process(rank)
-            .turns
-            .get(&(comm, Call::Barrier))
-            .copied();
-        let Some(turn) = turn else { return };
-        let gathering = self.comms[comm].gatherings.get(&(Call::Barrier, turn));
-        let waits = gathering.is_some_and(|gathering| !gathering.decided);
-        if waits && self.process(rank).answer.is_none() {
-            self.process(rank).answer = Some(Answer::Passed(Outcome::Failed));
-            self.process(rank).changed = true;
+        let process = self.process(rank);
+        let waits = matches!(process.inside, Some((Call::Barrier, _)));
+        if waits && process.answer.is_none() {
+            process.answer = Some(Answer::Passed(Outcome::Failed));
+            process.changed = true;
         }
     }
 

@@ -1,0 +1,131 @@
+//! Is what came of a trial right? Compared with a plain sort of the same records.
+
+use super::body::Part;
+use super::{Keeping, Outcome, Run, Trial};
+use crate::error::Status;
+use crate::members::{Members, Rank, RankSet};
+
+/// None if it is right, else what is wrong with it.
+pub fn judge(trial: &Trial, run: &Run) -> Option<String> {
+    if let Some(panic) = &run.panic {
+        return Some(panic.clone());
+    }
+    if !run.hung.is_empty() {
+        return Some(format!("ranks {:?} hang", run.hung));
+    }
+    let lost = trial.losses.len();
+    let survivors = run.survivors.len();
+    if survivors + lost < trial.ranks {
+        return Some(format!(
+            "{survivors} of {} survive, {lost} were lost",
+            trial.ranks
+        ));
+    }
+    let mut sorts = run.outcomes.iter().enumerate();
+    let wrong = sorts.find_map(|(sort, outcomes)| {
+        let wrong = judge_sort(trial, run, sort, outcomes);
+        wrong.map(|wrong| format!("sort {sort}: {wrong}"))
+    });
+    let litter = || match run.survivors.is_empty() || lost > 0 {
+        // What the dead leave is removed by survivors, unless they were done before.
+        true => None,
+        false => run
+            .litter
+            .first()
+            .map(|name| format!("the file {name} is left")),
+    };
+    wrong.or_else(litter)
+}
+
+fn judge_sort(
+    trial: &Trial,
+    run: &Run,
+    sort: usize,
+    outcomes: &[Option<Outcome>],
+) -> Option<String> {
+    let survivors = run.survivors.iter();
+    let living: Vec<(Rank, &Outcome)> = survivors
+        .filter_map(|rank| Some((*rank, outcomes[rank.index()].as_ref()?)))
+        .collect();
+    let (_, first) = living.first()?;
+    for (rank, outcome) in &living {
+        if (&outcome.absent, &outcome.faulty) != (&first.absent, &first.faulty) {
+            return Some(format!(
+                "ranks see other faults: {rank} sees {:?}",
+                outcome.faulty
+            ));
+        }
+        let status = |outcome: &Outcome| outcome.parts.as_ref().err().map(|error| error.status);
+        if status(outcome) != status(first) {
+            return Some(format!("rank {rank} returns {:?}", outcome.parts));
+        }
+    }
+    let lost: Vec<Rank> = trial.losses.iter().map(|loss| loss.rank).collect();
+    if let Some(rank) = first.faulty.iter().find(|rank| !lost.contains(rank)) {
+        return Some(format!("rank {rank} is taken for dead"));
+    }
+    match &first.parts {
+        Ok(_) => judge_result(trial, sort, &living, first),
+        Err(error) if error.status == Status::DataLost => judge_loss(trial, first),
+        Err(error) => Some(format!("fails: {error}")),
+    }
+}
+
+/// Every part where it belongs, and all of it there but for what executors took along that died
+/// after the end.
+fn judge_result(
+    trial: &Trial,
+    sort: usize,
+    living: &[(Rank, &Outcome)],
+    first: &Outcome,
+) -> Option<String> {
+    let everyone = (0..trial.ranks as u32).map(Rank);
+    let present = everyone.filter(|rank| !first.absent.contains(rank));
+    let mut expected: Vec<i32> = present.flat_map(|rank| trial.input(sort, rank)).collect();
+    expected.sort_unstable();
+    let mut members = Members::new(living[0].0, trial.ranks);
+    members.absorb(&RankSet::from_ranks(
+        trial.ranks,
+        first.faulty.iter().copied(),
+    ));
+    let mut covered = 0;
+    for (rank, outcome) in living {
+        if outcome.total != expected.len() as u64 {
+            return Some(format!(
+                "a total of {}, not {}",
+                outcome.total,
+                expected.len()
+            ));
+        }
+        let parts = outcome.parts.as_ref().ok()?;
+        let nodes: Vec<_> = parts.iter().map(|part| part.node).collect();
+        if nodes != members.nodes_of(*rank) {
+            return Some(format!("rank {rank} has the blocks of {nodes:?}"));
+        }
+        for part in parts {
+            covered += part.records.len();
+            if !belongs(part, &expected) {
+                return Some(format!("the block of {} is wrong: {part:?}", part.node));
+            }
+        }
+    }
+    let survivors = members.survivors().count();
+    let all_here = living.len() == survivors;
+    (all_here && covered != expected.len())
+        .then(|| format!("{covered} of {} records", expected.len()))
+}
+
+fn belongs(part: &Part, expected: &[i32]) -> bool {
+    let start = part.offset as usize;
+    expected.get(start..start + part.records.len()) == Some(&part.records[..])
+}
+
+/// Was more lost than the store keeps?
+fn judge_loss(trial: &Trial, outcome: &Outcome) -> Option<String> {
+    let dead = outcome.faulty.len();
+    let survives = match trial.store {
+        Keeping::None | Keeping::Directory => 0,
+        Keeping::Memory(_) => 0,
+    };
+    (dead <= survives).then(|| format!("data lost, but only {dead} died"))
+}
