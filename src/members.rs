@@ -83,16 +83,32 @@ impl RankSet {
         self.0.iter().map(|index| Rank(index as u32))
     }
 
+    /// Adds all of another set of the same group.
+    pub fn extend(&mut self, other: &RankSet) {
+        for rank in other.iter() {
+            self.insert(rank);
+        }
+    }
+
+    /// The set as bytes, as many for all sets of a group: one bit for each rank.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let words = self.0.words().iter();
+        words.flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// The opposite of [`RankSet::to_bytes`]; ranks that the group does not have are left out.
+    pub fn from_bytes(ranks: usize, bytes: &[u8]) -> RankSet {
+        let set = |rank: &usize| {
+            let byte = bytes.get(rank / 8).copied().unwrap_or(0);
+            byte >> (rank % 8) & 1 == 1
+        };
+        RankSet::from_ranks(ranks, (0..ranks).filter(set).map(|rank| Rank(rank as u32)))
+    }
+
     /// A number that is the same for equal sets and hardly ever for others; every 16 bits of it can
     /// be used alone.
     pub fn fingerprint(&self) -> u32 {
-        let bytes: Vec<u8> = self
-            .0
-            .words()
-            .iter()
-            .flat_map(|word| word.to_le_bytes())
-            .collect();
-        xxhash_rust::xxh3::xxh3_64(&bytes) as u32
+        xxhash_rust::xxh3::xxh3_64(&self.to_bytes()) as u32
     }
 }
 
@@ -105,6 +121,8 @@ pub struct Members {
     faulty: RankSet,
     faulty_nodes: NodeSet,
     epoch: u32,
+    /// On which host each rank is; empty: not known, and as if each were on its own.
+    hosts: Vec<u64>,
 }
 
 impl Members {
@@ -122,6 +140,7 @@ impl Members {
             faulty: RankSet::new(ranks),
             faulty_nodes,
             epoch: 0,
+            hosts: Vec::new(),
         }
     }
 
@@ -138,6 +157,17 @@ impl Members {
     /// The cube that the ranks' nodes are in.
     pub fn cube(&self) -> &VCube {
         &self.cube
+    }
+
+    /// Learns on which host each rank is: ranks with the same number are on the same one.
+    pub fn set_hosts(&mut self, hosts: Vec<u64>) {
+        self.hosts = hosts;
+    }
+
+    /// The host of a rank, as a number that ranks of the same host share.
+    pub fn host(&self, rank: Rank) -> u64 {
+        let host = self.hosts.get(rank.index()).copied();
+        host.unwrap_or(u64::from(rank.0))
     }
 
     /// Repairs so far.
@@ -302,6 +332,15 @@ mod tests {
             }
             let (lower, upper) = members.weight(Node(0), members.cube().dimension());
             prop_assert_eq!(lower + upper, members.survivors().count());
+        }
+
+        #[test]
+        fn a_set_survives_its_encoding(ranks in 1_usize..200, members: Vec<u32>) {
+            let members = members.into_iter().map(|rank| Rank(rank % ranks as u32));
+            let set = RankSet::from_ranks(ranks, members);
+            let bytes = set.to_bytes();
+            prop_assert_eq!(bytes.len(), RankSet::new(ranks).to_bytes().len());
+            prop_assert_eq!(RankSet::from_bytes(ranks, &bytes), set);
         }
 
         #[test]

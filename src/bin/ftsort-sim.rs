@@ -17,7 +17,9 @@ fn main() {
                 entry.text
             );
         }
-        for outcome in run.outcomes.iter().flatten() { println!("{outcome:?}"); }
+        for outcome in run.outcomes.iter().flatten() {
+            println!("{outcome:?}");
+        }
         println!("{:?}", judge(&trial, &run));
         return;
     }

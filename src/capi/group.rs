@@ -163,10 +163,18 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let mine = introduce_oneself(&engine);
     let heard = hello(&mut engine, mine, trouble)?;
     agree_on_settings(&mut engine, settings.fingerprint())?;
-    let group_name = heard.first().map_or(mine.nonce, |hello| hello.nonce);
+    let group_name = heard.first().map_or(mine.nonce, |(_, hello)| hello.nonce);
     let store = open_store(&mut engine, &settings.store, group_name)?;
     warn_of_settings(&listener, ulfm);
-    let neighbours = heard.iter().filter(|hello| hello.host == mine.host).count();
+    let neighbours = heard
+        .iter()
+        .filter(|(_, hello)| hello.host == mine.host)
+        .count();
+    let mut hosts = vec![0; members.ranks()];
+    for (rank, hello) in &heard {
+        hosts[rank.index()] = hello.host;
+    }
+    members.set_hosts(hosts);
     Ok(ftsort {
         transport,
         members,

@@ -15,7 +15,7 @@ use crate::buffer::{self, Buffer};
 use crate::engine::{Job, Source, Stats};
 use crate::error::{Error, Result, Status};
 use crate::kernel::kernel_for;
-use crate::members::Rank;
+use crate::members::{Rank, RankSet};
 use crate::record::Layout;
 use crate::sort::HyperQuickSort;
 use crate::transport::Transport;
@@ -131,6 +131,7 @@ impl ftsort {
             dimension: engine.members.cube().dimension(),
             rule: self.settings.pivot,
         };
+        let mut lost = RankSet::new(engine.members.ranks());
         let job = Job::new(
             &mut engine,
             &algorithm,
@@ -139,7 +140,7 @@ impl ftsort {
             prepared.input,
             absent,
         );
-        let finished = job.run();
+        let finished = job.run(&mut lost);
         self.stats.total_seconds = self.transport.now() - start;
         let finished = finished?;
         Ok(ftsort_result::new(finished, prepared.layout.record_bytes()))
@@ -153,20 +154,26 @@ struct Reloader {
 }
 
 impl Source for Reloader {
-    fn reload(&mut self, rank: Rank) -> Option<Result<Buffer>> {
-        let reload = self.reload?;
+    fn can_reload(&self) -> bool {
+        self.reload.is_some()
+    }
+
+    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        let reload = self
+            .reload
+            .ok_or_else(|| Error::new(Status::Internal, "there is no reload callback"))?;
         let mut out = ftsort_buffer {
             bytes: Buffer::default(),
         };
         // SAFETY: the user's callback with the user's pointer; `out` lives during the call.
         let refused: c_int = unsafe { reload(self.user, rank.0 as i32, &mut out) };
-        Some(match refused {
+        match refused {
             0 => Ok(out.bytes),
             code => Err(Error::new(
                 Status::Callback,
                 format!("the reload callback returned {code} for rank {rank}"),
             )),
-        })
+        }
     }
 }
 

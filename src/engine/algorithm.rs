@@ -36,7 +36,7 @@ pub struct Split {
 
 /// An algorithm written over nodes, which knows nothing of ranks and faults.
 ///
-/// All functions are pure: no input or output, no clock, no randomness. They may be called for any
+/// Decisions are told to all ranks, and kept until the end. All functions are pure: no input or output, no clock, no randomness. They may be called for any
 /// node, on any rank, more than once, and give the same bytes. Rounds count from 1; version 0 of a
 /// block is the node's input, and version r is its state after round r.
 pub trait Algorithm {
@@ -57,8 +57,16 @@ pub trait Algorithm {
     fn decide(&self, round: u32, subcube: &Subcube, proposals: &[(Node, Slice)])
     -> Result<Vec<u8>>;
 
-    /// The greatest size of a contribution or a decision, in bytes.
-    fn message_limit(&self) -> usize;
+    /// The greatest size of a contribution, in bytes.
+    fn proposal_limit(&self) -> usize;
+
+    /// The greatest size of a decision of this round, in bytes.
+    fn decision_limit(&self, round: u32) -> usize;
+
+    /// In rounds that exchange, every run is split by itself, whatever the other runs are, and joining
+    /// unites runs. So a block of any version before the result consists of pieces of inputs, and
+    /// can be made again from the inputs and the decisions: versions need not be stored.
+    fn is_piecewise(&self) -> bool;
 
     /// What the node keeps and what it gives. Called in rounds that exchange.
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split>;

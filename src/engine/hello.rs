@@ -1,8 +1,8 @@
 //! The first words of a group: who is on the same host, and by what name the group goes.
 
 use super::commit::{Engine, Verdict, agreed_error};
-use super::mail::Letter;
 use crate::error::{Error, Result};
+use crate::members::Rank;
 
 /// What ranks tell each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,34 +34,19 @@ impl Hello {
 pub fn hello(
     engine: &mut Engine<'_>,
     mine: Hello,
-    mut trouble: Option<Error>,
-) -> Result<Vec<Hello>> {
+    trouble: Option<Error>,
+) -> Result<Vec<(Rank, Hello)>> {
     loop {
-        let me = engine.members.me();
-        let survivors: Vec<_> = engine.members.survivors().collect();
-        let mut letters = Vec::with_capacity(2 * survivors.len());
-        for other in survivors {
-            letters.push(Letter {
-                from: me,
-                to: other,
-                body: Some(mine.encode()),
-            });
-            if other != me {
-                letters.push(Letter {
-                    from: other,
-                    to: me,
-                    body: None,
-                });
+        let told = engine.share(mine.encode(), BYTES)?;
+        let verdict = engine.commit(told.is_some(), trouble.as_ref())?;
+        match (verdict, told) {
+            (Verdict::Committed, Some(told)) => {
+                let told = told.into_iter();
+                return Ok(told
+                    .filter_map(|(rank, words)| Some((rank, Hello::decode(&words)?)))
+                    .collect());
             }
-        }
-        let heard = engine.deliver(letters, BYTES)?;
-        let verdict = engine.commit(heard.is_some(), trouble.as_ref())?;
-        match (verdict, heard) {
-            (Verdict::Committed, Some(heard)) => {
-                let told = heard.into_iter().filter_map(|delivery| delivery.got());
-                return Ok(told.filter_map(|body| Hello::decode(&body)).collect());
-            }
-            (Verdict::Failed(status), _) => return Err(agreed_error(status, trouble.take())),
+            (Verdict::Failed(status), _) => return Err(agreed_error(status, trouble)),
             _ => {}
         }
     }

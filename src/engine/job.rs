@@ -3,21 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::commit::agreed_error;
-use super::mail::{Delivery, Letter, Shipment};
-use super::{Algorithm, Engine, Event, Phase, Subcube, Verdict};
+use super::council::Decisions;
+use super::reload::Digest;
+use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::buffer::{self, Buffer, Slice};
-use crate::error::{Error, Result, Status, caught};
+use crate::error::{Error, Result};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
-use crate::store::{Reach, Store};
+use crate::store::{Reach, Stamp, Store};
 use crate::vcube::{Node, NodeSet};
-
-/// Where inputs come from that the store does not have.
-pub trait Source {
-    /// The input of `rank` once more, as it was; None if there is no way to get it.
-    fn reload(&mut self, rank: Rank) -> Option<Result<Buffer>>;
-}
 
 /// One algorithm run on one set of inputs.
 pub struct Job<'a, 'e> {
@@ -25,19 +20,25 @@ pub struct Job<'a, 'e> {
     pub(super) algorithm: &'a dyn Algorithm,
     pub(super) store: &'a mut dyn Store,
     pub(super) source: &'a mut dyn Source,
-    /// This rank's own input, until it is in the store.
-    input: Option<Slice>,
+    /// This rank's own input, as it was loaded; empty as soon as it is committed.
+    pub(super) input: Slice,
     /// The ranks that were dead when the sort began, and so have no input.
-    absent: RankSet,
-    /// The committed version.
-    pub(super) version: u32,
+    pub(super) absent: RankSet,
+    /// The committed version, and the epoch in which it was made.
+    pub(super) stamp: Stamp,
     /// That version of the blocks of the nodes that this rank executes.
     pub(super) blocks: BTreeMap<Node, Block>,
-    /// The nodes that were faulty when that version was committed: they tell who holds copies. None
-    /// before the inputs are committed.
-    pub(super) holders_without: Option<NodeSet>,
-    /// What the last round decided for some node of this rank's.
-    decision: Slice,
+    /// The nodes that were faulty when that version was committed: they tell who executed what, and
+    /// who holds copies. None before the inputs are committed.
+    pub(super) committed_without: Option<NodeSet>,
+    /// What the committed rounds decided, from round 1 on.
+    pub(super) log: Vec<Decisions>,
+    /// Whose inputs are in this rank's store.
+    pub(super) held: RankSet,
+    /// What the inputs are known by, where they may be asked for again.
+    pub(super) digests: BTreeMap<Rank, Digest>,
+    /// Whose data cannot be got back, as far as this rank knows.
+    pub(super) lost: RankSet,
 }
 
 /// What a job leaves.
@@ -45,31 +46,20 @@ pub struct Job<'a, 'e> {
 pub struct Finished {
     /// The final blocks of the nodes that this rank executes.
     pub blocks: BTreeMap<Node, Block>,
-    /// What the last round decided; where its scope is the whole cube, the same for all nodes.
+    /// What the last round decided for node 0; where its scope is the whole cube, for all nodes.
     pub decision: Slice,
-}
-
-/// The way of a node's proposal to its root, and of the decision back.
-struct Route {
-    node: Node,
-    subcube: Subcube,
-    /// The rank that executes the node.
-    executor: Rank,
-    /// The rank that executes the subcube's root.
-    root: Rank,
-}
-
-/// What a root hears.
-struct Council {
-    subcube: Subcube,
-    proposals: Vec<(Node, Slice)>,
-    complete: bool,
 }
 
 /// What came of this rank's part in a step.
 pub(super) struct Attempt {
     /// The new version of this rank's nodes' blocks.
     pub blocks: BTreeMap<Node, Block>,
+    /// What was decided.
+    pub decisions: Decisions,
+    /// What inputs are known by, if that was shared.
+    pub digests: BTreeMap<Rank, Digest>,
+    /// Nodes whose blocks this rank got back, and from which rank, if it was one.
+    pub restored: Vec<(Node, Option<Rank>)>,
     /// Every part of it was done.
     pub complete: bool,
     /// It was given up because somebody died. Only then may a rank leave others waiting for its
@@ -83,6 +73,9 @@ impl Attempt {
     pub fn new() -> Attempt {
         Attempt {
             blocks: BTreeMap::new(),
+            decisions: Decisions::new(),
+            digests: BTreeMap::new(),
+            restored: Vec::new(),
             complete: true,
             interrupted: false,
             trouble: None,
@@ -93,6 +86,12 @@ impl Attempt {
     pub fn interrupted(mut self) -> Attempt {
         self.complete = false;
         self.interrupted = true;
+        self
+    }
+
+    /// With what was decided in it.
+    pub fn with(mut self, decisions: Decisions) -> Attempt {
+        self.decisions = decisions;
         self
     }
 
@@ -120,23 +119,31 @@ impl<'a, 'e> Job<'a, 'e> {
         input: Buffer,
         absent: RankSet,
     ) -> Job<'a, 'e> {
+        let ranks = engine.members.ranks();
         Job {
             engine,
             algorithm,
             store,
             source,
-            input: Some(input.into()),
+            input: input.into(),
             absent,
-            version: 0,
+            stamp: Stamp::INPUT,
             blocks: BTreeMap::new(),
-            holders_without: None,
-            decision: Buffer::default().into(),
+            committed_without: None,
+            log: Vec::new(),
+            held: RankSet::new(ranks),
+            digests: BTreeMap::new(),
+            lost: RankSet::new(ranks),
         }
     }
 
-    /// Runs it to its end. Collective; all survivors return the same status.
-    pub fn run(mut self) -> Result<Finished> {
+    /// Runs it to its end. Collective; all survivors return the same status. After
+    /// `Status::DataLost`, `lost` has the ranks whose data cannot be got back, the same on all.
+    pub fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
         let result = self.run_rounds();
+        if let Err(error) = &result {
+            self.tell_losses(error.status);
+        }
         // Agreed on, well or not: nobody reads the store any more.
         self.store.clear();
         let lowest = self.engine.members.lowest_survivor();
@@ -144,10 +151,12 @@ impl<'a, 'e> Job<'a, 'e> {
             self.store.sweep();
         }
         self.engine.stats.peak_bytes = buffer::peak() as u64;
+        *lost = self.lost;
         result?;
+        let last = self.log.pop().and_then(|mut last| last.pop_first());
         Ok(Finished {
             blocks: self.blocks,
-            decision: self.decision,
+            decision: last.map_or_else(|| Buffer::default().into(), |(_, decision)| decision),
         })
     }
 
@@ -156,7 +165,9 @@ impl<'a, 'e> Job<'a, 'e> {
         for round in 0..=self.algorithm.rounds() {
             self.engine.round = round;
             self.transact(round)?;
-            self.store.retire(self.version);
+            if !self.retains() {
+                self.store.retire(self.stamp.version);
+            }
             self.engine.stats.rounds += 1;
             self.engine.tell(Event::Round);
         }
@@ -167,19 +178,13 @@ impl<'a, 'e> Job<'a, 'e> {
     fn transact(&mut self, round: u32) -> Result<()> {
         loop {
             self.engine.strike(Point::Begin)?;
-            let attempt = match round {
-                0 => self.load()?,
-                _ => self.play(round)?,
-            };
-            match self
+            let attempt = self.attempt(round)?;
+            let verdict = self
                 .engine
-                .commit(attempt.complete, attempt.trouble.as_ref())?
-            {
+                .commit(attempt.complete, attempt.trouble.as_ref())?;
+            match verdict {
                 Verdict::Committed => {
-                    self.blocks = attempt.blocks;
-                    self.version = round;
-                    self.holders_without = Some(self.engine.members.faulty_nodes().clone());
-                    self.input = None;
+                    self.accept(round, attempt);
                     return Ok(());
                 }
                 Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
@@ -192,310 +197,27 @@ impl<'a, 'e> Job<'a, 'e> {
         }
     }
 
-    /// Round 0: every node's input goes to the store, before any work is done on it.
-    fn load(&mut self) -> Result<Attempt> {
-        let mut attempt = Attempt::new();
-        for node in self.engine.members.my_nodes() {
-            let block = self.input_of(node);
-            if let Some(block) = attempt.check(block) {
-                attempt.blocks.insert(node, block);
-            }
-        }
-        self.save(0, attempt)
-    }
-
-    /// The input of a node: of its home, if that lived long enough to show it to somebody.
-    fn input_of(&mut self, node: Node) -> Result<Block> {
-        let members = &self.engine.members;
-        let home = Rank(node.0);
-        if home.index() >= members.ranks() || self.absent.contains(home) {
-            return Ok(Block::empty());
-        }
-        if home == members.me()
-            && let Some(input) = &self.input
-        {
-            return Ok(Block::input(home, input.clone()));
-        }
-        if let Some(block) = self.store.get(0, node)? {
-            return Ok(block);
-        }
-        match self.source.reload(home) {
-            Some(input) => Ok(Block::input(home, input?.into())),
-            None => Err(Error::new(
-                Status::DataLost,
-                format!("rank {home} died before its input was in the store"),
-            )),
-        }
-    }
-
-    /// A round of the algorithm, for every node that this rank executes.
-    fn play(&mut self, round: u32) -> Result<Attempt> {
-        let mut attempt = Attempt::new();
-        if round == 1 {
-            self.prepare(&mut attempt);
-        }
-        let start = self.engine.transport.now();
-        let decisions = self.decide(round, &mut attempt)?;
-        let attempt = match decisions {
-            None => attempt.interrupted(),
-            Some(decisions) => {
-                if let Some(decision) = decisions.values().next() {
-                    self.decision = decision.clone();
-                }
-                self.exchange(round, &decisions, attempt)?
-            }
+    /// The round's work, and its result in the store.
+    fn attempt(&mut self, round: u32) -> Result<Attempt> {
+        let attempt = match round {
+            0 => None,
+            _ => Some(self.play(round)?),
         };
-        let phase = match self.algorithm.step(round).exchange {
-            Some(_) => Phase::Exchange,
-            None => Phase::Merge,
-        };
-        let seconds = self.engine.transport.now() - start;
-        self.engine.stats.add(phase, seconds);
-        if attempt.interrupted {
-            return Ok(attempt);
+        if attempt.as_ref().is_some_and(|attempt| attempt.interrupted) {
+            return Ok(attempt.unwrap_or_else(Attempt::new));
         }
-        self.save(round, attempt)
-    }
-
-    /// Sorts what was loaded. The stored copies stay as they are: what comes from them is sorted
-    /// again by whoever takes it over.
-    fn prepare(&mut self, attempt: &mut Attempt) {
-        let algorithm = self.algorithm;
-        let start = self.engine.transport.now();
-        for (node, block) in std::mem::take(&mut self.blocks) {
-            // Sorting in place takes the block; without it this rank is no use to the round.
-            if let Some(block) = attempt.check(caught(|| algorithm.prepare(block))) {
-                self.blocks.insert(node, block);
-            }
-        }
-        let seconds = self.engine.transport.now() - start;
-        self.engine.stats.add(Phase::Sort, seconds);
-    }
-
-    fn subcube(&self, node: Node, dimension: u32) -> Subcube {
-        let members = &self.engine.members;
-        Subcube {
-            dimension,
-            root: members.cube().root(node, dimension, members.faulty_nodes()),
-            fault_free: members.weight(node, dimension),
-        }
-    }
-
-    /// What each of this rank's nodes is told by the root of its subcube; a node is left out where
-    /// somebody in the subcube is in trouble. None: somebody died.
-    fn decide(
-        &mut self,
-        round: u32,
-        attempt: &mut Attempt,
-    ) -> Result<Option<BTreeMap<Node, Slice>>> {
-        let limit = self.algorithm.message_limit();
-        let routes = self.routes(self.algorithm.step(round).scope);
-        let letters = routes
-            .iter()
-            .map(|route| self.proposal(round, route, attempt))
-            .collect();
-        let Some(proposals) = self.engine.deliver(letters, limit)? else {
-            return Ok(None);
-        };
-        let decisions = self.preside(round, &routes, proposals, attempt);
-        let letters = routes
-            .iter()
-            .map(|route| Letter {
-                from: route.root,
-                to: route.executor,
-                body: decisions.get(&route.subcube.root).cloned(),
-            })
-            .collect();
-        let Some(told) = self.engine.deliver(letters, limit)? else {
-            return Ok(None);
-        };
-        let told = routes.iter().zip(told);
-        let told = told.filter_map(|(route, delivery)| Some((route.node, delivery.got()?)));
-        Ok(Some(told.collect()))
-    }
-
-    /// Between which ranks the nodes that concern this one send to their roots, ascending.
-    fn routes(&self, scope: u32) -> Vec<Route> {
-        let members = &self.engine.members;
-        let me = members.me();
-        let routes = members.cube().nodes().map(|node| {
-            let subcube = self.subcube(node, scope);
-            Route {
-                node,
-                subcube,
-                executor: members.executor(node),
-                root: members.executor(subcube.root),
-            }
-        });
-        routes
-            .filter(|route| route.executor == me || route.root == me)
-            .collect()
-    }
-
-    /// What a node contributes, if this rank executes it and is in no trouble.
-    fn proposal(&self, round: u32, route: &Route, attempt: &mut Attempt) -> Letter {
-        let algorithm = self.algorithm;
-        let block = self.blocks.get(&route.node);
-        let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
-        let body = block.filter(|_| able).and_then(|block| {
-            attempt.check(caught(|| {
-                algorithm.propose(round, route.node, &route.subcube, block)
-            }))
-        });
-        Letter {
-            from: route.executor,
-            to: route.root,
-            body,
-        }
-    }
-
-    /// The decisions of the subcubes whose root this rank executes, by root. Where a proposal is
-    /// missing there is nothing to decide.
-    fn preside(
-        &self,
-        round: u32,
-        routes: &[Route],
-        proposals: Vec<Delivery<Slice>>,
-        attempt: &mut Attempt,
-    ) -> BTreeMap<Node, Vec<u8>> {
-        let algorithm = self.algorithm;
-        let me = self.engine.members.me();
-        let mut councils: BTreeMap<Node, Council> = BTreeMap::new();
-        for (route, proposal) in routes.iter().zip(proposals) {
-            if route.root == me {
-                let council = councils
-                    .entry(route.subcube.root)
-                    .or_insert_with(|| Council {
-                        subcube: route.subcube,
-                        proposals: Vec::new(),
-                        complete: true,
-                    });
-                match proposal.got() {
-                    Some(proposal) => council.proposals.push((route.node, proposal)),
-                    None => council.complete = false,
-                }
-            }
-        }
-        let mut decisions = BTreeMap::new();
-        for (root, council) in councils {
-            if council.complete {
-                let decision =
-                    caught(|| algorithm.decide(round, &council.subcube, &council.proposals));
-                decisions.extend(attempt.check(decision).map(|decision| (root, decision)));
-            }
-        }
-        decisions
-    }
-
-    /// Splits, exchanges and joins the blocks of this rank's nodes.
-    fn exchange(
-        &mut self,
-        round: u32,
-        decisions: &BTreeMap<Node, Slice>,
-        mut attempt: Attempt,
-    ) -> Result<Attempt> {
-        let algorithm = self.algorithm;
-        let mine = self.engine.members.my_nodes();
-        let mut kept: BTreeMap<Node, Block> = BTreeMap::new();
-        let mut got: BTreeMap<Node, Block> = BTreeMap::new();
-        let Some(dimension) = algorithm.step(round).exchange else {
-            for node in mine {
-                let block = self.blocks.get(&node).cloned();
-                self.join(
-                    round,
-                    node,
-                    block,
-                    Some(Block::empty()),
-                    decisions,
-                    &mut attempt,
-                );
-            }
-            return Ok(attempt);
-        };
-        let mut given: BTreeMap<Node, Block> = BTreeMap::new();
-        for node in &mine {
-            let (Some(block), Some(decision)) = (self.blocks.get(node), decisions.get(node)) else {
-                continue;
-            };
-            let split = caught(|| algorithm.split(round, *node, block, decision));
-            if let Some(split) = attempt.check(split) {
-                kept.insert(*node, split.keep);
-                given.insert(*node, split.give);
-            }
-        }
-        let (shipments, receivers) = self.neighbourly(dimension, decisions, given);
-        self.engine.strike(Point::Send)?;
-        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
-            return Ok(attempt.interrupted());
-        };
-        for (node, delivery) in receivers.into_iter().zip(deliveries) {
-            if let Delivery::Got(block) = delivery {
-                got.insert(node, block);
-            }
-        }
-        for node in mine {
-            let (kept, got) = (kept.remove(&node), got.remove(&node));
-            self.join(round, node, kept, got, decisions, &mut attempt);
-        }
-        Ok(attempt)
-    }
-
-    /// One shipment for each node of which this rank executes it or its neighbour, ascending, and
-    /// the nodes that they are for. Nodes whose subcube did not come to a decision stay out, on both
-    /// ends alike, since neighbours are in one subcube.
-    fn neighbourly(
-        &self,
-        dimension: u32,
-        decisions: &BTreeMap<Node, Slice>,
-        mut given: BTreeMap<Node, Block>,
-    ) -> (Vec<Shipment>, Vec<Node>) {
-        let members = &self.engine.members;
-        let me = members.me();
-        let mut shipments = Vec::new();
-        let mut receivers = Vec::new();
-        for node in members.cube().nodes() {
-            let neighbour = members.cube().neighbour(node, dimension);
-            let (from, to) = (members.executor(node), members.executor(neighbour));
-            let decided = decisions.contains_key(&node) || decisions.contains_key(&neighbour);
-            if (from == me || to == me) && decided {
-                let block = given.remove(&node);
-                shipments.push(Shipment { from, to, block });
-                receivers.push(neighbour);
-            }
-        }
-        (shipments, receivers)
-    }
-
-    fn join(
-        &mut self,
-        round: u32,
-        node: Node,
-        kept: Option<Block>,
-        got: Option<Block>,
-        decisions: &BTreeMap<Node, Slice>,
-        attempt: &mut Attempt,
-    ) {
-        let algorithm = self.algorithm;
-        let (Some(kept), Some(got), Some(decision)) = (kept, got, decisions.get(&node)) else {
-            attempt.complete = false;
-            return;
-        };
-        let block = caught(|| algorithm.join(round, node, kept, got, decision));
-        if let Some(block) = attempt.check(block) {
-            attempt.blocks.insert(node, block);
-        }
-    }
-
-    /// Puts a new version into the store, by way of other ranks where it keeps copies there.
-    fn save(&mut self, version: u32, attempt: Attempt) -> Result<Attempt> {
         self.engine.strike(Point::Store)?;
         let start = self.engine.transport.now();
-        let attempt = match self.store.reach() {
+        let stamp = Stamp {
+            version: round,
+            epoch: self.engine.members.epoch(),
+        };
+        let attempt = match attempt {
+            None if self.retains() => self.load_retained()?,
+            None => self.load_version()?,
             // The result is in the caller's hands as soon as it is committed.
-            _ if version == self.algorithm.rounds() => attempt,
-            Reach::Everyone => self.put_own(version, attempt),
-            Reach::Copies(0) => attempt,
-            Reach::Copies(copies) => self.put_copies(version, copies, attempt)?,
+            Some(attempt) if self.retains() || round == self.algorithm.rounds() => attempt,
+            Some(attempt) => self.save_version(stamp, attempt)?,
         };
         let seconds = self.engine.transport.now() - start;
         self.engine.stats.add(Phase::Store, seconds);
@@ -503,61 +225,33 @@ impl<'a, 'e> Job<'a, 'e> {
         Ok(attempt)
     }
 
-    fn put_own(&mut self, version: u32, mut attempt: Attempt) -> Attempt {
-        if !attempt.complete {
-            return attempt;
-        }
-        for (node, block) in std::mem::take(&mut attempt.blocks) {
-            let put = self.store.put(version, node, &block);
-            if attempt.check(put).is_some() {
-                self.engine.stats.bytes_stored += block.bytes() as u64;
-            }
-            attempt.blocks.insert(node, block);
-        }
-        attempt
-    }
-
-    fn put_copies(&mut self, version: u32, copies: usize, mut attempt: Attempt) -> Result<Attempt> {
-        let members = &self.engine.members;
-        let me = members.me();
-        let mut shipments = Vec::new();
-        let mut nodes = Vec::new();
-        for node in members.cube().nodes() {
-            let holders = holders(node, members.faulty_nodes(), members.cube().len(), copies);
-            let from = members.executor(node);
-            for to in holders.into_iter().filter(|holder| *holder != from) {
-                if from == me || to == me {
-                    let block = attempt.blocks.get(&node).filter(|_| from == me).cloned();
-                    shipments.push(Shipment { from, to, block });
-                    nodes.push(node);
+    /// It is committed: the attempt is the state.
+    fn accept(&mut self, round: u32, attempt: Attempt) {
+        self.blocks = attempt.blocks;
+        self.digests.extend(attempt.digests);
+        self.stamp = match round {
+            0 => Stamp::INPUT,
+            version => {
+                self.log.push(attempt.decisions);
+                Stamp {
+                    version,
+                    epoch: self.engine.members.epoch(),
                 }
             }
-        }
-        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
-            return Ok(attempt.interrupted());
         };
-        for (node, delivery) in nodes.into_iter().zip(deliveries) {
-            match delivery {
-                Delivery::Got(block) => {
-                    self.engine.stats.bytes_stored += block.bytes() as u64;
-                    let put = self.store.put(version, node, &block);
-                    attempt.check(put);
-                }
-                Delivery::Nothing => attempt.complete = false,
-                Delivery::NotMine => {}
-            }
-        }
-        Ok(attempt)
+        self.committed_without = Some(self.engine.members.faulty_nodes().clone());
+        self.input = Buffer::default().into();
     }
-}
 
-/// Who holds a node's block: its executor, and then the ranks that would cover it next if those
-/// before them died. So a cover mostly has the block already.
-pub(super) fn holders(node: Node, faulty: &NodeSet, cube_len: usize, copies: usize) -> Vec<Rank> {
-    (0..cube_len as u32)
-        .map(|distance| Node(node.0 ^ distance))
-        .filter(|candidate| !faulty.contains(*candidate))
-        .take(1 + copies)
-        .map(|candidate| Rank(candidate.0))
-        .collect()
+    /// Are blocks made again from inputs?
+    pub(super) fn retains(&self) -> bool {
+        matches!(self.store.reach(), Reach::Copies(_)) && self.algorithm.is_piecewise()
+    }
+
+    /// The node's home, if there is one that brought an input.
+    pub(super) fn home_with_input(&self, node: Node) -> Option<Rank> {
+        let home = Rank(node.0);
+        let there = home.index() < self.engine.members.ranks();
+        (there && !self.absent.contains(home)).then_some(home)
+    }
 }

@@ -52,6 +52,9 @@ impl<T> Delivery<T> {
     }
 }
 
+/// Before what each speaker said: who, and how many bytes.
+const PER_SPEAKER: usize = 8;
+
 /// Goes before every letter's body: is there one?
 const IN_TROUBLE: u8 = 0;
 const HAS_BODY: u8 = 1;
@@ -63,6 +66,12 @@ impl Engine<'_> {
         letters: Vec<Letter>,
         limit: usize,
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
+        if limit >= self.transport.longest_short() {
+            return Err(Error::new(
+                Status::Internal,
+                format!("letters of up to {limit} bytes are too long"),
+            ));
+        }
         let me = self.members.me();
         let mut tickets: Vec<Option<Ticket>> = Vec::with_capacity(letters.len());
         for letter in &letters {
@@ -176,6 +185,78 @@ impl Engine<'_> {
         }
         Ok(room.then_some((header, tickets)))
     }
+}
+
+impl Engine<'_> {
+    /// Tells what each survivor says, at most `limit` bytes, to all of them, by way of one; in
+    /// ascending order of rank. None: somebody died.
+    pub fn share(&mut self, mine: Vec<u8>, limit: usize) -> Result<Option<Vec<(Rank, Slice)>>> {
+        let survivors: Vec<Rank> = self.members.survivors().collect();
+        let total = survivors.len() * limit;
+        self.by_way_of_scribe(&survivors, mine, (limit, total))
+    }
+
+    /// As [`Engine::share`], but only `speakers` say something, at most `limit` bytes each and
+    /// `total` together; it is told to all survivors.
+    pub fn by_way_of_scribe(
+        &mut self,
+        speakers: &[Rank],
+        mine: Vec<u8>,
+        (limit, total): (usize, usize),
+    ) -> Result<Option<Vec<(Rank, Slice)>>> {
+        let scribe = self.members.lowest_survivor();
+        let me = self.members.me();
+        let letters = speakers.iter().map(|speaker| Letter {
+            from: *speaker,
+            to: scribe,
+            body: (*speaker == me).then(|| mine.clone()),
+        });
+        let Some(heard) = self.deliver(letters.collect(), limit)? else {
+            return Ok(None);
+        };
+        let mut minutes = Vec::new();
+        for (speaker, words) in speakers.iter().zip(heard) {
+            if let Delivery::Got(words) = words {
+                minutes.extend(speaker.0.to_le_bytes());
+                minutes.extend((words.len() as u32).to_le_bytes());
+                minutes.extend_from_slice(&words);
+            }
+        }
+        let survivors = self.members.survivors();
+        let letters = survivors.map(|survivor| Letter {
+            from: scribe,
+            to: survivor,
+            body: (scribe == me).then(|| minutes.clone()),
+        });
+        let longest = speakers.len() * PER_SPEAKER + total;
+        let Some(told) = self.deliver(letters.collect(), longest)? else {
+            return Ok(None);
+        };
+        let told = told.into_iter().find_map(Delivery::got);
+        told.map(|minutes| read_minutes(&minutes)).transpose()
+    }
+}
+
+fn read_minutes(minutes: &Slice) -> Result<Vec<(Rank, Slice)>> {
+    let broken = || Error::new(Status::Internal, "the minutes do not decode");
+    let number = |at: usize| -> Option<u32> {
+        let bytes = minutes.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(bytes))
+    };
+    let mut words = Vec::new();
+    let mut at = 0;
+    while at < minutes.len() {
+        let (Some(rank), Some(length)) = (number(at), number(at + 4)) else {
+            return Err(broken());
+        };
+        let end = at + PER_SPEAKER + length as usize;
+        if end > minutes.len() {
+            return Err(broken());
+        }
+        words.push((Rank(rank), minutes.part(at + PER_SPEAKER..end)));
+        at = end;
+    }
+    Ok(words)
 }
 
 fn sealed(body: Option<&[u8]>) -> Result<Slice> {

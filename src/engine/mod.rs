@@ -11,16 +11,23 @@
 
 mod algorithm;
 mod commit;
+mod council;
 mod hello;
 mod job;
 mod mail;
+mod placement;
 mod recovery;
+mod reload;
+mod retained;
+mod round;
 mod stats;
+mod versions;
 
 pub use algorithm::{Algorithm, Split, Step, Subcube};
 pub use commit::{Engine, Verdict};
 pub use hello::{Hello, hello};
-pub use job::{Finished, Job, Source};
+pub use job::{Finished, Job};
+pub use reload::Source;
 pub use stats::{Phase, Stats};
 
 use crate::members::Rank;

@@ -8,7 +8,8 @@ use crate::kernel::Kernel;
 use crate::members::Rank;
 use crate::vcube::Node;
 
-const COUNT_BYTES: usize = 8;
+/// The size of what a node contributes.
+pub const COUNT_BYTES: usize = 8;
 
 /// What a node contributes: how many records it holds.
 pub fn propose(kernel: &dyn Kernel, block: &Block) -> Vec<u8> {
@@ -25,7 +26,7 @@ pub fn decide(proposals: &[(Node, Slice)]) -> Vec<u8> {
 }
 
 /// The size of [`decide`]'s result for a cube of so many nodes.
-pub fn message_limit(nodes: usize) -> usize {
+pub fn decision_limit(nodes: usize) -> usize {
     nodes * COUNT_BYTES
 }
 

@@ -110,9 +110,19 @@ impl Algorithm for HyperQuickSort<'_> {
         }
     }
 
-    fn message_limit(&self) -> usize {
-        let nodes = 1 << self.dimension;
-        pivot::message_limit(self.kernel.record_bytes()).max(finish::message_limit(nodes))
+    fn proposal_limit(&self) -> usize {
+        pivot::proposal_limit(self.kernel.record_bytes()).max(finish::COUNT_BYTES)
+    }
+
+    fn decision_limit(&self, round: u32) -> usize {
+        match self.is_last(round) {
+            true => finish::decision_limit(1 << self.dimension),
+            false => pivot::decision_limit(self.kernel.record_bytes()),
+        }
+    }
+
+    fn is_piecewise(&self) -> bool {
+        true
     }
 
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {

@@ -195,9 +195,14 @@ pub fn encode_samples(samples: &[Sample]) -> Vec<u8> {
     out
 }
 
-/// The greatest size of [`encode_samples`]'s and [`Cut::encode`]'s results.
-pub fn message_limit(record_bytes: usize) -> usize {
-    SAMPLES * (Place::encoded_bytes(record_bytes) + 8) + 1
+/// The greatest size of [`encode_samples`]'s result, or of a cut.
+pub fn proposal_limit(record_bytes: usize) -> usize {
+    SAMPLES * (Place::encoded_bytes(record_bytes) + 8)
+}
+
+/// The greatest size of [`Cut::encode`]'s result.
+pub fn decision_limit(record_bytes: usize) -> usize {
+    Place::encoded_bytes(record_bytes) + 1
 }
 
 fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample>> {

@@ -59,7 +59,7 @@ fn play(
                     .propose(round, node, &subcube, &blocks[&node])
                     .unwrap()
             });
-            assert!(words.len() <= algorithm.message_limit());
+            assert!(words.len() <= algorithm.proposal_limit());
             let words = Buffer::copy_of(&words).unwrap().into();
             proposals
                 .entry(subcube.root)
@@ -70,7 +70,7 @@ fn play(
         let mut decisions = BTreeMap::new();
         for (subcube, words) in proposals.values() {
             let decision = same(|| algorithm.decide(round, subcube, words).unwrap());
-            assert!(decision.len() <= algorithm.message_limit());
+            assert!(decision.len() <= algorithm.decision_limit(round));
             decisions.extend(words.iter().map(|(node, _)| (*node, decision.clone())));
         }
         let mut next = BTreeMap::new();

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Reach, Store};
+use super::{Reach, Stamp, Store};
 use crate::block::{Block, Header};
 use crate::buffer::{Buffer, Slice};
 use crate::error::{Error, Result, Status};
@@ -47,7 +47,7 @@ pub struct Directory {
     /// Tells the files that ranks write at the same time apart.
     me: Rank,
     /// What this rank has put and not removed yet.
-    mine: Vec<(u32, Node)>,
+    mine: Vec<(Stamp, Node)>,
 }
 
 impl Directory {
@@ -84,8 +84,9 @@ impl Directory {
         format!("{}sign", self.prefix)
     }
 
-    fn name(&self, version: u32, node: Node) -> String {
-        format!("{}v{version}-n{node}", self.prefix)
+    fn name(&self, stamp: Stamp, node: Node) -> String {
+        let Stamp { version, epoch } = stamp;
+        format!("{}v{version}-e{epoch}-n{node}", self.prefix)
     }
 
     fn write(&mut self, name: &str, block: &Block) -> io::Result<()> {
@@ -153,8 +154,8 @@ impl Store for Directory {
         Reach::Everyone
     }
 
-    fn put(&mut self, version: u32, node: Node, block: &Block) -> Result<()> {
-        let name = self.name(version, node);
+    fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()> {
+        let name = self.name(stamp, node);
         // Two ranks may write the same version after a repair; each has a temporary name.
         let draft = format!("{name}.draft.{}", self.me);
         let written = self
@@ -164,14 +165,14 @@ impl Store for Directory {
             let _ = self.files.remove(&draft);
             return Err(self.refusal("cannot write", &name, &error));
         }
-        if !self.mine.contains(&(version, node)) {
-            self.mine.push((version, node));
+        if !self.mine.contains(&(stamp, node)) {
+            self.mine.push((stamp, node));
         }
         Ok(())
     }
 
-    fn get(&self, version: u32, node: Node) -> Result<Option<Block>> {
-        let name = self.name(version, node);
+    fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>> {
+        let name = self.name(stamp, node);
         match self.read(&name) {
             Ok(Some(block)) => block.map(Some),
             Ok(None) => Ok(None),
@@ -182,12 +183,15 @@ impl Store for Directory {
     }
 
     fn retire(&mut self, version: u32) {
-        let (old, kept) = self.mine.iter().partition(|(mine, _)| *mine < version);
+        let (old, kept) = self
+            .mine
+            .iter()
+            .partition(|(mine, _)| mine.version < version);
         self.mine = kept;
-        let old: Vec<(u32, Node)> = old;
-        for (version, node) in old {
+        let old: Vec<(Stamp, Node)> = old;
+        for (stamp, node) in old {
             // Another rank may have removed it, and a leftover does no harm.
-            let _ = self.files.remove(&self.name(version, node));
+            let _ = self.files.remove(&self.name(stamp, node));
         }
     }
 
@@ -224,6 +228,10 @@ mod tests {
         folder
     }
 
+    fn at(version: u32) -> Stamp {
+        Stamp { version, epoch: 2 }
+    }
+
     fn sample() -> Block {
         let run = |origin, bytes: &[u8]| Run {
             origin: Rank(origin),
@@ -240,14 +248,14 @@ mod tests {
     fn what_was_put_is_found_until_it_is_retired() {
         let folder = folder("put");
         let mut store = open(&folder, 1).unwrap();
-        store.put(3, Node(2), &sample()).unwrap();
+        store.put(at(3), Node(2), &sample()).unwrap();
         let other = open(&folder, 1).unwrap();
-        assert_eq!(other.get(3, Node(2)).unwrap(), Some(sample()));
-        assert_eq!(other.get(4, Node(2)).unwrap(), None);
+        assert_eq!(other.get(at(3), Node(2)).unwrap(), Some(sample()));
+        assert_eq!(other.get(at(4), Node(2)).unwrap(), None);
         let stranger = open(&folder, 2).unwrap();
-        assert_eq!(stranger.get(3, Node(2)).unwrap(), None);
+        assert_eq!(stranger.get(at(3), Node(2)).unwrap(), None);
         store.retire(4);
-        assert_eq!(other.get(3, Node(2)).unwrap(), None);
+        assert_eq!(other.get(at(3), Node(2)).unwrap(), None);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         fs::remove_dir(&folder).unwrap();
     }
@@ -256,25 +264,25 @@ mod tests {
     fn a_torn_or_spoiled_file_counts_as_absent() {
         let folder = folder("torn");
         let mut store = open(&folder, 1).unwrap();
-        store.put(0, Node(0), &sample()).unwrap();
-        let path = folder.join(store.name(0, Node(0)));
+        store.put(at(0), Node(0), &sample()).unwrap();
+        let path = folder.join(store.name(at(0), Node(0)));
         let whole = fs::read(&path).unwrap();
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
-            assert_eq!(store.get(0, Node(0)).unwrap(), None, "cut at {length}");
+            assert_eq!(store.get(at(0), Node(0)).unwrap(), None, "cut at {length}");
         }
         for position in 0..whole.len() {
             let mut spoiled = whole.clone();
             spoiled[position] ^= 0x10;
             fs::write(&path, &spoiled).unwrap();
             assert_eq!(
-                store.get(0, Node(0)).unwrap(),
+                store.get(at(0), Node(0)).unwrap(),
                 None,
                 "spoiled at {position}"
             );
         }
         fs::write(&path, &whole).unwrap();
-        assert_eq!(store.get(0, Node(0)).unwrap(), Some(sample()));
+        assert_eq!(store.get(at(0), Node(0)).unwrap(), Some(sample()));
         store.sweep();
         fs::remove_dir(&folder).unwrap();
     }

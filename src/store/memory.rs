@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Reach, Store};
+use super::{Reach, Stamp, Store};
 use crate::block::Block;
 use crate::error::Result;
 use crate::vcube::Node;
@@ -12,7 +12,7 @@ use crate::vcube::Node;
 #[derive(Debug, Default)]
 pub struct Memory {
     replicas: usize,
-    blocks: BTreeMap<(u32, Node), Block>,
+    blocks: BTreeMap<(Stamp, Node), Block>,
 }
 
 impl Memory {
@@ -30,17 +30,17 @@ impl Store for Memory {
         Reach::Copies(self.replicas)
     }
 
-    fn put(&mut self, version: u32, node: Node, block: &Block) -> Result<()> {
-        self.blocks.insert((version, node), block.clone());
+    fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()> {
+        self.blocks.insert((stamp, node), block.clone());
         Ok(())
     }
 
-    fn get(&self, version: u32, node: Node) -> Result<Option<Block>> {
-        Ok(self.blocks.get(&(version, node)).cloned())
+    fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>> {
+        Ok(self.blocks.get(&(stamp, node)).cloned())
     }
 
     fn retire(&mut self, version: u32) {
-        self.blocks.retain(|(kept, _), _| *kept >= version);
+        self.blocks.retain(|(kept, _), _| kept.version >= version);
     }
 
     fn clear(&mut self) {
@@ -54,16 +54,20 @@ impl Store for Memory {
 mod tests {
     use super::*;
 
+    fn at(version: u32) -> Stamp {
+        Stamp { version, epoch: 1 }
+    }
+
     #[test]
     fn older_versions_are_retired_and_newer_ones_stay() {
         let mut store = Memory::new(1);
         for version in 0..3 {
-            store.put(version, Node(5), &Block::empty()).unwrap();
+            store.put(at(version), Node(5), &Block::empty()).unwrap();
         }
         store.retire(2);
-        assert_eq!(store.get(1, Node(5)), Ok(None));
-        assert_eq!(store.get(2, Node(5)), Ok(Some(Block::empty())));
+        assert_eq!(store.get(at(1), Node(5)), Ok(None));
+        assert_eq!(store.get(at(2), Node(5)), Ok(Some(Block::empty())));
         store.clear();
-        assert_eq!(store.get(2, Node(5)), Ok(None));
+        assert_eq!(store.get(at(2), Node(5)), Ok(None));
     }
 }

@@ -20,17 +20,36 @@ pub enum Reach {
     Copies(usize),
 }
 
+/// Names a state of all blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp {
+    /// After how many rounds.
+    pub version: u32,
+    /// After how many repairs. A rank that was left behind, or one that was declared dead and does
+    /// not know it yet, may still write what belongs to an attempt that others have given up: its
+    /// decisions differ, and so must its names.
+    pub epoch: u32,
+}
+
+impl Stamp {
+    /// The inputs, which are the same in every epoch.
+    pub const INPUT: Stamp = Stamp {
+        version: 0,
+        epoch: 0,
+    };
+}
+
 /// Keeps versions of nodes' blocks.
 pub trait Store {
     /// Who can get at what is put here.
     fn reach(&self) -> Reach;
 
-    /// Keeps `block` as `version` of `node`, in place of what was kept under these names. Either
-    /// all of it is kept, or `Status::Store` (or `Status::Memory`) says why not.
-    fn put(&mut self, version: u32, node: Node, block: &Block) -> Result<()>;
+    /// Keeps `block` as what `node` has at `stamp`, in place of what was kept under these names.
+    /// Either all of it is kept, or `Status::Store` (or `Status::Memory`) says why not.
+    fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()>;
 
     /// What was kept. None if it is not there, or damaged. `Status::Memory` if there is no room.
-    fn get(&self, version: u32, node: Node) -> Result<Option<Block>>;
+    fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>>;
 
     /// Forgets versions older than `version`: a newer one is committed. Never fails: what cannot be
     /// removed now is removed at the end.

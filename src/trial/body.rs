@@ -5,12 +5,15 @@ use std::rc::Rc;
 
 use super::drawer::{Drawer, Shared};
 use super::{Keeping, Trial};
-use crate::buffer::Buffer;
-use crate::engine::{Engine, Event, Job, Observer, Occasion, Source, Stats};
+use crate::block::Block;
+use crate::buffer::{Buffer, Slice};
+use crate::engine::{
+    Algorithm, Engine, Event, Job, Observer, Occasion, Source, Split, Stats, Step, Subcube,
+};
 use crate::error::{Error, Result, caught};
 use crate::faults::Schedule;
 use crate::kernel::{Kernel, kernel_for};
-use crate::members::{Members, Rank};
+use crate::members::{Members, Rank, RankSet};
 use crate::record::Layout;
 use crate::sort::{HyperQuickSort, global_offset, total_records};
 use crate::store::Store;
@@ -42,6 +45,11 @@ pub struct Outcome {
     pub absent: Vec<Rank>,
     /// The dead that it knows of now.
     pub faulty: Vec<Rank>,
+    /// Those of them that were known when a version, or a recovery, was committed for the last time;
+    /// None: that never was.
+    pub absorbed: Option<Vec<Rank>>,
+    /// Whose data were lost.
+    pub lost: Vec<Rank>,
 }
 
 /// What came of a trial.
@@ -125,33 +133,25 @@ fn live(
     let Ok(mut store) = open_store(trial, files, &probe) else {
         return false;
     };
+    members.set_hosts(
+        (0..trial.ranks)
+            .map(|rank| (rank % trial.hosts) as u64)
+            .collect(),
+    );
     for sort in 0..trial.sorts {
-        let absent = members.faulty().iter().collect();
-        let parts = sort_once(
+        let mut sorting = Sorting {
             trial,
             sort,
-            &mut transport,
-            &mut members,
-            &mut *store,
-            &probe,
-        );
+            transport: &mut transport,
+            members: &mut members,
+            store: &mut *store,
+            probe: &probe,
+        };
+        let outcome = sorting.run();
         if probe.check().is_err() {
             return false;
         }
-        let (parts, total) = match parts {
-            Ok((parts, total)) => (Ok(parts), total),
-            Err(error) => (Err(error), 0),
-        };
-        let faulty = members.faulty().iter().collect();
-        take(
-            sort,
-            Outcome {
-                parts,
-                total,
-                absent,
-                faulty,
-            },
-        );
+        take(sort, outcome);
     }
     true
 }
@@ -159,7 +159,8 @@ fn live(
 fn open_store(trial: &Trial, files: &Shared, probe: &Probe) -> Result<Box<dyn Store>> {
     Ok(match trial.store {
         Keeping::None => Box::new(Memory::new(0)),
-        Keeping::Memory(copies) => Box::new(Memory::new(copies)),
+        Keeping::Reload => Box::new(Memory::new(0)),
+        Keeping::Memory(copies) | Keeping::Versions(copies) => Box::new(Memory::new(copies)),
         Keeping::Directory => {
             let drawer = Drawer::new(Rc::clone(files), probe.clone());
             Box::new(Directory::open(Box::new(drawer), 1, probe.rank())?)
@@ -168,69 +169,180 @@ fn open_store(trial: &Trial, files: &Shared, probe: &Probe) -> Result<Box<dyn St
 }
 
 /// Writes events down, and counts a commit as a step.
-struct Witness(Probe);
+struct Witness {
+    probe: Probe,
+    heard: Vec<Rank>,
+    absorbed: Option<Vec<Rank>>,
+}
 
 impl Observer for Witness {
     fn event(&mut self, occasion: Occasion) {
         let Occasion { event, round, .. } = occasion;
-        self.0.note(|| format!("round {round}: {event:?}"));
-        if event == Event::Round {
+        self.probe.note(|| format!("round {round}: {event:?}"));
+        let committed = match event {
+            Event::Fault(rank) => {
+                self.heard.push(rank);
+                false
+            }
+            Event::Round => true,
+            // Before the inputs are committed nothing is.
+            Event::Replay => round > 0,
+            _ => false,
+        };
+        if committed {
+            self.absorbed = Some(self.heard.clone());
             // Whether the rank dies of it shows at its next step.
-            let _ = self.0.step(Deed::Committing);
+            let _ = self.probe.step(Deed::Committing);
         }
     }
 }
 
-struct Nothing;
+/// Gives inputs again, if the trial allows it.
+struct Library<'a>(&'a Trial, usize);
 
-impl Source for Nothing {
-    fn reload(&mut self, _: Rank) -> Option<Result<Buffer>> {
-        None
+impl Source for Library<'_> {
+    fn can_reload(&self) -> bool {
+        self.0.store == Keeping::Reload
     }
+
+    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        bytes_of(&self.0.input(self.1, rank))
+    }
+}
+
+fn bytes_of(records: &[i32]) -> Result<Buffer> {
+    Buffer::copy_of(bytemuck::cast_slice(records))
 }
 
 fn kernel() -> Result<Box<dyn Kernel>> {
     kernel_for(&Layout::new(4, 0, 0, 5)?, 1)
 }
 
-fn sort_once(
-    trial: &Trial,
+/// An algorithm of which nobody knows that its blocks can be made again.
+struct Opaque<'a>(HyperQuickSort<'a>);
+
+impl Algorithm for Opaque<'_> {
+    fn rounds(&self) -> u32 {
+        self.0.rounds()
+    }
+    fn step(&self, round: u32) -> Step {
+        self.0.step(round)
+    }
+    fn prepare(&self, block: Block) -> Result<Block> {
+        self.0.prepare(block)
+    }
+    fn propose(&self, round: u32, node: Node, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+        self.0.propose(round, node, subcube, block)
+    }
+    fn decide(&self, round: u32, subcube: &Subcube, said: &[(Node, Slice)]) -> Result<Vec<u8>> {
+        self.0.decide(round, subcube, said)
+    }
+    fn proposal_limit(&self) -> usize {
+        self.0.proposal_limit()
+    }
+    fn decision_limit(&self, round: u32) -> usize {
+        self.0.decision_limit(round)
+    }
+    fn is_piecewise(&self) -> bool {
+        false
+    }
+    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
+        self.0.split(round, node, block, decision)
+    }
+    fn join(
+        &self,
+        round: u32,
+        node: Node,
+        keep: Block,
+        got: Block,
+        decision: &[u8],
+    ) -> Result<Block> {
+        self.0.join(round, node, keep, got, decision)
+    }
+}
+
+/// One sort of one rank.
+struct Sorting<'a> {
+    trial: &'a Trial,
     sort: usize,
-    transport: &mut dyn Transport,
-    members: &mut Members,
-    store: &mut dyn Store,
-    probe: &Probe,
-) -> Result<(Vec<Part>, u64)> {
-    let input = trial.input(sort, members.me());
-    let input = Buffer::copy_of(bytemuck::cast_slice(&input))?;
-    let absent = members.faulty().clone();
-    let mut witness = Witness(probe.clone());
-    let schedule = Schedule::default();
-    let mut engine = Engine {
-        transport,
-        members,
-        observer: &mut witness,
-        stats: &mut Stats::default(),
-        schedule: &schedule,
-        round: 0,
-        rounds: 0,
-    };
-    let kernel = engine.all_or_none(kernel())?;
-    let algorithm = HyperQuickSort {
-        kernel: &*kernel,
-        dimension: engine.members.cube().dimension(),
-        rule: trial.pivot,
-    };
-    let mut source = Nothing;
-    let job = Job::new(&mut engine, &algorithm, store, &mut source, input, absent);
-    let finished = job.run()?;
-    let parts = finished.blocks.iter().filter_map(|(node, block)| {
-        let (offset, data) = global_offset(block)?;
-        Some(Part {
-            node: *node,
-            offset,
-            records: bytemuck::cast_slice(data).to_vec(),
-        })
-    });
-    Ok((parts.collect(), total_records(&finished.decision)))
+    transport: &'a mut dyn Transport,
+    members: &'a mut Members,
+    store: &'a mut dyn Store,
+    probe: &'a Probe,
+}
+
+impl Sorting<'_> {
+    fn run(&mut self) -> Outcome {
+        let absent = self.members.faulty().clone();
+        let mut witness = Witness {
+            probe: self.probe.clone(),
+            heard: absent.iter().collect(),
+            absorbed: None,
+        };
+        let mut lost = RankSet::new(self.trial.ranks);
+        let result = self.result(&absent, &mut witness, &mut lost);
+        let (parts, total) = match result {
+            Ok((parts, total)) => (Ok(parts), total),
+            Err(error) => (Err(error), 0),
+        };
+        Outcome {
+            parts,
+            total,
+            absent: absent.iter().collect(),
+            faulty: self.members.faulty().iter().collect(),
+            absorbed: witness.absorbed,
+            lost: lost.iter().collect(),
+        }
+    }
+
+    fn result(
+        &mut self,
+        absent: &RankSet,
+        witness: &mut Witness,
+        lost: &mut RankSet,
+    ) -> Result<(Vec<Part>, u64)> {
+        let input = bytes_of(&self.trial.input(self.sort, self.members.me()))?;
+        let schedule = Schedule::default();
+        let mut stats = Stats::default();
+        let mut engine = Engine {
+            transport: &mut *self.transport,
+            members: &mut *self.members,
+            observer: witness,
+            stats: &mut stats,
+            schedule: &schedule,
+            round: 0,
+            rounds: 0,
+        };
+        let kernel = engine.all_or_none(kernel())?;
+        let algorithm = HyperQuickSort {
+            kernel: &*kernel,
+            dimension: engine.members.cube().dimension(),
+            rule: self.trial.pivot,
+        };
+        let opaque = Opaque(HyperQuickSort { ..algorithm });
+        let algorithm: &dyn Algorithm = match self.trial.store {
+            Keeping::Versions(_) => &opaque,
+            _ => &algorithm,
+        };
+        let mut source = Library(self.trial, self.sort);
+        let absent = absent.clone();
+        let job = Job::new(
+            &mut engine,
+            algorithm,
+            &mut *self.store,
+            &mut source,
+            input,
+            absent,
+        );
+        let finished = job.run(lost)?;
+        let parts = finished.blocks.iter().filter_map(|(node, block)| {
+            let (offset, data) = global_offset(block)?;
+            Some(Part {
+                node: *node,
+                offset,
+                records: bytemuck::cast_slice(data).to_vec(),
+            })
+        });
+        Ok((parts.collect(), total_records(&finished.decision)))
+    }
 }

@@ -31,6 +31,9 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
             Keeping::Memory(1),
             Keeping::Memory(1),
             Keeping::Memory(2),
+            Keeping::Versions(1),
+            Keeping::Versions(2),
+            Keeping::Reload,
             Keeping::Memory(ranks),
             Keeping::Directory,
         ],
@@ -48,6 +51,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         pivot: [PivotRule::Sampled, PivotRule::RootMedian][usize::from(draw.once_in(4))],
         store: stores[draw.below(stores.len() as u64) as usize],
         repair: repairs[draw.below(repairs.len() as u64) as usize],
+        hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
         losses: Vec::new(),
     };

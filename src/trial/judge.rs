@@ -49,7 +49,16 @@ fn judge_sort(
         .collect();
     let (_, first) = living.first()?;
     for (rank, outcome) in &living {
-        if (&outcome.absent, &outcome.faulty) != (&first.absent, &first.faulty) {
+        let seen = |outcome: &Outcome| {
+            let Outcome {
+                absent,
+                faulty,
+                lost,
+                ..
+            } = outcome.clone();
+            (absent, faulty, lost)
+        };
+        if seen(outcome) != seen(first) {
             return Some(format!(
                 "ranks see other faults: {rank} sees {:?}",
                 outcome.faulty
@@ -120,12 +129,28 @@ fn belongs(part: &Part, expected: &[i32]) -> bool {
     expected.get(start..start + part.records.len()) == Some(&part.records[..])
 }
 
-/// Was more lost than the store keeps?
+/// Was more lost than the store keeps? Counted are the ranks that died after the last commit, since
+/// every commit finds all copies where they belong.
 fn judge_loss(trial: &Trial, outcome: &Outcome) -> Option<String> {
-    let dead = outcome.faulty.len();
-    let survives = match trial.store {
-        Keeping::None | Keeping::Directory => 0,
-        Keeping::Memory(_) => 0,
+    if outcome.lost.is_empty() {
+        return Some("data are lost, but nobody's".into());
+    }
+    if let Some(rank) = outcome
+        .lost
+        .iter()
+        .find(|rank| !outcome.faulty.contains(rank))
+    {
+        return Some(format!("the data of {rank} are lost, who lives"));
+    }
+    let Some(absorbed) = &outcome.absorbed else {
+        // Who dies before its input is committed takes it along, unless it can be got again.
+        return (trial.store == Keeping::Reload).then(|| "data lost that can be reloaded".into());
     };
-    (dead <= survives).then(|| format!("data lost, but only {dead} died"))
+    let at_once = outcome.faulty.len() - absorbed.len();
+    let survived = match trial.store {
+        Keeping::None => 0,
+        Keeping::Memory(copies) | Keeping::Versions(copies) => copies,
+        Keeping::Directory | Keeping::Reload => trial.ranks,
+    };
+    (at_once <= survived).then(|| format!("data lost, but only {at_once} died at once"))
 }

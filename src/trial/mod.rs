@@ -28,8 +28,12 @@ pub use shrink::shrink;
 pub enum Keeping {
     /// Nowhere.
     None,
-    /// In the memory of so many other ranks.
+    /// Inputs in the memory of so many other ranks.
     Memory(usize),
+    /// Every version in the memory of so many other ranks.
+    Versions(usize),
+    /// Nowhere, but inputs can be got again.
+    Reload,
     /// In files that everybody sees.
     Directory,
 }
@@ -51,6 +55,8 @@ pub struct Trial {
     pub store: Keeping,
     /// How faults are repaired.
     pub repair: Repair,
+    /// On how many hosts the ranks are, in turn.
+    pub hosts: usize,
     /// How many sorts, one after the other, with one group.
     pub sorts: usize,
     /// The faults.
@@ -81,6 +87,7 @@ impl Trial {
                 "seed" => trial.seed = value.parse().ok()?,
                 "records" => trial.records = value.parse().ok()?,
                 "keys" => trial.keys = value.parse().ok()?,
+                "hosts" => trial.hosts = value.parse().ok()?,
                 "sorts" => trial.sorts = value.parse().ok()?,
                 "pivot" => trial.pivot = named(&PIVOTS, value)?,
                 "repair" => trial.repair = named(&REPAIRS, value)?,
@@ -106,6 +113,7 @@ impl Default for Trial {
             pivot: PivotRule::Sampled,
             store: Keeping::Memory(1),
             repair: Repair::Agree,
+            hosts: 1,
             sorts: 1,
             losses: Vec::new(),
         }
@@ -131,6 +139,8 @@ fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str 
 fn read_keeping(text: &str) -> Option<Keeping> {
     Some(match text.split_once(':') {
         Some(("memory", copies)) => Keeping::Memory(copies.parse().ok()?),
+        Some(("versions", copies)) => Keeping::Versions(copies.parse().ok()?),
+        None if text == "reload" => Keeping::Reload,
         None if text == "none" => Keeping::None,
         None if text == "directory" => Keeping::Directory,
         _ => return None,
@@ -142,6 +152,8 @@ impl fmt::Display for Keeping {
         match self {
             Keeping::None => out.write_str("none"),
             Keeping::Memory(copies) => write!(out, "memory:{copies}"),
+            Keeping::Versions(copies) => write!(out, "versions:{copies}"),
+            Keeping::Reload => out.write_str("reload"),
             Keeping::Directory => out.write_str("directory"),
         }
     }
@@ -151,7 +163,7 @@ impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "ranks={} seed={} records={} keys={} pivot={} store={} repair={} sorts={}",
+            "ranks={} seed={} records={} keys={} pivot={} store={} repair={} hosts={} sorts={}",
             self.ranks,
             self.seed,
             self.records,
@@ -159,6 +171,7 @@ impl fmt::Display for Trial {
             name_of(&PIVOTS, self.pivot),
             self.store,
             name_of(&REPAIRS, self.repair),
+            self.hosts,
             self.sorts,
         )?;
         for (index, loss) in self.losses.iter().enumerate() {

@@ -1,0 +1,187 @@
+//! What a round decides: every subcube's nodes propose, its root decides, and all ranks are told.
+//!
+//! Everybody keeps all decisions, so that anybody can make a piece of any block again. They go by
+//! way of one rank, the lowest survivor: two letters a rank, however many subcubes there are.
+
+use std::collections::BTreeMap;
+
+use super::Subcube;
+use super::job::{Attempt, Job};
+use super::mail::{Delivery, Letter};
+use crate::buffer::Slice;
+use crate::error::{Error, Result, Status, caught};
+use crate::members::Rank;
+use crate::vcube::Node;
+
+/// The decisions of a round, each by the smallest node of its subcube.
+pub type Decisions = BTreeMap<Node, Slice>;
+
+/// The smallest node of a node's subcube.
+pub fn first_of(node: Node, scope: u32) -> Node {
+    Node(node.0 >> scope << scope)
+}
+
+/// The way of a node's proposal to its root.
+struct Route {
+    node: Node,
+    subcube: Subcube,
+    /// The rank that executes the node.
+    executor: Rank,
+    /// The rank that executes the subcube's root.
+    root: Rank,
+}
+
+/// What a root hears.
+struct Council {
+    subcube: Subcube,
+    proposals: Vec<(Node, Slice)>,
+    complete: bool,
+}
+
+/// Before each decision: the smallest node of its subcube, and its size.
+const PER_DECISION: usize = 8;
+
+impl Job<'_, '_> {
+    fn subcube(&self, node: Node, dimension: u32) -> Subcube {
+        let members = &self.engine.members;
+        Subcube {
+            dimension,
+            root: members.cube().root(node, dimension, members.faulty_nodes()),
+            fault_free: members.weight(node, dimension),
+        }
+    }
+
+    /// All decisions of the round; one is missing where somebody in its subcube is in trouble. None:
+    /// somebody died.
+    pub(super) fn decide(
+        &mut self,
+        round: u32,
+        attempt: &mut Attempt,
+    ) -> Result<Option<Decisions>> {
+        let scope = self.algorithm.step(round).scope;
+        let routes = self.routes(scope);
+        let letters = routes
+            .iter()
+            .map(|route| self.proposal(round, route, attempt))
+            .collect();
+        let limit = self.algorithm.proposal_limit();
+        let Some(proposals) = self.engine.deliver(letters, limit)? else {
+            return Ok(None);
+        };
+        let decided = self.preside(round, &routes, proposals, attempt);
+        let mut mine = Vec::new();
+        for (first, decision) in &decided {
+            mine.extend(first.0.to_le_bytes());
+            mine.extend((decision.len() as u32).to_le_bytes());
+            mine.extend(decision);
+        }
+        let members = &self.engine.members;
+        let subcubes = members.cube().len() >> scope;
+        let firsts = (0..subcubes as u32).map(|index| Node(index << scope));
+        let mut presidents: Vec<Rank> = firsts
+            .map(|first| members.executor(self.subcube(first, scope).root))
+            .collect();
+        presidents.sort_unstable();
+        presidents.dedup();
+        let limit = subcubes * (PER_DECISION + self.algorithm.decision_limit(round));
+        let told = self
+            .engine
+            .by_way_of_scribe(&presidents, mine, (limit, limit))?;
+        told.map(|told| read_decisions(&told)).transpose()
+    }
+
+    /// Between which ranks the nodes that concern this one send to their roots, ascending.
+    fn routes(&self, scope: u32) -> Vec<Route> {
+        let members = &self.engine.members;
+        let me = members.me();
+        let routes = members.cube().nodes().map(|node| {
+            let subcube = self.subcube(node, scope);
+            Route {
+                node,
+                subcube,
+                executor: members.executor(node),
+                root: members.executor(subcube.root),
+            }
+        });
+        routes
+            .filter(|route| route.executor == me || route.root == me)
+            .collect()
+    }
+
+    /// What a node contributes, if this rank executes it and is in no trouble.
+    fn proposal(&self, round: u32, route: &Route, attempt: &mut Attempt) -> Letter {
+        let algorithm = self.algorithm;
+        let block = self.blocks.get(&route.node);
+        let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
+        let body = block.filter(|_| able).and_then(|block| {
+            attempt.check(caught(|| {
+                algorithm.propose(round, route.node, &route.subcube, block)
+            }))
+        });
+        Letter {
+            from: route.executor,
+            to: route.root,
+            body,
+        }
+    }
+
+    /// The decisions of the subcubes whose root this rank executes, by first node. Where a proposal
+    /// is missing there is nothing to decide.
+    fn preside(
+        &self,
+        round: u32,
+        routes: &[Route],
+        proposals: Vec<Delivery<Slice>>,
+        attempt: &mut Attempt,
+    ) -> BTreeMap<Node, Vec<u8>> {
+        let algorithm = self.algorithm;
+        let me = self.engine.members.me();
+        let mut councils: BTreeMap<Node, Council> = BTreeMap::new();
+        for (route, proposal) in routes.iter().zip(proposals) {
+            if route.root == me {
+                let first = first_of(route.node, route.subcube.dimension);
+                let council = councils.entry(first).or_insert_with(|| Council {
+                    subcube: route.subcube,
+                    proposals: Vec::new(),
+                    complete: true,
+                });
+                match proposal.got() {
+                    Some(proposal) => council.proposals.push((route.node, proposal)),
+                    None => council.complete = false,
+                }
+            }
+        }
+        let mut decisions = BTreeMap::new();
+        for (first, council) in councils {
+            if council.complete {
+                let decision =
+                    caught(|| algorithm.decide(round, &council.subcube, &council.proposals));
+                decisions.extend(attempt.check(decision).map(|decision| (first, decision)));
+            }
+        }
+        decisions
+    }
+}
+
+fn read_decisions(told: &[(Rank, Slice)]) -> Result<Decisions> {
+    let broken = || Error::new(Status::Internal, "a list of decisions does not decode");
+    let mut decisions = Decisions::new();
+    for (_, words) in told {
+        let number = |at: usize| -> Option<u32> {
+            Some(u32::from_le_bytes(words.get(at..at + 4)?.try_into().ok()?))
+        };
+        let mut at = 0;
+        while at < words.len() {
+            let (Some(first), Some(length)) = (number(at), number(at + 4)) else {
+                return Err(broken());
+            };
+            let start = at + PER_DECISION;
+            at = start + length as usize;
+            if at > words.len() {
+                return Err(broken());
+            }
+            decisions.insert(Node(first), words.part(start..at));
+        }
+    }
+    Ok(decisions)
+}

@@ -1,0 +1,60 @@
+//! Who holds copies of what.
+
+use crate::members::{Members, Rank};
+use crate::vcube::{Node, NodeSet};
+
+/// Who holds a node's block, or its home's input, while the nodes in `faulty` are: its executor, and
+/// then the ranks that would cover it next if those before them died, those on hosts of their own
+/// first. So a cover mostly has the block already, and a lost host takes one copy along.
+pub fn holders(node: Node, members: &Members, faulty: &NodeSet, copies: usize) -> Vec<Rank> {
+    let candidates = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
+    let mut candidates: Vec<Rank> = candidates
+        .filter(|candidate| !faulty.contains(*candidate))
+        .map(|candidate| Rank(candidate.0))
+        .collect();
+    let mut chosen: Vec<Rank> = Vec::with_capacity(1 + copies);
+    while chosen.len() <= copies && !candidates.is_empty() {
+        let elsewhere = candidates.iter().position(|candidate| {
+            let host = members.host(*candidate);
+            chosen.iter().all(|other| members.host(*other) != host)
+        });
+        chosen.push(candidates.remove(elsewhere.unwrap_or(0)));
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::RankSet;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_executor_holds_and_a_second_host_does_where_there_is_one(
+            ranks in 1_usize..40,
+            dead in prop::collection::vec(0_u32..40, 0..30),
+            hosts in prop::collection::vec(0_u64..4, 40),
+            copies in 0_usize..5,
+            node in 0_u32..40,
+        ) {
+            let mut members = Members::new(Rank(0), ranks);
+            members.set_hosts(hosts[..ranks].to_vec());
+            let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+            members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
+            let node = Node(node % members.cube().len() as u32);
+            let found = holders(node, &members, members.faulty_nodes(), copies);
+            let living: Vec<Rank> = members.survivors().collect();
+            prop_assert_eq!(found.len(), living.len().min(1 + copies));
+            prop_assert_eq!(found[0], members.executor(node));
+            prop_assert!(found.iter().all(|rank| living.contains(rank)));
+            let on = |ranks: &[Rank]| {
+                let mut all: Vec<u64> = ranks.iter().map(|rank| members.host(*rank)).collect();
+                all.sort_unstable();
+                all.dedup();
+                all.len()
+            };
+            prop_assert_eq!(on(&found), on(&living).min(1 + copies));
+        }
+    }
+}

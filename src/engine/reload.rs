@@ -1,0 +1,84 @@
+//! Inputs that the user gives again, and how it is known that they are the same.
+
+use super::job::{Attempt, Job};
+use crate::block::Block;
+use crate::buffer::Buffer;
+use crate::error::{Error, Result, Status};
+use crate::members::Rank;
+
+/// Where inputs come from that no store has.
+pub trait Source {
+    /// Is there a way to get inputs again? The same on all ranks.
+    fn can_reload(&self) -> bool;
+
+    /// The input of `rank` once more, as it was.
+    fn reload(&mut self, rank: Rank) -> Result<Buffer>;
+}
+
+/// What an input is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    bytes: u64,
+    hash: u64,
+}
+
+const DIGEST_BYTES: usize = 16;
+
+impl Digest {
+    fn of(input: &[u8]) -> Digest {
+        Digest {
+            bytes: input.len() as u64,
+            hash: xxhash_rust::xxh3::xxh3_64(input),
+        }
+    }
+
+    fn encode(self) -> Vec<u8> {
+        [self.bytes.to_le_bytes(), self.hash.to_le_bytes()].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Digest> {
+        let (bytes, hash) = bytes.split_at_checked(8)?;
+        Some(Digest {
+            bytes: u64::from_le_bytes(bytes.try_into().ok()?),
+            hash: u64::from_le_bytes(hash.try_into().ok()?),
+        })
+    }
+}
+
+impl Job<'_, '_> {
+    /// Everybody tells what its input is known by, so that it can be checked when it is gone.
+    pub(super) fn share_digests(&mut self, mut attempt: Attempt) -> Result<Attempt> {
+        let mine = Digest::of(&self.input).encode();
+        let Some(told) = self.engine.share(mine, DIGEST_BYTES)? else {
+            return Ok(attempt.interrupted());
+        };
+        attempt.digests = told
+            .into_iter()
+            .filter_map(|(rank, words)| Some((rank, Digest::decode(&words)?)))
+            .collect();
+        Ok(attempt)
+    }
+
+    /// An input from the user, if it is what it was.
+    pub(super) fn reload(&mut self, origin: Rank) -> Result<Block> {
+        let input = self.source.reload(origin)?;
+        let found = Digest::of(&input);
+        match self.digests.get(&origin) {
+            // It died before it told anybody.
+            None => Ok(Block::input(origin, input.into())),
+            Some(known) if *known == found => Ok(Block::input(origin, input.into())),
+            Some(known) => Err(Error::new(
+                Status::Callback,
+                format!(
+                    "the reload callback gave {} bytes for rank {origin}, which had {}{}",
+                    found.bytes,
+                    known.bytes,
+                    match found.bytes == known.bytes {
+                        true => ", but they are others",
+                        false => "",
+                    }
+                ),
+            )),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Recomputing instead of copying: inputs are kept, by their ranks and by others, and blocks are made
+//! again from pieces of them.
+//!
+//! A block of a piecewise algorithm ([`Algorithm::is_piecewise`]) consists, after any round, of one
+//! piece of each of some inputs; which piece, the decisions tell. So one copy of the input is all
+//! that fault tolerance costs. Inputs are copied before they are sorted, since sorting is when most
+//! time passes; whoever needs another rank's input first sorts its copy, and comes to the same bytes.
+//!
+//! [`Algorithm::is_piecewise`]: super::Algorithm::is_piecewise
+
+use std::collections::BTreeMap;
+
+use super::council::first_of;
+use super::job::{Attempt, Job};
+use super::mail::{Delivery, Shipment};
+use super::placement::holders;
+use crate::block::Block;
+use crate::error::{Error, Result, Status, caught};
+use crate::members::{Rank, RankSet};
+use crate::store::{Reach, Stamp};
+use crate::vcube::Node;
+
+/// Who has which inputs in its store: origin, holders.
+type Holdings = BTreeMap<Rank, Vec<Rank>>;
+
+/// What has to be done to have all blocks and copies where they belong. The same on all survivors.
+#[derive(Default)]
+struct Plan {
+    /// Who gives an input, or pieces of it.
+    keepers: BTreeMap<Rank, Rank>,
+    /// Inputs that their keepers must ask the user for.
+    reloads: Vec<Rank>,
+    /// Pieces to be moved: for which node, of whose input.
+    pieces: Vec<(Node, Rank)>,
+    /// Inputs to be copied: whose, to whom.
+    copies: Vec<(Rank, Rank)>,
+    /// Inputs that are needed, and that nobody has.
+    lost: Vec<Rank>,
+}
+
+impl Job<'_, '_> {
+    /// Round 0: every input gets its holders.
+    pub(super) fn load_retained(&mut self) -> Result<Attempt> {
+        let me = self.engine.members.me();
+        let mut kept = Ok(());
+        if !self.held.contains(me) {
+            let own = Block::input(me, self.input.clone());
+            kept = self.store.put(Stamp::INPUT, me.home(), &own);
+            self.held.insert(me);
+            self.blocks.insert(me.home(), own);
+        }
+        let mut attempt = self.restore_retained()?;
+        attempt.check(kept);
+        if !attempt.complete {
+            return Ok(attempt);
+        }
+        for node in self.engine.members.my_nodes() {
+            let own = self.blocks.get(&node).cloned();
+            let block = || own.unwrap_or_else(Block::empty);
+            attempt.blocks.entry(node).or_insert_with(block);
+        }
+        match self.source.can_reload() && self.digests.is_empty() {
+            true => self.share_digests(attempt),
+            false => Ok(attempt),
+        }
+    }
+
+    /// An input, or a block of version 0, as the first round takes it.
+    pub(super) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
+        let algorithm = self.algorithm;
+        let kept = self.retains() && self.home_with_input(node).is_some();
+        if kept {
+            // Sorting is in place if nobody else holds on to the bytes.
+            self.store.put(Stamp::INPUT, node, &Block::empty())?;
+        }
+        let block = caught(|| algorithm.prepare(block))?;
+        if kept {
+            self.store.put(Stamp::INPUT, node, &block)?;
+            self.held.insert(Rank(node.0));
+        }
+        Ok(block)
+    }
+
+    /// Makes the blocks again that died with their executors, and the copies that died with their
+    /// holders.
+    pub(super) fn restore_retained(&mut self) -> Result<Attempt> {
+        let mut attempt = Attempt::new();
+        let Some(holdings) = self.who_holds()? else {
+            return Ok(attempt.interrupted());
+        };
+        let plan = self.plan(&holdings);
+        if !plan.lost.is_empty() {
+            // Everybody comes to the same conclusion, so nobody waits for a message.
+            plan.lost.iter().for_each(|rank| {
+                self.lost.insert(*rank);
+            });
+            attempt.check::<()>(Err(lost(&plan.lost)));
+            return Ok(attempt);
+        }
+        self.reload_inputs(&plan, &mut attempt);
+        let shipments = self.shipments(&plan, &mut attempt);
+        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
+            return Ok(attempt.interrupted());
+        };
+        let mut deliveries = deliveries.into_iter();
+        let pieces: Vec<_> = deliveries.by_ref().take(plan.pieces.len()).collect();
+        self.assemble(&plan, pieces, &mut attempt);
+        for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
+            if let Delivery::Got(_) = delivery {
+                self.held.insert(*origin);
+            }
+            self.keep_delivery(Stamp::INPUT, origin.home(), delivery, &mut attempt);
+        }
+        Ok(attempt)
+    }
+
+    /// Asks all survivors what they hold. None: somebody died.
+    fn who_holds(&mut self) -> Result<Option<Holdings>> {
+        let mut holdings = Holdings::new();
+        if self.committed_without.is_none() && self.all_inputs_at_home() {
+            let owners = self.engine.members.survivors();
+            holdings.extend(owners.map(|rank| (rank, vec![rank])));
+            return Ok(Some(holdings));
+        }
+        let ranks = self.engine.members.ranks();
+        let mine = self.held.to_bytes();
+        let limit = mine.len();
+        let Some(told) = self.engine.share(mine, limit)? else {
+            return Ok(None);
+        };
+        for (holder, words) in told {
+            for origin in RankSet::from_bytes(ranks, &words).iter() {
+                holdings.entry(origin).or_default().push(holder);
+            }
+        }
+        Ok(Some(holdings))
+    }
+
+    /// Nobody has died yet who had an input.
+    fn all_inputs_at_home(&self) -> bool {
+        let faulty = self.engine.members.faulty();
+        faulty.iter().all(|rank| self.absent.contains(rank))
+    }
+
+    /// The rank that had the node's block when the last version was committed.
+    fn last_executor(&self, node: Node) -> Option<Rank> {
+        let members = &self.engine.members;
+        match &self.committed_without {
+            Some(faulty) => {
+                let executor = members.cube().executor(node, faulty);
+                executor.map(|node| Rank(node.0))
+            }
+            None => self.home_with_input(node),
+        }
+    }
+
+    fn plan(&self, holdings: &Holdings) -> Plan {
+        let members = &self.engine.members;
+        let copies = match self.store.reach() {
+            Reach::Everyone => 0,
+            Reach::Copies(copies) => copies,
+        };
+        let mut plan = Plan::default();
+        for node in members.cube().nodes() {
+            let last = self.last_executor(node);
+            if last.is_some_and(|rank| members.is_faulty(rank)) {
+                let origins = self.contributors(node);
+                plan.pieces.extend(origins.map(|origin| (node, origin)));
+            }
+        }
+        let mut needed = RankSet::new(members.ranks());
+        plan.pieces.iter().for_each(|(_, origin)| {
+            needed.insert(*origin);
+        });
+        for origin in (0..members.ranks() as u32).map(Rank) {
+            if self.absent.contains(origin) {
+                continue;
+            }
+            let held: &[Rank] = holdings.get(&origin).map_or(&[], |held| held);
+            let keeper = match held.is_empty() {
+                false => nearest(origin, held),
+                true if !needed.contains(origin) && copies == 0 => continue,
+                true if self.source.can_reload() => {
+                    plan.reloads.push(origin);
+                    members.executor(origin.home())
+                }
+                true if needed.contains(origin) => {
+                    plan.lost.push(origin);
+                    continue;
+                }
+                true => continue,
+            };
+            plan.keepers.insert(origin, keeper);
+            if copies > 0 {
+                let wanted = holders(origin.home(), members, members.faulty_nodes(), copies);
+                let wanted = wanted
+                    .into_iter()
+                    .filter(|to| !held.contains(to) && *to != keeper);
+                plan.copies.extend(wanted.map(|to| (origin, to)));
+            }
+        }
+        // What this rank has no part in is left out in the same order everywhere.
+        let me = members.me();
+        let keepers = &plan.keepers;
+        plan.pieces.retain(|(node, origin)| {
+            keepers.get(origin) == Some(&me) || members.executor(*node) == me
+        });
+        plan.copies
+            .retain(|(origin, to)| keepers.get(origin) == Some(&me) || *to == me);
+        plan
+    }
+
+    /// Whose inputs a node's block has pieces of, in the committed version.
+    fn contributors(&self, node: Node) -> impl Iterator<Item = Rank> + use<> {
+        let rounds = 1..=self.stamp.version;
+        let exchanged = rounds.filter_map(|round| self.algorithm.step(round).exchange);
+        let reach = exchanged.fold(0, |reach, dimension| reach | 1 << (dimension - 1));
+        let origins = self.engine.members.cube().nodes();
+        let near: Vec<Rank> = origins
+            .filter(|origin| (origin.0 ^ node.0) & !reach == 0)
+            .filter_map(|origin| self.home_with_input(origin))
+            .collect();
+        near.into_iter()
+    }
+
+    fn reload_inputs(&mut self, plan: &Plan, attempt: &mut Attempt) {
+        let me = self.engine.members.me();
+        for origin in &plan.reloads {
+            if plan.keepers.get(origin) != Some(&me) || self.held.contains(*origin) {
+                continue;
+            }
+            let input = self.reload(*origin);
+            if let Some(input) = attempt.check(input) {
+                let put = self.store.put(Stamp::INPUT, origin.home(), &input);
+                if attempt.check(put).is_some() {
+                    self.held.insert(*origin);
+                }
+            }
+        }
+    }
+
+    fn shipments(&mut self, plan: &Plan, attempt: &mut Attempt) -> Vec<Shipment> {
+        let me = self.engine.members.me();
+        let mut shipments = Vec::with_capacity(plan.pieces.len() + plan.copies.len());
+        for (node, origin) in &plan.pieces {
+            let from = plan.keepers[origin];
+            let able = from == me && attempt.trouble.is_none();
+            let piece = able.then(|| self.piece(*origin, *node));
+            shipments.push(Shipment {
+                from,
+                to: self.engine.members.executor(*node),
+                block: piece.and_then(|piece| attempt.check(piece)),
+            });
+        }
+        for (origin, to) in &plan.copies {
+            let from = plan.keepers[origin];
+            let able = from == me && attempt.trouble.is_none();
+            let input = able.then(|| self.retained(*origin));
+            shipments.push(Shipment {
+                from,
+                to: *to,
+                block: input.and_then(|input| attempt.check(input)),
+            });
+        }
+        shipments
+    }
+
+    /// An input that this rank holds.
+    fn retained(&self, origin: Rank) -> Result<Block> {
+        let input = self.store.get(Stamp::INPUT, origin.home())?;
+        input.ok_or_else(|| {
+            Error::new(
+                Status::Internal,
+                format!("the input of rank {origin} is not where it was kept"),
+            )
+        })
+    }
+
+    /// The piece of an input that is in a node's block of the committed version: the way that it
+    /// went, gone again.
+    fn piece(&mut self, origin: Rank, node: Node) -> Result<Block> {
+        let algorithm = self.algorithm;
+        let mut piece = self.retained(origin)?;
+        if self.stamp.version == 0 {
+            return Ok(piece);
+        }
+        if !piece.sorted {
+            piece = self.prepared(origin.home(), piece)?;
+        }
+        let mut at = origin.home();
+        for round in 1..=self.stamp.version {
+            let step = algorithm.step(round);
+            let Some(dimension) = step.exchange else {
+                continue;
+            };
+            let first = first_of(at, step.scope);
+            let decision = self.log.get(round as usize - 1);
+            let decision = decision.and_then(|decisions| decisions.get(&first));
+            let decision = decision.ok_or_else(|| {
+                Error::new(
+                    Status::Internal,
+                    format!("the decision of round {round} at node {first} is not logged"),
+                )
+            })?;
+            let split = caught(|| algorithm.split(round, at, &piece, decision))?;
+            let bit = 1 << (dimension - 1);
+            if (at.0 ^ node.0) & bit == 0 {
+                piece = split.keep;
+            } else {
+                piece = split.give;
+                at = Node(at.0 ^ bit);
+            }
+        }
+        Ok(piece)
+    }
+
+    /// The blocks that this rank executes from now on, from their pieces.
+    fn assemble(&mut self, plan: &Plan, pieces: Vec<Delivery<Block>>, attempt: &mut Attempt) {
+        let me = self.engine.members.me();
+        for node in self.engine.members.my_nodes() {
+            let last = self.last_executor(node);
+            if last.is_some_and(|rank| self.engine.members.is_faulty(rank)) {
+                attempt.blocks.insert(node, Block::empty());
+                let from = plan.keepers.get(&Rank(node.0)).copied();
+                attempt
+                    .restored
+                    .push((node, from.filter(|_| self.stamp.version == 0)));
+            }
+        }
+        for ((node, _), delivery) in plan.pieces.iter().zip(pieces) {
+            if self.engine.members.executor(*node) != me {
+                continue;
+            }
+            let Delivery::Got(piece) = delivery else {
+                attempt.complete = false;
+                continue;
+            };
+            let block = attempt.blocks.remove(node);
+            let block = block.unwrap_or_else(Block::empty).union(piece);
+            attempt.blocks.insert(*node, block);
+        }
+    }
+}
+
+/// The holder that would execute the origin's node first.
+fn nearest(origin: Rank, held: &[Rank]) -> Rank {
+    let nearest = held.iter().min_by_key(|holder| holder.0 ^ origin.0);
+    nearest.copied().unwrap_or(origin)
+}
+
+fn lost(ranks: &[Rank]) -> Error {
+    let names: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+    Error::new(
+        Status::DataLost,
+        format!("nobody has the input of rank {} any more", names.join(", ")),
+    )
+}

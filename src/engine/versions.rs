@@ -1,0 +1,220 @@
+//! Keeping every version: in a store that all see, or as copies in the memory of other ranks. For
+//! algorithms whose blocks cannot be made again from inputs, and for the papers' way of storing each
+//! round.
+
+use super::job::{Attempt, Job};
+use super::mail::{Delivery, Shipment};
+use super::placement::holders;
+use crate::block::Block;
+use crate::error::{Error, Result, Status};
+use crate::members::Rank;
+use crate::store::{Reach, Stamp};
+use crate::vcube::{Node, NodeSet};
+
+impl Job<'_, '_> {
+    /// Every node's input, for the first version.
+    pub(super) fn load_version(&mut self) -> Result<Attempt> {
+        let mut attempt = Attempt::new();
+        for node in self.engine.members.my_nodes() {
+            let block = self.input_of(node);
+            if let Some(block) = attempt.check(block) {
+                attempt.blocks.insert(node, block);
+            }
+        }
+        self.save_version(Stamp::INPUT, attempt)
+    }
+
+    /// The input of a node: of its home, if that lived long enough to show it to somebody.
+    fn input_of(&mut self, node: Node) -> Result<Block> {
+        let Some(home) = self.home_with_input(node) else {
+            return Ok(Block::empty());
+        };
+        if home == self.engine.members.me() {
+            return Ok(Block::input(home, self.input.clone()));
+        }
+        if let Some(block) = self.store.get(Stamp::INPUT, node)? {
+            return Ok(block);
+        }
+        if self.source.can_reload() {
+            return self.reload(home);
+        }
+        self.lost.insert(home);
+        Err(Error::new(
+            Status::DataLost,
+            format!("rank {home} died before its input was in the store"),
+        ))
+    }
+
+    /// Puts a new version into the store, by way of other ranks where it keeps copies there.
+    pub(super) fn save_version(&mut self, stamp: Stamp, attempt: Attempt) -> Result<Attempt> {
+        match self.store.reach() {
+            Reach::Everyone => Ok(self.put_own(stamp, attempt)),
+            Reach::Copies(0) => Ok(attempt),
+            Reach::Copies(copies) => self.put_copies(stamp, copies, attempt),
+        }
+    }
+
+    fn put_own(&mut self, stamp: Stamp, mut attempt: Attempt) -> Attempt {
+        if !attempt.complete {
+            return attempt;
+        }
+        for (node, block) in std::mem::take(&mut attempt.blocks) {
+            let put = self.store.put(stamp, node, &block);
+            if attempt.check(put).is_some() {
+                self.engine.stats.bytes_stored += block.bytes() as u64;
+            }
+            attempt.blocks.insert(node, block);
+        }
+        attempt
+    }
+
+    fn put_copies(&mut self, stamp: Stamp, copies: usize, mut attempt: Attempt) -> Result<Attempt> {
+        let members = &self.engine.members;
+        let me = members.me();
+        let mut shipments = Vec::new();
+        let mut nodes = Vec::new();
+        for node in members.cube().nodes() {
+            let from = members.executor(node);
+            for to in holders(node, members, members.faulty_nodes(), copies) {
+                if to != from && (from == me || to == me) {
+                    let block = attempt.blocks.get(&node).filter(|_| from == me).cloned();
+                    shipments.push(Shipment { from, to, block });
+                    nodes.push(node);
+                }
+            }
+        }
+        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
+            return Ok(attempt.interrupted());
+        };
+        for (node, delivery) in nodes.into_iter().zip(deliveries) {
+            self.keep_delivery(stamp, node, delivery, &mut attempt);
+        }
+        Ok(attempt)
+    }
+
+    /// Puts a copy that came into this rank's store.
+    pub(super) fn keep_delivery(
+        &mut self,
+        stamp: Stamp,
+        node: Node,
+        delivery: Delivery<Block>,
+        attempt: &mut Attempt,
+    ) {
+        match delivery {
+            Delivery::Got(block) => {
+                self.engine.stats.bytes_stored += block.bytes() as u64;
+                let put = self.store.put(stamp, node, &block);
+                attempt.check(put);
+            }
+            Delivery::Nothing => attempt.complete = false,
+            Delivery::NotMine => {}
+        }
+    }
+
+    /// The committed version of every node to its executor of now, from the store.
+    pub(super) fn restore_version(&mut self, held_without: &NodeSet) -> Result<Attempt> {
+        match self.store.reach() {
+            Reach::Everyone => Ok(self.read_lost_blocks()),
+            Reach::Copies(copies) => self.renew_copies(copies, held_without),
+        }
+    }
+
+    /// From a store that everybody sees.
+    fn read_lost_blocks(&mut self) -> Attempt {
+        let mut attempt = Attempt::new();
+        for node in self.engine.members.my_nodes() {
+            if self.blocks.contains_key(&node) {
+                continue;
+            }
+            let found = self.store.get(self.stamp, node);
+            if found == Ok(None) {
+                self.lose_node(node);
+            }
+            let found = found.and_then(|block| block.ok_or_else(|| lost(&[node])));
+            if let Some(block) = attempt.check(found) {
+                attempt.blocks.insert(node, block);
+                attempt.restored.push((node, None));
+            }
+        }
+        attempt
+    }
+
+    /// From the copy that the first of the holders has who lives; and new copies from it to the new
+    /// executor, and to ranks that take the place of dead holders.
+    fn renew_copies(&mut self, copies: usize, held_without: &NodeSet) -> Result<Attempt> {
+        let mut attempt = Attempt::new();
+        let members = &self.engine.members;
+        let me = members.me();
+        let mut gone = Vec::new();
+        let mut moves = Vec::new();
+        for node in members.cube().nodes() {
+            let held = holders(node, members, held_without, copies);
+            let Some(keeper) = held.iter().find(|rank| !members.is_faulty(**rank)) else {
+                gone.push(node);
+                continue;
+            };
+            for to in holders(node, members, members.faulty_nodes(), copies) {
+                if !held.contains(&to) && (*keeper == me || to == me) {
+                    moves.push((node, *keeper, to));
+                }
+            }
+        }
+        if !gone.is_empty() {
+            // Everybody comes to the same conclusion, so nobody waits for a message.
+            gone.iter().for_each(|node| self.lose_node(*node));
+            attempt.check::<()>(Err(lost(&gone)));
+            return Ok(attempt);
+        }
+        let shipments = moves.iter().map(|(node, from, to)| {
+            let own = self.blocks.get(node).cloned();
+            let block = match *from == me {
+                true => own.or_else(|| attempt.check(self.store.get(self.stamp, *node))?),
+                false => None,
+            };
+            Shipment {
+                from: *from,
+                to: *to,
+                block,
+            }
+        });
+        let shipments = shipments.collect();
+        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
+            return Ok(attempt.interrupted());
+        };
+        for ((node, ..), delivery) in moves.into_iter().zip(deliveries) {
+            self.keep_delivery(self.stamp, node, delivery, &mut attempt);
+        }
+        self.take_over(&mut attempt);
+        Ok(attempt)
+    }
+
+    /// The copies that this rank holds of blocks that it executes from now on.
+    fn take_over(&mut self, attempt: &mut Attempt) {
+        let me = self.engine.members.me();
+        for node in self.engine.members.my_nodes() {
+            if self.blocks.contains_key(&node) || !attempt.complete {
+                continue;
+            }
+            let copy = self.store.get(self.stamp, node);
+            let copy = copy.and_then(|block| block.ok_or_else(|| lost(&[node])));
+            if let Some(block) = attempt.check(copy) {
+                attempt.blocks.insert(node, block);
+                attempt.restored.push((node, Some(me)));
+            }
+        }
+    }
+
+    fn lose_node(&mut self, node: Node) {
+        if node.0 < self.engine.members.ranks() as u32 {
+            self.lost.insert(Rank(node.0));
+        }
+    }
+}
+
+fn lost(nodes: &[Node]) -> Error {
+    let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    Error::new(
+        Status::DataLost,
+        format!("no copy of the block of node {} is left", names.join(", ")),
+    )
+}
