@@ -22,7 +22,8 @@ int main(int argc, char **argv) {
   MPI_Group group;
   int flag = MPIX_ERR_PROC_FAILED + MPIX_ERR_REVOKED;
   MPI_Init(&argc, &argv);
-  return MPIX_Comm_agree(comm, &flag) + MPIX_Comm_revoke(comm) + MPIX_Comm_shrink(comm, &comm)
+  MPI_Request request;
+  return MPIX_Comm_agree(comm, &flag) + MPIX_Comm_iagree(comm, &flag, &request) + MPIX_Comm_revoke(comm) + MPIX_Comm_shrink(comm, &comm)
     + MPIX_Comm_get_failed(comm, &group) + MPIX_Comm_failure_ack(comm)
     + MPIX_Comm_failure_get_acked(comm, &group);
 }
@@ -139,12 +140,12 @@ fn write_bindings(wrapper: &Wrapper, out_dir: &Path) {
                 .map(|folder| format!("-I{folder}")),
         )
         .allowlist_function(
-            "MPIX_Comm_(agree|revoke|shrink|get_failed|failure_ack|failure_get_acked)",
+            "MPIX_Comm_(agree|iagree|revoke|shrink|get_failed|failure_ack|failure_get_acked)",
         )
         .allowlist_var("FTSORT_MPI_.*")
         .allowlist_recursively(false)
         .blocklist_type("MPI_.*")
-        .raw_line("use mpi_sys::{MPI_Comm, MPI_Group};")
+        .raw_line("use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};")
         .generate()
         .unwrap_or_else(|error| refuse(&format!("cannot make the MPIX bindings: {error}")));
     bindings

@@ -51,7 +51,7 @@
 
 /* A configuration with all defaults: ftsort_config config = FTSORT_CONFIG_INIT; */
 #define FTSORT_CONFIG_INIT \
-  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* A record that is a plain number: ftsort_record record = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64); */
 #define FTSORT_RECORD_PLAIN(T, KIND) \
@@ -167,8 +167,10 @@ typedef enum ftsort_algorithm {
  */
 typedef enum ftsort_store {
   /**
-   * In the memory of `replicas` other ranks. Survives up to `replicas` faults at once, and any
-   * number one after another, down to the last rank. Needs no disk.
+   * Each rank's input is kept in the memory of `replicas` other ranks too, on other hosts where
+   * there are any; lost blocks are made again from pieces of inputs. Survives up to `replicas`
+   * faults at once, and any number one after another, down to the last rank: the survivors make
+   * new copies after each. Needs no disk.
    */
   FTSORT_STORE_MEMORY = 0,
   /**
@@ -183,6 +185,12 @@ typedef enum ftsort_store {
    * `FTSORT_ERR_DATA_LOST` on all survivors.
    */
   FTSORT_STORE_NONE = 2,
+  /**
+   * Nowhere, but `reload` gives a dead rank's input again: from its file, its database, its
+   * generator. Survives any faults, any number, as long as one rank lives. Costs nothing until
+   * a fault, and then loading and sorting that input again.
+   */
+  FTSORT_STORE_RELOAD = 3,
 } ftsort_store;
 
 /**
@@ -233,8 +241,8 @@ typedef enum ftsort_event_kind {
    */
   FTSORT_EVENT_COVERED = 3,
   /**
-   * This rank got the block of node `rank` back; `peer` is the rank that held the copy, or -1
-   * for the directory or the reload callback.
+   * This rank got the block of node `rank` back; `peer` is the rank that held a copy of all of
+   * it, or -1: from the directory, or made again from pieces of inputs.
    */
   FTSORT_EVENT_RESTORED = 4,
   /**
@@ -268,12 +276,12 @@ typedef struct ftsort_result ftsort_result;
 typedef int32_t ftsort_status;
 
 /**
- * Gives the input of `rank` again, exactly as that rank passed it to `ftsort_run`, into `out` (see
- * `ftsort_buffer_resize`). Called on the rank that covers `rank`, if the store does not have that
- * input: because the rank died before it was stored. (Blocks of later rounds come from the store
- * alone; if that has lost one, the sort ends with `FTSORT_ERR_DATA_LOST`, and may be called again
- * by the survivors.) Returns 0, or anything else to refuse, which ends the sort with
- * `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
+ * Gives the input of `rank` again, byte for byte as that rank passed it to `ftsort_run`, into `out`
+ * (see `ftsort_buffer_resize`). Called on the rank that covers `rank`, when that input is needed and
+ * nobody has it: with `FTSORT_STORE_RELOAD`, and with the other stores where theirs is lost. What it
+ * gives is checked by size and hash against what the rank had, if that lived to tell. Returns 0, or
+ * anything else to refuse; a refusal, or other bytes, end the sort with `FTSORT_ERR_CALLBACK`. The
+ * same rules as for `ftsort_event_fn`.
  */
 typedef int (*ftsort_reload_fn)(void *user, int32_t rank, struct ftsort_buffer *out);
 
@@ -334,7 +342,7 @@ typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
  * versions append fields, and take a shorter struct as one whose missing fields are zero.
  *
  * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot` and `repair`, and either all or
- * none a `reload`; the rest may differ.
+ * none a `reload` and a `timeout_ms`; the rest may differ.
  */
 typedef struct ftsort_config {
   /**
@@ -358,7 +366,7 @@ typedef struct ftsort_config {
    */
   int32_t repair;
   /**
-   * `FTSORT_STORE_MEMORY` only: copies of each block beside the original. 0: one.
+   * `FTSORT_STORE_MEMORY` only: copies of each input beside the original. 0: one.
    */
   uint32_t replicas;
   /**
@@ -370,6 +378,21 @@ typedef struct ftsort_config {
    * Not 0: an MPI without ULFM is accepted; faults are then not survived.
    */
   int32_t accept_no_ulfm;
+  /**
+   * Milliseconds without any progress, on a wait for other ranks, after which a call gives up with
+   * `FTSORT_ERR_MPI`: longer than any rank's local sort takes. 0: never. For ranks that are stopped
+   * or cut off without MPI noticing (it trusts the kernel unless its heartbeat detector is on),
+   * and for defects of MPI's agreement. The group is poisoned afterwards: leave with
+   * `ftsort_leave`. Not with `FTSORT_REPAIR_SHRINK`, whose barriers cannot be given up.
+   */
+  uint32_t timeout_ms;
+  /**
+   * Bytes that ftsort's blocks and messages may take in this process, all groups together. What
+   * would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this
+   * rank's part of what the system has available when `ftsort_run` is called, divided evenly by
+   * the ranks on this host.
+   */
+  size_t memory_limit;
   /**
    * `FTSORT_STORE_DIRECTORY` only: an existing directory that all ranks can write and see.
    * Copied. Files named `ftsort-*` in it are the library's, and are removed at the end.
@@ -656,9 +679,11 @@ const char *ftsort_last_error(const struct ftsort *group);
  * The result is the same multiset in ascending order: it goes on from block to block in ascending
  * order of node, and each survivor gets the blocks of the nodes that it executes: its own, and
  * those of the nodes that it covers. Ranks may die at any moment, up to all but one; what is lost
- * then depends on the store (see `ftsort_store`). A rank that was known to be dead before the call
- * has no input: the survivors divide the work anew before they call again. Once this function has returned `FTSORT_OK` the
- * result is the caller's to look after: a rank that dies afterwards takes its blocks with it.
+ * then depends on the store (see `ftsort_store`): `FTSORT_ERR_DATA_LOST` on every survivor, and
+ * `ftsort_lost_ranks` says whose. The group stays usable, after any status but `FTSORT_ERR_MPI` and
+ * `FTSORT_ERR_INTERNAL`. A rank that was known to be dead before the call has no input: the
+ * survivors divide the work anew before they call again. Once this function has returned `FTSORT_OK`
+ * the result is the caller's to look after: a rank that dies afterwards takes its blocks with it.
  *
  * \param[in,out] group a live group.
  * \param[in] record what is sorted; borrowed for the call.
@@ -757,6 +782,17 @@ size_t ftsort_cluster(int32_t node, uint32_t s, int32_t *out, size_t capacity);
  * it, or there is none yet. [L]
  */
 int ftsort_slot(const struct ftsort *group, int32_t rank);
+
+/**
+ * Whose data the last `ftsort_run` could not get back: the ranks behind its
+ * `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
+ *
+ * \param[in] group a live group; NULL has none.
+ * \param[out] ranks filled with up to `capacity` ranks, ascending; may be NULL if `capacity` is 0.
+ * \param[in] capacity how many fit.
+ * \return how many there are, which may be more than `capacity`; 0 after any other status.
+ */
+size_t ftsort_lost_ranks(const struct ftsort *group, int32_t *ranks, size_t capacity);
 
 /**
  * Gives the figures of the last `ftsort_run`. [L]

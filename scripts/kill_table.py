@@ -8,7 +8,8 @@ and every rank that was not a victim must have left its status. Failing seeds ar
 command that shows them again.
 
   right   sorted, by all survivors
-  lost    all survivors said FTSORT_ERR_DATA_LOST, and more died than the store has copies for
+  lost    all survivors said FTSORT_ERR_DATA_LOST and the same lost ranks, which are dead, and more
+          died than the store has copies for, or some before the inputs were in the store
   wrong   anything else: wrong output, survivors that disagree
   crash   a rank that nobody killed died
   hang    not over after the time limit
@@ -46,8 +47,10 @@ def cells(short, repairs):
                 if victims >= ranks:
                     continue
                 # With one copy data can be lost, but only where more than one rank dies.
-                few = [("memory", 1)] if victims > 1 else []
-                for store, replicas in [*few, ("memory", max(1, ranks - 1)), ("directory", 0)]:
+                few = [1] if victims > 1 else []
+                few += [2] if victims > 1 and not short else []
+                memory = [("memory", replicas) for replicas in sorted({*few, max(1, ranks - 1)})]
+                for store, replicas in [*memory, ("directory", 0), ("reload", 0)]:
                     if short and (ranks not in (3, 4, 8) or repair == "shrink"):
                         continue
                     count = 2 if short else 5 if victims == 0 else runs
@@ -76,11 +79,15 @@ def judge(cell, run, left, victims, check):
     if codes == {"0"}:
         verdict = check()
         return ("right", "") if verdict == "right" else ("wrong", verdict)
-    dead = cell.ranks - len(left)
-    copies = {"none": 0, "memory": cell.replicas, "directory": cell.ranks}[cell.store]
-    if codes == {DATA_LOST} and dead > copies:
+    dead = set(range(cell.ranks)) - set(left)
+    copies = {"none": 0, "memory": cell.replicas}.get(cell.store, cell.ranks)
+    lost = {status.get("lost", "") for status in left.values()}
+    names = {int(rank) for word in lost for rank in word.split(",") if rank}
+    loading = all(status.get("rounds") == "0" for status in left.values())
+    agreed = len(lost) == 1 and names and names <= dead
+    if codes == {DATA_LOST} and agreed and cell.store != "reload" and (len(dead) > copies or loading):
         return "lost", ""
-    return "wrong", f"statuses {sorted(codes)}, {dead} dead"
+    return "wrong", f"statuses {sorted(codes)}, {len(dead)} dead, lost {sorted(lost)}"
 
 
 class MadeUp:
@@ -91,7 +98,8 @@ class MadeUp:
         self.size = [options.count, options.kind, options.shape]
 
     def sort(self, cell, work):
-        return [self.sorter, "run", work, *self.size, cell.store, cell.replicas, cell.repair, "sampled", "reload"]
+        return [self.sorter, "run", work, *self.size, cell.store, cell.replicas, cell.repair, "sampled",
+                "reload" if cell.store == "reload" else "-"]
 
     def check(self, cell, work):
         return [self.sorter, "check", work, *self.size, cell.ranks]

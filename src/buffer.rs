@@ -31,6 +31,22 @@ pub struct Buffer {
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
+/// What they may take, and how much of it is not looked at: letters must get through.
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+const SMALL: usize = 1 << 20;
+
+/// Sets what all buffers of this process may take together from now on. A system that promises more
+/// memory than it has kills those who believe it, so the limit is looked at before memory is asked
+/// for.
+pub fn set_limit(bytes: usize) {
+    LIMIT.store(bytes, Ordering::Relaxed);
+}
+
+/// What all buffers of this process take together.
+pub fn in_use() -> usize {
+    IN_USE.load(Ordering::Relaxed)
+}
+
 /// Begins a new measurement of [`peak`].
 pub fn start_peak() {
     PEAK.store(IN_USE.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -42,8 +58,18 @@ pub fn peak() -> usize {
 }
 
 impl Buffer {
-    /// `len` zero bytes. `Status::Memory` if they cannot be had.
+    /// `len` zero bytes. `Status::Memory` if they cannot be had, or would pass the limit.
     pub fn zeroed(len: usize) -> Result<Buffer> {
+        let limit = LIMIT.load(Ordering::Relaxed);
+        if len > SMALL && in_use().saturating_add(len) > limit {
+            return Err(Error::new(
+                Status::Memory,
+                format!(
+                    "{len} bytes more than the {} in use would pass the limit of {limit}",
+                    in_use()
+                ),
+            ));
+        }
         let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT))
             .map_err(|()| Error::new(Status::Memory, format!("cannot allocate {len} bytes")))?;
         let buffer = Buffer { lines, len };

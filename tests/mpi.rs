@@ -145,6 +145,8 @@ struct Sort<'a> {
     replicas: &'a str,
     repair: &'a str,
     pivot: &'a str,
+    /// See tests/c/sorter.c.
+    last: &'a str,
     faults: String,
     dead: Vec<usize>,
 }
@@ -160,6 +162,7 @@ impl Default for Sort<'_> {
             replicas: "1",
             repair: "agree",
             pivot: "sampled",
+            last: "reload",
             faults: String::new(),
             dead: Vec::new(),
         }
@@ -181,7 +184,7 @@ impl Sort<'_> {
             self.replicas,
             self.repair,
             self.pivot,
-            "reload",
+            self.last,
         ];
         launch(self.ranks, &self.faults, &sorter, &arguments)?;
         let mut statuses = Vec::new();
@@ -217,12 +220,18 @@ impl Sort<'_> {
     }
 
     /// Everybody left alive says so, in one voice.
-    fn loses_data(self) -> Result<(), Failed> {
+    fn fails_with(self, status: &str, words: &[&str]) -> Result<(), Failed> {
         let folder = scratch()?;
-        for status in self.statuses(&folder)? {
-            if !status.starts_with("status=-40 ") || !status.contains("node") {
-                return Err(format!("{}: {status}", self.faults).into());
+        let mut told = false;
+        for left in self.statuses(&folder)? {
+            if !left.starts_with(&format!("status={status} ")) {
+                return Err(format!("{}: {left}", self.faults).into());
             }
+            told |= words.iter().all(|word| left.contains(word));
+        }
+        // The reason is on the rank that has it.
+        if !told {
+            return Err(format!("{}: nobody says {words:?}", self.faults).into());
         }
         fs::remove_dir_all(&folder)?;
         Ok(())
@@ -505,9 +514,10 @@ fn kills() -> Vec<Trial> {
                 faults,
                 dead: vec![1],
                 store: "none",
+                last: "-",
                 ..Sort::default()
             }
-            .loses_data()
+            .fails_with("-40", &["lost=1, ", "rank 1"])
         },
     ));
     trials.push(Trial::test(
@@ -517,11 +527,70 @@ fn kills() -> Vec<Trial> {
             Sort {
                 faults,
                 dead: vec![2, 3],
+                last: "-",
                 ..Sort::default()
             }
-            .loses_data()
+            .fails_with("-40", &["lost=2,3, ", "rank 2, 3"])
         },
     ));
+    trials.push(Trial::test(
+        "what was reloaded must be what was lost",
+        || {
+            let faults = "1@2".to_string();
+            Sort {
+                faults,
+                dead: vec![1],
+                store: "reload",
+                last: "liar",
+                ..Sort::default()
+            }
+            .fails_with("-23", &["for rank 1", "they are others"])
+        },
+    ));
+    trials.push(Trial::test(
+        "too little memory is said before it is used",
+        || {
+            Sort {
+                count: "3000000",
+                last: "memory=20000000",
+                ..Sort::default()
+            }
+            .fails_with("-21", &["would pass the limit of 20000000"])
+        },
+    ));
+    trials.push(Trial::test(
+        "a timeout that is long enough changes nothing",
+        || {
+            let faults = "0@1 3@2.send 1@2.recover".to_string();
+            Sort {
+                faults,
+                dead: vec![0, 1, 3],
+                store: "directory",
+                last: "timeout=20000",
+                ..Sort::default()
+            }
+            .comes_out_right()
+        },
+    ));
+    for (ranks, faults, dead) in [
+        (4, "2@0.stored", vec![2]),
+        (4, "0@1 1@2 2@3", vec![0, 1, 2]),
+        (5, "1@1.send 2@1.send 3@1.recover", vec![1, 2, 3]),
+    ] {
+        trials.push(Trial::test(
+            format!("{faults} of {ranks}, reload"),
+            move || {
+                Sort {
+                    ranks,
+                    faults: faults.to_string(),
+                    dead,
+                    store: "reload",
+                    ..Sort::default()
+                }
+                .comes_out_right()
+            },
+        ));
+    }
     trials.push(Trial::test(
         "the papers' repair survives a single fault",
         || {

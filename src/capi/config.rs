@@ -19,8 +19,10 @@ pub enum ftsort_algorithm {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_store {
-    /// In the memory of `replicas` other ranks. Survives up to `replicas` faults at once, and any
-    /// number one after another, down to the last rank. Needs no disk.
+    /// Each rank's input is kept in the memory of `replicas` other ranks too, on other hosts where
+    /// there are any; lost blocks are made again from pieces of inputs. Survives up to `replicas`
+    /// faults at once, and any number one after another, down to the last rank: the survivors make
+    /// new copies after each. Needs no disk.
     FTSORT_STORE_MEMORY = 0,
     /// As files in `store_directory`, which all ranks must see. Survives any faults, any number,
     /// as long as one rank lives. A file is written under a temporary name, checksummed and then
@@ -30,6 +32,10 @@ pub enum ftsort_store {
     /// Nowhere. Faults are detected, and a fault that loses data ends the sort with
     /// `FTSORT_ERR_DATA_LOST` on all survivors.
     FTSORT_STORE_NONE = 2,
+    /// Nowhere, but `reload` gives a dead rank's input again: from its file, its database, its
+    /// generator. Survives any faults, any number, as long as one rank lives. Costs nothing until
+    /// a fault, and then loading and sorting that input again.
+    FTSORT_STORE_RELOAD = 3,
 }
 
 /// How HyperQuickSort chooses the pivot of a subcube.
@@ -65,8 +71,8 @@ pub enum ftsort_event_kind {
     FTSORT_EVENT_FAULT = 2,
     /// Node `rank` is from now on executed by rank `peer`.
     FTSORT_EVENT_COVERED = 3,
-    /// This rank got the block of node `rank` back; `peer` is the rank that held the copy, or -1
-    /// for the directory or the reload callback.
+    /// This rank got the block of node `rank` back; `peer` is the rank that held a copy of all of
+    /// it, or -1: from the directory, or made again from pieces of inputs.
     FTSORT_EVENT_RESTORED = 4,
     /// `round` starts again, because ranks died in it.
     FTSORT_EVENT_REPLAY = 5,
@@ -106,12 +112,12 @@ pub type ftsort_event_fn =
 pub type ftsort_log_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, level: c_int, line: *const c_char)>;
 
-/// Gives the input of `rank` again, exactly as that rank passed it to `ftsort_run`, into `out` (see
-/// `ftsort_buffer_resize`). Called on the rank that covers `rank`, if the store does not have that
-/// input: because the rank died before it was stored. (Blocks of later rounds come from the store
-/// alone; if that has lost one, the sort ends with `FTSORT_ERR_DATA_LOST`, and may be called again
-/// by the survivors.) Returns 0, or anything else to refuse, which ends the sort with
-/// `FTSORT_ERR_CALLBACK`. The same rules as for `ftsort_event_fn`.
+/// Gives the input of `rank` again, byte for byte as that rank passed it to `ftsort_run`, into `out`
+/// (see `ftsort_buffer_resize`). Called on the rank that covers `rank`, when that input is needed and
+/// nobody has it: with `FTSORT_STORE_RELOAD`, and with the other stores where theirs is lost. What it
+/// gives is checked by size and hash against what the rank had, if that lived to tell. Returns 0, or
+/// anything else to refuse; a refusal, or other bytes, end the sort with `FTSORT_ERR_CALLBACK`. The
+/// same rules as for `ftsort_event_fn`.
 pub type ftsort_reload_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, out: *mut ftsort_buffer) -> c_int>;
 
@@ -151,7 +157,7 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
 /// versions append fields, and take a shorter struct as one whose missing fields are zero.
 ///
 /// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot` and `repair`, and either all or
-/// none a `reload`; the rest may differ.
+/// none a `reload` and a `timeout_ms`; the rest may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {
@@ -165,13 +171,24 @@ pub struct ftsort_config {
     pub pivot: i32,
     /// One of `ftsort_repair`.
     pub repair: i32,
-    /// `FTSORT_STORE_MEMORY` only: copies of each block beside the original. 0: one.
+    /// `FTSORT_STORE_MEMORY` only: copies of each input beside the original. 0: one.
     pub replicas: u32,
     /// Threads for local sorting and merging. 0: the processors that this process may use, divided
     /// by the ranks on this host, at least one.
     pub threads: u32,
     /// Not 0: an MPI without ULFM is accepted; faults are then not survived.
     pub accept_no_ulfm: i32,
+    /// Milliseconds without any progress, on a wait for other ranks, after which a call gives up with
+    /// `FTSORT_ERR_MPI`: longer than any rank's local sort takes. 0: never. For ranks that are stopped
+    /// or cut off without MPI noticing (it trusts the kernel unless its heartbeat detector is on),
+    /// and for defects of MPI's agreement. The group is poisoned afterwards: leave with
+    /// `ftsort_leave`. Not with `FTSORT_REPAIR_SHRINK`, whose barriers cannot be given up.
+    pub timeout_ms: u32,
+    /// Bytes that ftsort's blocks and messages may take in this process, all groups together. What
+    /// would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this
+    /// rank's part of what the system has available when `ftsort_run` is called, divided evenly by
+    /// the ranks on this host.
+    pub memory_limit: usize,
     /// `FTSORT_STORE_DIRECTORY` only: an existing directory that all ranks can write and see.
     /// Copied. Files named `ftsort-*` in it are the library's, and are removed at the end.
     pub store_directory: *const c_char,

@@ -16,7 +16,7 @@ use super::status::ftsort_status;
 use crate::engine::{Engine, Hello, Stats, hello};
 use crate::error::{Error, Result, Status, caught};
 use crate::faults::{Point, Schedule};
-use crate::members::Members;
+use crate::members::{Members, RankSet};
 use crate::store::Store;
 use crate::transport::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
 use crate::transport::{Manners, Protocol, Transport};
@@ -29,6 +29,8 @@ pub struct ftsort {
     pub(super) store: Box<dyn Store>,
     pub(super) settings: Settings,
     pub(super) stats: Stats,
+    /// Whose data the last sort lost.
+    pub(super) lost: RankSet,
     pub(super) survivors: Option<SurvivorComm>,
     pub(super) poisoned: Option<Error>,
     pub(super) last_error: CString,
@@ -142,7 +144,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let manners = Manners {
         repair: settings.repair,
         chunk: CHUNK,
-        patience: None,
+        patience: settings.patience,
     };
     let mut transport = Protocol::new(mpi, manners);
     let mut members = Members::new(transport.me(), transport.ranks());
@@ -166,6 +168,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let group_name = heard.first().map_or(mine.nonce, |(_, hello)| hello.nonce);
     let store = open_store(&mut engine, &settings.store, group_name)?;
     warn_of_settings(&listener, ulfm);
+    let lost = RankSet::new(members.ranks());
     let neighbours = heard
         .iter()
         .filter(|(_, hello)| hello.host == mine.host)
@@ -181,9 +184,11 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         store,
         settings: Settings {
             threads: threads(settings.threads, neighbours),
+            ranks_on_host: neighbours,
             ..settings
         },
         stats,
+        lost,
         survivors: None,
         poisoned: None,
         last_error: CString::default(),

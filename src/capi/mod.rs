@@ -12,6 +12,7 @@ pub mod config;
 pub mod group;
 mod guard;
 pub mod launch;
+mod memory;
 pub mod query;
 pub mod record;
 pub mod result;

@@ -156,3 +156,32 @@ pub unsafe extern "C" fn ftsort_slot(group: *const ftsort, rank: i32) -> c_int {
         })
     }
 }
+
+/// Whose data the last `ftsort_run` could not get back: the ranks behind its
+/// `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
+///
+/// \param[in] group a live group; NULL has none.
+/// \param[out] ranks filled with up to `capacity` ranks, ascending; may be NULL if `capacity` is 0.
+/// \param[in] capacity how many fit.
+/// \return how many there are, which may be more than `capacity`; 0 after any other status.
+///
+/// # Safety
+/// `group` is NULL or live; `ranks` is valid for `capacity` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_lost_ranks(
+    group: *const ftsort,
+    ranks: *mut i32,
+    capacity: usize,
+) -> usize {
+    // SAFETY: this function's contract.
+    unsafe {
+        of(group, 0, |group| {
+            if !ranks.is_null() {
+                for (index, rank) in group.lost.iter().take(capacity).enumerate() {
+                    ranks.add(index).write(rank.0 as i32);
+                }
+            }
+            group.lost.len()
+        })
+    }
+}

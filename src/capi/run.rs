@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::config::{ftsort_buffer, ftsort_reload_fn};
 use super::group::ftsort;
 use super::guard::on_group;
+use super::memory::limit_memory;
 use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::settings::agree_on_equal;
@@ -25,9 +26,11 @@ use crate::transport::Transport;
 /// The result is the same multiset in ascending order: it goes on from block to block in ascending
 /// order of node, and each survivor gets the blocks of the nodes that it executes: its own, and
 /// those of the nodes that it covers. Ranks may die at any moment, up to all but one; what is lost
-/// then depends on the store (see `ftsort_store`). A rank that was known to be dead before the call
-/// has no input: the survivors divide the work anew before they call again. Once this function has returned `FTSORT_OK` the
-/// result is the caller's to look after: a rank that dies afterwards takes its blocks with it.
+/// then depends on the store (see `ftsort_store`): `FTSORT_ERR_DATA_LOST` on every survivor, and
+/// `ftsort_lost_ranks` says whose. The group stays usable, after any status but `FTSORT_ERR_MPI` and
+/// `FTSORT_ERR_INTERNAL`. A rank that was known to be dead before the call has no input: the
+/// survivors divide the work anew before they call again. Once this function has returned `FTSORT_OK`
+/// the result is the caller's to look after: a rank that dies afterwards takes its blocks with it.
 ///
 /// \param[in,out] group a live group.
 /// \param[in] record what is sorted; borrowed for the call.
@@ -51,6 +54,7 @@ pub unsafe extern "C" fn ftsort_run(
     on_group(group, |group| {
         // SAFETY: this function's contract.
         let out = unsafe { out.as_mut() };
+        limit_memory(group.settings.memory_limit, group.settings.ranks_on_host);
         // SAFETY: this function's contract.
         let prepared = unsafe { prepare(record, input, count, out.is_some()) };
         let result = group.sort(prepared);
@@ -102,6 +106,7 @@ unsafe fn prepare(
 impl ftsort {
     fn sort(&mut self, prepared: Result<Prepared>) -> Result<ftsort_result> {
         self.stats = Stats::default();
+        self.lost = RankSet::new(self.members.ranks());
         let absent = self.members.faulty().clone();
         let start = self.transport.now();
         let rounds = self.members.cube().dimension() + 2;
@@ -131,7 +136,6 @@ impl ftsort {
             dimension: engine.members.cube().dimension(),
             rule: self.settings.pivot,
         };
-        let mut lost = RankSet::new(engine.members.ranks());
         let job = Job::new(
             &mut engine,
             &algorithm,
@@ -140,7 +144,7 @@ impl ftsort {
             prepared.input,
             absent,
         );
-        let finished = job.run(&mut lost);
+        let finished = job.run(&mut self.lost);
         self.stats.total_seconds = self.transport.now() - start;
         let finished = finished?;
         Ok(ftsort_result::new(finished, prepared.layout.record_bytes()))

@@ -23,6 +23,10 @@ pub(super) struct Settings {
     pub repair: Repair,
     pub pivot: PivotRule,
     pub threads: usize,
+    /// Seconds; see `ftsort_config.timeout_ms`.
+    pub patience: Option<f64>,
+    pub memory_limit: usize,
+    pub ranks_on_host: usize,
     pub plan: Plan,
     pub reload: ftsort_reload_fn,
     pub listener: Listener,
@@ -173,6 +177,13 @@ impl Settings {
                 ));
             }
             (2, _) => StoreChoice::Copies(0),
+            (3, _) if config.reload.is_some() => StoreChoice::Copies(0),
+            (3, _) => {
+                return Err(Error::new(
+                    Status::Argument,
+                    "config.reload is NULL, but config.store is FTSORT_STORE_RELOAD",
+                ));
+            }
             (other, _) => return Err(wrong("store", other, "an ftsort_store")),
         };
         // SAFETY: the caller's contract.
@@ -182,6 +193,9 @@ impl Settings {
             repair,
             pivot,
             threads: config.threads as usize,
+            patience: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
+            memory_limit: config.memory_limit,
+            ranks_on_host: 1,
             plan: Plan::parse(&faults.unwrap_or_default())?,
             reload: config.reload,
             listener: Listener { config },
@@ -196,6 +210,7 @@ impl Settings {
         (self.repair as u8).hash(&mut hasher);
         (self.pivot as u8).hash(&mut hasher);
         self.reload.is_some().hash(&mut hasher);
+        self.patience.is_some().hash(&mut hasher);
         match &self.store {
             StoreChoice::Copies(copies) => copies.hash(&mut hasher),
             StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),
@@ -220,7 +235,7 @@ pub(super) fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Re
     agree_on_equal(
         engine,
         fingerprint,
-        "config (store, replicas, pivot, repair, or whether there is a reload)",
+        "config (store, replicas, pivot, repair, or whether there is a reload or a timeout)",
     )
 }
 

@@ -3,7 +3,8 @@
  *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR PIVOT LAST     (under mpirun)
  *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
  *
- * LAST is "reload" to have that callback, "accept" to accept an MPI without ULFM, or "-".
+ * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
+ * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", or "-".
  * COUNT is the number of records of a rank; rank r has COUNT + r of them, or none where the shape
  * says so. Every survivor writes its blocks into DIR/output at their offsets, and its status to
  * DIR/status.RANK: the proof of success, since mpirun's exit status proves nothing. `check` makes
@@ -107,6 +108,19 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
   return place ? 0 : 1;
 }
 
+static int lie(void *user, int32_t rank, ftsort_buffer *out)
+{
+  const struct job *job = (const struct job *)user;
+  size_t records;
+  char *data, *place;
+  data = (char *)bring_inputs(job, rank, &records);
+  place = (char *)ftsort_buffer_resize(out, records * sizes[job->kind]);
+  if (place) memcpy(place, data, records * sizes[job->kind]);
+  if (place && records > 0) place[records / 2] ^= 1;
+  free(data);
+  return place ? 0 : 1;
+}
+
 static void write_status(const char *dir, int rank, const char *text)
 {
   char draft[512], path[512];
@@ -162,7 +176,8 @@ static int run(char **arg)
   ftsort_status status;
   size_t blocks, late;
   uint64_t replayed = 0;
-  char text[1024], line[2048];
+  char text[1024], line[2048], lost[256] = "";
+  int32_t lost_ranks[64];
   int rank, runs = 0;
 
   job.count = strtoull(arg[1], NULL, 10);
@@ -170,12 +185,16 @@ static int run(char **arg)
   job.shape = arg[3];
   config.store = strcmp(arg[4], "directory") == 0 ? FTSORT_STORE_DIRECTORY
                  : strcmp(arg[4], "none") == 0    ? FTSORT_STORE_NONE
+                 : strcmp(arg[4], "reload") == 0  ? FTSORT_STORE_RELOAD
                                                   : FTSORT_STORE_MEMORY;
   config.store_directory = dir;
   config.replicas = (uint32_t)atoi(arg[5]);
   config.repair = strcmp(arg[6], "shrink") == 0 ? FTSORT_REPAIR_SHRINK : FTSORT_REPAIR_AGREE;
   config.pivot = strcmp(arg[7], "root") == 0 ? FTSORT_PIVOT_ROOT_MEDIAN : FTSORT_PIVOT_SAMPLED;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
+  if (strcmp(arg[8], "liar") == 0) config.reload = lie;
+  if (strncmp(arg[8], "timeout=", 8) == 0) config.timeout_ms = (uint32_t)atoi(arg[8] + 8);
+  if (strncmp(arg[8], "memory=", 7) == 0) config.memory_limit = strtoull(arg[8] + 7, NULL, 10);
   config.accept_no_ulfm = strcmp(arg[8], "accept") == 0;
   config.user = &job;
   record.record_bytes = sizes[job.kind];
@@ -201,7 +220,6 @@ static int run(char **arg)
     status = ftsort_run(group, &record, input, records, &result);
     if (status == FTSORT_OK && write_blocks(dir, result, sizes[job.kind])) status = 1;
     snprintf(text, sizeof text, "%s", ftsort_last_error(group));
-    blocks = ftsort_result_blocks(result);
     ftsort_result_free(result);
     free(input);
     ftsort_get_stats(group, &stats);
@@ -210,10 +228,14 @@ static int run(char **arg)
     if (status == FTSORT_OK) status = ftsort_fault_check(group, &late);
     runs++;
   } while (status == FTSORT_OK && late > 0);
+  blocks = ftsort_lost_ranks(group, lost_ranks, 64);
+  for (late = 0; late < blocks && late < 64; late++)
+    snprintf(lost + strlen(lost), sizeof lost - strlen(lost), "%d,", (int)lost_ranks[late]);
   snprintf(line, sizeof line,
-           "status=%d seconds=%.4f replayed=%llu blocks=%zu runs=%d peak=%llu text=%s\n", status,
-           stats.total_seconds, (unsigned long long)replayed, blocks, runs,
-           (unsigned long long)stats.peak_bytes, text);
+           "status=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f lost=%s text=%s\n",
+           status, stats.total_seconds, (unsigned long long)replayed, runs,
+           (unsigned long long)stats.rounds, (unsigned long long)stats.peak_bytes,
+           stats.repair_seconds, lost, text);
   write_status(dir, rank, line);
   ftsort_leave(group, 0);
   return 1;

@@ -1,6 +1,7 @@
 //! An MPI communicator that we own: made once, freed once, errors returned as values.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::time::Instant;
 
 use mpi_sys::{MPI_Comm, MPI_Group};
 
@@ -136,6 +137,43 @@ impl Comm {
         // SAFETY: `raw` is live, `value` is one int.
         let code = unsafe { ext::agree(self.raw, &mut value) };
         Ok((outcome(code, "MPIX_Comm_agree")?, value as u32))
+    }
+
+    /// As [`Comm::agree`], but gives up after so many seconds. The communicator is of no use then.
+    pub fn agree_within(&self, flag: u32, patience: f64) -> Result<(Outcome, u32)> {
+        let start = Instant::now();
+        let flags = Box::into_raw(Box::new([flag as c_int; 2]));
+        // SAFETY: a constant of the MPI library.
+        let mut request = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
+        // SAFETY: `raw` is live; `flags` are freed only when MPI has done with them.
+        let code = unsafe { ext::iagree(self.raw, flags.cast(), &mut request) };
+        let mut agreed = outcome(code, "MPIX_Comm_iagree")?;
+        let mut done: c_int = 0;
+        while done == 0 {
+            // SAFETY: the request is ours.
+            let code =
+                unsafe { mpi_sys::MPI_Test(&mut request, &mut done, mpi_sys::RSMPI_STATUS_IGNORE) };
+            agreed = outcome(code, "MPI_Test")?;
+            if agreed == Outcome::Failed {
+                break;
+            }
+            if done == 0 {
+                let waited = start.elapsed().as_secs_f64();
+                if waited > patience {
+                    return Err(Error::new(
+                        Status::Mpi,
+                        format!(
+                            "no agreement after {waited:.1} seconds: a process is stopped or cut \
+                             off, or MPI hangs"
+                        ),
+                    ));
+                }
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: it came from Box::into_raw, and the request is complete.
+        let flags = unsafe { Box::from_raw(flags) };
+        Ok((agreed, flags[0] as u32))
     }
 
     /// `MPI_Barrier`.

@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 
-use mpi_sys::{MPI_Comm, MPI_Group};
+use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};
 
 #[cfg(ftsort_ulfm)]
 #[allow(missing_docs, non_upper_case_globals, non_snake_case)]
@@ -33,6 +33,12 @@ mod real {
     pub unsafe fn agree(comm: MPI_Comm, flag: &mut c_int) -> c_int {
         // SAFETY: the caller passes a live communicator.
         unsafe { mpix::MPIX_Comm_agree(comm, flag) }
+    }
+    /// The flag, twice, stays where it is until the request is complete; the first is then the
+    /// agreed one.
+    pub unsafe fn iagree(comm: MPI_Comm, flags: *mut c_int, out: &mut MPI_Request) -> c_int {
+        // SAFETY: as above, and as said.
+        unsafe { mpix::MPIX_Comm_iagree(comm, flags, out) }
     }
     pub unsafe fn revoke(comm: MPI_Comm) -> c_int {
         // SAFETY: as above.
@@ -76,6 +82,20 @@ mod real {
                 mpi_sys::RSMPI_INT32_T,
                 mpi_sys::RSMPI_BAND,
                 comm,
+            )
+        }
+    }
+    pub unsafe fn iagree(comm: MPI_Comm, flags: *mut c_int, out: &mut MPI_Request) -> c_int {
+        // SAFETY: the caller passes a live communicator, and two flags that stay where they are.
+        unsafe {
+            mpi_sys::MPI_Iallreduce(
+                flags.add(1).cast(),
+                flags.cast(),
+                1,
+                mpi_sys::RSMPI_INT32_T,
+                mpi_sys::RSMPI_BAND,
+                comm,
+                out,
             )
         }
     }

@@ -273,8 +273,12 @@ impl Fabric for Mpi {
         Ok(failed)
     }
 
-    fn agree(&mut self, flag: u32, _patience: Option<f64>) -> Result<(Outcome, u32)> {
-        self.comm.agree(flag)
+    fn agree(&mut self, flag: u32, patience: Option<f64>) -> Result<(Outcome, u32)> {
+        // The blocking call is the one that MPI libraries are tested with.
+        match patience {
+            None => self.comm.agree(flag),
+            Some(patience) => self.comm.agree_within(flag, patience),
+        }
     }
 
     fn barrier(&mut self) -> Result<Outcome> {
