@@ -17,6 +17,7 @@ mod bits;
 pub mod block;
 pub mod buffer;
 pub mod capi;
+pub mod defects;
 pub mod engine;
 pub mod error;
 pub mod faults;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::bits::Bits;
+use crate::defects::{Defect, planted};
 use crate::vcube::{Node, NodeSet, VCube};
 
 /// A process, by its rank in the communicator given to `ftsort_init`.
@@ -206,9 +207,19 @@ impl Members {
     pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
         debug_assert!(!dead.contains(self.me));
         let mut newly_dead = Vec::new();
-        for rank in dead.iter().filter(|rank| *rank != self.me) {
-            if self.faulty.insert(rank) {
+        if planted(Defect::CoversAreStale) {
+            for rank in self.faulty.iter() {
                 self.faulty_nodes.insert(rank.home());
+            }
+        }
+        for rank in dead.iter().filter(|rank| *rank != self.me) {
+            if planted(Defect::OneDeathAtATime) && !newly_dead.is_empty() {
+                break;
+            }
+            if self.faulty.insert(rank) {
+                if !planted(Defect::CoversAreStale) {
+                    self.faulty_nodes.insert(rank.home());
+                }
                 newly_dead.push(rank);
             }
         }

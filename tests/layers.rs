@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// From the ground up. A module may import what stands before it, and what stands beside it in the
 /// same line if the line says so by holding only parts of one layer.
 const LAYERS: [&[&str]; 8] = [
-    &["error", "bits", "random"],
+    &["error", "bits", "random", "defects"],
     &["buffer", "vcube", "record"],
     &["kernel", "members"],
     &["block", "faults"],

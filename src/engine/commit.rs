@@ -1,6 +1,7 @@
 //! The agreement that ends a round, and what follows from it.
 
 use super::{Event, Observer, Occasion, Phase, Stats};
+use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::faults::{Point, Schedule};
 use crate::members::Members;
@@ -60,12 +61,18 @@ impl Engine<'_> {
         if !complete || trouble.is_some() {
             flag &= !COMPLETE;
         }
-        if let Some(error) = trouble {
+        if let Some(error) = trouble
+            && !planted(Defect::TroubleIsSecret)
+        {
             flag &= !bit_of(error.status);
+        }
+        if planted(Defect::AgreesOnlyInTrouble) && flag == all_clear() {
+            return Ok(Verdict::Committed);
         }
         let Agreed { flag, faults } =
             self.timed(Phase::Commit, |engine| engine.transport.agree(flag))?;
-        if flag == all_clear() && !faults {
+        let finished = flag == all_clear() || planted(Defect::UnfinishedIsFine);
+        if finished && (!faults || planted(Defect::DeathsDoNotMatter)) {
             self.strike(Point::Commit)?;
             return Ok(Verdict::Committed);
         }

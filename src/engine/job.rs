@@ -8,6 +8,7 @@ use super::reload::Digest;
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::buffer::{self, Buffer, Slice};
+use crate::defects::{Defect, planted};
 use crate::error::{Error, Result};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
@@ -178,7 +179,16 @@ impl<'a, 'e> Job<'a, 'e> {
     fn transact(&mut self, round: u32) -> Result<()> {
         loop {
             self.engine.strike(Point::Begin)?;
+            if planted(Defect::RetiredTooEarly) {
+                self.store.retire(round);
+            }
+            if planted(Defect::ClearedTooEarly) && round == self.algorithm.rounds() {
+                self.store.clear();
+            }
             let attempt = self.attempt(round)?;
+            if planted(Defect::LoggedTooEarly) {
+                self.log.push(attempt.decisions.clone());
+            }
             let verdict = self
                 .engine
                 .commit(attempt.complete, attempt.trouble.as_ref())?;
@@ -190,7 +200,12 @@ impl<'a, 'e> Job<'a, 'e> {
                 Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
                 Verdict::Replay => {
                     self.engine.stats.rounds_replayed += 1;
-                    self.recover()?;
+                    if planted(Defect::AttemptIsKept) {
+                        self.blocks.extend(attempt.blocks);
+                    }
+                    if !planted(Defect::RecoveryIsSkipped) {
+                        self.recover()?;
+                    }
                     self.engine.tell(Event::Replay);
                 }
             }
@@ -232,7 +247,9 @@ impl<'a, 'e> Job<'a, 'e> {
         self.stamp = match round {
             0 => Stamp::INPUT,
             version => {
-                self.log.push(attempt.decisions);
+                if !planted(Defect::LoggedTooEarly) {
+                    self.log.push(attempt.decisions);
+                }
                 Stamp {
                     version,
                     epoch: self.engine.members.epoch(),
@@ -252,6 +269,7 @@ impl<'a, 'e> Job<'a, 'e> {
     pub(super) fn home_with_input(&self, node: Node) -> Option<Rank> {
         let home = Rank(node.0);
         let there = home.index() < self.engine.members.ranks();
-        (there && !self.absent.contains(home)).then_some(home)
+        let absent = self.absent.contains(home) && !planted(Defect::AbsentHaveInputs);
+        (there && !absent).then_some(home)
     }
 }

@@ -1,5 +1,6 @@
 //! Who holds copies of what.
 
+use crate::defects::{Defect, planted};
 use crate::members::{Members, Rank};
 use crate::vcube::{Node, NodeSet};
 
@@ -18,7 +19,10 @@ pub fn holders(node: Node, members: &Members, faulty: &NodeSet, copies: usize) -
             let host = members.host(*candidate);
             chosen.iter().all(|other| members.host(*other) != host)
         });
-        chosen.push(candidates.remove(elsewhere.unwrap_or(0)));
+        chosen.push(match planted(Defect::CopiesAtHome) {
+            true => candidates[0],
+            false => candidates.remove(elsewhere.unwrap_or(0)),
+        });
     }
     chosen
 }

@@ -3,6 +3,7 @@
 use super::commit::agreed_error;
 use super::job::Job;
 use super::{Event, Phase, Verdict};
+use crate::defects::{Defect, planted};
 use crate::error::{Result, Status};
 use crate::faults::Point;
 use crate::members::RankSet;
@@ -24,14 +25,19 @@ impl Job<'_, '_> {
             };
             let seconds = self.engine.transport.now() - start;
             self.engine.stats.add(Phase::Repair, seconds);
-            let verdict = self
-                .engine
-                .commit(attempt.complete, attempt.trouble.as_ref())?;
+            let verdict = match planted(Defect::RecoveryIsNotAgreed) && attempt.complete {
+                true => Verdict::Committed,
+                false => self
+                    .engine
+                    .commit(attempt.complete, attempt.trouble.as_ref())?,
+            };
             match verdict {
                 Verdict::Committed => {
                     self.blocks.extend(attempt.blocks);
                     let faulty = self.engine.members.faulty_nodes();
-                    self.committed_without = Some(faulty.clone());
+                    if !planted(Defect::FaultSetStaysAfterRecovery) {
+                        self.committed_without = Some(faulty.clone());
+                    }
                     for (node, from) in attempt.restored {
                         self.engine.tell(Event::Restored(node, from));
                     }
@@ -48,7 +54,7 @@ impl Job<'_, '_> {
     /// After an agreed loss of data: everybody learns what is lost. Gives up silently if even that
     /// fails, since there is an error to return already.
     pub(super) fn tell_losses(&mut self, status: Status) {
-        if status != Status::DataLost {
+        if status != Status::DataLost || planted(Defect::LossesUntold) {
             return;
         }
         let ranks = self.engine.members.ranks();

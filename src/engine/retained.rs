@@ -15,6 +15,7 @@ use super::job::{Attempt, Job};
 use super::mail::{Delivery, Shipment};
 use super::placement::holders;
 use crate::block::Block;
+use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status, caught};
 use crate::members::{Rank, RankSet};
 use crate::store::{Reach, Stamp};
@@ -106,7 +107,7 @@ impl Job<'_, '_> {
         let pieces: Vec<_> = deliveries.by_ref().take(plan.pieces.len()).collect();
         self.assemble(&plan, pieces, &mut attempt);
         for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
-            if let Delivery::Got(_) = delivery {
+            if matches!(delivery, Delivery::Got(_)) && !planted(Defect::CopiesUntold) {
                 self.held.insert(*origin);
             }
             self.keep_delivery(Stamp::INPUT, origin.home(), delivery, &mut attempt);
@@ -146,6 +147,7 @@ impl Job<'_, '_> {
     fn last_executor(&self, node: Node) -> Option<Rank> {
         let members = &self.engine.members;
         match &self.committed_without {
+            Some(_) if planted(Defect::LossByPresentFaults) => Some(members.executor(node)),
             Some(faulty) => {
                 let executor = members.cube().executor(node, faulty);
                 executor.map(|node| Rank(node.0))
@@ -178,6 +180,7 @@ impl Job<'_, '_> {
             }
             let held: &[Rank] = holdings.get(&origin).map_or(&[], |held| held);
             let keeper = match held.is_empty() {
+                _ if planted(Defect::AsksTheDead) => origin,
                 false => nearest(origin, held),
                 true if !needed.contains(origin) && copies == 0 => continue,
                 true if self.source.can_reload() => {
@@ -191,7 +194,8 @@ impl Job<'_, '_> {
                 true => continue,
             };
             plan.keepers.insert(origin, keeper);
-            if copies > 0 {
+            let renewed = self.committed_without.is_none() || !planted(Defect::CopiesNotRenewed);
+            if copies > 0 && renewed {
                 let wanted = holders(origin.home(), members, members.faulty_nodes(), copies);
                 let wanted = wanted
                     .into_iter()
@@ -284,7 +288,7 @@ impl Job<'_, '_> {
         if self.stamp.version == 0 {
             return Ok(piece);
         }
-        if !piece.sorted {
+        if !piece.sorted && !planted(Defect::CutsUnsorted) {
             piece = self.prepared(origin.home(), piece)?;
         }
         let mut at = origin.home();
@@ -304,7 +308,7 @@ impl Job<'_, '_> {
             })?;
             let split = caught(|| algorithm.split(round, at, &piece, decision))?;
             let bit = 1 << (dimension - 1);
-            if (at.0 ^ node.0) & bit == 0 {
+            if ((at.0 ^ node.0) & bit == 0) != planted(Defect::WrongSide) {
                 piece = split.keep;
             } else {
                 piece = split.give;

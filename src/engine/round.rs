@@ -8,6 +8,7 @@ use super::job::{Attempt, Job};
 use super::mail::{Delivery, Shipment};
 use crate::block::Block;
 use crate::buffer::Slice;
+use crate::defects::{Defect, planted};
 use crate::error::{Result, caught};
 use crate::faults::Point;
 use crate::vcube::Node;
@@ -22,8 +23,13 @@ impl Job<'_, '_> {
         let start = self.engine.transport.now();
         let attempt = match self.decide(round, &mut attempt)? {
             None => attempt.interrupted(),
-            Some(decisions) => {
+            Some(mut decisions) => {
                 let attempt = self.exchange(round, &decisions, attempt)?;
+                if planted(Defect::OwnDecisionsOnly) {
+                    let scope = self.algorithm.step(round).scope;
+                    let own = first_of(self.engine.members.me().home(), scope);
+                    decisions.retain(|first, _| *first == own);
+                }
                 attempt.with(decisions)
             }
         };

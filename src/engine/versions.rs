@@ -6,6 +6,7 @@ use super::job::{Attempt, Job};
 use super::mail::{Delivery, Shipment};
 use super::placement::holders;
 use crate::block::Block;
+use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::members::Rank;
 use crate::store::{Reach, Stamp};
@@ -50,6 +51,7 @@ impl Job<'_, '_> {
         match self.store.reach() {
             Reach::Everyone => Ok(self.put_own(stamp, attempt)),
             Reach::Copies(0) => Ok(attempt),
+            Reach::Copies(_) if planted(Defect::VersionsNotCopied) => Ok(attempt),
             Reach::Copies(copies) => self.put_copies(stamp, copies, attempt),
         }
     }
@@ -59,6 +61,10 @@ impl Job<'_, '_> {
             return attempt;
         }
         for (node, block) in std::mem::take(&mut attempt.blocks) {
+            if planted(Defect::InputNotStored) && stamp == Stamp::INPUT {
+                attempt.blocks.insert(node, block);
+                continue;
+            }
             let put = self.store.put(stamp, node, &block);
             if attempt.check(put).is_some() {
                 self.engine.stats.bytes_stored += block.bytes() as u64;
@@ -147,6 +153,10 @@ impl Job<'_, '_> {
         let me = members.me();
         let mut gone = Vec::new();
         let mut moves = Vec::new();
+        let held_without = match planted(Defect::HoldersOfNow) {
+            true => members.faulty_nodes(),
+            false => held_without,
+        };
         for node in members.cube().nodes() {
             let held = holders(node, members, held_without, copies);
             let Some(keeper) = held.iter().find(|rank| !members.is_faulty(**rank)) else {
@@ -195,7 +205,11 @@ impl Job<'_, '_> {
             if self.blocks.contains_key(&node) || !attempt.complete {
                 continue;
             }
-            let copy = self.store.get(self.stamp, node);
+            let stamp = match planted(Defect::TakesOverTheInput) {
+                true => Stamp::INPUT,
+                false => self.stamp,
+            };
+            let copy = self.store.get(stamp, node);
             let copy = copy.and_then(|block| block.ok_or_else(|| lost(&[node])));
             if let Some(block) = attempt.check(copy) {
                 attempt.blocks.insert(node, block);

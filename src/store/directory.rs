@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{Reach, Stamp, Store};
 use crate::block::{Block, Header};
 use crate::buffer::{Buffer, Slice};
+use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::members::Rank;
 use crate::vcube::Node;
@@ -44,6 +45,9 @@ pub struct Directory {
     files: Box<dyn Files>,
     /// Starts the name of every file of this group, and of no other.
     prefix: String,
+    /// How many sorts have come to their end: files of one must not be taken for those of the next,
+    /// in which a rank may die before it has written anything.
+    sorts: u32,
     /// Tells the files that ranks write at the same time apart.
     me: Rank,
     /// What this rank has put and not removed yet.
@@ -57,6 +61,7 @@ impl Directory {
         let mut store = Directory {
             files,
             prefix: format!("ftsort-{group:016x}-"),
+            sorts: 0,
             me,
             mine: Vec::new(),
         };
@@ -80,13 +85,25 @@ impl Directory {
         self.files.read(&self.sign()).is_ok()
     }
 
+    /// Starts the names of this sort's files.
+    fn sort_prefix(&self) -> String {
+        let sorts = match planted(Defect::FilesOfAnySort) {
+            true => 0,
+            false => self.sorts,
+        };
+        format!("{}s{sorts}-", self.prefix)
+    }
+
     fn sign(&self) -> String {
         format!("{}sign", self.prefix)
     }
 
     fn name(&self, stamp: Stamp, node: Node) -> String {
-        let Stamp { version, epoch } = stamp;
-        format!("{}v{version}-e{epoch}-n{node}", self.prefix)
+        let Stamp { version, mut epoch } = stamp;
+        if planted(Defect::FilesWithoutEpoch) {
+            epoch = 0;
+        }
+        format!("{}v{version}-e{epoch}-n{node}", self.sort_prefix())
     }
 
     fn write(&mut self, name: &str, block: &Block) -> io::Result<()> {
@@ -135,7 +152,7 @@ impl Directory {
         }
         let mut expected = [0_u8; 8];
         file.read_exact(&mut expected)?;
-        let intact = sum.digest() == u64::from_le_bytes(expected);
+        let intact = sum.digest() == u64::from_le_bytes(expected) || planted(Defect::NoChecksum);
         Ok(intact.then(|| Ok(Block::from_parts(&header, parts))))
     }
 
@@ -157,7 +174,10 @@ impl Store for Directory {
     fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()> {
         let name = self.name(stamp, node);
         // Two ranks may write the same version after a repair; each has a temporary name.
-        let draft = format!("{name}.draft.{}", self.me);
+        let draft = match planted(Defect::WritesInPlace) {
+            true => name.clone(),
+            false => format!("{name}.draft.{}", self.me),
+        };
         let written = self
             .write(&draft, block)
             .and_then(|()| self.files.rename(&draft, &name));
@@ -197,11 +217,13 @@ impl Store for Directory {
 
     fn clear(&mut self) {
         self.retire(u32::MAX);
+        self.sorts += 1;
     }
 
     fn sweep(&mut self) {
         for name in self.files.list().unwrap_or_default() {
-            if name.starts_with(&self.prefix) {
+            // Others may have begun with the next sort.
+            if name.starts_with(&self.prefix) && !name.starts_with(&self.sort_prefix()) {
                 let _ = self.files.remove(&name);
             }
         }
@@ -283,6 +305,7 @@ mod tests {
         }
         fs::write(&path, &whole).unwrap();
         assert_eq!(store.get(at(0), Node(0)).unwrap(), Some(sample()));
+        store.clear();
         store.sweep();
         fs::remove_dir(&folder).unwrap();
     }

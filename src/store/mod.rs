@@ -55,10 +55,11 @@ pub trait Store {
     /// removed now is removed at the end.
     fn retire(&mut self, version: u32);
 
-    /// Forgets everything: the sort is over, well or not.
+    /// Forgets everything: the sort is over, well or not, and what is put from now on belongs to the
+    /// next.
     fn clear(&mut self);
 
-    /// Removes what dead ranks left behind in a shared store. Called on one rank, after all
-    /// survivors have cleared.
+    /// Removes what dead ranks left behind of past sorts in a shared store. Called on one rank, when
+    /// nobody reads it any more, after `clear`.
     fn sweep(&mut self);
 }

@@ -52,6 +52,19 @@ pub struct Outcome {
     pub lost: Vec<Rank>,
 }
 
+/// A commit that some rank heard of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Commit {
+    /// In which sort.
+    pub sort: usize,
+    /// Of which round; a recovery counts for the round that starts again.
+    pub round: u32,
+    /// It was a recovery.
+    pub recovery: bool,
+    /// Who was known to be dead.
+    pub faulty: Vec<Rank>,
+}
+
 /// What came of a trial.
 #[derive(Debug)]
 pub struct Run {
@@ -61,12 +74,16 @@ pub struct Run {
     pub survivors: Vec<Rank>,
     /// All steps, in order.
     pub taken: Vec<Taken>,
+    /// The commits, each with how many steps had been taken when the first rank heard of it.
+    pub commits: Vec<(usize, Commit)>,
     /// What happened, where it was asked for.
     pub entries: Vec<Entry>,
     /// Ranks that hang.
     pub hung: Vec<Rank>,
     /// Names of files that were left in the shared directory.
     pub litter: Vec<String>,
+    /// Names of files that once were whole.
+    pub finished: Vec<String>,
     /// Something went so wrong that the run ended at once.
     pub panic: Option<String>,
 }
@@ -83,6 +100,8 @@ pub fn run(trial: &Trial, record: bool) -> Run {
         record,
     };
     let files = Shared::default();
+    let commits = Rc::new(RefCell::new(Vec::new()));
+    let heard = Rc::clone(&commits);
     let diary: Rc<RefCell<Vec<Vec<Option<Outcome>>>>> =
         Rc::new(RefCell::new(vec![vec![None; trial.ranks]; trial.sorts]));
     let (own, shared, results) = (trial.clone(), Rc::clone(&files), Rc::clone(&diary));
@@ -91,7 +110,7 @@ pub fn run(trial: &Trial, record: bool) -> Run {
             let mut take = |sort: usize, outcome| {
                 results.borrow_mut()[sort][rank.index()] = Some(outcome);
             };
-            live(&own, fabric, &shared, &mut take)
+            live(&own, fabric, &shared, &heard, &mut take)
         }))
     });
     let (played, panic) = match played {
@@ -103,14 +122,17 @@ pub fn run(trial: &Trial, record: bool) -> Run {
     };
     let everyone = (0..trial.ranks as u32).map(Rank);
     let lived = |rank: &Rank| played.outcomes.get(rank.index()) == Some(&Some(true));
-    let litter = files.borrow().keys().cloned().collect();
+    let files = files.take();
+    let litter = files.files.into_keys().collect();
     Run {
         outcomes: diary.take(),
         survivors: everyone.filter(lived).collect(),
         taken: played.taken,
+        commits: commits.take(),
         entries: played.entries,
         hung: played.hung,
         litter,
+        finished: files.finished.into_iter().collect(),
         panic,
     }
 }
@@ -120,6 +142,7 @@ fn live(
     trial: &Trial,
     fabric: SimFabric<'_>,
     files: &Shared,
+    commits: &Commits,
     take: &mut dyn FnMut(usize, Outcome),
 ) -> bool {
     let probe = fabric.probe();
@@ -146,6 +169,7 @@ fn live(
             members: &mut members,
             store: &mut *store,
             probe: &probe,
+            commits,
         };
         let outcome = sorting.run();
         if probe.check().is_err() {
@@ -162,15 +186,20 @@ fn open_store(trial: &Trial, files: &Shared, probe: &Probe) -> Result<Box<dyn St
         Keeping::Reload => Box::new(Memory::new(0)),
         Keeping::Memory(copies) | Keeping::Versions(copies) => Box::new(Memory::new(copies)),
         Keeping::Directory => {
-            let drawer = Drawer::new(Rc::clone(files), probe.clone());
+            let drawer = Drawer::new(Rc::clone(files), probe.clone(), trial.rot);
             Box::new(Directory::open(Box::new(drawer), 1, probe.rank())?)
         }
     })
 }
 
+/// What all ranks hear of commits.
+type Commits = Rc<RefCell<Vec<(usize, Commit)>>>;
+
 /// Writes events down, and counts a commit as a step.
 struct Witness {
     probe: Probe,
+    sort: usize,
+    commits: Commits,
     heard: Vec<Rank>,
     absorbed: Option<Vec<Rank>>,
 }
@@ -191,6 +220,17 @@ impl Observer for Witness {
         };
         if committed {
             self.absorbed = Some(self.heard.clone());
+            let commit = Commit {
+                sort: self.sort,
+                round,
+                recovery: event == Event::Replay,
+                faulty: self.heard.clone(),
+            };
+            let mut commits = self.commits.borrow_mut();
+            if !commits.iter().any(|(_, other)| *other == commit) {
+                commits.push((self.probe.steps(), commit));
+            }
+            drop(commits);
             // Whether the rank dies of it shows at its next step.
             let _ = self.probe.step(Deed::Committing);
         }
@@ -269,6 +309,7 @@ struct Sorting<'a> {
     members: &'a mut Members,
     store: &'a mut dyn Store,
     probe: &'a Probe,
+    commits: &'a Commits,
 }
 
 impl Sorting<'_> {
@@ -276,6 +317,8 @@ impl Sorting<'_> {
         let absent = self.members.faulty().clone();
         let mut witness = Witness {
             probe: self.probe.clone(),
+            sort: self.sort,
+            commits: Rc::clone(self.commits),
             heard: absent.iter().collect(),
             absorbed: None,
         };

@@ -1,26 +1,38 @@
 //! A directory that simulated ranks share: files in memory, torn where a rank dies while it writes.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::rc::Rc;
 
 use crate::error::Result;
+use crate::members::Rank;
 use crate::store::directory::Files;
 use crate::transport::sim::{Deed, Probe};
 
-/// The files, by name.
-pub type Shared = Rc<RefCell<BTreeMap<String, Vec<u8>>>>;
+/// What all ranks see.
+#[derive(Default)]
+pub struct Cabinet {
+    /// The files, by name, each with the rank that wrote it.
+    pub files: BTreeMap<String, (Vec<u8>, Rank)>,
+    /// The names under which there once was a whole file.
+    pub finished: BTreeSet<String>,
+}
+
+/// One for all ranks.
+pub type Shared = Rc<RefCell<Cabinet>>;
 
 /// One rank's view of them.
 pub struct Drawer {
     shared: Shared,
     probe: Probe,
+    /// Files of lost ranks may be damaged.
+    rot: bool,
 }
 
 impl Drawer {
-    pub fn new(shared: Shared, probe: Probe) -> Drawer {
-        Drawer { shared, probe }
+    pub fn new(shared: Shared, probe: Probe, rot: bool) -> Drawer {
+        Drawer { shared, probe, rot }
     }
 
     fn step(&self, deed: Deed) -> io::Result<()> {
@@ -42,8 +54,8 @@ impl Files for Drawer {
         let whole = parts.concat();
         let torn = self.probe.chance(whole.len() as u64) as usize;
         let put = |bytes: &[u8]| {
-            let mut files = self.shared.borrow_mut();
-            files.insert(name.to_string(), bytes.to_vec());
+            let files = &mut self.shared.borrow_mut().files;
+            files.insert(name.to_string(), (bytes.to_vec(), self.probe.rank()));
         };
         put(&whole[..torn]);
         lost(self.probe.step(Deed::Tearing))?;
@@ -53,28 +65,36 @@ impl Files for Drawer {
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         lost(self.probe.check())?;
-        let mut files = self.shared.borrow_mut();
-        let content = files.remove(from).ok_or(ErrorKind::NotFound)?;
-        files.insert(to.to_string(), content);
-        drop(files);
+        let mut shared = self.shared.borrow_mut();
+        let content = shared.files.remove(from).ok_or(ErrorKind::NotFound)?;
+        shared.files.insert(to.to_string(), content);
+        shared.finished.insert(to.to_string());
+        drop(shared);
         self.step(Deed::Stored)
     }
 
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
         self.step(Deed::Fetching)?;
-        let content = self.shared.borrow().get(name).cloned();
-        let content = content.ok_or(ErrorKind::NotFound)?;
+        let content = self.shared.borrow().files.get(name).cloned();
+        let (mut content, writer) = content.ok_or(ErrorKind::NotFound)?;
+        if self.rot && !self.probe.lives(writer) && self.probe.chance(2) == 0 {
+            let at = self.probe.chance(content.len() as u64) as usize;
+            match self.probe.chance(2) {
+                0 => content.truncate(at),
+                _ => content[at] ^= 1 << self.probe.chance(8),
+            }
+        }
         Ok((content.len() as u64, Box::new(io::Cursor::new(content))))
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.step(Deed::Removing)?;
-        let removed = self.shared.borrow_mut().remove(name);
+        let removed = self.shared.borrow_mut().files.remove(name);
         removed.map(|_| ()).ok_or(ErrorKind::NotFound.into())
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         lost(self.probe.check())?;
-        Ok(self.shared.borrow().keys().cloned().collect())
+        Ok(self.shared.borrow().files.keys().cloned().collect())
     }
 }

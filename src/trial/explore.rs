@@ -1,11 +1,14 @@
 //! Looking for trials that fail: at random, or one after the other without leaving any out.
 
-use super::{Keeping, Run, Trial, judge, run};
+use std::collections::BTreeSet;
+
+use super::{Commit, Keeping, Run, Trial, judge, run};
+use crate::defects::{Defect, with};
 use crate::members::Rank;
 use crate::random::SplitMix;
 use crate::sort::PivotRule;
 use crate::transport::Repair;
-use crate::transport::sim::{Loss, Manner};
+use crate::transport::sim::{Loss, Manner, Taken};
 
 /// What random trials are made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +56,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         repair: repairs[draw.below(repairs.len() as u64) as usize],
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
+        rot: draw.once_in(4),
         losses: Vec::new(),
     };
     let victims = draw.below(ranks as u64) as usize;
@@ -61,35 +65,77 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
     } else {
         victims
     };
-    // How many steps there are shows only in a run without faults; recovery takes more.
-    let quiet = run(&trial, false);
     let mut everyone: Vec<u32> = (0..ranks as u32).collect();
+    let mut played = run(&trial, false);
     for index in 0..victims {
         let other = index + draw.below((ranks - index) as u64) as usize;
         everyone.swap(index, other);
-        let rank = Rank(everyone[index]);
-        let steps = quiet
-            .taken
-            .iter()
-            .filter(|taken| taken.rank == rank)
-            .count() as u64;
-        trial.losses.push(Loss {
-            rank,
-            step: 1 + draw.below(steps + steps / 3) as u32,
-            manner: [Manner::Crash, Manner::Outlive][usize::from(draw.once_in(5))],
-        });
+        let victim = Rank(everyone[index]);
+        trial
+            .losses
+            .extend(strike(&mut draw, victim, &trial, &played));
+        if index < INFORMED {
+            played = run(&trial, false);
+        }
     }
     trial
 }
 
-/// Every fault of a trial, and how far it went.
+/// For so many losses it is looked up what their predecessors brought about.
+const INFORMED: usize = 3;
+
+/// A loss of `victim`, after those that the trial has already: soon after them, or at any time.
+fn strike(draw: &mut SplitMix, victim: Rank, trial: &Trial, played: &Run) -> Option<Loss> {
+    let last = trial.losses.last().and_then(|last| place_of(played, last));
+    let start = match last {
+        Some(last) if draw.once_in(2) => last,
+        _ => 0,
+    };
+    let theirs = played.taken[start..]
+        .iter()
+        .filter(|taken| taken.rank == victim);
+    let theirs: Vec<u32> = theirs.map(|taken| taken.step).collect();
+    let soon = if start > 0 && draw.once_in(2) {
+        12
+    } else {
+        theirs.len()
+    };
+    let pick = draw.below(theirs.len().min(soon) as u64) as usize;
+    Some(Loss {
+        rank: victim,
+        step: *theirs.get(pick)?,
+        manner: [Manner::Crash, Manner::Outlive][usize::from(draw.once_in(5))],
+    })
+}
+
+/// Where in a run a loss strikes.
+fn place_of(played: &Run, loss: &Loss) -> Option<usize> {
+    let struck = |taken: &Taken| taken.rank == loss.rank && taken.step == loss.step;
+    played.taken.iter().position(struck)
+}
+
+/// The first of so many random trials that fails with a defect planted.
+pub fn catch(defect: Defect, range: &Range, seeds: u64) -> Option<(Trial, String)> {
+    with(defect, || {
+        (1..=seeds).find_map(|seed| {
+            let trial = draw(seed, range);
+            let wrong = judge(&trial, &run(&trial, false))?;
+            Some((trial, wrong))
+        })
+    })
+}
+
+/// Every fault of a trial, and how far to go.
 pub struct Exhaustion<'a> {
     /// The trial without faults.
     pub trial: Trial,
     /// How many ranks may be lost, at most.
     pub losses: usize,
-    /// Is told of each run; false: stop.
-    pub progress: &'a mut dyn FnMut(&Trial, u64) -> bool,
+    /// Do not look twice at what follows a committed state: what is committed depends on the round
+    /// and the fault set alone, however they came about.
+    pub memo: bool,
+    /// Is told how many runs there were; false: stop.
+    pub progress: &'a mut dyn FnMut(u64) -> bool,
 }
 
 /// Plays every sequence of up to so many crashes at every step of every rank. A run with one crash
@@ -98,6 +144,7 @@ pub struct Exhaustion<'a> {
 /// that fails.
 pub fn exhaust(search: Exhaustion<'_>) -> Result<u64, (Trial, String)> {
     let mut runs = 0;
+    let mut seen = BTreeSet::new();
     let mut waiting = vec![search.trial.clone()];
     while let Some(trial) = waiting.pop() {
         let played = run(&trial, false);
@@ -105,26 +152,56 @@ pub fn exhaust(search: Exhaustion<'_>) -> Result<u64, (Trial, String)> {
         if let Some(wrong) = judge(&trial, &played) {
             return Err((trial, wrong));
         }
-        if !(search.progress)(&trial, runs) {
+        if !(search.progress)(runs) {
             return Ok(runs);
         }
         if trial.losses.len() < search.losses {
-            waiting.extend(one_more(&trial, &played));
+            let steps = fresh_steps(&trial, &played, search.memo.then_some(&mut seen));
+            waiting.extend(one_more(&trial, &played.taken[steps]));
         }
     }
     Ok(runs)
 }
 
-/// The trial with one crash more, at each step after its last one.
-fn one_more<'a>(trial: &'a Trial, played: &'a Run) -> impl Iterator<Item = Trial> + 'a {
-    let last = trial.losses.last().map_or(0, |last| {
-        let struck = |taken: &&_| is_at(taken, last);
-        let steps = played.taken.iter();
-        steps.take_while(|taken| !struck(taken)).count() + 1
-    });
+/// The steps after a trial's last crash; with `seen`, only up to the first commit that knows of the
+/// crash, if that state was met before.
+fn fresh_steps(
+    trial: &Trial,
+    played: &Run,
+    seen: Option<&mut BTreeSet<Commit>>,
+) -> std::ops::Range<usize> {
+    let end = played.taken.len();
+    let Some(last) = trial.losses.last() else {
+        return 0..end;
+    };
+    let struck = |taken: &Taken| taken.rank == last.rank && taken.step == last.step;
+    let start = played
+        .taken
+        .iter()
+        .position(struck)
+        .map_or(end, |at| at + 1);
+    let knows = |commit: &Commit| {
+        let mut losses = trial.losses.iter();
+        losses.all(|loss| commit.faulty.contains(&loss.rank))
+    };
+    let commits = played.commits.iter();
+    let first = commits
+        .filter(|(at, commit)| *at >= start && knows(commit))
+        .min();
+    let Some((at, commit)) = first else {
+        return start..end;
+    };
+    match seen.map(|seen| seen.insert(commit.clone())) {
+        Some(false) => start..*at,
+        _ => start..end,
+    }
+}
+
+/// The trial with one crash more, at each of these steps.
+fn one_more(trial: &Trial, steps: &[Taken]) -> impl Iterator<Item = Trial> {
     let lost = |rank| trial.losses.iter().any(|loss| loss.rank == rank);
-    let steps = played.taken.iter().skip(last);
-    steps.filter(move |taken| !lost(taken.rank)).map(|taken| {
+    let steps = steps.iter().filter(move |taken| !lost(taken.rank));
+    steps.map(|taken| {
         let mut more = trial.clone();
         more.losses.push(Loss {
             rank: taken.rank,
@@ -133,8 +210,4 @@ fn one_more<'a>(trial: &'a Trial, played: &'a Run) -> impl Iterator<Item = Trial
         });
         more
     })
-}
-
-fn is_at(taken: &crate::transport::sim::Taken, loss: &Loss) -> bool {
-    taken.rank == loss.rank && taken.step == loss.step
 }

@@ -75,7 +75,7 @@ fn judge_sort(
     }
     match &first.parts {
         Ok(_) => judge_result(trial, sort, &living, first),
-        Err(error) if error.status == Status::DataLost => judge_loss(trial, first),
+        Err(error) if error.status == Status::DataLost => judge_loss(trial, run, sort, first),
         Err(error) => Some(format!("fails: {error}")),
     }
 }
@@ -131,7 +131,7 @@ fn belongs(part: &Part, expected: &[i32]) -> bool {
 
 /// Was more lost than the store keeps? Counted are the ranks that died after the last commit, since
 /// every commit finds all copies where they belong.
-fn judge_loss(trial: &Trial, outcome: &Outcome) -> Option<String> {
+fn judge_loss(trial: &Trial, run: &Run, sort: usize, outcome: &Outcome) -> Option<String> {
     if outcome.lost.is_empty() {
         return Some("data are lost, but nobody's".into());
     }
@@ -142,9 +142,23 @@ fn judge_loss(trial: &Trial, outcome: &Outcome) -> Option<String> {
     {
         return Some(format!("the data of {rank} are lost, who lives"));
     }
+    if trial.rot && trial.store == Keeping::Directory {
+        return None;
+    }
     let Some(absorbed) = &outcome.absorbed else {
         // Who dies before its input is committed takes it along, unless it can be got again.
-        return (trial.store == Keeping::Reload).then(|| "data lost that can be reloaded".into());
+        let was_there = |rank: &&Rank| {
+            let name = format!("-s{sort}-v0-e0-n{rank}");
+            run.finished.iter().any(|file| file.ends_with(&name))
+        };
+        return match trial.store {
+            Keeping::Reload => Some("data lost that can be reloaded".into()),
+            // Who found out may have died and left the others with all who might be meant.
+            _ if outcome.lost.iter().all(|rank| was_there(&rank)) => {
+                Some(format!("{:?} are lost, but were in files", outcome.lost))
+            }
+            _ => None,
+        };
     };
     let at_once = outcome.faulty.len() - absorbed.len();
     let survived = match trial.store {

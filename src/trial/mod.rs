@@ -18,8 +18,8 @@ use crate::sort::PivotRule;
 use crate::transport::Repair;
 use crate::transport::sim::Loss;
 
-pub use body::{Outcome, Run, run};
-pub use explore::{Exhaustion, Range, draw, exhaust};
+pub use body::{Commit, Outcome, Run, run};
+pub use explore::{Exhaustion, Range, catch, draw, exhaust};
 pub use judge::judge;
 pub use shrink::shrink;
 
@@ -59,6 +59,8 @@ pub struct Trial {
     pub hosts: usize,
     /// How many sorts, one after the other, with one group.
     pub sorts: usize,
+    /// Files of lost ranks may be damaged.
+    pub rot: bool,
     /// The faults.
     pub losses: Vec<Loss>,
 }
@@ -88,6 +90,7 @@ impl Trial {
                 "records" => trial.records = value.parse().ok()?,
                 "keys" => trial.keys = value.parse().ok()?,
                 "hosts" => trial.hosts = value.parse().ok()?,
+                "rot" => trial.rot = value == "1",
                 "sorts" => trial.sorts = value.parse().ok()?,
                 "pivot" => trial.pivot = named(&PIVOTS, value)?,
                 "repair" => trial.repair = named(&REPAIRS, value)?,
@@ -115,6 +118,7 @@ impl Default for Trial {
             repair: Repair::Agree,
             hosts: 1,
             sorts: 1,
+            rot: false,
             losses: Vec::new(),
         }
     }
@@ -136,7 +140,8 @@ fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str 
     found.map_or("?", |(_, name)| name)
 }
 
-fn read_keeping(text: &str) -> Option<Keeping> {
+/// Reads the name of a store, as in a trial's line.
+pub fn read_keeping(text: &str) -> Option<Keeping> {
     Some(match text.split_once(':') {
         Some(("memory", copies)) => Keeping::Memory(copies.parse().ok()?),
         Some(("versions", copies)) => Keeping::Versions(copies.parse().ok()?),
@@ -174,6 +179,9 @@ impl fmt::Display for Trial {
             self.hosts,
             self.sorts,
         )?;
+        if self.rot {
+            out.write_str(" rot=1")?;
+        }
         for (index, loss) in self.losses.iter().enumerate() {
             let before = if index == 0 { " lose=" } else { "," };
             write!(out, "{before}{loss}")?;

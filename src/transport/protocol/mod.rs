@@ -17,6 +17,7 @@ use std::convert::Infallible;
 use super::fabric::{Fabric, Outcome};
 use super::{Agreed, Flow, Ticket, Transport};
 use crate::buffer::{Buffer, Slice};
+use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::members::{Rank, RankSet};
 use pending::Pending;
@@ -156,7 +157,7 @@ impl<F: Fabric> Transport for Protocol<F> {
             }
             if now - looked > LOOK_EVERY {
                 looked = now;
-                if self.sees_new_failures()? {
+                if self.sees_new_failures()? && !planted(Defect::WaitsWithoutLooking) {
                     return Ok(Flow::Interrupted);
                 }
                 out_of_patience(self.manners.patience, now - progressed)?;

@@ -1,6 +1,7 @@
 //! How survivors come to hold the same set of dead ranks.
 
 use super::Protocol;
+use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::members::{Rank, RankSet};
 use crate::transport::Agreed;
@@ -28,6 +29,12 @@ impl<F: Fabric> Protocol<F> {
                 0
             }
         };
+        if planted(Defect::BarrierDecides) && passed != 0 {
+            return Ok(Agreed {
+                flag,
+                faults: false,
+            });
+        }
         let own = flag & !BARRIER_PASSED | passed;
         let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
         Ok(Agreed {
@@ -46,9 +53,15 @@ impl<F: Fabric> Protocol<F> {
             let (outcome, agreed) = self
                 .fabric
                 .agree(hash | (!hash & 0xffff) << 16, self.manners.patience)?;
-            if outcome == Outcome::Fine && agreed & 0xffff == !(agreed >> 16) & 0xffff {
-                self.known_failures = seen.len();
-                self.drain(&seen)?;
+            let same =
+                agreed & 0xffff == !(agreed >> 16) & 0xffff || planted(Defect::HashIsNotCompared);
+            if outcome == Outcome::Fine && same || planted(Defect::DeadByOwnView) {
+                if !planted(Defect::FailuresStayNew) {
+                    self.known_failures = seen.len();
+                }
+                if !planted(Defect::MessagesStay) {
+                    self.drain(&seen)?;
+                }
                 for rank in seen.iter() {
                     self.dead.insert(rank);
                 }
@@ -76,8 +89,13 @@ impl<F: Fabric> Protocol<F> {
     pub(super) fn shrink_to_survivors(&mut self) -> Result<()> {
         self.fabric.revoke()?;
         self.pending.abandon(&mut self.fabric)?;
-        let _ = self.fabric.acknowledge()?;
-        self.dead = self.fabric.shrink()?;
+        let seen = self.fabric.acknowledge()?;
+        let mut dead = self.fabric.shrink()?;
+        if planted(Defect::DeadBeforeShrinking) {
+            dead = self.dead.clone();
+            dead.extend(&seen);
+        }
+        self.dead = dead;
         self.known_failures = 0;
         Ok(())
     }

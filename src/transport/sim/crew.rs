@@ -42,7 +42,10 @@ impl<T> Default for Played<T> {
 const STACK_BYTES: usize = 256 << 10;
 
 /// A run that takes longer goes round in circles.
-const MOST_TURNS: u64 = 20_000_000;
+fn most_turns(ranks: usize) -> u64 {
+    let ranks = ranks as u64 + 2;
+    10_000 * ranks * ranks
+}
 
 thread_local! {
     /// Stacks are used again: making one costs more than a run.
@@ -83,7 +86,10 @@ pub fn play<T: 'static>(
         .collect();
     let mut outcomes: Vec<Option<T>> = (0..ranks).map(|_| None).collect();
     let mut turns = 0;
-    while !members.is_empty() && turns < MOST_TURNS && turn(&world, &mut members, &mut outcomes) {
+    while !members.is_empty()
+        && turns < most_turns(ranks)
+        && turn(&world, &mut members, &mut outcomes)
+    {
         turns += 1;
     }
     let hung = members.iter().map(|member| member.rank).collect();
@@ -123,18 +129,15 @@ fn turn<T>(
     let ready: Vec<usize> = (0..members.len())
         .filter(|index| !members[*index].waiting || now.process(members[*index].rank).changed)
         .collect();
-    let events = now.events.len() as u64;
-    // Every rank and every event has the same chance, so that either may be late.
-    let pick = now.draw.below(ready.len() as u64 + events);
-    if ready.is_empty() && events == 0 {
+    if ready.is_empty() && now.events.is_empty() {
         return false;
     }
-    if pick < events {
-        let event = now.events.swap_remove(pick as usize);
+    if let Some(event) = now.next_event(ready.len()) {
         now.happen(event);
         return true;
     }
-    let index = ready[(pick - events) as usize];
+    let names: Vec<Rank> = ready.iter().map(|index| members[*index].rank).collect();
+    let index = ready[now.next_rank(&names)];
     let member = &mut members[index];
     if member.waiting {
         now.process(member.rank).changed = false;

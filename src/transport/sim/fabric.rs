@@ -63,6 +63,16 @@ impl Probe {
         self.world.borrow_mut().note(Some(self.rank), text);
     }
 
+    /// Is another rank alive?
+    pub fn lives(&self, rank: Rank) -> bool {
+        self.world.borrow().is_alive(rank)
+    }
+
+    /// How many steps all ranks have taken.
+    pub fn steps(&self) -> usize {
+        self.world.borrow().taken.len()
+    }
+
     /// Who it is.
     pub fn rank(&self) -> Rank {
         self.rank
@@ -229,6 +239,7 @@ impl Fabric for SimFabric<'_> {
             world.note(Some(self.rank), || format!("agrees with {flag:#x}"));
             world.enter(self.rank, Call::Agree, flag);
         });
+        self.step(Deed::Waiting)?;
         let Answer::Agreed(outcome, flag) = self.answer()? else {
             return Err(confused());
         };
@@ -239,6 +250,7 @@ impl Fabric for SimFabric<'_> {
     fn barrier(&mut self) -> Result<Outcome> {
         self.step(Deed::Entering)?;
         self.world(|world| world.enter(self.rank, Call::Barrier, 0));
+        self.step(Deed::Waiting)?;
         let Answer::Passed(outcome) = self.answer()? else {
             return Err(confused());
         };
@@ -255,6 +267,7 @@ impl Fabric for SimFabric<'_> {
     fn shrink(&mut self) -> Result<RankSet> {
         self.step(Deed::Shrinking)?;
         self.world(|world| world.enter(self.rank, Call::Shrink, 0));
+        self.step(Deed::Waiting)?;
         let Answer::Shrunk(comm) = self.answer()? else {
             return Err(confused());
         };

@@ -96,6 +96,8 @@ pub enum Deed {
     Received,
     /// About to take part in an agreement.
     Agreeing,
+    /// Takes part in a collective call, and waits for the others.
+    Waiting,
     /// Has heard what was agreed.
     Agreed,
     /// About to acknowledge the failures that it has seen.

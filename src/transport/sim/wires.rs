@@ -212,16 +212,27 @@ impl World {
         if open.done.is_some() {
             return;
         }
-        let Some(message) = matched.take() else {
+        if matched.is_none() {
             return;
-        };
-        // The bytes are the sender's: without it there are none.
+        }
+        // The bytes are the sender's: without it there are none, and the receive is spoilt.
         if !self.runs(from) {
             if self.process(to).knows.contains(from) {
                 self.fail(to, receive);
             }
             return;
         }
+        let open = self.process(to).open.get_mut(&receive);
+        let Some(Open {
+            kind: Kind::Receive { matched, .. },
+            ..
+        }) = open
+        else {
+            return;
+        };
+        let Some(message) = matched.take() else {
+            return;
+        };
         self.fill(to, receive, &message.payload);
         if let Some(request) = message.rendezvous
             && let Some(open) = self.process(from).open.get_mut(&request)
@@ -244,6 +255,7 @@ impl World {
             if bytes.len() > range.len() {
                 let (sent, room) = (bytes.len(), range.len());
                 open.done = Some(Look::Failed);
+                self.note(Some(rank), || format!("gets {sent} bytes for {room}"));
                 self.misuse
                     .get_or_insert(format!("{rank} gets {sent} bytes where it expects {room}"));
                 return;

@@ -70,6 +70,18 @@ pub struct Comm {
     pub gatherings: BTreeMap<(Call, usize), Gathering>,
 }
 
+/// What is slow in a run.
+struct Weather {
+    /// One event for so many turns of ranks; 0: as it comes.
+    ranks_first: u64,
+    /// The way from the one to the other.
+    way: (Rank, Rank),
+    /// Who hears of deaths late.
+    deaf: Rank,
+    /// Who is seldom on a processor.
+    slow: Option<Rank>,
+}
+
 pub struct World {
     pub draw: SplitMix,
     pub time: u64,
@@ -78,6 +90,8 @@ pub struct World {
     pub comms: Vec<Comm>,
     pub wires: BTreeMap<(Rank, Rank), VecDeque<Message>>,
     losses: Vec<Loss>,
+    /// How the network is in this run.
+    weather: Weather,
     /// Messages up to this size leave their sender without waiting for the receiver.
     pub eager: usize,
     pub taken: Vec<Taken>,
@@ -93,6 +107,15 @@ impl World {
     pub fn new(ranks: usize, script: &Script) -> World {
         let mut draw = SplitMix::new(script.seed);
         let eager = [0, 200, 1 << 30][draw.below(3) as usize];
+        let mut any = || Rank(draw.below(ranks as u64) as u32);
+        let (way, deaf, slow) = ((any(), any()), any(), any());
+        let slow = draw.once_in(2).then_some(slow);
+        let weather = Weather {
+            ranks_first: [0, 0, 8, 50][draw.below(4) as usize],
+            way,
+            deaf,
+            slow,
+        };
         let everyone = RankSet::from_ranks(ranks, (0..ranks as u32).map(Rank));
         let process = || Process {
             life: Life::Alive,
@@ -121,6 +144,7 @@ impl World {
             }],
             wires: BTreeMap::new(),
             losses: script.losses.clone(),
+            weather,
             eager,
             taken: Vec::new(),
             entries: Vec::new(),
@@ -234,6 +258,52 @@ impl World {
         let process = self.process(rank);
         process.answer = None;
         process.changed = true;
+    }
+
+    /// What happens next, where so many ranks could go on: None: one of them does.
+    pub fn next_event(&mut self, ready: usize) -> Option<Event> {
+        let events = self.events.len() as u64;
+        if events == 0 || ready > 0 && self.ranks_come_first(ready as u64, events) {
+            return None;
+        }
+        let mut pick = self.draw.below(events) as usize;
+        let patience = match self.events[pick] {
+            Event::Expire { .. } => 100,
+            _ => 6,
+        };
+        if self.is_slow(self.events[pick]) && !self.draw.once_in(patience) {
+            pick = self.draw.below(events) as usize;
+            if ready > 0 && self.is_slow(self.events[pick]) {
+                return None;
+            }
+        }
+        Some(self.events.swap_remove(pick))
+    }
+
+    /// Which of the ranks that could go on does.
+    pub fn next_rank(&mut self, ready: &[Rank]) -> usize {
+        let pick = self.draw.below(ready.len() as u64) as usize;
+        match Some(ready[pick]) == self.weather.slow && !self.draw.once_in(20) {
+            true => self.draw.below(ready.len() as u64) as usize,
+            false => pick,
+        }
+    }
+
+    fn ranks_come_first(&mut self, ready: u64, events: u64) -> bool {
+        match self.weather.ranks_first {
+            // Every rank and every event has the same chance.
+            0 => self.draw.below(ready + events) < ready,
+            turns => !self.draw.once_in(turns),
+        }
+    }
+
+    fn is_slow(&self, event: Event) -> bool {
+        match event {
+            Event::Arrive { from, to } => (from, to) == self.weather.way,
+            Event::Notice { to, .. } => to == self.weather.deaf,
+            Event::Expire { .. } => true,
+            _ => false,
+        }
     }
 
     /// Makes an event happen.
