@@ -3,14 +3,16 @@
 
 RUN := scripts/with-env
 
-.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills bench header \
+.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore bench header \
         clean distclean
 
 help:
 	@echo "make demo     sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
 	@echo "make check    every test"
 	@echo "make build    the library, optimised"
+	@echo "make explore  a million seeds on simulated ranks, and every fault of four (about an hour)"
 	@echo "make kills    the long kill table (about an hour)"
+	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
 	@echo "make bench    the benchmark table"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
@@ -37,14 +39,23 @@ fmt: setup
 	$(RUN) cargo fmt --check
 
 lint: setup
-	$(RUN) cargo clippy --all-targets -- -D warnings
+	$(RUN) cargo clippy --all-targets --features simulator -- -D warnings
+	$(RUN) cargo clippy --lib -- -D warnings
 	FTSORT_ULFM=off $(RUN) cargo clippy --lib -- -D warnings
 
 doc: setup
-	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --no-deps
+	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --no-deps --features simulator
 
 test: setup
 	$(RUN) cargo test
+	$(RUN) cargo test --profile sim --features simulator --test simulator
+
+explore: setup
+	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 1000000'
+	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 9-64'
+	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --memo "ranks=4 store=memory:1"'
+	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --losses 2 "ranks=8 store=memory:1"'
 
 install-check: setup
 	$(RUN) python3 scripts/check_install.py
@@ -54,6 +65,9 @@ kills-short: build
 
 kills: build
 	$(RUN) python3 scripts/kill_table.py
+
+hosts: build
+	$(RUN) python3 scripts/hosts.py
 
 bench: build
 	$(RUN) python3 scripts/bench.py

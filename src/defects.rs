@@ -54,8 +54,6 @@ defects! {
     LossByPresentFaults,
     /// After a recovery the old fault set tells who holds what.
     FaultSetStaysAfterRecovery,
-    /// Files of different epochs have the same name.
-    FilesWithoutEpoch,
     /// Files of one sort can be taken for those of the next.
     FilesOfAnySort,
     /// Version t is dropped before t + 1 is committed.
@@ -117,12 +115,9 @@ mod switch {
         PLANTED.get() == Some(defect)
     }
 
-    /// Does some work with a defect.
-    pub fn with<T>(defect: Defect, work: impl FnOnce() -> T) -> T {
-        PLANTED.set(Some(defect));
-        let result = work();
-        PLANTED.set(None);
-        result
+    /// Switches a defect on in this thread, in place of the one before.
+    pub fn plant(defect: Option<Defect>) {
+        PLANTED.set(defect);
     }
 }
 

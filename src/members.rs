@@ -124,6 +124,7 @@ pub struct Members {
     epoch: u32,
     /// On which host each rank is; empty: not known, and as if each were on its own.
     hosts: Vec<u64>,
+    one_host: bool,
 }
 
 impl Members {
@@ -142,6 +143,7 @@ impl Members {
             faulty_nodes,
             epoch: 0,
             hosts: Vec::new(),
+            one_host: false,
         }
     }
 
@@ -162,7 +164,13 @@ impl Members {
 
     /// Learns on which host each rank is: ranks with the same number are on the same one.
     pub fn set_hosts(&mut self, hosts: Vec<u64>) {
+        self.one_host = hosts.windows(2).all(|pair| pair[0] == pair[1]);
         self.hosts = hosts;
+    }
+
+    /// Are all ranks on one host, as far as is known?
+    pub fn is_one_host(&self) -> bool {
+        self.one_host
     }
 
     /// The host of a rank, as a number that ranks of the same host share.

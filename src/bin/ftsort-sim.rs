@@ -46,6 +46,9 @@ enum What {
         /// Do not look twice at what follows a committed state
         #[arg(long)]
         memo: bool,
+        /// Ranks may also go on for a while after they were declared dead
+        #[arg(long)]
+        outlive: bool,
     },
     /// Plants one defect after the other; random trials must find each.
     Mutants {
@@ -83,6 +86,7 @@ impl RangeOptions {
             most: *self.ranks.end(),
             stores: self.store.clone(),
             repairs: Vec::new(),
+            plant: None,
         }
     }
 }
@@ -113,7 +117,8 @@ fn main() -> ExitCode {
             trial,
             losses,
             memo,
-        } => all_faults(&trial, losses, memo),
+            outlive,
+        } => all_faults(&trial, losses, memo, outlive),
         What::Mutants { seeds, range } => mutants(seeds, &range.range()),
         What::Replay { trial, messages } => replay(&trial, messages),
     };
@@ -146,25 +151,21 @@ fn report(trial: &Trial, wrong: &str) {
     println!("{small}\n  {wrong}");
 }
 
-fn all_faults(line: &str, losses: Option<usize>, memo: bool) -> bool {
+fn all_faults(line: &str, losses: Option<usize>, memo: bool, outlive: bool) -> bool {
     let Some(trial) = Trial::parse(line) else {
         println!("not a trial: {line}");
         return false;
     };
     let losses = losses.unwrap_or(trial.ranks - 1).min(trial.ranks - 1);
+    let style = ProgressStyle::with_template("{pos} runs {per_sec} {elapsed}");
     let bar = ProgressBar::new_spinner();
-    let mut progress = |runs: u64| {
-        if runs.is_multiple_of(1000) {
-            bar.set_message(format!("{runs} runs"));
-            bar.tick();
-        }
-        true
-    };
-    let result = exhaust(Exhaustion {
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    let result = exhaust(&Exhaustion {
         trial: trial.clone(),
         losses,
         memo,
-        progress: &mut progress,
+        outlive,
+        progress: &|| bar.inc(1),
     });
     bar.finish_and_clear();
     match &result {

@@ -59,7 +59,12 @@ impl Job<'_, '_> {
         attempt: &mut Attempt,
     ) -> Result<Option<Decisions>> {
         let scope = self.algorithm.step(round).scope;
-        let routes = self.routes(scope);
+        let members = &self.engine.members;
+        let firsts = 0..(members.cube().len() >> scope) as u32;
+        let subcubes: Vec<Subcube> = firsts
+            .map(|index| self.subcube(Node(index << scope), scope))
+            .collect();
+        let routes = self.routes(&subcubes, scope);
         let letters = routes
             .iter()
             .map(|route| self.proposal(round, route, attempt))
@@ -76,14 +81,13 @@ impl Job<'_, '_> {
             mine.extend(decision);
         }
         let members = &self.engine.members;
-        let subcubes = members.cube().len() >> scope;
-        let firsts = (0..subcubes as u32).map(|index| Node(index << scope));
-        let mut presidents: Vec<Rank> = firsts
-            .map(|first| members.executor(self.subcube(first, scope).root))
+        let mut presidents: Vec<Rank> = subcubes
+            .iter()
+            .map(|subcube| members.executor(subcube.root))
             .collect();
         presidents.sort_unstable();
         presidents.dedup();
-        let limit = subcubes * (PER_DECISION + self.algorithm.decision_limit(round));
+        let limit = subcubes.len() * (PER_DECISION + self.algorithm.decision_limit(round));
         let told = self
             .engine
             .by_way_of_scribe(&presidents, mine, (limit, limit))?;
@@ -91,21 +95,25 @@ impl Job<'_, '_> {
     }
 
     /// Between which ranks the nodes that concern this one send to their roots, ascending.
-    fn routes(&self, scope: u32) -> Vec<Route> {
+    fn routes(&self, subcubes: &[Subcube], scope: u32) -> Vec<Route> {
         let members = &self.engine.members;
         let me = members.me();
-        let routes = members.cube().nodes().map(|node| {
-            let subcube = self.subcube(node, scope);
-            Route {
-                node,
-                subcube,
-                executor: members.executor(node),
-                root: members.executor(subcube.root),
+        let mut routes = Vec::new();
+        for subcube in subcubes {
+            let root = members.executor(subcube.root);
+            for node in members.cube().subcube(subcube.root, scope) {
+                let executor = members.executor(node);
+                if executor == me || root == me {
+                    routes.push(Route {
+                        node,
+                        subcube: *subcube,
+                        executor,
+                        root,
+                    });
+                }
             }
-        });
+        }
         routes
-            .filter(|route| route.executor == me || route.root == me)
-            .collect()
     }
 
     /// What a node contributes, if this rank executes it and is in no trouble.

@@ -8,21 +8,25 @@ use crate::vcube::{Node, NodeSet};
 /// then the ranks that would cover it next if those before them died, those on hosts of their own
 /// first. So a cover mostly has the block already, and a lost host takes one copy along.
 pub fn holders(node: Node, members: &Members, faulty: &NodeSet, copies: usize) -> Vec<Rank> {
-    let candidates = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
-    let mut candidates: Vec<Rank> = candidates
-        .filter(|candidate| !faulty.contains(*candidate))
-        .map(|candidate| Rank(candidate.0))
-        .collect();
-    let mut chosen: Vec<Rank> = Vec::with_capacity(1 + copies);
-    while chosen.len() <= copies && !candidates.is_empty() {
-        let elsewhere = candidates.iter().position(|candidate| {
-            let host = members.host(*candidate);
-            chosen.iter().all(|other| members.host(*other) != host)
-        });
-        chosen.push(match planted(Defect::CopiesAtHome) {
-            true => candidates[0],
-            false => candidates.remove(elsewhere.unwrap_or(0)),
-        });
+    let nodes = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
+    let living = nodes.filter(|candidate| !faulty.contains(*candidate));
+    let wanted = 1 + copies;
+    let mut chosen: Vec<Rank> = Vec::with_capacity(wanted);
+    let mut passed_over = Vec::new();
+    for candidate in living.map(|candidate| Rank(candidate.0)) {
+        if chosen.len() == wanted {
+            break;
+        }
+        let host = members.host(candidate);
+        let elsewhere = chosen.iter().all(|other| members.host(*other) != host);
+        match elsewhere || members.is_one_host() {
+            true => chosen.push(candidate),
+            false => passed_over.push(candidate),
+        }
+    }
+    chosen.extend(passed_over.into_iter().take(wanted - chosen.len()));
+    if planted(Defect::CopiesAtHome) {
+        chosen.truncate(1);
     }
     chosen
 }

@@ -99,10 +99,7 @@ impl Directory {
     }
 
     fn name(&self, stamp: Stamp, node: Node) -> String {
-        let Stamp { version, mut epoch } = stamp;
-        if planted(Defect::FilesWithoutEpoch) {
-            epoch = 0;
-        }
+        let Stamp { version, epoch } = stamp;
         format!("{}v{version}-e{epoch}-n{node}", self.sort_prefix())
     }
 

@@ -7,6 +7,7 @@ use super::drawer::{Drawer, Shared};
 use super::{Keeping, Trial};
 use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
+use crate::defects::plant;
 use crate::engine::{
     Algorithm, Engine, Event, Job, Observer, Occasion, Source, Split, Stats, Step, Subcube,
 };
@@ -106,6 +107,7 @@ pub fn run(trial: &Trial, record: bool) -> Run {
         Rc::new(RefCell::new(vec![vec![None; trial.ranks]; trial.sorts]));
     let (own, shared, results) = (trial.clone(), Rc::clone(&files), Rc::clone(&diary));
     let played = caught(|| {
+        plant(trial.plant);
         Ok(play(trial.ranks, &script, move |rank, fabric| {
             let mut take = |sort: usize, outcome| {
                 results.borrow_mut()[sort][rank.index()] = Some(outcome);
@@ -113,6 +115,7 @@ pub fn run(trial: &Trial, record: bool) -> Run {
             live(&own, fabric, &shared, &heard, &mut take)
         }))
     });
+    plant(None);
     let (played, panic) = match played {
         Ok(mut played) => {
             let misuse = played.misuse.take();

@@ -1,9 +1,12 @@
 //! Looking for trials that fail: at random, or one after the other without leaving any out.
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use rayon::prelude::*;
 
 use super::{Commit, Keeping, Run, Trial, judge, run};
-use crate::defects::{Defect, with};
+use crate::defects::Defect;
 use crate::members::Rank;
 use crate::random::SplitMix;
 use crate::sort::PivotRule;
@@ -21,6 +24,8 @@ pub struct Range {
     pub stores: Vec<Keeping>,
     /// The ways of repair to choose from; empty: both, the papers' seldom.
     pub repairs: Vec<Repair>,
+    /// A defect to be planted.
+    pub plant: Option<Defect>,
 }
 
 /// The trial of a seed.
@@ -57,6 +62,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
         rot: draw.once_in(4),
+        plant: range.plant,
         losses: Vec::new(),
     };
     let victims = draw.below(ranks as u64) as usize;
@@ -116,12 +122,14 @@ fn place_of(played: &Run, loss: &Loss) -> Option<usize> {
 
 /// The first of so many random trials that fails with a defect planted.
 pub fn catch(defect: Defect, range: &Range, seeds: u64) -> Option<(Trial, String)> {
-    with(defect, || {
-        (1..=seeds).find_map(|seed| {
-            let trial = draw(seed, range);
-            let wrong = judge(&trial, &run(&trial, false))?;
-            Some((trial, wrong))
-        })
+    let range = Range {
+        plant: Some(defect),
+        ..range.clone()
+    };
+    (1..=seeds).find_map(|seed| {
+        let trial = draw(seed, &range);
+        let wrong = judge(&trial, &run(&trial, false))?;
+        Some((trial, wrong))
     })
 }
 
@@ -134,42 +142,56 @@ pub struct Exhaustion<'a> {
     /// Do not look twice at what follows a committed state: what is committed depends on the round
     /// and the fault set alone, however they came about.
     pub memo: bool,
-    /// Is told how many runs there were; false: stop.
-    pub progress: &'a mut dyn FnMut(u64) -> bool,
+    /// Ranks may outlive their own deaths, too.
+    pub outlive: bool,
+    /// Is told of every run, from several threads.
+    pub progress: &'a (dyn Fn() + Sync),
 }
 
-/// Plays every sequence of up to so many crashes at every step of every rank. A run with one crash
-/// more is the same up to that crash, so the steps at which it can strike are those that its
-/// predecessor took after its own last crash. Returns how many runs there were, or the first trial
-/// that fails.
-pub fn exhaust(search: Exhaustion<'_>) -> Result<u64, (Trial, String)> {
-    let mut runs = 0;
-    let mut seen = BTreeSet::new();
-    let mut waiting = vec![search.trial.clone()];
-    while let Some(trial) = waiting.pop() {
-        let played = run(&trial, false);
-        runs += 1;
-        if let Some(wrong) = judge(&trial, &played) {
-            return Err((trial, wrong));
-        }
-        if !(search.progress)(runs) {
-            return Ok(runs);
-        }
-        if trial.losses.len() < search.losses {
-            let steps = fresh_steps(&trial, &played, search.memo.then_some(&mut seen));
-            waiting.extend(one_more(&trial, &played.taken[steps]));
-        }
+/// Plays every sequence of up to so many crashes at every step of every rank, on all processors. A
+/// run with one crash more is the same up to that crash, so the steps at which it can strike are
+/// those that its predecessor took after its own last crash. Returns how many runs there were, or a
+/// trial that fails.
+pub fn exhaust(search: &Exhaustion<'_>) -> Result<u64, (Trial, String)> {
+    let seen = search.memo.then(Mutex::default);
+    descend(search, seen.as_ref(), &search.trial)
+}
+
+/// The states that were met, of those that are not to be looked at twice.
+type Seen = Mutex<BTreeSet<Commit>>;
+
+fn descend(
+    search: &Exhaustion<'_>,
+    seen: Option<&Seen>,
+    trial: &Trial,
+) -> Result<u64, (Trial, String)> {
+    let played = run(trial, false);
+    (search.progress)();
+    if let Some(wrong) = judge(trial, &played) {
+        return Err((trial.clone(), wrong));
     }
-    Ok(runs)
+    if trial.losses.len() >= search.losses {
+        return Ok(1);
+    }
+    let steps = fresh_steps(trial, &played, seen);
+    let manners: &[Manner] = match search.outlive {
+        true => &[Manner::Crash, Manner::Outlive],
+        false => &[Manner::Crash],
+    };
+    let manners = manners.iter();
+    let more: Vec<Trial> = manners
+        .flat_map(|manner| one_more(trial, &played.taken[steps.clone()], *manner))
+        .collect();
+    let below = more
+        .par_iter()
+        .map(|trial| descend(search, seen, trial))
+        .try_reduce(|| 0, |one, other| Ok(one + other))?;
+    Ok(1 + below)
 }
 
 /// The steps after a trial's last crash; with `seen`, only up to the first commit that knows of the
 /// crash, if that state was met before.
-fn fresh_steps(
-    trial: &Trial,
-    played: &Run,
-    seen: Option<&mut BTreeSet<Commit>>,
-) -> std::ops::Range<usize> {
+fn fresh_steps(trial: &Trial, played: &Run, seen: Option<&Seen>) -> std::ops::Range<usize> {
     let end = played.taken.len();
     let Some(last) = trial.losses.last() else {
         return 0..end;
@@ -191,22 +213,26 @@ fn fresh_steps(
     let Some((at, commit)) = first else {
         return start..end;
     };
-    match seen.map(|seen| seen.insert(commit.clone())) {
-        Some(false) => start..*at,
-        _ => start..end,
+    let is_new = seen.is_none_or(|seen| {
+        let mut seen = seen.lock().unwrap_or_else(|poison| poison.into_inner());
+        seen.insert(commit.clone())
+    });
+    match is_new {
+        true => start..end,
+        false => start..*at,
     }
 }
 
-/// The trial with one crash more, at each of these steps.
-fn one_more(trial: &Trial, steps: &[Taken]) -> impl Iterator<Item = Trial> {
+/// The trial with one loss more, at each of these steps.
+fn one_more(trial: &Trial, steps: &[Taken], manner: Manner) -> impl Iterator<Item = Trial> {
     let lost = |rank| trial.losses.iter().any(|loss| loss.rank == rank);
     let steps = steps.iter().filter(move |taken| !lost(taken.rank));
-    steps.map(|taken| {
+    steps.map(move |taken| {
         let mut more = trial.clone();
         more.losses.push(Loss {
             rank: taken.rank,
             step: taken.step,
-            manner: Manner::Crash,
+            manner,
         });
         more
     })

@@ -12,6 +12,7 @@ mod shrink;
 
 use std::fmt;
 
+use crate::defects::Defect;
 use crate::members::Rank;
 use crate::random::SplitMix;
 use crate::sort::PivotRule;
@@ -61,6 +62,8 @@ pub struct Trial {
     pub sorts: usize,
     /// Files of lost ranks may be damaged.
     pub rot: bool,
+    /// A defect that is planted.
+    pub plant: Option<Defect>,
     /// The faults.
     pub losses: Vec<Loss>,
 }
@@ -90,6 +93,10 @@ impl Trial {
                 "records" => trial.records = value.parse().ok()?,
                 "keys" => trial.keys = value.parse().ok()?,
                 "hosts" => trial.hosts = value.parse().ok()?,
+                "plant" => {
+                    let name = |defect: &&Defect| format!("{defect:?}") == value;
+                    trial.plant = Some(*Defect::ALL.iter().find(name)?);
+                }
                 "rot" => trial.rot = value == "1",
                 "sorts" => trial.sorts = value.parse().ok()?,
                 "pivot" => trial.pivot = named(&PIVOTS, value)?,
@@ -119,6 +126,7 @@ impl Default for Trial {
             hosts: 1,
             sorts: 1,
             rot: false,
+            plant: None,
             losses: Vec::new(),
         }
     }
@@ -179,6 +187,9 @@ impl fmt::Display for Trial {
             self.hosts,
             self.sorts,
         )?;
+        if let Some(defect) = self.plant {
+            write!(out, " plant={defect:?}")?;
+        }
         if self.rot {
             out.write_str(" rot=1")?;
         }

@@ -282,11 +282,12 @@ impl World {
 
     /// Which of the ranks that could go on does.
     pub fn next_rank(&mut self, ready: &[Rank]) -> usize {
-        let pick = self.draw.below(ready.len() as u64) as usize;
-        match Some(ready[pick]) == self.weather.slow && !self.draw.once_in(20) {
-            true => self.draw.below(ready.len() as u64) as usize,
-            false => pick,
+        let any = self.draw.below(ready.len() as u64) as usize;
+        if Some(ready[any]) != self.weather.slow || ready.len() == 1 || self.draw.once_in(40) {
+            return any;
         }
+        let other = self.draw.below(ready.len() as u64 - 1) as usize;
+        other + usize::from(other >= any)
     }
 
     fn ranks_come_first(&mut self, ready: u64, events: u64) -> bool {

@@ -1,0 +1,158 @@
+//! Faults on simulated ranks: every one in small groups, thousands at random in larger ones, and
+//! planted defects that must be found. `ftsort-sim` does more of the same, and replays what fails.
+
+use ftsort::defects::Defect;
+use ftsort::trial::{Exhaustion, Range, Trial, catch, draw, exhaust, judge, run, shrink};
+use rayon::prelude::*;
+
+fn expect_right(trial: &Trial) {
+    if let Some(wrong) = judge(trial, &run(trial, false)) {
+        panic!("{trial}\n{wrong}\nsmaller: {}", shrink(trial));
+    }
+}
+
+fn every_fault(line: &str, losses: usize, memo: bool, outlive: bool) -> u64 {
+    let search = Exhaustion {
+        trial: Trial::parse(line).expect("a trial"),
+        losses,
+        memo,
+        outlive,
+        progress: &|| {},
+    };
+    match exhaust(&search) {
+        Ok(runs) => runs,
+        Err((trial, wrong)) => panic!("{trial}\n{wrong}\nsmaller: {}", shrink(&trial)),
+    }
+}
+
+const STORES: [&str; 6] = [
+    "none",
+    "memory:1",
+    "memory:2",
+    "versions:1",
+    "directory",
+    "reload",
+];
+
+#[test]
+fn every_crash_of_up_to_two_of_three_ranks() {
+    for store in STORES {
+        let runs = every_fault(&format!("ranks=3 store={store}"), 2, false, false);
+        assert!(runs > 5_000, "{store}: {runs}");
+    }
+}
+
+#[test]
+fn every_crash_and_every_premature_report_of_one_of_four_ranks() {
+    for store in STORES {
+        for repair in ["agree", "shrink"] {
+            let line = format!("ranks=4 store={store} repair={repair} sorts=2 hosts=2");
+            every_fault(&line, 1, false, true);
+        }
+    }
+}
+
+#[test]
+fn every_pair_of_crashes_of_four_ranks() {
+    let runs = every_fault("ranks=4 store=memory:1", 2, false, false);
+    assert!(runs > 30_000, "{runs}");
+}
+
+#[test]
+fn every_single_crash_of_five_to_eight_ranks() {
+    for ranks in 5..=8 {
+        every_fault(&format!("ranks={ranks} store=memory:1"), 1, false, false);
+        every_fault(&format!("ranks={ranks} store=directory"), 1, false, false);
+    }
+}
+
+/// What follows a committed state depends on the state alone: leaving out what was seen changes
+/// nothing but the number of runs.
+#[test]
+fn remembering_states_leaves_fewer_runs() {
+    let all = every_fault("ranks=3 store=memory:1 seed=9", 2, false, false);
+    let fewer = every_fault("ranks=3 store=memory:1 seed=9", 2, true, false);
+    assert!(fewer < all, "{fewer} of {all}");
+}
+
+fn range(fewest: usize, most: usize) -> Range {
+    Range {
+        fewest,
+        most,
+        stores: Vec::new(),
+        repairs: Vec::new(),
+        plant: None,
+    }
+}
+
+#[test]
+fn random_trials_of_up_to_eight_ranks() {
+    let range = range(1, 8);
+    let seeds = 1_u64..4_000;
+    seeds
+        .into_par_iter()
+        .for_each(|seed| expect_right(&draw(seed, &range)));
+}
+
+#[test]
+fn random_trials_of_up_to_64_ranks() {
+    let range = range(9, 64);
+    let seeds = 1_u64..60;
+    seeds
+        .into_par_iter()
+        .for_each(|seed| expect_right(&draw(seed, &range)));
+}
+
+#[test]
+fn a_thousand_ranks_lose_some() {
+    let line = "ranks=1000 records=20 store=memory:1 lose=3@40,700@90,701@200";
+    expect_right(&Trial::parse(line).expect("a trial"));
+}
+
+#[test]
+fn a_run_is_repeated_exactly() {
+    for seed in 1..50 {
+        let trial = draw(seed, &range(1, 8));
+        let (one, other) = (run(&trial, true), run(&trial, true));
+        assert_eq!(one.entries, other.entries, "{trial}");
+        assert_eq!(one.taken, other.taken, "{trial}");
+    }
+}
+
+#[test]
+fn a_trial_survives_its_line() {
+    for seed in 1..300 {
+        let trial = draw(seed, &range(1, 20));
+        assert_eq!(Trial::parse(&trial.to_string()), Some(trial));
+    }
+    assert_eq!(Trial::parse("ranks=x"), None);
+    assert_eq!(Trial::parse("colour=red"), None);
+}
+
+/// Every planted defect is found, by trials with four ranks.
+#[test]
+fn every_defect_is_caught() {
+    let missed: Vec<Defect> = Defect::ALL
+        .par_iter()
+        .copied()
+        .filter(|defect| catch(*defect, &range(4, 4), 300_000).is_none())
+        .collect();
+    assert_eq!(missed, []);
+    assert!(Defect::ALL.len() >= 30);
+}
+
+/// Trials that failed once.
+#[test]
+fn what_once_went_wrong() {
+    for line in [
+        // A rank that died while it removed its files left the input of one sort to be taken for that
+        // of the next.
+        "ranks=4 seed=24647 records=40 keys=1073741824 store=directory hosts=2 sorts=2 lose=3@2,0@53",
+        // Who alone knew what was lost died before it told.
+        "ranks=4 seed=141 records=0 keys=1 store=directory lose=2@24,3@1",
+        // Lists of decisions were longer than the longest letter.
+        "ranks=17 seed=6 records=0 keys=1 pivot=root_median store=versions:1 repair=shrink",
+    ] {
+        expect_right(&Trial::parse(line).expect("a trial"));
+    }
+}
