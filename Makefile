@@ -48,7 +48,7 @@ doc: setup
 
 test: setup
 	$(RUN) cargo test
-	$(RUN) cargo test --profile sim --features simulator --test simulator
+	$(RUN) cargo test --profile sim --features simulator --test simulator --test conformance
 
 explore: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim

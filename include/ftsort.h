@@ -571,7 +571,8 @@ ftsort_status ftsort_prepare(void);
  * Leaves the process: instead of `ftsort_free`, `MPI_Finalize` and `exit`. [C]
  *
  * After faults survivors can hang in `MPI_Finalize`, waiting for the dead. This function waits for
- * the other survivors; if nobody has died, it frees the group, calls `MPI_Finalize` and `exit`;
+ * the other survivors; if nobody has died (and Open MPI's heartbeat detector has no thread, with which
+ * `MPI_Finalize` hangs even then), it frees the group, calls `MPI_Finalize` and `exit`;
  * else it flushes the C streams and ends the process with `_exit`, without `MPI_Finalize` and
  * without `atexit` handlers. `mpirun`'s own exit status proves nothing either way: with
  * `--with-ft ulfm` it can be 0 although ranks died, so leave a mark of success of your own.
@@ -580,7 +581,8 @@ ftsort_status ftsort_prepare(void);
  * \param[in] exit_code the status of the process.
  * \return does not return, but for `FTSORT_ERR_ARGUMENT` if `group` is NULL.
  */
-ftsort_status ftsort_leave(struct ftsort *group, int exit_code);
+ftsort_status ftsort_leave(struct ftsort *group,
+                           int exit_code);
 
 /**
  * Makes a group of the ranks of `comm`. [C]

@@ -61,10 +61,21 @@ pub extern "C" fn ftsort_prepare() -> ftsort_status {
     Status::Ok as ftsort_status
 }
 
+/// With a thread for its heartbeats Open MPI 5.0 hangs in `MPI_Finalize` when nobody has died: each
+/// rank waits for the goodbye of the one that it watches.
+fn heartbeats_have_a_thread() -> bool {
+    let value = std::env::var("OMPI_MCA_mpi_ft_detector_thread").unwrap_or_default();
+    !matches!(
+        value.to_lowercase().as_str(),
+        "" | "0" | "false" | "no" | "off" | "disabled"
+    )
+}
+
 /// Leaves the process: instead of `ftsort_free`, `MPI_Finalize` and `exit`. [C]
 ///
 /// After faults survivors can hang in `MPI_Finalize`, waiting for the dead. This function waits for
-/// the other survivors; if nobody has died, it frees the group, calls `MPI_Finalize` and `exit`;
+/// the other survivors; if nobody has died (and Open MPI's heartbeat detector has no thread, with which
+/// `MPI_Finalize` hangs even then), it frees the group, calls `MPI_Finalize` and `exit`;
 /// else it flushes the C streams and ends the process with `_exit`, without `MPI_Finalize` and
 /// without `atexit` handlers. `mpirun`'s own exit status proves nothing either way: with
 /// `--with-ft ulfm` it can be 0 although ranks died, so leave a mark of success of your own.
@@ -80,14 +91,14 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> f
     if group.is_null() {
         return Status::Argument as ftsort_status;
     }
-    let mut everybody_lives = false;
+    let mut may_finalize = false;
     on_group(group, |group| {
         group.together(|engine| engine.check_faults())?;
-        everybody_lives = group.members.faulty().is_empty();
+        may_finalize = group.members.faulty().is_empty() && !heartbeats_have_a_thread();
         Ok(())
     });
     let finalized = caught(|| {
-        if !everybody_lives {
+        if !may_finalize {
             return Err(Error::new(Status::State, "MPI_Finalize may hang"));
         }
         // SAFETY: `group` is live and not used again; MPI is initialised, for the group is.

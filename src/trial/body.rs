@@ -91,7 +91,9 @@ pub struct Run {
 
 /// Messages are cut into pieces of this size: above that of the greatest decision, and small enough
 /// for trials with some thousand records to need several.
-const CHUNK: usize = 16 << 10;
+fn chunk(ranks: usize) -> usize {
+    (16 << 10).max(256 * ranks)
+}
 
 /// Plays a trial.
 pub fn run(trial: &Trial, record: bool) -> Run {
@@ -151,7 +153,7 @@ fn live(
     let probe = fabric.probe();
     let manners = Manners {
         repair: trial.repair,
-        chunk: CHUNK,
+        chunk: chunk(trial.ranks),
         patience: None,
     };
     let mut transport = Protocol::new(fabric, manners);

@@ -5,6 +5,7 @@
 //! and the rest looks for trials that are not: by seeds, or by going through every fault.
 
 mod body;
+mod conformance;
 mod drawer;
 mod explore;
 mod judge;
@@ -20,6 +21,7 @@ use crate::transport::Repair;
 use crate::transport::sim::Loss;
 
 pub use body::{Commit, Outcome, Run, run};
+pub use conformance::{CASES, Case};
 pub use explore::{Exhaustion, Range, catch, draw, exhaust};
 pub use judge::judge;
 pub use shrink::shrink;

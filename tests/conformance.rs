@@ -1,0 +1,82 @@
+//! One suite of cases for both fabrics: simulated ranks, over many seeds, and MPI with real SIGKILLs.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ftsort::transport::sim::{Script, play};
+use ftsort::transport::{Manners, Protocol, Repair};
+use ftsort::trial::{CASES, Case};
+
+const LIMIT_SECONDS: &str = "60";
+
+fn survivors(case: &Case) -> impl Iterator<Item = usize> + '_ {
+    (0..case.ranks).filter(|rank| !case.victims.contains(&(*rank as u32)))
+}
+
+#[test]
+fn simulated_ranks_conform() {
+    for case in CASES {
+        for seed in 0..300 {
+            let script = Script {
+                seed,
+                losses: Vec::new(),
+                record: false,
+            };
+            for repair in [Repair::Agree, Repair::Shrink] {
+                let run = case.run;
+                let played = play(case.ranks, &script, move |_, fabric| {
+                    let manners = Manners {
+                        repair,
+                        chunk: 500,
+                        patience: None,
+                    };
+                    run(&mut Protocol::new(fabric, manners))
+                });
+                let place = format!("{}, seed {seed}, {repair:?}", case.name);
+                assert_eq!(played.hung, [], "{place}");
+                assert_eq!(played.misuse, None, "{place}");
+                for rank in survivors(case) {
+                    assert_eq!(played.outcomes[rank], Some(Ok(())), "{place}, rank {rank}");
+                }
+            }
+        }
+    }
+}
+
+fn on_mpi(number: usize, case: &Case, folder: &Path) {
+    fs::create_dir_all(folder).expect("a folder");
+    let mpirun = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
+    let output = Command::new("timeout")
+        .args(["-k", "2", LIMIT_SECONDS, "env", "--block-signal=PIPE"])
+        .arg(mpirun)
+        .args(["--with-ft", "ulfm", "--oversubscribe", "-np"])
+        .arg(case.ranks.to_string())
+        .arg(env!("CARGO_BIN_EXE_ftsort-conform"))
+        .arg(number.to_string())
+        .arg(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("timeout and mpirun are there");
+    let text = String::from_utf8_lossy(&output.stderr);
+    for rank in 0..case.ranks {
+        let left = fs::read_to_string(folder.join(rank.to_string())).ok();
+        let dies = case.victims.contains(&(rank as u32));
+        let expected = (!dies).then_some("ok");
+        assert_eq!(
+            left.as_deref(),
+            expected,
+            "{}, rank {rank}: {text}",
+            case.name
+        );
+    }
+    fs::remove_dir_all(folder).expect("a folder");
+}
+
+#[test]
+fn mpi_conforms() {
+    for (number, case) in CASES.iter().enumerate() {
+        let name = format!("ftsort-conform-{}-{number}", std::process::id());
+        on_mpi(number, case, &std::env::temp_dir().join(name));
+    }
+}
