@@ -42,7 +42,7 @@ class Cell:
 def cells(short, repairs):
     """The table of README.md, or a taste of it."""
     for repair in repairs:
-        for ranks, runs in [(1, 5), (2, 30), (3, 10), (4, 30), (5, 10), (6, 10), (7, 10), (8, 30), (16, 10)]:
+        for ranks, runs in [(1, 5), (2, 30), (3, 10), (4, 30), (5, 10), (6, 10), (7, 10), (8, 30), (16, 10), (32, 5)]:
             for victims in sorted({0, 1, ranks // 2, ranks - 1}):
                 if victims >= ranks:
                     continue
@@ -202,6 +202,7 @@ def main():
     parser.add_argument("--bytes", type=int, default=1 << 25, help="so much of it")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--limit", type=float, default=40, help="seconds after which a run counts as hung")
+    parser.add_argument("--runs", type=int, help="at most so many runs of each cell")
     parser.add_argument("--ranks", type=int, help="only the cells with so many ranks")
     parser.add_argument("--profile", default="release")
     parser.add_argument("--keep", help="a folder for the logs of bad runs")
@@ -212,6 +213,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ftsort-kills-") as folder:
         table = Table(options, pathlib.Path(folder))
         for cell in cells(options.short, options.repair.split(",")):
+            cell.runs = min(cell.runs, options.runs or cell.runs)
             if options.ranks in (None, cell.ranks):
                 total.setdefault(cell.repair, collections.Counter()).update(table.row(cell))
     for repair, columns in total.items():

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytemuck::{Pod, Zeroable};
+use memmap2::MmapMut;
 
 use crate::error::{Error, Result, Status};
 
@@ -23,8 +24,45 @@ struct Line([u8; ALIGNMENT]);
 /// Owned bytes, aligned to [`ALIGNMENT`].
 #[derive(Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    room: Room,
     len: usize,
+}
+
+/// Where the bytes are.
+enum Room {
+    Lines(Vec<Line>),
+    /// Large buffers ask for large pages: with small ones, a fault for every 4 KiB costs as much as
+    /// the copy that fills them (a quarter of a whole sort with a replica was such faults).
+    Pages(MmapMut),
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room::Lines(Vec::new())
+    }
+}
+
+impl Room {
+    /// Zero bytes, `len` of them or somewhat more.
+    fn zeroed(len: usize) -> Option<Room> {
+        const LARGE: usize = 4 << 20;
+        if len < LARGE {
+            let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT));
+            return lines.ok().map(Room::Lines);
+        }
+        let pages = MmapMut::map_anon(len).ok()?;
+        // Only a wish: without large pages it is slower.
+        #[cfg(target_os = "linux")]
+        let _ = pages.advise(memmap2::Advice::HugePage);
+        Some(Room::Pages(pages))
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Room::Lines(lines) => lines.len() * ALIGNMENT,
+            Room::Pages(pages) => pages.len(),
+        }
+    }
 }
 
 /// What all buffers of this process take together, now and at most since [`start_peak`].
@@ -70,9 +108,9 @@ impl Buffer {
                 ),
             ));
         }
-        let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT))
-            .map_err(|()| Error::new(Status::Memory, format!("cannot allocate {len} bytes")))?;
-        let buffer = Buffer { lines, len };
+        let room = Room::zeroed(len)
+            .ok_or_else(|| Error::new(Status::Memory, format!("cannot allocate {len} bytes")))?;
+        let buffer = Buffer { room, len };
         let before = IN_USE.fetch_add(buffer.footprint(), Ordering::Relaxed);
         PEAK.fetch_max(before + buffer.footprint(), Ordering::Relaxed);
         Ok(buffer)
@@ -86,7 +124,7 @@ impl Buffer {
     }
 
     fn footprint(&self) -> usize {
-        self.lines.len() * ALIGNMENT
+        self.room.len()
     }
 
     /// Forgets the bytes from `len` on.
@@ -105,13 +143,19 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
+        match &self.room {
+            Room::Lines(lines) => &bytemuck::cast_slice(lines)[..self.len],
+            Room::Pages(pages) => &pages[..self.len],
+        }
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+        match &mut self.room {
+            Room::Lines(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.len],
+            Room::Pages(pages) => &mut pages[..self.len],
+        }
     }
 }
 
@@ -191,7 +235,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_of_the_exact_length() {
-        for len in [0, 1, 63, 64, 65, 1000] {
+        for len in [0, 1, 63, 64, 65, 1000, 5 << 20] {
             let buffer = Buffer::zeroed(len).unwrap();
             assert_eq!(buffer.len(), len);
             assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
