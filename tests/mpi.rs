@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -236,6 +237,44 @@ impl Sort<'_> {
         fs::remove_dir_all(&folder)?;
         Ok(())
     }
+}
+
+/// A rank is stopped, which MPI does not notice: the others give up, and say so.
+fn a_stopped_rank_is_given_up() -> Result<(), Failed> {
+    let folder = scratch()?;
+    let place = folder.display().to_string();
+    let launch = Launch {
+        ranks: 4,
+        faults: "",
+        ulfm: true,
+    };
+    let arguments = [
+        "run", &place, "20000", "i32", "random", "memory", "1", "agree", "sampled",
+    ];
+    let arguments = [&arguments[..], &["stop"]].concat();
+    let mut command = launch.command(&program("tests/c/sorter.c")?, &arguments);
+    let mut mpirun = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let others = [0, 2, 3].map(|rank| folder.join(format!("status.{rank}")));
+    let start = Instant::now();
+    while !others.iter().all(|file| file.exists()) && start.elapsed() < Duration::from_secs(40) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // mpirun does not return while a stopped process is there.
+    if let Ok(pid) = fs::read_to_string(folder.join("stopped")) {
+        Command::new("kill").args(["-KILL", pid.trim()]).status()?;
+    }
+    mpirun.wait()?;
+    for file in others {
+        let left = fs::read_to_string(&file)?;
+        if !left.starts_with("status=-61 ") || !left.contains("stopped") {
+            return Err(format!("{}: {left}", file.display()).into());
+        }
+    }
+    fs::remove_dir_all(&folder)?;
+    Ok(())
 }
 
 fn header_compiles() -> Result<(), Failed> {
@@ -532,6 +571,10 @@ fn kills() -> Vec<Trial> {
             }
             .fails_with("-40", &["lost=2,3, ", "rank 2, 3"])
         },
+    ));
+    trials.push(Trial::test(
+        "a rank that is stopped is given up after the timeout",
+        a_stopped_rank_is_given_up,
     ));
     trials.push(Trial::test(
         "what was reloaded must be what was lost",

@@ -4,12 +4,14 @@
  *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
  *
  * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
- * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", or "-".
+ * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "stop" to stop rank 1 with SIGSTOP after
+ * round 1 and have the others give up after two seconds (DIR/stopped has its pid), or "-".
  * COUNT is the number of records of a rank; rank r has COUNT + r of them, or none where the shape
  * says so. Every survivor writes its blocks into DIR/output at their offsets, and its status to
  * DIR/status.RANK: the proof of success, since mpirun's exit status proves nothing. `check` makes
  * all inputs again, sorts them with qsort and compares bit for bit. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +77,8 @@ struct job {
   size_t count;
   int kind;
   const char *shape;
-  int ranks;
+  int ranks, rank;
+  const char *dir;
   int bringer[64];
 };
 
@@ -119,6 +122,18 @@ static int lie(void *user, int32_t rank, ftsort_buffer *out)
   if (place && records > 0) place[records / 2] ^= 1;
   free(data);
   return place ? 0 : 1;
+}
+
+static void stop(void *user, const ftsort_event *event)
+{
+  const struct job *job = (const struct job *)user;
+  char path[512];
+  FILE *file;
+  if (event->kind != FTSORT_EVENT_ROUND || event->round != 1 || job->rank != 1) return;
+  snprintf(path, sizeof path, "%s/stopped", job->dir);
+  file = fopen(path, "w");
+  if (file) fprintf(file, "%d\n", (int)getpid()), fclose(file);
+  raise(SIGSTOP);
 }
 
 static void write_status(const char *dir, int rank, const char *text)
@@ -193,6 +208,7 @@ static int run(char **arg)
   config.pivot = strcmp(arg[7], "root") == 0 ? FTSORT_PIVOT_ROOT_MEDIAN : FTSORT_PIVOT_SAMPLED;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
   if (strcmp(arg[8], "liar") == 0) config.reload = lie;
+  if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
   if (strncmp(arg[8], "timeout=", 8) == 0) config.timeout_ms = (uint32_t)atoi(arg[8] + 8);
   if (strncmp(arg[8], "memory=", 7) == 0) config.memory_limit = strtoull(arg[8] + 7, NULL, 10);
   config.accept_no_ulfm = strcmp(arg[8], "accept") == 0;
@@ -203,6 +219,8 @@ static int run(char **arg)
   ftsort_prepare();
   MPI_Init(NULL, NULL);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  job.rank = rank;
+  job.dir = dir;
   status = ftsort_init(MPI_COMM_WORLD, &config, &group);
   if (status != FTSORT_OK) {
     snprintf(text, sizeof text, "status=%d text=%s\n", status, ftsort_last_error(NULL));
