@@ -33,7 +33,7 @@ struct job {
 static const char *const types[] = {"i32", "u32", "i64", "u64", "f32", "f64", NULL};
 static const size_t sizes[] = {4, 4, 8, 8, 4, 8};
 static const char *const algorithms[] = {"auto", "hyperquicksort", NULL};
-static const char *const stores[] = {"memory", "directory", "none", NULL};
+static const char *const stores[] = {"memory", "directory", "none", "reload", NULL};
 
 static void read_options(int argc, char **argv, struct job *job)
 {
@@ -77,7 +77,7 @@ static int bring(const struct job *job, int rank, char *data, size_t *records)
   return failed;
 }
 
-/* A rank died before its share was in the store: it is read from the file once more. */
+/* A dead rank's share is needed and nobody has it: it is read from the file once more. */
 static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
   const struct job *job = (const struct job *)user;
@@ -93,7 +93,7 @@ static void on_event(void *user, const ftsort_event *event)
   const struct job *job = (const struct job *)user;
   int rank = (int)event->rank, peer = (int)event->peer;
   if (event->kind == FTSORT_EVENT_RESTORED)
-    printf("restored %d by %d from %s\n", rank, job->self, peer < 0 ? "the directory" : "a copy");
+    printf("restored %d by %d from %s\n", rank, job->self, peer < 0 ? "the store" : "a copy");
   else if (event->speaker == job->self) {
     if (event->kind == FTSORT_EVENT_ROUND) printf("round %u of %u\n", event->round + 1, event->rounds);
     if (event->kind == FTSORT_EVENT_FAULT) printf("died %d\n", rank);

@@ -5,7 +5,8 @@
  *
  * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
  * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "stop" to stop rank 1 with SIGSTOP after
- * round 1 and have the others give up after two seconds (DIR/stopped has its pid), or "-".
+ * round 1 and have the others give up after two seconds (DIR/stopped has its pid), "trace" to write pids
+ * and the monotonic times of events to DIR/trace.RANK, or "-".
  * COUNT is the number of records of a rank; rank r has COUNT + r of them, or none where the shape
  * says so. Every survivor writes its blocks into DIR/output at their offsets, and its status to
  * DIR/status.RANK: the proof of success, since mpirun's exit status proves nothing. `check` makes
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ftsort.h"
@@ -136,6 +138,21 @@ static void stop(void *user, const ftsort_event *event)
   raise(SIGSTOP);
 }
 
+static void trace(void *user, const ftsort_event *event)
+{
+  const struct job *job = (const struct job *)user;
+  char path[512];
+  struct timespec now;
+  FILE *file;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  snprintf(path, sizeof path, "%s/trace.%d", job->dir, job->rank);
+  file = fopen(path, "a");
+  if (!file) return;
+  fprintf(file, "%d %.6f %d %u\n", (int)getpid(), (double)now.tv_sec + (double)now.tv_nsec / 1e9,
+          (int)event->kind, event->round);
+  fclose(file);
+}
+
 static void write_status(const char *dir, int rank, const char *text)
 {
   char draft[512], path[512];
@@ -209,6 +226,7 @@ static int run(char **arg)
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
   if (strcmp(arg[8], "liar") == 0) config.reload = lie;
   if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
+  if (strcmp(arg[8], "trace") == 0) config.on_event = trace;
   if (strncmp(arg[8], "timeout=", 8) == 0) config.timeout_ms = (uint32_t)atoi(arg[8] + 8);
   if (strncmp(arg[8], "memory=", 7) == 0) config.memory_limit = strtoull(arg[8] + 7, NULL, 10);
   config.accept_no_ulfm = strcmp(arg[8], "accept") == 0;
