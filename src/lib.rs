@@ -6,12 +6,13 @@
 //!
 //! | layer | what |
 //! |---|---|
-//! | `error`, `buffer`, `vcube`, `record`, `kernel`, `faults` | statuses; shared bytes; the virtual hypercube; record layout and key order; local sort, split, merge; schedules of injected faults |
+//! | `error`, `buffer`, `vcube`, `record`, `kernel`, `faults`, `random`, `defects` | statuses; shared bytes; the virtual hypercube; record layout and key order; local sort, split, merge; schedules of injected faults; random numbers; defects planted for tests |
 //! | `members`, `block` | who lives: ranks, nodes they execute, fault set, epoch; what a node holds |
-//! | `transport`, `store` | traits, and their adapters: ULFM; a directory, memory |
+//! | `transport`, `store` | the protocol, over MPI's calls or simulated ones; where inputs and versions are kept: a directory, memory |
 //! | `engine` | rounds as transactions; recovery: detect, agree, remap, restore, replay |
 //! | `sort` | the papers' algorithms, written over nodes |
 //! | `capi` | the C surface |
+//! | `trial` | whole sorts on simulated ranks, judged (feature `simulator`) |
 
 mod bits;
 pub mod block;

@@ -165,6 +165,16 @@ impl Settings {
             1 => Repair::Shrink,
             other => return Err(wrong("repair", other, "an ftsort_repair")),
         };
+        if config.timeout_ms > 0 && repair == Repair::Shrink {
+            return Err(Error::new(
+                Status::Argument,
+                format!(
+                    "config.timeout_ms is {}, but config.repair is FTSORT_REPAIR_SHRINK, whose \
+                     barriers cannot be given up",
+                    config.timeout_ms
+                ),
+            ));
+        }
         // SAFETY: the caller's contract.
         let directory = unsafe { text_of(config.store_directory) };
         let store = match (config.store, directory) {

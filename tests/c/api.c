@@ -56,6 +56,13 @@ static void bad_configs(const char *dir)
   config.repair = 7;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.repair is 7");
   config = fine;
+  config.store = FTSORT_STORE_RELOAD;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.reload is NULL");
+  config = fine;
+  config.repair = FTSORT_REPAIR_SHRINK;
+  config.timeout_ms = 5;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.timeout_ms is 5");
+  config = fine;
   config.struct_size = 4096;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "struct_size is 4096");
   config = fine;
