@@ -51,7 +51,7 @@
 
 /* A configuration with all defaults: ftsort_config config = FTSORT_CONFIG_INIT; */
 #define FTSORT_CONFIG_INIT \
-  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* A record that is a plain number: ftsort_record record = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64); */
 #define FTSORT_RECORD_PLAIN(T, KIND) \
@@ -107,6 +107,11 @@ typedef enum ftsort_status_code {
    * is lost; the group stays usable.
    */
   FTSORT_ERR_DATA_LOST = -40,
+  /**
+   * Fewer ranks are left, as far as this one can see, than `min_survivors` of the configuration asks
+   * for: the others are dead, or this rank is cut off from them. The group is poisoned: only free it.
+   */
+  FTSORT_ERR_EXCLUDED = -60,
   /**
    * MPI failed in a way that is not a crashed process. The group is poisoned: only free it.
    */
@@ -341,8 +346,8 @@ typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
  * How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
  * versions append fields, and take a shorter struct as one whose missing fields are zero.
  *
- * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot` and `repair`, and either all or
- * none a `reload` and a `timeout_ms`; the rest may differ.
+ * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair` and `min_survivors`, and
+ * either all or none a `reload` and a `timeout_ms`; the rest may differ.
  */
 typedef struct ftsort_config {
   /**
@@ -386,6 +391,12 @@ typedef struct ftsort_config {
    * `ftsort_leave`. Not with `FTSORT_REPAIR_SHRINK`, whose barriers cannot be given up.
    */
   uint32_t timeout_ms;
+  /**
+   * How many ranks must be left for the group to go on; 0 and 1: one. With fewer, calls fail with
+   * `FTSORT_ERR_EXCLUDED`. For networks that can fall apart, where each part takes the other for
+   * dead: with more than half of the ranks at most one part goes on.
+   */
+  uint32_t min_survivors;
   /**
    * Bytes that ftsort's blocks and messages may take in this process, all groups together. What
    * would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this

@@ -313,7 +313,9 @@ class Table:
         cell = kill_table.Cell(ranks, len(striker.struck), case.store, case.replicas, "agree", 1)
         striker.start()
         try:
-            command = [self.wrapper, *self.subject.sort(cell, work)]
+            # The larger part goes on, the smaller one gives up.
+            last = f"quorum={ranks // 2 + 1}" if case.strike == "cut" else "-"
+            command = [self.wrapper, *self.subject.sort(cell, work)[:-1], last]
             run = launch.launch(ranks, command, 2 * limit + PATIENCE, extra=self.settings(case))
         finally:
             striker.over.set()

@@ -98,14 +98,11 @@ pub fn peak() -> usize {
 impl Buffer {
     /// `len` zero bytes. `Status::Memory` if they cannot be had, or would pass the limit.
     pub fn zeroed(len: usize) -> Result<Buffer> {
-        let limit = LIMIT.load(Ordering::Relaxed);
-        if len > SMALL && in_use().saturating_add(len) > limit {
+        let (limit, used) = (LIMIT.load(Ordering::Relaxed), in_use());
+        if len > SMALL && used.saturating_add(len) > limit {
             return Err(Error::new(
                 Status::Memory,
-                format!(
-                    "{len} bytes more than the {} in use would pass the limit of {limit}",
-                    in_use()
-                ),
+                format!("{len} bytes more than the {used} in use would pass the limit of {limit}"),
             ));
         }
         let room = Room::zeroed(len)

@@ -30,6 +30,8 @@ defects! {
     DeadByOwnView,
     /// Whether all have seen the same dead is not looked at.
     HashIsNotCompared,
+    /// What is agreed on is not told apart.
+    AgreementsMix,
     /// Messages of a round that was given up stay where they are.
     MessagesStay,
     /// What a peer has sent, and nobody waited for yet, is not received before the next epoch.
@@ -58,6 +60,12 @@ defects! {
     FilesOfAnySort,
     /// Version t is dropped before t + 1 is committed.
     RetiredTooEarly,
+    /// Version t is dropped as soon as this rank has heard that t + 1 is committed.
+    RetiredAtCommit,
+    /// The store is emptied as soon as this rank has heard that the result is committed.
+    ClearedAtCommit,
+    /// The store is emptied by a rank that cannot know whether the others have heard of the result.
+    ClearedAlone,
     /// A rank logs only the decision of its own subcube.
     OwnDecisionsOnly,
     /// A decision is logged before it is committed.

@@ -29,6 +29,8 @@ pub enum Status {
     Callback = -23,
     /// Data of a crashed rank cannot be got back.
     DataLost = -40,
+    /// Fewer ranks are left than are to go on.
+    Excluded = -60,
     /// MPI failed in a way that is not a crashed process.
     Mpi = -61,
     /// A defect in ftsort itself.
@@ -38,9 +40,10 @@ pub enum Status {
 impl Status {
     /// The statuses that can be agreed on, the gravest first: when ranks fail in different ways at
     /// once, every survivor returns the first of this list that any of them reported.
-    pub const BY_GRAVITY: [Status; 10] = [
+    pub const BY_GRAVITY: [Status; 11] = [
         Status::Internal,
         Status::Mpi,
+        Status::Excluded,
         Status::DataLost,
         Status::Memory,
         Status::Store,
@@ -50,6 +53,12 @@ impl Status {
         Status::Argument,
         Status::PeerArgument,
     ];
+
+    /// Does a failure of this kind leave a rank behind, or apart from the others? They need not have
+    /// heard of it, and may go on.
+    pub fn sets_apart(self) -> bool {
+        matches!(self, Status::Excluded | Status::Mpi | Status::Internal)
+    }
 
     /// One sentence for people.
     pub fn text(self) -> &'static str {
@@ -63,6 +72,7 @@ impl Status {
             Status::Store => "the store could not be written or read",
             Status::Callback => "a callback refused",
             Status::DataLost => "data of a crashed rank cannot be got back",
+            Status::Excluded => "too few ranks are left to go on",
             Status::Mpi => "MPI failed",
             Status::Internal => "internal error, please report it",
         }

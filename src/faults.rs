@@ -134,10 +134,9 @@ impl Plan {
             Some(Scenario::AllButOne) => ranks - 1,
         };
         let mut draw = SplitMix::new(self.seed);
-        let mut everyone: Vec<u32> = (0..ranks as u32).collect();
+        let mut everyone: Vec<Rank> = Rank::all(ranks).collect();
         for index in 0..victims {
-            let other = index + draw.below((ranks - index) as u64) as usize;
-            everyone.swap(index, other);
+            let victim = draw.draw_at(&mut everyone, index);
             let when = match self.window {
                 Some(window) => {
                     let micros = draw.below(window.as_micros() as u64 + 1);
@@ -145,7 +144,7 @@ impl Plan {
                 }
                 None => When::At(draw.below(u64::from(rounds.max(1))) as u32, Point::Begin),
             };
-            deaths.insert(Rank(everyone[index]), when);
+            deaths.insert(victim, when);
         }
         let named = self.deaths.iter().filter(|(rank, _)| rank.index() < ranks);
         deaths.extend(named.copied());

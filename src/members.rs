@@ -9,6 +9,7 @@ use std::fmt;
 
 use crate::bits::Bits;
 use crate::defects::{Defect, planted};
+use crate::error::{Error, Result, Status};
 use crate::vcube::{Node, NodeSet, VCube};
 
 /// A process, by its rank in the communicator given to `ftsort_init`.
@@ -16,6 +17,11 @@ use crate::vcube::{Node, NodeSet, VCube};
 pub struct Rank(pub u32);
 
 impl Rank {
+    /// All ranks of a group of so many, ascending.
+    pub fn all(ranks: usize) -> impl Iterator<Item = Rank> {
+        (0..ranks as u32).map(Rank)
+    }
+
     /// The rank as an index.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -99,11 +105,11 @@ impl RankSet {
 
     /// The opposite of [`RankSet::to_bytes`]; ranks that the group does not have are left out.
     pub fn from_bytes(ranks: usize, bytes: &[u8]) -> RankSet {
-        let set = |rank: &usize| {
-            let byte = bytes.get(rank / 8).copied().unwrap_or(0);
-            byte >> (rank % 8) & 1 == 1
+        let set = |rank: &Rank| {
+            let byte = bytes.get(rank.index() / 8).copied().unwrap_or(0);
+            byte >> (rank.0 % 8) & 1 == 1
         };
-        RankSet::from_ranks(ranks, (0..ranks).filter(set).map(|rank| Rank(rank as u32)))
+        RankSet::from_ranks(ranks, Rank::all(ranks).filter(set))
     }
 
     /// A number that is the same for equal sets and hardly ever for others; every 16 bits of it can
@@ -125,6 +131,8 @@ pub struct Members {
     /// On which host each rank is; empty: not known, and as if each were on its own.
     hosts: Vec<u64>,
     one_host: bool,
+    /// How many must be left.
+    quorum: usize,
 }
 
 impl Members {
@@ -144,6 +152,7 @@ impl Members {
             epoch: 0,
             hosts: Vec::new(),
             one_host: false,
+            quorum: 1,
         }
     }
 
@@ -179,6 +188,26 @@ impl Members {
         host.unwrap_or(u64::from(rank.0))
     }
 
+    /// Learns how many ranks must be left for the group to go on.
+    pub fn set_quorum(&mut self, quorum: usize) {
+        self.quorum = quorum;
+    }
+
+    /// `Status::Excluded` if fewer are left than must be.
+    pub fn check_quorum(&self) -> Result<()> {
+        let left = self.ranks - self.faulty.len();
+        match left >= self.quorum {
+            true => Ok(()),
+            false => Err(Error::new(
+                Status::Excluded,
+                format!(
+                    "{left} of {} ranks are left, as far as this one can see; {} must be",
+                    self.ranks, self.quorum
+                ),
+            )),
+        }
+    }
+
     /// Repairs so far.
     pub fn epoch(&self) -> u32 {
         self.epoch
@@ -201,8 +230,7 @@ impl Members {
 
     /// The living, ascending.
     pub fn survivors(&self) -> impl Iterator<Item = Rank> + '_ {
-        let everyone = (0..self.ranks as u32).map(Rank);
-        everyone.filter(|rank| !self.faulty.contains(*rank))
+        Rank::all(self.ranks).filter(|rank| !self.faulty.contains(*rank))
     }
 
     /// The living rank with the smallest number.

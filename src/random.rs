@@ -26,6 +26,14 @@ impl SplitMix {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
+    /// One of the items from `index` on, which changes places with that at `index`: called for 0, 1, 2
+    /// and so on it draws items without putting them back.
+    pub fn draw_at<T: Copy>(&mut self, items: &mut [T], index: usize) -> T {
+        let other = index + self.below((items.len() - index) as u64) as usize;
+        items.swap(index, other);
+        items[index]
+    }
+
     /// True once in so many times.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
@@ -43,5 +51,12 @@ mod tests {
         assert_eq!(draw.bits(), 6_457_827_717_110_365_317);
         assert_eq!(draw.bits(), 3_203_168_211_198_807_973);
         assert!((0..1000).all(|_| draw.below(7) < 7));
+        let mut items = [0, 1, 2, 3, 4];
+        let mut drawn: Vec<u8> = (0..5)
+            .map(|index| draw.draw_at(&mut items, index))
+            .collect();
+        assert_eq!(drawn, items);
+        drawn.sort_unstable();
+        assert_eq!(drawn, [0, 1, 2, 3, 4]);
     }
 }

@@ -65,6 +65,11 @@ pub fn cluster(i: Node, s: u32) -> impl Iterator<Item = Node> {
     (0..size).map(move |e| Node(i.0 ^ size ^ e))
 }
 
+/// The smallest node of v's s-dimensional subcube.
+pub fn first_of(v: Node, s: u32) -> Node {
+    Node(v.0 >> s << s)
+}
+
 /// A hypercube of virtual nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VCube {
@@ -126,7 +131,7 @@ impl VCube {
 
     /// The nodes of the s-dimensional subcube of v, ascending.
     pub fn subcube(&self, v: Node, s: u32) -> impl Iterator<Item = Node> + use<> {
-        let first = v.0 >> s << s;
+        let Node(first) = first_of(v, s);
         (first..first + (1 << s)).map(Node)
     }
 
@@ -136,7 +141,7 @@ impl VCube {
         let mut nodes = self.subcube(v, s);
         nodes
             .find(|node| !faulty.contains(*node))
-            .unwrap_or(Node(v.0 >> s << s))
+            .unwrap_or(first_of(v, s))
     }
 }
 

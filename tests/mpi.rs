@@ -601,6 +601,17 @@ fn kills() -> Vec<Trial> {
             .fails_with("-21", &["would pass the limit of 20000000"])
         },
     ));
+    trials.push(Trial::test("too few survivors do not go on", || {
+        let faults = "0@1 2@2.send".to_string();
+        Sort {
+            faults,
+            dead: vec![0, 2],
+            store: "directory",
+            last: "quorum=3",
+            ..Sort::default()
+        }
+        .fails_with("-60", &["2 of 4 ranks are left", "3 must be"])
+    }));
     trials.push(Trial::test(
         "a timeout that is long enough changes nothing",
         || {

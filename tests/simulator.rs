@@ -52,6 +52,20 @@ fn every_crash_and_every_premature_report_of_one_of_four_ranks() {
     }
 }
 
+/// Whoever is cut off from the majority gives up; the majority goes on, and gets it right.
+#[test]
+fn every_instant_of_being_cut_off_from_a_majority() {
+    for store in ["memory:1", "directory"] {
+        for ranks in 3..=5 {
+            let quorum = ranks / 2 + 1;
+            let line = format!("ranks={ranks} store={store} quorum={quorum} sorts=2");
+            every_fault(&line, 1, false, true);
+        }
+    }
+    let line = "ranks=4 store=directory quorum=3 lose=1@30c,2@40";
+    expect_right(&Trial::parse(line).expect("a trial"));
+}
+
 #[test]
 fn every_pair_of_crashes_of_four_ranks() {
     let runs = every_fault("ranks=4 store=memory:1", 2, false, false);
@@ -80,7 +94,6 @@ fn range(fewest: usize, most: usize) -> Range {
         fewest,
         most,
         stores: Vec::new(),
-        repairs: Vec::new(),
         plant: None,
     }
 }

@@ -85,7 +85,6 @@ impl RangeOptions {
             fewest: *self.ranks.start(),
             most: *self.ranks.end(),
             stores: self.store.clone(),
-            repairs: Vec::new(),
             plant: None,
         }
     }

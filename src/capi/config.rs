@@ -156,8 +156,8 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
 /// How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
 /// versions append fields, and take a shorter struct as one whose missing fields are zero.
 ///
-/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot` and `repair`, and either all or
-/// none a `reload` and a `timeout_ms`; the rest may differ.
+/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair` and `min_survivors`, and
+/// either all or none a `reload` and a `timeout_ms`; the rest may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {
@@ -184,6 +184,10 @@ pub struct ftsort_config {
     /// and for defects of MPI's agreement. The group is poisoned afterwards: leave with
     /// `ftsort_leave`. Not with `FTSORT_REPAIR_SHRINK`, whose barriers cannot be given up.
     pub timeout_ms: u32,
+    /// How many ranks must be left for the group to go on; 0 and 1: one. With fewer, calls fail with
+    /// `FTSORT_ERR_EXCLUDED`. For networks that can fall apart, where each part takes the other for
+    /// dead: with more than half of the ranks at most one part goes on.
+    pub min_survivors: u32,
     /// Bytes that ftsort's blocks and messages may take in this process, all groups together. What
     /// would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this
     /// rank's part of what the system has available when `ftsort_run` is called, divided evenly by

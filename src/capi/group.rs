@@ -56,6 +56,16 @@ impl ftsort {
         }
     }
 
+    /// How many ranks are found dead that were not known to be. Whoever is here will read no file of
+    /// past sorts, so that what dead ranks left of them can go.
+    pub(super) fn check_faults(&mut self) -> Result<usize> {
+        let ((), found) = self.together(|engine| engine.check_faults())?;
+        if self.members.lowest_survivor() == self.members.me() {
+            self.store.sweep();
+        }
+        Ok(found)
+    }
+
     /// Does something collective; also gives how many ranks it found dead.
     pub(super) fn together<T>(
         &mut self,
@@ -149,6 +159,15 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let mut transport = Protocol::new(mpi, manners);
     let mut members = Members::new(transport.me(), transport.ranks());
     members.absorb(transport.dead());
+    members.set_quorum(settings.min_survivors);
+    if settings.min_survivors > members.ranks() {
+        let text = format!(
+            "config.min_survivors is {}, but comm has {} ranks",
+            settings.min_survivors,
+            members.ranks()
+        );
+        trouble = trouble.or_else(|| Some(Error::new(Status::Argument, text)));
+    }
     if ulfm != Ulfm::On && !settings.accept_no_ulfm {
         trouble = trouble.or_else(|| Some(no_ulfm(ulfm)));
     }
@@ -261,7 +280,7 @@ pub unsafe extern "C" fn ftsort_fault_check(
     new_faults: *mut usize,
 ) -> ftsort_status {
     on_group(group, |group| {
-        let ((), found) = group.together(|engine| engine.check_faults())?;
+        let found = group.check_faults()?;
         // SAFETY: this function's contract.
         if let Some(new_faults) = unsafe { new_faults.as_mut() } {
             *new_faults = found;

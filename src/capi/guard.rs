@@ -27,7 +27,7 @@ pub fn on_group(group: *mut ftsort, work: impl FnOnce(&mut ftsort) -> Result<()>
         Err(error) => {
             group.last_error = c_text(&error.to_string());
             let status = error.status;
-            if matches!(status, Status::Mpi | Status::Internal) {
+            if status.sets_apart() {
                 group.poisoned = Some(error);
             }
             status as ftsort_status

@@ -93,7 +93,7 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> f
     }
     let mut may_finalize = false;
     on_group(group, |group| {
-        group.together(|engine| engine.check_faults())?;
+        group.check_faults()?;
         may_finalize = group.members.faulty().is_empty() && !heartbeats_have_a_thread();
         Ok(())
     });

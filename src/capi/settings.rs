@@ -26,6 +26,7 @@ pub(super) struct Settings {
     /// Seconds; see `ftsort_config.timeout_ms`.
     pub patience: Option<f64>,
     pub memory_limit: usize,
+    pub min_survivors: usize,
     pub ranks_on_host: usize,
     pub plan: Plan,
     pub reload: ftsort_reload_fn,
@@ -205,6 +206,7 @@ impl Settings {
             threads: config.threads as usize,
             patience: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
+            min_survivors: config.min_survivors as usize,
             ranks_on_host: 1,
             plan: Plan::parse(&faults.unwrap_or_default())?,
             reload: config.reload,
@@ -220,6 +222,7 @@ impl Settings {
         (self.repair as u8).hash(&mut hasher);
         (self.pivot as u8).hash(&mut hasher);
         self.reload.is_some().hash(&mut hasher);
+        self.min_survivors.hash(&mut hasher);
         self.patience.is_some().hash(&mut hasher);
         match &self.store {
             StoreChoice::Copies(copies) => copies.hash(&mut hasher),
@@ -245,7 +248,8 @@ pub(super) fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Re
     agree_on_equal(
         engine,
         fingerprint,
-        "config (store, replicas, pivot, repair, or whether there is a reload or a timeout)",
+        "config (store, replicas, pivot, repair, min_survivors, or whether there is a reload or a \
+         timeout)",
     )
 }
 

@@ -36,9 +36,10 @@ pub struct Split {
 
 /// An algorithm written over nodes, which knows nothing of ranks and faults.
 ///
-/// Decisions are told to all ranks, and kept until the end. All functions are pure: no input or output, no clock, no randomness. They may be called for any
-/// node, on any rank, more than once, and give the same bytes. Rounds count from 1; version 0 of a
-/// block is the node's input, and version r is its state after round r.
+/// Decisions are told to all ranks, and kept until the end. All functions are pure: no input or
+/// output, no clock, no randomness. They may be called for any node, on any rank, more than once, and
+/// give the same bytes. Rounds count from 1; version 0 of a block is the node's input, and version r
+/// is its state after round r.
 pub trait Algorithm {
     /// How many rounds there are, the one that makes the result included.
     fn rounds(&self) -> u32;

@@ -158,7 +158,7 @@ impl Engine<'_> {
                 self.tell(Event::Covered(node, now));
             }
         }
-        Ok(())
+        self.members.check_quorum()
     }
 
     /// Runs `work` and adds its time to a phase.

@@ -5,21 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use super::Subcube;
 use super::job::{Attempt, Job};
 use super::mail::{Delivery, Letter};
+use super::{Subcube, minutes};
 use crate::buffer::Slice;
-use crate::error::{Error, Result, Status, caught};
+use crate::error::{Result, caught};
 use crate::members::Rank;
-use crate::vcube::Node;
+use crate::vcube::{Node, first_of};
 
 /// The decisions of a round, each by the smallest node of its subcube.
 pub type Decisions = BTreeMap<Node, Slice>;
-
-/// The smallest node of a node's subcube.
-pub fn first_of(node: Node, scope: u32) -> Node {
-    Node(node.0 >> scope << scope)
-}
 
 /// The way of a node's proposal to its root.
 struct Route {
@@ -37,9 +32,6 @@ struct Council {
     proposals: Vec<(Node, Slice)>,
     complete: bool,
 }
-
-/// Before each decision: the smallest node of its subcube, and its size.
-const PER_DECISION: usize = 8;
 
 impl Job<'_, '_> {
     fn subcube(&self, node: Node, dimension: u32) -> Subcube {
@@ -74,12 +66,7 @@ impl Job<'_, '_> {
             return Ok(None);
         };
         let decided = self.preside(round, &routes, proposals, attempt);
-        let mut mine = Vec::new();
-        for (first, decision) in &decided {
-            mine.extend(first.0.to_le_bytes());
-            mine.extend((decision.len() as u32).to_le_bytes());
-            mine.extend(decision);
-        }
+        let mine = minutes::write(decided.iter().map(|(first, words)| (first.0, &words[..])));
         let members = &self.engine.members;
         let mut presidents: Vec<Rank> = subcubes
             .iter()
@@ -87,11 +74,17 @@ impl Job<'_, '_> {
             .collect();
         presidents.sort_unstable();
         presidents.dedup();
-        let limit = subcubes.len() * (PER_DECISION + self.algorithm.decision_limit(round));
+        let limit = subcubes.len() * (minutes::PER_ENTRY + self.algorithm.decision_limit(round));
         let told = self
             .engine
             .by_way_of_scribe(&presidents, mine, (limit, limit))?;
-        told.map(|told| read_decisions(&told)).transpose()
+        let Some(told) = told else { return Ok(None) };
+        let mut decisions = Decisions::new();
+        for (_, minutes) in told {
+            let entries = minutes::read(&minutes)?.into_iter();
+            decisions.extend(entries.map(|(first, words)| (Node(first), words)));
+        }
+        Ok(Some(decisions))
     }
 
     /// Between which ranks the nodes that concern this one send to their roots, ascending.
@@ -169,27 +162,4 @@ impl Job<'_, '_> {
         }
         decisions
     }
-}
-
-fn read_decisions(told: &[(Rank, Slice)]) -> Result<Decisions> {
-    let broken = || Error::new(Status::Internal, "a list of decisions does not decode");
-    let mut decisions = Decisions::new();
-    for (_, words) in told {
-        let number = |at: usize| -> Option<u32> {
-            Some(u32::from_le_bytes(words.get(at..at + 4)?.try_into().ok()?))
-        };
-        let mut at = 0;
-        while at < words.len() {
-            let (Some(first), Some(length)) = (number(at), number(at + 4)) else {
-                return Err(broken());
-            };
-            let start = at + PER_DECISION;
-            at = start + length as usize;
-            if at > words.len() {
-                return Err(broken());
-            }
-            decisions.insert(Node(first), words.part(start..at));
-        }
-    }
-    Ok(decisions)
 }

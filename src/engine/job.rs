@@ -25,7 +25,7 @@ pub struct Job<'a, 'e> {
     pub(super) input: Slice,
     /// The ranks that were dead when the sort began, and so have no input.
     pub(super) absent: RankSet,
-    /// The committed version, and the epoch in which it was made.
+    /// The committed version, and who was dead when it was made.
     pub(super) stamp: Stamp,
     /// That version of the blocks of the nodes that this rank executes.
     pub(super) blocks: BTreeMap<Node, Block>,
@@ -145,11 +145,9 @@ impl<'a, 'e> Job<'a, 'e> {
         if let Err(error) = &result {
             self.tell_losses(error.status);
         }
-        // Agreed on, well or not: nobody reads the store any more.
-        self.store.clear();
-        let lowest = self.engine.members.lowest_survivor();
-        if lowest == self.engine.members.me() {
-            self.store.sweep();
+        let apart = |error: &Error| error.status.sets_apart();
+        if !result.as_ref().is_err_and(apart) {
+            self.clear_store()?;
         }
         self.engine.stats.peak_bytes = buffer::peak() as u64;
         *lost = self.lost;
@@ -166,13 +164,42 @@ impl<'a, 'e> Job<'a, 'e> {
         for round in 0..=self.algorithm.rounds() {
             self.engine.round = round;
             self.transact(round)?;
-            if !self.retains() {
-                self.store.retire(self.stamp.version);
-            }
+            self.retire(round);
             self.engine.stats.rounds += 1;
             self.engine.tell(Event::Round);
         }
         Ok(())
+    }
+
+    /// Empties the store when nobody will read it any more. Collective.
+    fn clear_store(&mut self) -> Result<()> {
+        if self.store.reach() == Reach::Everyone && !planted(Defect::ClearedAtCommit) {
+            // An agreement that ends without faults shows that everybody has heard the one before. Who
+            // has died meanwhile took its part of the result along; that is for the next call to find.
+            if self.engine.transport.agree(0)?.faults && !planted(Defect::ClearedAlone) {
+                self.store.leave();
+                return Ok(());
+            }
+        }
+        self.store.clear();
+        if self.engine.members.lowest_survivor() == self.engine.members.me() {
+            self.store.sweep();
+        }
+        Ok(())
+    }
+
+    /// Forgets what nobody needs any more after the commit of this round.
+    fn retire(&mut self, round: u32) {
+        if self.retains() {
+            return;
+        }
+        // Who leads the agreement hears first what was decided, and can be lost before the others
+        // hear: they start again from the version before, and a rank's files outlive it.
+        let oldest = match planted(Defect::RetiredAtCommit) {
+            true => round,
+            false => round.saturating_sub(1),
+        };
+        self.store.retire(oldest);
     }
 
     /// Tries the round until it is committed.
@@ -216,16 +243,16 @@ impl<'a, 'e> Job<'a, 'e> {
     fn attempt(&mut self, round: u32) -> Result<Attempt> {
         let attempt = match round {
             0 => None,
-            _ => Some(self.play(round)?),
+            _ => match self.play(round)? {
+                given_up if given_up.interrupted => return Ok(given_up),
+                attempt => Some(attempt),
+            },
         };
-        if attempt.as_ref().is_some_and(|attempt| attempt.interrupted) {
-            return Ok(attempt.unwrap_or_else(Attempt::new));
-        }
         self.engine.strike(Point::Store)?;
         let start = self.engine.transport.now();
         let stamp = Stamp {
             version: round,
-            epoch: self.engine.members.epoch(),
+            faults: self.engine.members.faulty().fingerprint(),
         };
         let attempt = match attempt {
             None if self.retains() => self.load_retained()?,
@@ -252,7 +279,7 @@ impl<'a, 'e> Job<'a, 'e> {
                 }
                 Stamp {
                     version,
-                    epoch: self.engine.members.epoch(),
+                    faults: self.engine.members.faulty().fingerprint(),
                 }
             }
         };

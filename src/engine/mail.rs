@@ -4,7 +4,7 @@
 //! agree (ascending node), so that messages match without being named. A rank that is in trouble
 //! still plays its part, with empty hands: nobody waits for it in vain.
 
-use super::Engine;
+use super::{Engine, minutes};
 use crate::block::{Block, Header};
 use crate::buffer::{Buffer, Slice};
 use crate::defects::{Defect, planted};
@@ -52,9 +52,6 @@ impl<T> Delivery<T> {
         }
     }
 }
-
-/// Before what each speaker said: who, and how many bytes.
-const PER_SPEAKER: usize = 8;
 
 /// Goes before every letter's body: is there one?
 const IN_TROUBLE: u8 = 0;
@@ -218,49 +215,27 @@ impl Engine<'_> {
         let Some(heard) = self.deliver(letters.collect(), limit)? else {
             return Ok(None);
         };
-        let mut minutes = Vec::new();
-        for (speaker, words) in speakers.iter().zip(heard) {
-            if let Delivery::Got(words) = words {
-                minutes.extend(speaker.0.to_le_bytes());
-                minutes.extend((words.len() as u32).to_le_bytes());
-                minutes.extend_from_slice(&words);
-            }
-        }
+        let heard: Vec<(Rank, Slice)> = (speakers.iter().zip(heard))
+            .filter_map(|(speaker, words)| Some((*speaker, words.got()?)))
+            .collect();
+        let minutes = minutes::write(heard.iter().map(|(speaker, words)| (speaker.0, &words[..])));
         let survivors = self.members.survivors();
         let letters = survivors.map(|survivor| Letter {
             from: scribe,
             to: survivor,
             body: (scribe == me).then(|| minutes.clone()),
         });
-        let longest = speakers.len() * PER_SPEAKER + total;
+        let longest = speakers.len() * minutes::PER_ENTRY + total;
         let Some(told) = self.deliver(letters.collect(), longest)? else {
             return Ok(None);
         };
         let told = told.into_iter().find_map(Delivery::got);
-        told.map(|minutes| read_minutes(&minutes)).transpose()
+        let Some(told) = told else { return Ok(None) };
+        let told = minutes::read(&told)?.into_iter();
+        Ok(Some(
+            told.map(|(rank, words)| (Rank(rank), words)).collect(),
+        ))
     }
-}
-
-fn read_minutes(minutes: &Slice) -> Result<Vec<(Rank, Slice)>> {
-    let broken = || Error::new(Status::Internal, "the minutes do not decode");
-    let number = |at: usize| -> Option<u32> {
-        let bytes = minutes.get(at..at + 4)?.try_into().ok()?;
-        Some(u32::from_le_bytes(bytes))
-    };
-    let mut words = Vec::new();
-    let mut at = 0;
-    while at < minutes.len() {
-        let (Some(rank), Some(length)) = (number(at), number(at + 4)) else {
-            return Err(broken());
-        };
-        let end = at + PER_SPEAKER + length as usize;
-        if end > minutes.len() {
-            return Err(broken());
-        }
-        words.push((Rank(rank), minutes.part(at + PER_SPEAKER..end)));
-        at = end;
-    }
-    Ok(words)
 }
 
 fn sealed(body: Option<&[u8]>) -> Result<Slice> {

@@ -15,6 +15,7 @@ mod council;
 mod hello;
 mod job;
 mod mail;
+mod minutes;
 mod placement;
 mod recovery;
 mod reload;

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use super::council::first_of;
 use super::job::{Attempt, Job};
 use super::mail::{Delivery, Shipment};
 use super::placement::holders;
@@ -19,7 +18,7 @@ use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status, caught};
 use crate::members::{Rank, RankSet};
 use crate::store::{Reach, Stamp};
-use crate::vcube::Node;
+use crate::vcube::{Node, first_of};
 
 /// Who has which inputs in its store: origin, holders.
 type Holdings = BTreeMap<Rank, Vec<Rank>>;
@@ -174,7 +173,7 @@ impl Job<'_, '_> {
         plan.pieces.iter().for_each(|(_, origin)| {
             needed.insert(*origin);
         });
-        for origin in (0..members.ranks() as u32).map(Rank) {
+        for origin in Rank::all(members.ranks()) {
             if self.absent.contains(origin) {
                 continue;
             }

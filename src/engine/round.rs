@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Phase;
-use super::council::{Decisions, first_of};
+use super::council::Decisions;
 use super::job::{Attempt, Job};
 use super::mail::{Delivery, Shipment};
 use crate::block::Block;
@@ -11,7 +11,7 @@ use crate::buffer::Slice;
 use crate::defects::{Defect, planted};
 use crate::error::{Result, caught};
 use crate::faults::Point;
-use crate::vcube::Node;
+use crate::vcube::{Node, first_of};
 
 impl Job<'_, '_> {
     /// The round, up to the point where the new version is to be kept.

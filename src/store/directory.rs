@@ -99,8 +99,8 @@ impl Directory {
     }
 
     fn name(&self, stamp: Stamp, node: Node) -> String {
-        let Stamp { version, epoch } = stamp;
-        format!("{}v{version}-e{epoch}-n{node}", self.sort_prefix())
+        let Stamp { version, faults } = stamp;
+        format!("{}v{version}-f{faults:08x}-n{node}", self.sort_prefix())
     }
 
     fn write(&mut self, name: &str, block: &Block) -> io::Result<()> {
@@ -217,6 +217,11 @@ impl Store for Directory {
         self.sorts += 1;
     }
 
+    fn leave(&mut self) {
+        self.mine.clear();
+        self.sorts += 1;
+    }
+
     fn sweep(&mut self) {
         for name in self.files.list().unwrap_or_default() {
             // Others may have begun with the next sort.
@@ -248,7 +253,7 @@ mod tests {
     }
 
     fn at(version: u32) -> Stamp {
-        Stamp { version, epoch: 2 }
+        Stamp { version, faults: 2 }
     }
 
     fn sample() -> Block {

@@ -47,6 +47,10 @@ impl Store for Memory {
         self.blocks.clear();
     }
 
+    fn leave(&mut self) {
+        self.clear();
+    }
+
     fn sweep(&mut self) {}
 }
 
@@ -55,7 +59,7 @@ mod tests {
     use super::*;
 
     fn at(version: u32) -> Stamp {
-        Stamp { version, epoch: 1 }
+        Stamp { version, faults: 1 }
     }
 
     #[test]

@@ -25,17 +25,17 @@ pub enum Reach {
 pub struct Stamp {
     /// After how many rounds.
     pub version: u32,
-    /// After how many repairs. A rank that was left behind, or one that was declared dead and does
-    /// not know it yet, may still write what belongs to an attempt that others have given up: its
-    /// decisions differ, and so must its names.
-    pub epoch: u32,
+    /// The fingerprint of the ranks that were known to be dead. A rank that was left behind, or is
+    /// cut off and takes the others for dead, may still write what belongs to an attempt that others
+    /// have given up: its decisions differ, and so must its names.
+    pub faults: u32,
 }
 
 impl Stamp {
-    /// The inputs, which are the same in every epoch.
+    /// The inputs, which are the same whoever is dead.
     pub const INPUT: Stamp = Stamp {
         version: 0,
-        epoch: 0,
+        faults: 0,
     };
 }
 
@@ -51,13 +51,16 @@ pub trait Store {
     /// What was kept. None if it is not there, or damaged. `Status::Memory` if there is no room.
     fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>>;
 
-    /// Forgets versions older than `version`: a newer one is committed. Never fails: what cannot be
+    /// Forgets versions older than `version`, which nobody needs any more. Never fails: what cannot be
     /// removed now is removed at the end.
     fn retire(&mut self, version: u32);
 
     /// Forgets everything: the sort is over, well or not, and what is put from now on belongs to the
     /// next.
     fn clear(&mut self);
+
+    /// As `clear`, but what others may still read stays in a shared store, for `sweep` to remove.
+    fn leave(&mut self);
 
     /// Removes what dead ranks left behind of past sorts in a shared store. Called on one rank, when
     /// nobody reads it any more, after `clear`.

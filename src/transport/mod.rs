@@ -6,6 +6,7 @@
 //! with the feature `simulator`).
 
 pub mod fabric;
+mod landings;
 mod protocol;
 #[cfg(feature = "simulator")]
 pub mod sim;
@@ -87,7 +88,8 @@ pub trait Transport {
     /// If the ticket is unknown, or its receive is not complete.
     fn take(&mut self, ticket: Ticket) -> Buffer;
 
-    /// Agreement among all survivors on the bitwise AND of `flag`. Collective.
+    /// Agreement among all survivors on the bitwise AND of `flag`, whose two highest bits are not looked
+    /// at. Collective.
     fn agree(&mut self, flag: u32) -> Result<Agreed>;
 
     /// Makes all survivors hold the same set of dead ranks, returns it (all deaths so far), and

@@ -11,7 +11,7 @@ use crate::defects::plant;
 use crate::engine::{
     Algorithm, Engine, Event, Job, Observer, Occasion, Source, Split, Stats, Step, Subcube,
 };
-use crate::error::{Error, Result, caught};
+use crate::error::{Error, Result, Status, caught};
 use crate::faults::Schedule;
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Members, Rank, RankSet};
@@ -125,13 +125,12 @@ pub fn run(trial: &Trial, record: bool) -> Run {
         }
         Err(error) => (Played::default(), Some(error.text)),
     };
-    let everyone = (0..trial.ranks as u32).map(Rank);
     let lived = |rank: &Rank| played.outcomes.get(rank.index()) == Some(&Some(true));
     let files = files.take();
     let litter = files.files.into_keys().collect();
     Run {
         outcomes: diary.take(),
-        survivors: everyone.filter(lived).collect(),
+        survivors: Rank::all(trial.ranks).filter(lived).collect(),
         taken: played.taken,
         commits: commits.take(),
         entries: played.entries,
@@ -166,6 +165,7 @@ fn live(
             .map(|rank| (rank % trial.hosts) as u64)
             .collect(),
     );
+    members.set_quorum(trial.quorum);
     for sort in 0..trial.sorts {
         let mut sorting = Sorting {
             trial,
@@ -180,7 +180,12 @@ fn live(
         if probe.check().is_err() {
             return false;
         }
+        let excluded = |error: &Error| error.status == Status::Excluded;
+        let over = outcome.parts.as_ref().is_err_and(excluded);
         take(sort, outcome);
+        if over {
+            break;
+        }
     }
     true
 }

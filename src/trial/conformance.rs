@@ -88,8 +88,9 @@ fn payload(from: Rank, number: usize, bytes: usize) -> Result<Slice> {
 
 fn others(transport: &dyn Transport) -> Vec<Rank> {
     let me = transport.me();
-    let everyone = (0..transport.ranks() as u32).map(Rank);
-    everyone.filter(|rank| *rank != me).collect()
+    Rank::all(transport.ranks())
+        .filter(|rank| *rank != me)
+        .collect()
 }
 
 fn messages_in_order(transport: &mut dyn Transport) -> Result<()> {
@@ -280,8 +281,9 @@ fn last_one(transport: &mut dyn Transport) -> Result<()> {
         let dead: Vec<u32> = (0..=victim).collect();
         expect_dead_at_last(transport, &dead)?;
         talk(transport, &dead, victim as usize)?;
-        // What the next victim has sent may die with it, unless everybody has it.
-        expect(!transport.agree(1)?.faults, "an old fault counts as new")?;
+        // What the next victim has sent may die with it, unless everybody has it. It may be the first
+        // to hear so, and die before the others do: then this tells of a fault.
+        let _ = transport.agree(1)?;
     }
     Ok(())
 }

@@ -22,8 +22,6 @@ pub struct Range {
     pub most: usize,
     /// The stores to choose from; empty: all.
     pub stores: Vec<Keeping>,
-    /// The ways of repair to choose from; empty: both, the papers' seldom.
-    pub repairs: Vec<Repair>,
     /// A defect to be planted.
     pub plant: Option<Defect>,
 }
@@ -47,10 +45,8 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         ],
         some => some.to_vec(),
     };
-    let repairs = match &range.repairs[..] {
-        [] => vec![Repair::Agree, Repair::Agree, Repair::Agree, Repair::Shrink],
-        some => some.to_vec(),
-    };
+    // The papers' way seldom.
+    let repairs = [Repair::Agree, Repair::Agree, Repair::Agree, Repair::Shrink];
     let mut trial = Trial {
         ranks,
         seed,
@@ -58,9 +54,10 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         keys: [1, 4, 50, 1 << 30][draw.below(4) as usize],
         pivot: [PivotRule::Sampled, PivotRule::RootMedian][usize::from(draw.once_in(4))],
         store: stores[draw.below(stores.len() as u64) as usize],
-        repair: repairs[draw.below(repairs.len() as u64) as usize],
+        repair: repairs[draw.below(4) as usize],
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
+        quorum: 1,
         rot: draw.once_in(4),
         plant: range.plant,
         losses: Vec::new(),
@@ -71,12 +68,10 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
     } else {
         victims
     };
-    let mut everyone: Vec<u32> = (0..ranks as u32).collect();
+    let mut everyone: Vec<Rank> = Rank::all(ranks).collect();
     let mut played = run(&trial, false);
     for index in 0..victims {
-        let other = index + draw.below((ranks - index) as u64) as usize;
-        everyone.swap(index, other);
-        let victim = Rank(everyone[index]);
+        let victim = draw.draw_at(&mut everyone, index);
         trial
             .losses
             .extend(strike(&mut draw, victim, &trial, &played));
@@ -110,7 +105,11 @@ fn strike(draw: &mut SplitMix, victim: Rank, trial: &Trial, played: &Run) -> Opt
     Some(Loss {
         rank: victim,
         step: *theirs.get(pick)?,
-        manner: [Manner::Crash, Manner::Outlive][usize::from(draw.once_in(5))],
+        manner: match draw.below(12) {
+            0 => Manner::CutOff,
+            1 | 2 => Manner::Outlive,
+            _ => Manner::Crash,
+        },
     })
 }
 
@@ -175,7 +174,7 @@ fn descend(
     }
     let steps = fresh_steps(trial, &played, seen);
     let manners: &[Manner] = match search.outlive {
-        true => &[Manner::Crash, Manner::Outlive],
+        true => &[Manner::Crash, Manner::Outlive, Manner::CutOff],
         false => &[Manner::Crash],
     };
     let manners = manners.iter();

@@ -4,6 +4,7 @@ use super::body::Part;
 use super::{Keeping, Outcome, Run, Trial};
 use crate::error::Status;
 use crate::members::{Members, Rank, RankSet};
+use crate::transport::sim::{Loss, Manner};
 
 /// None if it is right, else what is wrong with it.
 pub fn judge(trial: &Trial, run: &Run) -> Option<String> {
@@ -73,7 +74,10 @@ fn judge_sort(
     if let Some(rank) = first.faulty.iter().find(|rank| !lost.contains(rank)) {
         return Some(format!("rank {rank} is taken for dead"));
     }
+    let excluded = trial.ranks - first.faulty.len() < trial.quorum;
     match &first.parts {
+        Err(error) if error.status == Status::Excluded && excluded => None,
+        _ if excluded => Some("goes on although too few are left".into()),
         Ok(_) => judge_result(trial, sort, &living, first),
         Err(error) if error.status == Status::DataLost => judge_loss(trial, run, sort, first),
         Err(error) => Some(format!("fails: {error}")),
@@ -88,8 +92,7 @@ fn judge_result(
     living: &[(Rank, &Outcome)],
     first: &Outcome,
 ) -> Option<String> {
-    let everyone = (0..trial.ranks as u32).map(Rank);
-    let present = everyone.filter(|rank| !first.absent.contains(rank));
+    let present = Rank::all(trial.ranks).filter(|rank| !first.absent.contains(rank));
     let mut expected: Vec<i32> = present.flat_map(|rank| trial.input(sort, rank)).collect();
     expected.sort_unstable();
     let mut members = Members::new(living[0].0, trial.ranks);
@@ -142,13 +145,16 @@ fn judge_loss(trial: &Trial, run: &Run, sort: usize, outcome: &Outcome) -> Optio
     {
         return Some(format!("the data of {rank} are lost, who lives"));
     }
-    if trial.rot && trial.store == Keeping::Directory {
+    let cut_off = |loss: &Loss| loss.manner == Manner::CutOff && trial.quorum <= 1;
+    let spoilt = trial.rot || trial.losses.iter().any(cut_off);
+    if spoilt && trial.store == Keeping::Directory {
+        // Who is cut off and takes itself for the last one tidies up in the end.
         return None;
     }
     let Some(absorbed) = &outcome.absorbed else {
         // Who dies before its input is committed takes it along, unless it can be got again.
         let was_there = |rank: &&Rank| {
-            let name = format!("-s{sort}-v0-e0-n{rank}");
+            let name = format!("-s{sort}-v0-f00000000-n{rank}");
             run.finished.iter().any(|file| file.ends_with(&name))
         };
         return match trial.store {

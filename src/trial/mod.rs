@@ -62,6 +62,8 @@ pub struct Trial {
     pub hosts: usize,
     /// How many sorts, one after the other, with one group.
     pub sorts: usize,
+    /// How many ranks must be left.
+    pub quorum: usize,
     /// Files of lost ranks may be damaged.
     pub rot: bool,
     /// A defect that is planted.
@@ -99,6 +101,7 @@ impl Trial {
                     let name = |defect: &&Defect| format!("{defect:?}") == value;
                     trial.plant = Some(*Defect::ALL.iter().find(name)?);
                 }
+                "quorum" => trial.quorum = value.parse().ok()?,
                 "rot" => trial.rot = value == "1",
                 "sorts" => trial.sorts = value.parse().ok()?,
                 "pivot" => trial.pivot = named(&PIVOTS, value)?,
@@ -127,6 +130,7 @@ impl Default for Trial {
             repair: Repair::Agree,
             hosts: 1,
             sorts: 1,
+            quorum: 1,
             rot: false,
             plant: None,
             losses: Vec::new(),
@@ -191,6 +195,9 @@ impl fmt::Display for Trial {
         )?;
         if let Some(defect) = self.plant {
             write!(out, " plant={defect:?}")?;
+        }
+        if self.quorum > 1 {
+            write!(out, " quorum={}", self.quorum)?;
         }
         if self.rot {
             out.write_str(" rot=1")?;

@@ -7,8 +7,8 @@ fn fails(trial: &Trial) -> bool {
     judge(trial, &run(trial, false)).is_some()
 }
 
-/// The smallest trial found that still fails: fewer faults, ranks, sorts, records and keys. A fault
-/// strikes at another instant in a smaller trial, so seeds next to the given one are tried too.
+/// The smallest trial found that still fails: with fewer faults, ranks, sorts, records and keys, and
+/// earlier faults.
 pub fn shrink(trial: &Trial) -> Trial {
     let mut best = trial.clone();
     loop {

@@ -63,6 +63,9 @@ static void bad_configs(const char *dir)
   config.timeout_ms = 5;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.timeout_ms is 5");
   config = fine;
+  config.min_survivors = 1000;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.min_survivors is 1000");
+  config = fine;
   config.struct_size = 4096;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "struct_size is 4096");
   config = fine;

@@ -4,7 +4,7 @@
  *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
  *
  * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
- * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "stop" to stop rank 1 with SIGSTOP after
+ * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "quorum=RANKS", "stop" to stop rank 1 with SIGSTOP after
  * round 1 and have the others give up after two seconds (DIR/stopped has its pid), "trace" to write pids
  * and the monotonic times of events to DIR/trace.RANK, or "-".
  * COUNT is the number of records of a rank; rank r has COUNT + r of them, or none where the shape
@@ -228,6 +228,7 @@ static int run(char **arg)
   if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
   if (strcmp(arg[8], "trace") == 0) config.on_event = trace;
   if (strncmp(arg[8], "timeout=", 8) == 0) config.timeout_ms = (uint32_t)atoi(arg[8] + 8);
+  if (strncmp(arg[8], "quorum=", 7) == 0) config.min_survivors = (uint32_t)atoi(arg[8] + 7);
   if (strncmp(arg[8], "memory=", 7) == 0) config.memory_limit = strtoull(arg[8] + 7, NULL, 10);
   config.accept_no_ulfm = strcmp(arg[8], "accept") == 0;
   config.user = &job;

@@ -7,13 +7,24 @@ use crate::members::{Rank, RankSet};
 use crate::transport::Agreed;
 use crate::transport::fabric::{Fabric, Outcome};
 
+/// What an agreement is on. Who hears first what was decided may go on to the next agreement and die
+/// there, while the others decide anew and go on to another one: then the dead rank's word on the one
+/// can be counted in the other, and no such bit is left.
+const ON_A_FLAG: u32 = 1 << 31;
+const ON_THE_DEAD: u32 = 1 << 30;
+
+/// The part of a fingerprint that fits an agreement together with its complement.
+const HASH: u32 = (1 << 15) - 1;
+
 impl<F: Fabric> Protocol<F> {
     /// Agreement; a failure that is not acknowledged yet is reported to all alike.
     pub(super) fn agree_alone(&mut self, flag: u32) -> Result<Agreed> {
-        let (outcome, flag) = self.fabric.agree(flag, self.manners.patience)?;
+        let own = flag & !ON_THE_DEAD | ON_A_FLAG;
+        let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
+        let mixed = agreed & ON_A_FLAG == 0 && !planted(Defect::AgreementsMix);
         Ok(Agreed {
-            flag,
-            faults: outcome == Outcome::Failed,
+            flag: if mixed { !0 } else { agreed & !ON_A_FLAG },
+            faults: outcome == Outcome::Failed || mixed,
         })
     }
 
@@ -49,12 +60,11 @@ impl<F: Fabric> Protocol<F> {
         const ATTEMPTS: usize = 100_000;
         for _ in 0..ATTEMPTS {
             let seen = self.fabric.acknowledge()?;
-            let hash = seen.fingerprint() & 0xffff;
-            let (outcome, agreed) = self
-                .fabric
-                .agree(hash | (!hash & 0xffff) << 16, self.manners.patience)?;
-            let same =
-                agreed & 0xffff == !(agreed >> 16) & 0xffff || planted(Defect::HashIsNotCompared);
+            let hash = seen.fingerprint() & HASH;
+            let own = ON_THE_DEAD | hash | (!hash & HASH) << HASH.count_ones();
+            let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
+            let equal = agreed & HASH == !(agreed >> HASH.count_ones()) & HASH;
+            let same = equal && agreed & ON_THE_DEAD != 0 || planted(Defect::HashIsNotCompared);
             if outcome == Outcome::Fine && same || planted(Defect::DeadByOwnView) {
                 if !planted(Defect::FailuresStayNew) {
                     self.known_failures = seen.len();
@@ -76,8 +86,7 @@ impl<F: Fabric> Protocol<F> {
 
     fn drain(&mut self, newly_dead: &RankSet) -> Result<()> {
         let me = self.fabric.me();
-        let live: Vec<Rank> = (0..self.fabric.ranks() as u32)
-            .map(Rank)
+        let live: Vec<Rank> = Rank::all(self.fabric.ranks())
             .filter(|rank| *rank != me)
             .filter(|rank| !newly_dead.contains(*rank) && !self.dead.contains(*rank))
             .collect();

@@ -31,7 +31,16 @@ pub struct Gathering {
     /// What each rank brought: flag, and whom it had acknowledged.
     pub brought: BTreeMap<Rank, (u32, RankSet)>,
     pub scheduled: bool,
-    pub decided: bool,
+    /// Who has heard what an agreement decided, before the others.
+    first: Option<(Rank, Decision)>,
+}
+
+/// What an agreement decided.
+#[derive(Clone)]
+struct Decision {
+    outcome: Outcome,
+    flag: u32,
+    dead: RankSet,
 }
 
 impl World {
@@ -44,9 +53,14 @@ impl World {
         *turn += 1;
         let turn = *turn;
         process.inside = Some((call, turn));
+        process.flag = flag;
         let brought = (flag, process.acknowledged.clone());
         let revoked = process.revoked.contains(&comm);
         let gathering = self.comms[comm].gatherings.entry((call, turn)).or_default();
+        if self.processes[rank.index()].life == Life::Alone {
+            self.answer_alone(rank);
+            return;
+        }
         // Who was declared dead talks to nobody.
         if self.processes[rank.index()].life == Life::Alive {
             gathering.brought.insert(rank, brought);
@@ -84,8 +98,8 @@ impl World {
         let Some(gathering) = self.comms[comm].gatherings.get_mut(&(call, turn)) else {
             return;
         };
-        gathering.decided = true;
         let brought = std::mem::take(&mut gathering.brought);
+        let first = gathering.first.take();
         let members: Vec<Rank> = self.comms[comm].members.iter().collect();
         // A rank that is dead now but took part is counted with the living, or not.
         let mut counted = RankSet::new(self.ranks());
@@ -99,20 +113,35 @@ impl World {
         let living: Vec<Rank> = counted.iter().filter(|rank| self.is_alive(*rank)).collect();
         match call {
             Call::Agree => {
-                let voices = brought.iter().filter(|(rank, _)| counted.contains(**rank));
-                let flag = voices
-                    .clone()
-                    .fold(u32::MAX, |all, (_, (flag, _))| all & flag);
-                let news = dead.iter().any(|rank| {
-                    !voices
-                        .clone()
-                        .all(|(_, (_, acknowledged))| acknowledged.contains(rank))
-                });
-                let outcome = if news { Outcome::Failed } else { Outcome::Fine };
+                let decision = match &first {
+                    Some((leader, decision)) if self.is_alive(*leader) => decision.clone(),
+                    _ => decide_flag(&brought, &counted, dead),
+                };
+                let mut hear = living;
+                match first {
+                    Some((leader, _)) => hear.retain(|rank| *rank != leader),
+                    None if hear.len() > 1 && self.draw.once_in(3) => {
+                        let leader = hear[self.draw.below(hear.len() as u64) as usize];
+                        hear = vec![leader];
+                        let gathering = self.comms[comm].gatherings.entry((call, turn));
+                        let gathering = gathering.or_default();
+                        gathering.first = Some((leader, decision.clone()));
+                        gathering.brought = brought;
+                        self.events.push(Event::Decide { comm, call, turn });
+                    }
+                    None => {}
+                }
+                let Decision {
+                    outcome,
+                    flag,
+                    dead,
+                } = decision;
                 self.note(None, || {
-                    format!("agreement {turn}: {outcome:?}, {flag:#x}, without {dead:?}")
+                    format!(
+                        "agreement {turn}: {outcome:?}, {flag:#x}, without {dead:?}, to {hear:?}"
+                    )
                 });
-                for rank in living {
+                for rank in hear {
                     for about in dead.iter() {
                         self.learn(rank, about);
                     }
@@ -151,9 +180,66 @@ impl World {
         }
     }
 
+    /// The answer of a rank that is cut off, in the call that it is in: as if all others were dead.
+    pub fn answer_alone(&mut self, rank: Rank) {
+        let ranks = self.ranks();
+        let process = self.process(rank);
+        let comm = process.comm;
+        let Some((call, _)) = process.inside.filter(|_| process.answer.is_none()) else {
+            return;
+        };
+        let (acknowledged, flag) = (process.acknowledged.len(), process.flag);
+        let others = self.comms[comm].members.len() - 1;
+        let news = if acknowledged < others {
+            Outcome::Failed
+        } else {
+            Outcome::Fine
+        };
+        for about in Rank::all(ranks).filter(|about| *about != rank) {
+            self.learn(rank, about);
+        }
+        let answer = match call {
+            Call::Agree => Answer::Agreed(news, flag),
+            Call::Barrier if others > 0 => Answer::Passed(Outcome::Failed),
+            Call::Barrier => Answer::Passed(Outcome::Fine),
+            Call::Shrink => {
+                self.comms.push(Comm {
+                    members: RankSet::from_ranks(ranks, [rank]),
+                    gatherings: BTreeMap::new(),
+                });
+                Answer::Shrunk(self.comms.len() - 1)
+            }
+        };
+        self.answer(rank, answer);
+    }
+
     /// The rank gets its answer now, and notices some time later.
     fn answer(&mut self, rank: Rank, answer: Answer) {
         self.process(rank).answer = Some(answer);
         self.events.push(Event::Leave { rank });
+    }
+}
+
+/// The flags of those who count, and whether somebody is dead whom not all of them had acknowledged.
+fn decide_flag(
+    brought: &BTreeMap<Rank, (u32, RankSet)>,
+    counted: &RankSet,
+    dead: RankSet,
+) -> Decision {
+    let voices = brought.iter().filter(|(rank, _)| counted.contains(**rank));
+    let known = |rank: Rank| {
+        let mut voices = voices.clone();
+        voices.all(|(_, (_, acknowledged))| acknowledged.contains(rank))
+    };
+    let outcome = match dead.iter().all(known) {
+        true => Outcome::Fine,
+        false => Outcome::Failed,
+    };
+    Decision {
+        outcome,
+        flag: voices
+            .clone()
+            .fold(u32::MAX, |all, (_, (flag, _))| all & flag),
+        dead,
     }
 }

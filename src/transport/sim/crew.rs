@@ -136,8 +136,7 @@ fn turn<T>(
         now.happen(event);
         return true;
     }
-    let names: Vec<Rank> = ready.iter().map(|index| members[*index].rank).collect();
-    let index = ready[now.next_rank(&names)];
+    let index = ready[now.next_rank(ready.len(), |at| members[ready[at]].rank)];
     let member = &mut members[index];
     if member.waiting {
         now.process(member.rank).changed = false;

@@ -26,8 +26,7 @@ pub enum Pause {
 
 /// One simulated rank's fabric.
 pub struct SimFabric<'y> {
-    rank: Rank,
-    world: Rc<RefCell<World>>,
+    probe: Probe,
     yielder: &'y Yielder<(), Pause>,
 }
 
@@ -90,40 +89,35 @@ impl<'y> SimFabric<'y> {
         yielder: &'y Yielder<(), Pause>,
     ) -> SimFabric<'y> {
         SimFabric {
-            rank,
-            world,
+            probe: Probe { rank, world },
             yielder,
         }
     }
 
     /// For what else the rank does.
     pub fn probe(&self) -> Probe {
-        Probe {
-            rank: self.rank,
-            world: Rc::clone(&self.world),
-        }
+        self.probe.clone()
     }
 
     /// A step; now and then somebody else goes on in it.
     fn step(&self, deed: Deed) -> Result<()> {
-        let probe = self.probe();
-        probe.step(deed)?;
-        if self.world.borrow_mut().draw.once_in(3) {
+        self.probe.step(deed)?;
+        if self.world(|world| world.draw.once_in(3)) {
             self.yielder.suspend(Pause::Busy);
         }
-        probe.check()
+        self.probe.check()
     }
 
     fn world<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
-        work(&mut self.world.borrow_mut())
+        work(&mut self.probe.world.borrow_mut())
     }
 
     /// Waits for the answer of a collective call.
     fn answer(&self) -> Result<Answer> {
         loop {
-            self.probe().check()?;
+            self.probe.check()?;
             let answer = self.world(|world| {
-                let process = world.process(self.rank);
+                let process = world.process(self.probe.rank);
                 process.answer.take().inspect(|_| process.inside = None)
             });
             if let Some(answer) = answer {
@@ -140,7 +134,7 @@ fn confused() -> Error {
 
 impl Fabric for SimFabric<'_> {
     fn me(&self) -> Rank {
-        self.rank
+        self.probe.rank
     }
 
     fn ranks(&self) -> usize {
@@ -148,7 +142,7 @@ impl Fabric for SimFabric<'_> {
     }
 
     fn absent(&self) -> RankSet {
-        self.world(|world| world.absent(self.rank))
+        self.world(|world| world.absent(self.probe.rank))
     }
 
     fn now(&self) -> f64 {
@@ -162,23 +156,25 @@ impl Fabric for SimFabric<'_> {
 
     fn land(&mut self, bytes: usize) -> Result<Landing> {
         let buffer = Buffer::zeroed(bytes)?;
-        Ok(self.world(|world| world.land(self.rank, buffer)))
+        Ok(self.world(|world| world.land(self.probe.rank, buffer)))
     }
 
     fn lift(&mut self, landing: Landing) -> Buffer {
-        self.world(|world| world.lift(self.rank, landing))
+        self.world(|world| world.lift(self.probe.rank, landing))
     }
 
     fn release(&mut self, landing: Landing) {
-        self.world(|world| world.release(self.rank, landing));
+        self.world(|world| world.release(self.probe.rank, landing));
     }
 
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
         self.step(Deed::Sending)?;
         let request = self.world(|world| {
             let bytes = payload.len();
-            world.note(Some(self.rank), || format!("sends {bytes} bytes to {to}"));
-            world.send(self.rank, to, tag, payload)
+            world.note(Some(self.probe.rank), || {
+                format!("sends {bytes} bytes to {to}")
+            });
+            world.send(self.probe.rank, to, tag, payload)
         });
         self.step(Deed::Sent)?;
         Ok(request)
@@ -192,12 +188,12 @@ impl Fabric for SimFabric<'_> {
         range: Range<usize>,
     ) -> Result<Request> {
         self.step(Deed::Receiving)?;
-        Ok(self.world(|world| world.receive(self.rank, from, tag, landing, range)))
+        Ok(self.world(|world| world.receive(self.probe.rank, from, tag, landing, range)))
     }
 
     fn test(&mut self, request: Request) -> Result<Look> {
-        self.probe().check()?;
-        let look = self.world(|world| world.test(self.rank, request));
+        self.probe.check()?;
+        let look = self.world(|world| world.test(self.probe.rank, request));
         if look != Look::Pending {
             self.step(Deed::Received)?;
         }
@@ -205,39 +201,40 @@ impl Fabric for SimFabric<'_> {
     }
 
     fn cancel(&mut self, request: Request) -> Result<()> {
-        self.probe().check()?;
-        self.world(|world| world.cancel(self.rank, request));
+        self.probe.check()?;
+        self.world(|world| world.cancel(self.probe.rank, request));
         Ok(())
     }
 
     fn abandon(&mut self, request: Request) {
-        self.world(|world| world.abandon(self.rank, request));
+        self.world(|world| world.abandon(self.probe.rank, request));
     }
 
     fn rest(&mut self) -> Result<()> {
-        let changed = self.world(|world| std::mem::take(&mut world.process(self.rank).changed));
+        let changed =
+            self.world(|world| std::mem::take(&mut world.process(self.probe.rank).changed));
         self.yielder.suspend(match changed {
             true => Pause::Busy,
             false => Pause::Waiting,
         });
-        self.probe().check()
+        self.probe.check()
     }
 
     fn failures(&mut self) -> Result<usize> {
-        self.probe().check()?;
-        Ok(self.world(|world| world.failures(self.rank).len()))
+        self.probe.check()?;
+        Ok(self.world(|world| world.failures(self.probe.rank).len()))
     }
 
     fn acknowledge(&mut self) -> Result<RankSet> {
         self.step(Deed::Acknowledging)?;
-        Ok(self.world(|world| world.acknowledge(self.rank)))
+        Ok(self.world(|world| world.acknowledge(self.probe.rank)))
     }
 
     fn agree(&mut self, flag: u32, _patience: Option<f64>) -> Result<(Outcome, u32)> {
         self.step(Deed::Agreeing)?;
         self.world(|world| {
-            world.note(Some(self.rank), || format!("agrees with {flag:#x}"));
-            world.enter(self.rank, Call::Agree, flag);
+            world.note(Some(self.probe.rank), || format!("agrees with {flag:#x}"));
+            world.enter(self.probe.rank, Call::Agree, flag);
         });
         self.step(Deed::Waiting)?;
         let Answer::Agreed(outcome, flag) = self.answer()? else {
@@ -249,7 +246,7 @@ impl Fabric for SimFabric<'_> {
 
     fn barrier(&mut self) -> Result<Outcome> {
         self.step(Deed::Entering)?;
-        self.world(|world| world.enter(self.rank, Call::Barrier, 0));
+        self.world(|world| world.enter(self.probe.rank, Call::Barrier, 0));
         self.step(Deed::Waiting)?;
         let Answer::Passed(outcome) = self.answer()? else {
             return Err(confused());
@@ -260,27 +257,27 @@ impl Fabric for SimFabric<'_> {
 
     fn revoke(&mut self) -> Result<()> {
         self.step(Deed::Revoking)?;
-        self.world(|world| world.revoke(self.rank));
+        self.world(|world| world.revoke(self.probe.rank));
         Ok(())
     }
 
     fn shrink(&mut self) -> Result<RankSet> {
         self.step(Deed::Shrinking)?;
-        self.world(|world| world.enter(self.rank, Call::Shrink, 0));
+        self.world(|world| world.enter(self.probe.rank, Call::Shrink, 0));
         self.step(Deed::Waiting)?;
         let Answer::Shrunk(comm) = self.answer()? else {
             return Err(confused());
         };
         self.world(|world| {
             let ranks = world.ranks();
-            world.process(self.rank).join(comm, ranks);
+            world.process(self.probe.rank).join(comm, ranks);
         });
         self.step(Deed::Shrunk)?;
         Ok(self.absent())
     }
 
     fn crash(&mut self) -> Result<Infallible> {
-        self.world(|world| world.kill(self.rank));
+        self.world(|world| world.kill(self.probe.rank));
         Err(gone())
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! It models the MPI that exists, not a kind one. Messages sent before a crash arrive, or do not.
 //! Ranks learn of a death at different times, and some never ask. An agreement gives the same to all
-//! survivors, at different times; it may count a rank that dies within it, or not. A barrier, or a
+//! survivors, at different times; it may count a rank that dies within it, or not; who leads it may
+//! hear what was decided and be lost before the others have, and then it is decided anew. A barrier, or a
 //! revocation, succeeds at some and fails at others. A rank can be declared dead and live on for a
-//! while ([`Manner::Outlive`]), still sending and still writing files.
+//! while ([`Manner::Outlive`]), still sending and still writing files, or be cut off and go on alone
+//! ([`Manner::CutOff`]).
 //!
 //! Ranks are coroutines of one thread; time is logical, and a run is replayed exactly by its script.
 //! Up to about a thousand ranks.
@@ -32,6 +34,9 @@ pub enum Manner {
     /// It is declared dead, wrongly at first: it goes on, and does not know, and stops some time
     /// later.
     Outlive,
+    /// Its link is cut: the others take it for dead, and it takes the others for dead, and goes on
+    /// alone.
+    CutOff,
 }
 
 /// One fault: who, at which of its steps, and how.
@@ -46,22 +51,25 @@ pub struct Loss {
 }
 
 impl fmt::Display for Loss {
-    /// `RANK@STEP`, with a `z` (for zombie) where the rank outlives its own death.
+    /// `RANK@STEP`, with a `z` (for zombie) where the rank outlives its own death, a `c` where it is
+    /// cut off.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let zombie = match self.manner {
+        let manner = match self.manner {
             Manner::Crash => "",
             Manner::Outlive => "z",
+            Manner::CutOff => "c",
         };
-        write!(out, "{}@{}{zombie}", self.rank, self.step)
+        write!(out, "{}@{}{manner}", self.rank, self.step)
     }
 }
 
 impl Loss {
     /// The opposite of `to_string`.
     pub fn parse(text: &str) -> Option<Loss> {
-        let (text, manner) = match text.strip_suffix('z') {
-            Some(text) => (text, Manner::Outlive),
-            None => (text, Manner::Crash),
+        let (text, manner) = match (text.strip_suffix('z'), text.strip_suffix('c')) {
+            (Some(text), _) => (text, Manner::Outlive),
+            (_, Some(text)) => (text, Manner::CutOff),
+            _ => (text, Manner::Crash),
         };
         let (rank, step) = text.split_once('@')?;
         Some(Loss {

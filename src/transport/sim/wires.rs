@@ -38,41 +38,17 @@ pub struct Open {
     pub done: Option<Look>,
 }
 
-pub struct Place {
-    pub buffer: Buffer,
-    pub writers: usize,
-    pub released: bool,
-}
-
 impl World {
     pub fn land(&mut self, rank: Rank, buffer: Buffer) -> Landing {
-        let process = self.process(rank);
-        let landing = Landing(process.next);
-        process.next += 1;
-        process.places.insert(
-            landing,
-            Place {
-                buffer,
-                writers: 0,
-                released: false,
-            },
-        );
-        landing
+        self.process(rank).landings.add(buffer)
     }
 
     pub fn lift(&mut self, rank: Rank, landing: Landing) -> Buffer {
-        let place = self.process(rank).places.remove(&landing);
-        let Some(place) = place.filter(|place| place.writers == 0) else {
-            panic!("{landing:?} is unknown or not complete");
-        };
-        place.buffer
+        self.process(rank).landings.lift(landing)
     }
 
     pub fn release(&mut self, rank: Rank, landing: Landing) {
-        if let Some(place) = self.process(rank).places.get_mut(&landing) {
-            place.released = true;
-        }
-        self.process(rank).free_if_unused(landing);
+        self.process(rank).landings.release(landing);
     }
 
     pub fn send(&mut self, from: Rank, to: Rank, tag: Tag, payload: Slice) -> Request {
@@ -114,10 +90,7 @@ impl World {
     ) -> Request {
         let process = self.process(rank);
         let comm = process.comm;
-        process
-            .places
-            .entry(landing)
-            .and_modify(|place| place.writers += 1);
+        process.landings.open(landing, range.clone());
         let request = process.keep(Open {
             comm,
             peer: from,
@@ -250,7 +223,7 @@ impl World {
             return;
         };
         if let Kind::Receive { landing, range, .. } = &open.kind
-            && let Some(place) = process.places.get_mut(landing)
+            && let Some(place) = process.landings.bytes(*landing)
         {
             if bytes.len() > range.len() {
                 let (sent, room) = (bytes.len(), range.len());
@@ -260,7 +233,7 @@ impl World {
                     .get_or_insert(format!("{rank} gets {sent} bytes where it expects {room}"));
                 return;
             }
-            place.buffer[range.start..range.start + bytes.len()].copy_from_slice(bytes);
+            place[range.start..range.start + bytes.len()].copy_from_slice(bytes);
         }
         open.done = Some(Look::Complete(bytes.len()));
     }
@@ -306,17 +279,7 @@ impl Process {
             return;
         };
         if let Kind::Receive { landing, .. } = open.kind {
-            if let Some(place) = self.places.get_mut(&landing) {
-                place.writers -= 1;
-            }
-            self.free_if_unused(landing);
-        }
-    }
-
-    fn free_if_unused(&mut self, landing: Landing) {
-        let unused = |place: &Place| place.released && place.writers == 0;
-        if self.places.get(&landing).is_some_and(unused) {
-            self.places.remove(&landing);
+            self.landings.close(landing);
         }
     }
 }

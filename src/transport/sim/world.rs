@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::calls::{Answer, Call, Gathering};
-use super::wires::{Message, Open, Place};
+use super::wires::{Message, Open};
 use super::{Deed, Entry, Loss, Manner, Script, Taken};
 use crate::members::{Rank, RankSet};
 use crate::random::SplitMix;
-use crate::transport::fabric::{Landing, Look, Outcome, Request};
+use crate::transport::fabric::{Look, Outcome, Request};
+use crate::transport::landings::Landings;
 
 /// Something that can happen by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub enum Life {
     Alive,
     /// Declared dead, not stopped yet.
     Zombie,
+    /// Cut off from all others.
+    Alone,
     Dead,
 }
 
@@ -53,12 +56,14 @@ pub struct Process {
     pub acknowledged: RankSet,
     pub revoked: BTreeSet<usize>,
     pub open: BTreeMap<Request, Open>,
-    pub places: BTreeMap<Landing, Place>,
+    pub landings: Landings,
     /// Messages that came before they were asked for, by sender.
     pub unexpected: BTreeMap<Rank, VecDeque<Message>>,
     pub turns: BTreeMap<(usize, Call), usize>,
     /// The collective call that it is in, and which in order that is.
     pub inside: Option<(Call, usize)>,
+    /// What it brought to that call.
+    pub flag: u32,
     pub answer: Option<Answer>,
     /// Something has changed for it since it last rested.
     pub changed: bool,
@@ -116,7 +121,7 @@ impl World {
             deaf,
             slow,
         };
-        let everyone = RankSet::from_ranks(ranks, (0..ranks as u32).map(Rank));
+        let everyone = RankSet::from_ranks(ranks, Rank::all(ranks));
         let process = || Process {
             life: Life::Alive,
             steps: 0,
@@ -125,10 +130,11 @@ impl World {
             acknowledged: RankSet::new(ranks),
             revoked: BTreeSet::new(),
             open: BTreeMap::new(),
-            places: BTreeMap::new(),
+            landings: Landings::default(),
             unexpected: BTreeMap::new(),
             turns: BTreeMap::new(),
             inside: None,
+            flag: 0,
             answer: None,
             changed: true,
             next: 0,
@@ -172,7 +178,7 @@ impl World {
     }
 
     pub fn alive(&self) -> Vec<Rank> {
-        let everyone = (0..self.ranks() as u32).map(Rank);
+        let everyone = Rank::all(self.ranks());
         everyone.filter(|rank| self.is_alive(*rank)).collect()
     }
 
@@ -227,6 +233,17 @@ impl World {
                 self.process(rank).life = Life::Zombie;
                 self.events.push(Event::Expire { rank });
             }
+            Manner::CutOff => {
+                self.note(Some(rank), || format!("is cut off ({deed:?})"));
+                self.process(rank).life = Life::Alone;
+                for other in Rank::all(self.ranks()).filter(|other| *other != rank) {
+                    self.events.push(Event::Notice {
+                        to: rank,
+                        about: other,
+                    });
+                }
+                self.answer_alone(rank);
+            }
         }
         for other in self.alive() {
             self.events.push(Event::Notice {
@@ -241,7 +258,7 @@ impl World {
 
     /// Of what a dead rank had sent, a first part arrives on each way, and the rest does not.
     fn silence(&mut self, rank: Rank) {
-        for to in (0..self.ranks() as u32).map(Rank) {
+        for to in Rank::all(self.ranks()) {
             let Some(wire) = self.wires.get_mut(&(rank, to)) else {
                 continue;
             };
@@ -280,13 +297,13 @@ impl World {
         Some(self.events.swap_remove(pick))
     }
 
-    /// Which of the ranks that could go on does.
-    pub fn next_rank(&mut self, ready: &[Rank]) -> usize {
-        let any = self.draw.below(ready.len() as u64) as usize;
-        if Some(ready[any]) != self.weather.slow || ready.len() == 1 || self.draw.once_in(40) {
+    /// Which of so many ranks that could go on does; `name` tells who they are.
+    pub fn next_rank(&mut self, ready: usize, name: impl Fn(usize) -> Rank) -> usize {
+        let any = self.draw.below(ready as u64) as usize;
+        if Some(name(any)) != self.weather.slow || ready == 1 || self.draw.once_in(40) {
             return any;
         }
-        let other = self.draw.below(ready.len() as u64 - 1) as usize;
+        let other = self.draw.below(ready as u64 - 1) as usize;
         other + usize::from(other >= any)
     }
 
@@ -395,7 +412,7 @@ impl World {
 
     pub fn absent(&self, rank: Rank) -> RankSet {
         let comm = self.processes[rank.index()].comm;
-        let everyone = (0..self.ranks() as u32).map(Rank);
+        let everyone = Rank::all(self.ranks());
         let members = &self.comms[comm].members;
         RankSet::from_ranks(
             self.ranks(),

@@ -128,9 +128,7 @@ impl Mpi {
     pub fn shrunk(&self) -> Result<SurvivorComm> {
         let comm = Comm::survivors_of(self.comm.raw(), ext::COMPILED_IN, c"ftsort survivors")?;
         let position = comm.positions_of(&self.everyone, self.ranks)?;
-        let survivors = (0..self.ranks as u32)
-            .map(Rank)
-            .filter(|rank| position[rank.index()].is_some());
+        let survivors = Rank::all(self.ranks).filter(|rank| position[rank.index()].is_some());
         Ok(SurvivorComm {
             slots: SlotMap::new(survivors),
             comm,
@@ -205,10 +203,9 @@ impl Fabric for Mpi {
     }
 
     fn absent(&self) -> RankSet {
-        let ranks = (0..self.ranks as u32).map(Rank);
         RankSet::from_ranks(
             self.ranks,
-            ranks.filter(|rank| self.position[rank.index()].is_none()),
+            Rank::all(self.ranks).filter(|rank| self.position[rank.index()].is_none()),
         )
     }
 

@@ -13,6 +13,7 @@ use super::comm::{Comm, check, outcome};
 use crate::buffer::{Buffer, Slice};
 use crate::error::Result;
 use crate::transport::fabric::{Landing, Look, Outcome, Request};
+use crate::transport::landings::Landings;
 
 /// What an MPI request reads or writes.
 enum Use {
@@ -27,18 +28,10 @@ struct Open {
     uses: Use,
 }
 
-struct Place {
-    buffer: Buffer,
-    /// Receives that MPI may still write to it.
-    writers: usize,
-    /// Nobody wants the bytes any more.
-    released: bool,
-}
-
 #[derive(Default)]
 pub struct Requests {
     open: BTreeMap<Request, Open>,
-    places: BTreeMap<Landing, Place>,
+    landings: Landings,
     next: u64,
     /// Nobody asks for these any more, but MPI has them still.
     stuck: Vec<Open>,
@@ -60,40 +53,15 @@ impl Requests {
     }
 
     pub fn land(&mut self, bytes: usize) -> Result<Landing> {
-        let buffer = Buffer::zeroed(bytes)?;
-        let landing = Landing(self.next);
-        self.next += 1;
-        self.places.insert(
-            landing,
-            Place {
-                buffer,
-                writers: 0,
-                released: false,
-            },
-        );
-        Ok(landing)
+        Ok(self.landings.add(Buffer::zeroed(bytes)?))
     }
 
     pub fn lift(&mut self, landing: Landing) -> Buffer {
-        let place = self.places.remove(&landing);
-        let Some(place) = place.filter(|place| place.writers == 0) else {
-            panic!("{landing:?} is unknown or not complete");
-        };
-        place.buffer
+        self.landings.lift(landing)
     }
 
     pub fn release(&mut self, landing: Landing) {
-        if let Some(place) = self.places.get_mut(&landing) {
-            place.released = true;
-        }
-        self.free_if_unused(landing);
-    }
-
-    fn free_if_unused(&mut self, landing: Landing) {
-        let unused = |place: &Place| place.released && place.writers == 0;
-        if self.places.get(&landing).is_some_and(unused) {
-            self.places.remove(&landing);
-        }
+        self.landings.release(landing);
     }
 
     pub fn send(&mut self, comm: &Comm, peer: Peer, payload: Slice) -> Result<Request> {
@@ -123,14 +91,10 @@ impl Requests {
         landing: Landing,
         range: Range<usize>,
     ) -> Result<Request> {
-        let Some(place) = self.places.get_mut(&landing) else {
-            panic!("{landing:?} is unknown");
-        };
-        let into = &mut place.buffer[range];
+        let into = self.landings.open(landing, range);
         // SAFETY: a constant of the MPI library.
         let mut raw = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
-        // SAFETY: the buffer stays in `places`, untouched, until no request writes to it; its bytes
-        // do not move when the map does. Receives that share bytes are those into scratch space,
+        // SAFETY: the buffer stays in `landings`, untouched, until no request writes to it. Receives that share bytes are those into scratch space,
         // which nobody reads.
         let code = unsafe {
             mpi_sys::MPI_Irecv(
@@ -144,7 +108,6 @@ impl Requests {
             )
         };
         let _ = outcome(code, "MPI_Irecv")?;
-        place.writers += 1;
         Ok(self.keep(raw, Use::Receive(landing)))
     }
 
@@ -161,10 +124,7 @@ impl Requests {
 
     fn close(&mut self, request: Request) {
         if let Some(Use::Receive(landing)) = self.open.remove(&request).map(|open| open.uses) {
-            if let Some(place) = self.places.get_mut(&landing) {
-                place.writers -= 1;
-            }
-            self.free_if_unused(landing);
+            self.landings.close(landing);
         }
     }
 
@@ -208,7 +168,7 @@ impl Drop for Requests {
         for open in open.chain(std::mem::take(&mut self.stuck)) {
             match open.uses {
                 Use::Send(payload) => std::mem::forget(payload),
-                Use::Receive(landing) => std::mem::forget(self.places.remove(&landing)),
+                Use::Receive(landing) => self.landings.leak(landing),
             }
         }
     }
