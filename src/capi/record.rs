@@ -2,7 +2,7 @@
 
 use super::settings::read_sized;
 use crate::error::{Error, Result, Status};
-use crate::record::Layout;
+use crate::record::{Fields, Layout};
 
 /// What the key of a record is.
 #[repr(C)]
@@ -45,10 +45,11 @@ pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Layout>
     // SAFETY: the caller's contract; the struct holds numbers only.
     let record = unsafe { read_sized(record, "record")? };
     let record = record.ok_or_else(|| Error::new(Status::Argument, "record is NULL"))?;
-    Layout::new(
-        record.record_bytes,
-        record.key_offset,
-        record.key_bytes,
-        record.key,
-    )
+    Layout::new(Fields {
+        record_bytes: record.record_bytes,
+        key_offset: record.key_offset,
+        key_bytes: record.key_bytes,
+        key: record.key,
+        ..Fields::default()
+    })
 }

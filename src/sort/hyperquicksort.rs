@@ -69,7 +69,7 @@ impl Algorithm for HyperQuickSort<'_> {
         for run in &mut block.runs {
             let empty = Slice::from(crate::buffer::Buffer::default());
             let mut buffer = std::mem::replace(&mut run.data, empty).into_buffer()?;
-            self.kernel.sort(&mut buffer);
+            self.kernel.sort(&mut buffer)?;
             run.data = buffer.into();
         }
         block.sorted = true;

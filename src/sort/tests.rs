@@ -11,11 +11,16 @@ use crate::buffer::{Buffer, Slice};
 use crate::engine::{Algorithm, Subcube};
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Members, Rank, RankSet};
-use crate::record::Layout;
+use crate::record::{Fields, KeyKind, Layout};
 use crate::vcube::Node;
 
 fn kernel() -> Box<dyn Kernel> {
-    kernel_for(&Layout::new(4, 0, 0, 5).unwrap(), 1).unwrap()
+    let numbers = Fields {
+        record_bytes: 4,
+        key: KeyKind::I32 as i32,
+        ..Fields::default()
+    };
+    kernel_for(&Layout::new(numbers).unwrap(), 1).unwrap()
 }
 
 fn block_of(rank: u32, numbers: &[i32]) -> Block {

@@ -15,7 +15,7 @@ use crate::error::{Error, Result, caught};
 use crate::faults::Schedule;
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Members, Rank, RankSet};
-use crate::record::Layout;
+use crate::record::{Fields, KeyKind, Layout};
 use crate::sort::{HyperQuickSort, global_offset, total_records};
 use crate::store::Store;
 use crate::store::directory::Directory;
@@ -260,7 +260,12 @@ fn bytes_of(records: &[i32]) -> Result<Buffer> {
 }
 
 fn kernel() -> Result<Box<dyn Kernel>> {
-    kernel_for(&Layout::new(4, 0, 0, 5)?, 1)
+    let numbers = Fields {
+        record_bytes: 4,
+        key: KeyKind::I32 as i32,
+        ..Fields::default()
+    };
+    kernel_for(&Layout::new(numbers)?, 1)
 }
 
 /// An algorithm of which nobody knows that its blocks can be made again.
