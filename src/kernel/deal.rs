@@ -21,7 +21,7 @@ use crate::error::Result;
 const BUCKET: usize = radix::BUCKET;
 
 /// Blocks of fewer records are not worth sharing out to threads.
-const SHARED: usize = 1 << 15;
+const SHARED: usize = 1 << 17;
 
 /// Records are dealt to at most 2^11 places at a time.
 const DEAL_BITS: u32 = 11;
@@ -104,6 +104,26 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         }
     }
 
+    /// Copies one record.
+    #[inline(always)]
+    fn copy(&self, from: &[u8], to: &mut [u8]) {
+        match SIZE {
+            0 => to.copy_from_slice(from),
+            _ => to[..SIZE].copy_from_slice(&from[..SIZE]),
+        }
+    }
+
+    /// The prefixes of records.
+    #[inline(always)]
+    fn prefixes(&self, records: &[u8]) -> impl Iterator<Item = u64> {
+        let prefix = self.order.prefix_maker();
+        let records = records.chunks_exact(self.size());
+        records.map(move |record| match SIZE {
+            0 => prefix.of(record),
+            _ => prefix.of(&record[..SIZE]),
+        })
+    }
+
     fn sort(&self, block: &mut [u8], scratch: &mut [u8]) -> Result<()> {
         let part = Part {
             records: block,
@@ -179,8 +199,8 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         let first = self.order.prefix(&records[..self.size()]);
         let share = count.div_ceil(self.threads(count)) * self.size();
         let differences = self.on_shares(count, records.chunks(share), |share| {
-            let records = share.chunks_exact(self.size());
-            records.fold(0, |all, record| all | (self.order.prefix(record) ^ first))
+            let prefixes = self.prefixes(share);
+            prefixes.fold(0, |all, prefix| all | (prefix ^ first))
         });
         u64::BITS
             - differences
@@ -197,20 +217,21 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         let width = self.deal_width(part.records, part.bits);
         let shift = part.bits - width;
         let places = 1 << width;
-        let place = |record: &[u8]| (self.order.prefix(record) >> shift) as usize & (places - 1);
+        let place = |prefix: u64| (prefix >> shift) as usize & (places - 1);
         let share = count.div_ceil(self.threads(count)) * size;
         let tallies = self.on_shares(count, part.records.chunks(share), |share| {
             let mut tally = vec![0; places];
-            for record in share.chunks_exact(size) {
-                tally[place(record)] += size;
+            for prefix in self.prefixes(share) {
+                tally[place(prefix)] += size;
             }
             tally
         });
         let rooms = rooms_of(&mut *part.room, &tallies);
         let shares = part.records.chunks(share).zip(rooms);
         self.on_shares(count, shares, |(share, mut rooms)| {
-            for record in share.chunks_exact(size) {
-                split_off(&mut rooms[place(record)], size).copy_from_slice(record);
+            let records = share.chunks_exact(size).zip(self.prefixes(share));
+            for (record, prefix) in records {
+                self.copy(record, split_off(&mut rooms[place(prefix)], size));
             }
         });
         let (mut records, mut room) = (part.room, part.records);
@@ -246,24 +267,27 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         let words = &mut words[..count];
         let number_bits = bits_for(count);
         let numbers = (1 << number_bits) - 1;
-        let records = part.records.chunks_exact(size).zip(0_u64..);
-        for (word, (record, number)) in words.iter_mut().zip(records) {
-            let key = self.order.prefix(record).checked_shl(u64::BITS - part.bits);
-            *word = key.unwrap_or(0) & !numbers | number;
+        // Without bits, whatever is at the top is alike in all records.
+        let skipped = u64::BITS - part.bits.max(1);
+        let keys = self.prefixes(part.records).zip(0_u64..);
+        for (word, (prefix, number)) in words.iter_mut().zip(keys) {
+            *word = prefix << skipped & !numbers | number;
         }
         if part.bits > 0 {
             radix::sort_with(words, scratch);
         }
         let record = |word: u64| &part.records[(word & numbers) as usize * size..][..size];
         if !self.order.is_decided_by_prefix() || part.bits + number_bits > u64::BITS {
+            let compare = |one: &u64, other: &u64| self.order.compare(record(*one), record(*other));
             for ties in words.chunk_by_mut(|one, other| (one ^ other) <= numbers) {
-                if ties.len() > 1 {
-                    ties.sort_by(|one, other| self.order.compare(record(*one), record(*other)));
+                // Mostly equal keys, which are in order already.
+                if !ties.is_sorted_by(|one, other| compare(one, other).is_le()) {
+                    ties.sort_by(compare);
                 }
             }
         }
         for (to, word) in part.room.chunks_exact_mut(size).zip(words) {
-            to.copy_from_slice(record(*word));
+            self.copy(record(*word), to);
         }
         if part.stay {
             part.records.copy_from_slice(part.room);

@@ -239,7 +239,7 @@ fn large_blocks() {
 #[test]
 fn the_result_does_not_depend_on_the_number_of_threads() {
     for fields in layouts_for_large_blocks() {
-        let input = block(100_000, fields.record_bytes, |r| (r >> 20) as u8 & 0xc3, 5);
+        let input = block(140_000, fields.record_bytes, |r| (r >> 20) as u8 & 0xc3, 5);
         let layout = Layout::new(fields).unwrap();
         let sorted = [1, 2, 3, 8].map(|threads| {
             let mut block = Buffer::copy_of(&input).unwrap();
