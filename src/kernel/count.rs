@@ -10,7 +10,7 @@ use crate::record::{PlainKey, Word};
 
 /// Is counting the fastest way to sort so many numbers?
 pub fn is_worth_it<T: PlainKey>(length: usize) -> bool {
-    T::Bits::BITS <= 16 && length >= 1 << T::Bits::BITS
+    T::Bits::BITS <= 16 && length >= 4 << T::Bits::BITS
 }
 
 /// Sorts numbers of 8 or 16 bits. Takes up to 2 MiB for each thread.
@@ -38,14 +38,14 @@ pub fn sort<T: PlainKey>(records: &mut [T], pool: Option<&ThreadPool>) {
 /// How often each key occurs, in the order of keys.
 fn occurrences<T: PlainKey>(records: &[T]) -> Vec<usize> {
     let values = 1 << T::Bits::BITS;
-    // Several tables, since one would have to wait for itself when neighbours are alike.
-    let mut tables = [(); 4].map(|()| vec![0_u32; values]);
+    // Two tables, since one would have to wait for itself when neighbours are alike.
+    let mut tables = [(); 2].map(|()| vec![0_u32; values]);
     let mut counts = vec![0; values];
     // A part is short enough for its counts.
     for part in records.chunks(u32::MAX as usize) {
-        let (quads, rest) = part.as_chunks::<4>();
-        for quad in quads {
-            for (table, key) in tables.iter_mut().zip(quad) {
+        let (pairs, rest) = part.as_chunks::<2>();
+        for pair in pairs {
+            for (table, key) in tables.iter_mut().zip(pair) {
                 table[key.bits().widened() as usize] += 1;
             }
         }

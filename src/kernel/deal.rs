@@ -150,10 +150,17 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         match part.bits {
             0 if self.order.is_decided_by_prefix() => part.settle(),
             _ if count <= BUCKET => self.sort_bucket(part, words),
+            0 if self.is_sorted(part.records) => part.settle(),
             0 => self.sort_and_merge(part, words)?,
             _ => self.deal(part, words)?,
         }
         Ok(())
+    }
+
+    /// Are all keys in order? Mostly equal keys are, if they are many that have the same prefix.
+    fn is_sorted(&self, records: &[u8]) -> bool {
+        let records = records.chunks_exact(self.size());
+        records.is_sorted_by(|one, other| self.order.compare_rest(one, other).is_le())
     }
 
     /// How many threads work on so many records.

@@ -136,7 +136,8 @@ fn is_done_by_looking<T: PlainKey>(records: &mut [T]) -> bool {
     if first_that(records, |one, next| next.before(one)).is_none() {
         return true;
     }
-    if first_that(records, |one, next| !next.before(one)).is_none() {
+    // Equal numbers are equal bytes, so they may well change places.
+    if first_that(records, |one, next| one.before(next)).is_none() {
         records.reverse();
         return true;
     }

@@ -285,7 +285,7 @@ fn small_numbers_are_counted() {
                 descending,
                 ..fields(size, 0, 0, kind)
             };
-            let runs = [(70_000, 1), (65_536, 2), (300, 3)];
+            let runs = [(270_000, 1), (70_000, 2), (1_024, 3), (300, 4)];
             let runs = runs.map(|(records, seed)| block(records, size, SHAPES[0], seed));
             check(&fields, &runs, 1);
             check(&fields, &runs, 3);
