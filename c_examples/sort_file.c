@@ -32,7 +32,8 @@ struct job {
 
 static const char *const types[] = {"i32", "u32", "i64", "u64", "f32", "f64", NULL};
 static const size_t sizes[] = {4, 4, 8, 8, 4, 8};
-static const char *const algorithms[] = {"auto", "hyperquicksort", NULL};
+static const char *const algorithms[] = {"auto",          "hyperquicksort", "quickmerge", "quickmerge_modified",
+                                           "bitonic",       "bitonic_merge",  "samplesort", NULL};
 static const char *const stores[] = {"memory", "directory", "none", "reload", NULL};
 
 static void read_options(int argc, char **argv, struct job *job)

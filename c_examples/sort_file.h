@@ -10,7 +10,7 @@
 static int32_t usage(const char *why, const char *what)
 {
   fprintf(stderr, "sort_file: %s %s\nusage: sort_file [--type i32|u32|i64|u64|f32|f64] "
-    "[--algorithm auto|hyperquicksort]\n  [--store memory|directory|none|reload] [--directory DIR] [--replicas N] "
+    "[--algorithm auto|samplesort|hyperquicksort|quickmerge|quickmerge_modified|bitonic]\n  [--store memory|directory|none|reload] [--directory DIR] [--replicas N] "
     "[--progress] INPUT OUTPUT\n", why, what);
   exit(2);
 }

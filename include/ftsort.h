@@ -51,15 +51,27 @@
 
 /* A configuration with all defaults: ftsort_config config = FTSORT_CONFIG_INIT; */
 #define FTSORT_CONFIG_INIT \
-  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* A record that is a plain number: ftsort_record record = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64); */
 #define FTSORT_RECORD_PLAIN(T, KIND) \
-  { sizeof(ftsort_record), sizeof(T), 0, 0, (KIND) }
+  { sizeof(ftsort_record), sizeof(T), 0, 0, (KIND), 0, 0, NULL, NULL }
+
+/* A struct that is sorted by one of its members, a number: FTSORT_RECORD_INIT(struct star, mass, FTSORT_KEY_F32) */
+#define FTSORT_RECORD_INIT(T, MEMBER, KIND) \
+  { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), 0, (KIND), 0, 0, NULL, NULL }
+
+/* A struct that is sorted by one of its members, an array of bytes, in the order of memcmp. */
+#define FTSORT_RECORD_BYTES(T, MEMBER) \
+  { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), sizeof(((T *)0)->MEMBER), FTSORT_KEY_BYTES, 0, 0, NULL, NULL }
+
+/* Records that are sorted by what FUNCTION says of two of them. */
+#define FTSORT_RECORD_COMPARE(T, FUNCTION, USER) \
+  { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_COMPARE, 0, 0, (FUNCTION), (USER) }
 
 /* Statistics to be filled in: ftsort_stats stats = FTSORT_STATS_INIT; */
 #define FTSORT_STATS_INIT \
-  { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * The values of `ftsort_status`.
@@ -127,6 +139,22 @@ typedef enum ftsort_status_code {
  */
 typedef enum ftsort_key {
   /**
+   * `int8_t`.
+   */
+  FTSORT_KEY_I8 = 1,
+  /**
+   * `uint8_t`.
+   */
+  FTSORT_KEY_U8 = 2,
+  /**
+   * `int16_t`.
+   */
+  FTSORT_KEY_I16 = 3,
+  /**
+   * `uint16_t`.
+   */
+  FTSORT_KEY_U16 = 4,
+  /**
    * `int32_t`.
    */
   FTSORT_KEY_I32 = 5,
@@ -150,6 +178,14 @@ typedef enum ftsort_key {
    * `double`, in the same order.
    */
   FTSORT_KEY_F64 = 10,
+  /**
+   * `key_bytes` bytes, in the order of `memcmp`.
+   */
+  FTSORT_KEY_BYTES = 11,
+  /**
+   * What `compare` says of two records.
+   */
+  FTSORT_KEY_COMPARE = 12,
 } ftsort_key;
 
 /**
@@ -157,14 +193,44 @@ typedef enum ftsort_key {
  */
 typedef enum ftsort_algorithm {
   /**
-   * The library's choice. In this version: `FTSORT_HYPERQUICKSORT`.
+   * The fastest for this number of ranks and this size: `FTSORT_SAMPLESORT`; on 256 ranks and more,
+   * with so little data that messages would be smaller than 2 KiB, `FTSORT_HYPERQUICKSORT`.
+   * `ftsort_stats.algorithm` tells.
    */
   FTSORT_AUTO = 0,
   /**
    * HyperQuickSort (Wagar 1987; fault-tolerant: Camargo and Duarte 2024, Algorithm 1).
-   * log2(N) rounds, in each of which a node sends about half of its block to its neighbour.
+   * log2(N) rounds, in each of which a pivot is agreed on in each subcube and a node sends about
+   * half of its block to its neighbour.
    */
   FTSORT_HYPERQUICKSORT = 1,
+  /**
+   * QuickMerge (Quinn 1989; 2024, Algorithm 2). As HyperQuickSort, but all pivots are agreed on in
+   * the first round.
+   */
+  FTSORT_QUICKMERGE = 2,
+  /**
+   * Modified QuickMerge (2024, Section 4.2): with `FTSORT_PIVOT_PAPER` its pivots are the averages of
+   * those of all ranks; otherwise the same as `FTSORT_QUICKMERGE`.
+   */
+  FTSORT_QUICKMERGE_MODIFIED = 3,
+  /**
+   * Bitonic sort of any input (2024, Algorithm 4; 2019). log2(N) (log2(N) + 1) / 2 rounds, in each of
+   * which a node sends its whole block: traffic does not depend on the keys. Blocks of the longest
+   * input's size fill up from node 0. Its blocks cannot be made again from inputs, so that stores
+   * keep every round's.
+   */
+  FTSORT_BITONIC = 4,
+  /**
+   * Bitonic sort of input that is a bitonic sequence already, all ranks' records one after the other
+   * (up and then down, from anywhere on; 2024, Algorithm 3): log2(N) rounds and one that checks.
+   * `FTSORT_ERR_ARGUMENT` on all ranks where it is not, or counts differ, or there are not 2^d ranks.
+   */
+  FTSORT_BITONIC_MERGE = 5,
+  /**
+   * Sample sort: one exchange, in which every rank sends each other its part.
+   */
+  FTSORT_SAMPLESORT = 6,
 } ftsort_algorithm;
 
 /**
@@ -199,7 +265,7 @@ typedef enum ftsort_store {
 } ftsort_store;
 
 /**
- * How HyperQuickSort chooses the pivot of a subcube.
+ * How pivots are chosen, in HyperQuickSort and the QuickMerges.
  */
 typedef enum ftsort_pivot {
   /**
@@ -208,9 +274,11 @@ typedef enum ftsort_pivot {
    */
   FTSORT_PIVOT_SAMPLED = 0,
   /**
-   * The papers': the median of the root's own list. Can be far off balance.
+   * As in the papers: HyperQuickSort takes the median of the root's own list, QuickMerge evenly
+   * spaced records of the root's own list, modified QuickMerge the averages of all ranks' lists (for
+   * keys that are no numbers their middles). Can be far off balance.
    */
-  FTSORT_PIVOT_ROOT_MEDIAN = 1,
+  FTSORT_PIVOT_PAPER = 1,
 } ftsort_pivot;
 
 /**
@@ -281,6 +349,61 @@ typedef struct ftsort_result ftsort_result;
 typedef int32_t ftsort_status;
 
 /**
+ * Compares two records: below 0, 0 or above 0, as for `qsort`. Pure: the same answer for the same
+ * bytes, on every rank, from any thread and from several at once; a total order of keys. Must not
+ * throw, longjmp, or call ftsort or MPI. The records are copies, aligned as in an array that starts at
+ * a multiple of 16; they may be of any rank.
+ */
+typedef int (*ftsort_compare_fn)(void *user, const void *a, const void *b);
+
+/**
+ * What a record is: contiguous bytes of a fixed size that may be copied freely (no pointers, for they
+ * go to other processes). Start from `FTSORT_RECORD_PLAIN` (a number), `FTSORT_RECORD_INIT` (a struct
+ * with a number in it), `FTSORT_RECORD_BYTES` or `FTSORT_RECORD_COMPARE`. Later versions append
+ * fields. The same on all ranks.
+ */
+typedef struct ftsort_record {
+  /**
+   * `sizeof(ftsort_record)`.
+   */
+  size_t struct_size;
+  /**
+   * The size of a record in bytes, padding included.
+   */
+  size_t record_bytes;
+  /**
+   * Where the key starts in a record; any alignment. 0 for `FTSORT_KEY_COMPARE`.
+   */
+  size_t key_offset;
+  /**
+   * The size of the key in bytes. For numbers 0 means the natural one; 0 for `FTSORT_KEY_COMPARE`.
+   */
+  size_t key_bytes;
+  /**
+   * One of `ftsort_key`.
+   */
+  int32_t key;
+  /**
+   * Not 0: the greatest key first.
+   */
+  int32_t descending;
+  /**
+   * Not 0: records with equal keys must stay in the order of ranks, and of positions within a rank's
+   * input (also where descending). All algorithms do that anyway, but for `FTSORT_BITONIC_MERGE`,
+   * which then fails with `FTSORT_ERR_ARGUMENT`.
+   */
+  int32_t stable;
+  /**
+   * `FTSORT_KEY_COMPARE` only. Kept until `ftsort_run` returns.
+   */
+  ftsort_compare_fn compare;
+  /**
+   * Passed to `compare` as it is; never read.
+   */
+  void *user;
+} ftsort_record;
+
+/**
  * Gives the input of `rank` again, byte for byte as that rank passed it to `ftsort_run`, into `out`
  * (see `ftsort_buffer_resize`). Called on the rank that covers `rank`, when that input is needed and
  * nobody has it: with `FTSORT_STORE_RELOAD`, and with the other stores where theirs is lost. What it
@@ -346,8 +469,8 @@ typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
  * How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
  * versions append fields, and take a shorter struct as one whose missing fields are zero.
  *
- * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair` and `min_survivors`, and
- * either all or none a `reload` and a `timeout_ms`; the rest may differ.
+ * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense` and `min_survivors`,
+ * and either all or none a `reload` and a `timeout_ms`; the rest may differ.
  */
 typedef struct ftsort_config {
   /**
@@ -370,6 +493,11 @@ typedef struct ftsort_config {
    * One of `ftsort_repair`.
    */
   int32_t repair;
+  /**
+   * Not 0: each survivor gets one block, all of the same size (but for one record), in the order of
+   * ranks, also after faults. Costs two small rounds and moves what is out of place.
+   */
+  int32_t dense;
   /**
    * `FTSORT_STORE_MEMORY` only: copies of each input beside the original. 0: one.
    */
@@ -431,33 +559,6 @@ typedef struct ftsort_config {
    */
   void *user;
 } ftsort_config;
-
-/**
- * What a record is: contiguous bytes of a fixed size that may be copied freely. For plain numbers
- * use `FTSORT_RECORD_PLAIN`. Later versions append fields. The same on all ranks.
- */
-typedef struct ftsort_record {
-  /**
-   * `sizeof(ftsort_record)`.
-   */
-  size_t struct_size;
-  /**
-   * The size of a record in bytes; in this version that of its key.
-   */
-  size_t record_bytes;
-  /**
-   * Where the key starts in a record; in this version 0.
-   */
-  size_t key_offset;
-  /**
-   * The size of the key in bytes; 0: the natural one.
-   */
-  size_t key_bytes;
-  /**
-   * One of `ftsort_key`.
-   */
-  int32_t key;
-} ftsort_record;
 
 /**
  * One sorted block. Borrowed from its result.
@@ -542,6 +643,10 @@ typedef struct ftsort_stats {
    * the input and the result included.
    */
   uint64_t peak_bytes;
+  /**
+   * One of `ftsort_algorithm`: which one sorted.
+   */
+  int32_t algorithm;
 } ftsort_stats;
 
 #ifdef __cplusplus
@@ -555,6 +660,19 @@ extern "C" {
  * \return a static, NUL-terminated string; never NULL. Any thread may call this at any time.
  */
 const char *ftsort_status_text(ftsort_status status);
+
+/**
+ * The record of one of MPI's predefined types: `MPI_INT`, `MPI_DOUBLE`, ... are plain numbers;
+ * `MPI_DOUBLE_INT` and the other pairs of a number and an index are sorted by the number. [L]
+ *
+ * \param[in] type a predefined type of C or Fortran; MPI must be initialised.
+ * \param[out] out the record, ascending; `descending` and `stable` may be set afterwards.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for a type that is not predefined or whose elements have
+ * no order (complex numbers, `long double`), or a NULL `out`; `FTSORT_ERR_MPI`.
+ * `ftsort_last_error(NULL)` has the text.
+ */
+ftsort_status ftsort_record_from_datatype(MPI_Datatype type,
+                                          struct ftsort_record *out);
 
 /**
  * Makes `buffer` hold `bytes` bytes, all zero, and gives their address. [L]

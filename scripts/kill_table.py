@@ -30,9 +30,10 @@ DATA_LOST = "-40"
 
 
 class Cell:
-    def __init__(self, ranks, victims, store, replicas, repair, runs):
+    def __init__(self, ranks, victims, store, replicas, repair, runs, algorithm="auto"):
         self.ranks, self.victims, self.store = ranks, victims, store
         self.replicas, self.repair, self.runs = replicas, repair, runs
+        self.algorithm = algorithm
 
     def name(self):
         store = f"{self.store}:{self.replicas}" if self.store == "memory" else self.store
@@ -98,7 +99,7 @@ class MadeUp:
         self.size = [options.count, options.kind, options.shape]
 
     def sort(self, cell, work):
-        return [self.sorter, "run", work, *self.size, cell.store, cell.replicas, cell.repair, "sampled",
+        return [self.sorter, "run", work, *self.size, cell.store, cell.replicas, cell.repair, cell.algorithm,
                 "reload" if cell.store == "reload" else "-"]
 
     def check(self, cell, work):
@@ -127,7 +128,8 @@ class RealFile:
 
     def sort(self, cell, work):
         store = ["--store", cell.store, "--directory", work, "--replicas", cell.replicas]
-        return [self.sorter, "--progress", *store, self.input, work / "output"]
+        algorithm = ["--algorithm", cell.algorithm.split(":")[0]]
+        return [self.sorter, "--progress", *algorithm, *store, self.input, work / "output"]
 
     def check(self, _cell, work):
         return [self.checker, "i32", self.input, work / "output"]
@@ -171,19 +173,22 @@ class Table:
         return column, seconds, deaths
 
     def keep(self, cell, seed, column, why, command, output, left):
-        self.bad.append(f"{cell.name()} seed={seed} {column}: {why}\n    {command}")
+        self.bad.append(f"{cell.name()} {cell.algorithm} seed={seed} {column}: {why}\n    {command}")
         if self.options.keep:
             file = pathlib.Path(self.options.keep) / f"{cell.name().replace(' ', '_')}seed{seed}.log"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{column}: {why}\n{command}\n{left}\n{output}")
 
     def row(self, cell):
-        # How long is the time in which to strike?
-        quiet = Cell(cell.ranks, 0, cell.store, cell.replicas, cell.repair, 1)
-        _, seconds, _ = self.one(quiet, 0, 0)
-        columns, deaths = collections.Counter(), 0
+        columns, deaths, seconds = collections.Counter(), 0, {}
+        algorithms = self.options.algorithm.split(",")
         for seed in range(self.options.seed, self.options.seed + cell.runs):
-            column, _, died = self.one(cell, seed, 0.9 * seconds)
+            cell.algorithm = algorithms[seed % len(algorithms)]
+            if cell.algorithm not in seconds:
+                # How long is the time in which to strike?
+                quiet = Cell(cell.ranks, 0, cell.store, cell.replicas, cell.repair, 1, cell.algorithm)
+                _, seconds[cell.algorithm], _ = self.one(quiet, 0, 0)
+            column, _, died = self.one(cell, seed, 0.9 * seconds[cell.algorithm])
             columns[column] += 1
             deaths += died
         counts = " ".join(f"{columns[name]:>5}" for name in COLUMNS)
@@ -195,6 +200,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="few runs of few cells, for every change")
     parser.add_argument("--repair", default="agree,shrink", help="agree, shrink or both")
+    parser.add_argument("--algorithm", default="auto,hyperquicksort,quickmerge,bitonic,auto:dense",
+                        help="the algorithms, one after the other")
     parser.add_argument("--count", type=int, default=200_000, help="records a rank")
     parser.add_argument("--kind", default="i32")
     parser.add_argument("--shape", default="random", help="random, equal, few, sorted, reversed, holes, one, empty")

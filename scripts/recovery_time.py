@@ -66,7 +66,7 @@ def one(options, sorter, work, victim, wait):
     killer = threading.Thread(target=strike, args=(trace, victim, wait, struck))
     if victim is not None:
         killer.start()
-    command = [sorter, "run", work, options.count, "i32", "random", options.store, 1, "agree", "sampled", "trace"]
+    command = [sorter, "run", work, options.count, "i32", "random", options.store, 1, "agree", "hyperquicksort", "trace"]
     run = launch.launch(options.ranks, command, 60)
     if victim is not None:
         killer.join()

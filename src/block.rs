@@ -20,7 +20,7 @@ pub struct Run {
     pub data: Slice,
 }
 
-/// What a node holds. Runs are in ascending order of origin, each origin once, none empty.
+/// What a node holds. Runs are in ascending order of origin and start, none empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// The runs.
@@ -62,16 +62,24 @@ impl Block {
         }
     }
 
+    /// A block of sorted runs; empty ones are left out.
+    pub fn of_sorted(runs: Vec<Run>) -> Block {
+        Block {
+            runs: non_empty(runs),
+            sorted: true,
+        }
+    }
+
     /// The size of all runs.
     pub fn bytes(&self) -> usize {
         self.runs.iter().map(|run| run.data.len()).sum()
     }
 
-    /// The runs of both; the two blocks have no origin in common.
+    /// The runs of both; the two blocks have no record in common.
     pub fn union(self, other: Block) -> Block {
         let mut runs = self.runs;
         runs.extend(other.runs);
-        runs.sort_by_key(|run| run.origin);
+        runs.sort_by_key(|run| (run.origin, run.start));
         Block {
             runs: non_empty(runs),
             sorted: self.sorted && other.sorted,
@@ -115,9 +123,9 @@ fn non_empty(mut runs: Vec<Run>) -> Vec<Run> {
 }
 
 impl Header {
-    /// The greatest size of an encoded header in a group of so many ranks.
-    pub fn limit(ranks: usize) -> usize {
-        FIXED + ranks * PER_RUN
+    /// The greatest size of an encoded header of so many runs.
+    pub fn limit(runs: usize) -> usize {
+        FIXED + runs * PER_RUN
     }
 
     /// Little-endian bytes: number of runs (u32), sorted (u32), then per run its origin (u32), its

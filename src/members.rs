@@ -282,16 +282,6 @@ impl Members {
     pub fn my_nodes(&self) -> Vec<Node> {
         self.nodes_of(self.me)
     }
-
-    /// How many fault-free nodes the lower and the upper half of a node's s-dimensional subcube
-    /// have. For s = 0, where there are no halves, the node counts as the lower one.
-    pub fn weight(&self, node: Node, s: u32) -> (usize, usize) {
-        let half = (1_usize << s).div_ceil(2);
-        let alive = |node: &Node| !self.faulty_nodes.contains(*node);
-        let lower = self.cube.subcube(node, s).take(half).filter(alive).count();
-        let upper = self.cube.subcube(node, s).skip(half).filter(alive).count();
-        (lower, upper)
-    }
 }
 
 /// Where the survivors are in a shrunk communicator.
@@ -335,8 +325,6 @@ mod tests {
         assert_eq!(members.cube().len(), 4);
         assert_eq!(members.executor(Node(3)), Rank(2));
         assert_eq!(members.my_nodes(), [Node(2), Node(3)]);
-        assert_eq!(members.weight(Node(0), 2), (2, 1));
-        assert_eq!(members.weight(Node(1), 0), (1, 0));
         assert!(members.faulty().is_empty());
     }
 
@@ -377,8 +365,6 @@ mod tests {
             for rank in members.survivors() {
                 prop_assert!(members.nodes_of(rank).contains(&rank.home()));
             }
-            let (lower, upper) = members.weight(Node(0), members.cube().dimension());
-            prop_assert_eq!(lower + upper, members.survivors().count());
         }
 
         #[test]

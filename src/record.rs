@@ -1,12 +1,16 @@
 //! What a record is: its size, where its key is, and the order of keys.
 //!
-//! Keys are numbers, floats in IEEE 754's total order (2019 edition, section 5.10). Pure layout
-//! and order; it must never look at more than one record, and sorting is the kernel's business.
+//! Keys are numbers, floats in IEEE 754's total order (2019 edition, section 5.10), bytes, or
+//! whatever a comparator makes of two records. Pure layout and order; it must never look at more
+//! than two records, and sorting is the kernel's business.
 
 use std::cmp::Ordering;
-use std::ops::{BitOr, BitXor};
+use std::fmt;
+use std::ops::{BitOr, BitXor, Not};
+use std::sync::Arc;
 
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result, Status};
 
@@ -14,6 +18,14 @@ use crate::error::{Error, Result, Status};
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
+    /// Signed, 8 bits.
+    I8 = 1,
+    /// Unsigned, 8 bits.
+    U8 = 2,
+    /// Signed, 16 bits.
+    I16 = 3,
+    /// Unsigned, 16 bits.
+    U16 = 4,
     /// Signed, 32 bits.
     I32 = 5,
     /// Unsigned, 32 bits.
@@ -26,16 +38,27 @@ pub enum KeyKind {
     F32 = 9,
     /// IEEE 754 binary64, in total order.
     F64 = 10,
+    /// A fixed number of bytes, compared one by one as unsigned numbers, like `memcmp`.
+    Bytes = 11,
+    /// Whole records, by the caller's comparator.
+    Compare = 12,
 }
 
 impl KeyKind {
-    const ALL: [KeyKind; 6] = [
+    /// All of them.
+    pub const ALL: [KeyKind; 12] = [
+        KeyKind::I8,
+        KeyKind::U8,
+        KeyKind::I16,
+        KeyKind::U16,
         KeyKind::I32,
         KeyKind::U32,
         KeyKind::I64,
         KeyKind::U64,
         KeyKind::F32,
         KeyKind::F64,
+        KeyKind::Bytes,
+        KeyKind::Compare,
     ];
 
     /// The kind with this number.
@@ -43,54 +66,110 @@ impl KeyKind {
         KeyKind::ALL.into_iter().find(|kind| *kind as i32 == code)
     }
 
-    /// The size of such a key in bytes.
-    pub fn bytes(self) -> usize {
+    /// The size of such a key in bytes, if it is a number.
+    pub fn natural_bytes(self) -> Option<usize> {
         match self {
-            KeyKind::I32 | KeyKind::U32 | KeyKind::F32 => 4,
-            KeyKind::I64 | KeyKind::U64 | KeyKind::F64 => 8,
+            KeyKind::I8 | KeyKind::U8 => Some(1),
+            KeyKind::I16 | KeyKind::U16 => Some(2),
+            KeyKind::I32 | KeyKind::U32 | KeyKind::F32 => Some(4),
+            KeyKind::I64 | KeyKind::U64 | KeyKind::F64 => Some(8),
+            KeyKind::Bytes | KeyKind::Compare => None,
         }
     }
 }
 
+type Compare = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
+
+/// The order of two whole records, which need not be aligned. Pure and a total preorder; called from
+/// any thread.
+#[derive(Clone)]
+pub struct Comparator(Arc<Compare>);
+
+impl Comparator {
+    /// A comparator that calls this function.
+    pub fn new(order: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static) -> Comparator {
+        Comparator(Arc::new(order))
+    }
+
+    /// The order of two records.
+    pub fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
+        (self.0)(one, other)
+    }
+}
+
+impl fmt::Debug for Comparator {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Comparator")
+    }
+}
+
+/// What a caller says of its records. Nothing in it has been checked.
+#[derive(Clone, Debug, Default)]
+pub struct Fields {
+    /// The size of a record.
+    pub record_bytes: usize,
+    /// Where the key starts in a record.
+    pub key_offset: usize,
+    /// The size of the key; 0: the natural one.
+    pub key_bytes: usize,
+    /// The number of a [`KeyKind`].
+    pub key: i32,
+    /// The greatest key first.
+    pub descending: bool,
+    /// The order of two records, for [`KeyKind::Compare`] alone.
+    pub compare: Option<Comparator>,
+}
+
 /// How records lie in memory, and what they are sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Layout {
     record_bytes: usize,
+    key_offset: usize,
+    key_bytes: usize,
     kind: KeyKind,
+    descending: bool,
+    comparator: Option<Comparator>,
 }
 
 impl Layout {
-    /// Checks a layout: `key` is the number of a [`KeyKind`]; `key_bytes` 0 means its natural size.
-    /// In this version a record is its key. `Status::Argument` naming the field and its value.
-    pub fn new(
-        record_bytes: usize,
-        key_offset: usize,
-        key_bytes: usize,
-        key: i32,
-    ) -> Result<Layout> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
-        let Some(kind) = KeyKind::from_code(key) else {
-            return refuse(format!(
+    /// Checks a layout. `Status::Argument` naming the field and its value.
+    pub fn new(fields: Fields) -> Result<Layout> {
+        let key = fields.key;
+        let kind = KeyKind::from_code(key).ok_or_else(|| {
+            refusal(format!(
                 "record.key is {key}, which is no FTSORT_KEY_ of this version"
-            ));
-        };
-        let natural = kind.bytes();
-        if key_bytes != 0 && key_bytes != natural {
-            return refuse(format!(
-                "record.key_bytes is {key_bytes}, but such a key has {natural}"
-            ));
-        }
-        if record_bytes != natural {
-            return refuse(format!(
-                "record.record_bytes is {record_bytes}, but in this version a record is its key, of {natural} bytes"
-            ));
-        }
-        if key_offset != 0 {
-            return refuse(format!(
-                "record.key_offset is {key_offset}, but in this version a record is its key"
+            ))
+        })?;
+        let Fields {
+            record_bytes,
+            key_offset,
+            ..
+        } = fields;
+        if record_bytes == 0 {
+            return Err(refusal(
+                "record.record_bytes is 0, but a record has at least one byte".into(),
             ));
         }
-        Ok(Layout { record_bytes, kind })
+        check_comparator(&fields, kind)?;
+        let key_bytes = key_size(&fields, kind)?;
+        if key_bytes > record_bytes {
+            return Err(refusal(format!(
+                "record.record_bytes is {record_bytes}, but the key alone has {key_bytes}"
+            )));
+        }
+        if key_offset > record_bytes - key_bytes {
+            return Err(refusal(format!(
+                "record.key_offset is {key_offset}: a key of {key_bytes} bytes there is not within a record of {record_bytes}"
+            )));
+        }
+        Ok(Layout {
+            record_bytes,
+            key_offset,
+            key_bytes,
+            kind,
+            descending: fields.descending,
+            comparator: fields.compare,
+        })
     }
 
     /// The size of a record.
@@ -98,21 +177,113 @@ impl Layout {
         self.record_bytes
     }
 
+    /// Where the key starts in a record.
+    pub fn key_offset(&self) -> usize {
+        self.key_offset
+    }
+
+    /// The size of the key; 0 if a comparator sees whole records.
+    pub fn key_bytes(&self) -> usize {
+        self.key_bytes
+    }
+
     /// What the key is.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// Equal for equal layouts, and for no others.
+    /// The greatest key first; equal keys keep their order all the same.
+    pub fn is_descending(&self) -> bool {
+        self.descending
+    }
+
+    /// The caller's comparator, for [`KeyKind::Compare`].
+    pub fn comparator(&self) -> Option<&Comparator> {
+        self.comparator.as_ref()
+    }
+
+    /// Is a record nothing but a number?
+    pub fn is_plain_number(&self) -> bool {
+        self.kind.natural_bytes() == Some(self.record_bytes)
+    }
+
+    /// Equal for equal layouts, and in all likelihood for no others. Of a comparator it knows only
+    /// that there is one.
     pub fn fingerprint(&self) -> u64 {
-        (self.record_bytes as u64) << 8 | self.kind as u64
+        let fields = [
+            self.record_bytes as u64,
+            self.key_offset as u64,
+            self.key_bytes as u64,
+            self.kind as u64,
+            u64::from(self.descending),
+        ];
+        xxh3_64(fields.map(u64::to_le_bytes).as_flattened())
+    }
+}
+
+fn refusal(text: String) -> Error {
+    Error::new(Status::Argument, text)
+}
+
+/// There is a comparator if and only if it is to be used, and then there is no key.
+fn check_comparator(fields: &Fields, kind: KeyKind) -> Result<()> {
+    let is_wanted = kind == KeyKind::Compare;
+    if is_wanted != fields.compare.is_some() {
+        let what = if is_wanted { "NULL" } else { "not NULL" };
+        return Err(refusal(format!(
+            "record.compare is {what}, but record.key is {}",
+            fields.key
+        )));
+    }
+    let part = [
+        ("key_offset", fields.key_offset),
+        ("key_bytes", fields.key_bytes),
+    ]
+    .into_iter()
+    .find(|(_, value)| is_wanted && *value != 0);
+    match part {
+        Some((name, value)) => Err(refusal(format!(
+            "record.{name} is {value}, but a comparator sees whole records"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The size of the key, which for numbers may be left out.
+fn key_size(fields: &Fields, kind: KeyKind) -> Result<usize> {
+    let given = fields.key_bytes;
+    match kind.natural_bytes() {
+        Some(natural) if given != 0 && given != natural => Err(refusal(format!(
+            "record.key_bytes is {given}, but such a key has {natural}"
+        ))),
+        Some(natural) => Ok(natural),
+        None if kind == KeyKind::Bytes && given == 0 => Err(refusal(
+            "record.key_bytes is 0, but bytes have no natural size".into(),
+        )),
+        None => Ok(given),
     }
 }
 
 /// An unsigned number, the form in which keys are compared, merged and taken apart into digits.
 pub trait Word:
-    Pod + Ord + Send + Sync + std::fmt::Debug + BitXor<Output = Self> + BitOr<Output = Self>
+    Pod
+    + Ord
+    + Send
+    + Sync
+    + fmt::Debug
+    + BitXor<Output = Self>
+    + BitOr<Output = Self>
+    + Not<Output = Self>
 {
+    /// How many bits it has.
+    const BITS: u32;
+
+    /// The number as one of 64 bits.
+    fn widened(self) -> u64;
+
+    /// The low bits of a number.
+    fn truncated(number: u64) -> Self;
+
     /// The lowest eight bits after a shift to the right.
     fn digit(self, shift: u32) -> u8;
 
@@ -123,6 +294,18 @@ pub trait Word:
 macro_rules! word {
     ($($word:ty),*) => {$(
         impl Word for $word {
+            const BITS: u32 = <$word>::BITS;
+
+            #[inline(always)]
+            fn widened(self) -> u64 {
+                u64::from(self)
+            }
+
+            #[inline(always)]
+            fn truncated(number: u64) -> $word {
+                number as $word
+            }
+
             #[inline(always)]
             fn digit(self, shift: u32) -> u8 {
                 (self >> shift) as u8
@@ -136,10 +319,10 @@ macro_rules! word {
     )*};
 }
 
-word!(u32, u64);
+word!(u8, u16, u32, u64);
 
 /// A plain number that records can be sorted by.
-pub trait PlainKey: Pod + Send + Sync + std::fmt::Debug {
+pub trait PlainKey: Pod + Send + Sync + fmt::Debug {
     /// An unsigned number of the same size whose order is the key's.
     type Bits: Word;
 
@@ -186,13 +369,19 @@ macro_rules! plain_key {
     )*};
 }
 
+const SIGN_8: u8 = 1 << 7;
+const SIGN_16: u16 = 1 << 15;
 const SIGN_32: u32 = 1 << 31;
 const SIGN_64: u64 = 1 << 63;
 
 // Negative floats: all bits flipped, so that greater magnitudes come first; others: the sign alone.
 plain_key! {
+    u8, u8, true, |key| key, |bits| bits;
+    u16, u16, true, |key| key, |bits| bits;
     u32, u32, true, |key| key, |bits| bits;
     u64, u64, true, |key| key, |bits| bits;
+    i8, u8, false, |key| key as u8 ^ SIGN_8, |bits| (bits ^ SIGN_8) as i8;
+    i16, u16, false, |key| key as u16 ^ SIGN_16, |bits| (bits ^ SIGN_16) as i16;
     i32, u32, false, |key| key as u32 ^ SIGN_32, |bits| (bits ^ SIGN_32) as i32;
     i64, u64, false, |key| key as u64 ^ SIGN_64, |bits| (bits ^ SIGN_64) as i64;
     f32, u32, false,
@@ -203,28 +392,140 @@ plain_key! {
         |bits| f64::from_bits(bits ^ ((!bits as i64 >> 63) as u64 | SIGN_64));
 }
 
+/// A key in descending order: the greatest comes first.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Down<T>(pub T);
+
+impl<T: PlainKey> PlainKey for Down<T> {
+    type Bits = T::Bits;
+    const IN_ORDER: bool = false;
+
+    #[inline(always)]
+    fn bits(self) -> T::Bits {
+        !self.0.bits()
+    }
+
+    #[inline(always)]
+    fn from_bits(bits: T::Bits) -> Down<T> {
+        Down(T::from_bits(!bits))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn number(record_bytes: usize, key_offset: usize, key_bytes: usize, key: i32) -> Fields {
+        Fields {
+            record_bytes,
+            key_offset,
+            key_bytes,
+            key,
+            ..Fields::default()
+        }
+    }
+
+    fn compared(record_bytes: usize) -> Fields {
+        Fields {
+            record_bytes,
+            key: KeyKind::Compare as i32,
+            compare: Some(Comparator::new(<[u8]>::cmp)),
+            ..Fields::default()
+        }
+    }
+
     #[test]
     fn a_layout_that_cannot_be_is_refused_by_name() {
-        for (layout, name) in [
-            (Layout::new(4, 0, 0, 77), "record.key is 77"),
-            (Layout::new(8, 0, 0, 5), "record.record_bytes is 8"),
-            (Layout::new(4, 2, 0, 5), "record.key_offset is 2"),
-            (Layout::new(4, 0, 8, 5), "record.key_bytes is 8"),
+        let (i32, bytes) = (KeyKind::I32 as i32, KeyKind::Bytes as i32);
+        let odd_comparators = [
+            Fields {
+                key_offset: 1,
+                ..compared(4)
+            },
+            Fields {
+                key_bytes: 4,
+                ..compared(4)
+            },
+            Fields {
+                compare: None,
+                ..compared(4)
+            },
+            Fields {
+                key: i32,
+                ..compared(4)
+            },
+        ];
+        let [offset, length, none, superfluous] = odd_comparators;
+        for (fields, text) in [
+            (number(4, 0, 0, 0), "record.key is 0"),
+            (number(4, 0, 0, 13), "record.key is 13"),
+            (number(4, 0, 0, 77), "record.key is 77"),
+            (number(0, 0, 0, i32), "record.record_bytes is 0"),
+            (number(3, 0, 0, i32), "record.record_bytes is 3"),
+            (number(4, 0, 8, i32), "record.key_bytes is 8"),
+            (number(4, 1, 0, i32), "record.key_offset is 1"),
+            (number(9, 6, 4, i32), "record.key_offset is 6"),
+            (number(9, usize::MAX, 4, i32), "record.key_offset is"),
+            (number(9, 0, 0, bytes), "record.key_bytes is 0"),
+            (number(9, 0, 10, bytes), "record.record_bytes is 9"),
+            (number(9, 7, 3, bytes), "record.key_offset is 7"),
+            (compared(0), "record.record_bytes is 0"),
+            (offset, "record.key_offset is 1"),
+            (length, "record.key_bytes is 4"),
+            (none, "record.compare is NULL"),
+            (superfluous, "record.compare is not NULL"),
         ] {
-            let error = layout.unwrap_err();
+            let error = Layout::new(fields).unwrap_err();
             assert_eq!(error.status, Status::Argument);
-            assert!(error.text.contains(name), "{}", error.text);
+            assert!(error.text.contains(text), "{}", error.text);
         }
+    }
+
+    #[test]
+    fn a_layout_knows_its_fields() {
         for kind in KeyKind::ALL {
-            let layout = Layout::new(kind.bytes(), 0, 0, kind as i32).unwrap();
+            assert_eq!(KeyKind::from_code(kind as i32), Some(kind));
+            let Some(natural) = kind.natural_bytes() else {
+                continue;
+            };
+            let layout = Layout::new(number(natural, 0, 0, kind as i32)).unwrap();
             assert_eq!(layout.kind(), kind);
-            assert_eq!(layout.record_bytes(), kind.bytes());
+            assert_eq!(layout.key_bytes(), natural);
+            assert!(layout.is_plain_number());
+            let layout = Layout::new(number(natural + 5, 5, natural, kind as i32)).unwrap();
+            assert_eq!(layout.key_offset(), 5);
+            assert_eq!(layout.record_bytes(), natural + 5);
+            assert!(!layout.is_plain_number());
         }
+        let layout = Layout::new(compared(7)).unwrap();
+        let compare = layout.comparator().unwrap();
+        assert_eq!(compare.compare(b"a", b"b"), Ordering::Less);
+        assert_eq!(layout.key_bytes(), 0);
+    }
+
+    #[test]
+    fn a_fingerprint_covers_every_field() {
+        let mut layouts = vec![
+            number(16, 0, 0, KeyKind::U64 as i32),
+            number(24, 0, 0, KeyKind::U64 as i32),
+            number(16, 8, 0, KeyKind::U64 as i32),
+            number(16, 0, 0, KeyKind::I64 as i32),
+            number(16, 0, 7, KeyKind::Bytes as i32),
+            number(16, 0, 8, KeyKind::Bytes as i32),
+            compared(16),
+        ];
+        layouts.extend(layouts.clone().into_iter().map(|fields| Fields {
+            descending: true,
+            ..fields
+        }));
+        let fingerprint = |fields: &Fields| Layout::new(fields.clone()).unwrap().fingerprint();
+        let mut all: Vec<u64> = layouts.iter().map(fingerprint).collect();
+        assert_eq!(all, layouts.iter().map(fingerprint).collect::<Vec<_>>());
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), layouts.len());
     }
 
     const SPECIAL: [f64; 12] = [
@@ -256,7 +557,9 @@ mod tests {
     fn comes_back<T: PlainKey>(raw: T::Bits) -> bool {
         let key: T = bytemuck::cast(raw);
         let back: T::Bits = bytemuck::cast(T::from_bits(key.bits()));
-        back == raw && (!T::IN_ORDER || key.bits() == raw)
+        let down = Down(key);
+        let back_down: T::Bits = bytemuck::cast(Down::<T>::from_bits(down.bits()));
+        back == raw && back_down == raw && (!T::IN_ORDER || key.bits() == raw)
     }
 
     proptest! {
@@ -265,6 +568,10 @@ mod tests {
             prop_assert!(comes_back::<u64>(raw) && comes_back::<i64>(raw) && comes_back::<f64>(raw));
             let raw = raw as u32;
             prop_assert!(comes_back::<u32>(raw) && comes_back::<i32>(raw) && comes_back::<f32>(raw));
+            let raw = raw as u16;
+            prop_assert!(comes_back::<u16>(raw) && comes_back::<i16>(raw));
+            let raw = raw as u8;
+            prop_assert!(comes_back::<u8>(raw) && comes_back::<i8>(raw));
         }
 
         #[test]
@@ -273,6 +580,9 @@ mod tests {
             prop_assert_eq!((a as i64).order(b as i64), (a as i64).cmp(&(b as i64)));
             prop_assert_eq!((a as i32).order(b as i32), (a as i32).cmp(&(b as i32)));
             prop_assert_eq!((a as u32).order(b as u32), (a as u32).cmp(&(b as u32)));
+            prop_assert_eq!((a as i16).order(b as i16), (a as i16).cmp(&(b as i16)));
+            prop_assert_eq!((a as i8).order(b as i8), (a as i8).cmp(&(b as i8)));
+            prop_assert_eq!(Down(a).order(Down(b)), b.cmp(&a));
             let (c, d) = (f64::from_bits(a), f64::from_bits(b));
             prop_assert_eq!(c.order(d), c.total_cmp(&d));
             let (c, d) = (f32::from_bits(a as u32), f32::from_bits(b as u32));

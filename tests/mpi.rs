@@ -145,7 +145,7 @@ struct Sort<'a> {
     store: &'a str,
     replicas: &'a str,
     repair: &'a str,
-    pivot: &'a str,
+    algorithm: &'a str,
     /// See tests/c/sorter.c.
     last: &'a str,
     faults: String,
@@ -162,7 +162,7 @@ impl Default for Sort<'_> {
             store: "memory",
             replicas: "1",
             repair: "agree",
-            pivot: "sampled",
+            algorithm: "hyperquicksort",
             last: "reload",
             faults: String::new(),
             dead: Vec::new(),
@@ -184,7 +184,7 @@ impl Sort<'_> {
             self.store,
             self.replicas,
             self.repair,
-            self.pivot,
+            self.algorithm,
             self.last,
         ];
         launch(self.ranks, &self.faults, &sorter, &arguments)?;
@@ -249,7 +249,7 @@ fn a_stopped_rank_is_given_up() -> Result<(), Failed> {
         ulfm: true,
     };
     let arguments = [
-        "run", &place, "20000", "i32", "random", "memory", "1", "agree", "sampled",
+        "run", &place, "20000", "i32", "random", "memory", "1", "agree", "auto",
     ];
     let arguments = [&arguments[..], &["stop"]].concat();
     let mut command = launch.command(&program("tests/c/sorter.c")?, &arguments);
@@ -380,7 +380,7 @@ fn interface() -> Vec<Trial> {
                 let folder = scratch()?;
                 let place = folder.display().to_string();
                 let arguments = [
-                    "run", &place, "10", "i32", "random", "memory", "1", "agree", "sampled", last,
+                    "run", &place, "10", "i32", "random", "memory", "1", "agree", "auto", last,
                 ];
                 let off = Launch {
                     ranks: 2,
@@ -433,14 +433,40 @@ fn sorts_without_faults() -> Vec<Trial> {
         ..Sort::default()
     });
     cases.push(Sort {
-        pivot: "root",
+        algorithm: "hyperquicksort:paper",
         store: "none",
         ..Sort::default()
     });
     cases.push(Sort {
-        pivot: "root",
+        algorithm: "hyperquicksort:paper",
         shape: "holes",
         ranks: 5,
+        ..Sort::default()
+    });
+    for (index, algorithm) in [
+        "auto",
+        "auto:dense",
+        "samplesort",
+        "quickmerge",
+        "quickmerge:paper",
+        "quickmerge_modified:paper:dense",
+        "bitonic",
+        "bitonic:dense",
+        "hyperquicksort:dense",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        cases.push(Sort {
+            algorithm,
+            shape: ["random", "few", "holes"][index % 3],
+            ranks: [5, 8, 3, 4][index % 4],
+            ..Sort::default()
+        });
+    }
+    cases.push(Sort {
+        algorithm: "bitonic_merge",
+        shape: "bitonic",
         ..Sort::default()
     });
     cases.push(Sort {
@@ -454,8 +480,8 @@ fn sorts_without_faults() -> Vec<Trial> {
     });
     let trial = |sort: Sort<'static>| {
         let name = format!(
-            "{} ranks sort {} {} {}, {}",
-            sort.ranks, sort.count, sort.shape, sort.kind, sort.store
+            "{} ranks sort {} {} {}, {}, {}",
+            sort.ranks, sort.count, sort.shape, sort.kind, sort.store, sort.algorithm
         );
         Trial::test(name, move || sort.comes_out_right())
     };
@@ -645,6 +671,56 @@ fn kills() -> Vec<Trial> {
             },
         ));
     }
+    for (algorithm, store, faults, dead) in [
+        ("samplesort", "memory", "1@0.stored", vec![1]),
+        ("samplesort", "memory", "2@1.begin", vec![2]),
+        ("samplesort", "memory", "0@1.send", vec![0]),
+        ("samplesort", "directory", "0@1.stored 3@2", vec![0, 3]),
+        ("samplesort:dense", "memory", "3@1.commit", vec![3]),
+        (
+            "samplesort:dense",
+            "directory",
+            "1@3.send 2@3.recover",
+            vec![1, 2],
+        ),
+        ("quickmerge", "memory", "0@1", vec![0]),
+        (
+            "quickmerge_modified:paper",
+            "reload",
+            "1@2.send 2@2.send",
+            vec![1, 2],
+        ),
+        ("bitonic", "memory", "2@2.send", vec![2]),
+        ("bitonic", "directory", "0@1 1@2.stored 2@4", vec![0, 1, 2]),
+        ("bitonic:dense", "reload", "3@3.send 0@3.send", vec![0, 3]),
+        ("hyperquicksort:dense", "memory", "1@4.begin", vec![1]),
+    ] {
+        trials.push(Trial::test(
+            format!("{faults}, {algorithm}, {store}"),
+            move || {
+                Sort {
+                    algorithm,
+                    faults: faults.to_string(),
+                    dead,
+                    store,
+                    ..Sort::default()
+                }
+                .comes_out_right()
+            },
+        ));
+    }
+    trials.push(Trial::test(
+        "what is not bitonic is refused on all ranks",
+        || {
+            Sort {
+                algorithm: "bitonic_merge",
+                shape: "bitonic",
+                ranks: 3,
+                ..Sort::default()
+            }
+            .fails_with("-1", &["equal shares, on 2^d ranks"])
+        },
+    ));
     trials.push(Trial::test(
         "the papers' repair survives a single fault",
         || {

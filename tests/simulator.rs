@@ -21,7 +21,10 @@ fn every_fault(line: &str, losses: usize, memo: bool, outlive: bool) -> u64 {
     };
     match exhaust(&search) {
         Ok(runs) => runs,
-        Err((trial, wrong)) => panic!("{trial}\n{wrong}\nsmaller: {}", shrink(&trial)),
+        Err(failing) => {
+            let (trial, wrong) = *failing;
+            panic!("{trial}\n{wrong}\nsmaller: {}", shrink(&trial))
+        }
     }
 }
 
@@ -94,6 +97,7 @@ fn range(fewest: usize, most: usize) -> Range {
         fewest,
         most,
         stores: Vec::new(),
+        algorithms: Vec::new(),
         plant: None,
     }
 }
@@ -180,7 +184,7 @@ fn what_once_went_wrong() {
         // Who alone knew what was lost died before it told.
         "ranks=4 seed=141 records=0 keys=1 store=directory lose=2@24,3@1",
         // Lists of decisions were longer than the longest letter.
-        "ranks=17 seed=6 records=0 keys=1 pivot=root_median store=versions:1 repair=shrink",
+        "ranks=17 seed=6 records=0 keys=1 algorithm=hyperquicksort_paper store=versions:1 repair=shrink",
     ] {
         expect_right(&Trial::parse(line).expect("a trial"));
     }

@@ -8,8 +8,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use ftsort::defects::Defect;
+use ftsort::sort::Method;
 use ftsort::trial::{
-    Exhaustion, Keeping, Range, Trial, catch, draw, exhaust, judge, read_keeping, run, shrink,
+    Exhaustion, Keeping, Range, Trial, catch, draw, exhaust, judge, read_keeping, read_method, run,
+    shrink,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
@@ -77,6 +79,10 @@ struct RangeOptions {
     /// not given
     #[arg(long, value_parser = read_store)]
     store: Vec<Keeping>,
+    /// samplesort, hyperquicksort, hyperquicksort_paper, quickmerge, quickmerge_paper,
+    /// quickmerge_modified, bitonic, bitonic_merge; several times for several; all if not given
+    #[arg(long, value_parser = read_algorithm)]
+    algorithm: Vec<Method>,
 }
 
 impl RangeOptions {
@@ -85,9 +91,14 @@ impl RangeOptions {
             fewest: *self.ranks.start(),
             most: *self.ranks.end(),
             stores: self.store.clone(),
+            algorithms: self.algorithm.clone(),
             plant: None,
         }
     }
+}
+
+fn read_algorithm(text: &str) -> Result<Method, String> {
+    read_method(text).ok_or_else(|| format!("{text}: no such algorithm"))
 }
 
 fn read_ranks(text: &str) -> Result<RangeInclusive<usize>, String> {
@@ -169,7 +180,7 @@ fn all_faults(line: &str, losses: Option<usize>, memo: bool, outlive: bool) -> b
     bar.finish_and_clear();
     match &result {
         Ok(runs) => println!("{trial}: {runs} runs with up to {losses} losses, all right"),
-        Err((trial, wrong)) => report(trial, wrong),
+        Err(failing) => report(&failing.0, &failing.1),
     }
     result.is_ok()
 }

@@ -8,11 +8,31 @@ use std::ffi::{c_char, c_int, c_void};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_algorithm {
-    /// The library's choice. In this version: `FTSORT_HYPERQUICKSORT`.
+    /// The fastest for this number of ranks and this size: `FTSORT_SAMPLESORT`; on 256 ranks and more,
+    /// with so little data that messages would be smaller than 2 KiB, `FTSORT_HYPERQUICKSORT`.
+    /// `ftsort_stats.algorithm` tells.
     FTSORT_AUTO = 0,
     /// HyperQuickSort (Wagar 1987; fault-tolerant: Camargo and Duarte 2024, Algorithm 1).
-    /// log2(N) rounds, in each of which a node sends about half of its block to its neighbour.
+    /// log2(N) rounds, in each of which a pivot is agreed on in each subcube and a node sends about
+    /// half of its block to its neighbour.
     FTSORT_HYPERQUICKSORT = 1,
+    /// QuickMerge (Quinn 1989; 2024, Algorithm 2). As HyperQuickSort, but all pivots are agreed on in
+    /// the first round.
+    FTSORT_QUICKMERGE = 2,
+    /// Modified QuickMerge (2024, Section 4.2): with `FTSORT_PIVOT_PAPER` its pivots are the averages of
+    /// those of all ranks; otherwise the same as `FTSORT_QUICKMERGE`.
+    FTSORT_QUICKMERGE_MODIFIED = 3,
+    /// Bitonic sort of any input (2024, Algorithm 4; 2019). log2(N) (log2(N) + 1) / 2 rounds, in each of
+    /// which a node sends its whole block: traffic does not depend on the keys. Blocks of the longest
+    /// input's size fill up from node 0. Its blocks cannot be made again from inputs, so that stores
+    /// keep every round's.
+    FTSORT_BITONIC = 4,
+    /// Bitonic sort of input that is a bitonic sequence already, all ranks' records one after the other
+    /// (up and then down, from anywhere on; 2024, Algorithm 3): log2(N) rounds and one that checks.
+    /// `FTSORT_ERR_ARGUMENT` on all ranks where it is not, or counts differ, or there are not 2^d ranks.
+    FTSORT_BITONIC_MERGE = 5,
+    /// Sample sort: one exchange, in which every rank sends each other its part.
+    FTSORT_SAMPLESORT = 6,
 }
 
 /// Where the blocks of each round are kept, so that a crashed rank's work can be taken over.
@@ -38,15 +58,17 @@ pub enum ftsort_store {
     FTSORT_STORE_RELOAD = 3,
 }
 
-/// How HyperQuickSort chooses the pivot of a subcube.
+/// How pivots are chosen, in HyperQuickSort and the QuickMerges.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_pivot {
     /// From a sample of all blocks in the subcube, in the total order (key, rank, position), and
     /// weighted by the surviving ranks on each side: balanced for every distribution of keys.
     FTSORT_PIVOT_SAMPLED = 0,
-    /// The papers': the median of the root's own list. Can be far off balance.
-    FTSORT_PIVOT_ROOT_MEDIAN = 1,
+    /// As in the papers: HyperQuickSort takes the median of the root's own list, QuickMerge evenly
+    /// spaced records of the root's own list, modified QuickMerge the averages of all ranks' lists (for
+    /// keys that are no numbers their middles). Can be far off balance.
+    FTSORT_PIVOT_PAPER = 1,
 }
 
 /// How the survivors come to know the same set of faulty ranks.
@@ -156,8 +178,8 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
 /// How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
 /// versions append fields, and take a shorter struct as one whose missing fields are zero.
 ///
-/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair` and `min_survivors`, and
-/// either all or none a `reload` and a `timeout_ms`; the rest may differ.
+/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense` and `min_survivors`,
+/// and either all or none a `reload` and a `timeout_ms`; the rest may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {
@@ -171,6 +193,9 @@ pub struct ftsort_config {
     pub pivot: i32,
     /// One of `ftsort_repair`.
     pub repair: i32,
+    /// Not 0: each survivor gets one block, all of the same size (but for one record), in the order of
+    /// ranks, also after faults. Costs two small rounds and moves what is out of place.
+    pub dense: i32,
     /// `FTSORT_STORE_MEMORY` only: copies of each input beside the original. 0: one.
     pub replicas: u32,
     /// Threads for local sorting and merging. 0: the processors that this process may use, divided

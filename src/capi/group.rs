@@ -1,6 +1,5 @@
 //! A group of ranks: made from a communicator, asked about faults, freed.
 
-use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mpi_sys::MPI_Comm;
 
 use super::config::ftsort_config;
-use super::guard::{c_text, on_group};
+use super::guard::{on_group, text_without_group, without_group};
 use super::settings::{
     Listener, Settings, agree_on_settings, open_store, threads, warn_of_settings,
 };
@@ -29,6 +28,8 @@ pub struct ftsort {
     pub(super) store: Box<dyn Store>,
     pub(super) settings: Settings,
     pub(super) stats: Stats,
+    /// Which of `ftsort_algorithm` the last sort was.
+    pub(super) algorithm: i32,
     /// Whose data the last sort lost.
     pub(super) lost: RankSet,
     pub(super) survivors: Option<SurvivorComm>,
@@ -85,11 +86,6 @@ impl ftsort {
     }
 }
 
-thread_local! {
-    /// Why the last `ftsort_init` of this thread failed: there is no group to ask then.
-    static INIT_ERROR: RefCell<CString> = RefCell::new(CString::default());
-}
-
 /// Makes a group of the ranks of `comm`. [C]
 ///
 /// The group communicates on a private communicator. `comm` stays the caller's; it is not kept and
@@ -114,7 +110,7 @@ pub unsafe extern "C" fn ftsort_init(
     config: *const ftsort_config,
     out: *mut *mut ftsort,
 ) -> ftsort_status {
-    let result = caught(|| {
+    without_group(|| {
         // SAFETY: NULL or a place for one pointer.
         let out = unsafe { out.as_mut() };
         let out = out.ok_or_else(|| Error::new(Status::Argument, "out is NULL"))?;
@@ -123,14 +119,7 @@ pub unsafe extern "C" fn ftsort_init(
         let group = unsafe { make_group(comm, config)? };
         *out = Box::into_raw(Box::new(group));
         Ok(())
-    });
-    match result {
-        Ok(()) => Status::Ok as ftsort_status,
-        Err(error) => {
-            INIT_ERROR.set(c_text(&error.to_string()));
-            error.status as ftsort_status
-        }
-    }
+    })
 }
 
 /// # Safety
@@ -159,8 +148,9 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let mut transport = Protocol::new(mpi, manners);
     let mut members = Members::new(transport.me(), transport.ranks());
     members.absorb(transport.dead());
-    members.set_quorum(settings.min_survivors);
-    if settings.min_survivors > members.ranks() {
+    if settings.min_survivors <= members.ranks() {
+        members.set_quorum(settings.min_survivors);
+    } else {
         let text = format!(
             "config.min_survivors is {}, but comm has {} ranks",
             settings.min_survivors,
@@ -207,6 +197,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
             ..settings
         },
         stats,
+        algorithm: 0,
         lost,
         survivors: None,
         poisoned: None,
@@ -415,6 +406,6 @@ pub unsafe extern "C" fn ftsort_last_error(group: *const ftsort) -> *const c_cha
     // SAFETY: this function's contract.
     match unsafe { group.as_ref() } {
         Some(group) => group.last_error.as_ptr(),
-        None => INIT_ERROR.with_borrow(|text| text.as_ptr()),
+        None => text_without_group(),
     }
 }

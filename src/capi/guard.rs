@@ -1,6 +1,7 @@
 //! What every exported function does before and after its work.
 
-use std::ffi::CString;
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
 
 use super::group::ftsort;
 use super::status::ftsort_status;
@@ -9,6 +10,27 @@ use crate::error::{Result, Status, caught};
 /// Text for C: without the NULs that would end it early.
 pub fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+thread_local! {
+    /// Why this thread's last call without a group failed.
+    static WITHOUT_GROUP: RefCell<CString> = RefCell::new(CString::default());
+}
+
+/// Runs a function that has no group, and keeps the error's text for this thread.
+pub fn without_group(work: impl FnOnce() -> Result<()>) -> ftsort_status {
+    match caught(work) {
+        Ok(()) => Status::Ok as ftsort_status,
+        Err(error) => {
+            WITHOUT_GROUP.set(c_text(&error.to_string()));
+            error.status as ftsort_status
+        }
+    }
+}
+
+/// That text, until this thread's next call without a group fails.
+pub fn text_without_group() -> *const c_char {
+    WITHOUT_GROUP.with_borrow(|text| text.as_ptr())
 }
 
 /// Runs a function on a group: refuses a poisoned one, keeps the error's text, and poisons the

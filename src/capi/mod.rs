@@ -9,6 +9,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 pub mod config;
+pub mod datatype;
 pub mod group;
 mod guard;
 pub mod launch;

@@ -1,13 +1,24 @@
 //! What is sorted, as C sees it.
 
+use std::cmp::Ordering;
+use std::ffi::{c_int, c_void};
+
 use super::settings::read_sized;
 use crate::error::{Error, Result, Status};
-use crate::record::Layout;
+use crate::record::{Comparator, Fields, Layout};
 
 /// What the key of a record is.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_key {
+    /// `int8_t`.
+    FTSORT_KEY_I8 = 1,
+    /// `uint8_t`.
+    FTSORT_KEY_U8 = 2,
+    /// `int16_t`.
+    FTSORT_KEY_I16 = 3,
+    /// `uint16_t`.
+    FTSORT_KEY_U16 = 4,
     /// `int32_t`.
     FTSORT_KEY_I32 = 5,
     /// `uint32_t`.
@@ -20,35 +31,117 @@ pub enum ftsort_key {
     FTSORT_KEY_F32 = 9,
     /// `double`, in the same order.
     FTSORT_KEY_F64 = 10,
+    /// `key_bytes` bytes, in the order of `memcmp`.
+    FTSORT_KEY_BYTES = 11,
+    /// What `compare` says of two records.
+    FTSORT_KEY_COMPARE = 12,
 }
 
-/// What a record is: contiguous bytes of a fixed size that may be copied freely. For plain numbers
-/// use `FTSORT_RECORD_PLAIN`. Later versions append fields. The same on all ranks.
+/// Compares two records: below 0, 0 or above 0, as for `qsort`. Pure: the same answer for the same
+/// bytes, on every rank, from any thread and from several at once; a total order of keys. Must not
+/// throw, longjmp, or call ftsort or MPI. The records are copies, aligned as in an array that starts at
+/// a multiple of 16; they may be of any rank.
+pub type ftsort_compare_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, a: *const c_void, b: *const c_void) -> c_int>;
+
+/// What a record is: contiguous bytes of a fixed size that may be copied freely (no pointers, for they
+/// go to other processes). Start from `FTSORT_RECORD_PLAIN` (a number), `FTSORT_RECORD_INIT` (a struct
+/// with a number in it), `FTSORT_RECORD_BYTES` or `FTSORT_RECORD_COMPARE`. Later versions append
+/// fields. The same on all ranks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_record {
     /// `sizeof(ftsort_record)`.
     pub struct_size: usize,
-    /// The size of a record in bytes; in this version that of its key.
+    /// The size of a record in bytes, padding included.
     pub record_bytes: usize,
-    /// Where the key starts in a record; in this version 0.
+    /// Where the key starts in a record; any alignment. 0 for `FTSORT_KEY_COMPARE`.
     pub key_offset: usize,
-    /// The size of the key in bytes; 0: the natural one.
+    /// The size of the key in bytes. For numbers 0 means the natural one; 0 for `FTSORT_KEY_COMPARE`.
     pub key_bytes: usize,
     /// One of `ftsort_key`.
     pub key: i32,
+    /// Not 0: the greatest key first.
+    pub descending: i32,
+    /// Not 0: records with equal keys must stay in the order of ranks, and of positions within a rank's
+    /// input (also where descending). All algorithms do that anyway, but for `FTSORT_BITONIC_MERGE`,
+    /// which then fails with `FTSORT_ERR_ARGUMENT`.
+    pub stable: i32,
+    /// `FTSORT_KEY_COMPARE` only. Kept until `ftsort_run` returns.
+    pub compare: ftsort_compare_fn,
+    /// Passed to `compare` as it is; never read.
+    pub user: *mut c_void,
+}
+
+/// A record's layout, and whether the order of equal keys matters.
+pub(super) struct Wanted {
+    pub layout: Layout,
+    pub stable: bool,
 }
 
 /// # Safety
-/// As for [`read_sized`].
-pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Layout> {
-    // SAFETY: the caller's contract; the struct holds numbers only.
+/// As for [`read_sized`]; `compare` does what it promises until the layout is gone.
+pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted> {
+    // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
     let record = unsafe { read_sized(record, "record")? };
     let record = record.ok_or_else(|| Error::new(Status::Argument, "record is NULL"))?;
-    Layout::new(
-        record.record_bytes,
-        record.key_offset,
-        record.key_bytes,
-        record.key,
-    )
+    let record_bytes = record.record_bytes;
+    let compare = record.compare.map(|function| {
+        let caller = Caller {
+            function,
+            user: record.user,
+        };
+        Comparator::new(move |one, other| caller.compare(one, other))
+    });
+    let layout = Layout::new(Fields {
+        record_bytes,
+        key_offset: record.key_offset,
+        key_bytes: record.key_bytes,
+        key: record.key,
+        descending: record.descending != 0,
+        compare,
+    })?;
+    Ok(Wanted {
+        layout,
+        stable: record.stable != 0,
+    })
+}
+
+/// The user's comparator.
+struct Caller {
+    function: unsafe extern "C" fn(*mut c_void, *const c_void, *const c_void) -> c_int,
+    user: *mut c_void,
+}
+
+// SAFETY: the function may be called from any thread with this pointer, by its contract, and nobody
+// else reads the pointer.
+unsafe impl Send for Caller {}
+// SAFETY: as above; from several at once, too.
+unsafe impl Sync for Caller {}
+
+/// Aligned room for a record.
+type Place = Vec<u128>;
+
+impl Caller {
+    fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
+        let mut places = [Place::new(), Place::new()];
+        let [first, second] = &mut places;
+        let (one, other) = (aligned(one, first), aligned(other, second));
+        // SAFETY: the user's function with the user's pointer, and two whole records.
+        let order = unsafe { (self.function)(self.user, one.cast(), other.cast()) };
+        order.cmp(&0)
+    }
+}
+
+/// The record where it is, if it could be there in an array that starts at a multiple of 16; else a
+/// copy.
+fn aligned(record: &[u8], place: &mut Place) -> *const u8 {
+    let alignment = 1 << record.len().trailing_zeros().min(4);
+    if (record.as_ptr() as usize).is_multiple_of(alignment) {
+        return record.as_ptr();
+    }
+    place.resize(record.len().div_ceil(size_of::<u128>()), 0);
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(place);
+    bytes[..record.len()].copy_from_slice(record);
+    bytes.as_ptr()
 }

@@ -4,21 +4,21 @@ use std::ffi::{c_int, c_void};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::config::{ftsort_buffer, ftsort_reload_fn};
+use super::config::{ftsort_algorithm, ftsort_buffer, ftsort_reload_fn};
 use super::group::ftsort;
 use super::guard::on_group;
 use super::memory::limit_memory;
-use super::record::{ftsort_record, read_layout};
+use super::record::{Wanted, ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use crate::buffer::{self, Buffer};
-use crate::engine::{Job, Source, Stats};
+use crate::engine::{Algorithm, Job, Source, Stats, sum};
 use crate::error::{Error, Result, Status};
-use crate::kernel::kernel_for;
+use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Rank, RankSet};
 use crate::record::Layout;
-use crate::sort::HyperQuickSort;
+use crate::sort::{Complete, MANY_RANKS, Method, Shape};
 use crate::transport::Transport;
 
 /// Sorts the records of all ranks together. [C]
@@ -70,6 +70,7 @@ pub unsafe extern "C" fn ftsort_run(
 /// The arguments, checked, and a copy of the input.
 struct Prepared {
     layout: Layout,
+    stable: bool,
     input: Buffer,
 }
 
@@ -86,7 +87,7 @@ unsafe fn prepare(
         return Err(refuse("out is NULL".into()));
     }
     // SAFETY: the caller's contract.
-    let layout = unsafe { read_layout(record)? };
+    let Wanted { layout, stable } = unsafe { read_layout(record)? };
     let bytes = count
         .checked_mul(layout.record_bytes())
         .filter(|bytes| *bytes <= isize::MAX as usize)
@@ -100,7 +101,11 @@ unsafe fn prepare(
         // SAFETY: not NULL, and valid for `count` records by the caller's contract.
         _ => Buffer::copy_of(unsafe { std::slice::from_raw_parts(input.cast(), bytes) })?,
     };
-    Ok(Prepared { layout, input })
+    Ok(Prepared {
+        layout,
+        stable,
+        input,
+    })
 }
 
 impl ftsort {
@@ -109,10 +114,22 @@ impl ftsort {
         self.lost = RankSet::new(self.members.ranks());
         let absent = self.members.faulty().clone();
         let start = self.transport.now();
-        let rounds = self.members.cube().dimension() + 2;
-        let schedule = self.settings.plan.resolve(self.members.ranks(), rounds);
-        // Ends when this function does.
-        let _timer = schedule.timer(self.members.me()).map(Timer::start);
+        let ranks = self.members.ranks();
+        // Ends when this function does. Timers do not depend on the number of rounds.
+        let timers = self.settings.plan.resolve(ranks, 1);
+        let _timer = timers.timer(self.members.me()).map(Timer::start);
+        let (prepared, kernel) = self.agree_on_input(prepared)?;
+        let (method, code) = self.choose(prepared.input.len())?;
+        self.algorithm = code;
+        let dimension = self.members.cube().dimension();
+        let sort = method.on(&*kernel, dimension);
+        let algorithm = Complete {
+            sort: &*sort,
+            kernel: &*kernel,
+            dimension,
+            dense: self.settings.dense,
+        };
+        let schedule = self.settings.plan.resolve(ranks, algorithm.rounds() + 1);
         let mut listener = self.settings.listener;
         let mut source = Reloader {
             reload: self.settings.reload,
@@ -125,17 +142,6 @@ impl ftsort {
             &mut self.stats,
             &schedule,
         );
-        let kernel = prepared.and_then(|prepared| {
-            let kernel = kernel_for(&prepared.layout, self.settings.threads)?;
-            Ok((prepared, kernel))
-        });
-        let (prepared, kernel) = engine.all_or_none(kernel)?;
-        agree_on_equal(&mut engine, prepared.layout.fingerprint(), "record")?;
-        let algorithm = HyperQuickSort {
-            kernel: &*kernel,
-            dimension: engine.members.cube().dimension(),
-            rule: self.settings.pivot,
-        };
         let job = Job::new(
             &mut engine,
             &algorithm,
@@ -146,8 +152,57 @@ impl ftsort {
         );
         let finished = job.run(&mut self.lost);
         self.stats.total_seconds = self.transport.now() - start;
-        let finished = finished?;
+        let mut finished = finished?;
+        if self.settings.dense {
+            // The others are empty.
+            let own = self.members.me().home();
+            finished.blocks.retain(|node, _| *node == own);
+        }
         Ok(ftsort_result::new(finished, prepared.layout.record_bytes()))
+    }
+
+    /// All ranks' arguments are right, and their records alike.
+    fn agree_on_input(
+        &mut self,
+        prepared: Result<Prepared>,
+    ) -> Result<(Prepared, Box<dyn Kernel>)> {
+        let threads = self.settings.threads;
+        let method = self.settings.algorithm;
+        let kernel = prepared.and_then(|prepared| {
+            if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
+                return Err(Error::new(
+                    Status::Argument,
+                    "record.stable is set, but FTSORT_BITONIC_MERGE does not keep the order of equal \
+                     keys",
+                ));
+            }
+            let kernel = kernel_for(&prepared.layout, threads)?;
+            Ok((prepared, kernel))
+        });
+        let (agreed, _) = self.together(|engine| {
+            let (prepared, kernel) = engine.all_or_none(kernel)?;
+            agree_on_equal(engine, prepared.layout.fingerprint(), "record")?;
+            Ok((prepared, kernel))
+        })?;
+        Ok(agreed)
+    }
+
+    /// The sort, and its number in `ftsort_algorithm`.
+    fn choose(&mut self, input_bytes: usize) -> Result<(Method, i32)> {
+        if let Some(method) = self.settings.algorithm {
+            return Ok((method, self.settings.algorithm_code));
+        }
+        let ranks = self.members.ranks();
+        let total = match ranks >= MANY_RANKS {
+            true => self.together(|engine| sum(engine, input_bytes as u64))?.0,
+            false => 0,
+        };
+        let method = Method::best(ranks, total);
+        let code = match method {
+            Method::SampleSort => ftsort_algorithm::FTSORT_SAMPLESORT,
+            _ => ftsort_algorithm::FTSORT_HYPERQUICKSORT,
+        };
+        Ok((method, code as i32))
     }
 }
 

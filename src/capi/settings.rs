@@ -4,13 +4,15 @@ use std::ffi::{CStr, c_char, c_int};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
-use super::config::{ftsort_config, ftsort_event, ftsort_event_kind, ftsort_reload_fn};
+use super::config::{
+    ftsort_algorithm, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_reload_fn,
+};
 use super::guard::c_text;
 use crate::engine::{Engine, Event, Observer, Occasion};
 use crate::error::{Error, Result, Status};
 use crate::faults::Plan;
 use crate::members::Rank;
-use crate::sort::PivotRule;
+use crate::sort::{Method, PivotRule, Shape, Splitters};
 use crate::store::Store;
 use crate::store::directory::Directory;
 use crate::store::disk::Disk;
@@ -21,7 +23,11 @@ use crate::transport::ulfm::Ulfm;
 /// The configuration, checked and with defaults filled in.
 pub(super) struct Settings {
     pub repair: Repair,
-    pub pivot: PivotRule,
+    /// None: the best.
+    pub algorithm: Option<Method>,
+    /// Its number in `ftsort_algorithm`.
+    pub algorithm_code: i32,
+    pub dense: bool,
     pub threads: usize,
     /// Seconds; see `ftsort_config.timeout_ms`.
     pub patience: Option<f64>,
@@ -145,6 +151,41 @@ unsafe fn text_of(text: *const c_char) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
+/// The sort that `algorithm` and `pivot` ask for.
+fn read_method(algorithm: i32, pivot: i32) -> Result<Option<Method>> {
+    use ftsort_algorithm::*;
+    let rule = match pivot {
+        0 => PivotRule::Sampled,
+        1 => PivotRule::Paper,
+        other => return Err(wrong("pivot", other, "an ftsort_pivot")),
+    };
+    let splitters = |by_the_paper| match rule {
+        PivotRule::Sampled => Splitters::Sampled,
+        PivotRule::Paper => by_the_paper,
+    };
+    let methods = [
+        (FTSORT_AUTO, None),
+        (FTSORT_HYPERQUICKSORT, Some(Method::HyperQuickSort(rule))),
+        (
+            FTSORT_QUICKMERGE,
+            Some(Method::QuickMerge(splitters(Splitters::Root))),
+        ),
+        (
+            FTSORT_QUICKMERGE_MODIFIED,
+            Some(Method::QuickMerge(splitters(Splitters::Averaged))),
+        ),
+        (FTSORT_BITONIC, Some(Method::Bitonic(Shape::Any))),
+        (FTSORT_BITONIC_MERGE, Some(Method::Bitonic(Shape::Bitonic))),
+        (FTSORT_SAMPLESORT, Some(Method::SampleSort)),
+    ];
+    let found = methods
+        .into_iter()
+        .find(|(name, _)| *name as i32 == algorithm);
+    found
+        .map(|(_, method)| method)
+        .ok_or_else(|| wrong("algorithm", algorithm, "an ftsort_algorithm"))
+}
+
 impl Settings {
     /// # Safety
     /// As for [`read_sized`] and [`text_of`].
@@ -153,14 +194,7 @@ impl Settings {
         let config = unsafe { read_sized(config, "config")? };
         // SAFETY: as above; no configuration is one of zeroes.
         let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
-        if !(0..=1).contains(&config.algorithm) {
-            return Err(wrong("algorithm", config.algorithm, "an ftsort_algorithm"));
-        }
-        let pivot = match config.pivot {
-            0 => PivotRule::Sampled,
-            1 => PivotRule::RootMedian,
-            other => return Err(wrong("pivot", other, "an ftsort_pivot")),
-        };
+        let algorithm = read_method(config.algorithm, config.pivot)?;
         let repair = match config.repair {
             0 => Repair::Agree,
             1 => Repair::Shrink,
@@ -202,7 +236,9 @@ impl Settings {
         let faults = faults.or_else(|| std::env::var("FTSORT_FAULTS").ok());
         Ok(Settings {
             repair,
-            pivot,
+            algorithm,
+            algorithm_code: config.algorithm,
+            dense: config.dense != 0,
             threads: config.threads as usize,
             patience: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
@@ -220,7 +256,8 @@ impl Settings {
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
         (self.repair as u8).hash(&mut hasher);
-        (self.pivot as u8).hash(&mut hasher);
+        self.algorithm.hash(&mut hasher);
+        self.dense.hash(&mut hasher);
         self.reload.is_some().hash(&mut hasher);
         self.min_survivors.hash(&mut hasher);
         self.patience.is_some().hash(&mut hasher);
@@ -248,7 +285,7 @@ pub(super) fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Re
     agree_on_equal(
         engine,
         fingerprint,
-        "config (store, replicas, pivot, repair, min_survivors, or whether there is a reload or a \
+        "config (algorithm, store, replicas, pivot, repair, dense, min_survivors, or whether there is a reload or a \
          timeout)",
     )
 }

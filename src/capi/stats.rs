@@ -42,6 +42,8 @@ pub struct ftsort_stats {
     /// The most bytes that ftsort's blocks and messages took at once in this process, the copy of
     /// the input and the result included.
     pub peak_bytes: u64,
+    /// One of `ftsort_algorithm`: which one sorted.
+    pub algorithm: i32,
 }
 
 /// Gives the figures of the last `ftsort_run`. [L]
@@ -85,6 +87,7 @@ pub unsafe extern "C" fn ftsort_get_stats(
         rounds_replayed: stats.rounds_replayed,
         faults: stats.faults,
         peak_bytes: stats.peak_bytes,
+        algorithm: group.algorithm,
     };
     let known = given.min(size_of::<ftsort_stats>());
     // SAFETY: `out` is valid for `given` bytes, of which we fill those that we know.

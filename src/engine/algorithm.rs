@@ -5,33 +5,95 @@ use crate::buffer::Slice;
 use crate::error::Result;
 use crate::vcube::Node;
 
+/// Between which nodes a round moves records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// None.
+    Nobody,
+    /// Node v and its neighbour v xor 2^(s-1), for this s.
+    Neighbours(u32),
+    /// Every node and every other.
+    Everybody,
+}
+
+impl Exchange {
+    /// The first stop on the way from one node to another.
+    pub fn next_stop(self, from: Node, to: Node) -> Node {
+        match self {
+            Exchange::Nobody => from,
+            Exchange::Neighbours(s) => {
+                let bit = 1 << (s - 1);
+                Node(from.0 & !bit | to.0 & bit)
+            }
+            Exchange::Everybody => to,
+        }
+    }
+
+    /// The nodes, of a cube of so many, that a node exchanges with, ascending.
+    pub fn peers(self, node: Node, nodes: usize) -> Vec<Node> {
+        match self {
+            Exchange::Nobody => Vec::new(),
+            Exchange::Neighbours(s) => vec![Node(node.0 ^ 1 << (s - 1))],
+            Exchange::Everybody => {
+                let all = (0..nodes as u32).map(Node);
+                all.filter(|peer| *peer != node).collect()
+            }
+        }
+    }
+}
+
 /// What a round needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The nodes of a subcube of this dimension decide something together before they act.
-    pub scope: u32,
-    /// Node v exchanges with its neighbour v xor 2^(s-1); None: nothing is exchanged.
-    pub exchange: Option<u32>,
+    /// The nodes of a subcube of this dimension decide something together before they act. None: the
+    /// decision of the round before holds on.
+    pub scope: Option<u32>,
+    /// Who exchanges with whom.
+    pub exchange: Exchange,
 }
 
 /// The subcube in which a decision is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subcube {
     /// Its dimension.
     pub dimension: u32,
-    /// The fault-free node with the smallest identifier in it.
-    pub root: Node,
-    /// The fault-free nodes in its lower half and in its upper half.
-    pub fault_free: (usize, usize),
+    /// Its smallest node.
+    pub first: Node,
+    /// Its fault-free nodes, ascending.
+    pub fault_free: Vec<Node>,
 }
 
-/// What a node keeps, and what it gives to its neighbour.
+impl Subcube {
+    /// The fault-free node with the smallest identifier; where all are faulty, the smallest, which is
+    /// then executed from outside.
+    pub fn root(&self) -> Node {
+        self.fault_free.first().copied().unwrap_or(self.first)
+    }
+
+    /// The number of its nodes.
+    pub fn len(&self) -> usize {
+        1 << self.dimension
+    }
+
+    /// Never: it has at least one node.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// How many fault-free nodes are before this place, counted from the first node.
+    pub fn fault_free_before(&self, place: usize) -> usize {
+        let end = Node(self.first.0 + place as u32);
+        self.fault_free.partition_point(|node| *node < end)
+    }
+}
+
+/// What a node keeps, and what it gives to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// Stays.
     pub keep: Block,
-    /// Goes.
-    pub give: Block,
+    /// Goes: to each of the node's peers ([`Exchange::peers`]), in their order.
+    pub give: Vec<Block>,
 }
 
 /// An algorithm written over nodes, which knows nothing of ranks and faults.
@@ -41,7 +103,7 @@ pub struct Split {
 /// give the same bytes. Rounds count from 1; version 0 of a block is the node's input, and version r
 /// is its state after round r.
 pub trait Algorithm {
-    /// How many rounds there are, the one that makes the result included.
+    /// How many rounds there are.
     fn rounds(&self) -> u32;
 
     /// What this round needs.
@@ -50,29 +112,45 @@ pub trait Algorithm {
     /// Brings a node's input into the form in which the first round takes it.
     fn prepare(&self, block: Block) -> Result<Block>;
 
-    /// What the node contributes to its subcube's decision.
-    fn propose(&self, round: u32, node: Node, subcube: &Subcube, block: &Block) -> Result<Vec<u8>>;
+    /// What the node contributes to its subcube's decision. `before`: the decision that held for it in
+    /// the round before; empty in the first. Called in rounds that decide, as [`Algorithm::decide`].
+    fn propose(
+        &self,
+        round: u32,
+        node: Node,
+        subcube: &Subcube,
+        block: &Block,
+        before: &[u8],
+    ) -> Result<Vec<u8>>;
 
     /// The decision, made by the subcube's root from the contributions of all its nodes, in
     /// ascending order of node.
-    fn decide(&self, round: u32, subcube: &Subcube, proposals: &[(Node, Slice)])
-    -> Result<Vec<u8>>;
+    fn decide(
+        &self,
+        round: u32,
+        subcube: &Subcube,
+        proposals: &[(Node, Slice)],
+        before: &[u8],
+    ) -> Result<Vec<u8>>;
 
-    /// The greatest size of a contribution, in bytes.
-    fn proposal_limit(&self) -> usize;
+    /// The greatest size of a contribution to this round, in bytes.
+    fn proposal_limit(&self, round: u32) -> usize;
 
     /// The greatest size of a decision of this round, in bytes.
     fn decision_limit(&self, round: u32) -> usize;
 
-    /// In rounds that exchange, every run is split by itself, whatever the other runs are, and joining
-    /// unites runs. So a block of any version before the result consists of pieces of inputs, and
-    /// can be made again from the inputs and the decisions: versions need not be stored.
+    /// The most runs that a block has.
+    fn most_runs(&self) -> usize;
+
+    /// In all rounds but the last, every run is split by itself, whatever the other runs are, and
+    /// joining unites runs. So a block of any version before the result consists of pieces of inputs,
+    /// and can be made again from the inputs and the decisions: versions need not be stored.
     fn is_piecewise(&self) -> bool;
 
     /// What the node keeps and what it gives. Called in rounds that exchange.
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split>;
 
-    /// The node's new block, from what it kept and what it got from its neighbour. In rounds that
+    /// The node's new block, from what it kept and what it got from its peers, united. In rounds that
     /// exchange nothing `keep` is the whole block and `got` is empty.
     fn join(
         &self,
@@ -82,4 +160,28 @@ pub trait Algorithm {
         got: Block,
         decision: &[u8],
     ) -> Result<Block>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_way_leads_to_its_end_and_by_way_of_peers(from in 0_u32..64, to in 0_u32..64) {
+            let (from, to) = (Node(from), Node(to));
+            let mut at = from;
+            for s in [3, 1, 2, 6, 5, 4] {
+                let next = Exchange::Neighbours(s).next_stop(at, to);
+                prop_assert!(next == at || Exchange::Neighbours(s).peers(at, 64) == [next]);
+                at = next;
+            }
+            prop_assert_eq!(at, to);
+            prop_assert_eq!(Exchange::Everybody.next_stop(from, to), to);
+            prop_assert_eq!(Exchange::Nobody.next_stop(from, to), from);
+            let peers = Exchange::Everybody.peers(from, 64);
+            prop_assert!(peers.len() == 63 && !peers.contains(&from) && peers.is_sorted());
+        }
+    }
 }

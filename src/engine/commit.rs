@@ -57,6 +57,7 @@ impl Engine<'_> {
     /// `trouble`: why it could not, if the reason is its own. After anything but
     /// [`Verdict::Committed`] no message is under way any more.
     pub fn commit(&mut self, complete: bool, trouble: Option<&Error>) -> Result<Verdict> {
+        self.members.check_quorum()?;
         let mut flag = all_clear();
         if !complete || trouble.is_some() {
             flag &= !COMPLETE;

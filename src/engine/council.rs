@@ -13,13 +13,30 @@ use crate::error::{Result, caught};
 use crate::members::Rank;
 use crate::vcube::{Node, first_of};
 
-/// The decisions of a round, each by the smallest node of its subcube.
-pub type Decisions = BTreeMap<Node, Slice>;
+/// What holds in a round: for each subcube of some dimension what it decided.
+#[derive(Clone, Debug, Default)]
+pub struct Decisions {
+    scope: u32,
+    by_first_node: BTreeMap<Node, Slice>,
+}
+
+impl Decisions {
+    /// What was decided for a node; None if its subcube did not come to a decision.
+    pub fn of(&self, node: Node) -> Option<&Slice> {
+        self.by_first_node.get(&first_of(node, self.scope))
+    }
+
+    /// Only what concerns this node.
+    pub fn retain(&mut self, node: Node) {
+        let own = first_of(node, self.scope);
+        self.by_first_node.retain(|first, _| *first == own);
+    }
+}
 
 /// The way of a node's proposal to its root.
-struct Route {
+struct Route<'s> {
     node: Node,
-    subcube: Subcube,
+    subcube: &'s Subcube,
     /// The rank that executes the node.
     executor: Rank,
     /// The rank that executes the subcube's root.
@@ -27,8 +44,8 @@ struct Route {
 }
 
 /// What a root hears.
-struct Council {
-    subcube: Subcube,
+struct Council<'s> {
+    subcube: &'s Subcube,
     proposals: Vec<(Node, Slice)>,
     complete: bool,
 }
@@ -36,10 +53,13 @@ struct Council {
 impl Job<'_, '_> {
     fn subcube(&self, node: Node, dimension: u32) -> Subcube {
         let members = &self.engine.members;
+        let nodes = members.cube().subcube(node, dimension);
         Subcube {
             dimension,
-            root: members.cube().root(node, dimension, members.faulty_nodes()),
-            fault_free: members.weight(node, dimension),
+            first: first_of(node, dimension),
+            fault_free: nodes
+                .filter(|node| !members.faulty_nodes().contains(*node))
+                .collect(),
         }
     }
 
@@ -50,18 +70,20 @@ impl Job<'_, '_> {
         round: u32,
         attempt: &mut Attempt,
     ) -> Result<Option<Decisions>> {
-        let scope = self.algorithm.step(round).scope;
+        let Some(scope) = self.algorithm.step(round).scope else {
+            return Ok(Some(self.log.last().cloned().unwrap_or_default()));
+        };
         let members = &self.engine.members;
         let firsts = 0..(members.cube().len() >> scope) as u32;
         let subcubes: Vec<Subcube> = firsts
             .map(|index| self.subcube(Node(index << scope), scope))
             .collect();
-        let routes = self.routes(&subcubes, scope);
+        let routes = self.routes(&subcubes);
         let letters = routes
             .iter()
             .map(|route| self.proposal(round, route, attempt))
             .collect();
-        let limit = self.algorithm.proposal_limit();
+        let limit = self.algorithm.proposal_limit(round);
         let Some(proposals) = self.engine.deliver(letters, limit)? else {
             return Ok(None);
         };
@@ -70,7 +92,7 @@ impl Job<'_, '_> {
         let members = &self.engine.members;
         let mut presidents: Vec<Rank> = subcubes
             .iter()
-            .map(|subcube| members.executor(subcube.root))
+            .map(|subcube| members.executor(subcube.root()))
             .collect();
         presidents.sort_unstable();
         presidents.dedup();
@@ -79,27 +101,36 @@ impl Job<'_, '_> {
             .engine
             .by_way_of_scribe(&presidents, mine, (limit, limit))?;
         let Some(told) = told else { return Ok(None) };
-        let mut decisions = Decisions::new();
+        let mut by_first_node = BTreeMap::new();
         for (_, minutes) in told {
             let entries = minutes::read(&minutes)?.into_iter();
-            decisions.extend(entries.map(|(first, words)| (Node(first), words)));
+            by_first_node.extend(entries.map(|(first, words)| (Node(first), words)));
         }
-        Ok(Some(decisions))
+        Ok(Some(Decisions {
+            scope,
+            by_first_node,
+        }))
+    }
+
+    /// What held for a node in the round before.
+    fn decided_before(&self, node: Node) -> &[u8] {
+        let last = self.log.last().and_then(|last| last.of(node));
+        last.map_or(&[], |decision| decision)
     }
 
     /// Between which ranks the nodes that concern this one send to their roots, ascending.
-    fn routes(&self, subcubes: &[Subcube], scope: u32) -> Vec<Route> {
+    fn routes<'s>(&self, subcubes: &'s [Subcube]) -> Vec<Route<'s>> {
         let members = &self.engine.members;
         let me = members.me();
         let mut routes = Vec::new();
         for subcube in subcubes {
-            let root = members.executor(subcube.root);
-            for node in members.cube().subcube(subcube.root, scope) {
+            let root = members.executor(subcube.root());
+            for node in members.cube().subcube(subcube.first, subcube.dimension) {
                 let executor = members.executor(node);
                 if executor == me || root == me {
                     routes.push(Route {
                         node,
-                        subcube: *subcube,
+                        subcube,
                         executor,
                         root,
                     });
@@ -110,13 +141,14 @@ impl Job<'_, '_> {
     }
 
     /// What a node contributes, if this rank executes it and is in no trouble.
-    fn proposal(&self, round: u32, route: &Route, attempt: &mut Attempt) -> Letter {
+    fn proposal(&self, round: u32, route: &Route<'_>, attempt: &mut Attempt) -> Letter {
         let algorithm = self.algorithm;
         let block = self.blocks.get(&route.node);
         let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
         let body = block.filter(|_| able).and_then(|block| {
             attempt.check(caught(|| {
-                algorithm.propose(round, route.node, &route.subcube, block)
+                let before = self.decided_before(route.node);
+                algorithm.propose(round, route.node, route.subcube, block, before)
             }))
         });
         Letter {
@@ -131,21 +163,22 @@ impl Job<'_, '_> {
     fn preside(
         &self,
         round: u32,
-        routes: &[Route],
+        routes: &[Route<'_>],
         proposals: Vec<Delivery<Slice>>,
         attempt: &mut Attempt,
     ) -> BTreeMap<Node, Vec<u8>> {
         let algorithm = self.algorithm;
         let me = self.engine.members.me();
-        let mut councils: BTreeMap<Node, Council> = BTreeMap::new();
+        let mut councils: BTreeMap<Node, Council<'_>> = BTreeMap::new();
         for (route, proposal) in routes.iter().zip(proposals) {
             if route.root == me {
-                let first = first_of(route.node, route.subcube.dimension);
-                let council = councils.entry(first).or_insert_with(|| Council {
-                    subcube: route.subcube,
-                    proposals: Vec::new(),
-                    complete: true,
-                });
+                let council = councils
+                    .entry(route.subcube.first)
+                    .or_insert_with(|| Council {
+                        subcube: route.subcube,
+                        proposals: Vec::new(),
+                        complete: true,
+                    });
                 match proposal.got() {
                     Some(proposal) => council.proposals.push((route.node, proposal)),
                     None => council.complete = false,
@@ -155,8 +188,10 @@ impl Job<'_, '_> {
         let mut decisions = BTreeMap::new();
         for (first, council) in councils {
             if council.complete {
-                let decision =
-                    caught(|| algorithm.decide(round, &council.subcube, &council.proposals));
+                let decision = caught(|| {
+                    let before = self.decided_before(first);
+                    algorithm.decide(round, council.subcube, &council.proposals, before)
+                });
                 decisions.extend(attempt.check(decision).map(|decision| (first, decision)));
             }
         }

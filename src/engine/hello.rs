@@ -1,6 +1,8 @@
-//! The first words of a group: who is on the same host, and by what name the group goes.
+//! What is told to all outside of rounds: who is on the same host, by what name a group goes, how much
+//! there is to sort.
 
 use super::commit::{Engine, Verdict, agreed_error};
+use crate::buffer::Slice;
 use crate::error::{Error, Result};
 use crate::members::Rank;
 
@@ -12,8 +14,6 @@ pub struct Hello {
     /// A number that another group hardly has.
     pub nonce: u64,
 }
-
-const BYTES: usize = 16;
 
 impl Hello {
     fn encode(self) -> Vec<u8> {
@@ -36,16 +36,32 @@ pub fn hello(
     mine: Hello,
     trouble: Option<Error>,
 ) -> Result<Vec<(Rank, Hello)>> {
+    let told = told_by_all(engine, mine.encode(), trouble)?.into_iter();
+    Ok(told
+        .filter_map(|(rank, words)| Some((rank, Hello::decode(&words)?)))
+        .collect())
+}
+
+/// The sum of all survivors' numbers, the same on all. Collective.
+pub fn sum(engine: &mut Engine<'_>, mine: u64) -> Result<u64> {
+    let told = told_by_all(engine, mine.to_le_bytes().to_vec(), None)?;
+    let numbers = told
+        .iter()
+        .filter_map(|(_, words)| words[..].try_into().ok());
+    Ok(numbers.map(u64::from_le_bytes).fold(0, u64::saturating_add))
+}
+
+/// What each survivor has to say, as many bytes as this one.
+fn told_by_all(
+    engine: &mut Engine<'_>,
+    mine: Vec<u8>,
+    trouble: Option<Error>,
+) -> Result<Vec<(Rank, Slice)>> {
     loop {
-        let told = engine.share(mine.encode(), BYTES)?;
+        let told = engine.share(mine.clone(), mine.len())?;
         let verdict = engine.commit(told.is_some(), trouble.as_ref())?;
         match (verdict, told) {
-            (Verdict::Committed, Some(told)) => {
-                let told = told.into_iter();
-                return Ok(told
-                    .filter_map(|(rank, words)| Some((rank, Hello::decode(&words)?)))
-                    .collect());
-            }
+            (Verdict::Committed, Some(told)) => return Ok(told),
             (Verdict::Failed(status), _) => return Err(agreed_error(status, trouble)),
             _ => {}
         }

@@ -9,7 +9,7 @@ use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::buffer::{self, Buffer, Slice};
 use crate::defects::{Defect, planted};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Status};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::store::{Reach, Stamp, Store};
@@ -23,6 +23,8 @@ pub struct Job<'a, 'e> {
     pub(super) source: &'a mut dyn Source,
     /// This rank's own input, as it was loaded; empty as soon as it is committed.
     pub(super) input: Slice,
+    /// It is there: the sort was not started over.
+    pub(super) input_is_here: bool,
     /// The ranks that were dead when the sort began, and so have no input.
     pub(super) absent: RankSet,
     /// The committed version, and who was dead when it was made.
@@ -51,6 +53,15 @@ pub struct Finished {
     pub decision: Slice,
 }
 
+/// Where a sort goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// From the committed version.
+    Onward,
+    /// From the inputs, which are loaded again.
+    FromTheStart,
+}
+
 /// What came of this rank's part in a step.
 pub(super) struct Attempt {
     /// The new version of this rank's nodes' blocks.
@@ -63,6 +74,8 @@ pub(super) struct Attempt {
     pub restored: Vec<(Node, Option<Rank>)>,
     /// Every part of it was done.
     pub complete: bool,
+    /// Data are lost that nobody holds, but all inputs can be had again.
+    pub starts_over: bool,
     /// It was given up because somebody died. Only then may a rank leave others waiting for its
     /// messages: they see the death too.
     pub interrupted: bool,
@@ -74,10 +87,11 @@ impl Attempt {
     pub fn new() -> Attempt {
         Attempt {
             blocks: BTreeMap::new(),
-            decisions: Decisions::new(),
+            decisions: Decisions::default(),
             digests: BTreeMap::new(),
             restored: Vec::new(),
             complete: true,
+            starts_over: false,
             interrupted: false,
             trouble: None,
         }
@@ -127,6 +141,7 @@ impl<'a, 'e> Job<'a, 'e> {
             store,
             source,
             input: input.into(),
+            input_is_here: true,
             absent,
             stamp: Stamp::INPUT,
             blocks: BTreeMap::new(),
@@ -141,32 +156,45 @@ impl<'a, 'e> Job<'a, 'e> {
     /// Runs it to its end. Collective; all survivors return the same status. After
     /// `Status::DataLost`, `lost` has the ranks whose data cannot be got back, the same on all.
     pub fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
-        let result = self.run_rounds();
-        if let Err(error) = &result {
-            self.tell_losses(error.status);
-        }
+        let result = match self.run_rounds() {
+            Err(error) if error.status == Status::DataLost => {
+                // Without the others there is no use in knowing.
+                Err(self.tell_losses().err().unwrap_or(error))
+            }
+            other => other,
+        };
         let apart = |error: &Error| error.status.sets_apart();
         if !result.as_ref().is_err_and(apart) {
             self.clear_store()?;
         }
         self.engine.stats.peak_bytes = buffer::peak() as u64;
-        *lost = self.lost;
-        result?;
-        let last = self.log.pop().and_then(|mut last| last.pop_first());
+        if let Err(error) = result {
+            if error.status == Status::DataLost {
+                *lost = self.lost;
+            }
+            return Err(error);
+        }
+        let last = self.log.last().and_then(|last| last.of(Node(0)).cloned());
         Ok(Finished {
             blocks: self.blocks,
-            decision: last.map_or_else(|| Buffer::default().into(), |(_, decision)| decision),
+            decision: last.unwrap_or_else(|| Buffer::default().into()),
         })
     }
 
     fn run_rounds(&mut self) -> Result<()> {
         self.engine.rounds = self.algorithm.rounds() + 1;
-        for round in 0..=self.algorithm.rounds() {
+        let mut round = 0;
+        while round <= self.algorithm.rounds() {
             self.engine.round = round;
-            self.transact(round)?;
-            self.retire(round);
-            self.engine.stats.rounds += 1;
-            self.engine.tell(Event::Round);
+            round = match self.transact(round)? {
+                Flow::Onward => {
+                    self.retire(round);
+                    self.engine.stats.rounds += 1;
+                    self.engine.tell(Event::Round);
+                    round + 1
+                }
+                Flow::FromTheStart => 0,
+            };
         }
         Ok(())
     }
@@ -202,8 +230,8 @@ impl<'a, 'e> Job<'a, 'e> {
         self.store.retire(oldest);
     }
 
-    /// Tries the round until it is committed.
-    fn transact(&mut self, round: u32) -> Result<()> {
+    /// Tries the round until it is committed, or everything has to be loaded again.
+    fn transact(&mut self, round: u32) -> Result<Flow> {
         loop {
             self.engine.strike(Point::Begin)?;
             if planted(Defect::RetiredTooEarly) {
@@ -222,7 +250,7 @@ impl<'a, 'e> Job<'a, 'e> {
             match verdict {
                 Verdict::Committed => {
                     self.accept(round, attempt);
-                    return Ok(());
+                    return Ok(Flow::Onward);
                 }
                 Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
                 Verdict::Replay => {
@@ -230,10 +258,14 @@ impl<'a, 'e> Job<'a, 'e> {
                     if planted(Defect::AttemptIsKept) {
                         self.blocks.extend(attempt.blocks);
                     }
-                    if !planted(Defect::RecoveryIsSkipped) {
-                        self.recover()?;
-                    }
+                    let recovered = match planted(Defect::RecoveryIsSkipped) {
+                        true => Flow::Onward,
+                        false => self.recover()?,
+                    };
                     self.engine.tell(Event::Replay);
+                    if recovered == Flow::FromTheStart {
+                        return Ok(recovered);
+                    }
                 }
             }
         }
@@ -265,6 +297,16 @@ impl<'a, 'e> Job<'a, 'e> {
         self.engine.stats.add(Phase::Store, seconds);
         self.engine.strike(Point::Stored)?;
         Ok(attempt)
+    }
+
+    /// Forgets all that was done, but not what the inputs are known by.
+    pub(super) fn start_over(&mut self) {
+        self.store.clear();
+        self.stamp = Stamp::INPUT;
+        self.blocks.clear();
+        self.committed_without = None;
+        self.log.clear();
+        self.input_is_here = false;
     }
 
     /// It is committed: the attempt is the state.

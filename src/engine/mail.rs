@@ -101,11 +101,12 @@ impl Engine<'_> {
         Ok(Some(deliveries))
     }
 
-    /// Moves blocks. Where this rank has no room for one it says so in `trouble`, and lets the bytes
+    /// Moves blocks of at most so many runs. Where this rank has no room for one it says so in `trouble`, and lets the bytes
     /// pass. None: somebody died.
     pub fn ship(
         &mut self,
         shipments: Vec<Shipment>,
+        most_runs: usize,
         trouble: &mut Option<Error>,
     ) -> Result<Option<Vec<Delivery<Block>>>> {
         let me = self.members.me();
@@ -117,7 +118,7 @@ impl Engine<'_> {
                 body: shipment.block.as_ref().map(|block| block.header().encode()),
             })
             .collect();
-        let Some(labels) = self.deliver(labels, Header::limit(self.members.ranks()))? else {
+        let Some(labels) = self.deliver(labels, Header::limit(most_runs))? else {
             return Ok(None);
         };
         let mut awaited = Vec::with_capacity(shipments.len());

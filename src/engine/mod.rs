@@ -24,9 +24,9 @@ mod round;
 mod stats;
 mod versions;
 
-pub use algorithm::{Algorithm, Split, Step, Subcube};
+pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
 pub use commit::{Engine, Verdict};
-pub use hello::{Hello, hello};
+pub use hello::{Hello, hello, sum};
 pub use job::{Finished, Job};
 pub use reload::Source;
 pub use stats::{Phase, Stats};

@@ -1,22 +1,22 @@
 //! After faults: what died with its executors comes back, as a transaction.
 
 use super::commit::agreed_error;
-use super::job::Job;
+use super::job::{Flow, Job};
 use super::{Event, Phase, Verdict};
 use crate::defects::{Defect, planted};
-use crate::error::{Result, Status};
+use crate::error::Result;
 use crate::faults::Point;
 use crate::members::RankSet;
 
 impl Job<'_, '_> {
     /// Brings the committed version of every node to its executor of now, and copies to as many
     /// ranks as before. Ranks that die meanwhile make it start again.
-    pub(super) fn recover(&mut self) -> Result<()> {
+    pub(super) fn recover(&mut self) -> Result<Flow> {
         loop {
             self.engine.strike(Point::Recover)?;
             let Some(held_without) = self.committed_without.clone() else {
                 // Nothing is committed yet; loading sees to the inputs of the dead.
-                return Ok(());
+                return Ok(Flow::Onward);
             };
             let start = self.engine.transport.now();
             let attempt = match self.retains() {
@@ -32,6 +32,10 @@ impl Job<'_, '_> {
                     .commit(attempt.complete, attempt.trouble.as_ref())?,
             };
             match verdict {
+                Verdict::Committed if attempt.starts_over => {
+                    self.start_over();
+                    return Ok(Flow::FromTheStart);
+                }
                 Verdict::Committed => {
                     self.blocks.extend(attempt.blocks);
                     let faulty = self.engine.members.faulty_nodes();
@@ -41,7 +45,7 @@ impl Job<'_, '_> {
                     for (node, from) in attempt.restored {
                         self.engine.tell(Event::Restored(node, from));
                     }
-                    return Ok(());
+                    return Ok(Flow::Onward);
                 }
                 Verdict::Replay => {}
                 Verdict::Failed(status) => {
@@ -51,26 +55,21 @@ impl Job<'_, '_> {
         }
     }
 
-    /// After an agreed loss of data: everybody learns what is lost. Gives up silently if even that
-    /// fails, since there is an error to return already.
-    pub(super) fn tell_losses(&mut self, status: Status) {
-        if status != Status::DataLost || planted(Defect::LossesUntold) {
-            return;
+    /// After an agreed loss of data: everybody learns what is lost.
+    pub(super) fn tell_losses(&mut self) -> Result<()> {
+        if planted(Defect::LossesUntold) {
+            return Ok(());
         }
         let ranks = self.engine.members.ranks();
         loop {
             let mine = self.lost.to_bytes();
             let limit = mine.len();
-            let Ok(told) = self.engine.share(mine, limit) else {
-                return;
-            };
+            let told = self.engine.share(mine, limit)?;
             for (_, words) in told.iter().flatten() {
                 self.lost.extend(&RankSet::from_bytes(ranks, words));
             }
-            match self.engine.commit(told.is_some(), None) {
-                Ok(Verdict::Replay) => {}
-                Ok(Verdict::Committed) => break,
-                Ok(Verdict::Failed(_)) | Err(_) => return,
+            if self.engine.commit(told.is_some(), None)? == Verdict::Committed {
+                break;
             }
         }
         if self.lost.is_empty() {
@@ -85,5 +84,6 @@ impl Job<'_, '_> {
                 }
             }
         }
+        Ok(())
     }
 }

@@ -46,8 +46,12 @@ impl Digest {
 }
 
 impl Job<'_, '_> {
-    /// Everybody tells what its input is known by, so that it can be checked when it is gone.
+    /// Everybody tells what its input is known by, so that it can be checked when it is gone; whoever
+    /// is in trouble too, for the others wait for it.
     pub(super) fn share_digests(&mut self, mut attempt: Attempt) -> Result<Attempt> {
+        if attempt.interrupted || !self.source.can_reload() || !self.digests.is_empty() {
+            return Ok(attempt);
+        }
         let mine = Digest::of(&self.input).encode();
         let Some(told) = self.engine.share(mine, DIGEST_BYTES)? else {
             return Ok(attempt.interrupted());

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Exchange;
 use super::job::{Attempt, Job};
 use super::mail::{Delivery, Shipment};
 use super::placement::holders;
@@ -18,7 +19,7 @@ use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status, caught};
 use crate::members::{Rank, RankSet};
 use crate::store::{Reach, Stamp};
-use crate::vcube::{Node, first_of};
+use crate::vcube::Node;
 
 /// Who has which inputs in its store: origin, holders.
 type Holdings = BTreeMap<Rank, Vec<Rank>>;
@@ -51,18 +52,12 @@ impl Job<'_, '_> {
         }
         let mut attempt = self.restore_retained()?;
         attempt.check(kept);
-        if !attempt.complete {
-            return Ok(attempt);
-        }
         for node in self.engine.members.my_nodes() {
             let own = self.blocks.get(&node).cloned();
             let block = || own.unwrap_or_else(Block::empty);
             attempt.blocks.entry(node).or_insert_with(block);
         }
-        match self.source.can_reload() && self.digests.is_empty() {
-            true => self.share_digests(attempt),
-            false => Ok(attempt),
-        }
+        self.share_digests(attempt)
     }
 
     /// An input, or a block of version 0, as the first round takes it.
@@ -99,7 +94,9 @@ impl Job<'_, '_> {
         }
         self.reload_inputs(&plan, &mut attempt);
         let shipments = self.shipments(&plan, &mut attempt);
-        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
+        // A piece of an input is one run, and so is the input.
+        let shipped = self.engine.ship(shipments, 1, &mut attempt.trouble)?;
+        let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
         let mut deliveries = deliveries.into_iter();
@@ -216,8 +213,13 @@ impl Job<'_, '_> {
     /// Whose inputs a node's block has pieces of, in the committed version.
     fn contributors(&self, node: Node) -> impl Iterator<Item = Rank> + use<> {
         let rounds = 1..=self.stamp.version;
-        let exchanged = rounds.filter_map(|round| self.algorithm.step(round).exchange);
-        let reach = exchanged.fold(0, |reach, dimension| reach | 1 << (dimension - 1));
+        let reach = rounds.fold(0, |reach, round| {
+            match self.algorithm.step(round).exchange {
+                Exchange::Nobody => reach,
+                Exchange::Neighbours(s) => reach | 1 << (s - 1),
+                Exchange::Everybody => u32::MAX,
+            }
+        });
         let origins = self.engine.members.cube().nodes();
         let near: Vec<Rank> = origins
             .filter(|origin| (origin.0 ^ node.0) & !reach == 0)
@@ -292,27 +294,30 @@ impl Job<'_, '_> {
         }
         let mut at = origin.home();
         for round in 1..=self.stamp.version {
-            let step = algorithm.step(round);
-            let Some(dimension) = step.exchange else {
+            let exchange = algorithm.step(round).exchange;
+            if exchange == Exchange::Nobody {
                 continue;
-            };
-            let first = first_of(at, step.scope);
+            }
             let decision = self.log.get(round as usize - 1);
-            let decision = decision.and_then(|decisions| decisions.get(&first));
+            let decision = decision.and_then(|decisions| decisions.of(at));
             let decision = decision.ok_or_else(|| {
                 Error::new(
                     Status::Internal,
-                    format!("the decision of round {round} at node {first} is not logged"),
+                    format!("the decision of round {round} at node {at} is not logged"),
                 )
             })?;
             let split = caught(|| algorithm.split(round, at, &piece, decision))?;
-            let bit = 1 << (dimension - 1);
-            if ((at.0 ^ node.0) & bit == 0) != planted(Defect::WrongSide) {
-                piece = split.keep;
-            } else {
-                piece = split.give;
-                at = Node(at.0 ^ bit);
+            let peers = exchange.peers(at, self.engine.members.cube().len());
+            let mut next = exchange.next_stop(at, node);
+            if planted(Defect::WrongSide) {
+                next = if next == at { peers[0] } else { at };
             }
+            let given = peers.iter().position(|peer| *peer == next);
+            piece = match given {
+                Some(index) => split.give[index].clone(),
+                None => split.keep,
+            };
+            at = exchange.next_stop(at, node);
         }
         Ok(piece)
     }

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::Phase;
 use super::council::Decisions;
 use super::job::{Attempt, Job};
-use super::mail::{Delivery, Shipment};
+use super::mail::Shipment;
+use super::{Exchange, Phase};
 use crate::block::Block;
-use crate::buffer::Slice;
 use crate::defects::{Defect, planted};
 use crate::error::{Result, caught};
 use crate::faults::Point;
-use crate::vcube::{Node, first_of};
+use crate::vcube::Node;
 
 impl Job<'_, '_> {
     /// The round, up to the point where the new version is to be kept.
@@ -26,16 +25,14 @@ impl Job<'_, '_> {
             Some(mut decisions) => {
                 let attempt = self.exchange(round, &decisions, attempt)?;
                 if planted(Defect::OwnDecisionsOnly) {
-                    let scope = self.algorithm.step(round).scope;
-                    let own = first_of(self.engine.members.me().home(), scope);
-                    decisions.retain(|first, _| *first == own);
+                    decisions.retain(self.engine.members.me().home());
                 }
                 attempt.with(decisions)
             }
         };
-        let phase = match self.algorithm.step(round).exchange {
-            Some(_) => Phase::Exchange,
-            None => Phase::Merge,
+        let phase = match round == self.algorithm.rounds() {
+            true => Phase::Merge,
+            false => Phase::Exchange,
         };
         let seconds = self.engine.transport.now() - start;
         self.engine.stats.add(phase, seconds);
@@ -55,10 +52,6 @@ impl Job<'_, '_> {
         self.engine.stats.add(Phase::Sort, seconds);
     }
 
-    fn decision_for<'d>(&self, round: u32, node: Node, all: &'d Decisions) -> Option<&'d Slice> {
-        all.get(&first_of(node, self.algorithm.step(round).scope))
-    }
-
     /// Splits, exchanges and joins the blocks of this rank's nodes.
     fn exchange(
         &mut self,
@@ -66,72 +59,92 @@ impl Job<'_, '_> {
         decisions: &Decisions,
         mut attempt: Attempt,
     ) -> Result<Attempt> {
-        let algorithm = self.algorithm;
         let mine = self.engine.members.my_nodes();
-        let mut kept: BTreeMap<Node, Block> = BTreeMap::new();
-        let mut got: BTreeMap<Node, Block> = BTreeMap::new();
-        let Some(dimension) = algorithm.step(round).exchange else {
+        let exchange = self.algorithm.step(round).exchange;
+        if exchange == Exchange::Nobody {
             for node in mine {
                 let block = self.blocks.get(&node).cloned();
                 let got = Some(Block::empty());
                 self.join(round, node, (block, got), decisions, &mut attempt);
             }
             return Ok(attempt);
-        };
-        let mut given: BTreeMap<Node, Block> = BTreeMap::new();
-        for node in &mine {
-            let decision = self.decision_for(round, *node, decisions);
-            let (Some(block), Some(decision)) = (self.blocks.get(node), decision) else {
-                continue;
-            };
-            let split = caught(|| algorithm.split(round, *node, block, decision));
-            if let Some(split) = attempt.check(split) {
-                kept.insert(*node, split.keep);
-                given.insert(*node, split.give);
-            }
         }
-        let (shipments, receivers) = self.neighbourly(round, dimension, decisions, given);
+        let (mut kept, given) = self.split(round, decisions, &mut attempt);
+        let (shipments, receivers) = self.shipments_between(exchange, decisions, given);
         self.engine.strike(Point::Send)?;
-        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
+        let most_runs = self.algorithm.most_runs();
+        let shipped = self
+            .engine
+            .ship(shipments, most_runs, &mut attempt.trouble)?;
+        let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
+        let nothing = mine.iter().map(|node| (*node, Some(Block::empty())));
+        let mut got: BTreeMap<Node, Option<Block>> = nothing.collect();
         for (node, delivery) in receivers.into_iter().zip(deliveries) {
-            if let Delivery::Got(block) = delivery {
-                got.insert(node, block);
+            if let Some(united) = got.get_mut(&node) {
+                let pair = united.take().zip(delivery.got());
+                *united = pair.map(|(united, block)| united.union(block));
             }
         }
         for node in mine {
-            let halves = (kept.remove(&node), got.remove(&node));
+            let halves = (kept.remove(&node), got.remove(&node).flatten());
             self.join(round, node, halves, decisions, &mut attempt);
         }
         Ok(attempt)
     }
 
-    /// One shipment for each node of which this rank executes it or its neighbour, ascending, and
-    /// the nodes that they are for. Nodes whose subcube did not come to a decision stay out, on both
-    /// ends alike, since neighbours are in one subcube.
-    fn neighbourly(
+    /// What this rank's nodes keep, and what each gives to whom.
+    fn split(
         &self,
         round: u32,
-        dimension: u32,
         decisions: &Decisions,
-        mut given: BTreeMap<Node, Block>,
-    ) -> (Vec<Shipment>, Vec<Node>) {
+        attempt: &mut Attempt,
+    ) -> (BTreeMap<Node, Block>, BTreeMap<(Node, Node), Block>) {
+        let algorithm = self.algorithm;
         let members = &self.engine.members;
-        let me = members.me();
-        let mut shipments = Vec::new();
-        let mut receivers = Vec::new();
-        for node in members.cube().nodes() {
-            let neighbour = members.cube().neighbour(node, dimension);
-            let (from, to) = (members.executor(node), members.executor(neighbour));
-            let decided = self.decision_for(round, node, decisions).is_some();
-            if (from == me || to == me) && decided {
-                let block = given.remove(&node);
-                shipments.push(Shipment { from, to, block });
-                receivers.push(neighbour);
+        let exchange = algorithm.step(round).exchange;
+        let (mut kept, mut given) = (BTreeMap::new(), BTreeMap::new());
+        for node in members.my_nodes() {
+            let (Some(block), Some(decision)) = (self.blocks.get(&node), decisions.of(node)) else {
+                continue;
+            };
+            let split = caught(|| algorithm.split(round, node, block, decision));
+            if let Some(split) = attempt.check(split) {
+                kept.insert(node, split.keep);
+                let peers = exchange.peers(node, members.cube().len()).into_iter();
+                given.extend(peers.map(|peer| (node, peer)).zip(split.give));
             }
         }
-        (shipments, receivers)
+        (kept, given)
+    }
+
+    /// One shipment for each pair of nodes that exchange and of which this rank executes one,
+    /// ascending, and the nodes that they are for. Nodes whose subcube did not come to a decision stay
+    /// out, on both ends alike, since those who exchange are in one subcube.
+    fn shipments_between(
+        &self,
+        exchange: Exchange,
+        decisions: &Decisions,
+        mut given: BTreeMap<(Node, Node), Block>,
+    ) -> (Vec<Shipment>, Vec<Node>) {
+        let members = &self.engine.members;
+        let mut pairs = Vec::new();
+        for node in members.my_nodes() {
+            for peer in exchange.peers(node, members.cube().len()) {
+                pairs.extend([(node, peer), (peer, node)]);
+            }
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs.retain(|(node, _)| decisions.of(*node).is_some());
+        let shipments = pairs.iter().map(|(node, peer)| Shipment {
+            from: members.executor(*node),
+            to: members.executor(*peer),
+            block: given.remove(&(*node, *peer)),
+        });
+        let shipments = shipments.collect();
+        (shipments, pairs.into_iter().map(|(_, peer)| peer).collect())
     }
 
     fn join(
@@ -143,8 +156,7 @@ impl Job<'_, '_> {
         attempt: &mut Attempt,
     ) {
         let algorithm = self.algorithm;
-        let decision = self.decision_for(round, node, decisions);
-        let (Some(kept), Some(got), Some(decision)) = (kept, got, decision) else {
+        let (Some(kept), Some(got), Some(decision)) = (kept, got, decisions.of(node)) else {
             attempt.complete = false;
             return;
         };

@@ -22,7 +22,8 @@ impl Job<'_, '_> {
                 attempt.blocks.insert(node, block);
             }
         }
-        self.save_version(Stamp::INPUT, attempt)
+        let attempt = self.save_version(Stamp::INPUT, attempt)?;
+        self.share_digests(attempt)
     }
 
     /// The input of a node: of its home, if that lived long enough to show it to somebody.
@@ -30,7 +31,7 @@ impl Job<'_, '_> {
         let Some(home) = self.home_with_input(node) else {
             return Ok(Block::empty());
         };
-        if home == self.engine.members.me() {
+        if home == self.engine.members.me() && self.input_is_here {
             return Ok(Block::input(home, self.input.clone()));
         }
         if let Some(block) = self.store.get(Stamp::INPUT, node)? {
@@ -89,7 +90,11 @@ impl Job<'_, '_> {
                 }
             }
         }
-        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
+        let most_runs = self.algorithm.most_runs();
+        let shipped = self
+            .engine
+            .ship(shipments, most_runs, &mut attempt.trouble)?;
+        let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
         for (node, delivery) in nodes.into_iter().zip(deliveries) {
@@ -169,6 +174,10 @@ impl Job<'_, '_> {
                 }
             }
         }
+        if !gone.is_empty() && self.source.can_reload() {
+            attempt.starts_over = true;
+            return Ok(attempt);
+        }
         if !gone.is_empty() {
             // Everybody comes to the same conclusion, so nobody waits for a message.
             gone.iter().for_each(|node| self.lose_node(*node));
@@ -188,7 +197,11 @@ impl Job<'_, '_> {
             }
         });
         let shipments = shipments.collect();
-        let Some(deliveries) = self.engine.ship(shipments, &mut attempt.trouble)? else {
+        let most_runs = self.algorithm.most_runs();
+        let shipped = self
+            .engine
+            .ship(shipments, most_runs, &mut attempt.trouble)?;
+        let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
         for ((node, ..), delivery) in moves.into_iter().zip(deliveries) {

@@ -4,24 +4,34 @@
 //! A kernel is made for one layout of records and works on blocks of bytes that start at a record
 //! in an aligned buffer, so that the engine need not know what a record is.
 
+mod count;
 mod cut;
+mod deal;
+mod keyed;
 mod merge;
 mod pair;
 mod plain;
 mod radix;
+mod records;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Ordering;
 
+use rayon::ThreadPool;
+
 use crate::error::{Error, Result, Status};
-use crate::record::{KeyKind, Layout};
+use crate::record::{Down, KeyKind, Layout, PlainKey};
 
 /// Sorts, searches and merges records of one layout.
 pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// The size of a record.
     fn record_bytes(&self) -> usize;
 
-    /// Sorts a block, ascending by key.
-    fn sort(&self, block: &mut [u8]);
+    /// Sorts a block. Equal keys keep their order, so that the result depends on the block alone,
+    /// and not on the number of threads. `Status::Memory` if there is no room for what that needs;
+    /// what the block holds is then of no use.
+    fn sort(&self, block: &mut [u8]) -> Result<()>;
 
     /// The order of two records, which need not be aligned.
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering;
@@ -32,9 +42,16 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// How many records of a sorted run are not after `record`, which need not be aligned.
     fn upper_bound(&self, run: &[u8], record: &[u8]) -> usize;
 
+    /// How many records of each sorted run are among the first `count` of the merged runs; all of
+    /// them if there are no more.
+    fn select(&self, runs: &[&[u8]], count: usize) -> Vec<usize>;
+
     /// Merges sorted runs into `out`, which is as long as all of them together. Equal keys stay in
     /// the order of the runs. `Status::Memory` if there is no room for what that needs.
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()>;
+
+    /// A record whose key is the average of these records' keys; None where keys are no numbers.
+    fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>>;
 
     /// The index of the first record that is after the next one: None for a sorted block.
     fn first_disorder(&self, block: &[u8]) -> Option<usize>;
@@ -44,18 +61,34 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
 /// threads cannot be had.
 pub fn kernel_for(layout: &Layout, threads: usize) -> Result<Box<dyn Kernel>> {
     let pool = pool_of(threads)?;
+    if !layout.is_plain_number() {
+        return Ok(Box::new(records::Records::new(layout, pool)));
+    }
+    let down = layout.is_descending();
     Ok(match layout.kind() {
-        KeyKind::I32 => Box::new(plain::Plain::<i32>::new(pool)),
-        KeyKind::U32 => Box::new(plain::Plain::<u32>::new(pool)),
-        KeyKind::I64 => Box::new(plain::Plain::<i64>::new(pool)),
-        KeyKind::U64 => Box::new(plain::Plain::<u64>::new(pool)),
-        KeyKind::F32 => Box::new(plain::Plain::<f32>::new(pool)),
-        KeyKind::F64 => Box::new(plain::Plain::<f64>::new(pool)),
+        KeyKind::I8 => plain::<i8>(pool, down),
+        KeyKind::U8 => plain::<u8>(pool, down),
+        KeyKind::I16 => plain::<i16>(pool, down),
+        KeyKind::U16 => plain::<u16>(pool, down),
+        KeyKind::I32 => plain::<i32>(pool, down),
+        KeyKind::U32 => plain::<u32>(pool, down),
+        KeyKind::I64 => plain::<i64>(pool, down),
+        KeyKind::U64 => plain::<u64>(pool, down),
+        KeyKind::F32 => plain::<f32>(pool, down),
+        KeyKind::F64 => plain::<f64>(pool, down),
+        KeyKind::Bytes | KeyKind::Compare => Box::new(records::Records::new(layout, pool)),
     })
 }
 
+fn plain<T: PlainKey + 'static>(pool: Option<ThreadPool>, descending: bool) -> Box<dyn Kernel> {
+    match descending {
+        false => Box::new(plain::Plain::<T>::new(pool)),
+        true => Box::new(plain::Plain::<Down<T>>::new(pool)),
+    }
+}
+
 /// A pool of our own: the global one belongs to the program.
-fn pool_of(threads: usize) -> Result<Option<rayon::ThreadPool>> {
+fn pool_of(threads: usize) -> Result<Option<ThreadPool>> {
     if threads <= 1 {
         return Ok(None);
     }

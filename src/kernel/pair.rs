@@ -1,4 +1,4 @@
-//! Merging two runs of words, from four places at once.
+//! Merging two runs of words, or of small entries that stand for records, from four places at once.
 //!
 //! A merge that decides by a branch mispredicts every other time on random data; one that turns each
 //! comparison into an index waits for the load, the comparison and the addition of every step. So
@@ -8,71 +8,89 @@
 
 use std::hint::select_unpredictable;
 
-use crate::record::Word;
-
 /// Shorter outputs are merged step by step.
 const SHORT: usize = 32;
 
 /// If one run is so many times longer than the other, it is copied in long pieces.
 const LOPSIDED: usize = 16;
 
-/// Merges two sorted runs into `out`, which is as long as both; of equal words those of `one` come
-/// first.
-pub fn merge_two<W: Word>(one: &[W], other: &[W], out: &mut [W]) {
+/// Merges two runs that are sorted in the order of `before` into `out`, which is as long as both; of
+/// equal words those of `one` come first.
+pub fn merge_two<W: Copy>(
+    one: &[W],
+    other: &[W],
+    out: &mut [W],
+    before: impl Fn(W, W) -> bool + Copy,
+) {
     if one.is_empty() {
         out.copy_from_slice(other);
     } else if other.is_empty() {
         out.copy_from_slice(one);
     } else if one.len() > LOPSIDED * other.len() || other.len() > LOPSIDED * one.len() {
-        merge_around_middle(one, other, out);
+        merge_around_middle(one, other, out, before);
     } else if out.len() <= SHORT {
-        merge_by_steps(one, other, out);
+        merge_by_steps(one, other, out, before);
     } else {
-        merge_from_four_places(one, other, out);
+        merge_from_four_places(one, other, out, before);
     }
 }
 
 /// Puts the middle of the shorter run to its place; what is before and after it are two merges.
-fn merge_around_middle<W: Word>(one: &[W], other: &[W], out: &mut [W]) {
+fn merge_around_middle<W: Copy>(
+    one: &[W],
+    other: &[W],
+    out: &mut [W],
+    before: impl Fn(W, W) -> bool + Copy,
+) {
     let (i, j) = if one.len() < other.len() {
         let i = one.len() / 2;
-        (i, other.partition_point(|word| *word < one[i]))
+        (i, other.partition_point(|word| before(*word, one[i])))
     } else {
         let j = other.len() / 2;
-        (one.partition_point(|word| *word <= other[j]), j)
+        (one.partition_point(|word| !before(other[j], *word)), j)
     };
-    let (before, after) = out.split_at_mut(i + j);
-    merge_two(&one[..i], &other[..j], before);
+    let (start, end) = out.split_at_mut(i + j);
+    merge_two(&one[..i], &other[..j], start, before);
     // The middle is the first of its run now, and nothing comes before it.
     let (i, j) = if one.len() < other.len() {
-        after[0] = one[i];
+        end[0] = one[i];
         (i + 1, j)
     } else {
-        after[0] = other[j];
+        end[0] = other[j];
         (i, j + 1)
     };
-    merge_two(&one[i..], &other[j..], &mut after[1..]);
+    merge_two(&one[i..], &other[j..], &mut end[1..], before);
 }
 
 /// How many words of `one` are among the first `length` of the merged runs.
-fn share_of_one<W: Word>(one: &[W], other: &[W], length: usize) -> usize {
+fn share_of_one<W: Copy>(
+    one: &[W],
+    other: &[W],
+    length: usize,
+    before: impl Fn(W, W) -> bool,
+) -> usize {
     let (mut low, mut high) = (length.saturating_sub(other.len()), length.min(one.len()));
     while low < high {
         let middle = (low + high) / 2;
-        let is_in = one[middle] <= other[length - middle - 1];
+        let is_in = !before(other[length - middle - 1], one[middle]);
         low = select_unpredictable(is_in, middle + 1, low);
         high = select_unpredictable(is_in, high, middle);
     }
     low
 }
 
-fn merge_by_steps<W: Word>(one: &[W], other: &[W], out: &mut [W]) {
+fn merge_by_steps<W: Copy>(
+    one: &[W],
+    other: &[W],
+    out: &mut [W],
+    before: impl Fn(W, W) -> bool + Copy,
+) {
     let (mut i, mut j) = (0, 0);
     for place in &mut *out {
         if i == one.len() || j == other.len() {
             break;
         }
-        let from_other = other[j] < one[i];
+        let from_other = before(other[j], one[i]);
         *place = select_unpredictable(from_other, other[j], one[i]);
         i += usize::from(!from_other);
         j += usize::from(from_other);
@@ -92,9 +110,9 @@ struct Cursors {
 impl Cursors {
     /// The next word upwards.
     #[inline(always)]
-    fn up<W: Word>(&mut self, one: &[W], other: &[W]) -> W {
+    fn up<W: Copy>(&mut self, one: &[W], other: &[W], before: impl Fn(W, W) -> bool) -> W {
         let (a, b) = (one[self.i], other[self.j]);
-        let from_other = b < a;
+        let from_other = before(b, a);
         self.i += usize::from(!from_other);
         self.j += usize::from(from_other);
         select_unpredictable(from_other, b, a)
@@ -102,9 +120,9 @@ impl Cursors {
 
     /// The next word downwards.
     #[inline(always)]
-    fn down<W: Word>(&mut self, one: &[W], other: &[W]) -> W {
+    fn down<W: Copy>(&mut self, one: &[W], other: &[W], before: impl Fn(W, W) -> bool) -> W {
         let (a, b) = (one[self.i - 1], other[self.j - 1]);
-        let from_one = b < a;
+        let from_one = before(b, a);
         self.i -= usize::from(from_one);
         self.j -= usize::from(!from_one);
         select_unpredictable(from_one, a, b)
@@ -116,9 +134,14 @@ impl Cursors {
     }
 }
 
-fn merge_from_four_places<W: Word>(one: &[W], other: &[W], out: &mut [W]) {
+fn merge_from_four_places<W: Copy>(
+    one: &[W],
+    other: &[W],
+    out: &mut [W],
+    before: impl Fn(W, W) -> bool + Copy,
+) {
     let middle = out.len() / 2;
-    let i = share_of_one(one, other, middle);
+    let i = share_of_one(one, other, middle, before);
     let cut = Cursors { i, j: middle - i };
     let mut from_start = Cursors { i: 0, j: 0 };
     let (mut below_cut, mut above_cut) = (cut, cut);
@@ -140,10 +163,10 @@ fn merge_from_four_places<W: Word>(one: &[W], other: &[W], out: &mut [W]) {
         .zip(c)
         .zip(d.iter_mut().rev())
     {
-        *a = from_start.up(one, other);
-        *b = below_cut.down(one, other);
-        *c = above_cut.up(one, other);
-        *d = from_end.down(one, other);
+        *a = from_start.up(one, other, before);
+        *b = below_cut.down(one, other, before);
+        *c = above_cut.up(one, other, before);
+        *d = from_end.down(one, other, before);
     }
     // Little is left in the middles of the halves, unless the data are skewed.
     let rest = |low: Cursors, high: Cursors, out: &mut [W]| {
@@ -152,6 +175,7 @@ fn merge_from_four_places<W: Word>(one: &[W], other: &[W], out: &mut [W]) {
             &one[low.i..high.i],
             &other[low.j..high.j],
             &mut out[steps..left],
+            before,
         );
     };
     rest(from_start, below_cut, lower);
@@ -168,79 +192,26 @@ fn ends_of<W>(words: &mut [W], length: usize) -> (&mut [W], &mut [W]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytemuck::{Pod, Zeroable};
     use proptest::prelude::*;
-    use std::cmp::Ordering;
-    use std::ops::{BitOr, BitXor};
-
-    /// A word of which only the upper half counts; the lower half tells equal words apart.
-    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-    #[repr(transparent)]
-    struct Tagged(u64);
-
-    impl Ord for Tagged {
-        fn cmp(&self, other: &Tagged) -> Ordering {
-            (self.0 >> 32).cmp(&(other.0 >> 32))
-        }
-    }
-
-    impl PartialOrd for Tagged {
-        fn partial_cmp(&self, other: &Tagged) -> Option<Ordering> {
-            Some(self.cmp(other))
-        }
-    }
-
-    impl PartialEq for Tagged {
-        fn eq(&self, other: &Tagged) -> bool {
-            self.cmp(other) == Ordering::Equal
-        }
-    }
-
-    impl Eq for Tagged {}
-
-    impl BitXor for Tagged {
-        type Output = Tagged;
-        fn bitxor(self, other: Tagged) -> Tagged {
-            Tagged(self.0 ^ other.0)
-        }
-    }
-
-    impl BitOr for Tagged {
-        type Output = Tagged;
-        fn bitor(self, other: Tagged) -> Tagged {
-            Tagged(self.0 | other.0)
-        }
-    }
-
-    impl Word for Tagged {
-        fn digit(self, shift: u32) -> u8 {
-            self.0.digit(shift)
-        }
-
-        fn significant_bits(self) -> u32 {
-            self.0.significant_bits()
-        }
-    }
 
     /// Merges keys that are tagged by run and position, and expects a stable sort's result.
     fn check(mut one: Vec<u32>, mut other: Vec<u32>) {
         one.sort_unstable();
         other.sort_unstable();
         let mut tag = 0;
-        let mut tagged = |keys: &[u32]| -> Vec<Tagged> {
+        let mut tagged = |keys: &[u32]| -> Vec<(u32, u32)> {
             let words = keys.iter().map(|key| {
                 tag += 1;
-                Tagged(u64::from(*key) << 32 | tag)
+                (*key, tag)
             });
             words.collect()
         };
         let (one, other) = (tagged(&one), tagged(&other));
         let mut expected = [&one[..], &other[..]].concat();
-        expected.sort();
-        let mut out = vec![Tagged(0); expected.len()];
-        merge_two(&one, &other, &mut out);
-        let bits = |words: &[Tagged]| words.iter().map(|word| word.0).collect::<Vec<_>>();
-        assert_eq!(bits(&out), bits(&expected));
+        expected.sort_by_key(|(key, _)| *key);
+        let mut out = vec![(0, 0); expected.len()];
+        merge_two(&one, &other, &mut out, |one, other| one.0 < other.0);
+        assert_eq!(out, expected);
     }
 
     #[test]

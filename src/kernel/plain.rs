@@ -11,10 +11,12 @@ use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use super::{Kernel, merge, radix};
+use super::cut::{Order, select};
+use super::merge::{Merge, merge, merge_tree};
+use super::{Kernel, count, radix};
 use crate::buffer::Buffer;
 use crate::error::Result;
-use crate::record::PlainKey;
+use crate::record::{PlainKey, Word};
 
 /// Blocks of fewer records are not worth sharing out to threads.
 const SHARED: usize = 1 << 16;
@@ -23,7 +25,65 @@ const SHARED: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Plain<T> {
     pool: Option<ThreadPool>,
-    key: PhantomData<T>,
+    numbers: Numbers<T>,
+}
+
+/// The order of such numbers.
+#[derive(Debug)]
+struct Numbers<T>(PhantomData<T>);
+
+impl<T: PlainKey> Order for Numbers<T> {
+    #[inline(always)]
+    fn record_bytes(&self) -> usize {
+        size_of::<T>()
+    }
+
+    #[inline(always)]
+    fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
+        pod_read_unaligned::<T>(one).order(pod_read_unaligned(other))
+    }
+}
+
+impl<T: PlainKey> Merge for Numbers<T> {
+    /// One place where the levels of the tree take turns with the output; if the keys are not words
+    /// in their order already, another one for the words.
+    fn scratch_bytes(&self) -> usize {
+        if T::IN_ORDER {
+            size_of::<T>()
+        } else {
+            2 * size_of::<T>()
+        }
+    }
+
+    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8]) {
+        let (scratch, staged) = scratch.split_at_mut(out.len());
+        let scratch: &mut [T::Bits] = cast_slice_mut(scratch);
+        let words: &mut [T::Bits] = cast_slice_mut(out);
+        if T::IN_ORDER {
+            let runs: Vec<_> = runs.iter().map(|run| cast_slice(run)).collect();
+            merge_tree(&runs, words, scratch, |one, other| one < other);
+            return;
+        }
+        let runs = copy_words::<T>(runs, cast_slice_mut(staged));
+        merge_tree(&runs, words, scratch, |one, other| one < other);
+        for word in words {
+            *word = bytemuck::cast(T::from_bits(*word));
+        }
+    }
+}
+
+/// Copies runs one after the other, as words in the order of their keys; returns the copies.
+fn copy_words<'a, T: PlainKey>(runs: &[&[u8]], mut to: &'a mut [T::Bits]) -> Vec<&'a [T::Bits]> {
+    let copies = runs.iter().map(|run| {
+        let run: &[T] = cast_slice(run);
+        let (place, rest) = std::mem::take(&mut to).split_at_mut(run.len());
+        for (word, record) in place.iter_mut().zip(run) {
+            *word = record.bits();
+        }
+        to = rest;
+        &*place
+    });
+    copies.collect()
 }
 
 impl<T: PlainKey> Plain<T> {
@@ -31,7 +91,7 @@ impl<T: PlainKey> Plain<T> {
     pub fn new(pool: Option<ThreadPool>) -> Plain<T> {
         Plain {
             pool,
-            key: PhantomData,
+            numbers: Numbers(PhantomData),
         }
     }
 
@@ -40,8 +100,8 @@ impl<T: PlainKey> Plain<T> {
         let mut merged = Buffer::zeroed(size_of_val(records)).ok()?;
         let share = records.len().div_ceil(pool.current_num_threads());
         pool.install(|| records.par_chunks_mut(share).for_each(sort_here));
-        let runs: Vec<&[T]> = records.chunks(share).collect();
-        merge::merge(&runs, cast_slice_mut(&mut merged), Some(pool)).ok()?;
+        let runs: Vec<&[u8]> = records.chunks(share).map(cast_slice).collect();
+        merge(&self.numbers, &runs, &mut merged, Some(pool)).ok()?;
         let merged: &[T] = cast_slice(&merged);
         pool.install(|| {
             let shares = records.par_chunks_mut(share).zip(merged.par_chunks(share));
@@ -76,7 +136,8 @@ fn is_done_by_looking<T: PlainKey>(records: &mut [T]) -> bool {
     if first_that(records, |one, next| next.before(one)).is_none() {
         return true;
     }
-    if first_that(records, |one, next| !next.before(one)).is_none() {
+    // Equal numbers are equal bytes, so they may well change places.
+    if first_that(records, |one, next| one.before(next)).is_none() {
         records.reverse();
         return true;
     }
@@ -107,10 +168,15 @@ impl<T: PlainKey> Kernel for Plain<T> {
         size_of::<T>()
     }
 
-    fn sort(&self, block: &mut [u8]) {
+    fn sort(&self, block: &mut [u8]) -> Result<()> {
         let records: &mut [T] = cast_slice_mut(block);
         if is_done_by_looking(records) {
-            return;
+            return Ok(());
+        }
+        if count::is_worth_it::<T>(records.len()) {
+            let pool = self.pool.as_ref().filter(|_| records.len() >= SHARED);
+            count::sort(records, pool);
+            return Ok(());
         }
         let on_pool = match &self.pool {
             Some(pool) if records.len() >= SHARED => self.sort_on(pool, records),
@@ -119,25 +185,35 @@ impl<T: PlainKey> Kernel for Plain<T> {
         if on_pool.is_none() {
             sort_here(records);
         }
+        Ok(())
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
-        pod_read_unaligned::<T>(one).order(pod_read_unaligned(other))
+        self.numbers.compare(one, other)
     }
 
     fn lower_bound(&self, run: &[u8], record: &[u8]) -> usize {
-        let record: T = pod_read_unaligned(record);
-        cast_slice::<u8, T>(run).partition_point(|other| other.before(record))
+        self.numbers.lower_bound(run, record)
     }
 
     fn upper_bound(&self, run: &[u8], record: &[u8]) -> usize {
-        let record: T = pod_read_unaligned(record);
-        cast_slice::<u8, T>(run).partition_point(|other| !record.before(*other))
+        self.numbers.upper_bound(run, record)
+    }
+
+    fn select(&self, runs: &[&[u8]], count: usize) -> Vec<usize> {
+        select(&self.numbers, runs, count)
     }
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        let runs: Vec<&[T]> = runs.iter().map(|run| cast_slice(run)).collect();
-        merge::merge(&runs, cast_slice_mut(out), self.pool.as_ref())
+        merge(&self.numbers, runs, out, self.pool.as_ref())
+    }
+
+    fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>> {
+        let keys = records.iter().map(|record| pod_read_unaligned::<T>(record));
+        let sum: u128 = keys.map(|key| u128::from(key.bits().widened())).sum();
+        let average = sum.checked_div(records.len() as u128)?;
+        let average = T::from_bits(T::Bits::truncated(average as u64));
+        Some(bytemuck::bytes_of(&average).to_vec())
     }
 
     fn first_disorder(&self, block: &[u8]) -> Option<usize> {
@@ -164,7 +240,7 @@ mod tests {
             .iter()
             .map(|run| {
                 let mut block = Buffer::copy_of(cast_slice(run)).unwrap();
-                kernel.sort(&mut block);
+                kernel.sort(&mut block).unwrap();
                 let mut expected = run.clone();
                 expected.sort_by(|one, other| one.order(*other));
                 assert_eq!(&*block, cast_slice::<T, u8>(&expected));

@@ -13,7 +13,7 @@ use crate::record::Word;
 const SMALL: usize = 160;
 
 /// The scratch space: this many words. With the bucket it hardly exceeds a first-level cache.
-const BUCKET: usize = 1 << 13;
+pub const BUCKET: usize = 1 << 13;
 
 /// Digits have eight bits at most.
 const DIGIT_BITS: u32 = 8;
@@ -43,7 +43,8 @@ pub fn sort<W: Word>(words: &mut [W]) {
     }
 }
 
-fn sort_with<W: Word>(words: &mut [W], scratch: &mut [W]) {
+/// Sorts words, ascending, through a scratch space of its own size.
+pub fn sort_with<W: Word>(words: &mut [W], scratch: &mut [W]) {
     if words.len() <= SMALL {
         words.sort_unstable();
         return;
@@ -56,7 +57,7 @@ fn sort_with<W: Word>(words: &mut [W], scratch: &mut [W]) {
         deal(words, scratch, bits);
         return;
     }
-    let wanted = words.len().ilog2() + SPARE_BITS + crowding(words, bits);
+    let wanted = words.len().ilog2() + SPARE_BITS + crowding(sample(words), bits);
     let window = bits.min(wanted.next_multiple_of(DIGIT_BITS));
     let undecided = bits - window;
     sort_by_window(words, scratch, undecided, window);
@@ -74,20 +75,26 @@ fn differing_bits<W: Word>(words: &[W]) -> u32 {
     differences.significant_bits()
 }
 
+/// How many words [`crowding`] wants to see.
+pub const SAMPLE: usize = 64;
+
 /// How many bits of the leading digit are wasted, since some of its values occur more often than
 /// others: estimated from the pairs of equal ones in a sample.
-fn crowding<W: Word>(words: &[W], bits: u32) -> u32 {
-    const SAMPLE: usize = 64;
+pub fn crowding<W: Word>(sample: impl Iterator<Item = W>, bits: u32) -> u32 {
     const PAIRS_IF_EVEN: u32 = (SAMPLE * (SAMPLE - 1) / 2 / DIGITS) as u32 + 1;
     let shift = bits.saturating_sub(DIGIT_BITS);
     let mut seen = [0_u32; DIGITS];
     let mut pairs = 0;
-    for word in words.iter().step_by(words.len() / SAMPLE).take(SAMPLE) {
+    for word in sample.take(SAMPLE) {
         let seen = &mut seen[usize::from(word.digit(shift))];
         pairs += *seen;
         *seen += 1;
     }
     (pairs / PAIRS_IF_EVEN).max(1).ilog2()
+}
+
+fn sample<W: Word>(words: &[W]) -> impl Iterator<Item = W> {
+    words.iter().step_by(words.len() / SAMPLE).copied()
 }
 
 /// Deals the words out to buckets by their leading bits, and sorts the buckets.
@@ -101,7 +108,9 @@ fn deal<W: Word>(words: &mut [W], scratch: &mut [W], bits: u32) {
     let excess = (words.len() / roomy).ilog2() + 1;
     let width = excess.div_ceil(excess.div_ceil(widest));
     // Places that nobody goes to cost nothing.
-    let width = (width + crowding(words, bits)).min(DIGIT_BITS).min(bits);
+    let width = (width + crowding(sample(words), bits))
+        .min(DIGIT_BITS)
+        .min(bits);
     let ends = deal_in_place(words, bits - width);
     let (mut rest, mut done) = (words, 0);
     for end in ends {

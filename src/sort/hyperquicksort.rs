@@ -5,26 +5,17 @@
 //! node i holds the i-th part. Inputs are sorted once, before the first round; the pieces stay
 //! sorted runs and are merged at the end, where the paper sorts the whole list again every round.
 //!
-//! Cost: log2(N) + 1 rounds; each exchange moves half of a node's block on average.
-//! Must never: look at who is alive, but for the weights of the two halves.
+//! Cost: log2(N) rounds, each with a decision and one exchange, in which half of a node's block moves
+//! on average. Must never: look at who is alive, but for the weights of the two halves.
 
-use super::{finish, pivot};
+use super::pivot::{self, Cut};
+use super::{PivotRule, sorted};
 use crate::block::Block;
 use crate::buffer::Slice;
-use crate::engine::{Algorithm, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
 use crate::error::{Error, Result, Status};
 use crate::kernel::Kernel;
 use crate::vcube::Node;
-use pivot::Cut;
-
-/// How a subcube's pivot is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PivotRule {
-    /// From samples of all nodes' blocks, weighted by the fault-free nodes in each half.
-    Sampled,
-    /// The paper's: the median of the root's own list. An empty root cuts nothing off.
-    RootMedian,
-}
 
 /// HyperQuickSort on a cube of some dimension.
 #[derive(Debug)]
@@ -33,92 +24,99 @@ pub struct HyperQuickSort<'a> {
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-    /// How pivots are found.
+    /// How pivots are found. The papers': the median of the root's own list, with all records of that
+    /// key in the lower half; an empty root cuts nothing off.
     pub rule: PivotRule,
 }
 
-impl HyperQuickSort<'_> {
-    fn is_last(&self, round: u32) -> bool {
-        round == self.rounds()
+/// What the lower and the upper one of two halves keep and give.
+pub fn halve(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kernel) -> Split {
+    let (lower, upper) = cut.divide(block, kernel);
+    match in_upper_half {
+        true => Split {
+            keep: upper,
+            give: vec![lower],
+        },
+        false => Split {
+            keep: lower,
+            give: vec![upper],
+        },
     }
 }
 
 impl Algorithm for HyperQuickSort<'_> {
     fn rounds(&self) -> u32 {
-        self.dimension + 1
+        self.dimension
     }
 
     fn step(&self, round: u32) -> Step {
-        if self.is_last(round) {
-            return Step {
-                scope: self.dimension,
-                exchange: None,
-            };
-        }
-        let dimension = self.dimension + 1 - round;
+        let s = self.dimension + 1 - round;
         Step {
-            scope: dimension,
-            exchange: Some(dimension),
+            scope: Some(s),
+            exchange: Exchange::Neighbours(s),
         }
     }
 
-    fn prepare(&self, mut block: Block) -> Result<Block> {
-        if block.sorted {
-            return Ok(block);
-        }
-        for run in &mut block.runs {
-            let empty = Slice::from(crate::buffer::Buffer::default());
-            let mut buffer = std::mem::replace(&mut run.data, empty).into_buffer()?;
-            self.kernel.sort(&mut buffer);
-            run.data = buffer.into();
-        }
-        block.sorted = true;
-        Ok(block)
+    fn prepare(&self, block: Block) -> Result<Block> {
+        sorted(block, self.kernel)
     }
 
-    fn propose(&self, round: u32, node: Node, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+    fn propose(
+        &self,
+        _round: u32,
+        node: Node,
+        subcube: &Subcube,
+        block: &Block,
+        _before: &[u8],
+    ) -> Result<Vec<u8>> {
         Ok(match self.rule {
-            _ if self.is_last(round) => finish::propose(self.kernel, block),
-            PivotRule::Sampled => pivot::encode_samples(&pivot::sample(block, self.kernel)),
-            PivotRule::RootMedian if node == subcube.root => pivot::median(block, self.kernel),
-            PivotRule::RootMedian => Vec::new(),
+            PivotRule::Sampled => {
+                let samples = pivot::sample(block, pivot::samples_for(2), self.kernel);
+                pivot::encode_samples(&samples)
+            }
+            PivotRule::Paper if node == subcube.root() => {
+                let median = pivot::even_splitters(block, 2, self.kernel);
+                let cut = median.into_iter().next().map_or(Cut::AllLower, Cut::At);
+                Cut::encode_all(&[cut], self.kernel.record_bytes())
+            }
+            PivotRule::Paper => Vec::new(),
         })
     }
 
     fn decide(
         &self,
-        round: u32,
+        _round: u32,
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
+        _before: &[u8],
     ) -> Result<Vec<u8>> {
-        if self.is_last(round) {
-            return Ok(finish::decide(proposals));
-        }
         match self.rule {
             PivotRule::Sampled => {
-                Ok(pivot::balanced(proposals, subcube.fault_free, self.kernel)?.encode())
+                let lower = subcube.fault_free_before(subcube.len() / 2);
+                let shares = [lower, subcube.fault_free.len() - lower];
+                let cuts = pivot::balanced(proposals, &shares, self.kernel)?;
+                Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
             }
-            PivotRule::RootMedian => {
-                let root = proposals.iter().find(|(node, _)| *node == subcube.root);
+            PivotRule::Paper => {
+                let root = proposals.iter().find(|(node, _)| *node == subcube.root());
                 let (_, median) =
                     root.ok_or_else(|| Error::new(Status::Internal, "the root proposed nothing"))?;
-                Ok(match median.is_empty() {
-                    true => Cut::AllLower.encode(),
-                    false => median.to_vec(),
-                })
+                Ok(median.to_vec())
             }
         }
     }
 
-    fn proposal_limit(&self) -> usize {
-        pivot::proposal_limit(self.kernel.record_bytes()).max(finish::COUNT_BYTES)
+    fn proposal_limit(&self, _round: u32) -> usize {
+        let size = self.kernel.record_bytes();
+        pivot::samples_limit(pivot::samples_for(2), size).max(Cut::encoded_bytes(size))
     }
 
-    fn decision_limit(&self, round: u32) -> usize {
-        match self.is_last(round) {
-            true => finish::decision_limit(1 << self.dimension),
-            false => pivot::decision_limit(self.kernel.record_bytes()),
-        }
+    fn decision_limit(&self, _round: u32) -> usize {
+        Cut::encoded_bytes(self.kernel.record_bytes())
+    }
+
+    fn most_runs(&self) -> usize {
+        1 << self.dimension
     }
 
     fn is_piecewise(&self) -> bool {
@@ -127,32 +125,47 @@ impl Algorithm for HyperQuickSort<'_> {
 
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
         let cut = Cut::decode(decision, self.kernel.record_bytes())?;
-        let (lower, upper) = cut.divide(block, self.kernel);
-        let dimension = self.dimension + 1 - round;
-        let in_upper_half = node.0 >> (dimension - 1) & 1 == 1;
-        Ok(match in_upper_half {
-            true => Split {
-                keep: upper,
-                give: lower,
-            },
-            false => Split {
-                keep: lower,
-                give: upper,
-            },
-        })
+        let in_upper_half = node.0 >> (self.dimension - round) & 1 == 1;
+        Ok(halve(&cut, in_upper_half, block, self.kernel))
     }
 
     fn join(
         &self,
-        round: u32,
-        node: Node,
+        _round: u32,
+        _node: Node,
         keep: Block,
         got: Block,
-        decision: &[u8],
+        _decision: &[u8],
     ) -> Result<Block> {
-        if self.is_last(round) {
-            return finish::join(self.kernel, node, keep, decision);
-        }
         Ok(keep.union(got))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sort::pivot::Place;
+    use crate::sort::testing::{block_of, kernel};
+
+    /// The paper's rule, on its own terms: the median of the root's list, equal keys below it.
+    #[test]
+    fn the_roots_median_is_the_paper_s_pivot() {
+        let kernel = kernel();
+        let mut numbers = vec![5, 1, 4, 2, 3, 3, 9];
+        let algorithm = HyperQuickSort {
+            kernel: &*kernel,
+            dimension: 1,
+            rule: PivotRule::Paper,
+        };
+        let block = algorithm.prepare(block_of(0, &numbers)).unwrap();
+        let median = pivot::even_splitters(&block, 2, &*kernel);
+        let [median]: [Place; 1] = median.try_into().unwrap();
+        let (lower, upper) = Cut::At(median).divide(&block, &*kernel);
+        numbers.sort();
+        let median = numbers[numbers.len() / 2];
+        let below = numbers.iter().filter(|number| **number <= median).count();
+        assert_eq!(lower.bytes() / 4, below);
+        assert_eq!(lower.bytes() + upper.bytes(), block.bytes());
+        assert_eq!(pivot::even_splitters(&Block::empty(), 2, &*kernel), []);
     }
 }

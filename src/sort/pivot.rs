@@ -1,6 +1,6 @@
-//! Where a subcube is cut in two: pivots in the total order (key, origin rank, position).
+//! Where blocks are cut: places in the total order (key, origin rank, position).
 //!
-//! With equal keys told apart by where they come from, a cut can be made anywhere, so the halves are
+//! With equal keys told apart by where they come from, a cut can be made anywhere, so the parts are
 //! balanced whatever the distribution of keys.
 
 use std::cmp::Ordering;
@@ -11,9 +11,13 @@ use crate::error::{Error, Result, Status};
 use crate::kernel::Kernel;
 use crate::vcube::Node;
 
-/// How many records a node shows of its block. The estimated place of a pivot is then off by about
-/// sqrt(P) / (3.5 SAMPLES) of a node's share, P being the number of runs in the subcube.
-pub const SAMPLES: usize = 512;
+/// How many records a node shows of its block, where it is cut into so many parts. The estimated place
+/// of a cut is then off by about sqrt(P) / (3.5 x 512) of a node's share, P being the number of runs;
+/// where one node has everything, by half of the distance between its samples, which is 2 % of a
+/// part of up to 85.
+pub fn samples_for(parts: usize) -> usize {
+    (24 * parts).clamp(512, 2048)
+}
 
 /// A place in the total order: the records before it are the lower part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,13 +70,15 @@ impl Place {
             .then(self.position.cmp(&other.position))
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the place as a message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(&self.record);
         out.extend(self.origin.to_le_bytes());
         out.extend(self.position.to_le_bytes());
     }
 
-    fn decode(bytes: &[u8], record_bytes: usize) -> Result<Place> {
+    /// The opposite of [`Place::encode`].
+    pub fn decode(bytes: &[u8], record_bytes: usize) -> Result<Place> {
         let (record, rest) = bytes.split_at_checked(record_bytes).ok_or_else(broken)?;
         let (origin, position) = rest.split_at_checked(4).ok_or_else(broken)?;
         Ok(Place {
@@ -82,7 +88,26 @@ impl Place {
         })
     }
 
-    fn encoded_bytes(record_bytes: usize) -> usize {
+    /// Behind all records of the same key.
+    fn with_its_equals(self) -> Place {
+        Place {
+            origin: u32::MAX,
+            position: u64::MAX,
+            ..self
+        }
+    }
+
+    /// The place behind all records of this record's key.
+    pub fn behind(record: Vec<u8>) -> Place {
+        Place {
+            record,
+            origin: u32::MAX,
+            position: u64::MAX,
+        }
+    }
+
+    /// The size of a place as a message.
+    pub fn encoded_bytes(record_bytes: usize) -> usize {
         record_bytes + 12
     }
 
@@ -102,17 +127,23 @@ impl Place {
 }
 
 impl Cut {
-    /// The cut as a message.
-    pub fn encode(&self) -> Vec<u8> {
+    /// Appends the cut as a message; all cuts of one kind of records have the same size.
+    pub fn encode(&self, record_bytes: usize, out: &mut Vec<u8>) {
+        let end = out.len() + Cut::encoded_bytes(record_bytes);
         match self {
-            Cut::AllUpper => vec![0],
-            Cut::AllLower => vec![1],
+            Cut::AllUpper => out.push(0),
+            Cut::AllLower => out.push(1),
             Cut::At(place) => {
-                let mut out = vec![2];
-                place.encode(&mut out);
-                out
+                out.push(2);
+                place.encode(out);
             }
         }
+        out.resize(end, 0);
+    }
+
+    /// The size of a cut as a message.
+    pub fn encoded_bytes(record_bytes: usize) -> usize {
+        1 + Place::encoded_bytes(record_bytes)
     }
 
     /// The opposite of [`Cut::encode`].
@@ -123,6 +154,33 @@ impl Cut {
             Some((2, place)) => Ok(Cut::At(Place::decode(place, record_bytes)?)),
             _ => Err(broken()),
         }
+    }
+
+    /// Cuts as a message, one after the other.
+    pub fn encode_all(cuts: &[Cut], record_bytes: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(cuts.len() * Cut::encoded_bytes(record_bytes));
+        cuts.iter()
+            .for_each(|cut| cut.encode(record_bytes, &mut out));
+        out
+    }
+
+    /// The opposite of [`Cut::encode_all`].
+    pub fn decode_all(bytes: &[u8], record_bytes: usize) -> Result<Vec<Cut>> {
+        let cuts = bytes.chunks_exact(Cut::encoded_bytes(record_bytes));
+        cuts.map(|cut| Cut::decode(cut, record_bytes)).collect()
+    }
+
+    /// The parts of a block between ascending cuts, one more than there are cuts. Nothing is copied.
+    pub fn divide_all(cuts: &[Cut], block: &Block, kernel: &dyn Kernel) -> Vec<Block> {
+        let mut rest = block.clone();
+        let mut parts = Vec::with_capacity(cuts.len() + 1);
+        for cut in cuts {
+            let (below, above) = cut.divide(&rest, kernel);
+            parts.push(below);
+            rest = above;
+        }
+        parts.push(rest);
+        parts
     }
 
     /// The parts of a block below and above the cut. Nothing is copied.
@@ -136,30 +194,34 @@ impl Cut {
                 Cut::AllLower => records,
                 Cut::At(place) => place.records_before(run, kernel),
             };
-            if below > 0 {
-                lower.push(Run {
-                    data: run.data.part(0..below * size),
-                    ..run.clone()
-                });
-            }
-            if below < records {
-                upper.push(Run {
-                    origin: run.origin,
-                    start: run.start + below as u64,
-                    data: run.data.part(below * size..run.data.len()),
-                });
-            }
+            let (below, above) = divided(run, below, size);
+            lower.push(below);
+            upper.push(above);
         }
-        let block = |runs| Block { runs, sorted: true };
-        (block(lower), block(upper))
+        (Block::of_sorted(lower), Block::of_sorted(upper))
     }
 }
 
-/// Up to [`SAMPLES`] records of a block, evenly spaced, whose weights add up to its size.
-pub fn sample(block: &Block, kernel: &dyn Kernel) -> Vec<Sample> {
+/// The first so many records of a run, and the others.
+fn divided(run: &Run, below: usize, record_bytes: usize) -> (Run, Run) {
+    let cut = below * record_bytes;
+    let first = Run {
+        data: run.data.part(0..cut),
+        ..run.clone()
+    };
+    let others = Run {
+        start: run.start + below as u64,
+        data: run.data.part(cut..run.data.len()),
+        ..run.clone()
+    };
+    (first, others)
+}
+
+/// Up to so many records of a block, evenly spaced, whose weights add up to its size.
+pub fn sample(block: &Block, most: usize, kernel: &dyn Kernel) -> Vec<Sample> {
     let size = kernel.record_bytes();
     let total = (block.bytes() / size) as u64;
-    let wanted = total.min(SAMPLES as u64);
+    let wanted = total.min(most as u64);
     let mut samples = Vec::with_capacity(wanted as usize);
     let mut runs = block.runs.iter();
     let mut run = runs.next();
@@ -195,14 +257,9 @@ pub fn encode_samples(samples: &[Sample]) -> Vec<u8> {
     out
 }
 
-/// The greatest size of [`encode_samples`]'s result, or of a cut.
-pub fn proposal_limit(record_bytes: usize) -> usize {
-    SAMPLES * (Place::encoded_bytes(record_bytes) + 8)
-}
-
-/// The greatest size of [`Cut::encode`]'s result.
-pub fn decision_limit(record_bytes: usize) -> usize {
-    Place::encoded_bytes(record_bytes) + 1
+/// The size of so many samples as a message.
+pub fn samples_limit(samples: usize, record_bytes: usize) -> usize {
+    samples * (Place::encoded_bytes(record_bytes) + 8)
 }
 
 fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample>> {
@@ -219,72 +276,86 @@ fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample>> {
         .collect()
 }
 
-/// The cut that leaves the lower half the share of the records that it has of the fault-free nodes.
-/// A half in which nobody lives gets nothing, so that its covers are not loaded twice.
+/// The cuts between parts that get these shares of the records, one fewer than there are parts. A part
+/// without a share gets nothing: nobody lives there, and its covers are not loaded twice.
 pub fn balanced(
     proposals: &[(Node, Slice)],
-    fault_free: (usize, usize),
+    shares: &[usize],
     kernel: &dyn Kernel,
-) -> Result<Cut> {
-    let (lower, upper) = match fault_free {
-        // Whoever executes these nodes lives elsewhere; the halves are alike.
-        (0, 0) => (1, 1),
-        some => some,
+) -> Result<Vec<Cut>> {
+    // Whoever executes nodes of which none is fault-free lives elsewhere; the parts are alike.
+    let alike = vec![1; shares.len()];
+    let shares = match shares.iter().all(|share| *share == 0) {
+        true => &alike,
+        false => shares,
     };
-    if lower == 0 {
-        return Ok(Cut::AllUpper);
-    }
-    if upper == 0 {
-        return Ok(Cut::AllLower);
-    }
     let mut samples = Vec::new();
     for (_, proposal) in proposals {
         samples.extend(decode_samples(proposal, kernel.record_bytes())?);
     }
     samples.sort_unstable_by(|one, other| one.place.compare(&other.place, kernel));
     let total: u64 = samples.iter().map(|sample| sample.weight).sum();
-    // In halves, since a sample stands in the middle of the records that it stands for.
-    let target = u128::from(total) * 2 * lower as u128 / (lower + upper) as u128;
-    let mut before = 0_u128;
-    for sample in samples {
-        if before * 2 + u128::from(sample.weight) >= target {
-            return Ok(Cut::At(sample.place));
+    let all_shares: usize = shares.iter().sum();
+    let mut samples = samples.into_iter().peekable();
+    let (mut lower, mut before) = (0, 0_u128);
+    let (_, inner) = shares.split_last().unwrap_or((&0, &[]));
+    let cuts = inner.iter().map(|share| {
+        lower += share;
+        if lower == 0 {
+            return Cut::AllUpper;
         }
-        before += u128::from(sample.weight);
-    }
-    Ok(Cut::AllLower)
+        if lower == all_shares {
+            return Cut::AllLower;
+        }
+        // In halves, since a sample stands in the middle of the records that it stands for.
+        let target = u128::from(total) * 2 * lower as u128 / all_shares as u128;
+        while let Some(sample) =
+            samples.next_if(|sample: &Sample| before * 2 + u128::from(sample.weight) < target)
+        {
+            before += u128::from(sample.weight);
+        }
+        let next = samples.peek();
+        next.map_or(Cut::AllLower, |sample| Cut::At(sample.place.clone()))
+    });
+    Ok(cuts.collect())
 }
 
-/// The papers' proposal of a root: the median of its own list (2024, Algorithm 1, line 13). All
-/// records with the median's key are below the cut. Empty for an empty list.
-pub fn median(block: &Block, kernel: &dyn Kernel) -> Vec<u8> {
+/// The papers' splitters: the records of a block that divide it into so many equal parts (2024,
+/// Algorithm 2, line 16; for two parts the median of Algorithm 1, line 13). All records with the key
+/// of one are below the cut. None for an empty block.
+pub fn even_splitters(block: &Block, parts: usize, kernel: &dyn Kernel) -> Vec<Place> {
+    let records = block.bytes() / kernel.record_bytes();
+    let inner = (1..parts).filter(|_| records > 0);
+    let places = inner.map(|part| {
+        let index = (part as u128 * records as u128 / parts as u128) as usize;
+        place_at(block, index, kernel).map(Place::with_its_equals)
+    });
+    places.flatten().collect()
+}
+
+/// The record with so many before it; None if there are no more.
+pub fn place_at(block: &Block, index: usize, kernel: &dyn Kernel) -> Option<Place> {
     let size = kernel.record_bytes();
-    let target = block.bytes() / size / 2;
-    let rank_of = |place: &Place| -> usize {
-        block
-            .runs
-            .iter()
-            .map(|run| place.records_before(run, kernel))
-            .sum()
-    };
-    for run in &block.runs {
-        let (mut low, mut high) = (0, run.data.len() / size);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if rank_of(&Place::of(run, middle, size)) < target {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        if low * size < run.data.len() && rank_of(&Place::of(run, low, size)) == target {
-            let place = Place {
-                origin: u32::MAX,
-                position: u64::MAX,
-                ..Place::of(run, low, size)
-            };
-            return Cut::At(place).encode();
-        }
+    let runs: Vec<&[u8]> = block.runs.iter().map(|run| &*run.data).collect();
+    let cut = kernel.select(&runs, index);
+    let heads = block.runs.iter().zip(cut);
+    let heads = heads.filter(|(run, at)| at * size < run.data.len());
+    heads
+        .map(|(run, at)| Place::of(run, at, size))
+        .min_by(|one, other| one.compare(other, kernel))
+}
+
+/// The first so many records of a block, of which there must be as many, and all others. Nothing is
+/// copied. Equal keys are in the order of the runs.
+pub fn halves(block: Block, count: usize, kernel: &dyn Kernel) -> (Block, Block) {
+    let size = kernel.record_bytes();
+    let runs: Vec<&[u8]> = block.runs.iter().map(|run| &*run.data).collect();
+    let cut = kernel.select(&runs, count);
+    let (mut first, mut others) = (Vec::new(), Vec::new());
+    for (run, below) in block.runs.iter().zip(cut) {
+        let (below, above) = divided(run, below, size);
+        first.push(below);
+        others.push(above);
     }
-    Vec::new()
+    (Block::of_sorted(first), Block::of_sorted(others))
 }

@@ -15,8 +15,8 @@ use crate::error::{Error, Result, Status, caught};
 use crate::faults::Schedule;
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Members, Rank, RankSet};
-use crate::record::Layout;
-use crate::sort::{HyperQuickSort, global_offset, total_records};
+use crate::record::{Fields, KeyKind, Layout};
+use crate::sort::{Complete, global_offset, total_records};
 use crate::store::Store;
 use crate::store::directory::Directory;
 use crate::store::memory::Memory;
@@ -265,11 +265,16 @@ fn bytes_of(records: &[i32]) -> Result<Buffer> {
 }
 
 fn kernel() -> Result<Box<dyn Kernel>> {
-    kernel_for(&Layout::new(4, 0, 0, 5)?, 1)
+    let numbers = Fields {
+        record_bytes: size_of::<i32>(),
+        key: KeyKind::I32 as i32,
+        ..Fields::default()
+    };
+    kernel_for(&Layout::new(numbers)?, 1)
 }
 
 /// An algorithm of which nobody knows that its blocks can be made again.
-struct Opaque<'a>(HyperQuickSort<'a>);
+struct Opaque<'a>(&'a dyn Algorithm);
 
 impl Algorithm for Opaque<'_> {
     fn rounds(&self) -> u32 {
@@ -281,17 +286,33 @@ impl Algorithm for Opaque<'_> {
     fn prepare(&self, block: Block) -> Result<Block> {
         self.0.prepare(block)
     }
-    fn propose(&self, round: u32, node: Node, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
-        self.0.propose(round, node, subcube, block)
+    fn propose(
+        &self,
+        round: u32,
+        node: Node,
+        subcube: &Subcube,
+        block: &Block,
+        before: &[u8],
+    ) -> Result<Vec<u8>> {
+        self.0.propose(round, node, subcube, block, before)
     }
-    fn decide(&self, round: u32, subcube: &Subcube, said: &[(Node, Slice)]) -> Result<Vec<u8>> {
-        self.0.decide(round, subcube, said)
+    fn decide(
+        &self,
+        round: u32,
+        subcube: &Subcube,
+        said: &[(Node, Slice)],
+        before: &[u8],
+    ) -> Result<Vec<u8>> {
+        self.0.decide(round, subcube, said, before)
     }
-    fn proposal_limit(&self) -> usize {
-        self.0.proposal_limit()
+    fn proposal_limit(&self, round: u32) -> usize {
+        self.0.proposal_limit(round)
     }
     fn decision_limit(&self, round: u32) -> usize {
         self.0.decision_limit(round)
+    }
+    fn most_runs(&self) -> usize {
+        self.0.most_runs()
     }
     fn is_piecewise(&self) -> bool {
         false
@@ -367,12 +388,15 @@ impl Sorting<'_> {
             rounds: 0,
         };
         let kernel = engine.all_or_none(kernel())?;
-        let algorithm = HyperQuickSort {
+        let dimension = engine.members.cube().dimension();
+        let sort = self.trial.algorithm.on(&*kernel, dimension);
+        let algorithm = Complete {
+            sort: &*sort,
             kernel: &*kernel,
-            dimension: engine.members.cube().dimension(),
-            rule: self.trial.pivot,
+            dimension,
+            dense: self.trial.dense,
         };
-        let opaque = Opaque(HyperQuickSort { ..algorithm });
+        let opaque = Opaque(&algorithm);
         let algorithm: &dyn Algorithm = match self.trial.store {
             Keeping::Versions(_) => &opaque,
             _ => &algorithm,

@@ -5,11 +5,11 @@ use std::sync::Mutex;
 
 use rayon::prelude::*;
 
-use super::{Commit, Keeping, Run, Trial, judge, run};
+use super::{Commit, Keeping, METHODS, Run, Trial, judge, run};
 use crate::defects::Defect;
 use crate::members::Rank;
 use crate::random::SplitMix;
-use crate::sort::PivotRule;
+use crate::sort::{Method, Shape};
 use crate::transport::Repair;
 use crate::transport::sim::{Loss, Manner, Taken};
 
@@ -22,6 +22,8 @@ pub struct Range {
     pub most: usize,
     /// The stores to choose from; empty: all.
     pub stores: Vec<Keeping>,
+    /// The sorts to choose from; empty: all.
+    pub algorithms: Vec<Method>,
     /// A defect to be planted.
     pub plant: Option<Defect>,
 }
@@ -45,6 +47,10 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         ],
         some => some.to_vec(),
     };
+    let algorithms = match &range.algorithms[..] {
+        [] => METHODS.map(|(method, _)| method).to_vec(),
+        some => some.to_vec(),
+    };
     // The papers' way seldom.
     let repairs = [Repair::Agree, Repair::Agree, Repair::Agree, Repair::Shrink];
     let mut trial = Trial {
@@ -52,23 +58,30 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         seed,
         records,
         keys: [1, 4, 50, 1 << 30][draw.below(4) as usize],
-        pivot: [PivotRule::Sampled, PivotRule::RootMedian][usize::from(draw.once_in(4))],
+        algorithm: algorithms[draw.below(algorithms.len() as u64) as usize],
+        dense: draw.once_in(4),
         store: stores[draw.below(stores.len() as u64) as usize],
         repair: repairs[draw.below(4) as usize],
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
-        quorum: 1,
+        quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         rot: draw.once_in(4),
         plant: range.plant,
         losses: Vec::new(),
     };
-    let victims = draw.below(ranks as u64) as usize;
+    if trial.algorithm == Method::Bitonic(Shape::Bitonic) {
+        // It needs equal shares on a full cube, which a second sort without the dead has not got.
+        trial.ranks = 1 << trial.ranks.ilog2();
+        trial.quorum = trial.quorum.min(trial.ranks);
+        trial.sorts = 1;
+    }
+    let victims = draw.below(trial.ranks as u64) as usize;
     let victims = if draw.once_in(2) {
         victims.min(2)
     } else {
         victims
     };
-    let mut everyone: Vec<Rank> = Rank::all(ranks).collect();
+    let mut everyone: Vec<Rank> = Rank::all(trial.ranks).collect();
     let mut played = run(&trial, false);
     for index in 0..victims {
         let victim = draw.draw_at(&mut everyone, index);
@@ -132,6 +145,9 @@ pub fn catch(defect: Defect, range: &Range, seeds: u64) -> Option<(Trial, String
     })
 }
 
+/// A trial that fails, and what is wrong with it.
+pub type Failing = Box<(Trial, String)>;
+
 /// Every fault of a trial, and how far to go.
 pub struct Exhaustion<'a> {
     /// The trial without faults.
@@ -151,7 +167,7 @@ pub struct Exhaustion<'a> {
 /// run with one crash more is the same up to that crash, so the steps at which it can strike are
 /// those that its predecessor took after its own last crash. Returns how many runs there were, or a
 /// trial that fails.
-pub fn exhaust(search: &Exhaustion<'_>) -> Result<u64, (Trial, String)> {
+pub fn exhaust(search: &Exhaustion<'_>) -> Result<u64, Failing> {
     let seen = search.memo.then(Mutex::default);
     descend(search, seen.as_ref(), &search.trial)
 }
@@ -159,15 +175,11 @@ pub fn exhaust(search: &Exhaustion<'_>) -> Result<u64, (Trial, String)> {
 /// The states that were met, of those that are not to be looked at twice.
 type Seen = Mutex<BTreeSet<Commit>>;
 
-fn descend(
-    search: &Exhaustion<'_>,
-    seen: Option<&Seen>,
-    trial: &Trial,
-) -> Result<u64, (Trial, String)> {
+fn descend(search: &Exhaustion<'_>, seen: Option<&Seen>, trial: &Trial) -> Result<u64, Failing> {
     let played = run(trial, false);
     (search.progress)();
     if let Some(wrong) = judge(trial, &played) {
-        return Err((trial.clone(), wrong));
+        return Err(Box::new((trial.clone(), wrong)));
     }
     if trial.losses.len() >= search.losses {
         return Ok(1);

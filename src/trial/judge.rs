@@ -76,7 +76,9 @@ fn judge_sort(
     }
     let excluded = trial.ranks - first.faulty.len() < trial.quorum;
     match &first.parts {
-        Err(error) if error.status == Status::Excluded && excluded => None,
+        Err(error) if excluded && [Status::Excluded, Status::DataLost].contains(&error.status) => {
+            None
+        }
         _ if excluded => Some("goes on although too few are left".into()),
         Ok(_) => judge_result(trial, sort, &living, first),
         Err(error) if error.status == Status::DataLost => judge_loss(trial, run, sort, first),
@@ -110,6 +112,15 @@ fn judge_result(
             ));
         }
         let parts = outcome.parts.as_ref().ok()?;
+        let survivors = members.survivors().count();
+        let even = [
+            expected.len() / survivors,
+            expected.len().div_ceil(survivors),
+        ];
+        let share = parts.iter().map(|part| part.records.len()).sum();
+        if trial.dense && !even.contains(&share) {
+            return Some(format!("rank {rank} has {share} records, not {even:?}"));
+        }
         let nodes: Vec<_> = parts.iter().map(|part| part.node).collect();
         if nodes != members.nodes_of(*rank) {
             return Some(format!("rank {rank} has the blocks of {nodes:?}"));

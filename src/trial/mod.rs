@@ -16,13 +16,13 @@ use std::fmt;
 use crate::defects::Defect;
 use crate::members::Rank;
 use crate::random::SplitMix;
-use crate::sort::PivotRule;
+use crate::sort::{Method, PivotRule, Shape, Splitters};
 use crate::transport::Repair;
 use crate::transport::sim::Loss;
 
 pub use body::{Commit, Outcome, Run, run};
 pub use conformance::{CASES, Case};
-pub use explore::{Exhaustion, Range, catch, draw, exhaust};
+pub use explore::{Exhaustion, Failing, Range, catch, draw, exhaust};
 pub use judge::judge;
 pub use shrink::shrink;
 
@@ -52,8 +52,10 @@ pub struct Trial {
     pub records: usize,
     /// How many different keys.
     pub keys: u32,
-    /// How pivots are found.
-    pub pivot: PivotRule,
+    /// The sort.
+    pub algorithm: Method,
+    /// Survivors are to get equal parts.
+    pub dense: bool,
     /// The store.
     pub store: Keeping,
     /// How faults are repaired.
@@ -73,8 +75,20 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The records that a rank brings to one of the sorts: some none, some few, some all alike.
+    /// The records that a rank brings to one of the sorts: some none, some few, some all alike; where
+    /// they must be a bitonic sequence, equally many.
     pub fn input(&self, sort: usize, rank: Rank) -> Vec<i32> {
+        if self.algorithm == Method::Bitonic(Shape::Bitonic) {
+            let all = (self.records * self.ranks) as u64;
+            let start = (self.records * rank.index()) as u64;
+            // Up to the middle, and down again; the beginning is somewhere.
+            let place = |index: u64| (index + start + self.seed % (all + 1)) % all;
+            let height =
+                |index: u64| place(index).min(all - place(index)) * u64::from(self.keys) / all;
+            return (0..self.records as u64)
+                .map(|index| height(index) as i32)
+                .collect();
+        }
         let mut draw = SplitMix::new(self.seed ^ (sort as u64 + 1) << 32 ^ u64::from(rank.0) << 40);
         let most = self.records as u64 + 1;
         let count = match draw.below(4) {
@@ -104,7 +118,8 @@ impl Trial {
                 "quorum" => trial.quorum = value.parse().ok()?,
                 "rot" => trial.rot = value == "1",
                 "sorts" => trial.sorts = value.parse().ok()?,
-                "pivot" => trial.pivot = named(&PIVOTS, value)?,
+                "algorithm" => trial.algorithm = named(&METHODS, value)?,
+                "dense" => trial.dense = value == "1",
                 "repair" => trial.repair = named(&REPAIRS, value)?,
                 "store" => trial.store = read_keeping(value)?,
                 "lose" => {
@@ -125,7 +140,8 @@ impl Default for Trial {
             seed: 1,
             records: 20,
             keys: 30,
-            pivot: PivotRule::Sampled,
+            algorithm: Method::HyperQuickSort(PivotRule::Sampled),
+            dense: false,
             store: Keeping::Memory(1),
             repair: Repair::Agree,
             hosts: 1,
@@ -138,9 +154,21 @@ impl Default for Trial {
     }
 }
 
-const PIVOTS: [(PivotRule, &str); 2] = [
-    (PivotRule::Sampled, "sampled"),
-    (PivotRule::RootMedian, "root_median"),
+const METHODS: [(Method, &str); 8] = [
+    (Method::SampleSort, "samplesort"),
+    (Method::HyperQuickSort(PivotRule::Sampled), "hyperquicksort"),
+    (
+        Method::HyperQuickSort(PivotRule::Paper),
+        "hyperquicksort_paper",
+    ),
+    (Method::QuickMerge(Splitters::Sampled), "quickmerge"),
+    (Method::QuickMerge(Splitters::Root), "quickmerge_paper"),
+    (
+        Method::QuickMerge(Splitters::Averaged),
+        "quickmerge_modified",
+    ),
+    (Method::Bitonic(Shape::Any), "bitonic"),
+    (Method::Bitonic(Shape::Bitonic), "bitonic_merge"),
 ];
 const REPAIRS: [(Repair, &str); 2] = [(Repair::Agree, "agree"), (Repair::Shrink, "shrink")];
 
@@ -152,6 +180,11 @@ fn named<T: Copy>(names: &[(T, &str)], text: &str) -> Option<T> {
 fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
     let found = names.iter().find(|(other, _)| *other == value);
     found.map_or("?", |(_, name)| name)
+}
+
+/// Reads the name of a sort, as in a trial's line.
+pub fn read_method(text: &str) -> Option<Method> {
+    named(&METHODS, text)
 }
 
 /// Reads the name of a store, as in a trial's line.
@@ -182,12 +215,12 @@ impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "ranks={} seed={} records={} keys={} pivot={} store={} repair={} hosts={} sorts={}",
+            "ranks={} seed={} records={} keys={} algorithm={} store={} repair={} hosts={} sorts={}",
             self.ranks,
             self.seed,
             self.records,
             self.keys,
-            name_of(&PIVOTS, self.pivot),
+            name_of(&METHODS, self.algorithm),
             self.store,
             name_of(&REPAIRS, self.repair),
             self.hosts,
@@ -195,6 +228,9 @@ impl fmt::Display for Trial {
         )?;
         if let Some(defect) = self.plant {
             write!(out, " plant={defect:?}")?;
+        }
+        if self.dense {
+            out.write_str(" dense=1")?;
         }
         if self.quorum > 1 {
             write!(out, " quorum={}", self.quorum)?;

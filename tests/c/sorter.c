@@ -1,8 +1,10 @@
 /* The program of the kill tests: sorts made-up records, and leaves proof in files.
  *
- *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR PIVOT LAST     (under mpirun)
+ *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR ALGORITHM LAST (under mpirun)
  *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
  *
+ * ALGORITHM is a name of FTSORT_..., small, with ":paper" or ":dense" behind it for the papers' pivots
+ * and a dense result. The shape "bitonic" is one for bitonic_merge.
  * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
  * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "quorum=RANKS", "stop" to stop rank 1 with SIGSTOP after
  * round 1 and have the others give up after two seconds (DIR/stopped has its pid), "trace" to write pids
@@ -48,6 +50,7 @@ static size_t count_of(size_t count, const char *shape, int rank)
   if (strcmp(shape, "empty") == 0) return 0;
   if (strcmp(shape, "holes") == 0) return rank % 2 ? count : 0;
   if (strcmp(shape, "one") == 0) return rank == 0 ? count : 0;
+  if (strcmp(shape, "bitonic") == 0) return count;
   return count + (size_t)rank;
 }
 
@@ -57,7 +60,21 @@ static uint64_t bits_of(size_t count, const char *shape, int rank, size_t i)
   if (strcmp(shape, "few") == 0) return mix((uint64_t)rank << 40 | i) % 3;
   if (strcmp(shape, "sorted") == 0) return (uint64_t)rank * (count + 64) + i;
   if (strcmp(shape, "reversed") == 0) return ~((uint64_t)rank * (count + 64) + i) >> 34;
+  /* Up on the first two ranks, and down again. */
+  if (strcmp(shape, "bitonic") == 0) return rank < 2 ? (uint64_t)rank * count + i : 1000000 - ((uint64_t)(rank - 2) * count + i) / 3;
   return mix((uint64_t)rank << 40 | i);
+}
+
+static int32_t algorithm_of(const char *name)
+{
+  static const char *const names[] = {"auto",    "hyperquicksort", "quickmerge", "quickmerge_modified",
+                                      "bitonic", "bitonic_merge",  "samplesort"};
+  size_t length = strcspn(name, ":");
+  int32_t i;
+  for (i = 0; i < 7; i++)
+    if (strlen(names[i]) == length && strncmp(name, names[i], length) == 0) return i;
+  fprintf(stderr, "no algorithm %s\n", name);
+  exit(2);
 }
 
 static void *make_input(size_t count, int kind, const char *shape, int rank, size_t *records)
@@ -194,6 +211,18 @@ static int write_blocks(const char *dir, const ftsort_result *result, size_t siz
   return close(fd);
 }
 
+/* One block, as long as all others but for one record. */
+static int is_dense(const ftsort *group, const ftsort_result *result)
+{
+  uint64_t total = ftsort_result_total(result), survivors = 0;
+  ftsort_block block;
+  int32_t rank;
+  for (rank = 0; rank < ftsort_ranks(group); rank++) survivors += !ftsort_is_faulty(group, rank);
+  if (ftsort_result_blocks(result) != 1) return 0;
+  if (ftsort_result_block(result, 0, &block) != FTSORT_OK) return 0;
+  return block.count == total / survivors || block.count == (total + survivors - 1) / survivors;
+}
+
 static int run(char **arg)
 {
   static const ftsort_key keys[] = {FTSORT_KEY_I32, FTSORT_KEY_U32, FTSORT_KEY_I64,
@@ -222,7 +251,9 @@ static int run(char **arg)
   config.store_directory = dir;
   config.replicas = (uint32_t)atoi(arg[5]);
   config.repair = strcmp(arg[6], "shrink") == 0 ? FTSORT_REPAIR_SHRINK : FTSORT_REPAIR_AGREE;
-  config.pivot = strcmp(arg[7], "root") == 0 ? FTSORT_PIVOT_ROOT_MEDIAN : FTSORT_PIVOT_SAMPLED;
+  config.algorithm = algorithm_of(arg[7]);
+  config.pivot = strstr(arg[7], ":paper") ? FTSORT_PIVOT_PAPER : FTSORT_PIVOT_SAMPLED;
+  config.dense = strstr(arg[7], ":dense") != NULL;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
   if (strcmp(arg[8], "liar") == 0) config.reload = lie;
   if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
@@ -255,6 +286,7 @@ static int run(char **arg)
     for (owner = 0; owner < job.ranks; owner++) job.bringer[owner] = ftsort_cover(group, owner);
     input = bring_inputs(&job, rank, &records);
     status = ftsort_run(group, &record, input, records, &result);
+    if (status == FTSORT_OK && config.dense && !is_dense(group, result)) status = 2;
     if (status == FTSORT_OK && write_blocks(dir, result, sizes[job.kind])) status = 1;
     snprintf(text, sizeof text, "%s", ftsort_last_error(group));
     ftsort_result_free(result);
@@ -269,8 +301,8 @@ static int run(char **arg)
   for (late = 0; late < blocks && late < 64; late++)
     snprintf(lost + strlen(lost), sizeof lost - strlen(lost), "%d,", (int)lost_ranks[late]);
   snprintf(line, sizeof line,
-           "status=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f lost=%s text=%s\n",
-           status, stats.total_seconds, (unsigned long long)replayed, runs,
+           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f lost=%s text=%s\n",
+           status, stats.algorithm, stats.total_seconds, (unsigned long long)replayed, runs,
            (unsigned long long)stats.rounds, (unsigned long long)stats.peak_bytes,
            stats.repair_seconds, lost, text);
   write_status(dir, rank, line);

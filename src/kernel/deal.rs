@@ -1,0 +1,343 @@
+//! Sorting records that are more than a number.
+//!
+//! Records are dealt out to buckets by the leading bits of their prefixes, forth and back between
+//! the block and a scratch space of its size, until a bucket fits the second-level cache. A bucket's
+//! records are then sorted by words of 64 bits, each made of the prefix's next bits and the record's
+//! number, and moved once, to where they belong. Words of the same bits are put right by whole
+//! comparisons. Records whose prefixes say nothing are sorted in buckets all the same, which are
+//! merged. All of it keeps equal keys in order. It must never look up what a key is made of.
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use super::cut::Order;
+use super::keyed::Keyed;
+use super::merge::merge;
+use super::radix;
+use crate::buffer::Buffer;
+use crate::error::Result;
+
+/// A bucket has so many records at most; its words fit the radix sort's scratch space.
+const BUCKET: usize = radix::BUCKET;
+
+/// Blocks of fewer records are not worth sharing out to threads.
+const SHARED: usize = 1 << 17;
+
+/// Records are dealt to at most 2^11 places at a time.
+const DEAL_BITS: u32 = 11;
+
+/// So many runs at most are merged at a time.
+const RUNS: usize = 256;
+
+/// Sorts the records of a block, through a scratch space of its size, on the pool's threads or the
+/// caller's alone.
+pub fn sort(
+    order: &Keyed,
+    pool: Option<&ThreadPool>,
+    block: &mut [u8],
+    scratch: &mut [u8],
+) -> Result<()> {
+    // With a size that the compiler knows, a small record is moved by an instruction or two.
+    match order.record_bytes() {
+        8 => Dealer::<8> { order, pool }.sort(block, scratch),
+        12 => Dealer::<12> { order, pool }.sort(block, scratch),
+        16 => Dealer::<16> { order, pool }.sort(block, scratch),
+        24 => Dealer::<24> { order, pool }.sort(block, scratch),
+        32 => Dealer::<32> { order, pool }.sort(block, scratch),
+        _ => Dealer::<0> { order, pool }.sort(block, scratch),
+    }
+}
+
+/// Sorts records of `SIZE` bytes; 0 if the compiler does not know how many.
+struct Dealer<'a, const SIZE: usize> {
+    order: &'a Keyed,
+    pool: Option<&'a ThreadPool>,
+}
+
+/// Records that are alike in all bits of their prefixes but the lowest few.
+struct Part<'a> {
+    /// Where they are.
+    records: &'a mut [u8],
+    /// As much room.
+    room: &'a mut [u8],
+    /// Which of both they are to end in.
+    stay: bool,
+    /// How many of the prefixes' low bits may differ.
+    bits: u32,
+}
+
+/// The words of a bucket, and as many again.
+struct Words(Buffer);
+
+impl Words {
+    fn new(records: usize) -> Result<Words> {
+        let words = 2 * records.min(BUCKET);
+        Ok(Words(Buffer::zeroed(words * size_of::<u64>())?))
+    }
+
+    fn halves(&mut self) -> (&mut [u64], &mut [u64]) {
+        let words: &mut [u64] = bytemuck::cast_slice_mut(&mut self.0);
+        words.split_at_mut(words.len() / 2)
+    }
+}
+
+impl Part<'_> {
+    /// For records that are in order.
+    fn settle(self) {
+        if !self.stay {
+            self.room.copy_from_slice(self.records);
+        }
+    }
+}
+
+/// How many bits it takes to number so many records.
+fn bits_for(count: usize) -> u32 {
+    usize::BITS - count.saturating_sub(1).leading_zeros()
+}
+
+impl<const SIZE: usize> Dealer<'_, SIZE> {
+    #[inline(always)]
+    fn size(&self) -> usize {
+        match SIZE {
+            0 => self.order.record_bytes(),
+            _ => SIZE,
+        }
+    }
+
+    /// Copies one record.
+    #[inline(always)]
+    fn copy(&self, from: &[u8], to: &mut [u8]) {
+        match SIZE {
+            0 => to.copy_from_slice(from),
+            _ => to[..SIZE].copy_from_slice(&from[..SIZE]),
+        }
+    }
+
+    /// The prefixes of records.
+    #[inline(always)]
+    fn prefixes(&self, records: &[u8]) -> impl Iterator<Item = u64> {
+        let prefix = self.order.prefix_maker();
+        let records = records.chunks_exact(self.size());
+        records.map(move |record| match SIZE {
+            0 => prefix.of(record),
+            _ => prefix.of(&record[..SIZE]),
+        })
+    }
+
+    fn sort(&self, block: &mut [u8], scratch: &mut [u8]) -> Result<()> {
+        let part = Part {
+            records: block,
+            room: scratch,
+            stay: true,
+            bits: u64::BITS,
+        };
+        let mut words = Words::new(part.records.len() / self.size())?;
+        match self.pool {
+            Some(pool) => pool.install(|| self.sort_part(part, &mut words)),
+            None => self.sort_part(part, &mut words),
+        }
+    }
+
+    fn sort_part(&self, mut part: Part, words: &mut Words) -> Result<()> {
+        let count = part.records.len() / self.size();
+        if count <= 1 {
+            part.settle();
+            return Ok(());
+        }
+        if count > BUCKET || part.bits + bits_for(count) > u64::BITS {
+            part.bits = self.differing_bits(part.records);
+        }
+        match part.bits {
+            0 if self.order.is_decided_by_prefix() => part.settle(),
+            _ if count <= BUCKET => self.sort_bucket(part, words),
+            0 if self.is_sorted(part.records) => part.settle(),
+            0 => self.sort_and_merge(part, words)?,
+            _ => self.deal(part, words)?,
+        }
+        Ok(())
+    }
+
+    /// Are all keys in order? Mostly equal keys are, if they are many that have the same prefix.
+    fn is_sorted(&self, records: &[u8]) -> bool {
+        let records = records.chunks_exact(self.size());
+        records.is_sorted_by(|one, other| self.order.compare_rest(one, other).is_le())
+    }
+
+    /// How many threads work on so many records.
+    fn threads(&self, count: usize) -> usize {
+        match self.pool {
+            Some(pool) if count >= SHARED => pool.current_num_threads(),
+            _ => 1,
+        }
+    }
+
+    /// Does the same for each share of so many records.
+    fn on_shares<T: Send, R: Send>(
+        &self,
+        count: usize,
+        shares: impl Iterator<Item = T>,
+        work: impl Fn(T) -> R + Sync + Send,
+    ) -> Vec<R> {
+        if self.threads(count) == 1 {
+            return shares.map(work).collect();
+        }
+        let shares: Vec<T> = shares.collect();
+        shares.into_par_iter().map(work).collect()
+    }
+
+    /// Sorts parts of so many records.
+    fn sort_parts(&self, count: usize, parts: Vec<Part>, words: &mut Words) -> Result<()> {
+        if self.threads(count) == 1 {
+            let mut parts = parts.into_iter();
+            return parts.try_for_each(|part| self.sort_part(part, words));
+        }
+        parts.into_par_iter().try_for_each_init(
+            || Words::new(count),
+            |words, part| match words {
+                Ok(words) => self.sort_part(part, words),
+                Err(error) => Err(error.clone()),
+            },
+        )
+    }
+
+    /// How many of the prefixes' low bits it takes to tell them apart.
+    fn differing_bits(&self, records: &[u8]) -> u32 {
+        let count = records.len() / self.size();
+        let first = self.order.prefix(&records[..self.size()]);
+        let share = count.div_ceil(self.threads(count)) * self.size();
+        let differences = self.on_shares(count, records.chunks(share), |share| {
+            let prefixes = self.prefixes(share);
+            prefixes.fold(0, |all, prefix| all | (prefix ^ first))
+        });
+        u64::BITS
+            - differences
+                .iter()
+                .fold(0, |all, one| all | one)
+                .leading_zeros()
+    }
+
+    /// Deals the records out by the leading ones of the bits that may differ, and sorts what each
+    /// place got.
+    fn deal(&self, part: Part, words: &mut Words) -> Result<()> {
+        let size = self.size();
+        let count = part.records.len() / size;
+        let width = self.deal_width(part.records, part.bits);
+        let shift = part.bits - width;
+        let places = 1 << width;
+        let place = |prefix: u64| (prefix >> shift) as usize & (places - 1);
+        let share = count.div_ceil(self.threads(count)) * size;
+        let tallies = self.on_shares(count, part.records.chunks(share), |share| {
+            let mut tally = vec![0; places];
+            for prefix in self.prefixes(share) {
+                tally[place(prefix)] += size;
+            }
+            tally
+        });
+        let rooms = rooms_of(&mut *part.room, &tallies);
+        let shares = part.records.chunks(share).zip(rooms);
+        self.on_shares(count, shares, |(share, mut rooms)| {
+            let records = share.chunks_exact(size).zip(self.prefixes(share));
+            for (record, prefix) in records {
+                self.copy(record, split_off(&mut rooms[place(prefix)], size));
+            }
+        });
+        let (mut records, mut room) = (part.room, part.records);
+        let parts = (0..places).map(|place| {
+            let bytes = tallies.iter().map(|tally| tally[place]).sum();
+            Part {
+                records: split_off(&mut records, bytes),
+                room: split_off(&mut room, bytes),
+                stay: !part.stay,
+                bits: shift,
+            }
+        });
+        self.sort_parts(count, parts.collect(), words)
+    }
+
+    /// By how many bits to deal.
+    fn deal_width(&self, records: &[u8], bits: u32) -> u32 {
+        let size = self.size();
+        let count = records.len() / size;
+        let excess = (count / (BUCKET / 4 * 3)).ilog2() + 1;
+        // Steps of about the same width, the last of which leaves buckets that fit.
+        let width = excess.div_ceil(excess.div_ceil(DEAL_BITS));
+        let sample = records.chunks_exact(size).step_by(count / radix::SAMPLE);
+        let crowding = radix::crowding(sample.map(|record| self.order.prefix(record)), bits);
+        (width + crowding).min(DEAL_BITS).min(bits)
+    }
+
+    /// Sorts a few records by words that stand for them.
+    fn sort_bucket(&self, part: Part, words: &mut Words) {
+        let size = self.size();
+        let count = part.records.len() / size;
+        let (words, scratch) = words.halves();
+        let words = &mut words[..count];
+        let number_bits = bits_for(count);
+        let numbers = (1 << number_bits) - 1;
+        // Without bits, whatever is at the top is alike in all records.
+        let skipped = u64::BITS - part.bits.max(1);
+        let keys = self.prefixes(part.records).zip(0_u64..);
+        for (word, (prefix, number)) in words.iter_mut().zip(keys) {
+            *word = prefix << skipped & !numbers | number;
+        }
+        if part.bits > 0 {
+            radix::sort_with(words, scratch);
+        }
+        let record = |word: u64| &part.records[(word & numbers) as usize * size..][..size];
+        if !self.order.is_decided_by_prefix() || part.bits + number_bits > u64::BITS {
+            let compare = |one: &u64, other: &u64| self.order.compare(record(*one), record(*other));
+            for ties in words.chunk_by_mut(|one, other| (one ^ other) <= numbers) {
+                // Mostly equal keys, which are in order already.
+                if !ties.is_sorted_by(|one, other| compare(one, other).is_le()) {
+                    ties.sort_by(compare);
+                }
+            }
+        }
+        for (to, word) in part.room.chunks_exact_mut(size).zip(words) {
+            self.copy(record(*word), to);
+        }
+        if part.stay {
+            part.records.copy_from_slice(part.room);
+        }
+    }
+
+    /// Sorts many records whose prefixes say nothing.
+    fn sort_and_merge(&self, part: Part, words: &mut Words) -> Result<()> {
+        let size = self.size();
+        let count = part.records.len() / size;
+        let run = count.div_ceil(count.div_ceil(BUCKET).min(RUNS)) * size;
+        let pairs = part.records.chunks_mut(run).zip(part.room.chunks_mut(run));
+        let parts = pairs.map(|(records, room)| Part {
+            records,
+            room,
+            stay: false,
+            bits: part.bits,
+        });
+        self.sort_parts(count, parts.collect(), words)?;
+        let runs: Vec<&[u8]> = part.room.chunks(run).collect();
+        merge(self.order, &runs, part.records, self.pool)?;
+        part.settle();
+        Ok(())
+    }
+}
+
+/// The first so many bytes, which are then gone from `rest`.
+#[inline(always)]
+fn split_off<'a>(rest: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
+    let (first, others) = std::mem::take(rest).split_at_mut(bytes);
+    *rest = others;
+    first
+}
+
+/// For each share, the room that it has at each place, given how many bytes it takes there. The
+/// shares are next to each other, in their order.
+fn rooms_of<'a>(mut room: &'a mut [u8], tallies: &[Vec<usize>]) -> Vec<Vec<&'a mut [u8]>> {
+    let places = tallies.first().map_or(0, Vec::len);
+    let mut rooms: Vec<Vec<_>> = tallies.iter().map(|_| Vec::with_capacity(places)).collect();
+    for place in 0..places {
+        for (rooms, tally) in rooms.iter_mut().zip(tallies) {
+            rooms.push(split_off(&mut room, tally[place]));
+        }
+    }
+    rooms
+}

@@ -1,0 +1,192 @@
+//! The kernel for records that are more than a number.
+//!
+//! Merges move small entries, each with a record's prefix and place, and then every record once. It
+//! must never use rayon's global pool, which belongs to the program.
+
+use std::cmp::Ordering;
+
+use bytemuck::{Pod, Zeroable, cast_slice_mut};
+use rayon::ThreadPool;
+
+use super::cut::{Order, select};
+use super::keyed::Keyed;
+use super::merge::{Merge, merge, merge_tree};
+use super::{Kernel, deal, kernel_for};
+use crate::buffer::Buffer;
+use crate::error::Result;
+use crate::record::{Fields, Layout};
+
+/// A kernel for records of one layout.
+#[derive(Debug)]
+pub struct Records {
+    pool: Option<ThreadPool>,
+    order: Keyed,
+    layout: Layout,
+}
+
+impl Records {
+    /// A kernel that uses the pool's threads, or the caller's alone.
+    pub fn new(layout: &Layout, pool: Option<ThreadPool>) -> Records {
+        Records {
+            pool,
+            order: Keyed::new(layout),
+            layout: layout.clone(),
+        }
+    }
+
+    /// The index of the first record that has the bad relation to the next one.
+    fn first_that(&self, block: &[u8], bad: impl Fn(Ordering) -> bool) -> Option<usize> {
+        let mut records = block.chunks_exact(self.record_bytes());
+        let mut last = records.next()?;
+        let mut last_prefix = self.order.prefix(last);
+        records.position(|record| {
+            let prefix = self.order.prefix(record);
+            let order = last_prefix
+                .cmp(&prefix)
+                .then_with(|| self.order.compare_rest(last, record));
+            (last, last_prefix) = (record, prefix);
+            bad(order)
+        })
+    }
+
+    /// One look over the records, as in the kernel for numbers. Equal keys must keep their order:
+    /// only a strictly descending block is reversed.
+    fn is_done_by_looking(&self, block: &mut [u8]) -> bool {
+        if self.first_that(block, Ordering::is_gt).is_none() {
+            return true;
+        }
+        if self.first_that(block, Ordering::is_le).is_none() {
+            reverse(block, self.record_bytes());
+            return true;
+        }
+        false
+    }
+}
+
+/// Puts records of this size into the opposite order.
+pub fn reverse(block: &mut [u8], size: usize) {
+    let records = block.len() / size;
+    let (first, second) = block.split_at_mut(records / 2 * size);
+    let pairs = first
+        .chunks_exact_mut(size)
+        .zip(second.rchunks_exact_mut(size));
+    pairs.for_each(|(one, other)| one.swap_with_slice(other));
+}
+
+impl Kernel for Records {
+    fn record_bytes(&self) -> usize {
+        self.order.record_bytes()
+    }
+
+    /// Takes as much memory as the block again.
+    fn sort(&self, block: &mut [u8]) -> Result<()> {
+        if self.is_done_by_looking(block) {
+            return Ok(());
+        }
+        let mut scratch = Buffer::zeroed(block.len())?;
+        deal::sort(&self.order, self.pool.as_ref(), block, &mut scratch)
+    }
+
+    fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
+        self.order.compare(one, other)
+    }
+
+    fn lower_bound(&self, run: &[u8], record: &[u8]) -> usize {
+        self.order.lower_bound(run, record)
+    }
+
+    fn upper_bound(&self, run: &[u8], record: &[u8]) -> usize {
+        self.order.upper_bound(run, record)
+    }
+
+    fn select(&self, runs: &[&[u8]], count: usize) -> Vec<usize> {
+        select(&self.order, runs, count)
+    }
+
+    fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
+        merge(&self.order, runs, out, self.pool.as_ref())
+    }
+
+    fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>> {
+        let bytes = self.layout.kind().natural_bytes()?;
+        let number = Layout::new(Fields {
+            record_bytes: bytes,
+            key: self.layout.kind() as i32,
+            ..Fields::default()
+        });
+        let key = self.layout.key_offset()..self.layout.key_offset() + bytes;
+        let keys: Vec<&[u8]> = records.iter().map(|record| &record[key.clone()]).collect();
+        let average = kernel_for(&number.ok()?, 1).ok()?.average(&keys)?;
+        let mut record = vec![0; self.record_bytes()];
+        record[key].copy_from_slice(&average);
+        Some(record)
+    }
+
+    fn first_disorder(&self, block: &[u8]) -> Option<usize> {
+        self.first_that(block, Ordering::is_gt)
+    }
+}
+
+/// What stands for a record while runs are merged.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Entry {
+    prefix: u64,
+    /// The number of the run, and below it the position.
+    place: u64,
+}
+
+/// Positions have so many bits, which leaves 2^24 runs.
+const POSITION_BITS: u32 = 40;
+
+impl Merge for Keyed {
+    /// The entries, as they were and merged, and a place where the levels of the tree take turns.
+    fn scratch_bytes(&self) -> usize {
+        3 * size_of::<Entry>()
+    }
+
+    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8]) {
+        let size = self.record_bytes();
+        let scratch: &mut [Entry] = cast_slice_mut(scratch);
+        let (staged, rest) = scratch.split_at_mut(out.len() / size);
+        let (merged, scratch) = rest.split_at_mut(out.len() / size);
+        let entries = stage(self, runs, staged);
+        let record = |entry: Entry| {
+            let position = entry.place & ((1 << POSITION_BITS) - 1);
+            self.record(
+                runs[(entry.place >> POSITION_BITS) as usize],
+                position as usize,
+            )
+        };
+        if self.is_decided_by_prefix() {
+            merge_tree(&entries, merged, scratch, |one, other| {
+                one.prefix < other.prefix
+            });
+        } else {
+            merge_tree(&entries, merged, scratch, |one, other| {
+                let order = one.prefix.cmp(&other.prefix);
+                let order = order.then_with(|| self.compare_rest(record(one), record(other)));
+                order.is_lt()
+            });
+        }
+        for (to, entry) in out.chunks_exact_mut(size).zip(merged) {
+            to.copy_from_slice(record(*entry));
+        }
+    }
+}
+
+/// An entry for every record, run by run.
+fn stage<'a>(order: &Keyed, runs: &[&[u8]], mut to: &'a mut [Entry]) -> Vec<&'a [Entry]> {
+    let size = order.record_bytes();
+    let entries = runs.iter().zip(0_u64..).map(|(run, number)| {
+        let (entries, rest) = std::mem::take(&mut to).split_at_mut(run.len() / size);
+        let records = run.chunks_exact(size).zip(number << POSITION_BITS..);
+        for (entry, (record, place)) in entries.iter_mut().zip(records) {
+            let prefix = order.prefix(record);
+            *entry = Entry { prefix, place };
+        }
+        to = rest;
+        &*entries
+    });
+    entries.collect()
+}

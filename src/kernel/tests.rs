@@ -1,0 +1,339 @@
+//! Every kernel against the standard library's stable sort, bit for bit.
+
+use std::cmp::Ordering;
+
+use proptest::prelude::*;
+
+use super::{Kernel, kernel_for};
+use crate::buffer::Buffer;
+use crate::record::{Comparator, Fields, KeyKind, Layout};
+
+/// The order of two records, in the plainest words.
+fn reference(fields: &Fields, one: &[u8], other: &[u8]) -> Ordering {
+    macro_rules! number {
+        ($type:ty, $compare:expr) => {{
+            let read = |record: &[u8]| {
+                let key = &record[fields.key_offset..][..size_of::<$type>()];
+                <$type>::from_ne_bytes(key.try_into().unwrap())
+            };
+            $compare(&read(one), &read(other))
+        }};
+    }
+    let key = fields.key_offset..fields.key_offset + fields.key_bytes;
+    let order = match KeyKind::from_code(fields.key).unwrap() {
+        KeyKind::I8 => number!(i8, Ord::cmp),
+        KeyKind::U8 => number!(u8, Ord::cmp),
+        KeyKind::I16 => number!(i16, Ord::cmp),
+        KeyKind::U16 => number!(u16, Ord::cmp),
+        KeyKind::I32 => number!(i32, Ord::cmp),
+        KeyKind::U32 => number!(u32, Ord::cmp),
+        KeyKind::I64 => number!(i64, Ord::cmp),
+        KeyKind::U64 => number!(u64, Ord::cmp),
+        KeyKind::F32 => number!(f32, f32::total_cmp),
+        KeyKind::F64 => number!(f64, f64::total_cmp),
+        KeyKind::Bytes => one[key.clone()].cmp(&other[key]),
+        KeyKind::Compare => fields.compare.as_ref().unwrap().compare(one, other),
+    };
+    match fields.descending {
+        true => order.reverse(),
+        false => order,
+    }
+}
+
+/// What the standard library makes of it.
+fn stably_sorted(fields: &Fields, block: &[u8]) -> Vec<u8> {
+    let mut records: Vec<&[u8]> = block.chunks_exact(fields.record_bytes).collect();
+    records.sort_by(|one, other| reference(fields, one, other));
+    records.concat()
+}
+
+/// Sorts, searches, selects and merges as the engine would.
+fn check(fields: &Fields, runs: &[Vec<u8>], threads: usize) {
+    let layout = Layout::new(fields.clone()).unwrap();
+    let kernel = kernel_for(&layout, threads).unwrap();
+    let sorted: Vec<Buffer> = runs
+        .iter()
+        .map(|run| {
+            let mut block = Buffer::copy_of(run).unwrap();
+            kernel.sort(&mut block).unwrap();
+            assert!(*block == stably_sorted(fields, run), "{fields:?}");
+            assert_eq!(kernel.first_disorder(&block), None);
+            block
+        })
+        .collect();
+    let slices: Vec<&[u8]> = sorted.iter().map(|run| &**run).collect();
+    let expected = stably_sorted(fields, &slices.concat());
+    let mut out = Buffer::zeroed(expected.len()).unwrap();
+    kernel.merge(&slices, &mut out).unwrap();
+    assert!(*out == expected, "{fields:?}");
+    check_searches(&*kernel, &out);
+    check_selections(fields, &*kernel, &slices);
+}
+
+/// A few records' bounds in a sorted block.
+fn check_searches(kernel: &dyn Kernel, block: &[u8]) {
+    let size = kernel.record_bytes();
+    let records: Vec<&[u8]> = block.chunks_exact(size).collect();
+    for record in records.iter().step_by(records.len() / 3 + 1) {
+        // One record need not be aligned.
+        let shifted = [&[0], *record].concat();
+        let count = |is_wanted: fn(Ordering) -> bool| {
+            let orders = records.iter().map(|other| kernel.compare(other, record));
+            orders.filter(|order| is_wanted(*order)).count()
+        };
+        assert_eq!(
+            kernel.lower_bound(block, &shifted[1..]),
+            count(Ordering::is_lt)
+        );
+        assert_eq!(
+            kernel.upper_bound(block, &shifted[1..]),
+            count(Ordering::is_le)
+        );
+    }
+}
+
+/// A few cuts of sorted runs.
+fn check_selections(fields: &Fields, kernel: &dyn Kernel, runs: &[&[u8]]) {
+    let size = kernel.record_bytes();
+    let mut all: Vec<(&[u8], usize)> = Vec::new();
+    for (number, run) in runs.iter().enumerate() {
+        all.extend(run.chunks_exact(size).map(|record| (record, number)));
+    }
+    all.sort_by(|(one, _), (other, _)| reference(fields, one, other));
+    for count in [0, 1, all.len() / 3, all.len()] {
+        let count = count.min(all.len());
+        let mut cut = vec![0; runs.len()];
+        all[..count].iter().for_each(|(_, run)| cut[*run] += 1);
+        assert_eq!(kernel.select(runs, count), cut);
+    }
+    let lengths: Vec<usize> = runs.iter().map(|run| run.len() / size).collect();
+    assert_eq!(kernel.select(runs, usize::MAX), lengths);
+}
+
+/// Letters regardless of their case.
+fn ignoring_case() -> Comparator {
+    Comparator::new(|one, other| {
+        let folded = |record: &[u8]| record.to_ascii_lowercase();
+        folded(one).cmp(&folded(other))
+    })
+}
+
+/// The last byte, then the first, downwards.
+fn by_two_fields() -> Comparator {
+    Comparator::new(|one, other| {
+        one.last()
+            .cmp(&other.last())
+            .then(other.first().cmp(&one.first()))
+    })
+}
+
+/// Any layout of small records.
+fn any_layout() -> impl Strategy<Value = Fields> {
+    let sizes = (0_usize..18, 0_usize..18, 1_usize..21);
+    let kinds = prop::sample::select(KeyKind::ALL.to_vec());
+    (kinds, sizes, any::<[bool; 3]>()).prop_map(|(kind, sizes, [descending, first, is_plain])| {
+        let (before, after, length) = sizes;
+        let (before, after) = if is_plain { (0, 0) } else { (before, after) };
+        let compare = match (kind, first) {
+            (KeyKind::Compare, true) => Some(ignoring_case()),
+            (KeyKind::Compare, false) => Some(by_two_fields()),
+            _ => None,
+        };
+        let key_bytes = match kind {
+            KeyKind::Bytes => length,
+            _ => kind.natural_bytes().unwrap_or(0),
+        };
+        Fields {
+            record_bytes: (before + key_bytes + after).max(1),
+            key_offset: if kind == KeyKind::Compare { 0 } else { before },
+            key_bytes,
+            key: kind as i32,
+            descending,
+            compare,
+        }
+    })
+}
+
+/// Pseudo-random numbers.
+fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
+/// How the bytes of records are made from random numbers.
+const SHAPES: [fn(u64) -> u8; 5] = [
+    |r| (r >> 20) as u8,
+    |r| (r >> 20 & 1) as u8,
+    |r| b"aAbB"[(r >> 20 & 3) as usize],
+    // Infinities, NaNs and zeros of both signs.
+    |r| [0x00, 0x80, 0x7f, 0xff, 0xf0, 0xf8][(r >> 20) as usize % 6],
+    |_| 7,
+];
+
+fn block(records: usize, size: usize, shape: fn(u64) -> u8, seed: u64) -> Vec<u8> {
+    let mut next = random(seed);
+    (0..records * size).map(|_| shape(next())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn all_layouts(
+        fields in any_layout(),
+        lengths in prop::collection::vec(prop_oneof![0_usize..3, 0_usize..300], 0..7),
+        shape in prop::sample::select(SHAPES.to_vec()),
+        seed: u64,
+    ) {
+        let runs = lengths.iter().zip(seed..).map(|(length, seed)| {
+            block(*length, fields.record_bytes, shape, seed)
+        });
+        check(&fields, &runs.collect::<Vec<_>>(), 1);
+    }
+}
+
+fn fields(record_bytes: usize, key_offset: usize, key_bytes: usize, key: KeyKind) -> Fields {
+    Fields {
+        record_bytes,
+        key_offset,
+        key_bytes,
+        key: key as i32,
+        ..Fields::default()
+    }
+}
+
+/// Layouts whose blocks are dealt out, or sorted in runs and merged.
+fn layouts_for_large_blocks() -> Vec<Fields> {
+    vec![
+        fields(16, 0, 0, KeyKind::U64),
+        fields(16, 8, 0, KeyKind::F64),
+        fields(13, 5, 0, KeyKind::I32),
+        fields(20, 1, 10, KeyKind::Bytes),
+        fields(3, 0, 2, KeyKind::Bytes),
+        Fields {
+            descending: true,
+            ..fields(12, 4, 0, KeyKind::U32)
+        },
+        Fields {
+            compare: Some(by_two_fields()),
+            ..fields(9, 0, 0, KeyKind::Compare)
+        },
+    ]
+}
+
+#[test]
+fn large_blocks() {
+    for fields in layouts_for_large_blocks() {
+        for (shape, seed) in SHAPES.into_iter().zip(0..) {
+            let runs = [70_000, 9_000, 0, 8_193]
+                .map(|records| block(records, fields.record_bytes, shape, seed + records as u64));
+            check(&fields, &runs, if seed % 2 == 0 { 3 } else { 1 });
+        }
+    }
+}
+
+#[test]
+fn the_result_does_not_depend_on_the_number_of_threads() {
+    for fields in layouts_for_large_blocks() {
+        let input = block(140_000, fields.record_bytes, |r| (r >> 20) as u8 & 0xc3, 5);
+        let layout = Layout::new(fields).unwrap();
+        let sorted = [1, 2, 3, 8].map(|threads| {
+            let mut block = Buffer::copy_of(&input).unwrap();
+            kernel_for(&layout, threads)
+                .unwrap()
+                .sort(&mut block)
+                .unwrap();
+            block.to_vec()
+        });
+        assert!(sorted.iter().all(|block| *block == sorted[0]));
+    }
+}
+
+#[test]
+fn skewed_prefixes() {
+    // One record far from all others, and a common beginning longer than the prefix.
+    let numbers = fields(16, 0, 0, KeyKind::U64);
+    let mut next = random(3);
+    let mut block: Vec<u8> = (0..40_000_u64)
+        .flat_map(|index| [(next() % 30_000).to_ne_bytes(), index.to_ne_bytes()])
+        .flatten()
+        .collect();
+    block[..8].fill(0xff);
+    check(&numbers, &[block], 1);
+    let text = fields(14, 0, 13, KeyKind::Bytes);
+    let block: Vec<u8> = (0..30_000)
+        .flat_map(|_| format!("common-be{:05}", next() % 5_000).into_bytes())
+        .collect();
+    check(&text, std::slice::from_ref(&block), 3);
+    check(&text, &[block], 1);
+}
+
+#[test]
+fn small_numbers_are_counted() {
+    for (kind, size) in [
+        (KeyKind::I8, 1),
+        (KeyKind::U8, 1),
+        (KeyKind::I16, 2),
+        (KeyKind::U16, 2),
+    ] {
+        for descending in [false, true] {
+            let fields = Fields {
+                descending,
+                ..fields(size, 0, 0, kind)
+            };
+            let runs = [(270_000, 1), (70_000, 2), (1_024, 3), (300, 4)];
+            let runs = runs.map(|(records, seed)| block(records, size, SHAPES[0], seed));
+            check(&fields, &runs, 1);
+            check(&fields, &runs, 3);
+        }
+    }
+}
+
+#[test]
+fn sorted_and_reversed_blocks() {
+    for fields in layouts_for_large_blocks() {
+        let size = fields.record_bytes;
+        let sorted = stably_sorted(&fields, &block(500, size, SHAPES[0], 1));
+        let mut reversed = sorted.clone();
+        super::records::reverse(&mut reversed, size);
+        let mut nearly = sorted.clone();
+        nearly[..size].fill(0xee);
+        check(&fields, &[sorted, reversed, nearly], 1);
+    }
+}
+
+#[test]
+fn many_runs_and_runs_of_very_different_lengths() {
+    for fields in layouts_for_large_blocks() {
+        let size = fields.record_bytes;
+        let many: Vec<_> = (0..300)
+            .map(|seed| block(60, size, SHAPES[0], seed))
+            .collect();
+        let mut uneven: Vec<_> = (0..9).map(|seed| block(3, size, SHAPES[2], seed)).collect();
+        uneven.insert(4, block(30_000, size, SHAPES[2], 9));
+        check(&fields, &many, 3);
+        check(&fields, &uneven, 1);
+    }
+}
+
+#[test]
+fn the_first_disorder_is_found() {
+    for fields in layouts_for_large_blocks() {
+        let sorted = stably_sorted(&fields, &block(40, fields.record_bytes, SHAPES[0], 1));
+        let records: Vec<&[u8]> = sorted.chunks_exact(fields.record_bytes).collect();
+        let layout = Layout::new(fields.clone()).unwrap();
+        let kernel = kernel_for(&layout, 1).unwrap();
+        for at in 1..records.len() {
+            let mut swapped = records.clone();
+            swapped.swap(0, at);
+            let expected = swapped
+                .windows(2)
+                .position(|pair| reference(&fields, pair[0], pair[1]).is_gt());
+            assert_eq!(kernel.first_disorder(&swapped.concat()), expected);
+        }
+    }
+}

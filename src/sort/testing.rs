@@ -1,0 +1,171 @@
+//! Plays algorithms as pure functions, over all nodes in one place, without any transport.
+
+use std::collections::BTreeMap;
+
+use super::{Complete, global_offset, total_records};
+use crate::block::Block;
+use crate::buffer::{Buffer, Slice};
+use crate::engine::{Algorithm, Exchange, Subcube};
+use crate::error::Result;
+use crate::kernel::{Kernel, kernel_for};
+use crate::members::{Members, Rank};
+use crate::record::{Fields, KeyKind, Layout};
+use crate::vcube::{Node, first_of};
+
+pub type Blocks = BTreeMap<Node, Block>;
+
+pub fn kernel() -> Box<dyn Kernel> {
+    let numbers = Fields {
+        record_bytes: 4,
+        key: KeyKind::I32 as i32,
+        ..Fields::default()
+    };
+    kernel_for(&Layout::new(numbers).unwrap(), 1).unwrap()
+}
+
+pub fn block_of(rank: u32, numbers: &[i32]) -> Block {
+    let bytes = Buffer::copy_of(bytemuck::cast_slice(numbers)).unwrap();
+    Block::input(Rank(rank), bytes.into())
+}
+
+/// A pure function says the same twice.
+fn same<T: PartialEq + std::fmt::Debug>(work: impl Fn() -> T) -> T {
+    let first = work();
+    assert_eq!(first, work(), "not pure");
+    first
+}
+
+fn subcube(members: &Members, node: Node, dimension: u32) -> Subcube {
+    let alive = |node: &Node| !members.faulty_nodes().contains(*node);
+    Subcube {
+        dimension,
+        first: first_of(node, dimension),
+        fault_free: members
+            .cube()
+            .subcube(node, dimension)
+            .filter(alive)
+            .collect(),
+    }
+}
+
+/// What every node's subcube decides.
+fn decide(
+    algorithm: &dyn Algorithm,
+    members: &Members,
+    (round, scope): (u32, u32),
+    blocks: &Blocks,
+    before: &BTreeMap<Node, Vec<u8>>,
+) -> Result<BTreeMap<Node, Vec<u8>>> {
+    let mut decisions = BTreeMap::new();
+    let known = |node: Node| before.get(&node).map_or(&[][..], |decision| decision);
+    for first in members.cube().nodes().step_by(1 << scope) {
+        let subcube = subcube(members, first, scope);
+        let mut proposals: Vec<(Node, Slice)> = Vec::new();
+        for node in members.cube().subcube(first, scope) {
+            let propose = || algorithm.propose(round, node, &subcube, &blocks[&node], known(node));
+            let words = same(propose)?;
+            assert!(words.len() <= algorithm.proposal_limit(round));
+            proposals.push((node, Buffer::copy_of(&words).unwrap().into()));
+        }
+        let decision = same(|| algorithm.decide(round, &subcube, &proposals, known(first)))?;
+        assert!(decision.len() <= algorithm.decision_limit(round));
+        let nodes = members.cube().subcube(first, scope);
+        decisions.extend(nodes.map(|node| (node, decision.clone())));
+    }
+    Ok(decisions)
+}
+
+/// The blocks of all nodes after one round.
+fn exchange(
+    algorithm: &dyn Algorithm,
+    members: &Members,
+    round: u32,
+    blocks: &Blocks,
+    decisions: &BTreeMap<Node, Vec<u8>>,
+) -> Result<Blocks> {
+    let step = algorithm.step(round);
+    let mut got: Blocks = members
+        .cube()
+        .nodes()
+        .map(|node| (node, Block::empty()))
+        .collect();
+    let mut kept = blocks.clone();
+    if step.exchange != Exchange::Nobody {
+        for node in members.cube().nodes() {
+            let split = same(|| algorithm.split(round, node, &blocks[&node], &decisions[&node]))?;
+            kept.insert(node, split.keep);
+            let peers = step.exchange.peers(node, members.cube().len());
+            assert_eq!(split.give.len(), peers.len());
+            for (peer, block) in peers.into_iter().zip(split.give) {
+                let before = got.remove(&peer).unwrap();
+                got.insert(peer, before.union(block));
+            }
+        }
+    }
+    let joined = members.cube().nodes().map(|node| {
+        let join = || {
+            let (keep, got) = (kept[&node].clone(), got[&node].clone());
+            algorithm.join(round, node, keep, got, &decisions[&node])
+        };
+        let block = same(join)?;
+        assert!(block.runs.len() <= algorithm.most_runs());
+        Ok((node, block))
+    });
+    joined.collect()
+}
+
+/// All versions of all blocks, and the last decision.
+pub fn play(
+    algorithm: &dyn Algorithm,
+    members: &Members,
+    inputs: &[Vec<i32>],
+) -> Result<(Vec<Blocks>, Vec<u8>)> {
+    let input = |node: Node| inputs.get(node.0 as usize).map_or(&[][..], |input| input);
+    let prepare = |node: Node| {
+        let block = same(|| algorithm.prepare(block_of(node.0, input(node))))?;
+        Ok((node, block))
+    };
+    let first: Blocks = members.cube().nodes().map(prepare).collect::<Result<_>>()?;
+    let mut versions = vec![first];
+    let mut decisions = BTreeMap::new();
+    for round in 1..=algorithm.rounds() {
+        let blocks = &versions[versions.len() - 1];
+        if let Some(scope) = algorithm.step(round).scope {
+            decisions = decide(algorithm, members, (round, scope), blocks, &decisions)?;
+        }
+        versions.push(exchange(algorithm, members, round, blocks, &decisions)?);
+    }
+    let last = decisions.remove(&Node(0)).unwrap_or_default();
+    Ok((versions, last))
+}
+
+/// The whole sort, checked: in order, the same records, each block where its offset says. Returns each
+/// rank's share.
+pub fn shares(
+    sort: &dyn Algorithm,
+    members: &Members,
+    inputs: &[Vec<i32>],
+    dense: bool,
+) -> Vec<usize> {
+    let kernel = kernel();
+    let algorithm = Complete {
+        sort,
+        kernel: &*kernel,
+        dimension: members.cube().dimension(),
+        dense,
+    };
+    let (versions, decision) = play(&algorithm, members, inputs).unwrap();
+    let mut expected = inputs.concat();
+    expected.sort();
+    let mut found: Vec<i32> = Vec::new();
+    let mut shares = vec![0; members.ranks()];
+    for (node, block) in &versions[versions.len() - 1] {
+        let (offset, data) = global_offset(block).unwrap();
+        assert_eq!(offset, found.len() as u64);
+        found.extend_from_slice(bytemuck::cast_slice(data));
+        shares[members.executor(*node).index()] += data.len() / 4;
+    }
+    assert_eq!(found, expected);
+    assert_eq!(total_records(&decision), expected.len() as u64);
+    shares
+}
