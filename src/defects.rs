@@ -123,6 +123,11 @@ mod switch {
         PLANTED.get() == Some(defect)
     }
 
+    /// Is any switched on in this thread?
+    pub fn any_planted() -> bool {
+        PLANTED.get().is_some()
+    }
+
     /// Switches a defect on in this thread, in place of the one before.
     pub fn plant(defect: Option<Defect>) {
         PLANTED.set(defect);

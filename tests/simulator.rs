@@ -2,6 +2,7 @@
 //! planted defects that must be found. `ftsort-sim` does more of the same, and replays what fails.
 
 use ftsort::defects::Defect;
+use ftsort::sort::{Method, PivotRule};
 use ftsort::trial::{Exhaustion, Keeping, Range, Trial, catch, draw, exhaust, judge, run, shrink};
 use rayon::prelude::*;
 
@@ -46,13 +47,35 @@ fn every_crash_of_up_to_two_of_three_ranks() {
 }
 
 #[test]
+fn every_crash_of_up_to_two_of_three_ranks_in_every_algorithm() {
+    for algorithm in [
+        "samplesort",
+        "samplesort dense=1",
+        "quickmerge",
+        "quickmerge_modified",
+        "bitonic",
+    ] {
+        for store in ["memory:1", "directory", "reload"] {
+            let line = format!("ranks=3 records=6 tagged=1 store={store} algorithm={algorithm}");
+            let runs = every_fault(&line, 2, false, false);
+            assert!(runs > 5_000, "{line}: {runs}");
+        }
+    }
+}
+
+#[test]
 fn every_crash_and_every_premature_report_of_one_of_four_ranks() {
     for store in STORES {
         for repair in ["agree", "shrink"] {
-            let line = format!("ranks=4 store={store} repair={repair} sorts=2 hosts=2");
-            every_fault(&line, 1, false, true);
+            for algorithm in ["hyperquicksort", "samplesort", "bitonic dense=1"] {
+                let line = format!(
+                    "ranks=4 store={store} repair={repair} sorts=2 hosts=2 algorithm={algorithm}"
+                );
+                every_fault(&line, 1, false, true);
+            }
         }
     }
+    every_fault("ranks=4 algorithm=bitonic_merge", 1, false, false);
 }
 
 /// Whoever is cut off from the majority gives up; the majority goes on, and gets it right.
@@ -80,6 +103,8 @@ fn every_single_crash_of_five_to_eight_ranks() {
     for ranks in 5..=8 {
         every_fault(&format!("ranks={ranks} store=memory:1"), 1, false, false);
         every_fault(&format!("ranks={ranks} store=directory"), 1, false, false);
+        let line = format!("ranks={ranks} store=memory:1 algorithm=samplesort dense=1");
+        every_fault(&line, 1, false, false);
     }
 }
 
@@ -150,7 +175,8 @@ fn a_trial_survives_its_line() {
 fn stores_of(defect: Defect) -> Vec<Keeping> {
     use Defect::*;
     match defect {
-        WritesInPlace | NoChecksum | FilesOfAnySort | InputNotStored => vec![Keeping::Directory],
+        WritesInPlace | NoChecksum | FilesOfAnySort | InputNotStored | RetiredAtCommit
+        | ClearedAtCommit | ClearedAlone => vec![Keeping::Directory],
         HoldersOfNow | VersionsNotCopied | TakesOverTheInput => vec![Keeping::Versions(1)],
         _ => Vec::new(),
     }
@@ -165,6 +191,10 @@ fn every_defect_is_caught() {
         .filter(|defect| {
             let range = Range {
                 stores: stores_of(*defect),
+                algorithms: vec![
+                    Method::SampleSort,
+                    Method::HyperQuickSort(PivotRule::Sampled),
+                ],
                 ..range(4, 4)
             };
             catch(*defect, &range, 300_000).is_none()

@@ -24,8 +24,18 @@ pub fn kernel() -> Box<dyn Kernel> {
 }
 
 pub fn block_of(rank: u32, numbers: &[i32]) -> Block {
-    let bytes = Buffer::copy_of(bytemuck::cast_slice(numbers)).unwrap();
-    Block::input(Rank(rank), bytes.into())
+    block_of_bytes(rank, bytemuck::cast_slice(numbers))
+}
+
+fn block_of_bytes(rank: u32, bytes: &[u8]) -> Block {
+    Block::input(Rank(rank), Buffer::copy_of(bytes).unwrap().into())
+}
+
+pub fn bytes_of(inputs: &[Vec<i32>]) -> Vec<Vec<u8>> {
+    let inputs = inputs.iter();
+    inputs
+        .map(|input| bytemuck::cast_slice(input).to_vec())
+        .collect()
 }
 
 /// A pure function says the same twice.
@@ -118,11 +128,11 @@ fn exchange(
 pub fn play(
     algorithm: &dyn Algorithm,
     members: &Members,
-    inputs: &[Vec<i32>],
+    inputs: &[Vec<u8>],
 ) -> Result<(Vec<Blocks>, Vec<u8>)> {
     let input = |node: Node| inputs.get(node.0 as usize).map_or(&[][..], |input| input);
     let prepare = |node: Node| {
-        let block = same(|| algorithm.prepare(block_of(node.0, input(node))))?;
+        let block = same(|| algorithm.prepare(block_of_bytes(node.0, input(node))))?;
         Ok((node, block))
     };
     let first: Blocks = members.cube().nodes().map(prepare).collect::<Result<_>>()?;
@@ -139,31 +149,33 @@ pub fn play(
     Ok((versions, last))
 }
 
-/// The whole sort, checked: in order, the same records, each block where its offset says. Returns each
-/// rank's share.
+/// The whole sort, checked against a stable one: each block where its offset says. Returns each rank's
+/// share, in records.
 pub fn shares(
     sort: &dyn Algorithm,
+    kernel: &dyn Kernel,
     members: &Members,
-    inputs: &[Vec<i32>],
+    inputs: &[Vec<u8>],
     dense: bool,
 ) -> Vec<usize> {
-    let kernel = kernel();
     let algorithm = Complete {
         sort,
-        kernel: &*kernel,
+        kernel,
         dimension: members.cube().dimension(),
         dense,
     };
     let (versions, decision) = play(&algorithm, members, inputs).unwrap();
-    let mut expected = inputs.concat();
-    expected.sort();
-    let mut found: Vec<i32> = Vec::new();
+    let size = kernel.record_bytes();
+    let all = inputs.concat();
+    let mut expected: Vec<&[u8]> = all.chunks_exact(size).collect();
+    expected.sort_by(|one, other| kernel.compare(one, other));
+    let mut found: Vec<&[u8]> = Vec::new();
     let mut shares = vec![0; members.ranks()];
     for (node, block) in &versions[versions.len() - 1] {
         let (offset, data) = global_offset(block).unwrap();
         assert_eq!(offset, found.len() as u64);
-        found.extend_from_slice(bytemuck::cast_slice(data));
-        shares[members.executor(*node).index()] += data.len() / 4;
+        found.extend(data.chunks_exact(size));
+        shares[members.executor(*node).index()] += data.len() / size;
     }
     assert_eq!(found, expected);
     assert_eq!(total_records(&decision), expected.len() as u64);

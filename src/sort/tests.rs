@@ -5,12 +5,13 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::pivot::{self, Cut};
-use super::testing::{block_of, kernel, shares};
+use super::testing::{block_of, bytes_of, kernel, shares};
 use super::{Method, PivotRule, Shape, Splitters};
 use crate::block::Block;
 use crate::engine::Algorithm;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Members, Rank, RankSet};
+use crate::record::{Comparator, Fields, KeyKind, Layout};
 
 fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed | 1;
@@ -119,7 +120,7 @@ fn the_largest_share_is_within_5_percent_of_the_mean() {
             let members = Members::new(Rank(0), ranks);
             let all = algorithms(&*kernel, members.cube().dimension());
             for (name, algorithm) in &all[..BALANCED] {
-                let shares = shares(&**algorithm, &members, &inputs, false);
+                let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
                 let largest = largest(&shares, &inputs, ranks);
                 assert!(largest <= 1.05, "{name}, {shape}, {ranks} ranks: {largest}");
             }
@@ -135,7 +136,7 @@ fn every_distribution_is_sorted_by_every_algorithm() {
             let inputs = inputs(shape, ranks, 130);
             let members = Members::new(Rank(0), ranks);
             for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
-                shares(&*algorithm, &members, &inputs, false);
+                shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), false);
             }
         }
     }
@@ -148,7 +149,7 @@ fn after_faults_the_survivors_have_equal_shares() {
     let mut members = Members::new(Rank(3), 16);
     members.absorb(&RankSet::from_ranks(16, [0, 1, 2, 7, 8, 12, 13].map(Rank)));
     for (name, algorithm) in &algorithms(&*kernel, 4)[..BALANCED] {
-        let shares = shares(&**algorithm, &members, &inputs, false);
+        let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
         let mean = 16.0 * 4000.0 / 9.0;
         for rank in members.survivors() {
             let share = shares[rank.index()] as f64;
@@ -170,7 +171,7 @@ fn table_of_shares() {
         for (name, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
             let largest = SHAPES.map(|shape| {
                 let inputs = inputs(shape, ranks, 10_000);
-                let shares = shares(&*algorithm, &members, &inputs, false);
+                let shares = shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), false);
                 format!("{:.3}", largest(&shares, &inputs, ranks))
             });
             let row = format!("| {ranks} | {name} | {} |\n", largest.join(" | "));
@@ -193,7 +194,7 @@ proptest! {
         let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
         members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
         for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
-            let shares = shares(&*algorithm, &members, &inputs, dense);
+            let shares = shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), dense);
             if dense {
                 let total = inputs.concat().len();
                 let survivors = members.survivors().count();
@@ -202,6 +203,45 @@ proptest! {
                     prop_assert!(share == total / survivors || share == total.div_ceil(survivors));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn records_of_any_kind(
+        key in 1_i32..=12,
+        (before, key_bytes, after) in (0_usize..7, 1_usize..12, 0_usize..7),
+        descending: bool,
+        dense: bool,
+        inputs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..400), 1..9),
+        mask in prop::sample::select(vec![0xff_u8, 0x81, 1]),
+        dead in prop::collection::vec(0_u32..9, 0..4),
+    ) {
+        let numbers = [1, 1, 2, 2, 4, 4, 8, 8, 4, 8];
+        let natural = numbers.get(key as usize - 1);
+        let key_bytes = *natural.unwrap_or(&key_bytes);
+        let by_last_byte = |one: &[u8], other: &[u8]| one.last().cmp(&other.last());
+        let compares = key == KeyKind::Compare as i32;
+        let fields = Fields {
+            record_bytes: before + key_bytes + after,
+            key_offset: if compares { 0 } else { before },
+            key_bytes: if natural.is_some() || compares { 0 } else { key_bytes },
+            key,
+            descending,
+            compare: compares.then(|| Comparator::new(by_last_byte)),
+        };
+        let kernel = kernel_for(&Layout::new(fields).unwrap(), 1).unwrap();
+        let size = kernel.record_bytes();
+        let few = |input: Vec<u8>| {
+            let bytes = input.len() / size * size;
+            input[..bytes].iter().map(|byte| byte & mask).collect()
+        };
+        let inputs: Vec<Vec<u8>> = inputs.into_iter().map(few).collect();
+        let ranks = inputs.len();
+        let mut members = Members::new(Rank(0), ranks);
+        let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+        members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
+        for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
+            shares(&*algorithm, &*kernel, &members, &inputs, dense);
         }
     }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::drawer::{Drawer, Shared};
-use super::{Keeping, Trial};
+use super::{Keeping, Record, Trial};
 use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
 use crate::defects::plant;
@@ -32,7 +32,7 @@ pub struct Part {
     /// Where it starts in the whole, in records.
     pub offset: u64,
     /// The records.
-    pub records: Vec<i32>,
+    pub records: Vec<Record>,
 }
 
 /// What one sort gave one rank.
@@ -256,21 +256,39 @@ impl Source for Library<'_> {
     }
 
     fn reload(&mut self, rank: Rank) -> Result<Buffer> {
-        bytes_of(&self.0.input(self.1, rank))
+        bytes_of(self.0, self.1, rank)
     }
 }
 
-fn bytes_of(records: &[i32]) -> Result<Buffer> {
-    Buffer::copy_of(bytemuck::cast_slice(records))
+fn bytes_of(trial: &Trial, sort: usize, rank: Rank) -> Result<Buffer> {
+    let records = trial.records(sort, rank);
+    if trial.tagged {
+        return Buffer::copy_of(bytemuck::cast_slice(&records));
+    }
+    let keys: Vec<i32> = records.iter().map(|record| record.key).collect();
+    Buffer::copy_of(bytemuck::cast_slice(&keys))
 }
 
-fn kernel() -> Result<Box<dyn Kernel>> {
-    let numbers = Fields {
-        record_bytes: size_of::<i32>(),
+fn records_in(trial: &Trial, bytes: &[u8]) -> Vec<Record> {
+    if trial.tagged {
+        return bytemuck::cast_slice(bytes).to_vec();
+    }
+    let keys: &[i32] = bytemuck::cast_slice(bytes);
+    keys.iter()
+        .map(|key| Record { key: *key, tag: 0 })
+        .collect()
+}
+
+fn kernel(trial: &Trial) -> Result<Box<dyn Kernel>> {
+    let fields = Fields {
+        record_bytes: match trial.tagged {
+            true => size_of::<Record>(),
+            false => size_of::<i32>(),
+        },
         key: KeyKind::I32 as i32,
         ..Fields::default()
     };
-    kernel_for(&Layout::new(numbers)?, 1)
+    kernel_for(&Layout::new(fields)?, 1)
 }
 
 /// An algorithm of which nobody knows that its blocks can be made again.
@@ -375,7 +393,7 @@ impl Sorting<'_> {
         witness: &mut Witness,
         lost: &mut RankSet,
     ) -> Result<(Vec<Part>, u64)> {
-        let input = bytes_of(&self.trial.input(self.sort, self.members.me()))?;
+        let input = bytes_of(self.trial, self.sort, self.members.me())?;
         let schedule = Schedule::default();
         let mut stats = Stats::default();
         let mut engine = Engine {
@@ -387,7 +405,7 @@ impl Sorting<'_> {
             round: 0,
             rounds: 0,
         };
-        let kernel = engine.all_or_none(kernel())?;
+        let kernel = engine.all_or_none(kernel(self.trial))?;
         let dimension = engine.members.cube().dimension();
         let sort = self.trial.algorithm.on(&*kernel, dimension);
         let algorithm = Complete {
@@ -417,7 +435,7 @@ impl Sorting<'_> {
             Some(Part {
                 node: *node,
                 offset,
-                records: bytemuck::cast_slice(data).to_vec(),
+                records: records_in(self.trial, data),
             })
         });
         Ok((parts.collect(), total_records(&finished.decision)))

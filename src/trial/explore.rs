@@ -1,12 +1,12 @@
 //! Looking for trials that fail: at random, or one after the other without leaving any out.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use rayon::prelude::*;
 
 use super::{Commit, Keeping, METHODS, Run, Trial, judge, run};
-use crate::defects::Defect;
+use crate::defects::{Defect, any_planted};
 use crate::members::Rank;
 use crate::random::SplitMix;
 use crate::sort::{Method, Shape};
@@ -60,6 +60,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         keys: [1, 4, 50, 1 << 30][draw.below(4) as usize],
         algorithm: algorithms[draw.below(algorithms.len() as u64) as usize],
         dense: draw.once_in(4),
+        tagged: draw.once_in(2),
         store: stores[draw.below(stores.len() as u64) as usize],
         repair: repairs[draw.below(4) as usize],
         hosts: [1, 2, ranks][draw.below(3) as usize],
@@ -121,6 +122,7 @@ fn strike(draw: &mut SplitMix, victim: Rank, trial: &Trial, played: &Run) -> Opt
         manner: match draw.below(12) {
             0 => Manner::CutOff,
             1 | 2 => Manner::Outlive,
+            3..=6 if trial.quorum > 1 => Manner::CutOff,
             _ => Manner::Crash,
         },
     })
@@ -132,12 +134,27 @@ fn place_of(played: &Run, loss: &Loss) -> Option<usize> {
     played.taken.iter().position(struck)
 }
 
+/// Panics that planted defects bring about are caught and judged; thousands of them need not be
+/// printed.
+fn keep_quiet_about_defects() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !any_planted() {
+                print(panic);
+            }
+        }));
+    });
+}
+
 /// The first of so many random trials that fails with a defect planted.
 pub fn catch(defect: Defect, range: &Range, seeds: u64) -> Option<(Trial, String)> {
     let range = Range {
         plant: Some(defect),
         ..range.clone()
     };
+    keep_quiet_about_defects();
     (1..=seeds).find_map(|seed| {
         let trial = draw(seed, &range);
         let wrong = judge(&trial, &run(&trial, false))?;

@@ -13,6 +13,8 @@ mod shrink;
 
 use std::fmt;
 
+use bytemuck::{Pod, Zeroable};
+
 use crate::defects::Defect;
 use crate::members::Rank;
 use crate::random::SplitMix;
@@ -41,6 +43,16 @@ pub enum Keeping {
     Directory,
 }
 
+/// A record of a trial. Those that are not tagged are their keys alone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+pub struct Record {
+    /// What it is sorted by.
+    pub key: i32,
+    /// Where it comes from.
+    pub tag: u32,
+}
+
 /// All that decides a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
@@ -56,6 +68,8 @@ pub struct Trial {
     pub algorithm: Method,
     /// Survivors are to get equal parts.
     pub dense: bool,
+    /// Records are more than their keys: a tag tells where each comes from.
+    pub tagged: bool,
     /// The store.
     pub store: Keeping,
     /// How faults are repaired.
@@ -75,9 +89,24 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The records that a rank brings to one of the sorts: some none, some few, some all alike; where
+    /// The records that a rank brings to one of the sorts.
+    pub fn records(&self, sort: usize, rank: Rank) -> Vec<Record> {
+        let keys = self.input(sort, rank).into_iter();
+        let tag = |index: usize| match self.tagged {
+            true => rank.0 << 20 | index as u32,
+            false => 0,
+        };
+        keys.enumerate()
+            .map(|(index, key)| Record {
+                key,
+                tag: tag(index),
+            })
+            .collect()
+    }
+
+    /// Their keys: some none, some few, some all alike; where
     /// they must be a bitonic sequence, equally many.
-    pub fn input(&self, sort: usize, rank: Rank) -> Vec<i32> {
+    fn input(&self, sort: usize, rank: Rank) -> Vec<i32> {
         if self.algorithm == Method::Bitonic(Shape::Bitonic) {
             let all = (self.records * self.ranks) as u64;
             let start = (self.records * rank.index()) as u64;
@@ -120,6 +149,7 @@ impl Trial {
                 "sorts" => trial.sorts = value.parse().ok()?,
                 "algorithm" => trial.algorithm = named(&METHODS, value)?,
                 "dense" => trial.dense = value == "1",
+                "tagged" => trial.tagged = value == "1",
                 "repair" => trial.repair = named(&REPAIRS, value)?,
                 "store" => trial.store = read_keeping(value)?,
                 "lose" => {
@@ -142,6 +172,7 @@ impl Default for Trial {
             keys: 30,
             algorithm: Method::HyperQuickSort(PivotRule::Sampled),
             dense: false,
+            tagged: false,
             store: Keeping::Memory(1),
             repair: Repair::Agree,
             hosts: 1,
@@ -231,6 +262,9 @@ impl fmt::Display for Trial {
         }
         if self.dense {
             out.write_str(" dense=1")?;
+        }
+        if self.tagged {
+            out.write_str(" tagged=1")?;
         }
         if self.quorum > 1 {
             write!(out, " quorum={}", self.quorum)?;

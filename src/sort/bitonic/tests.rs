@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Status;
 use crate::members::{Members, Rank};
-use crate::sort::testing::{kernel, play};
+use crate::sort::testing::{bytes_of, kernel, play};
 
 /// What each of so many nodes holds after each round, one record a node.
 fn played(shape: Shape, sequence: &[i32]) -> Result<Vec<Vec<i32>>> {
@@ -15,7 +15,7 @@ fn played(shape: Shape, sequence: &[i32]) -> Result<Vec<Vec<i32>>> {
         dimension: members.cube().dimension(),
         shape,
     };
-    let (versions, _) = play(&algorithm, &members, &inputs)?;
+    let (versions, _) = play(&algorithm, &members, &bytes_of(&inputs))?;
     let number = |block: &Block| bytemuck::pod_read_unaligned::<i32>(&block.runs[0].data);
     let numbers = versions
         .iter()
