@@ -59,11 +59,10 @@ fn program(source: &str) -> Result<PathBuf, Failed> {
     if !link.exists() {
         std::os::unix::fs::symlink("libftsort.so", &link)?;
     }
+    // Examples and tests may have the same file name.
+    let name = source.trim_end_matches(".c").replace('/', "-");
+    let program = library.join(format!("c-{name}"));
     let source = root().join(source);
-    let program = library.join(format!(
-        "c-{}",
-        source.file_stem().unwrap_or_default().display()
-    ));
     let newest = fs::metadata(&source)?
         .modified()?
         .max(fs::metadata(root().join("include/ftsort.h"))?.modified()?);
@@ -284,7 +283,7 @@ fn header_compiles() -> Result<(), Failed> {
         &source,
         "#include \"ftsort.h\"\nint main(void) { return 0; }\n",
     )?;
-    let programs = ["hello", "sort_file", "fault_loop", "bench"]
+    let programs = ["hello", "sort_file", "fault_loop", "records", "bench"]
         .map(|name| root().join(format!("c_examples/{name}.c")));
     for source in programs.iter().chain([&source]) {
         for standard in ["c99", "c11", "c17"] {
@@ -340,6 +339,30 @@ fn examples() -> Vec<Trial> {
                     false => {
                         Err(format!("{right} of {survivors} survivors were right: {text}").into())
                     }
+                }
+            },
+        ));
+    }
+    for (ranks, faults, holds) in [
+        (3, "", "blocks here: 1, "),
+        (4, "", "blocks here: 1, "),
+        (4, "1@1.send", "blocks here: 2, "),
+        (4, "0@1.stored", "blocks here: 2, "),
+    ] {
+        trials.push(Trial::test(
+            format!("records on {ranks} ranks, faults {faults:?}"),
+            move || {
+                let text = launch(ranks, faults, &program("c_examples/records.c")?, &[])?;
+                // A line for each sort, from the lowest survivor; the last result is dense.
+                let sorts = text.lines().filter(|line| line.contains(" stars from "));
+                let sorts: Vec<&str> = sorts.collect();
+                let wanted = [holds, holds, holds, "blocks here: 1, "];
+                let right = sorts.iter().zip(wanted);
+                let right = right
+                    .filter(|(line, blocks)| line.contains(blocks) && line.ends_with(", in order"));
+                match (sorts.len(), right.count()) {
+                    (4, 4) => Ok(()),
+                    _ => Err(text.into()),
                 }
             },
         ));

@@ -1,0 +1,149 @@
+/* Structs instead of numbers: stars, sorted by a number in them, by a text in them, and by what a
+ * function says of two of them; then once more with a result in equal parts, one for each survivor.
+ *
+ *   mpicc -std=c99 records.c -o records -lftsort
+ *   mpirun --with-ft ulfm --oversubscribe -np 4 ./records
+ *   FTSORT_FAULTS="1@1.send" mpirun --with-ft ulfm --oversubscribe -np 4 ./records */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ftsort.h"
+
+#define COUNT 10000
+#define MAX_NODES 1024
+
+/* A record may be any struct that has no pointers. */
+struct star {
+  char name[12];
+  float magnitude; /* the fainter, the greater */
+  double distance;
+  uint32_t id; /* ascends with rank and position: tells whether equal stars kept their order */
+};
+
+static int faintest_first(void *user, const void *a, const void *b)
+{
+  float one = ((const struct star *)a)->magnitude, other = ((const struct star *)b)->magnitude;
+  return (void)user, (one < other) - (one > other);
+}
+
+static int by_name(void *user, const void *a, const void *b)
+{
+  const struct star *one = (const struct star *)a, *other = (const struct star *)b;
+  return (void)user, memcmp(one->name, other->name, sizeof one->name);
+}
+
+/* Two members: shells round the sun, and in each shell the brightest first. `user` is how thick a shell
+ * is, the same on all ranks. Nothing else may decide than the two stars: any rank compares any two. */
+static int by_shell(void *user, const void *a, const void *b)
+{
+  double thickness = *(const double *)user;
+  int one = (int)(((const struct star *)a)->distance / thickness);
+  int other = (int)(((const struct star *)b)->distance / thickness);
+  return one != other ? (one > other) - (one < other) : -faintest_first(NULL, a, b);
+}
+
+/* This rank's stars, and those of the ranks that died in an earlier sort and that it covers. */
+static struct star *bring_stars(const ftsort *group, size_t *count)
+{
+  int32_t owner, self = ftsort_self(group), ranks = ftsort_ranks(group);
+  struct star *stars = (struct star *)calloc((size_t)ranks * COUNT, sizeof *stars);
+  uint32_t state, i;
+  *count = 0;
+  for (owner = 0; stars && owner < ranks; owner++) {
+    if (ftsort_cover(group, owner) != self) continue;
+    state = 2463534242u + 7919u * (uint32_t)owner;
+    for (i = 0; i < COUNT; i++) {
+      struct star *star = &stars[*count];
+      state = state * 1664525u + 1013904223u;
+      snprintf(star->name, sizeof star->name, "%c-%u", (int)('A' + (state >> 8) % 26), (unsigned)(state >> 20));
+      star->magnitude = (float)(state >> 25) / 10 - 1;
+      star->distance = (double)((state >> 8) % 9973) / 10;
+      star->id = (uint32_t)(self * ranks) * COUNT + (uint32_t)(*count)++;
+    }
+  }
+  return stars;
+}
+
+/* Is the next star in its place behind this one? Equal stars are, if they kept their order. */
+static int is_behind(ftsort_compare_fn order, void *user, const struct star *one, const struct star *next)
+{
+  int which = order(user, one, next);
+  return which < 0 || (which == 0 && one->id < next->id);
+}
+
+/* Sorts all stars, and looks whether they are where `order` wants them. The survivors agree on that. */
+static int sort_stars(ftsort *group, const ftsort_record *record, ftsort_compare_fn order, void *user, int dense)
+{
+  static struct { struct star first, last; uint64_t count; } told[MAX_NODES]; /* of each node's block */
+  const struct star *stars, *top = NULL, *bottom = NULL;
+  int32_t node, nodes = 1 << ftsort_dimension(group);
+  ftsort_result *result = NULL;
+  ftsort_status status;
+  struct star *brought;
+  MPI_Comm comm;
+  uint64_t total = 0;
+  uint32_t fine = 1;
+  size_t count, i, k;
+  ftsort_fault_check(group, NULL); /* who died in a sort of the other group? */
+  brought = bring_stars(group, &count);
+  status = ftsort_run(group, record, brought, brought ? count : COUNT, &result);
+  free(brought);
+  if (status == FTSORT_OK) status = ftsort_comm(group, &comm); /* of the survivors */
+  if (status != FTSORT_OK || nodes > MAX_NODES) return fprintf(stderr, "%s\n", ftsort_last_error(group)), 0;
+  memset(told, 0, sizeof told);
+  for (k = 0; k < ftsort_result_blocks(result); k++) {
+    ftsort_block block;
+    ftsort_result_block(result, k, &block);
+    stars = (const struct star *)block.data;
+    for (i = 1; i < block.count; i++) fine &= is_behind(order, user, &stars[i - 1], &stars[i]);
+    told[block.node].count = block.count;
+    if (block.count > 0) told[block.node].first = stars[0], told[block.node].last = stars[block.count - 1];
+  }
+  fine &= !dense || k == 1;
+  /* One rank has each node's block, and all others have zeros there. */
+  fine &= MPI_Allreduce(MPI_IN_PLACE, told, nodes * (int)sizeof *told, MPI_BYTE, MPI_BOR, comm) == MPI_SUCCESS;
+  for (node = 0; node < nodes; node++) {
+    if (told[node].count == 0) continue;
+    if (!top) top = &told[node].first;
+    if (bottom) fine &= is_behind(order, user, bottom, &told[node].first);
+    bottom = &told[node].last;
+    total += told[node].count;
+  }
+  fine &= total == ftsort_result_total(result) && total == (uint64_t)ftsort_ranks(group) * COUNT;
+  ftsort_result_free(result);
+  if (ftsort_agree(group, &fine, NULL) != FTSORT_OK) fine = 0;
+  if (top && ftsort_cover(group, 0) == ftsort_self(group)) /* the lowest survivor */
+    printf("%d stars from %s (%.1f, %.0f) to %s (%.1f, %.0f), blocks here: %d, %s\n", (int)total,
+           top->name, top->magnitude, top->distance, bottom->name, bottom->magnitude, bottom->distance,
+           (int)k, fine ? "in order" : "NOT in order");
+  return (int)fine;
+}
+
+int main(int argc, char **argv)
+{
+  double thickness = 250;
+  ftsort_record magnitude = FTSORT_RECORD_INIT(struct star, magnitude, FTSORT_KEY_F32);
+  ftsort_record name = FTSORT_RECORD_BYTES(struct star, name);
+  ftsort_record shell = FTSORT_RECORD_COMPARE(struct star, by_shell, &thickness);
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL, *even = NULL;
+  int fine;
+  magnitude.descending = 1; /* the greatest first */
+  shell.stable = 1; /* refused by an algorithm that does not keep the order of equal stars */
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  config.dense = 1; /* one block for each survivor, all of the same size, also after faults */
+  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK ||
+      ftsort_init(MPI_COMM_WORLD, &config, &even) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  fine = sort_stars(group, &magnitude, faintest_first, NULL, 0);
+  fine &= sort_stars(group, &name, by_name, NULL, 0);
+  fine &= sort_stars(group, &shell, by_shell, &thickness, 0);
+  fine &= sort_stars(even, &shell, by_shell, &thickness, 1);
+  ftsort_free(even);
+  ftsort_leave(group, fine ? 0 : 1);
+  return 1;
+}
