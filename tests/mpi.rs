@@ -393,6 +393,18 @@ fn interface() -> Vec<Trial> {
             },
         ));
     }
+    for ranks in [1, 3, 4] {
+        trials.push(Trial::test(
+            format!("records of every kind by every algorithm, {ranks} ranks"),
+            move || {
+                let text = launch(ranks, "", &program("tests/c/records.c")?, &[])?;
+                match text.contains("records: fine") {
+                    true => Ok(()),
+                    false => Err(text.into()),
+                }
+            },
+        ));
+    }
     for (last, status, words) in [
         ("-", "status=-20 ", "--with-ft ulfm"),
         ("accept", "status=0 ", ""),
