@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 const LIMIT_SECONDS: &str = "60";
 
@@ -76,7 +76,7 @@ fn program(source: &str) -> Result<PathBuf, Failed> {
     command.arg(&source).arg("-o").arg(&program);
     command
         .arg(format!("-L{}", library.display()))
-        .arg("-lftsort");
+        .args(["-lftsort", "-pthread"]);
     command.arg(format!("-Wl,-rpath,{}", library.display()));
     run(&mut command)?;
     Ok(program)
@@ -370,6 +370,21 @@ fn examples() -> Vec<Trial> {
     trials
 }
 
+fn groups(ranks: usize, part: &str) -> Result<Completion, Failed> {
+    let text = launch(ranks, "", &program("tests/c/groups.c")?, &[part]);
+    let text = text.or_else(|error| match error.message() {
+        Some(told) if told.contains("groups: skipped") => Ok(told.to_string()),
+        _ => Err(error),
+    })?;
+    if text.contains("groups: skipped") {
+        return Ok(Completion::ignored_with("MPI allows no such threads"));
+    }
+    match text.contains("groups: fine") {
+        true => Ok(Completion::Completed),
+        false => Err(text.into()),
+    }
+}
+
 fn interface() -> Vec<Trial> {
     let mut trials = Vec::new();
     for ranks in [2, 3] {
@@ -404,6 +419,20 @@ fn interface() -> Vec<Trial> {
                 }
             },
         ));
+    }
+    for ranks in [2, 4] {
+        for (part, title) in [
+            ("turns", "two groups in turns"),
+            ("part", "groups of a part of the ranks"),
+            ("relay", "a group for each thread, one after the other"),
+            ("threads", "a group for each thread, all at once"),
+        ] {
+            let trial = Trial::ignorable_test(format!("{title}, {ranks} ranks"), move || {
+                groups(ranks, part)
+            });
+            // Open MPI 5.0's agreements go wrong now and then when several threads agree at once.
+            trials.push(trial.with_ignored_flag(part == "threads"));
+        }
     }
     for (last, status, words) in [
         ("-", "status=-20 ", "--with-ft ulfm"),

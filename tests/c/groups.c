@@ -1,0 +1,311 @@
+/* Several groups at once: on different communicators in turns, on a part of the ranks, and one for each
+ * of several threads.
+ *
+ *   groups turns|part|relay|threads [THREADS]      (under mpirun, 2 to 4 ranks)
+ *
+ * Prints "groups: fine" on rank 0 if all is right, and "groups: skipped" if MPI allows no threads. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ftsort.h"
+
+static int rank, ranks;
+static int failures; /* of the main thread; others have their own */
+
+#define EXPECT_IN(count, condition)                                                  \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      (count)++;                                                                     \
+      fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #condition);         \
+    }                                                                                \
+  } while (0)
+#define EXPECT(condition) EXPECT_IN(failures, condition)
+
+/* Numbers with whose they are, different for each seed. */
+struct pair {
+  int32_t number;
+  uint32_t owner, place;
+};
+
+static const ftsort_record by_number = FTSORT_RECORD_INIT(struct pair, number, FTSORT_KEY_I32);
+
+static size_t count_of(uint32_t seed, int owner)
+{
+  if (seed % 3 == 2 && owner == 0) return 0;
+  return 300 + seed % 7 * 150 + 11 * (size_t)owner;
+}
+
+static struct pair pair_of(uint32_t seed, int owner, size_t place)
+{
+  uint64_t x = (uint64_t)seed << 40 ^ (uint64_t)owner << 32 ^ place;
+  struct pair pair;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u + seed;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  pair.number = (int32_t)(x >> 40) % 500 - 250;
+  pair.owner = (uint32_t)owner;
+  pair.place = (uint32_t)place;
+  return pair;
+}
+
+static int order(const void *a, const void *b)
+{
+  const struct pair *one = (const struct pair *)a, *other = (const struct pair *)b;
+  if (one->number != other->number) return one->number < other->number ? -1 : 1;
+  if (one->owner != other->owner) return one->owner < other->owner ? -1 : 1;
+  return one->place < other->place ? -1 : one->place > other->place;
+}
+
+/* Sorts the numbers of a seed among all ranks of the group. */
+static ftsort_status sort(ftsort *group, uint32_t seed, ftsort_result **result)
+{
+  int self = ftsort_self(group);
+  size_t count = count_of(seed, self), i;
+  struct pair *input = (struct pair *)malloc(count * sizeof *input + 1);
+  ftsort_status status;
+  for (i = 0; i < count; i++) input[i] = pair_of(seed, self, i);
+  *result = NULL;
+  status = ftsort_run(group, &by_number, input, count, result);
+  if (status != FTSORT_OK) fprintf(stderr, "rank %d, seed %u: %s\n", rank, seed, ftsort_last_error(group));
+  free(input);
+  return status;
+}
+
+/* Is what this rank holds what it must be, of the numbers of a seed and so many ranks? Asks nobody, so
+ * that it can be called at any time; adds what it holds to `held`. */
+static int is_right(const ftsort_result *result, uint32_t seed, int members, size_t *held)
+{
+  struct pair *all = (struct pair *)malloc(1);
+  size_t total = 0, i, k;
+  int owner, fine = result != NULL;
+  for (owner = 0; owner < members; owner++) {
+    size_t count = count_of(seed, owner);
+    all = (struct pair *)realloc(all, (total + count) * sizeof *all + 1);
+    for (i = 0; i < count; i++) all[total + i] = pair_of(seed, owner, i);
+    total += count;
+  }
+  qsort(all, total, sizeof *all, order);
+  fine &= ftsort_result_total(result) == total;
+  for (k = 0; fine && k < ftsort_result_blocks(result); k++) {
+    ftsort_block block;
+    fine &= ftsort_result_block(result, k, &block) == FTSORT_OK && block.offset + block.count <= total;
+    fine = fine && memcmp(block.data, all + block.offset, block.count * sizeof *all) == 0;
+    if (fine) *held += block.count;
+  }
+  free(all);
+  return fine;
+}
+
+static size_t all_of(uint32_t seed, int members)
+{
+  size_t total = 0;
+  int owner;
+  for (owner = 0; owner < members; owner++) total += count_of(seed, owner);
+  return total;
+}
+
+/* As above, and together the ranks of `comm` hold all. */
+static int is_right_everywhere(const ftsort_result *result, uint32_t seed, MPI_Comm comm)
+{
+  unsigned long long sum;
+  size_t held = 0;
+  int members, fine;
+  MPI_Comm_size(comm, &members);
+  fine = is_right(result, seed, members, &held);
+  sum = held;
+  MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, comm);
+  return fine && sum == all_of(seed, members);
+}
+
+static ftsort *group_of(MPI_Comm comm, int32_t algorithm, int32_t store)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  config.algorithm = algorithm;
+  config.store = store;
+  if (ftsort_init(comm, &config, &group) != FTSORT_OK) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(NULL));
+  return group;
+}
+
+/* Two groups, of all ranks and of half of them. Results live on: while others are made, and after their
+ * group is gone. */
+static void turns(void)
+{
+  enum { TIMES = 5 };
+  MPI_Comm halves;
+  ftsort *world, *half, *again;
+  ftsort_result *of_world[TIMES], *of_half[TIMES], *last;
+  int i, members;
+  uint32_t seed;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &halves); /* the last rank first */
+  MPI_Comm_size(halves, &members);
+  world = group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY);
+  half = group_of(halves, FTSORT_HYPERQUICKSORT, FTSORT_STORE_MEMORY);
+  EXPECT(ftsort_self(world) == rank && ftsort_ranks(world) == ranks && ftsort_ranks(half) == members);
+  for (i = 0; i < TIMES; i++) {
+    seed = (uint32_t)i;
+    /* The halves sort different numbers, and one of them before the other. */
+    if (rank % 2) EXPECT(sort(half, 100 + seed + (uint32_t)rank % 2 * 50, &of_half[i]) == FTSORT_OK);
+    EXPECT(sort(world, seed, &of_world[i]) == FTSORT_OK);
+    if (rank % 2 == 0) EXPECT(sort(half, 100 + seed, &of_half[i]) == FTSORT_OK);
+  }
+  for (i = 0; i < TIMES; i++) {
+    EXPECT(is_right_everywhere(of_world[i], (uint32_t)i, MPI_COMM_WORLD));
+    EXPECT(is_right_everywhere(of_half[i], 100 + (uint32_t)i + (uint32_t)rank % 2 * 50, halves));
+  }
+  ftsort_free(world);
+  /* The other group goes on; a third one is made where the first was. */
+  EXPECT(sort(half, 7, &last) == FTSORT_OK && is_right_everywhere(last, 7, halves));
+  ftsort_result_free(last);
+  again = group_of(MPI_COMM_WORLD, FTSORT_QUICKMERGE, FTSORT_STORE_NONE);
+  EXPECT(sort(again, 8, &last) == FTSORT_OK);
+  ftsort_free(half);
+  ftsort_free(again);
+  MPI_Comm_free(&halves);
+  for (i = 0; i < TIMES; i++) {
+    EXPECT(is_right_everywhere(of_world[i], (uint32_t)i, MPI_COMM_WORLD));
+    ftsort_result_free(of_world[i]);
+    ftsort_result_free(of_half[i]);
+  }
+  EXPECT(is_right_everywhere(last, 8, MPI_COMM_WORLD));
+  ftsort_result_free(last);
+}
+
+/* A group that some ranks are not in: these do something else meanwhile. */
+static void part(void)
+{
+  static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_QUICKMERGE, FTSORT_BITONIC};
+  ftsort *world = group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY), *group;
+  ftsort_result *result;
+  MPI_Comm comm;
+  int absent, i, self, token = 0;
+  for (absent = 0; absent < ranks; absent++) {
+    MPI_Comm_split(MPI_COMM_WORLD, rank == absent ? MPI_UNDEFINED : 0, absent % 2 ? -rank : rank, &comm);
+    if (rank == absent) {
+      group = (ftsort *)&failures;
+      EXPECT(comm == MPI_COMM_NULL && ftsort_init(comm, NULL, &group) == FTSORT_ERR_ARGUMENT && group == NULL);
+    } else {
+      MPI_Comm_rank(comm, &self);
+      for (i = 0; i < 3; i++) {
+        group = group_of(comm, algorithms[i], FTSORT_STORE_MEMORY);
+        EXPECT(ftsort_self(group) == self && ftsort_ranks(group) == ranks - 1);
+        EXPECT(sort(group, 20 + (uint32_t)i, &result) == FTSORT_OK);
+        EXPECT(is_right_everywhere(result, 20 + (uint32_t)i, comm));
+        ftsort_result_free(result);
+        ftsort_free(group);
+      }
+      MPI_Comm_free(&comm);
+    }
+    /* Messages of the program's own are not confused with the library's. */
+    MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % ranks, 1, &token, 1, MPI_INT, (rank + ranks - 1) % ranks, 1,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    EXPECT(token == (rank + ranks - 1) % ranks);
+    EXPECT(sort(world, (uint32_t)absent, &result) == FTSORT_OK);
+    EXPECT(is_right_everywhere(result, (uint32_t)absent, MPI_COMM_WORLD));
+    ftsort_result_free(result);
+  }
+  ftsort_free(world);
+}
+
+/* A thread with a communicator and a group of its own. */
+enum { THREADS = 4, TIMES = 6 };
+
+struct worker {
+  pthread_t thread;
+  MPI_Comm comm;
+  uint32_t number;
+  int count, failures;
+};
+
+/* Whose turn it is, where threads take turns: in the same order on all ranks, or they would wait for
+ * each other across ranks. */
+static int takes_turns, turn;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
+
+static void await_turn(const struct worker *worker)
+{
+  if (!takes_turns) return;
+  pthread_mutex_lock(&mutex);
+  while (turn % worker->count != (int)worker->number) pthread_cond_wait(&turned, &mutex);
+}
+
+static void end_turn(void)
+{
+  if (!takes_turns) return;
+  turn++;
+  pthread_cond_broadcast(&turned);
+  pthread_mutex_unlock(&mutex);
+}
+
+static void *work(void *given)
+{
+  static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_HYPERQUICKSORT, FTSORT_BITONIC, FTSORT_QUICKMERGE};
+  struct worker *worker = (struct worker *)given;
+  ftsort_result *result;
+  ftsort *group;
+  uint32_t i;
+  await_turn(worker);
+  group = group_of(worker->comm, algorithms[worker->number], FTSORT_STORE_MEMORY);
+  EXPECT_IN(worker->failures, group != NULL);
+  end_turn();
+  for (i = 0; group && i < TIMES; i++) {
+    uint32_t seed = 1000 * worker->number + i;
+    await_turn(worker);
+    EXPECT_IN(worker->failures, sort(group, seed, &result) == FTSORT_OK);
+    EXPECT_IN(worker->failures, is_right_everywhere(result, seed, worker->comm));
+    ftsort_result_free(result);
+    end_turn();
+  }
+  await_turn(worker);
+  ftsort_free(group);
+  end_turn();
+  return NULL;
+}
+
+static void threads(int count)
+{
+  struct worker workers[THREADS];
+  int i;
+  for (i = 0; i < count; i++) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
+    workers[i].number = (uint32_t)i;
+    workers[i].count = count;
+    workers[i].failures = 0;
+  }
+  for (i = 0; i < count; i++) EXPECT(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+  for (i = 0; i < count; i++) {
+    pthread_join(workers[i].thread, NULL);
+    failures += workers[i].failures;
+    MPI_Comm_free(&workers[i].comm);
+  }
+}
+
+int main(int argc, char **argv)
+{
+  int all = 0, wanted = MPI_THREAD_SINGLE, provided;
+  if (argc < 2) return 2;
+  takes_turns = strcmp(argv[1], "relay") == 0;
+  if (takes_turns) wanted = MPI_THREAD_SERIALIZED;
+  if (strcmp(argv[1], "threads") == 0) wanted = MPI_THREAD_MULTIPLE;
+  ftsort_prepare();
+  MPI_Init_thread(&argc, &argv, wanted, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (strcmp(argv[1], "turns") == 0) turns();
+  if (strcmp(argv[1], "part") == 0) part();
+  if (wanted != MPI_THREAD_SINGLE) {
+    if (provided < wanted) {
+      if (rank == 0) printf("groups: skipped, MPI grants level %d of threads\n", provided);
+      MPI_Finalize();
+      return 77;
+    }
+    threads(argc > 2 ? atoi(argv[2]) : THREADS);
+  }
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("groups: %s\n", all == 0 ? "fine" : "NOT as documented");
+  MPI_Finalize();
+  return all != 0;
+}
