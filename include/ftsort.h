@@ -326,7 +326,10 @@ typedef enum ftsort_event_kind {
 
 /**
  * A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
- * used by any thread, by one at a time; MPI is called from that thread.
+ * used by any thread, by one at a time; MPI is called from that thread. Several groups may be used by
+ * several threads at once if MPI grants MPI_THREAD_MULTIPLE; make them one after the other, in the
+ * same order on all ranks (Open MPI 5.0's agreements go wrong where several threads agree at once;
+ * ftsort keeps its own apart, but cannot while MPI makes a communicator).
  */
 typedef struct ftsort ftsort;
 
@@ -569,7 +572,7 @@ typedef struct ftsort_block {
    */
   int32_t node;
   /**
-   * The records, ascending; aligned to their size. Not NULL, also if `count` is 0.
+   * The records, in order; those of numbers are aligned to their size. Not NULL, also if `count` is 0.
    */
   const void *data;
   /**
@@ -798,9 +801,10 @@ void ftsort_free(struct ftsort *group);
  * Why the last failing call with this group failed: names the argument and the value, the file, or
  * the rank. [L]
  *
- * \param[in] group a group; NULL: the last failing `ftsort_init` of this thread.
+ * \param[in] group a group; NULL: the last failing `ftsort_init` or `ftsort_record_from_datatype` of
+ * this thread.
  * \return a NUL-terminated string, valid until the next call with this group (or, for NULL, the
- * next `ftsort_init` of this thread); empty if nothing failed; never NULL.
+ * next of these calls of this thread); empty if nothing failed; never NULL.
  */
 const char *ftsort_last_error(const struct ftsort *group);
 

@@ -430,8 +430,7 @@ fn interface() -> Vec<Trial> {
             let trial = Trial::ignorable_test(format!("{title}, {ranks} ranks"), move || {
                 groups(ranks, part)
             });
-            // Open MPI 5.0's agreements go wrong now and then when several threads agree at once.
-            trials.push(trial.with_ignored_flag(part == "threads"));
+            trials.push(trial);
         }
     }
     for (last, status, words) in [

@@ -110,6 +110,11 @@ pub unsafe extern "C" fn ftsort_record_from_datatype(
 /// # Safety
 /// `datatype` is a datatype handle.
 unsafe fn record_of(datatype: MPI_Datatype) -> Result<ftsort_record> {
+    // SAFETY: a constant of the MPI library.
+    if datatype == unsafe { mpi_sys::RSMPI_DATATYPE_NULL } {
+        let text = "type is MPI_DATATYPE_NULL";
+        return Err(Error::new(Status::Argument, text));
+    }
     // SAFETY: the caller's contract.
     let (name, extent) = unsafe { name_and_extent(datatype)? };
     let name = name.as_c_str();
@@ -118,10 +123,11 @@ unsafe fn record_of(datatype: MPI_Datatype) -> Result<ftsort_record> {
     let key_bytes = pair.map_or(extent, |(_, first)| *first);
     let key = sign.and_then(|(_, sign)| key_of(*sign, key_bytes));
     let key = key.ok_or_else(|| {
-        Error::new(
-            Status::Argument,
-            format!("type is {name:?}, for which no order is known"),
-        )
+        let text = match name.to_string_lossy() {
+            empty if empty.is_empty() => "type is not one of MPI's predefined types".into(),
+            name => format!("type is {name}, for which no order is known"),
+        };
+        Error::new(Status::Argument, text)
     })?;
     Ok(ftsort_record {
         struct_size: size_of::<ftsort_record>(),

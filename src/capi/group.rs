@@ -21,7 +21,10 @@ use crate::transport::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
 use crate::transport::{Manners, Protocol, Transport};
 
 /// A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
-/// used by any thread, by one at a time; MPI is called from that thread.
+/// used by any thread, by one at a time; MPI is called from that thread. Several groups may be used by
+/// several threads at once if MPI grants MPI_THREAD_MULTIPLE; make them one after the other, in the
+/// same order on all ranks (Open MPI 5.0's agreements go wrong where several threads agree at once;
+/// ftsort keeps its own apart, but cannot while MPI makes a communicator).
 pub struct ftsort {
     pub(super) transport: Protocol<Mpi>,
     pub(super) members: Members,
@@ -395,9 +398,10 @@ pub unsafe extern "C" fn ftsort_free(group: *mut ftsort) {
 /// Why the last failing call with this group failed: names the argument and the value, the file, or
 /// the rank. [L]
 ///
-/// \param[in] group a group; NULL: the last failing `ftsort_init` of this thread.
+/// \param[in] group a group; NULL: the last failing `ftsort_init` or `ftsort_record_from_datatype` of
+/// this thread.
 /// \return a NUL-terminated string, valid until the next call with this group (or, for NULL, the
-/// next `ftsort_init` of this thread); empty if nothing failed; never NULL.
+/// next of these calls of this thread); empty if nothing failed; never NULL.
 ///
 /// # Safety
 /// `group` is NULL or live.

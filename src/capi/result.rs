@@ -24,7 +24,7 @@ pub struct ftsort_result {
 pub struct ftsort_block {
     /// The node whose block it is.
     pub node: i32,
-    /// The records, ascending; aligned to their size. Not NULL, also if `count` is 0.
+    /// The records, in order; those of numbers are aligned to their size. Not NULL, also if `count` is 0.
     pub data: *const c_void,
     /// How many records.
     pub count: usize,

@@ -569,12 +569,13 @@ static void datatypes(void)
   is_no_record(MPI_LONG_DOUBLE, "MPI_LONG_DOUBLE");
   is_no_record(MPI_LONG_DOUBLE_INT, "MPI_LONG_DOUBLE_INT");
   is_no_record(MPI_PACKED, "MPI_PACKED");
+  is_no_record(MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL");
   /* Not predefined, whatever it is called. */
   MPI_Type_contiguous(2, MPI_INT, &type);
   MPI_Type_commit(&type);
-  is_no_record(type, "type is ");
+  is_no_record(type, "not one of MPI's predefined types");
   MPI_Type_set_name(type, "MPI_INT");
-  is_no_record(type, "type is ");
+  is_no_record(type, "not one of MPI's predefined types");
   MPI_Type_free(&type);
   EXPECT(ftsort_record_from_datatype(MPI_INT, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(NULL), "out is NULL") != NULL);

@@ -139,21 +139,31 @@ impl Comm {
         Ok((outcome(code, "MPIX_Comm_agree")?, value as u32))
     }
 
-    /// As [`Comm::agree`], but gives up after so many seconds. The communicator is of no use then.
-    pub fn agree_within(&self, flag: u32, patience: f64) -> Result<(Outcome, u32)> {
+    /// As [`Comm::agree`], but gives up after so many seconds. The communicator is of no use then. Each
+    /// call to MPI is made within a turn.
+    pub fn agree_within<T>(
+        &self,
+        flag: u32,
+        patience: f64,
+        turn: impl Fn() -> T,
+    ) -> Result<(Outcome, u32)> {
         let start = Instant::now();
         let flags = Box::into_raw(Box::new([flag as c_int; 2]));
         // SAFETY: a constant of the MPI library.
         let mut request = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
+        let own = turn();
         // SAFETY: `raw` is live; `flags` are freed only when MPI has done with them.
         let code = unsafe { ext::iagree(self.raw, flags.cast(), &mut request) };
         let mut agreed = outcome(code, "MPIX_Comm_iagree")?;
+        drop(own);
         let mut done: c_int = 0;
         while done == 0 {
+            let own = turn();
             // SAFETY: the request is ours.
             let code =
                 unsafe { mpi_sys::MPI_Test(&mut request, &mut done, mpi_sys::RSMPI_STATUS_IGNORE) };
             agreed = outcome(code, "MPI_Test")?;
+            drop(own);
             if agreed == Outcome::Failed {
                 break;
             }

@@ -13,6 +13,7 @@ mod requests;
 use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_int};
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use mpi_sys::MPI_Comm;
@@ -39,8 +40,15 @@ pub enum Ulfm {
     Absent,
 }
 
+/// Open MPI mixes agreements up where several threads make progress at once. So in a program with
+/// MPI_THREAD_MULTIPLE one thread at a time makes a call that may, and no such call waits for other
+/// ranks.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// One rank's view of an MPI communicator.
 pub struct Mpi {
+    /// Other threads may call MPI too.
+    among_threads: bool,
     me: Rank,
     /// The processes of the user's communicator, the reference for ranks.
     everyone: Group,
@@ -81,6 +89,14 @@ pub fn ulfm_state() -> Result<Ulfm> {
     Ok(if on { Ulfm::On } else { Ulfm::SwitchedOff })
 }
 
+fn thread_level() -> Result<c_int> {
+    let mut level: c_int = 0;
+    // SAFETY: a place for one int; MPI is initialised.
+    let code = unsafe { mpi_sys::MPI_Query_thread(&mut level) };
+    comm::check(code, "MPI_Query_thread")?;
+    Ok(level)
+}
+
 /// The first line of what the MPI library says of itself.
 pub fn library_version() -> String {
     let mut text = [0 as c_char; mpi_sys::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
@@ -111,6 +127,7 @@ impl Mpi {
         let own = Comm::survivors_of(comm, ulfm == Ulfm::On, c"ftsort")?;
         let position = own.positions_of(&everyone, ranks as usize)?;
         Ok(Mpi {
+            among_threads: thread_level()? == mpi_sys::MPI_THREAD_MULTIPLE as c_int,
             me: Rank(rank as u32),
             everyone,
             ranks: ranks as usize,
@@ -133,6 +150,12 @@ impl Mpi {
             slots: SlotMap::new(survivors),
             comm,
         })
+    }
+
+    /// This thread's turn to make progress.
+    fn turn(&self) -> Option<MutexGuard<'static, ()>> {
+        let turn = || TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.among_threads.then(turn)
     }
 
     fn peer(&self, rank: Rank, tag: Tag) -> Result<Peer> {
@@ -227,6 +250,7 @@ impl Fabric for Mpi {
 
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
         let peer = self.peer(to, tag)?;
+        let _turn = self.turn();
         self.requests.send(&self.comm, peer, payload)
     }
 
@@ -238,14 +262,17 @@ impl Fabric for Mpi {
         range: Range<usize>,
     ) -> Result<Request> {
         let peer = self.peer(from, tag)?;
+        let _turn = self.turn();
         self.requests.receive(&self.comm, peer, landing, range)
     }
 
     fn test(&mut self, request: Request) -> Result<Look> {
+        let _turn = self.turn();
         self.requests.test(request)
     }
 
     fn cancel(&mut self, request: Request) -> Result<()> {
+        let _turn = self.turn();
         self.requests.cancel(request)
     }
 
@@ -260,11 +287,14 @@ impl Fabric for Mpi {
     }
 
     fn failures(&mut self) -> Result<usize> {
+        let _turn = self.turn();
         self.comm.failed()?.len()
     }
 
     fn acknowledge(&mut self) -> Result<RankSet> {
+        let turn = self.turn();
         let failed = self.comm.acknowledge()?;
+        drop(turn);
         let failed = self.ranks_of(&failed)?;
         self.faulty |= !failed.is_empty();
         Ok(failed)
@@ -273,8 +303,11 @@ impl Fabric for Mpi {
     fn agree(&mut self, flag: u32, patience: Option<f64>) -> Result<(Outcome, u32)> {
         // The blocking call is the one that MPI libraries are tested with.
         match patience {
-            None => self.comm.agree(flag),
-            Some(patience) => self.comm.agree_within(flag, patience),
+            None if !self.among_threads => self.comm.agree(flag),
+            _ => {
+                let patience = patience.unwrap_or(f64::INFINITY);
+                self.comm.agree_within(flag, patience, || self.turn())
+            }
         }
     }
 
