@@ -65,10 +65,7 @@ impl Engine<'_> {
         limit: usize,
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
         if limit >= self.transport.longest_short() {
-            return Err(Error::new(
-                Status::Internal,
-                format!("letters of up to {limit} bytes are too long"),
-            ));
+            return self.deliver_long(letters);
         }
         let me = self.members.me();
         let mut tickets: Vec<Option<Ticket>> = Vec::with_capacity(letters.len());
@@ -99,6 +96,59 @@ impl Engine<'_> {
             });
         }
         Ok(Some(deliveries))
+    }
+
+    /// As [`Engine::deliver`], where letters may be longer than what can be received without knowing
+    /// how long it is: their sizes go before them.
+    fn deliver_long(&mut self, letters: Vec<Letter>) -> Result<Option<Vec<Delivery<Slice>>>> {
+        let me = self.members.me();
+        let sizes = letters.iter().map(|letter| Letter {
+            body: letter
+                .body
+                .as_ref()
+                .map(|body| body.len().to_le_bytes().to_vec()),
+            ..*letter
+        });
+        let Some(sizes) = self.deliver(sizes.collect(), size_of::<usize>())? else {
+            return Ok(None);
+        };
+        let mut tickets = Vec::with_capacity(letters.len());
+        for (letter, size) in letters.iter().zip(sizes) {
+            if let Some(body) = letter
+                .body
+                .as_ref()
+                .filter(|_| letter.from == me && letter.to != me)
+            {
+                self.stats.bytes_sent += body.len() as u64;
+                self.transport
+                    .send(letter.to, Buffer::copy_of(body)?.into())?;
+            }
+            tickets.push(match size.got().filter(|_| letter.from != me) {
+                Some(size) => {
+                    let size = size[..].try_into().map_or(0, usize::from_le_bytes);
+                    let room = self.transport.receive(letter.from, size).map_err(|error| {
+                        // Too late to let the others know.
+                        Error::new(Status::Internal, format!("a letter: {}", error.text))
+                    });
+                    Some(room?)
+                }
+                None => None,
+            });
+        }
+        if self.transport.settle()? == Flow::Interrupted {
+            return Ok(None);
+        }
+        let deliveries = letters.into_iter().zip(tickets).map(|(letter, ticket)| {
+            Ok(match (ticket, letter.body) {
+                _ if letter.to != me => Delivery::NotMine,
+                (Some(ticket), _) => Delivery::Got(self.transport.take(ticket).into()),
+                (None, Some(body)) if letter.from == me => {
+                    Delivery::Got(Buffer::copy_of(&body)?.into())
+                }
+                _ => Delivery::Nothing,
+            })
+        });
+        deliveries.collect::<Result<_>>().map(Some)
     }
 
     /// Moves blocks of at most so many runs. Where this rank has no room for one it says so in `trouble`, and lets the bytes

@@ -44,6 +44,13 @@ pub fn halve(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kernel)
     }
 }
 
+impl HyperQuickSort<'_> {
+    /// How many records a node shows.
+    fn samples(&self) -> usize {
+        pivot::samples_for(2, self.kernel.record_bytes())
+    }
+}
+
 impl Algorithm for HyperQuickSort<'_> {
     fn rounds(&self) -> u32 {
         self.dimension
@@ -71,7 +78,7 @@ impl Algorithm for HyperQuickSort<'_> {
     ) -> Result<Vec<u8>> {
         Ok(match self.rule {
             PivotRule::Sampled => {
-                let samples = pivot::sample(block, pivot::samples_for(2), self.kernel);
+                let samples = pivot::sample(block, self.samples(), self.kernel);
                 pivot::encode_samples(&samples)
             }
             PivotRule::Paper if node == subcube.root() => {
@@ -108,7 +115,7 @@ impl Algorithm for HyperQuickSort<'_> {
 
     fn proposal_limit(&self, _round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(pivot::samples_for(2), size).max(Cut::encoded_bytes(size))
+        pivot::samples_limit(self.samples(), size).max(Cut::encoded_bytes(size))
     }
 
     fn decision_limit(&self, _round: u32) -> usize {

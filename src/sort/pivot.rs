@@ -14,9 +14,12 @@ use crate::vcube::Node;
 /// How many records a node shows of its block, where it is cut into so many parts. The estimated place
 /// of a cut is then off by about sqrt(P) / (3.5 x 512) of a node's share, P being the number of runs;
 /// where one node has everything, by half of the distance between its samples, which is 2 % of a
-/// part of up to 85.
-pub fn samples_for(parts: usize) -> usize {
-    (24 * parts).clamp(512, 2048)
+/// part of up to 85. Very large records show fewer.
+pub fn samples_for(parts: usize, record_bytes: usize) -> usize {
+    const MOST_BYTES: usize = 1 << 20;
+    const FEWEST: usize = 16;
+    let affordable = (MOST_BYTES / record_bytes).max(FEWEST);
+    (24 * parts).clamp(512, 2048).min(affordable)
 }
 
 /// A place in the total order: the records before it are the lower part.

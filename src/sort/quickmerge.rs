@@ -52,6 +52,11 @@ fn splitter_index(d: u32, round: u32, k: Node) -> usize {
 }
 
 impl QuickMerge<'_> {
+    /// How many records a node shows.
+    fn samples(&self) -> usize {
+        pivot::samples_for(self.nodes(), self.kernel.record_bytes())
+    }
+
     fn nodes(&self) -> usize {
         1 << self.dimension
     }
@@ -111,8 +116,7 @@ impl Algorithm for QuickMerge<'_> {
     ) -> Result<Vec<u8>> {
         let asked = match self.splitters {
             Splitters::Sampled => {
-                let samples = pivot::samples_for(self.nodes());
-                let samples = pivot::sample(block, samples, self.kernel);
+                let samples = pivot::sample(block, self.samples(), self.kernel);
                 return Ok(pivot::encode_samples(&samples));
             }
             Splitters::Root => node == subcube.root(),
@@ -146,8 +150,7 @@ impl Algorithm for QuickMerge<'_> {
 
     fn proposal_limit(&self, _round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(pivot::samples_for(self.nodes()), size)
-            .max(self.nodes() * Place::encoded_bytes(size))
+        pivot::samples_limit(self.samples(), size).max(self.nodes() * Place::encoded_bytes(size))
     }
 
     fn decision_limit(&self, _round: u32) -> usize {

@@ -34,6 +34,13 @@ pub fn shares(subcube: &Subcube) -> Vec<usize> {
     shares
 }
 
+impl SampleSort<'_> {
+    /// How many records a node shows.
+    fn samples(&self) -> usize {
+        pivot::samples_for(1 << self.dimension, self.kernel.record_bytes())
+    }
+}
+
 impl Algorithm for SampleSort<'_> {
     fn rounds(&self) -> u32 {
         1
@@ -58,7 +65,7 @@ impl Algorithm for SampleSort<'_> {
         block: &Block,
         _before: &[u8],
     ) -> Result<Vec<u8>> {
-        let samples = pivot::samples_for(1 << self.dimension);
+        let samples = self.samples();
         Ok(pivot::encode_samples(&pivot::sample(
             block,
             samples,
@@ -78,8 +85,7 @@ impl Algorithm for SampleSort<'_> {
     }
 
     fn proposal_limit(&self, _round: u32) -> usize {
-        let samples = pivot::samples_for(1 << self.dimension);
-        pivot::samples_limit(samples, self.kernel.record_bytes())
+        pivot::samples_limit(self.samples(), self.kernel.record_bytes())
     }
 
     fn decision_limit(&self, _round: u32) -> usize {
