@@ -10,7 +10,7 @@
 //! | `members`, `block` | who lives: ranks, nodes they execute, fault set, epoch; what a node holds |
 //! | `transport`, `store` | the protocol, over MPI's calls or simulated ones; where inputs and versions are kept: a directory, memory |
 //! | `engine` | rounds as transactions; recovery: detect, agree, remap, restore, replay |
-//! | `sort` | the papers' algorithms, written over nodes |
+//! | `sort` | the papers' algorithms and sample sort, written over nodes |
 //! | `capi` | the C surface |
 //! | `trial` | whole sorts on simulated ranks, judged (feature `simulator`) |
 

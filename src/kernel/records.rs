@@ -13,7 +13,7 @@ use super::keyed::Keyed;
 use super::merge::{Merge, merge, merge_tree};
 use super::{Kernel, deal, kernel_for};
 use crate::buffer::Buffer;
-use crate::error::Result;
+use crate::error::{Error, Result, Status, caught};
 use crate::record::{Fields, Layout};
 
 /// A kernel for records of one layout.
@@ -32,6 +32,18 @@ impl Records {
             order: Keyed::new(layout),
             layout: layout.clone(),
         }
+    }
+
+    /// A comparator that contradicts itself makes the standard library's sort panic: that is the
+    /// caller's fault, and not ours.
+    fn guarded(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        caught(work).map_err(|error| match self.layout.comparator() {
+            Some(_) if error.status == Status::Internal => Error::new(
+                Status::Callback,
+                format!("record.compare is no total order ({})", error.text),
+            ),
+            _ => error,
+        })
     }
 
     /// The index of the first record that has the bad relation to the next one.
@@ -84,7 +96,7 @@ impl Kernel for Records {
             return Ok(());
         }
         let mut scratch = Buffer::zeroed(block.len())?;
-        deal::sort(&self.order, self.pool.as_ref(), block, &mut scratch)
+        self.guarded(|| deal::sort(&self.order, self.pool.as_ref(), block, &mut scratch))
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
@@ -104,7 +116,7 @@ impl Kernel for Records {
     }
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        merge(&self.order, runs, out, self.pool.as_ref())
+        self.guarded(|| merge(&self.order, runs, out, self.pool.as_ref()))
     }
 
     fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>> {

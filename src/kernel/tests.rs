@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::{Kernel, kernel_for};
 use crate::buffer::Buffer;
+use crate::error::Status;
 use crate::record::{Comparator, Fields, KeyKind, Layout};
 
 /// The order of two records, in the plainest words.
@@ -334,6 +335,37 @@ fn the_first_disorder_is_found() {
                 .windows(2)
                 .position(|pair| reference(&fields, pair[0], pair[1]).is_gt());
             assert_eq!(kernel.first_disorder(&swapped.concat()), expected);
+        }
+    }
+}
+
+/// Whatever it says, nothing worse comes of it than a refusal.
+#[test]
+fn a_comparator_that_contradicts_itself_is_the_callers_fault() {
+    let hash = |record: &[u8]| {
+        record
+            .iter()
+            .fold(7_u32, |hash, byte| hash * 31 % 1009 + u32::from(*byte))
+    };
+    let odd = move |one: &[u8], other: &[u8]| (hash(one) * hash(other) % 7 < 3).cmp(&true);
+    let always = |_: &[u8], _: &[u8]| Ordering::Greater;
+    for compare in [Comparator::new(odd), Comparator::new(always)] {
+        let fields = Fields {
+            record_bytes: 8,
+            key: KeyKind::Compare as i32,
+            compare: Some(compare),
+            ..Fields::default()
+        };
+        for (length, threads) in [(10, 1), (100, 1), (5_000, 1), (5_000, 3), (100_000, 3)] {
+            let kernel = kernel_for(&Layout::new(fields.clone()).unwrap(), threads).unwrap();
+            let mut one = Buffer::copy_of(&block(length, 8, SHAPES[0], 1)).unwrap();
+            let other = block(length, 8, SHAPES[0], 2);
+            let mut both = Buffer::zeroed(2 * one.len()).unwrap();
+            let sorted = kernel.sort(&mut one);
+            let merged = kernel.merge(&[&one, &other], &mut both);
+            for error in [sorted.err(), merged.err()].into_iter().flatten() {
+                assert_eq!(error.status, Status::Callback, "{error}");
+            }
         }
     }
 }
