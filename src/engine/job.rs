@@ -223,11 +223,12 @@ impl<'a, 'e> Job<'a, 'e> {
         }
         // Who leads the agreement hears first what was decided, and can be lost before the others
         // hear: they start again from the version before, and a rank's files outlive it.
-        let oldest = match planted(Defect::RetiredAtCommit) {
-            true => round,
-            false => round.saturating_sub(1),
-        };
-        self.store.retire(oldest);
+        let shared = self.store.reach() == Reach::Everyone;
+        self.store
+            .retire(match shared && !planted(Defect::RetiredAtCommit) {
+                true => round.saturating_sub(1),
+                false => round,
+            });
     }
 
     /// Tries the round until it is committed, or everything has to be loaded again.
