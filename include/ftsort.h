@@ -827,7 +827,7 @@ const char *ftsort_last_error(const struct ftsort *group);
  * \param[out] out the result, to be freed with `ftsort_result_free`; NULL after a failure.
  * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on all ranks),
  * `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`,
- * `FTSORT_ERR_CALLBACK`, `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+ * `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_run(struct ftsort *group,
                          const struct ftsort_record *record,
