@@ -75,15 +75,16 @@ impl Block {
         self.runs.iter().map(|run| run.data.len()).sum()
     }
 
-    /// The runs of both; the two blocks have no record in common.
-    pub fn union(self, other: Block) -> Block {
-        let mut runs = self.runs;
-        runs.extend(other.runs);
-        runs.sort_by_key(|run| (run.origin, run.start));
-        Block {
-            runs: non_empty(runs),
-            sorted: self.sorted && other.sorted,
+    /// The runs of all; no two of the blocks have a record in common.
+    pub fn unite(blocks: impl IntoIterator<Item = Block>) -> Block {
+        let mut united = Block::empty();
+        for block in blocks {
+            united.sorted &= block.sorted;
+            united.runs.extend(block.runs);
         }
+        united.runs = non_empty(united.runs);
+        united.runs.sort_by_key(|run| (run.origin, run.start));
+        united
     }
 
     /// What to send before the records.
@@ -212,7 +213,7 @@ mod tests {
             runs: vec![run(1, &[4]), run(3, &[])],
             sorted: true,
         };
-        let both = low.union(high);
+        let both = Block::unite([low, high]);
         let origins: Vec<u32> = both.runs.iter().map(|run| run.origin.0).collect();
         assert_eq!(origins, [0, 1, 2]);
         assert_eq!(both.bytes(), 4);

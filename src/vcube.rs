@@ -1,4 +1,4 @@
-//! The virtual hypercube (VCube): clusters, covers, executors, partners, roots.
+//! The virtual hypercube (VCube): clusters, covers, executors, partners.
 //!
 //! Follows Section 3 of the 2024 paper (Duarte, Bona and Ruoso 2014). Pure topology over nodes and
 //! sets of faulty nodes; it must never know of ranks, messages or data.
@@ -134,15 +134,6 @@ impl VCube {
         let Node(first) = first_of(v, s);
         (first..first + (1 << s)).map(Node)
     }
-
-    /// The root of v's s-dimensional subcube: its fault-free node with the smallest identifier.
-    /// Where all of it is faulty its smallest node, which is then executed from outside.
-    pub fn root(&self, v: Node, s: u32, faulty: &NodeSet) -> Node {
-        let mut nodes = self.subcube(v, s);
-        nodes
-            .find(|node| !faulty.contains(*node))
-            .unwrap_or(first_of(v, s))
-    }
 }
 
 #[cfg(test)]
@@ -263,9 +254,6 @@ mod tests {
             // Nobody lives in the subcube of both: two nodes outside may stand in for them.
             (None, None) => assert!(cube.subcube(v, s).all(|n| n != executor && n != other)),
         }
-        let root = cube.root(v, s, faulty);
-        let smallest = cube.subcube(v, s).next().unwrap();
-        assert_eq!(root, cube.subcube(v, s).find(alive).unwrap_or(smallest));
     }
 
     #[test]

@@ -150,16 +150,19 @@ pub trait Algorithm {
     /// What the node keeps and what it gives. Called in rounds that exchange.
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split>;
 
-    /// The node's new block, from what it kept and what it got from its peers, united. In rounds that
-    /// exchange nothing `keep` is the whole block and `got` is empty.
+    /// The node's new block, from what it kept and what it got from its peers, united: both together,
+    /// if the algorithm does not say otherwise. In rounds that exchange nothing `keep` is the whole
+    /// block and `got` is empty.
     fn join(
         &self,
-        round: u32,
-        node: Node,
+        _round: u32,
+        _node: Node,
         keep: Block,
         got: Block,
-        decision: &[u8],
-    ) -> Result<Block>;
+        _decision: &[u8],
+    ) -> Result<Block> {
+        Ok(Block::unite([keep, got]))
+    }
 }
 
 #[cfg(test)]

@@ -99,60 +99,38 @@ impl Engine<'_> {
     }
 
     /// As [`Engine::deliver`], where letters may be longer than what can be received without knowing
-    /// how long it is: their sizes go before them.
+    /// how long it is: they go as blocks of one run, whose headers go before them.
     fn deliver_long(&mut self, letters: Vec<Letter>) -> Result<Option<Vec<Delivery<Slice>>>> {
         let me = self.members.me();
-        let sizes = letters.iter().map(|letter| Letter {
-            body: letter
-                .body
-                .as_ref()
-                .map(|body| body.len().to_le_bytes().to_vec()),
-            ..*letter
-        });
-        let Some(sizes) = self.deliver(sizes.collect(), size_of::<usize>())? else {
-            return Ok(None);
-        };
-        let mut tickets = Vec::with_capacity(letters.len());
-        for (letter, size) in letters.iter().zip(sizes) {
-            if let Some(body) = letter
-                .body
-                .as_ref()
-                .filter(|_| letter.from == me && letter.to != me)
-            {
-                self.stats.bytes_sent += body.len() as u64;
-                self.transport
-                    .send(letter.to, Buffer::copy_of(body)?.into())?;
-            }
-            tickets.push(match size.got().filter(|_| letter.from != me) {
-                Some(size) => {
-                    let size = size[..].try_into().map_or(0, usize::from_le_bytes);
-                    let room = self.transport.receive(letter.from, size).map_err(|error| {
-                        // Too late to let the others know.
-                        Error::new(Status::Internal, format!("a letter: {}", error.text))
-                    });
-                    Some(room?)
-                }
+        let mut shipments = Vec::with_capacity(letters.len());
+        for letter in letters {
+            let block = match letter.body.filter(|_| letter.from == me) {
+                Some(body) => Some(Block::input(me, Buffer::copy_of(&body)?.into())),
                 None => None,
-            });
+            };
+            let (from, to) = (letter.from, letter.to);
+            shipments.push(Shipment { from, to, block });
         }
-        if self.transport.settle()? == Flow::Interrupted {
-            return Ok(None);
+        let mut trouble = None;
+        let shipped = self.ship(shipments, 1, &mut trouble)?;
+        if let Some(error) = trouble {
+            // Too late to let the others know.
+            let text = format!("a letter: {}", error.text);
+            return Err(Error::new(Status::Internal, text));
         }
-        let deliveries = letters.into_iter().zip(tickets).map(|(letter, ticket)| {
-            Ok(match (ticket, letter.body) {
-                _ if letter.to != me => Delivery::NotMine,
-                (Some(ticket), _) => Delivery::Got(self.transport.take(ticket).into()),
-                (None, Some(body)) if letter.from == me => {
-                    Delivery::Got(Buffer::copy_of(&body)?.into())
-                }
-                _ => Delivery::Nothing,
+        let opened = |delivery| {
+            Ok(match delivery {
+                Delivery::Got(block) => Delivery::Got(only_run(block)?),
+                Delivery::Nothing => Delivery::Nothing,
+                Delivery::NotMine => Delivery::NotMine,
             })
-        });
-        deliveries.collect::<Result<_>>().map(Some)
+        };
+        let letters = shipped.map(|deliveries| deliveries.into_iter().map(opened).collect());
+        letters.transpose()
     }
 
-    /// Moves blocks of at most so many runs. Where this rank has no room for one it says so in `trouble`, and lets the bytes
-    /// pass. None: somebody died.
+    /// Moves blocks of at most so many runs. Where this rank has no room for one it says so in
+    /// `trouble`, and lets the bytes pass. None: somebody died.
     pub fn ship(
         &mut self,
         shipments: Vec<Shipment>,
@@ -286,6 +264,14 @@ impl Engine<'_> {
         Ok(Some(
             told.map(|(rank, words)| (Rank(rank), words)).collect(),
         ))
+    }
+}
+
+/// The bytes of a block of one run at most.
+fn only_run(block: Block) -> Result<Slice> {
+    match block.runs.into_iter().next() {
+        Some(run) => Ok(run.data),
+        None => Ok(Buffer::zeroed(0)?.into()),
     }
 }
 

@@ -325,10 +325,11 @@ impl Job<'_, '_> {
     /// The blocks that this rank executes from now on, from their pieces.
     fn assemble(&mut self, plan: &Plan, pieces: Vec<Delivery<Block>>, attempt: &mut Attempt) {
         let me = self.engine.members.me();
+        let mut parts: BTreeMap<Node, Vec<Block>> = BTreeMap::new();
         for node in self.engine.members.my_nodes() {
             let last = self.last_executor(node);
             if last.is_some_and(|rank| self.engine.members.is_faulty(rank)) {
-                attempt.blocks.insert(node, Block::empty());
+                parts.insert(node, Vec::new());
                 let from = plan.keepers.get(&Rank(node.0)).copied();
                 attempt
                     .restored
@@ -343,10 +344,11 @@ impl Job<'_, '_> {
                 attempt.complete = false;
                 continue;
             };
-            let block = attempt.blocks.remove(node);
-            let block = block.unwrap_or_else(Block::empty).union(piece);
-            attempt.blocks.insert(*node, block);
+            parts.entry(*node).or_default().push(piece);
         }
+        let blocks = parts.into_iter();
+        let blocks = blocks.map(|(node, parts)| (node, Block::unite(parts)));
+        attempt.blocks.extend(blocks);
     }
 }
 

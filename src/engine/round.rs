@@ -79,16 +79,14 @@ impl Job<'_, '_> {
         let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
-        let nothing = mine.iter().map(|node| (*node, Some(Block::empty())));
-        let mut got: BTreeMap<Node, Option<Block>> = nothing.collect();
+        let mut got: BTreeMap<Node, Vec<Option<Block>>> = BTreeMap::new();
         for (node, delivery) in receivers.into_iter().zip(deliveries) {
-            if let Some(united) = got.get_mut(&node) {
-                let pair = united.take().zip(delivery.got());
-                *united = pair.map(|(united, block)| united.union(block));
-            }
+            got.entry(node).or_default().push(delivery.got());
         }
         for node in mine {
-            let halves = (kept.remove(&node), got.remove(&node).flatten());
+            let got = got.remove(&node).unwrap_or_default();
+            let got: Option<Vec<Block>> = got.into_iter().collect();
+            let halves = (kept.remove(&node), got.map(Block::unite));
             self.join(round, node, halves, decisions, &mut attempt);
         }
         Ok(attempt)

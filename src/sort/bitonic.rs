@@ -274,7 +274,7 @@ impl Algorithm for Bitonic<'_> {
             return sorted(keep, self.kernel);
         };
         let first = Bitonic::keeps_smaller(stage, node);
-        let both = keep.union(got);
+        let both = Block::unite([keep, got]);
         let smaller = self.records(&both).min(longest as usize);
         let (smaller, greater) = halves(both, smaller, self.kernel);
         self.compact(if first { smaller } else { greater })

@@ -305,7 +305,7 @@ impl Algorithm for Complete<'_> {
         if round <= self.sort.rounds() {
             return self.sort.join(round, node, keep, got, decision);
         }
-        let block = keep.union(got);
+        let block = Block::unite([keep, got]);
         if !self.is_last(round) {
             return Ok(block);
         }

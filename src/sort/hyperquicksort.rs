@@ -135,17 +135,6 @@ impl Algorithm for HyperQuickSort<'_> {
         let in_upper_half = node.0 >> (self.dimension - round) & 1 == 1;
         Ok(halve(&cut, in_upper_half, block, self.kernel))
     }
-
-    fn join(
-        &self,
-        _round: u32,
-        _node: Node,
-        keep: Block,
-        got: Block,
-        _decision: &[u8],
-    ) -> Result<Block> {
-        Ok(keep.union(got))
-    }
 }
 
 #[cfg(test)]

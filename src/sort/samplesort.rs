@@ -106,15 +106,4 @@ impl Algorithm for SampleSort<'_> {
         let keep = give.remove(node.0 as usize);
         Ok(Split { keep, give })
     }
-
-    fn join(
-        &self,
-        _round: u32,
-        _node: Node,
-        keep: Block,
-        got: Block,
-        _decision: &[u8],
-    ) -> Result<Block> {
-        Ok(keep.union(got))
-    }
 }

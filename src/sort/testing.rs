@@ -108,7 +108,7 @@ fn exchange(
             assert_eq!(split.give.len(), peers.len());
             for (peer, block) in peers.into_iter().zip(split.give) {
                 let before = got.remove(&peer).unwrap();
-                got.insert(peer, before.union(block));
+                got.insert(peer, Block::unite([before, block]));
             }
         }
     }

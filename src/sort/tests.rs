@@ -260,7 +260,7 @@ proptest! {
             all.extend((0..).zip(&run).map(|(index, key)| (*key, rank, index)));
             let mut part = block_of(rank, &run);
             part.sorted = true;
-            block = block.union(part);
+            block = Block::unite([block, part]);
         }
         let place = pivot::Place { record: key.to_ne_bytes().to_vec(), origin, position };
         let cut = Cut::At(place);
@@ -269,7 +269,7 @@ proptest! {
         let (lower, upper) = cut.divide(&block, &*kernel);
         let below = all.iter().filter(|record| **record < (key, origin, position)).count();
         prop_assert_eq!(lower.bytes() / 4, below);
-        prop_assert_eq!(lower.union(upper_rest(upper)).bytes() / 4, all.len());
+        prop_assert_eq!(Block::unite([lower, upper_rest(upper)]).bytes() / 4, all.len());
     }
 
     #[test]
