@@ -3,7 +3,7 @@
 
 RUN := scripts/with-env
 
-.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore bench header \
+.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore paper bench header \
         clean distclean
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make explore  a million seeds on simulated ranks, and every fault of four (about an hour)"
 	@echo "make kills    the long kill table (about an hour)"
 	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
+	@echo "make paper    the papers' experiments, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
 	@echo "make bench    the benchmark table"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
@@ -68,6 +69,11 @@ kills: build
 
 hosts: build
 	$(RUN) python3 scripts/hosts.py
+
+# The papers' experiments: SIZE=30 REPETITIONS=3 and so on for others than 2^24 and 2^26, ten times.
+paper: build
+	$(RUN) python3 scripts/paper.py $(if $(SIZE),--sizes "$(SIZE)") $(if $(REPETITIONS),--repetitions "$(REPETITIONS)") \
+	  $(if $(RANKS),--ranks "$(RANKS)")
 
 bench: build
 	$(RUN) python3 scripts/bench.py

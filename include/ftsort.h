@@ -531,8 +531,7 @@ typedef struct ftsort_config {
   /**
    * Bytes that ftsort's blocks and messages may take in this process, all groups together. What
    * would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this
-   * rank's part of what the system has available when `ftsort_run` is called, divided evenly by
-   * the ranks on this host.
+   * rank's part of what the system has available, divided evenly by the living ranks on this host.
    */
   size_t memory_limit;
   /**
@@ -738,7 +737,9 @@ ftsort_status ftsort_init(MPI_Comm comm, const struct ftsort_config *config, str
 /**
  * Finds new faults: the papers' FaultDetection. Afterwards all survivors know the same faulty
  * ranks, and every rank keeps its identity; `ftsort_is_faulty`, `ftsort_cover` and
- * `ftsort_partner` answer by it. Needs no sort: a loop of the caller's own calls it each round. [C]
+ * `ftsort_partner` answer by it. Needs no sort: a loop of the caller's own calls it each round. Where
+ * such a loop keeps states (`ftsort_store_put`), a round of it begins here: what was put and not
+ * committed is forgotten, and the states of the dead come to the ranks that cover them. [C]
  *
  * By default the survivors agree and acknowledge on one communicator for life. With
  * `FTSORT_REPAIR_SHRINK`: barrier, agree, revoke, acknowledge, shrink (2024 paper, Section 5.1).
@@ -747,9 +748,13 @@ ftsort_status ftsort_init(MPI_Comm comm, const struct ftsort_config *config, str
  * \param[out] new_faults how many ranks this call found dead; those that `ftsort_run` found are in
  * its statistics and events. May be NULL.
  * \return `FTSORT_OK`, whether there are new faults or not; `FTSORT_ERR_STATE`;
- * `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
+ * `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_DATA_LOST` where states that were kept are nowhere
+ * (the others are in place, and `ftsort_lost_ranks` says whose are lost), `FTSORT_ERR_MEMORY` or
+ * `FTSORT_ERR_STORE` where they could not be brought (the next call tries again);
+ * `FTSORT_ERR_EXCLUDED`; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
  */
-ftsort_status ftsort_fault_check(struct ftsort *group, size_t *new_faults);
+ftsort_status ftsort_fault_check(struct ftsort *group,
+                                 size_t *new_faults);
 
 /**
  * Agrees on a number: afterwards all survivors hold the bitwise AND of what they brought, and know
@@ -919,15 +924,88 @@ size_t ftsort_cluster(int32_t node, uint32_t s, int32_t *out, size_t capacity);
 int ftsort_slot(const struct ftsort *group, int32_t rank);
 
 /**
- * Whose data the last `ftsort_run` could not get back: the ranks behind its
- * `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
+ * Whose data the last `ftsort_run`, `ftsort_fault_check` or `ftsort_store_commit` could not get back:
+ * the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
  *
  * \param[in] group a live group; NULL has none.
  * \param[out] ranks filled with up to `capacity` ranks, ascending; may be NULL if `capacity` is 0.
  * \param[in] capacity how many fit.
- * \return how many there are, which may be more than `capacity`; 0 after any other status.
+ * \return how many there are, which may be more than `capacity`; 0 if the last `ftsort_run` or
+ * `ftsort_store_commit` lost nothing.
  */
-size_t ftsort_lost_ranks(const struct ftsort *group, int32_t *ranks, size_t capacity);
+size_t ftsort_lost_ranks(const struct ftsort *group,
+                         int32_t *ranks,
+                         size_t capacity);
+
+/**
+ * Puts the state of a node that this rank executes (its own, or one that it covers) aside for the next
+ * `ftsort_store_commit`: the papers' checkpoint, but that nothing counts before all survivors have
+ * agreed on it. States are bytes of any size, which may differ from node to node and from round to
+ * round; where they go is `ftsort_config.store`, and what they survive is said there. They are apart
+ * from what `ftsort_run` keeps. [L]
+ *
+ * \param[in,out] group a live group.
+ * \param[in] node with `ftsort_cover(group, node) == ftsort_self(group)`.
+ * \param[in] state copied; NULL if `bytes` is 0.
+ * \param[in] bytes its size.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, or a node that another rank executes;
+ * `FTSORT_ERR_MEMORY`; `FTSORT_ERR_STATE`.
+ */
+ftsort_status ftsort_store_put(struct ftsort *group,
+                               int32_t node,
+                               const void *state,
+                               size_t bytes);
+
+/**
+ * Gives the committed state of a node that this rank executes: the papers' readCheckpoint. After a
+ * fault the states of the nodes that this rank covers from then on are here as soon as
+ * `ftsort_fault_check` or `ftsort_store_commit` has returned. [L]
+ *
+ * \param[in,out] group a live group.
+ * \param[in] node with `ftsort_cover(group, node) == ftsort_self(group)`.
+ * \param[out] state the bytes, aligned to 64; valid until the next `ftsort_fault_check`,
+ * `ftsort_store_commit` or `ftsort_store_clear`, or the group's end. NULL if nothing was ever committed
+ * for this node, or what was is lost.
+ * \param[out] bytes its size; may be NULL.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, or a node that another rank executes;
+ * `FTSORT_ERR_STATE`.
+ */
+ftsort_status ftsort_store_get(struct ftsort *group,
+                               int32_t node,
+                               const void **state,
+                               size_t *bytes);
+
+/**
+ * Ends a round of a loop of the caller's own: if all survivors say that they are done, and nobody has
+ * been found dead since the round began (with the last `ftsort_fault_check` or
+ * `ftsort_store_commit`), what they have put becomes the committed states of the nodes, all at once.
+ * Nodes for which nothing was put keep theirs. Otherwise what was put is forgotten, the states of the
+ * dead are brought to the ranks that cover them, and the round is to be done again: the papers'
+ * "if F = F' then d = d - 1". Either way the next round begins. [C]
+ *
+ * \param[in,out] group a live group.
+ * \param[in] done not 0: this rank did its part of the round. 0 on any rank: the round is not
+ * committed.
+ * \param[out] committed 1 or 0, the same on all survivors.
+ * \return `FTSORT_OK`, committed or not; `FTSORT_ERR_ARGUMENT` for NULL (also on the other ranks, as
+ * `FTSORT_ERR_PEER_ARGUMENT`, if it is `committed`), `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY` or
+ * `FTSORT_ERR_STORE` where a rank could not keep its states, and the round is not committed;
+ * `FTSORT_ERR_DATA_LOST`: also not, and states of dead ranks that `ftsort_lost_ranks` names are nowhere,
+ * all others being in place; `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_store_commit(struct ftsort *group,
+                                  int done,
+                                  int *committed);
+
+/**
+ * Forgets all states that were kept, and removes their files. For the end of a loop whose group goes
+ * on, or ends with `ftsort_free`; `ftsort_leave` does it by itself. [C]
+ *
+ * \param[in,out] group a live group.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, `FTSORT_ERR_STATE`, `FTSORT_ERR_EXCLUDED`,
+ * `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_store_clear(struct ftsort *group);
 
 /**
  * Gives the figures of the last `ftsort_run`. [L]

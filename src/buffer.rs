@@ -6,8 +6,8 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
 use memmap2::MmapMut;
@@ -71,13 +71,26 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 /// What they may take, and how much of it is not looked at: letters must get through.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+static LIMIT_NOW: Mutex<Option<fn() -> usize>> = Mutex::new(None);
 const SMALL: usize = 1 << 20;
 
 /// Sets what all buffers of this process may take together from now on. A system that promises more
 /// memory than it has kills those who believe it, so the limit is looked at before memory is asked
-/// for.
-pub fn set_limit(bytes: usize) {
+/// for. `now`: says what the limit has become, when a buffer would pass it.
+pub fn set_limit(bytes: usize, now: Option<fn() -> usize>) {
     LIMIT.store(bytes, Ordering::Relaxed);
+    *LIMIT_NOW.lock().unwrap_or_else(PoisonError::into_inner) = now;
+}
+
+/// So much more would pass the limit, or what it has become; that limit.
+fn passes_limit(more: usize) -> Option<usize> {
+    let passes = |limit: &usize| in_use().saturating_add(more) > *limit;
+    Some(LIMIT.load(Ordering::Relaxed)).filter(passes)?;
+    let now = *LIMIT_NOW.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(now) = now {
+        LIMIT.store(now(), Ordering::Relaxed);
+    }
+    Some(LIMIT.load(Ordering::Relaxed)).filter(passes)
 }
 
 /// What all buffers of this process take together.
@@ -98,8 +111,10 @@ pub fn peak() -> usize {
 impl Buffer {
     /// `len` zero bytes. `Status::Memory` if they cannot be had, or would pass the limit.
     pub fn zeroed(len: usize) -> Result<Buffer> {
-        let (limit, used) = (LIMIT.load(Ordering::Relaxed), in_use());
-        if len > SMALL && used.saturating_add(len) > limit {
+        if len > SMALL
+            && let Some(limit) = passes_limit(len)
+        {
+            let used = in_use();
             return Err(Error::new(
                 Status::Memory,
                 format!("{len} bytes more than the {used} in use would pass the limit of {limit}"),

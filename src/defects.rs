@@ -104,6 +104,10 @@ defects! {
     CoversAreStale,
     /// Of several ranks that died at once only the first is counted.
     OneDeathAtATime,
+    /// A caller's round is committed, though somebody was found dead since it began.
+    RoundsSpanFaults,
+    /// What a caller's loop kept is not brought to the covers of the dead.
+    CheckpointsStay,
     /// Rank 0 passes messages on, dead or not (the papers' programs).
     ScribeIsRankZero,
 }

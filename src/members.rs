@@ -208,6 +208,13 @@ impl Members {
         }
     }
 
+    /// How many survivors are on this rank's host, itself included.
+    pub fn living_here(&self) -> usize {
+        let here = self.host(self.me);
+        let survivors = self.survivors();
+        survivors.filter(|rank| self.host(*rank) == here).count()
+    }
+
     /// Repairs so far.
     pub fn epoch(&self) -> u32 {
         self.epoch

@@ -63,9 +63,14 @@ fn program(source: &str) -> Result<PathBuf, Failed> {
     let name = source.trim_end_matches(".c").replace('/', "-");
     let program = library.join(format!("c-{name}"));
     let source = root().join(source);
-    let newest = fs::metadata(&source)?
-        .modified()?
-        .max(fs::metadata(root().join("include/ftsort.h"))?.modified()?);
+    let folder = source.parent().expect("a source is in a folder");
+    let mut newest = fs::metadata(&source)?.modified()?;
+    for header in fs::read_dir(folder)?.chain(fs::read_dir(root().join("include"))?) {
+        let header = header?;
+        if header.path().extension().is_some_and(|end| end == "h") {
+            newest = newest.max(header.metadata()?.modified()?);
+        }
+    }
     if fs::metadata(&program)
         .and_then(|data| data.modified())
         .is_ok_and(|made| made > newest)
@@ -283,9 +288,16 @@ fn header_compiles() -> Result<(), Failed> {
         &source,
         "#include \"ftsort.h\"\nint main(void) { return 0; }\n",
     )?;
-    let programs = ["hello", "sort_file", "fault_loop", "records", "bench"]
-        .map(|name| root().join(format!("c_examples/{name}.c")));
-    for source in programs.iter().chain([&source]) {
+    let mut sources = vec![source];
+    for folder in ["c_examples", "c_examples/original"] {
+        for entry in fs::read_dir(root().join(folder))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|end| end == "c") {
+                sources.push(path);
+            }
+        }
+    }
+    for source in &sources {
         for standard in ["c99", "c11", "c17"] {
             run(compiler(standard).arg("-fsyntax-only").arg(source))?;
         }
@@ -343,6 +355,37 @@ fn examples() -> Vec<Trial> {
             },
         ));
     }
+    for (ranks, faults, survivors, shared) in [
+        (1, "", 1, false),
+        (4, "", 4, false),
+        (3, "1@0", 2, false),
+        (4, "1@0 2@1", 2, false),
+        (4, "0@0 1@0 2@0", 1, true),
+        (6, "0@1 3@1 5@2", 3, true),
+        (8, "0@0 7@0 3@1 4@1 5@2 6@2 1@2", 1, true),
+    ] {
+        let store = if shared { "a directory" } else { "memory" };
+        trials.push(Trial::test(
+            format!("workflow on {ranks} ranks, {store}, faults {faults:?}"),
+            move || {
+                let folder = scratch()?;
+                let mut arguments = vec!["20000"];
+                let place = folder.display().to_string();
+                if shared {
+                    arguments.push(&place);
+                }
+                let program = program("c_examples/workflow.c")?;
+                let text = launch(ranks, faults, &program, &arguments)?;
+                let right = text.lines().filter(|line| line.ends_with("tries, right"));
+                let (right, left) = (right.count(), fs::read_dir(&folder)?.count());
+                fs::remove_dir_all(&folder)?;
+                match (right == survivors, left) {
+                    (true, 0) => Ok(()),
+                    _ => Err(format!("{right} of {survivors} right, {left} files: {text}").into()),
+                }
+            },
+        ));
+    }
     for (ranks, faults, holds) in [
         (3, "", "blocks here: 1, "),
         (4, "", "blocks here: 1, "),
@@ -368,6 +411,80 @@ fn examples() -> Vec<Trial> {
         ));
     }
     trials
+}
+
+/// The authors' programs: arguments and files as theirs, and every list where it belongs.
+fn originals() -> Vec<Trial> {
+    let programs = [
+        "hyperquicksort",
+        "quickmerge",
+        "quickmerge_modified",
+        "bitonic",
+    ];
+    let mut trials = Vec::new();
+    for (number, name) in programs.into_iter().enumerate() {
+        for (ranks, count) in [(4, 100_000_u64), (5, 100_003)] {
+            trials.push(Trial::test(
+                format!("{name} as the authors' program, {ranks} ranks, all scenarios"),
+                move || {
+                    let mut state = number as u64 + count;
+                    let mut draw = || {
+                        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                        (state >> 32) as i32
+                    };
+                    let mut keys: Vec<i32> = (0..count).map(|_| draw()).collect();
+                    let folder = scratch()?;
+                    let bytes = |keys: &[i32]| {
+                        keys.iter()
+                            .flat_map(|k| k.to_ne_bytes())
+                            .collect::<Vec<u8>>()
+                    };
+                    fs::write(folder.join("Entrada.dat"), bytes(&keys))?;
+                    keys.sort_unstable();
+                    for scenario in ["0", "1", "2", "3"] {
+                        original(&folder, name, ranks, count, scenario, &bytes(&keys))?;
+                    }
+                    Ok(fs::remove_dir_all(&folder)?)
+                },
+            ));
+        }
+    }
+    trials
+}
+
+fn original(
+    folder: &Path,
+    name: &str,
+    ranks: usize,
+    count: u64,
+    scenario: &str,
+    sorted: &[u8],
+) -> Result<(), Failed> {
+    let program = program(&format!("c_examples/original/{name}.c"))?;
+    let first = match name {
+        "bitonic" => count.to_string(),
+        _ => "Entrada.dat".to_string(),
+    };
+    let launch = Launch {
+        ranks,
+        faults: "",
+        ulfm: true,
+    };
+    let mut command = launch.command(&program, &[&first, scenario, "11"]);
+    let text = run(command.current_dir(folder))?;
+    let mut lists = Vec::new();
+    for rank in 0..ranks.next_power_of_two() {
+        let list = folder.join(format!("saveRank{rank}.dat"));
+        lists.extend(fs::read(&list)?);
+        fs::remove_file(list)?;
+    }
+    let left = fs::read_dir(folder)?.count();
+    match (lists == sorted, left, text.contains("Total time: ")) {
+        (true, 1, true) => Ok(()),
+        (right, left, _) => {
+            Err(format!("scenario {scenario}: sorted: {right}, {left} files: {text}").into())
+        }
+    }
 }
 
 fn groups(ranks: usize, part: &str) -> Result<Completion, Failed> {
@@ -803,6 +920,12 @@ fn kills() -> Vec<Trial> {
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let trials = [examples(), interface(), sorts_without_faults(), kills()];
+    let trials = [
+        examples(),
+        originals(),
+        interface(),
+        sorts_without_faults(),
+        kills(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();
 }

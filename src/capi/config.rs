@@ -215,8 +215,7 @@ pub struct ftsort_config {
     pub min_survivors: u32,
     /// Bytes that ftsort's blocks and messages may take in this process, all groups together. What
     /// would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this
-    /// rank's part of what the system has available when `ftsort_run` is called, divided evenly by
-    /// the ranks on this host.
+    /// rank's part of what the system has available, divided evenly by the living ranks on this host.
     pub memory_limit: usize,
     /// `FTSORT_STORE_DIRECTORY` only: an existing directory that all ranks can write and see.
     /// Copied. Files named `ftsort-*` in it are the library's, and are removed at the end.

@@ -9,10 +9,10 @@ use mpi_sys::MPI_Comm;
 use super::config::ftsort_config;
 use super::guard::{on_group, text_without_group, without_group};
 use super::settings::{
-    Listener, Settings, agree_on_settings, open_store, threads, warn_of_settings,
+    Listener, Settings, agree_on_settings, open_store, store_beside, threads, warn_of_settings,
 };
 use super::status::ftsort_status;
-use crate::engine::{Engine, Hello, Stats, hello};
+use crate::engine::{Checkpoints, Engine, Hello, Stats, hello};
 use crate::error::{Error, Result, Status, caught};
 use crate::faults::{Point, Schedule};
 use crate::members::{Members, RankSet};
@@ -29,6 +29,8 @@ pub struct ftsort {
     pub(super) transport: Protocol<Mpi>,
     pub(super) members: Members,
     pub(super) store: Box<dyn Store>,
+    /// What loops of the caller's own keep.
+    pub(super) checkpoints: Checkpoints,
     pub(super) settings: Settings,
     pub(super) stats: Stats,
     /// Which of `ftsort_algorithm` the last sort was.
@@ -179,6 +181,8 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     agree_on_settings(&mut engine, settings.fingerprint())?;
     let group_name = heard.first().map_or(mine.nonce, |(_, hello)| hello.nonce);
     let store = open_store(&mut engine, &settings.store, group_name)?;
+    let beside = store_beside(&settings.store, group_name, engine.members.me());
+    let checkpoints = Checkpoints::new(beside, engine.members);
     warn_of_settings(&listener, ulfm);
     let lost = RankSet::new(members.ranks());
     let neighbours = heard
@@ -194,9 +198,9 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         transport,
         members,
         store,
+        checkpoints,
         settings: Settings {
             threads: threads(settings.threads, neighbours),
-            ranks_on_host: neighbours,
             ..settings
         },
         stats,
@@ -255,7 +259,9 @@ fn introduce_oneself(engine: &Engine<'_>) -> Hello {
 
 /// Finds new faults: the papers' FaultDetection. Afterwards all survivors know the same faulty
 /// ranks, and every rank keeps its identity; `ftsort_is_faulty`, `ftsort_cover` and
-/// `ftsort_partner` answer by it. Needs no sort: a loop of the caller's own calls it each round. [C]
+/// `ftsort_partner` answer by it. Needs no sort: a loop of the caller's own calls it each round. Where
+/// such a loop keeps states (`ftsort_store_put`), a round of it begins here: what was put and not
+/// committed is forgotten, and the states of the dead come to the ranks that cover them. [C]
 ///
 /// By default the survivors agree and acknowledge on one communicator for life. With
 /// `FTSORT_REPAIR_SHRINK`: barrier, agree, revoke, acknowledge, shrink (2024 paper, Section 5.1).
@@ -264,7 +270,10 @@ fn introduce_oneself(engine: &Engine<'_>) -> Hello {
 /// \param[out] new_faults how many ranks this call found dead; those that `ftsort_run` found are in
 /// its statistics and events. May be NULL.
 /// \return `FTSORT_OK`, whether there are new faults or not; `FTSORT_ERR_STATE`;
-/// `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
+/// `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_DATA_LOST` where states that were kept are nowhere
+/// (the others are in place, and `ftsort_lost_ranks` says whose are lost), `FTSORT_ERR_MEMORY` or
+/// `FTSORT_ERR_STORE` where they could not be brought (the next call tries again);
+/// `FTSORT_ERR_EXCLUDED`; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
 ///
 /// # Safety
 /// `group` is NULL or live; `new_faults` is NULL or valid.
@@ -279,7 +288,7 @@ pub unsafe extern "C" fn ftsort_fault_check(
         if let Some(new_faults) = unsafe { new_faults.as_mut() } {
             *new_faults = found;
         }
-        Ok(())
+        group.with_checkpoints(Checkpoints::begin)
     })
 }
 

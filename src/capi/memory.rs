@@ -1,15 +1,31 @@
 //! How much memory a rank may use.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::buffer;
 
+/// The living ranks on this host.
+static SHARERS: AtomicUsize = AtomicUsize::new(1);
+
 /// Sets the limit of this process's buffers: `asked` bytes, or, if that is 0, this rank's part of what
-/// the system can give without swapping, within the limits of its control group.
-pub(super) fn limit_memory(asked: usize, ranks_on_host: usize) {
-    let limit = match asked {
-        0 => buffer::in_use().saturating_add(available() / ranks_on_host.max(1)),
-        asked => asked,
-    };
-    buffer::set_limit(limit);
+/// the system can give without swapping, within the limits of its control group. What that is may change
+/// while a sort runs: others need more or less, and the dead leave theirs.
+pub(super) fn limit_memory(asked: usize, living_here: usize) {
+    share_memory(living_here);
+    match asked {
+        0 => buffer::set_limit(share(), Some(share)),
+        asked => buffer::set_limit(asked, None),
+    }
+}
+
+/// From now on so many living ranks are on this host.
+pub(super) fn share_memory(living_here: usize) {
+    SHARERS.store(living_here.max(1), Ordering::Relaxed);
+}
+
+fn share() -> usize {
+    let part = available() / SHARERS.load(Ordering::Relaxed);
+    buffer::in_use().saturating_add(part)
 }
 
 /// Bytes that could be had now, by all processes together; no limit where the system does not say.

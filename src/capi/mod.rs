@@ -21,3 +21,4 @@ pub mod run;
 mod settings;
 pub mod stats;
 pub mod status;
+pub mod store;

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ftsort_run(
     on_group(group, |group| {
         // SAFETY: this function's contract.
         let out = unsafe { out.as_mut() };
-        limit_memory(group.settings.memory_limit, group.settings.ranks_on_host);
+        limit_memory(group.settings.memory_limit, group.members.living_here());
         // SAFETY: this function's contract.
         let prepared = unsafe { prepare(record, input, count, out.is_some()) };
         let result = group.sort(prepared);

@@ -8,6 +8,7 @@ use super::config::{
     ftsort_algorithm, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_reload_fn,
 };
 use super::guard::c_text;
+use super::memory::share_memory;
 use crate::engine::{Engine, Event, Observer, Occasion};
 use crate::error::{Error, Result, Status};
 use crate::faults::Plan;
@@ -33,7 +34,6 @@ pub(super) struct Settings {
     pub patience: Option<f64>,
     pub memory_limit: usize,
     pub min_survivors: usize,
-    pub ranks_on_host: usize,
     pub plan: Plan,
     pub reload: ftsort_reload_fn,
     pub listener: Listener,
@@ -72,6 +72,7 @@ impl Listener {
 
 impl Observer for Listener {
     fn event(&mut self, occasion: Occasion) {
+        share_memory(occasion.living_here);
         let Some(on_event) = self.config.on_event else {
             return;
         };
@@ -243,7 +244,6 @@ impl Settings {
             patience: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,
-            ranks_on_host: 1,
             plan: Plan::parse(&faults.unwrap_or_default())?,
             reload: config.reload,
             listener: Listener { config },
@@ -332,6 +332,17 @@ pub(super) fn open_store(
     everybody?;
     let store = store.ok_or_else(|| Error::new(Status::Internal, "a store that is not there"))?;
     Ok(Box::new(store))
+}
+
+/// A store of the same kind and in the same place as [`open_store`]'s, which shares nothing with it.
+pub(super) fn store_beside(choice: &StoreChoice, group: u64, me: Rank) -> Box<dyn Store> {
+    match choice {
+        StoreChoice::Copies(copies) => Box::new(Memory::new(*copies)),
+        // Its files have other names.
+        StoreChoice::Directory(folder) => {
+            Box::new(Directory::new(Box::new(Disk::new(folder)), !group, me))
+        }
+    }
 }
 
 /// Says which settings are missing that surviving needs, as far as this process can see.

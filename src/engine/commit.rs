@@ -5,6 +5,7 @@ use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::faults::{Point, Schedule};
 use crate::members::Members;
+use crate::store::{Reach, Store};
 use crate::transport::{Agreed, Transport};
 
 /// What all survivors decided, all alike.
@@ -140,6 +141,23 @@ impl Engine<'_> {
         Ok(equal)
     }
 
+    /// Empties the store when nobody will read it any more. Collective.
+    pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<()> {
+        if store.reach() == Reach::Everyone && !planted(Defect::ClearedAtCommit) {
+            // An agreement that ends without faults shows that everybody has heard the one before. Who
+            // has died meanwhile took its part of the result along; that is for the next call to find.
+            if self.transport.agree(0)?.faults && !planted(Defect::ClearedAlone) {
+                store.leave();
+                return Ok(());
+            }
+        }
+        store.clear();
+        if self.members.lowest_survivor() == self.members.me() {
+            store.sweep();
+        }
+        Ok(())
+    }
+
     /// Makes the dead known to the members and the observer.
     fn learn_of_faults(&mut self) -> Result<()> {
         let dead = self.transport.recover()?;
@@ -179,6 +197,7 @@ impl Engine<'_> {
             rounds: self.rounds,
             epoch: self.members.epoch(),
             speaker: self.members.lowest_survivor(),
+            living_here: self.members.living_here(),
         });
     }
 

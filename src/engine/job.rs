@@ -72,6 +72,8 @@ pub(super) struct Attempt {
     pub digests: BTreeMap<Rank, Digest>,
     /// Nodes whose blocks this rank got back, and from which rank, if it was one.
     pub restored: Vec<(Node, Option<Rank>)>,
+    /// Nodes whose blocks nobody has, as far as this rank can see.
+    pub lost: Vec<Node>,
     /// Every part of it was done.
     pub complete: bool,
     /// Data are lost that nobody holds, but all inputs can be had again.
@@ -90,6 +92,7 @@ impl Attempt {
             decisions: Decisions::default(),
             digests: BTreeMap::new(),
             restored: Vec::new(),
+            lost: Vec::new(),
             complete: true,
             starts_over: false,
             interrupted: false,
@@ -108,6 +111,18 @@ impl Attempt {
     pub fn with(mut self, decisions: Decisions) -> Attempt {
         self.decisions = decisions;
         self
+    }
+
+    /// Keeps a block that a store had, or did not have.
+    pub fn got_back(&mut self, node: Node, found: Result<Option<Block>>, from: Option<Rank>) {
+        match self.check(found) {
+            Some(Some(block)) => {
+                self.blocks.insert(node, block);
+                self.restored.push((node, from));
+            }
+            Some(None) => self.lost.push(node),
+            None => {}
+        }
     }
 
     /// Keeps the value; or the error, as this rank's trouble, if it is the first.
@@ -165,7 +180,7 @@ impl<'a, 'e> Job<'a, 'e> {
         };
         let apart = |error: &Error| error.status.sets_apart();
         if !result.as_ref().is_err_and(apart) {
-            self.clear_store()?;
+            self.engine.clear(self.store)?;
         }
         self.engine.stats.peak_bytes = buffer::peak() as u64;
         if let Err(error) = result {
@@ -195,23 +210,6 @@ impl<'a, 'e> Job<'a, 'e> {
                 }
                 Flow::FromTheStart => 0,
             };
-        }
-        Ok(())
-    }
-
-    /// Empties the store when nobody will read it any more. Collective.
-    fn clear_store(&mut self) -> Result<()> {
-        if self.store.reach() == Reach::Everyone && !planted(Defect::ClearedAtCommit) {
-            // An agreement that ends without faults shows that everybody has heard the one before. Who
-            // has died meanwhile took its part of the result along; that is for the next call to find.
-            if self.engine.transport.agree(0)?.faults && !planted(Defect::ClearedAlone) {
-                self.store.leave();
-                return Ok(());
-            }
-        }
-        self.store.clear();
-        if self.engine.members.lowest_survivor() == self.engine.members.me() {
-            self.store.sweep();
         }
         Ok(())
     }

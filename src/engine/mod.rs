@@ -10,6 +10,7 @@
 //! Nothing leaves the engine (a result, an event, a figure) before its commit.
 
 mod algorithm;
+mod checkpoints;
 mod commit;
 mod council;
 mod hello;
@@ -25,9 +26,11 @@ mod stats;
 mod versions;
 
 pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
+pub use checkpoints::Checkpoints;
 pub use commit::{Engine, Verdict};
 pub use hello::{Hello, hello, sum};
 pub use job::{Finished, Job};
+pub use mail::{Delivery, Shipment};
 pub use reload::Source;
 pub use stats::{Phase, Stats};
 
@@ -62,6 +65,8 @@ pub struct Occasion {
     pub epoch: u32,
     /// The lowest survivor: who may speak for all.
     pub speaker: Rank,
+    /// How many survivors are on this rank's host.
+    pub living_here: usize,
 }
 
 /// Is told what happens.

@@ -2,6 +2,9 @@
 //! algorithms whose blocks cannot be made again from inputs, and for the papers' way of storing each
 //! round.
 
+use std::collections::BTreeMap;
+
+use super::Engine;
 use super::job::{Attempt, Job};
 use super::mail::{Delivery, Shipment};
 use super::placement::holders;
@@ -9,10 +12,10 @@ use crate::block::Block;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::members::Rank;
-use crate::store::{Reach, Stamp};
+use crate::store::{Reach, Stamp, Store};
 use crate::vcube::{Node, NodeSet};
 
-impl Job<'_, '_> {
+impl<'e> Job<'_, 'e> {
     /// Every node's input, for the first version.
     pub(super) fn load_version(&mut self) -> Result<Attempt> {
         let mut attempt = Attempt::new();
@@ -49,6 +52,73 @@ impl Job<'_, '_> {
 
     /// Puts a new version into the store, by way of other ranks where it keeps copies there.
     pub(super) fn save_version(&mut self, stamp: Stamp, attempt: Attempt) -> Result<Attempt> {
+        self.versions().save(stamp, attempt)
+    }
+
+    /// The committed version of every node to its executor of now, from the store.
+    pub(super) fn restore_version(&mut self, held_without: &NodeSet) -> Result<Attempt> {
+        let mut attempt = self.versions().restore(held_without)?;
+        if attempt.lost.is_empty() {
+            return Ok(attempt);
+        }
+        let copies = matches!(self.store.reach(), Reach::Copies(_));
+        if copies && self.source.can_reload() {
+            attempt.starts_over = true;
+            return Ok(attempt);
+        }
+        for node in attempt.lost.clone() {
+            self.lose_node(node);
+        }
+        attempt.check::<()>(Err(lost(&attempt.lost)));
+        Ok(attempt)
+    }
+
+    /// Puts a copy that came into this rank's store.
+    pub(super) fn keep_delivery(
+        &mut self,
+        stamp: Stamp,
+        node: Node,
+        delivery: Delivery<Block>,
+        attempt: &mut Attempt,
+    ) {
+        self.versions()
+            .keep_delivery(stamp, node, delivery, attempt);
+    }
+
+    fn versions(&mut self) -> Versions<'_, 'e> {
+        Versions {
+            engine: self.engine,
+            store: self.store,
+            blocks: &self.blocks,
+            stamp: self.stamp,
+            most_runs: self.algorithm.most_runs(),
+            in_part: false,
+        }
+    }
+
+    fn lose_node(&mut self, node: Node) {
+        if node.0 < self.engine.members.ranks() as u32 {
+            self.lost.insert(Rank(node.0));
+        }
+    }
+}
+
+/// What keeping versions needs, and getting them back.
+pub(super) struct Versions<'v, 'e> {
+    pub engine: &'v mut Engine<'e>,
+    pub store: &'v mut dyn Store,
+    /// The committed version of the blocks of the nodes that this rank executes.
+    pub blocks: &'v BTreeMap<Node, Block>,
+    pub stamp: Stamp,
+    /// The most runs that a block has.
+    pub most_runs: usize,
+    /// What is left of a version is of use, though some of it is lost.
+    pub in_part: bool,
+}
+
+impl Versions<'_, '_> {
+    /// Puts a new version into the store, by way of other ranks where it keeps copies there.
+    pub fn save(&mut self, stamp: Stamp, attempt: Attempt) -> Result<Attempt> {
         match self.store.reach() {
             Reach::Everyone => Ok(self.put_own(stamp, attempt)),
             Reach::Copies(0) => Ok(attempt),
@@ -90,10 +160,9 @@ impl Job<'_, '_> {
                 }
             }
         }
-        let most_runs = self.algorithm.most_runs();
         let shipped = self
             .engine
-            .ship(shipments, most_runs, &mut attempt.trouble)?;
+            .ship(shipments, self.most_runs, &mut attempt.trouble)?;
         let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
@@ -104,7 +173,7 @@ impl Job<'_, '_> {
     }
 
     /// Puts a copy that came into this rank's store.
-    pub(super) fn keep_delivery(
+    pub fn keep_delivery(
         &mut self,
         stamp: Stamp,
         node: Node,
@@ -122,8 +191,9 @@ impl Job<'_, '_> {
         }
     }
 
-    /// The committed version of every node to its executor of now, from the store.
-    pub(super) fn restore_version(&mut self, held_without: &NodeSet) -> Result<Attempt> {
+    /// The committed version of every node to its executor of now, from the store. What is nowhere is
+    /// told in `lost`.
+    pub fn restore(&mut self, held_without: &NodeSet) -> Result<Attempt> {
         match self.store.reach() {
             Reach::Everyone => Ok(self.read_lost_blocks()),
             Reach::Copies(copies) => self.renew_copies(copies, held_without),
@@ -138,14 +208,7 @@ impl Job<'_, '_> {
                 continue;
             }
             let found = self.store.get(self.stamp, node);
-            if found == Ok(None) {
-                self.lose_node(node);
-            }
-            let found = found.and_then(|block| block.ok_or_else(|| lost(&[node])));
-            if let Some(block) = attempt.check(found) {
-                attempt.blocks.insert(node, block);
-                attempt.restored.push((node, None));
-            }
+            attempt.got_back(node, found, None);
         }
         attempt
     }
@@ -156,7 +219,6 @@ impl Job<'_, '_> {
         let mut attempt = Attempt::new();
         let members = &self.engine.members;
         let me = members.me();
-        let mut gone = Vec::new();
         let mut moves = Vec::new();
         let held_without = match planted(Defect::HoldersOfNow) {
             true => members.faulty_nodes(),
@@ -165,7 +227,7 @@ impl Job<'_, '_> {
         for node in members.cube().nodes() {
             let held = holders(node, members, held_without, copies);
             let Some(keeper) = held.iter().find(|rank| !members.is_faulty(**rank)) else {
-                gone.push(node);
+                attempt.lost.push(node);
                 continue;
             };
             for to in holders(node, members, members.faulty_nodes(), copies) {
@@ -174,14 +236,8 @@ impl Job<'_, '_> {
                 }
             }
         }
-        if !gone.is_empty() && self.source.can_reload() {
-            attempt.starts_over = true;
-            return Ok(attempt);
-        }
-        if !gone.is_empty() {
+        if !attempt.lost.is_empty() && !self.in_part {
             // Everybody comes to the same conclusion, so nobody waits for a message.
-            gone.iter().for_each(|node| self.lose_node(*node));
-            attempt.check::<()>(Err(lost(&gone)));
             return Ok(attempt);
         }
         let shipments = moves.iter().map(|(node, from, to)| {
@@ -197,10 +253,9 @@ impl Job<'_, '_> {
             }
         });
         let shipments = shipments.collect();
-        let most_runs = self.algorithm.most_runs();
         let shipped = self
             .engine
-            .ship(shipments, most_runs, &mut attempt.trouble)?;
+            .ship(shipments, self.most_runs, &mut attempt.trouble)?;
         let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
@@ -215,7 +270,8 @@ impl Job<'_, '_> {
     fn take_over(&mut self, attempt: &mut Attempt) {
         let me = self.engine.members.me();
         for node in self.engine.members.my_nodes() {
-            if self.blocks.contains_key(&node) || !attempt.complete {
+            let here = self.blocks.contains_key(&node);
+            if here || !attempt.complete || attempt.lost.contains(&node) {
                 continue;
             }
             let stamp = match planted(Defect::TakesOverTheInput) {
@@ -223,17 +279,9 @@ impl Job<'_, '_> {
                 false => self.stamp,
             };
             let copy = self.store.get(stamp, node);
+            // Not to be told as lost, which others would not come to: it was here, or was sent.
             let copy = copy.and_then(|block| block.ok_or_else(|| lost(&[node])));
-            if let Some(block) = attempt.check(copy) {
-                attempt.blocks.insert(node, block);
-                attempt.restored.push((node, Some(me)));
-            }
-        }
-    }
-
-    fn lose_node(&mut self, node: Node) {
-        if node.0 < self.engine.members.ranks() as u32 {
-            self.lost.insert(Rank(node.0));
+            attempt.got_back(node, copy.map(Some), Some(me));
         }
     }
 }

@@ -55,16 +55,21 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A store in a directory for the group that all ranks know under the number `group`. Tries at
-    /// once to write there: `Status::Store` with the system's reason if it cannot.
-    pub fn open(files: Box<dyn Files>, group: u64, me: Rank) -> Result<Directory> {
-        let mut store = Directory {
+    /// A store in a directory for the group that all ranks know under the number `group`.
+    pub fn new(files: Box<dyn Files>, group: u64, me: Rank) -> Directory {
+        Directory {
             files,
             prefix: format!("ftsort-{group:016x}-"),
             sorts: 0,
             me,
             mine: Vec::new(),
-        };
+        }
+    }
+
+    /// As [`Directory::new`], but tries at once to write there: `Status::Store` with the system's reason
+    /// if it cannot.
+    pub fn open(files: Box<dyn Files>, group: u64, me: Rank) -> Result<Directory> {
+        let mut store = Directory::new(files, group, me);
         let probe = format!("{}probe.{me}", store.prefix);
         let written = store.files.write(&probe, &[]);
         written

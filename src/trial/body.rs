@@ -1,15 +1,17 @@
 //! What one simulated rank does in a trial: the same that a program does through the C interface.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::drawer::{Drawer, Shared};
+use super::own::Loop;
 use super::{Keeping, Record, Trial};
 use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
 use crate::defects::plant;
 use crate::engine::{
-    Algorithm, Engine, Event, Job, Observer, Occasion, Source, Split, Stats, Step, Subcube,
+    Algorithm, Checkpoints, Engine, Event, Job, Observer, Occasion, Source, Split, Stats, Step,
+    Subcube,
 };
 use crate::error::{Error, Result, Status, caught};
 use crate::faults::Schedule;
@@ -160,6 +162,7 @@ fn live(
     let Ok(mut store) = open_store(trial, files, &probe) else {
         return false;
     };
+    let mut kept = Checkpoints::new(store_of_loops(trial, files, &probe), &members);
     members.set_hosts(
         (0..trial.ranks)
             .map(|rank| (rank % trial.hosts) as u64)
@@ -173,6 +176,7 @@ fn live(
             transport: &mut transport,
             members: &mut members,
             store: &mut *store,
+            kept: &mut kept,
             probe: &probe,
             commits,
         };
@@ -191,15 +195,35 @@ fn live(
 }
 
 fn open_store(trial: &Trial, files: &Shared, probe: &Probe) -> Result<Box<dyn Store>> {
-    Ok(match trial.store {
-        Keeping::None => Box::new(Memory::new(0)),
-        Keeping::Reload => Box::new(Memory::new(0)),
-        Keeping::Memory(copies) | Keeping::Versions(copies) => Box::new(Memory::new(copies)),
-        Keeping::Directory => {
-            let drawer = Drawer::new(Rc::clone(files), probe.clone(), trial.rot);
-            Box::new(Directory::open(Box::new(drawer), 1, probe.rank())?)
-        }
+    Ok(match copies(trial.store) {
+        Some(copies) => Box::new(Memory::new(copies)),
+        None => Box::new(Directory::open(
+            drawer(trial, files, probe),
+            1,
+            probe.rank(),
+        )?),
     })
+}
+
+/// For what a loop of the caller's own keeps.
+fn store_of_loops(trial: &Trial, files: &Shared, probe: &Probe) -> Box<dyn Store> {
+    match copies(trial.store) {
+        Some(copies) => Box::new(Memory::new(copies)),
+        None => Box::new(Directory::new(drawer(trial, files, probe), 2, probe.rank())),
+    }
+}
+
+/// How many copies other ranks hold; None: there are files instead.
+fn copies(store: Keeping) -> Option<usize> {
+    match store {
+        Keeping::None | Keeping::Reload => Some(0),
+        Keeping::Memory(copies) | Keeping::Versions(copies) => Some(copies),
+        Keeping::Directory => None,
+    }
+}
+
+fn drawer(trial: &Trial, files: &Shared, probe: &Probe) -> Box<Drawer> {
+    Box::new(Drawer::new(Rc::clone(files), probe.clone(), trial.rot))
 }
 
 /// What all ranks hear of commits.
@@ -212,6 +236,8 @@ struct Witness {
     commits: Commits,
     heard: Vec<Rank>,
     absorbed: Option<Vec<Rank>>,
+    /// What follows is of no account.
+    over: Rc<Cell<bool>>,
 }
 
 impl Observer for Witness {
@@ -228,7 +254,7 @@ impl Observer for Witness {
             Event::Replay => round > 0,
             _ => false,
         };
-        if committed {
+        if committed && !self.over.get() {
             self.absorbed = Some(self.heard.clone());
             let commit = Commit {
                 sort: self.sort,
@@ -269,7 +295,8 @@ fn bytes_of(trial: &Trial, sort: usize, rank: Rank) -> Result<Buffer> {
     Buffer::copy_of(bytemuck::cast_slice(&keys))
 }
 
-fn records_in(trial: &Trial, bytes: &[u8]) -> Vec<Record> {
+/// Bytes as records.
+pub fn records_in(trial: &Trial, bytes: &[u8]) -> Vec<Record> {
     if trial.tagged {
         return bytemuck::cast_slice(bytes).to_vec();
     }
@@ -357,6 +384,7 @@ struct Sorting<'a> {
     transport: &'a mut dyn Transport,
     members: &'a mut Members,
     store: &'a mut dyn Store,
+    kept: &'a mut Checkpoints,
     probe: &'a Probe,
     commits: &'a Commits,
 }
@@ -370,6 +398,7 @@ impl Sorting<'_> {
             commits: Rc::clone(self.commits),
             heard: absent.iter().collect(),
             absorbed: None,
+            over: Rc::default(),
         };
         let mut lost = RankSet::new(self.trial.ranks);
         let result = self.result(&absent, &mut witness, &mut lost);
@@ -394,6 +423,7 @@ impl Sorting<'_> {
         lost: &mut RankSet,
     ) -> Result<(Vec<Part>, u64)> {
         let input = bytes_of(self.trial, self.sort, self.members.me())?;
+        let over = Rc::clone(&witness.over);
         let schedule = Schedule::default();
         let mut stats = Stats::default();
         let mut engine = Engine {
@@ -405,6 +435,16 @@ impl Sorting<'_> {
             round: 0,
             rounds: 0,
         };
+        if self.trial.own {
+            let mut own = Loop {
+                trial: self.trial,
+                engine: &mut engine,
+                kept: self.kept,
+                absent,
+                over: &over,
+            };
+            return own.run(input, lost);
+        }
         let kernel = engine.all_or_none(kernel(self.trial))?;
         let dimension = engine.members.cube().dimension();
         let sort = self.trial.algorithm.on(&*kernel, dimension);

@@ -9,7 +9,7 @@ use super::{Commit, Keeping, METHODS, Run, Trial, judge, run};
 use crate::defects::{Defect, any_planted};
 use crate::members::Rank;
 use crate::random::SplitMix;
-use crate::sort::{Method, Shape};
+use crate::sort::{Method, PivotRule, Shape};
 use crate::transport::Repair;
 use crate::transport::sim::{Loss, Manner, Taken};
 
@@ -65,6 +65,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         repair: repairs[draw.below(4) as usize],
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
+        own: false,
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         rot: draw.once_in(4),
         plant: range.plant,
@@ -75,6 +76,12 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         trial.ranks = 1 << trial.ranks.ilog2();
         trial.quorum = trial.quorum.min(trial.ranks);
         trial.sorts = 1;
+    }
+    // It has no input to be got again, and leaves what was lost to its caller.
+    trial.own = draw.once_in(6) && trial.store != Keeping::Reload;
+    if trial.own {
+        trial.dense = false;
+        trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
     }
     let victims = draw.below(trial.ranks as u64) as usize;
     let victims = if draw.once_in(2) {

@@ -9,6 +9,7 @@ mod conformance;
 mod drawer;
 mod explore;
 mod judge;
+mod own;
 mod shrink;
 
 use std::fmt;
@@ -78,6 +79,8 @@ pub struct Trial {
     pub hosts: usize,
     /// How many sorts, one after the other, with one group.
     pub sorts: usize,
+    /// Instead of a sort, a loop of the caller's own that sorts with checkpoints.
+    pub own: bool,
     /// How many ranks must be left.
     pub quorum: usize,
     /// Files of lost ranks may be damaged.
@@ -145,6 +148,7 @@ impl Trial {
                     trial.plant = Some(*Defect::ALL.iter().find(name)?);
                 }
                 "quorum" => trial.quorum = value.parse().ok()?,
+                "own" => trial.own = value == "1",
                 "rot" => trial.rot = value == "1",
                 "sorts" => trial.sorts = value.parse().ok()?,
                 "algorithm" => trial.algorithm = named(&METHODS, value)?,
@@ -177,6 +181,7 @@ impl Default for Trial {
             repair: Repair::Agree,
             hosts: 1,
             sorts: 1,
+            own: false,
             quorum: 1,
             rot: false,
             plant: None,
@@ -265,6 +270,9 @@ impl fmt::Display for Trial {
         }
         if self.tagged {
             out.write_str(" tagged=1")?;
+        }
+        if self.own {
+            out.write_str(" own=1")?;
         }
         if self.quorum > 1 {
             write!(out, " quorum={}", self.quorum)?;

@@ -305,6 +305,68 @@ static void full_store(const char *dir)
   free(data);
 }
 
+/* States of a loop of one's own, with each kind of store and a sort in between. */
+static void states(const char *dir)
+{
+  static const int32_t stores[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_NONE};
+  size_t store;
+  for (store = 0; store < 3; store++) {
+    ftsort_config config = FTSORT_CONFIG_INIT;
+    ftsort *group = NULL;
+    const void *state = dir;
+    size_t bytes = 7, died = 7;
+    int committed = 7, nodes;
+    config.store = stores[store];
+    config.store_directory = dir;
+    EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+    nodes = 1 << ftsort_dimension(group);
+
+    EXPECT(ftsort_store_put(group, nodes, NULL, 0) == FTSORT_ERR_ARGUMENT);
+    EXPECT(strstr(ftsort_last_error(group), "node is") != NULL);
+    EXPECT(ftsort_store_put(group, -1, NULL, 0) == FTSORT_ERR_ARGUMENT);
+    EXPECT(ftsort_store_put(group, (rank + 1) % ranks, NULL, 0) == FTSORT_ERR_ARGUMENT);
+    EXPECT(strstr(ftsort_last_error(group), "executes") != NULL);
+    EXPECT(ftsort_store_put(group, rank, NULL, 3) == FTSORT_ERR_ARGUMENT);
+    EXPECT(strstr(ftsort_last_error(group), "bytes is 3") != NULL);
+    EXPECT(ftsort_store_get(group, (rank + 1) % ranks, &state, &bytes) == FTSORT_ERR_ARGUMENT);
+    EXPECT(ftsort_store_get(group, rank, NULL, &bytes) == FTSORT_ERR_ARGUMENT);
+    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
+    EXPECT(state == NULL && bytes == 0);
+
+    /* Not before it is committed, and only if all are done. */
+    EXPECT(ftsort_store_put(group, rank, "one", 4) == FTSORT_OK);
+    EXPECT(ftsort_store_get(group, rank, &state, NULL) == FTSORT_OK && state == NULL);
+    EXPECT(ftsort_store_commit(group, rank != 1, &committed) == FTSORT_OK && committed == 0);
+    EXPECT(ftsort_store_get(group, rank, &state, NULL) == FTSORT_OK && state == NULL);
+    EXPECT(ftsort_store_put(group, rank, "two", 4) == FTSORT_OK);
+    EXPECT(ftsort_store_commit(group, 1, &committed) == FTSORT_OK && committed == 1);
+    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
+    EXPECT(state != NULL && bytes == 4 && strcmp((const char *)state, "two") == 0);
+
+    /* A wrong call on one rank. */
+    EXPECT(ftsort_store_commit(group, 1, rank == 1 ? NULL : &committed) ==
+           (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+
+    /* A round that begins forgets what was put; nodes for which nothing is put keep what they have,
+     * also through a sort. */
+    EXPECT(ftsort_store_put(group, rank, "three", 6) == FTSORT_OK);
+    EXPECT(ftsort_fault_check(group, &died) == FTSORT_OK && died == 0);
+    EXPECT(ftsort_store_commit(group, 1, &committed) == FTSORT_OK && committed == 1);
+    sort_fine(group, MPI_COMM_WORLD, 1000);
+    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
+    EXPECT(state != NULL && bytes == 4 && strcmp((const char *)state, "two") == 0);
+
+    /* A state of no bytes is a state. */
+    EXPECT(ftsort_store_put(group, rank, NULL, 0) == FTSORT_OK);
+    EXPECT(ftsort_store_commit(group, 1, &committed) == FTSORT_OK && committed == 1);
+    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
+    EXPECT(state != NULL && bytes == 0);
+    EXPECT(ftsort_store_clear(group) == FTSORT_OK);
+    EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK && state == NULL);
+    ftsort_free(group);
+  }
+}
+
 /* Over and over again: what is in use at the end must not grow. */
 static void leaks(void)
 {
@@ -341,6 +403,7 @@ int main(int argc, char **argv)
   bad_configs(argv[1]);
   reuse_and_neighbours();
   full_store(argv[1]);
+  states(argv[1]);
   leaks();
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("api: %s\n", all == 0 ? "fine" : "NOT as documented");

@@ -1,0 +1,196 @@
+/* What the four programs share: the experiments' programs of Camargo, Duarte and dos Santos (2019, 2024)
+ * with their arguments and files, on ftsort.
+ *
+ *   ftsort-mpirun -np N hyperquicksort FILE SCENARIO [SEED]
+ *   ftsort-mpirun -np N bitonic COUNT SCENARIO [SEED]        (reads Entrada.dat)
+ *
+ * FILE: 32-bit integers in the machine's byte order, of which each process takes an equal share.
+ * SCENARIO: 0 no process fails, 1 one, 2 half of them, 3 all but one; which ones, and at the start of
+ * which rounds, is drawn by SEED (default: the time). The list of process R is in saveRankR.dat in the
+ * working directory, the sorted one in the end; whoever covers a dead process writes its file.
+ * Prints the total time: reading, sorting, recovering, writing.
+ *
+ * Not as in the originals: N need not be a power of two (the nodes that make it one have files too),
+ * counts need not divide, keys may be any, files are never seen half-written, and processes may die at
+ * any moment. */
+#ifndef ORIGINAL_H
+#define ORIGINAL_H
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ftsort.h"
+
+/* What the first argument is. */
+enum input_kind { INPUT_FILE, INPUT_COUNT };
+
+typedef struct sorting {
+  const char *program;
+  const int32_t *keys; /* the whole file, mapped */
+  size_t count;        /* how many of them are sorted */
+  int ranks, self;
+  ftsort *group;
+} sorting;
+
+static void refuse(const char *format, ...)
+{
+  va_list values;
+  va_start(values, format);
+  vfprintf(stderr, format, values);
+  va_end(values);
+  fputc('\n', stderr);
+  MPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+/* Where the share of a rank starts. */
+static size_t share_start(const sorting *job, int rank)
+{
+  size_t ranks = (size_t)job->ranks, r = (size_t)rank, more = job->count % ranks;
+  return job->count / ranks * r + (r < more ? r : more);
+}
+
+static size_t share_size(const sorting *job, int rank)
+{
+  return share_start(job, rank + 1) - share_start(job, rank);
+}
+
+static void map_input(sorting *job, const char *path, const char *count)
+{
+  struct stat info;
+  void *map = NULL;
+  int fd = open(path, O_RDONLY);
+  if (fd < 0 || fstat(fd, &info) != 0) refuse("%s: cannot read %s: %s", job->program, path, strerror(errno));
+  job->count = (size_t)info.st_size / sizeof(int32_t);
+  if (count != NULL) {
+    char *end;
+    unsigned long long wanted = strtoull(count, &end, 10);
+    if (*count == '\0' || *end != '\0') refuse("%s: COUNT is %s, not a number", job->program, count);
+    if (wanted > job->count)
+      refuse("%s: COUNT is %s, but %s has %zu integers", job->program, count, path, job->count);
+    job->count = (size_t)wanted;
+  }
+  if (job->count > 0) map = mmap(NULL, job->count * sizeof(int32_t), PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) refuse("%s: cannot map %s: %s", job->program, path, strerror(errno));
+  close(fd);
+  job->keys = (const int32_t *)map;
+}
+
+/* A dead rank's share is needed and is not among the checkpoints: it is read from the file again. */
+static int reload(void *user, int32_t rank, ftsort_buffer *out)
+{
+  const sorting *job = (const sorting *)user;
+  size_t bytes = share_size(job, rank) * sizeof(int32_t);
+  void *place = ftsort_buffer_resize(out, bytes);
+  if (place == NULL) return 1;
+  if (bytes > 0) memcpy(place, job->keys + share_start(job, rank), bytes);
+  return 0;
+}
+
+/* The node's list gets its name when it is there as a whole. 0 if that failed. */
+static int save_list(const sorting *job, const ftsort_block *block)
+{
+  char name[64], draft[80];
+  size_t written;
+  FILE *file;
+  snprintf(name, sizeof name, "saveRank%d.dat", (int)block->node);
+  snprintf(draft, sizeof draft, "%s.%d", name, job->self);
+  file = fopen(draft, "wb");
+  written = file ? fwrite(block->data, sizeof(int32_t), block->count, file) : 0;
+  if (file == NULL || fclose(file) != 0 || written != block->count || rename(draft, name) != 0) {
+    fprintf(stderr, "%s: cannot write %s: %s\n", job->program, name, strerror(errno));
+    return 0;
+  }
+  return 1;
+}
+
+/* Sorts what the survivors bring, and writes the lists of this rank's nodes. 0 if that failed for
+ * good. */
+static int sort_and_save(sorting *job, ftsort_status *status)
+{
+  const ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  const int32_t *input = job->keys + (job->count > 0 ? share_start(job, job->self) : 0);
+  size_t count = share_size(job, job->self), index;
+  int32_t *joined = NULL;
+  ftsort_result *result = NULL;
+  ftsort_block block;
+  int rank, fine = 1;
+  for (rank = 0; rank < job->ranks; rank++) {
+    /* Dead before this sort: it brings nothing, so its cover does. */
+    size_t more = share_size(job, rank);
+    if (rank == job->self || ftsort_cover(job->group, rank) != job->self || more == 0) continue;
+    joined = (int32_t *)realloc(joined, (count + more) * sizeof *joined);
+    if (joined == NULL) refuse("%s: no memory for %zu integers", job->program, count + more);
+    if (input != joined && count > 0) memcpy(joined, input, count * sizeof *joined);
+    memcpy(joined + count, job->keys + share_start(job, rank), more * sizeof *joined);
+    count += more;
+    input = joined;
+  }
+  *status = ftsort_run(job->group, &record, input, count, &result);
+  free(joined);
+  if (*status == FTSORT_ERR_DATA_LOST) return 1; /* on all ranks: but the file is still there */
+  if (*status != FTSORT_OK) {
+    fprintf(stderr, "%s: rank %d: %s\n", job->program, job->self, ftsort_last_error(job->group));
+    return 0;
+  }
+  for (index = 0; fine && ftsort_result_block(result, index, &block) == FTSORT_OK; index++)
+    fine = save_list(job, &block);
+  ftsort_result_free(result);
+  return fine;
+}
+
+static int original(int argc, char **argv, int32_t algorithm, enum input_kind kind)
+{
+  static const char *const scenarios[] = {"none", "one", "half", "all-but-one"};
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  sorting job = {NULL, NULL, 0, 0, 0, NULL};
+  unsigned long long seed = (unsigned long long)time(NULL);
+  char faults[64];
+  ftsort_status status;
+  size_t died = 0;
+  uint32_t fine;
+  double start;
+
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &job.self);
+  MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
+  job.program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+  if (argc < 3 || argc > 4 || strlen(argv[2]) != 1 || argv[2][0] < '0' || argv[2][0] > '3')
+    refuse("usage: %s %s SCENARIO [SEED], SCENARIO from 0 to 3", job.program,
+           kind == INPUT_FILE ? "FILE" : "COUNT");
+  start = MPI_Wtime();
+  map_input(&job, kind == INPUT_FILE ? argv[1] : "Entrada.dat", kind == INPUT_FILE ? NULL : argv[1]);
+  if (argc == 4) seed = strtoull(argv[3], NULL, 10);
+  MPI_Bcast(&seed, 1, MPI_UNSIGNED_LONG_LONG, 0, MPI_COMM_WORLD);
+  snprintf(faults, sizeof faults, "%s seed=%llu", scenarios[argv[2][0] - '0'], seed);
+
+  config.algorithm = algorithm;
+  config.pivot = FTSORT_PIVOT_PAPER;
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = ".";
+  config.faults = faults;
+  config.reload = reload;
+  config.accept_no_ulfm = argv[2][0] == '0';
+  config.user = &job;
+  if (ftsort_init(MPI_COMM_WORLD, &config, &job.group) != FTSORT_OK)
+    refuse("%s: %s", job.program, ftsort_last_error(NULL));
+  do {
+    fine = (uint32_t)sort_and_save(&job, &status);
+    /* Whoever died since the sort took its lists along: then once more. */
+    if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
+  } while (fine && (died > 0 || status == FTSORT_ERR_DATA_LOST));
+  if (fine && ftsort_cover(job.group, 0) == job.self)
+    printf("Total time: %f seconds\n", MPI_Wtime() - start);
+  fflush(stdout);
+  ftsort_leave(job.group, fine ? 0 : 1);
+  return 1;
+}
+
+#endif

@@ -1,0 +1,5 @@
+/* Fault-tolerant QuickMerge (2024, Algorithm 2) with the arguments and files of the authors' program:
+ * see original.h. */
+#include "original.h"
+
+int main(int argc, char **argv) { return original(argc, argv, FTSORT_QUICKMERGE, INPUT_FILE); }
