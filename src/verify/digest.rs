@@ -165,10 +165,13 @@ impl DigestKey {
             "a part of a record"
         );
         let product = match self.record_bytes {
-            1 => self.product_of_numbers(block, |record: [u8; 1]| u64::from(record[0])),
-            2 => self.product_of_numbers(block, |record| u64::from(u16::from_le_bytes(record))),
-            4 => self.product_of_numbers(block, |record| u64::from(u32::from_le_bytes(record))),
-            ..8 => self.product_of_short(block),
+            1 => self.product_of_short::<1>(block),
+            2 => self.product_of_short::<2>(block),
+            3 => self.product_of_short::<3>(block),
+            4 => self.product_of_short::<4>(block),
+            5 => self.product_of_short::<5>(block),
+            6 => self.product_of_short::<6>(block),
+            7 => self.product_of_short::<7>(block),
             8 => self.product_of_words(block),
             16 => self.product_of_pairs(block),
             _ => self.product_of_long(block),
@@ -179,21 +182,9 @@ impl DigestKey {
         }
     }
 
-    fn product_of_numbers<const SIZE: usize>(
-        &self,
-        block: &[u8],
-        number: impl Fn([u8; SIZE]) -> u64,
-    ) -> u64 {
+    fn product_of_short<const SIZE: usize>(&self, block: &[u8]) -> u64 {
         let point = self.points[0] << 3;
-        product::<SIZE, false>(block, |record| point + (number(record) << 3))
-    }
-
-    /// Of records of 3, 5, 6 or 7 bytes.
-    fn product_of_short(&self, block: &[u8]) -> u64 {
-        let records = block.chunks_exact(self.record_bytes);
-        records.fold(1, |product, record| {
-            times(product, self.points[0] + word(record))
-        })
+        product::<SIZE, false>(block, |record| point + (word(&record) << 3))
     }
 
     fn product_of_words(&self, block: &[u8]) -> u64 {
@@ -223,19 +214,33 @@ impl DigestKey {
     }
 
     /// f of a long record.
+    #[inline(always)]
     fn factor(&self, record: &[u8]) -> u64 {
         let mut sum = self.points[0];
-        let scales = self.scales.chunks(TOPS + 1);
-        for (part, scales) in record.chunks(8 * TOPS).zip(scales) {
-            // At most 16 products below 2^119: no overflow.
+        let (words, _) = record.as_chunks::<8>();
+        // What is left after the whole words, in the upper bytes of the last eight.
+        let rest = 8 * (record.len() % 8) as u32;
+        let last = record
+            .last_chunk()
+            .map_or(0, |end| u64::from_le_bytes(*end));
+        let mut last = (rest > 0).then(|| last >> (u64::BITS - rest));
+        let mut parts = words.chunks(TOPS);
+        for scales in self.scales.chunks(TOPS + 1) {
+            let part = parts.next().unwrap_or_default();
+            // At most 16 products below 2^120: no overflow.
             let (mut products, mut tops) = (0_u128, 0);
-            let (words, rest) = part.as_chunks::<8>();
-            let rest = (!rest.is_empty()).then(|| word(rest));
-            let words = words.iter().map(|bytes| u64::from_le_bytes(*bytes));
-            let mut used = 0;
-            for (number, scale) in words.chain(rest).zip(scales) {
-                products += u128::from(number & LOW) * u128::from(*scale);
+            let mut add = |number: u64, scale: u64| {
+                products += u128::from(number & LOW) * u128::from(scale);
                 tops = tops << 4 | number >> LOW_BITS;
+            };
+            for (number, scale) in part.iter().zip(scales) {
+                add(u64::from_le_bytes(*number), *scale);
+            }
+            let mut used = part.len();
+            if used < TOPS
+                && let Some(number) = last.take()
+            {
+                add(number, scales[used]);
                 used += 1;
             }
             products += u128::from(tops) * u128::from(scales[used]);
@@ -246,6 +251,7 @@ impl DigestKey {
 }
 
 /// Up to eight bytes as a number.
+#[inline(always)]
 fn word(bytes: &[u8]) -> u64 {
     let mut whole = [0; 8];
     whole[..bytes.len()].copy_from_slice(bytes);
@@ -292,16 +298,19 @@ fn nearly(number: u64) -> u64 {
 }
 
 /// The smallest number equal to this one modulo p.
+#[inline(always)]
 fn reduced(number: u64) -> u64 {
     let number = nearly(number);
     if number >= P { number - P } else { number }
 }
 
 /// The smallest number equal to this one, below 2^125, modulo p.
+#[inline(always)]
 fn remainder(number: u128) -> u64 {
     reduced((number as u64 & P) + reduced((number >> 61) as u64))
 }
 
+#[inline(always)]
 fn times(one: u64, other: u64) -> u64 {
     remainder(u128::from(one) * u128::from(other))
 }
