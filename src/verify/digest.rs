@@ -114,7 +114,8 @@ impl Digest {
 #[derive(Clone, Debug)]
 pub struct DigestKey {
     record_bytes: usize,
-    /// The r; of 16 or 256 of them an index chooses.
+    /// The r; of 16 or 256 of them an index chooses. For records of up to 8 bytes, eight times r:
+    /// multiplying once here saves an instruction for each record.
     points: Vec<u64>,
     /// The s, and the t after every 15 of them. As long as the record, unless it is short.
     scales: Vec<u64>,
@@ -134,11 +135,12 @@ impl DigestKey {
             16 => (256, 1),
             _ => (1, words + words.div_ceil(TOPS)),
         };
+        let scale = if record_bytes <= 8 { 3 } else { 0 };
         let mut draw = SplitMix::new(seed);
         let mut number = || 1 + draw.below(1 << POINT_BITS);
         let mut key = DigestKey {
             record_bytes,
-            points: (0..points).map(|_| number()).collect(),
+            points: (0..points).map(|_| number() << scale).collect(),
             scales: (0..scales).map(|_| number()).collect(),
         };
         if record_bytes > 16 || (9..16).contains(&record_bytes) {
@@ -183,12 +185,12 @@ impl DigestKey {
     }
 
     fn product_of_short<const SIZE: usize>(&self, block: &[u8]) -> u64 {
-        let point = self.points[0] << 3;
+        let point = self.points[0];
         product::<SIZE, false>(block, |record| point + (word(&record) << 3))
     }
 
     fn product_of_words(&self, block: &[u8]) -> u64 {
-        let points: [u64; 16] = std::array::from_fn(|top| self.points[top] << 3);
+        let points: [u64; 16] = std::array::from_fn(|top| self.points[top]);
         product::<8, false>(block, |record| {
             let number = u64::from_le_bytes(record);
             points[(number >> LOW_BITS) as usize] + ((number & LOW) << 3)

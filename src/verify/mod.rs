@@ -9,6 +9,7 @@
 //! | [`witness`] | a node's part in algorithm S_FT beside sorting (Figure 3) |
 //! | [`accusation`] | what it says if something is wrong |
 //! | [`border`] | is a result in order across nodes? From two records a node |
+//! | `model` | algorithm S_FT played with liars among the nodes, and what it costs (feature `simulator`) |
 //! | [`digest`] | are two collections of records the same multiset? In one pass over memory |
 //!
 //! Everything here is a pure function of its arguments: no input or output, no clock, no messages. It
@@ -18,6 +19,8 @@ pub mod accusation;
 pub mod border;
 pub mod digest;
 pub mod mask;
+#[cfg(feature = "simulator")]
+pub mod model;
 pub mod predicates;
 pub mod sequence;
 pub mod witness;

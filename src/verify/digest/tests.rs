@@ -21,8 +21,8 @@ fn slow_factor(key: &DigestKey, record: &[u8]) -> u64 {
     let low = |index: usize| words[index] % (1 << LOW_BITS);
     let top = |index: usize| words[index] >> LOW_BITS;
     let sum = match record.len() {
-        ..8 => key.points[0] + words[0],
-        8 => key.points[top(0) as usize] + low(0),
+        ..8 => key.points[0] / 8 + words[0],
+        8 => key.points[top(0) as usize] / 8 + low(0),
         16 => {
             let point = key.points[(top(1) * 16 + top(0)) as usize];
             point + low(0) % P + slow_times(key.scales[0], low(1))
