@@ -3,8 +3,8 @@
 
 RUN := scripts/with-env
 
-.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore paper bench header \
-        clean distclean
+.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore paper \
+        reliable-paper bench header clean distclean
 
 help:
 	@echo "make demo     sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -14,6 +14,7 @@ help:
 	@echo "make kills    the long kill table (about an hour)"
 	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
 	@echo "make paper    the papers' experiments, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
+	@echo "make reliable-paper  the tables and figures of docs/reliable.md anew (some minutes)"
 	@echo "make bench    the benchmark table"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
@@ -57,6 +58,10 @@ explore: setup
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 9-64'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --memo "ranks=4 store=memory:1"'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --losses 2 "ranks=8 store=memory:1"'
+
+reliable-paper: setup
+	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	$(RUN) python3 scripts/reliable_paper.py
 
 install-check: setup
 	$(RUN) python3 scripts/check_install.py

@@ -9,7 +9,7 @@ const LAYERS: [&[&str]; 8] = [
     &["error", "bits", "random", "defects"],
     &["buffer", "vcube", "record"],
     &["kernel", "members"],
-    &["block", "faults"],
+    &["block", "faults", "verify"],
     &["transport", "store"],
     &["engine"],
     &["sort"],

@@ -1,7 +1,10 @@
-//! Explores faults on simulated ranks, and replays them.
+//! Explores faults on simulated ranks, and replays them; and plays the 1989 paper's reliable sort.
 
 // This is a program for people, unlike the library.
 #![allow(clippy::print_stdout)]
+
+#[path = "ftsort-sim/reliable.rs"]
+mod reliable;
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -68,6 +71,10 @@ enum What {
         #[arg(long)]
         messages: bool,
     },
+    /// The 1989 paper's reliable sort with liars among the nodes: what is noticed, as CSV.
+    Liars(reliable::Liars),
+    /// What the 1989 paper's reliable sort costs beside others, counted, as CSV.
+    Reliable(reliable::Costs),
 }
 
 #[derive(Args)]
@@ -131,6 +138,8 @@ fn main() -> ExitCode {
         } => all_faults(&trial, losses, memo, outlive),
         What::Mutants { seeds, range } => mutants(seeds, &range.range()),
         What::Replay { trial, messages } => replay(&trial, messages),
+        What::Liars(options) => reliable::liars(&options),
+        What::Reliable(options) => reliable::costs(&options),
     };
     match fine {
         true => ExitCode::SUCCESS,

@@ -1,0 +1,173 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Sizes of every kind, whole words and not.
+const SIZES: [usize; 20] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32, 100, 119, 120, 121, 250,
+];
+
+fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut draw = SplitMix::new(seed);
+    (0..length).map(|_| draw.bits() as u8).collect()
+}
+
+fn slow_times(one: u64, other: u64) -> u64 {
+    (u128::from(one) * u128::from(other) % u128::from(P)) as u64
+}
+
+/// f, to the letter of the table.
+fn slow_factor(key: &DigestKey, record: &[u8]) -> u64 {
+    let words: Vec<u64> = record.chunks(8).map(word).collect();
+    let low = |index: usize| words[index] % (1 << LOW_BITS);
+    let top = |index: usize| words[index] >> LOW_BITS;
+    let sum = match record.len() {
+        ..8 => key.points[0] / 8 + words[0],
+        8 => key.points[top(0) as usize] / 8 + low(0),
+        16 => {
+            let point = key.points[(top(1) * 16 + top(0)) as usize];
+            point + low(0) % P + slow_times(key.scales[0], low(1))
+        }
+        _ => {
+            let mut sum = key.points[0];
+            let parts = (0..words.len()).collect::<Vec<_>>();
+            for (part, scales) in parts.chunks(15).zip(key.scales.chunks(16)) {
+                let mut tops = 0;
+                for (index, scale) in part.iter().zip(scales) {
+                    sum = (sum + slow_times(low(*index), *scale)) % P;
+                    tops = tops * 16 + top(*index);
+                }
+                sum = (sum + slow_times(tops, scales[part.len()])) % P;
+            }
+            sum
+        }
+    };
+    sum % P
+}
+
+fn slow_digest(key: &DigestKey, block: &[u8]) -> Digest {
+    let records = block.chunks(key.record_bytes());
+    Digest {
+        count: records.len() as u64,
+        product: records.fold(1, |product, record| {
+            slow_times(product, slow_factor(key, record))
+        }),
+    }
+}
+
+/// The same multiset of records?
+fn same(one: &[u8], other: &[u8], size: usize) -> bool {
+    let sorted = |block: &[u8]| {
+        let mut records: Vec<Vec<u8>> = block.chunks(size).map(<[u8]>::to_vec).collect();
+        records.sort();
+        records
+    };
+    sorted(one) == sorted(other)
+}
+
+proptest! {
+    #[test]
+    fn every_size_is_as_by_definition(seed: u64, count in 0_usize..40, extreme in 0_u8..3) {
+        for size in SIZES {
+            let mut block = bytes(seed ^ 1, count * size);
+            match extreme {
+                0 => block.fill(0xff),
+                1 => block.fill(0),
+                _ => {}
+            }
+            let key = DigestKey::new(seed, size);
+            prop_assert_eq!(key.digest(&block), slow_digest(&key, &block), "{} bytes", size);
+        }
+    }
+
+    #[test]
+    fn order_and_division_do_not_matter(seed: u64, count in 0_usize..60, at: prop::sample::Index) {
+        for size in SIZES {
+            let block = bytes(seed, count * size);
+            let key = DigestKey::new(seed, size);
+            let whole = key.digest(&block);
+            let (one, other) = block.split_at(at.index(count + 1) * size);
+            let (one, other) = (key.digest(one), key.digest(other));
+            prop_assert_eq!(one.combine(other), whole);
+            prop_assert_eq!(other.combine(one), whole);
+            prop_assert_eq!(whole.combine(Digest::default()), whole);
+            prop_assert_eq!(whole.without(one), Some(other));
+            let mut records: Vec<&[u8]> = block.chunks(size).collect();
+            records.reverse();
+            records.sort_by_key(|record| record[0] % 3);
+            prop_assert_eq!(key.digest(&records.concat()), whole);
+            prop_assert_eq!(Digest::decode(&whole.encode()), Some(whole));
+        }
+    }
+
+    #[test]
+    fn changes_are_seen(seed: u64, count in 2_usize..30, at: prop::sample::Index, bit in 0_u32..8) {
+        for size in SIZES {
+            let block = bytes(seed, count * size);
+            let key = DigestKey::new(seed, size);
+            let whole = key.digest(&block);
+            let at = at.index(block.len());
+            let mut changed = block.clone();
+            changed[at] ^= 1_u8 << bit;
+            prop_assert_ne!(key.digest(&changed), whole);
+            // The same bit of two records: what XOR would miss.
+            changed[(at + size) % block.len()] ^= 1_u8 << bit;
+            prop_assert_eq!(key.digest(&changed) == whole, same(&changed, &block, size));
+            // One record twice instead of two: what a sum of the counts would miss.
+            let mut double = block.clone();
+            double.copy_within(size..2 * size, 0);
+            prop_assert_eq!(key.digest(&double) == whole, same(&double, &block, size));
+            prop_assert_ne!(key.digest(&block[size..]), whole);
+        }
+    }
+
+    #[test]
+    fn equal_moments_do_not_help(seed: u64, base in 0_u32..1 << 30, factor in 1_u32..1 << 20) {
+        // Prouhet, Tarry and Escott: equal sums, equal sums of squares, of cubes.
+        let digest = |numbers: [u32; 8]| {
+            let numbers = numbers.map(|number| (base + factor * number).to_le_bytes());
+            DigestKey::new(seed, 4).digest(numbers.as_flattened())
+        };
+        prop_assert_ne!(
+            digest([0, 3, 5, 6, 9, 10, 12, 15]),
+            digest([1, 2, 4, 7, 8, 11, 13, 14])
+        );
+    }
+}
+
+#[test]
+fn what_is_no_digest_does_not_decode() {
+    assert_eq!(Digest::decode(&[0; 15]), None);
+    let mut bytes = Digest::default().encode();
+    bytes[..8].copy_from_slice(&P.to_le_bytes());
+    assert_eq!(Digest::decode(&bytes), None);
+    let none = Digest {
+        count: 1,
+        product: 0,
+    };
+    assert_eq!(Digest::default().without(none), None);
+}
+
+/// The digest's lower bits, which are as good as any, are equal as seldom as they ought to be.
+#[test]
+fn keys_spread_digests_evenly() {
+    let one = bytes(1, 64);
+    let mut other = one.clone();
+    other[5] ^= 1;
+    for size in [1, 2, 4, 8, 16, 32] {
+        let seeds = 0..20_000;
+        let alike = seeds.filter(|seed| {
+            let key = DigestKey::new(*seed, size);
+            let bits = |block: &[u8]| key.digest(block).product % 64;
+            bits(&one) == bits(&other)
+        });
+        // 312 are expected; the standard deviation is 18.
+        let alike = alike.count();
+        assert!((212..412).contains(&alike), "{size} bytes: {alike}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "a part of a record")]
+fn a_part_of_a_record_is_a_mistake() {
+    DigestKey::new(1, 4).digest(&[0; 6]);
+}
