@@ -28,6 +28,13 @@ impl Bits {
         *word != before
     }
 
+    /// Takes a number out; nothing if it is not below the length.
+    pub fn remove(&mut self, index: usize) {
+        if index < self.length {
+            self.words[index / 64] &= !(1 << (index % 64));
+        }
+    }
+
     /// Is the number in the set? Not if it is not below the length.
     pub fn contains(&self, index: usize) -> bool {
         index < self.length && self.words[index / 64] >> (index % 64) & 1 == 1

@@ -8,6 +8,7 @@
 use crate::buffer::{Buffer, Slice};
 use crate::error::{Error, Result, Status};
 use crate::members::Rank;
+use crate::verify::digest::{Digest, DigestKey};
 
 /// Consecutive records of one rank's sorted input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,9 @@ pub struct Block {
     pub runs: Vec<Run>,
     /// The runs are sorted; false for inputs as they were loaded.
     pub sorted: bool,
+    /// What the records must be known by, where blocks are checked; those who hold the block need not
+    /// have looked.
+    pub digest: Option<Digest>,
 }
 
 /// The sizes and origins of a block's runs: what travels, or is stored, before the records.
@@ -34,11 +38,13 @@ pub struct Block {
 pub struct Header {
     /// See [`Block::sorted`].
     pub sorted: bool,
+    /// See [`Block::digest`].
+    pub digest: Option<Digest>,
     /// (origin, start, bytes) for each run.
     pub runs: Vec<(Rank, u64, usize)>,
 }
 
-const FIXED: usize = 8;
+const FIXED: usize = 8 + Digest::BYTES;
 const PER_RUN: usize = 4 + 8 + 8;
 
 impl Block {
@@ -51,6 +57,7 @@ impl Block {
                 data,
             }]),
             sorted: false,
+            digest: None,
         }
     }
 
@@ -59,6 +66,7 @@ impl Block {
         Block {
             runs: Vec::new(),
             sorted: true,
+            digest: None,
         }
     }
 
@@ -67,7 +75,26 @@ impl Block {
         Block {
             runs: non_empty(runs),
             sorted: true,
+            digest: None,
         }
+    }
+
+    /// The digest of its records as they are now.
+    pub fn digest_now(&self, key: &DigestKey) -> Digest {
+        let runs = self.runs.iter().map(|run| key.digest(&run.data));
+        runs.fold(Digest::default(), Digest::combine)
+    }
+
+    /// With what its records are known by from now on.
+    pub fn sealed(self, key: &DigestKey) -> Block {
+        let digest = Some(self.digest_now(key));
+        Block { digest, ..self }
+    }
+
+    /// The records are still what they must be; or nobody said what that is.
+    pub fn is_intact(&self, key: &DigestKey) -> bool {
+        self.digest
+            .is_none_or(|digest| digest == self.digest_now(key))
     }
 
     /// The size of all runs.
@@ -78,9 +105,12 @@ impl Block {
     /// The runs of all; no two of the blocks have a record in common.
     pub fn unite(blocks: impl IntoIterator<Item = Block>) -> Block {
         let mut united = Block::empty();
+        united.digest = Some(Digest::default());
         for block in blocks {
             united.sorted &= block.sorted;
             united.runs.extend(block.runs);
+            let both = united.digest.zip(block.digest);
+            united.digest = both.map(|(one, other)| one.combine(other));
         }
         united.runs = non_empty(united.runs);
         united.runs.sort_by_key(|run| (run.origin, run.start));
@@ -91,6 +121,7 @@ impl Block {
     pub fn header(&self) -> Header {
         Header {
             sorted: self.sorted,
+            digest: self.digest,
             runs: self
                 .runs
                 .iter()
@@ -114,6 +145,7 @@ impl Block {
         Block {
             runs: non_empty(runs),
             sorted: header.sorted,
+            digest: header.digest,
         }
     }
 }
@@ -129,12 +161,15 @@ impl Header {
         FIXED + runs * PER_RUN
     }
 
-    /// Little-endian bytes: number of runs (u32), sorted (u32), then per run its origin (u32), its
-    /// start (u64) and its size in bytes (u64).
+    /// Little-endian bytes: number of runs (u32), sorted (bit 0) and has a digest (bit 1) (u32), the
+    /// digest or as many zeroes, then per run its origin (u32), its start (u64) and its size in bytes
+    /// (u64).
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED + self.runs.len() * PER_RUN);
         out.extend((self.runs.len() as u32).to_le_bytes());
-        out.extend(u32::from(self.sorted).to_le_bytes());
+        let flags = u32::from(self.sorted) | u32::from(self.digest.is_some()) << 1;
+        out.extend(flags.to_le_bytes());
+        out.extend(self.digest.map_or([0; Digest::BYTES], Digest::encode));
         for (origin, start, bytes) in &self.runs {
             out.extend(origin.0.to_le_bytes());
             out.extend(start.to_le_bytes());
@@ -146,9 +181,14 @@ impl Header {
     /// The opposite of [`Header::encode`]; None if the bytes are no header.
     pub fn decode(bytes: &[u8]) -> Option<Header> {
         let (fixed, rest) = bytes.split_at_checked(FIXED)?;
-        let (count, sorted) = fixed.split_at(4);
+        let (count, flags) = fixed.split_at(4);
+        let (flags, digest) = flags.split_at(4);
         let count = u32::from_le_bytes(count.try_into().ok()?) as usize;
-        let sorted = u32::from_le_bytes(sorted.try_into().ok()?) != 0;
+        let flags = u32::from_le_bytes(flags.try_into().ok()?);
+        let digest = match flags >> 1 & 1 {
+            0 => None,
+            _ => Some(Digest::decode(digest)?),
+        };
         if rest.len() != count.checked_mul(PER_RUN)? {
             return None;
         }
@@ -161,7 +201,11 @@ impl Header {
                 Some((Rank(origin), start, usize::try_from(bytes).ok()?))
             })
             .collect::<Option<Vec<_>>>()?;
-        Some(Header { sorted, runs })
+        Some(Header {
+            sorted: flags & 1 == 1,
+            digest,
+            runs,
+        })
     }
 
     /// The header as a message.
@@ -185,10 +229,12 @@ mod tests {
         #[test]
         fn a_header_survives_its_encoding(
             sorted: bool,
+            sealed: bool,
             runs in prop::collection::vec((0_u32..1000, any::<u64>(), 0_usize..1 << 40), 0..20),
         ) {
             let runs: Vec<_> = runs.into_iter().map(|(o, s, b)| (Rank(o), s, b)).collect();
-            let header = Header { sorted, runs };
+            let digest = sealed.then(|| DigestKey::new(1, 1).digest(&[7, 8]));
+            let header = Header { sorted, digest, runs };
             let bytes = header.encode();
             prop_assert!(bytes.len() <= Header::limit(header.runs.len()));
             prop_assert_eq!(Header::decode(&bytes), Some(header));
@@ -208,10 +254,12 @@ mod tests {
         let low = Block {
             runs: vec![run(0, &[1]), run(2, &[2, 3])],
             sorted: true,
+            digest: None,
         };
         let high = Block {
             runs: vec![run(1, &[4]), run(3, &[])],
             sorted: true,
+            digest: None,
         };
         let both = Block::unite([low, high]);
         let origins: Vec<u32> = both.runs.iter().map(|run| run.origin.0).collect();

@@ -29,6 +29,8 @@ pub enum Status {
     Callback = -23,
     /// Data of a crashed rank cannot be got back.
     DataLost = -40,
+    /// Data were found changed, and cannot be got back as they were.
+    Corrupt = -41,
     /// Fewer ranks are left than are to go on.
     Excluded = -60,
     /// MPI failed in a way that is not a crashed process.
@@ -40,11 +42,12 @@ pub enum Status {
 impl Status {
     /// The statuses that can be agreed on, the gravest first: when ranks fail in different ways at
     /// once, every survivor returns the first of this list that any of them reported.
-    pub const BY_GRAVITY: [Status; 11] = [
+    pub const BY_GRAVITY: [Status; 12] = [
         Status::Internal,
         Status::Mpi,
         Status::Excluded,
         Status::DataLost,
+        Status::Corrupt,
         Status::Memory,
         Status::Store,
         Status::Callback,
@@ -72,6 +75,7 @@ impl Status {
             Status::Store => "the store could not be written or read",
             Status::Callback => "a callback refused",
             Status::DataLost => "data of a crashed rank cannot be got back",
+            Status::Corrupt => "data were changed on the way and cannot be got back",
             Status::Excluded => "too few ranks are left to go on",
             Status::Mpi => "MPI failed",
             Status::Internal => "internal error, please report it",

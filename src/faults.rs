@@ -50,16 +50,59 @@ pub enum When {
     After(Duration),
 }
 
-/// Who dies when: at most one death a rank.
+/// What of a rank's data is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A bit of a block that it sends.
+    Message,
+    /// A bit of a block that it has.
+    Block,
+    /// A bit of its input, right after it was loaded.
+    Input,
+    /// A bit of another's input that it keeps.
+    Replica,
+    /// A bit of the result that it has just made.
+    Result,
+    /// The first and the last record of that, swapped.
+    Order,
+}
+
+impl Target {
+    const ALL: [(Target, &'static str); 6] = [
+        (Target::Message, "message"),
+        (Target::Block, "block"),
+        (Target::Input, "input"),
+        (Target::Replica, "replica"),
+        (Target::Result, "result"),
+        (Target::Order, "order"),
+    ];
+}
+
+/// Data of a rank that are changed in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spoil {
+    /// Whose.
+    pub rank: Rank,
+    /// When.
+    pub round: u32,
+    /// Which.
+    pub target: Target,
+    /// Whenever it comes to that; otherwise once.
+    pub always: bool,
+}
+
+/// Who dies when, at most one death a rank, and whose data are changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     deaths: BTreeMap<Rank, When>,
+    spoils: Vec<Spoil>,
 }
 
 /// A schedule as text, before it is known how many ranks and rounds there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     deaths: Vec<(Rank, When)>,
+    spoils: Vec<Spoil>,
     scenario: Option<Scenario>,
     seed: u64,
     window: Option<Duration>,
@@ -79,6 +122,8 @@ impl Plan {
     /// - `RANK@ROUND` or `RANK@ROUND.POINT`, where POINT is begin, send, store, stored, commit or
     ///   recover;
     /// - `RANK@TIMEms`;
+    /// - `RANK~ROUND.TARGET`, where TARGET is message, block, input, replica, result or order; with a
+    ///   `*` at its end not once, but whenever it comes to that;
     /// - `none`, `one`, `half` or `all-but-one`, with `seed=S` and `window=Tms`: that many victims,
     ///   drawn by the seed; they die at the start of random rounds, or, with a window, at random
     ///   instants within it.
@@ -108,6 +153,9 @@ impl Plan {
             self.seed = seed.parse().ok()?;
         } else if let Some(window) = word.strip_prefix("window=") {
             self.window = Some(milliseconds(window)?);
+        } else if let Some((rank, what)) = word.split_once('~') {
+            self.spoils
+                .push(read_spoil(Rank(rank.parse().ok()?), what)?);
         } else if let Some((rank, when)) = word.split_once('@') {
             self.deaths
                 .push((Rank(rank.parse().ok()?), read_when(when)?));
@@ -148,8 +196,27 @@ impl Plan {
         }
         let named = self.deaths.iter().filter(|(rank, _)| rank.index() < ranks);
         deaths.extend(named.copied());
-        Schedule { deaths }
+        let there = self.spoils.iter().filter(|one| one.rank.index() < ranks);
+        Schedule {
+            deaths,
+            spoils: there.copied().collect(),
+        }
     }
+}
+
+fn read_spoil(rank: Rank, text: &str) -> Option<Spoil> {
+    let (round, target) = text.split_once('.')?;
+    let (always, name) = match target.strip_suffix('*') {
+        Some(name) => (true, name),
+        None => (false, target),
+    };
+    let (target, _) = Target::ALL.into_iter().find(|(_, other)| *other == name)?;
+    Some(Spoil {
+        rank,
+        round: round.parse().ok()?,
+        target,
+        always,
+    })
 }
 
 fn read_when(text: &str) -> Option<When> {
@@ -170,6 +237,17 @@ impl Schedule {
     /// Does `rank` die at this point?
     pub fn strikes(&self, rank: Rank, round: u32, point: Point) -> bool {
         self.deaths.get(&rank) == Some(&When::At(round, point))
+    }
+
+    /// What is changed of this rank's data now, by its number in the schedule.
+    pub fn spoils(
+        &self,
+        rank: Rank,
+        round: u32,
+        target: Target,
+    ) -> impl Iterator<Item = (usize, &Spoil)> {
+        let spoils = self.spoils.iter().enumerate();
+        spoils.filter(move |(_, one)| (one.rank, one.round, one.target) == (rank, round, target))
     }
 
     /// After what time `rank` dies by a timer.
@@ -197,6 +275,17 @@ impl fmt::Display for Schedule {
                 }
             }
         }
+        for (index, spoil) in self.spoils.iter().enumerate() {
+            let space = if index == 0 && self.deaths.is_empty() {
+                ""
+            } else {
+                " "
+            };
+            let name = Target::ALL.iter().find(|(other, _)| *other == spoil.target);
+            let name = name.map_or("block", |(_, name)| name);
+            let again = if spoil.always { "*" } else { "" };
+            write!(out, "{space}{}~{}.{name}{again}", spoil.rank, spoil.round)?;
+        }
         Ok(())
     }
 }
@@ -208,13 +297,25 @@ mod tests {
 
     #[test]
     fn words_are_read() {
-        let plan = Plan::parse("3@2, 1@0.commit 2@12.5ms").unwrap();
+        let text = "3@2, 1@0.commit 2@12.5ms 3~1.message 9~1.block 0~2.order*";
+        let plan = Plan::parse(text).unwrap();
         let schedule = plan.resolve(4, 5);
         assert!(schedule.strikes(Rank(3), 2, Point::Begin));
         assert!(!schedule.strikes(Rank(3), 2, Point::Send));
         assert!(schedule.strikes(Rank(1), 0, Point::Commit));
         assert_eq!(schedule.timer(Rank(2)), Some(Duration::from_micros(12_500)));
         assert_eq!(schedule.timer(Rank(0)), None);
+        let number = |rank, round, target| {
+            let found = schedule.spoils(Rank(rank), round, target);
+            found
+                .map(|(number, one)| (number, one.always))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(number(3, 1, Target::Message), [(0, false)]);
+        assert_eq!(number(3, 2, Target::Message), []);
+        assert_eq!(number(0, 2, Target::Order), [(1, true)]);
+        let printed = schedule.to_string();
+        assert_eq!(Plan::parse(&printed).unwrap().resolve(4, 5), schedule);
     }
 
     #[test]
@@ -224,6 +325,9 @@ mod tests {
             "1@",
             "@2",
             "1@2.nowhere",
+            "1~2",
+            "1~2.nothing",
+            "~2.block",
             "1@-5ms",
             "seed=x",
             "window=3",

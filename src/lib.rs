@@ -7,8 +7,9 @@
 //! | layer | what |
 //! |---|---|
 //! | `error`, `buffer`, `vcube`, `record`, `kernel`, `faults`, `random`, `defects` | statuses; shared bytes; the virtual hypercube; record layout and key order; local sort, split, merge; schedules of injected faults; random numbers; defects planted for tests |
-//! | `members`, `block` | who lives: ranks, nodes they execute, fault set, epoch; what a node holds |
+//! | `members` | who lives: ranks, nodes they execute, fault set, epoch |
 //! | `verify` | is the result right, and who is to blame: the predicates of the 1989 paper, and a digest |
+//! | `block` | what a node holds |
 //! | `transport`, `store` | the protocol, over MPI's calls or simulated ones; where inputs and versions are kept: a directory, memory |
 //! | `engine` | rounds as transactions; recovery: detect, agree, remap, restore, replay |
 //! | `sort` | the papers' algorithms and sample sort, written over nodes |

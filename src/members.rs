@@ -70,6 +70,11 @@ impl RankSet {
         self.0.insert(rank.index())
     }
 
+    /// Takes a rank out.
+    pub fn remove(&mut self, rank: Rank) {
+        self.0.remove(rank.index());
+    }
+
     /// Is the rank in the set?
     pub fn contains(&self, rank: Rank) -> bool {
         self.0.contains(rank.index())
@@ -228,6 +233,36 @@ impl Members {
     /// The nodes whose home is dead, and those without a home.
     pub fn faulty_nodes(&self) -> &NodeSet {
         &self.faulty_nodes
+    }
+
+    /// From now on a living rank executes no node, unless it is the only one left. The epoch grows by
+    /// one.
+    pub fn set_aside(&mut self, rank: Rank) {
+        let others = self.survivors().filter(|other| *other != rank);
+        let executes = |other: Rank| !self.faulty_nodes.contains(other.home());
+        if others.filter(|other| executes(*other)).count() > 0 && executes(rank) {
+            self.faulty_nodes.insert(rank.home());
+            self.epoch += 1;
+        }
+    }
+
+    /// Is it a living rank that executes no node?
+    pub fn is_set_aside(&self, rank: Rank) -> bool {
+        !self.is_faulty(rank) && self.faulty_nodes.contains(rank.home())
+    }
+
+    /// All living ranks execute their nodes again.
+    pub fn take_back_all(&mut self) {
+        let aside: Vec<Rank> = self
+            .survivors()
+            .filter(|rank| self.is_set_aside(*rank))
+            .collect();
+        if !aside.is_empty() {
+            self.epoch += 1;
+        }
+        for rank in aside {
+            self.faulty_nodes.remove(rank.home());
+        }
     }
 
     /// Is the rank dead?

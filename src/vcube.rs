@@ -35,6 +35,11 @@ impl NodeSet {
         self.0.insert(node.0 as usize);
     }
 
+    /// Takes a node out.
+    pub fn remove(&mut self, node: Node) {
+        self.0.remove(node.0 as usize);
+    }
+
     /// Is the node in the set? No for one that the cube does not have.
     pub fn contains(&self, node: Node) -> bool {
         self.0.contains(node.0 as usize)

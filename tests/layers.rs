@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 /// From the ground up. A module may import what stands before it, and what stands beside it in the
 /// same line if the line says so by holding only parts of one layer.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["error", "bits", "random", "defects"],
     &["buffer", "vcube", "record"],
     &["kernel", "members"],
-    &["block", "faults", "verify"],
+    &["verify"],
+    &["block", "faults"],
     &["transport", "store"],
     &["engine"],
     &["sort"],

@@ -98,6 +98,26 @@ pub enum ftsort_event_kind {
     FTSORT_EVENT_RESTORED = 4,
     /// `round` starts again, because ranks died in it.
     FTSORT_EVENT_REPLAY = 5,
+    /// Data were found changed in `round`, which starts again: rank `rank` is accused, or nobody (-1),
+    /// by rank `peer`. One that is accused twice in a sort executes no node any more for the rest of it.
+    FTSORT_EVENT_CORRUPT = 6,
+}
+
+/// What is checked, so that no wrong result is given out whatever memory, network or files do to the
+/// data: bits to be combined.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ftsort_check {
+    /// Every block is known by a digest of its records as a multiset, from the caller's own array to the
+    /// result: 128 bits that a block keeps when it is divided, sent and united. What comes is compared
+    /// with what its sender says, what is made with what it is made of, and all results with all inputs;
+    /// results must be in order, too. A change is missed with probability n / 2^59 at most, for n records,
+    /// by whatever does not know the digest's key (the proof is in `docs/reliable.md`). Not seen: what
+    /// changes the caller's array before the call, or the result after it.
+    ///
+    /// What was changed is got back: blocks of the last committed version from copies that are still
+    /// right, where the store has any, or a `reload`; otherwise `FTSORT_ERR_CORRUPT` on all ranks.
+    FTSORT_CHECK_DIGEST = 1,
 }
 
 /// What `on_event` is told. Valid during the callback only.
@@ -178,7 +198,7 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
 /// How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
 /// versions append fields, and take a shorter struct as one whose missing fields are zero.
 ///
-/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense` and `min_survivors`,
+/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and `min_survivors`,
 /// and either all or none a `reload` and a `timeout_ms`; the rest may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -231,4 +251,7 @@ pub struct ftsort_config {
     pub on_log: ftsort_log_fn,
     /// Passed to the callbacks as it is; never read.
     pub user: *mut c_void,
+    /// Bits of `ftsort_check`; 0: data are trusted, but for files, which have checksums. The same on all
+    /// ranks.
+    pub checks: u32,
 }

@@ -31,6 +31,8 @@ pub struct ftsort {
     pub(super) store: Box<dyn Store>,
     /// What loops of the caller's own keep.
     pub(super) checkpoints: Checkpoints,
+    /// All ranks know it, and nobody else: digests are drawn from it.
+    pub(super) seed: u64,
     pub(super) settings: Settings,
     pub(super) stats: Stats,
     /// Which of `ftsort_algorithm` the last sort was.
@@ -57,6 +59,9 @@ impl ftsort {
             observer: listener,
             stats,
             schedule,
+            key: None,
+            accusations: Vec::new(),
+            spoilt: Vec::new(),
             round: 0,
             rounds: 0,
         }
@@ -199,6 +204,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         members,
         store,
         checkpoints,
+        seed: group_name,
         settings: Settings {
             threads: threads(settings.threads, neighbours),
             ..settings

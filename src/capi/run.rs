@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::config::{ftsort_algorithm, ftsort_buffer, ftsort_reload_fn};
+use super::config::{ftsort_algorithm, ftsort_buffer, ftsort_check, ftsort_reload_fn};
 use super::group::ftsort;
 use super::guard::on_group;
 use super::memory::limit_memory;
@@ -13,13 +13,15 @@ use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use crate::buffer::{self, Buffer};
-use crate::engine::{Algorithm, Job, Source, Stats, sum};
+use crate::engine::{Algorithm, Checks, Job, Source, Stats, sum};
 use crate::error::{Error, Result, Status};
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Rank, RankSet};
+use crate::random::SplitMix;
 use crate::record::Layout;
 use crate::sort::{Complete, MANY_RANKS, Method, Shape};
 use crate::transport::Transport;
+use crate::verify::digest::{Digest, DigestKey};
 
 /// Sorts the records of all ranks together. [C]
 ///
@@ -39,7 +41,8 @@ use crate::transport::Transport;
 /// \param[out] out the result, to be freed with `ftsort_result_free`; NULL after a failure.
 /// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on all ranks),
 /// `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`,
-/// `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+/// `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_CORRUPT`, `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`,
+/// `FTSORT_ERR_INTERNAL`.
 ///
 /// # Safety
 /// The pointers are NULL or valid, `input` for `count` records.
@@ -56,7 +59,16 @@ pub unsafe extern "C" fn ftsort_run(
         let out = unsafe { out.as_mut() };
         limit_memory(group.settings.memory_limit, group.members.living_here());
         // SAFETY: this function's contract.
-        let prepared = unsafe { prepare(record, input, count, out.is_some()) };
+        let mut prepared = unsafe { prepare(record, input, count, out.is_some()) };
+        if group.settings.checks & ftsort_check::FTSORT_CHECK_DIGEST as u32 != 0 {
+            // Another for every sort, so that nothing can be learned of it.
+            group.seed = SplitMix::new(group.seed).bits();
+            prepared = prepared.map(|prepared| Prepared {
+                // SAFETY: as above.
+                digest: Some(unsafe { prepared.digest_of(input, group.seed) }),
+                ..prepared
+            });
+        }
         let result = group.sort(prepared);
         if let Some(out) = out {
             *out = std::ptr::null_mut();
@@ -72,6 +84,22 @@ struct Prepared {
     layout: Layout,
     stable: bool,
     input: Buffer,
+    /// What the caller's records are known by, and what makes such digests.
+    digest: Option<(DigestKey, Digest)>,
+}
+
+impl Prepared {
+    /// # Safety
+    /// `input` is what was copied.
+    unsafe fn digest_of(&self, input: *const c_void, seed: u64) -> (DigestKey, Digest) {
+        let key = DigestKey::new(seed, self.layout.record_bytes());
+        let digest = match self.input.len() {
+            0 => Digest::default(),
+            // SAFETY: valid for as many bytes as were copied. Of the caller's, not of the copy.
+            bytes => key.digest(unsafe { std::slice::from_raw_parts(input.cast(), bytes) }),
+        };
+        (key, digest)
+    }
 }
 
 /// # Safety
@@ -105,6 +133,7 @@ unsafe fn prepare(
         layout,
         stable,
         input,
+        digest: None,
     })
 }
 
@@ -142,6 +171,12 @@ impl ftsort {
             &mut self.stats,
             &schedule,
         );
+        let checks = prepared.digest.as_ref().map(|(key, input)| Checks {
+            key,
+            kernel: &*kernel,
+            input: *input,
+        });
+        engine.key = checks.as_ref().map(|checks| checks.key);
         let job = Job::new(
             &mut engine,
             &algorithm,
@@ -149,8 +184,11 @@ impl ftsort {
             &mut source,
             prepared.input,
             absent,
+            checks.as_ref(),
         );
         let finished = job.run(&mut self.lost);
+        // Who was stopped in this sort may have been struck by chance.
+        self.members.take_back_all();
         self.stats.total_seconds = self.transport.now() - start;
         let mut finished = finished?;
         if self.settings.dense {

@@ -5,7 +5,8 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
 use super::config::{
-    ftsort_algorithm, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_reload_fn,
+    ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind,
+    ftsort_reload_fn,
 };
 use super::guard::c_text;
 use super::memory::share_memory;
@@ -29,6 +30,8 @@ pub(super) struct Settings {
     /// Its number in `ftsort_algorithm`.
     pub algorithm_code: i32,
     pub dense: bool,
+    /// See `ftsort_check`.
+    pub checks: u32,
     pub threads: usize,
     /// Seconds; see `ftsort_config.timeout_ms`.
     pub patience: Option<f64>,
@@ -86,6 +89,9 @@ impl Observer for Listener {
                 (FTSORT_EVENT_RESTORED, node.0 as i32, from.map_or(-1, id))
             }
             Event::Replay => (FTSORT_EVENT_REPLAY, -1, -1),
+            Event::Corrupt(accused, by, _) => {
+                (FTSORT_EVENT_CORRUPT, accused.map_or(-1, id), id(by))
+            }
         };
         let event = ftsort_event {
             struct_size: size_of::<ftsort_event>(),
@@ -211,6 +217,13 @@ impl Settings {
                 ),
             ));
         }
+        if config.checks & !(ftsort_check::FTSORT_CHECK_DIGEST as u32) != 0 {
+            let text = format!(
+                "config.checks is {}, expected bits of ftsort_check",
+                config.checks
+            );
+            return Err(Error::new(Status::Argument, text));
+        }
         // SAFETY: the caller's contract.
         let directory = unsafe { text_of(config.store_directory) };
         let store = match (config.store, directory) {
@@ -240,6 +253,7 @@ impl Settings {
             algorithm,
             algorithm_code: config.algorithm,
             dense: config.dense != 0,
+            checks: config.checks,
             threads: config.threads as usize,
             patience: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
@@ -258,6 +272,7 @@ impl Settings {
         (self.repair as u8).hash(&mut hasher);
         self.algorithm.hash(&mut hasher);
         self.dense.hash(&mut hasher);
+        self.checks.hash(&mut hasher);
         self.reload.is_some().hash(&mut hasher);
         self.min_survivors.hash(&mut hasher);
         self.patience.is_some().hash(&mut hasher);
@@ -285,7 +300,7 @@ pub(super) fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Re
     agree_on_equal(
         engine,
         fingerprint,
-        "config (algorithm, store, replicas, pivot, repair, dense, min_survivors, or whether there is a reload or a \
+        "config (algorithm, store, replicas, pivot, repair, dense, checks, min_survivors, or whether there is a reload or a \
          timeout)",
     )
 }

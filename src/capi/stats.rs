@@ -44,6 +44,8 @@ pub struct ftsort_stats {
     pub peak_bytes: u64,
     /// One of `ftsort_algorithm`: which one sorted.
     pub algorithm: i32,
+    /// Times that data were found changed.
+    pub corruptions: u64,
 }
 
 /// Gives the figures of the last `ftsort_run`. [L]
@@ -88,6 +90,7 @@ pub unsafe extern "C" fn ftsort_get_stats(
         faults: stats.faults,
         peak_bytes: stats.peak_bytes,
         algorithm: group.algorithm,
+        corruptions: stats.corruptions,
     };
     let known = given.min(size_of::<ftsort_stats>());
     // SAFETY: `out` is valid for `given` bytes, of which we fill those that we know.

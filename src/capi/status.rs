@@ -41,6 +41,9 @@ pub enum ftsort_status_code {
     /// Data of crashed ranks cannot be got back: the store held too few copies of it. This result
     /// is lost; the group stays usable.
     FTSORT_ERR_DATA_LOST = -40,
+    /// Data were found changed (see `ftsort_check`), and there is nothing to get them back from, or no
+    /// end of it. No wrong result is given out. The group stays usable.
+    FTSORT_ERR_CORRUPT = -41,
     /// Fewer ranks are left, as far as this one can see, than `min_survivors` of the configuration asks
     /// for: the others are dead, or this rank is cut off from them. The group is poisoned: only free it.
     FTSORT_ERR_EXCLUDED = -60,

@@ -204,6 +204,7 @@ impl Checkpoints {
             stamp: self.stamp,
             most_runs: 1,
             in_part: true,
+            afresh: false,
         }
     }
 

@@ -1,12 +1,16 @@
 //! The agreement that ends a round, and what follows from it.
 
+use super::checks::Accusation;
 use super::{Event, Observer, Occasion, Phase, Stats};
+use crate::block::Block;
+use crate::buffer::Buffer;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
-use crate::faults::{Point, Schedule};
-use crate::members::Members;
+use crate::faults::{Point, Schedule, Target};
+use crate::members::{Members, Rank};
 use crate::store::{Reach, Store};
 use crate::transport::{Agreed, Transport};
+use crate::verify::digest::DigestKey;
 
 /// What all survivors decided, all alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,12 @@ pub struct Engine<'a> {
     pub stats: &'a mut Stats,
     /// Who is to die, in tests.
     pub schedule: &'a Schedule,
+    /// What makes the digests of blocks; None: blocks are not checked.
+    pub key: Option<&'a DigestKey>,
+    /// What this rank has found wrong since all were told last.
+    pub accusations: Vec<Accusation>,
+    /// What of the schedule is done, that is to be done once.
+    pub spoilt: Vec<usize>,
     /// The present round, and how many there are; for events.
     pub round: u32,
     /// See `round`.
@@ -161,23 +171,30 @@ impl Engine<'_> {
     /// Makes the dead known to the members and the observer.
     fn learn_of_faults(&mut self) -> Result<()> {
         let dead = self.transport.recover()?;
-        let cube = self.members.cube().clone();
-        let before: Vec<_> = cube
-            .nodes()
-            .map(|node| self.members.executor(node))
-            .collect();
+        let before = self.executors();
         let newly_dead = self.members.absorb(&dead);
         self.stats.faults += newly_dead.len() as u64;
         for rank in newly_dead {
             self.tell(Event::Fault(rank));
         }
-        for (node, before) in cube.nodes().zip(before) {
+        self.tell_covers(&before);
+        self.members.check_quorum()
+    }
+
+    /// Who executes which node, ascending.
+    pub(super) fn executors(&self) -> Vec<Rank> {
+        let nodes = self.members.cube().nodes();
+        nodes.map(|node| self.members.executor(node)).collect()
+    }
+
+    /// Tells the observer which nodes have other executors than before.
+    pub(super) fn tell_covers(&mut self, before: &[Rank]) {
+        for (node, before) in self.members.cube().nodes().zip(before) {
             let now = self.members.executor(node);
-            if now != before {
+            if now != *before {
                 self.tell(Event::Covered(node, now));
             }
         }
-        self.members.check_quorum()
     }
 
     /// Runs `work` and adds its time to a phase.
@@ -201,6 +218,22 @@ impl Engine<'_> {
         });
     }
 
+    /// Changes this rank's data if the schedule says so.
+    pub(super) fn spoil(&mut self, target: Target, block: Block) -> Result<Block> {
+        let me = self.members.me();
+        let mut found = self.schedule.spoils(me, self.round, target);
+        let Some((number, _)) =
+            found.find(|(number, one)| one.always || !self.spoilt.contains(number))
+        else {
+            return Ok(block);
+        };
+        if block.runs.first().is_none_or(|run| run.data.is_empty()) {
+            return Ok(block);
+        }
+        self.spoilt.push(number);
+        spoiled(target, block)
+    }
+
     /// Dies here if the schedule says so.
     pub fn strike(&mut self, point: Point) -> Result<()> {
         if self.schedule.strikes(self.members.me(), self.round, point) {
@@ -208,6 +241,20 @@ impl Engine<'_> {
         }
         Ok(())
     }
+}
+
+/// A block of which the first run is changed.
+fn spoiled(target: Target, mut block: Block) -> Result<Block> {
+    let run = &mut block.runs[0];
+    let mut data = Buffer::copy_of(&run.data)?;
+    let middle = data.len() / 2;
+    match target {
+        // No record has an odd half, unless all are alike.
+        Target::Order => data.rotate_left(middle),
+        _ => data[middle] ^= 1 << (middle % 8),
+    }
+    run.data = data.into();
+    Ok(block)
 }
 
 /// The error to return where all survivors agreed that somebody failed: the own one if it is of

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::checks::{Checks, Ledger};
 use super::commit::agreed_error;
 use super::council::Decisions;
 use super::reload::Digest;
@@ -42,6 +43,15 @@ pub struct Job<'a, 'e> {
     pub(super) digests: BTreeMap<Rank, Digest>,
     /// Whose data cannot be got back, as far as this rank knows.
     pub(super) lost: RankSet,
+    /// What is checked by; None: nothing is checked.
+    pub(super) checks: Option<&'a Checks<'a>>,
+    /// What every node's input is known by, where blocks are checked.
+    pub(super) ledger: Ledger,
+    /// How often something wrong was found, and by how much each rank was to blame.
+    pub(super) mended: u32,
+    pub(super) offences: BTreeMap<Rank, u32>,
+    /// Blocks were forgotten that their executors had.
+    pub(super) distrusted: bool,
 }
 
 /// What a job leaves.
@@ -58,6 +68,8 @@ pub struct Finished {
 pub(super) enum Flow {
     /// From the committed version.
     Onward,
+    /// From the inputs, which are in their places.
+    FromTheInputs,
     /// From the inputs, which are loaded again.
     FromTheStart,
 }
@@ -70,6 +82,8 @@ pub(super) struct Attempt {
     pub decisions: Decisions,
     /// What inputs are known by, if that was shared.
     pub digests: BTreeMap<Rank, Digest>,
+    /// What every node's input is known by, if that was shared.
+    pub ledger: Ledger,
     /// Nodes whose blocks this rank got back, and from which rank, if it was one.
     pub restored: Vec<(Node, Option<Rank>)>,
     /// Nodes whose blocks nobody has, as far as this rank can see.
@@ -91,6 +105,7 @@ impl Attempt {
             blocks: BTreeMap::new(),
             decisions: Decisions::default(),
             digests: BTreeMap::new(),
+            ledger: Ledger::new(),
             restored: Vec::new(),
             lost: Vec::new(),
             complete: true,
@@ -140,7 +155,8 @@ impl Attempt {
 
 impl<'a, 'e> Job<'a, 'e> {
     /// A sort of this rank's `input` together with those of the others. `absent`: the ranks that
-    /// were known to be dead when the sort began; they have no input.
+    /// were known to be dead when the sort began; they have no input. `checks`: on all ranks or none, and
+    /// then `engine.key` is theirs.
     pub fn new(
         engine: &'a mut Engine<'e>,
         algorithm: &'a dyn Algorithm,
@@ -148,6 +164,7 @@ impl<'a, 'e> Job<'a, 'e> {
         source: &'a mut dyn Source,
         input: Buffer,
         absent: RankSet,
+        checks: Option<&'a Checks<'a>>,
     ) -> Job<'a, 'e> {
         let ranks = engine.members.ranks();
         Job {
@@ -165,6 +182,11 @@ impl<'a, 'e> Job<'a, 'e> {
             held: RankSet::new(ranks),
             digests: BTreeMap::new(),
             lost: RankSet::new(ranks),
+            checks,
+            ledger: Ledger::new(),
+            mended: 0,
+            offences: BTreeMap::new(),
+            distrusted: false,
         }
     }
 
@@ -208,6 +230,7 @@ impl<'a, 'e> Job<'a, 'e> {
                     self.engine.tell(Event::Round);
                     round + 1
                 }
+                Flow::FromTheInputs => 1,
                 Flow::FromTheStart => 0,
             };
         }
@@ -239,7 +262,8 @@ impl<'a, 'e> Job<'a, 'e> {
             if planted(Defect::ClearedTooEarly) && round == self.algorithm.rounds() {
                 self.store.clear();
             }
-            let attempt = self.attempt(round)?;
+            let mut attempt = self.attempt(round)?;
+            attempt.trouble = self.suspected(attempt.trouble);
             if planted(Defect::LoggedTooEarly) {
                 self.log.push(attempt.decisions.clone());
             }
@@ -250,6 +274,14 @@ impl<'a, 'e> Job<'a, 'e> {
                 Verdict::Committed => {
                     self.accept(round, attempt);
                     return Ok(Flow::Onward);
+                }
+                Verdict::Failed(Status::Corrupt) => {
+                    self.engine.stats.rounds_replayed += 1;
+                    let flow = self.mend(attempt.trouble)?;
+                    self.engine.tell(Event::Replay);
+                    if flow != Flow::Onward {
+                        return Ok(flow);
+                    }
                 }
                 Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
                 Verdict::Replay => {
@@ -262,7 +294,7 @@ impl<'a, 'e> Job<'a, 'e> {
                         false => self.recover()?,
                     };
                     self.engine.tell(Event::Replay);
-                    if recovered == Flow::FromTheStart {
+                    if recovered != Flow::Onward {
                         return Ok(recovered);
                     }
                 }
@@ -289,7 +321,8 @@ impl<'a, 'e> Job<'a, 'e> {
             None if self.retains() => self.load_retained()?,
             None => self.load_version()?,
             // The result is in the caller's hands as soon as it is committed.
-            Some(attempt) if self.retains() || round == self.algorithm.rounds() => attempt,
+            Some(attempt) if round == self.algorithm.rounds() => self.verify_result(attempt)?,
+            Some(attempt) if self.retains() => attempt,
             Some(attempt) => self.save_version(stamp, attempt)?,
         };
         let seconds = self.engine.transport.now() - start;
@@ -312,6 +345,7 @@ impl<'a, 'e> Job<'a, 'e> {
     fn accept(&mut self, round: u32, attempt: Attempt) {
         self.blocks = attempt.blocks;
         self.digests.extend(attempt.digests);
+        self.ledger.extend(attempt.ledger);
         self.stamp = match round {
             0 => Stamp::INPUT,
             version => {

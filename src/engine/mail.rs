@@ -4,11 +4,13 @@
 //! agree (ascending node), so that messages match without being named. A rank that is in trouble
 //! still plays its part, with empty hands: nobody waits for it in vain.
 
+use super::checks::Finding;
 use super::{Engine, minutes};
 use crate::block::{Block, Header};
 use crate::buffer::{Buffer, Slice};
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
+use crate::faults::Target;
 use crate::members::Rank;
 use crate::transport::{Flow, Ticket};
 
@@ -172,7 +174,15 @@ impl Engine<'_> {
                     let parts = tickets
                         .into_iter()
                         .map(|ticket| self.transport.take(ticket).into());
-                    Delivery::Got(Block::from_parts(&header, parts.collect()))
+                    let block = Block::from_parts(&header, parts.collect());
+                    match self.is_intact(&block) {
+                        true => Delivery::Got(block),
+                        false => {
+                            let error = self.accuse(Some(shipment.from), Finding::Message);
+                            trouble.get_or_insert(error);
+                            Delivery::Nothing
+                        }
+                    }
                 }
                 (None, Some(block)) if shipment.from == me => Delivery::Got(block),
                 _ => Delivery::Nothing,
@@ -182,7 +192,11 @@ impl Engine<'_> {
     }
 
     fn send_runs(&mut self, shipment: &Shipment) -> Result<()> {
-        for run in shipment.block.iter().flat_map(|block| &block.runs) {
+        let Some(block) = shipment.block.clone() else {
+            return Ok(());
+        };
+        let block = self.spoil(Target::Message, block)?;
+        for run in &block.runs {
             self.stats.bytes_sent += run.data.len() as u64;
             self.transport.send(shipment.to, run.data.clone())?;
         }

@@ -11,6 +11,7 @@
 
 mod algorithm;
 mod checkpoints;
+mod checks;
 mod commit;
 mod council;
 mod hello;
@@ -27,6 +28,7 @@ mod versions;
 
 pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
 pub use checkpoints::Checkpoints;
+pub use checks::{Accusation, Checks, Finding};
 pub use commit::{Engine, Verdict};
 pub use hello::{Hello, hello, sum};
 pub use job::{Finished, Job};
@@ -50,6 +52,8 @@ pub enum Event {
     Restored(Node, Option<Rank>),
     /// The round starts again.
     Replay,
+    /// Something wrong was found: who is accused, if anybody is, by whom, and of what.
+    Corrupt(Option<Rank>, Rank, Finding),
 }
 
 /// An event with its circumstances.

@@ -4,7 +4,7 @@ use super::commit::agreed_error;
 use super::job::{Flow, Job};
 use super::{Event, Phase, Verdict};
 use crate::defects::{Defect, planted};
-use crate::error::Result;
+use crate::error::{Result, Status};
 use crate::faults::Point;
 use crate::members::RankSet;
 
@@ -12,6 +12,7 @@ impl Job<'_, '_> {
     /// Brings the committed version of every node to its executor of now, and copies to as many
     /// ranks as before. Ranks that die meanwhile make it start again.
     pub(super) fn recover(&mut self) -> Result<Flow> {
+        let mut flow = Flow::Onward;
         loop {
             self.engine.strike(Point::Recover)?;
             let Some(held_without) = self.committed_without.clone() else {
@@ -19,10 +20,11 @@ impl Job<'_, '_> {
                 return Ok(Flow::Onward);
             };
             let start = self.engine.transport.now();
-            let attempt = match self.retains() {
+            let mut attempt = match self.retains() {
                 true => self.restore_retained()?,
                 false => self.restore_version(&held_without)?,
             };
+            attempt.trouble = self.suspected(attempt.trouble);
             let seconds = self.engine.transport.now() - start;
             self.engine.stats.add(Phase::Repair, seconds);
             let verdict = match planted(Defect::RecoveryIsNotAgreed) && attempt.complete {
@@ -38,6 +40,7 @@ impl Job<'_, '_> {
                 }
                 Verdict::Committed => {
                     self.blocks.extend(attempt.blocks);
+                    self.distrusted = false;
                     let faulty = self.engine.members.faulty_nodes();
                     if !planted(Defect::FaultSetStaysAfterRecovery) {
                         self.committed_without = Some(faulty.clone());
@@ -45,9 +48,15 @@ impl Job<'_, '_> {
                     for (node, from) in attempt.restored {
                         self.engine.tell(Event::Restored(node, from));
                     }
-                    return Ok(Flow::Onward);
+                    return Ok(flow);
                 }
                 Verdict::Replay => {}
+                Verdict::Failed(Status::Corrupt) => {
+                    self.face_corruption(attempt.trouble)?;
+                    if self.retains() {
+                        flow = Flow::FromTheInputs;
+                    }
+                }
                 Verdict::Failed(status) => {
                     return Err(agreed_error(status, attempt.trouble));
                 }

@@ -17,6 +17,7 @@ use super::placement::holders;
 use crate::block::Block;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status, caught};
+use crate::faults::Target;
 use crate::members::{Rank, RankSet};
 use crate::store::{Reach, Stamp};
 use crate::vcube::Node;
@@ -45,7 +46,8 @@ impl Job<'_, '_> {
         let me = self.engine.members.me();
         let mut kept = Ok(());
         if !self.held.contains(me) {
-            let own = Block::input(me, self.input.clone());
+            let own = self.with_digest(me, Block::input(me, self.input.clone()));
+            let own = self.engine.spoil(Target::Input, own)?;
             kept = self.store.put(Stamp::INPUT, me.home(), &own);
             self.held.insert(me);
             self.blocks.insert(me.home(), own);
@@ -57,7 +59,8 @@ impl Job<'_, '_> {
             let block = || own.unwrap_or_else(Block::empty);
             attempt.blocks.entry(node).or_insert_with(block);
         }
-        self.share_digests(attempt)
+        let attempt = self.share_digests(attempt)?;
+        self.share_ledger(attempt)
     }
 
     /// An input, or a block of version 0, as the first round takes it.
@@ -68,7 +71,12 @@ impl Job<'_, '_> {
             // Sorting is in place if nobody else holds on to the bytes.
             self.store.put(Stamp::INPUT, node, &Block::empty())?;
         }
-        let block = caught(|| algorithm.prepare(block))?;
+        let digest = block.digest;
+        let block = Block {
+            digest,
+            ..caught(|| algorithm.prepare(block))?
+        };
+        self.stands_by(&block)?;
         if kept {
             self.store.put(Stamp::INPUT, node, &block)?;
             self.held.insert(Rank(node.0));
@@ -152,6 +160,13 @@ impl Job<'_, '_> {
         }
     }
 
+    /// The node's block is not with its executor, which once was `last`.
+    fn is_gone(&self, node: Node, last: Rank) -> bool {
+        let members = &self.engine.members;
+        let moved = members.is_set_aside(last) && members.executor(node) != last;
+        self.distrusted || members.is_faulty(last) || moved
+    }
+
     fn plan(&self, holdings: &Holdings) -> Plan {
         let members = &self.engine.members;
         let copies = match self.store.reach() {
@@ -161,7 +176,7 @@ impl Job<'_, '_> {
         let mut plan = Plan::default();
         for node in members.cube().nodes() {
             let last = self.last_executor(node);
-            if last.is_some_and(|rank| members.is_faulty(rank)) {
+            if last.is_some_and(|rank| self.is_gone(node, rank)) {
                 let origins = self.contributors(node);
                 plan.pieces.extend(origins.map(|origin| (node, origin)));
             }
@@ -254,7 +269,9 @@ impl Job<'_, '_> {
             shipments.push(Shipment {
                 from,
                 to: self.engine.members.executor(*node),
-                block: piece.and_then(|piece| attempt.check(piece)),
+                block: piece
+                    .and_then(|piece| attempt.check(piece))
+                    .map(|piece| self.engine.sealed(piece)),
             });
         }
         for (origin, to) in &plan.copies {
@@ -328,7 +345,7 @@ impl Job<'_, '_> {
         let mut parts: BTreeMap<Node, Vec<Block>> = BTreeMap::new();
         for node in self.engine.members.my_nodes() {
             let last = self.last_executor(node);
-            if last.is_some_and(|rank| self.engine.members.is_faulty(rank)) {
+            if last.is_some_and(|rank| self.is_gone(node, rank)) {
                 parts.insert(node, Vec::new());
                 let from = plan.keepers.get(&Rank(node.0)).copied();
                 attempt

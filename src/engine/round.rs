@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use super::council::Decisions;
 use super::job::{Attempt, Job};
 use super::mail::Shipment;
-use super::{Exchange, Phase};
+use super::{Exchange, Phase, Split};
 use crate::block::Block;
 use crate::defects::{Defect, planted};
 use crate::error::{Result, caught};
-use crate::faults::Point;
+use crate::faults::{Point, Target};
 use crate::vcube::Node;
+use crate::verify::digest::Digest;
 
 impl Job<'_, '_> {
     /// The round, up to the point where the new version is to be kept.
@@ -60,11 +61,21 @@ impl Job<'_, '_> {
         mut attempt: Attempt,
     ) -> Result<Attempt> {
         let mine = self.engine.members.my_nodes();
+        if let Some(mut first) = self.blocks.first_entry() {
+            let block = self.engine.spoil(Target::Block, first.get().clone())?;
+            first.insert(block);
+        }
+        if !self.algorithm.is_piecewise() {
+            // What is made of wrong records would not tell that they were others.
+            for block in self.blocks.values().cloned().collect::<Vec<_>>() {
+                attempt.check(self.stands_by(&block));
+            }
+        }
         let exchange = self.algorithm.step(round).exchange;
         if exchange == Exchange::Nobody {
             for node in mine {
                 let block = self.blocks.get(&node).cloned();
-                let got = Some(Block::empty());
+                let got = Some(Block::unite([]));
                 self.join(round, node, (block, got), decisions, &mut attempt);
             }
             return Ok(attempt);
@@ -94,23 +105,25 @@ impl Job<'_, '_> {
 
     /// What this rank's nodes keep, and what each gives to whom.
     fn split(
-        &self,
+        &mut self,
         round: u32,
         decisions: &Decisions,
         attempt: &mut Attempt,
     ) -> (BTreeMap<Node, Block>, BTreeMap<(Node, Node), Block>) {
         let algorithm = self.algorithm;
-        let members = &self.engine.members;
+        let nodes = self.engine.members.cube().len();
         let exchange = algorithm.step(round).exchange;
         let (mut kept, mut given) = (BTreeMap::new(), BTreeMap::new());
-        for node in members.my_nodes() {
-            let (Some(block), Some(decision)) = (self.blocks.get(&node), decisions.of(node)) else {
+        for node in self.engine.members.my_nodes() {
+            let block = self.blocks.get(&node).cloned();
+            let (Some(block), Some(decision)) = (block, decisions.of(node)) else {
                 continue;
             };
-            let split = caught(|| algorithm.split(round, node, block, decision));
+            let split = caught(|| algorithm.split(round, node, &block, decision));
             if let Some(split) = attempt.check(split) {
+                let split = self.known_by(&block, split);
                 kept.insert(node, split.keep);
-                let peers = exchange.peers(node, members.cube().len()).into_iter();
+                let peers = exchange.peers(node, nodes).into_iter();
                 given.extend(peers.map(|peer| (node, peer)).zip(split.give));
             }
         }
@@ -158,9 +171,52 @@ impl Job<'_, '_> {
             attempt.complete = false;
             return;
         };
+        let must_be = kept.digest.zip(got.digest);
+        let must_be = must_be.map(|(kept, got)| kept.combine(got));
         let block = caught(|| algorithm.join(round, node, kept, got, decision));
-        if let Some(block) = attempt.check(block) {
-            attempt.blocks.insert(node, block);
+        let spoilt = match round == algorithm.rounds() {
+            true => block
+                .and_then(|block| self.engine.spoil(Target::Result, block))
+                .and_then(|block| self.engine.spoil(Target::Order, block)),
+            false => block,
+        };
+        let Some(mut block) = attempt.check(spoilt) else {
+            return;
+        };
+        if let Some(key) = self.engine.key {
+            if !algorithm.is_piecewise() {
+                block = block.sealed(key);
+            } else {
+                block.digest = must_be;
+                if round == algorithm.rounds() {
+                    attempt.check(self.stands_by(&block));
+                }
+            }
         }
+        attempt.blocks.insert(node, block);
+    }
+
+    /// Parts with what they are known by. What is given is looked at, for others will rely on it; what
+    /// is kept follows from that, so that it is known by what it was when it came.
+    fn known_by(&self, block: &Block, split: Split) -> Split {
+        if self.engine.key.is_none() {
+            return split;
+        }
+        let give: Vec<Block> = split
+            .give
+            .into_iter()
+            .map(|b| self.engine.sealed(b))
+            .collect();
+        let given = give.iter().filter_map(|block| block.digest);
+        let given = given.fold(Digest::default(), Digest::combine);
+        let digest = match self.algorithm.is_piecewise() {
+            true => block.digest.and_then(|whole| whole.without(given)),
+            false => None,
+        };
+        let keep = self.engine.sealed(Block {
+            digest,
+            ..split.keep
+        });
+        Split { keep, give }
     }
 }

@@ -34,6 +34,8 @@ pub struct Stats {
     pub rounds_replayed: u64,
     /// Ranks found dead.
     pub faults: u64,
+    /// Times that something wrong was found.
+    pub corruptions: u64,
     /// The most memory that blocks and messages took at once.
     pub peak_bytes: u64,
 }

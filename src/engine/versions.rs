@@ -11,6 +11,7 @@ use super::placement::holders;
 use crate::block::Block;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
+use crate::faults::Target;
 use crate::members::Rank;
 use crate::store::{Reach, Stamp, Store};
 use crate::vcube::{Node, NodeSet};
@@ -22,11 +23,13 @@ impl<'e> Job<'_, 'e> {
         for node in self.engine.members.my_nodes() {
             let block = self.input_of(node);
             if let Some(block) = attempt.check(block) {
+                let block = self.with_digest(Rank(node.0), block);
                 attempt.blocks.insert(node, block);
             }
         }
         let attempt = self.save_version(Stamp::INPUT, attempt)?;
-        self.share_digests(attempt)
+        let attempt = self.share_digests(attempt)?;
+        self.share_ledger(attempt)
     }
 
     /// The input of a node: of its home, if that lived long enough to show it to somebody.
@@ -93,6 +96,7 @@ impl<'e> Job<'_, 'e> {
             stamp: self.stamp,
             most_runs: self.algorithm.most_runs(),
             in_part: false,
+            afresh: self.distrusted,
         }
     }
 
@@ -114,6 +118,8 @@ pub(super) struct Versions<'v, 'e> {
     pub most_runs: usize,
     /// What is left of a version is of use, though some of it is lost.
     pub in_part: bool,
+    /// Executors do not have their own blocks any more.
+    pub afresh: bool,
 }
 
 impl Versions<'_, '_> {
@@ -182,6 +188,10 @@ impl Versions<'_, '_> {
     ) {
         match delivery {
             Delivery::Got(block) => {
+                let block = match self.engine.spoil(Target::Replica, block) {
+                    Ok(block) => block,
+                    Err(error) => return attempt.check(Err(error)).unwrap_or_default(),
+                };
                 self.engine.stats.bytes_stored += block.bytes() as u64;
                 let put = self.store.put(stamp, node, &block);
                 attempt.check(put);
@@ -208,6 +218,8 @@ impl Versions<'_, '_> {
                 continue;
             }
             let found = self.store.get(self.stamp, node);
+            // A file that was written of a wrong block is no better than none.
+            let found = found.map(|block| block.filter(|block| self.engine.is_intact(block)));
             attempt.got_back(node, found, None);
         }
         attempt
@@ -226,12 +238,18 @@ impl Versions<'_, '_> {
         };
         for node in members.cube().nodes() {
             let held = holders(node, members, held_without, copies);
-            let Some(keeper) = held.iter().find(|rank| !members.is_faulty(**rank)) else {
+            let executor = members.executor(node);
+            let has_it = |rank: &&Rank| {
+                let forgot = self.afresh && **rank == held[0];
+                !forgot && !members.is_faulty(**rank)
+            };
+            let Some(keeper) = held.iter().find(has_it) else {
                 attempt.lost.push(node);
                 continue;
             };
             for to in holders(node, members, members.faulty_nodes(), copies) {
-                if !held.contains(&to) && (*keeper == me || to == me) {
+                let wants = !held.contains(&to) || self.afresh && to == executor && to != *keeper;
+                if wants && (*keeper == me || to == me) {
                     moves.push((node, *keeper, to));
                 }
             }

@@ -152,6 +152,7 @@ impl Bitonic<'_> {
         Ok(Block {
             runs: runs.collect::<Result<_>>()?,
             sorted: true,
+            digest: None,
         })
     }
 }

@@ -318,6 +318,7 @@ impl Algorithm for Complete<'_> {
                 data: merged(self.kernel, block)?,
             }],
             sorted: true,
+            digest: None,
         })
     }
 }

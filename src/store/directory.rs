@@ -17,7 +17,7 @@ use crate::members::Rank;
 use crate::vcube::Node;
 
 /// Starts every file; the last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"ftsort\0\x01";
+const MAGIC: [u8; 8] = *b"ftsort\0\x02";
 
 /// One directory's files, by name.
 pub trait Files {
@@ -270,6 +270,7 @@ mod tests {
         Block {
             runs: vec![run(1, &[1; 100]), run(4, &[2; 3000])],
             sorted: true,
+            digest: None,
         }
     }
 

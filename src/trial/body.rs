@@ -10,11 +10,11 @@ use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
 use crate::defects::plant;
 use crate::engine::{
-    Algorithm, Checkpoints, Engine, Event, Job, Observer, Occasion, Source, Split, Stats, Step,
-    Subcube,
+    Algorithm, Checkpoints, Checks, Engine, Event, Job, Observer, Occasion, Source, Split, Stats,
+    Step, Subcube,
 };
 use crate::error::{Error, Result, Status, caught};
-use crate::faults::Schedule;
+use crate::faults::Plan;
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Members, Rank, RankSet};
 use crate::record::{Fields, KeyKind, Layout};
@@ -25,6 +25,7 @@ use crate::store::memory::Memory;
 use crate::transport::sim::{Deed, Entry, Played, Probe, Script, SimFabric, Taken, play};
 use crate::transport::{Manners, Protocol, Transport};
 use crate::vcube::Node;
+use crate::verify::digest::DigestKey;
 
 /// One block of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Outcome {
     pub absorbed: Option<Vec<Rank>>,
     /// Whose data were lost.
     pub lost: Vec<Rank>,
+    /// Who lives, but was stopped in this sort.
+    pub aside: Vec<Rank>,
 }
 
 /// A commit that some rank heard of.
@@ -406,9 +409,15 @@ impl Sorting<'_> {
             Ok((parts, total)) => (Ok(parts), total),
             Err(error) => (Err(error), 0),
         };
+        let living = self.members.survivors();
+        let aside = living
+            .filter(|rank| self.members.is_set_aside(*rank))
+            .collect();
+        self.members.take_back_all();
         Outcome {
             parts,
             total,
+            aside,
             absent: absent.iter().collect(),
             faulty: self.members.faulty().iter().collect(),
             absorbed: witness.absorbed,
@@ -424,7 +433,8 @@ impl Sorting<'_> {
     ) -> Result<(Vec<Part>, u64)> {
         let input = bytes_of(self.trial, self.sort, self.members.me())?;
         let over = Rc::clone(&witness.over);
-        let schedule = Schedule::default();
+        let schedule = Plan::parse(&self.trial.spoils.join(" "))?;
+        let schedule = schedule.resolve(self.trial.ranks, 1);
         let mut stats = Stats::default();
         let mut engine = Engine {
             transport: &mut *self.transport,
@@ -432,6 +442,9 @@ impl Sorting<'_> {
             observer: witness,
             stats: &mut stats,
             schedule: &schedule,
+            key: None,
+            accusations: Vec::new(),
+            spoilt: Vec::new(),
             round: 0,
             rounds: 0,
         };
@@ -461,6 +474,13 @@ impl Sorting<'_> {
         };
         let mut source = Library(self.trial, self.sort);
         let absent = absent.clone();
+        let key = DigestKey::new(self.trial.seed, kernel.record_bytes());
+        let checks = self.trial.checks.then(|| Checks {
+            key: &key,
+            kernel: &*kernel,
+            input: key.digest(&input),
+        });
+        engine.key = checks.as_ref().map(|checks| checks.key);
         let job = Job::new(
             &mut engine,
             algorithm,
@@ -468,6 +488,7 @@ impl Sorting<'_> {
             &mut source,
             input,
             absent,
+            checks.as_ref(),
         );
         let finished = job.run(lost)?;
         let parts = finished.blocks.iter().filter_map(|(node, block)| {

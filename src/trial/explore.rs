@@ -66,6 +66,8 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
         own: false,
+        checks: draw.once_in(3),
+        spoils: Vec::new(),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         rot: draw.once_in(4),
         plant: range.plant,
@@ -81,7 +83,13 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
     trial.own = draw.once_in(6) && trial.store != Keeping::Reload;
     if trial.own {
         trial.dense = false;
+        trial.checks = false;
         trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
+    }
+    if trial.checks && draw.once_in(2) {
+        trial.spoils = (0..1 + draw.below(3))
+            .map(|_| spoil(&mut draw, ranks))
+            .collect();
     }
     let victims = draw.below(trial.ranks as u64) as usize;
     let victims = if draw.once_in(2) {
@@ -101,6 +109,19 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         }
     }
     trial
+}
+
+/// Something of somebody's that is changed in some round.
+fn spoil(draw: &mut SplitMix, ranks: usize) -> String {
+    let targets = ["message", "block", "input", "replica", "result", "order"];
+    let target = targets[draw.below(targets.len() as u64) as usize];
+    let rank = draw.below(ranks as u64);
+    let round = match target {
+        "input" | "replica" => 0,
+        _ => draw.below(7),
+    };
+    let again = if draw.once_in(4) { "*" } else { "" };
+    format!("{rank}~{round}.{target}{again}")
 }
 
 /// For so many losses it is looked up what their predecessors brought about.

@@ -56,9 +56,10 @@ fn judge_sort(
                 absent,
                 faulty,
                 lost,
+                aside,
                 ..
             } = outcome.clone();
-            (absent, faulty, lost)
+            (absent, faulty, lost, aside)
         };
         if seen(outcome) != seen(first) {
             return Some(format!(
@@ -82,9 +83,24 @@ fn judge_sort(
         }
         _ if excluded => Some("goes on although too few are left".into()),
         Ok(_) => judge_result(trial, sort, &living, first),
+        Err(error) if error.status == Status::Corrupt => judge_corruption(trial, first),
+        // Copies that are wrong are none.
+        Err(error) if error.status == Status::DataLost && !trial.spoils.is_empty() => {
+            judge_corruption(trial, first)
+        }
         Err(error) if error.status == Status::DataLost => judge_loss(trial, run, sort, first),
         Err(error) => Some(format!("fails: {error}")),
     }
+}
+
+/// Was there more wrong than can be made good? One change alone can, if there are copies.
+fn judge_corruption(trial: &Trial, outcome: &Outcome) -> Option<String> {
+    let alone = trial.spoils.len() == 1 && !trial.spoils[0].ends_with('*');
+    let at_home = trial.spoils.iter().any(|words| words.ends_with("input"));
+    let has_copies = matches!(trial.store, Keeping::Memory(1..) | Keeping::Reload);
+    let one_rank = trial.ranks - outcome.faulty.len() == 1;
+    let fine = trial.losses.is_empty() && alone && has_copies && !at_home && !one_rank;
+    fine.then(|| format!("not made good: {:?}", outcome.parts))
 }
 
 /// Every part where it belongs, and all of it there but for what executors took along that died
@@ -104,6 +120,7 @@ fn judge_result(
         trial.ranks,
         first.faulty.iter().copied(),
     ));
+    first.aside.iter().for_each(|rank| members.set_aside(*rank));
     let mut covered = 0;
     for (rank, outcome) in living {
         if outcome.total != expected.len() as u64 {
@@ -114,13 +131,13 @@ fn judge_result(
             ));
         }
         let parts = outcome.parts.as_ref().ok()?;
-        let survivors = members.survivors().count();
+        let survivors = members.survivors().count() - first.aside.len();
         let even = [
             expected.len() / survivors,
             expected.len().div_ceil(survivors),
         ];
         let share = parts.iter().map(|part| part.records.len()).sum();
-        if trial.dense && !even.contains(&share) {
+        if trial.dense && !first.aside.contains(rank) && !even.contains(&share) {
             return Some(format!("rank {rank} has {share} records, not {even:?}"));
         }
         let nodes: Vec<_> = parts.iter().map(|part| part.node).collect();
@@ -145,14 +162,19 @@ fn belongs(trial: &Trial, part: &Part, expected: &[Record]) -> bool {
     let Some(expected) = expected.get(start..start + part.records.len()) else {
         return false;
     };
+    // It is the order of keys that is checked.
+    let spoilt = trial.spoils.iter().any(|words| words.contains("order"));
     match trial.algorithm {
         // It does not keep the order of equal keys.
-        Method::Bitonic(Shape::Bitonic) => {
-            let mut pairs = expected.iter().zip(&part.records);
-            pairs.all(|(one, other)| one.key == other.key)
-        }
+        _ if spoilt => same_keys(&part.records, expected),
+        Method::Bitonic(Shape::Bitonic) => same_keys(&part.records, expected),
         _ => expected == part.records,
     }
+}
+
+fn same_keys(some: &[Record], others: &[Record]) -> bool {
+    let mut pairs = some.iter().zip(others);
+    pairs.all(|(one, other)| one.key == other.key)
 }
 
 /// Was more lost than the store keeps? Counted are the ranks that died after the last commit, since

@@ -81,6 +81,10 @@ pub struct Trial {
     pub sorts: usize,
     /// Instead of a sort, a loop of the caller's own that sorts with checkpoints.
     pub own: bool,
+    /// Blocks are checked by digests.
+    pub checks: bool,
+    /// What is changed of the data, in the words of a schedule of faults.
+    pub spoils: Vec<String>,
     /// How many ranks must be left.
     pub quorum: usize,
     /// Files of lost ranks may be damaged.
@@ -148,6 +152,8 @@ impl Trial {
                     trial.plant = Some(*Defect::ALL.iter().find(name)?);
                 }
                 "quorum" => trial.quorum = value.parse().ok()?,
+                "checks" => trial.checks = value == "1",
+                "spoil" => trial.spoils = value.split(',').map(str::to_string).collect(),
                 "own" => trial.own = value == "1",
                 "rot" => trial.rot = value == "1",
                 "sorts" => trial.sorts = value.parse().ok()?,
@@ -182,6 +188,8 @@ impl Default for Trial {
             hosts: 1,
             sorts: 1,
             own: false,
+            checks: false,
+            spoils: Vec::new(),
             quorum: 1,
             rot: false,
             plant: None,
@@ -270,6 +278,12 @@ impl fmt::Display for Trial {
         }
         if self.tagged {
             out.write_str(" tagged=1")?;
+        }
+        if self.checks {
+            out.write_str(" checks=1")?;
+        }
+        if !self.spoils.is_empty() {
+            write!(out, " spoil={}", self.spoils.join(","))?;
         }
         if self.own {
             out.write_str(" own=1")?;
