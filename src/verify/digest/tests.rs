@@ -34,7 +34,7 @@ fn slow_factor(key: &DigestKey, record: &[u8]) -> u64 {
                 let mut tops = 0;
                 for (index, scale) in part.iter().zip(scales) {
                     sum = (sum + slow_times(low(*index), *scale)) % P;
-                    tops = tops * 16 + top(*index);
+                    tops = tops / 16 + (top(*index) << 56);
                 }
                 sum = (sum + slow_times(tops, scales[part.len()])) % P;
             }
