@@ -1,3 +1,5 @@
+//! The digest, against the definition to the letter, and against what other digests miss.
+
 use super::*;
 use proptest::prelude::*;
 
