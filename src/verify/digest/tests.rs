@@ -1,3 +1,5 @@
+//! The digest, against the definition to the letter, and against what other digests miss.
+
 use super::*;
 use proptest::prelude::*;
 
@@ -34,7 +36,7 @@ fn slow_factor(key: &DigestKey, record: &[u8]) -> u64 {
                 let mut tops = 0;
                 for (index, scale) in part.iter().zip(scales) {
                     sum = (sum + slow_times(low(*index), *scale)) % P;
-                    tops = tops * 16 + top(*index);
+                    tops = tops / 16 + (top(*index) << 56);
                 }
                 sum = (sum + slow_times(tops, scales[part.len()])) % P;
             }

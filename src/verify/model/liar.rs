@@ -162,21 +162,27 @@ impl Liar {
         let due = self.due(sending);
         match due {
             Some(Lie::Key) if self.once(sending) => self.altered(block),
-            Some(Lie::Duplicate) if self.once(sending) => {
-                let other = witness.heard().block(self.about);
-                let size = self.world.truth.len();
-                let mut records = self.records(block);
-                let at = (self.salt % records.len().max(1) as u64) as usize;
-                if let (Some(place), Some(record)) = (
-                    records.get_mut(at),
-                    other.and_then(|other| other.get(..size)),
-                ) {
-                    *place = record.to_vec();
-                }
-                sorted(records)
-            }
+            Some(Lie::Duplicate) if self.once(sending) => self.doubled(block, witness),
             _ => block.clone(),
         }
+    }
+
+    /// A block in which one record is somebody else's.
+    fn doubled(&self, block: &[u8], witness: &Witness<Records>) -> Records {
+        let mut records = self.records(block);
+        let at = (self.salt % records.len().max(1) as u64) as usize;
+        let heard = witness.heard();
+        let later = heard.nodes().filter(|node| *node >= self.about);
+        let others = later
+            .chain(heard.nodes())
+            .filter_map(|node| heard.block(node));
+        let mut others = others.flat_map(|block| self.records(block));
+        if let Some(place) = records.get_mut(at)
+            && let Some(other) = others.find(|other| other != place)
+        {
+            *place = other;
+        }
+        sorted(records)
     }
 
     fn records(&self, block: &[u8]) -> Vec<Vec<u8>> {

@@ -1,3 +1,5 @@
+//! The model: its formulas against what is played, and what is missed within and beyond the bound.
+
 use super::Order as SendOrder;
 use super::*;
 use crate::kernel::kernel_for;

@@ -1,3 +1,5 @@
+//! Progress and feasibility, against what sorting would say.
+
 use super::*;
 use crate::kernel::kernel_for;
 use crate::record::{Fields, KeyKind, Layout};

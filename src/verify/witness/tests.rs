@@ -1,3 +1,5 @@
+//! S_FT without liars, the paper's example stage by stage, and the example that the paper misses.
+
 use super::*;
 use crate::kernel::{Kernel, kernel_for};
 use crate::record::{Fields, KeyKind, Layout};
