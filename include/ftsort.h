@@ -28,6 +28,10 @@
  *   RANK@ROUND.POINT   POINT: begin; send (messages are posted); store (before the new version is
  *                      stored); stored; commit (agreed on, nobody has acted on it yet); recover (in
  *                      the recovery of that round)
+ *   RANK~ROUND.TARGET  data of rank RANK are changed in that round, once, or whenever it comes to that
+ *                      with a * at the end. TARGET: message (a bit of a block that it sends), block
+ *                      (that it has), input (its own, after it was copied), replica (of another's
+ *                      input), result (that it has made), order (its first and last half swapped)
  *   RANK@TIMEms        by a timer, so many milliseconds after ftsort_run was called
  *   none | one | half | all-but-one, with seed=S and window=Tms
  *                      that many victims, drawn by the seed; they die at the starts of random rounds
@@ -51,7 +55,7 @@
 
 /* A configuration with all defaults: ftsort_config config = FTSORT_CONFIG_INIT; */
 #define FTSORT_CONFIG_INIT \
-  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
 
 /* A record that is a plain number: ftsort_record record = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64); */
 #define FTSORT_RECORD_PLAIN(T, KIND) \
@@ -71,7 +75,7 @@
 
 /* Statistics to be filled in: ftsort_stats stats = FTSORT_STATS_INIT; */
 #define FTSORT_STATS_INIT \
-  { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * The values of `ftsort_status`.
@@ -119,6 +123,11 @@ typedef enum ftsort_status_code {
    * is lost; the group stays usable.
    */
   FTSORT_ERR_DATA_LOST = -40,
+  /**
+   * Data were found changed (see `ftsort_check`), and there is nothing to get them back from, or no
+   * end of it. No wrong result is given out. The group stays usable.
+   */
+  FTSORT_ERR_CORRUPT = -41,
   /**
    * Fewer ranks are left, as far as this one can see, than `min_survivors` of the configuration asks
    * for: the others are dead, or this rank is cut off from them. The group is poisoned: only free it.
@@ -322,7 +331,31 @@ typedef enum ftsort_event_kind {
    * `round` starts again, because ranks died in it.
    */
   FTSORT_EVENT_REPLAY = 5,
+  /**
+   * Data were found changed in `round`, which starts again: rank `rank` is accused, or nobody (-1),
+   * by rank `peer`. One that is accused twice in a sort executes no node any more for the rest of it.
+   */
+  FTSORT_EVENT_CORRUPT = 6,
 } ftsort_event_kind;
+
+/**
+ * What is checked, so that no wrong result is given out whatever memory, network or files do to the
+ * data: bits to be combined.
+ */
+typedef enum ftsort_check {
+  /**
+   * Every block is known by a digest of its records as a multiset, from the caller's own array to the
+   * result: 128 bits that a block keeps when it is divided, sent and united. What comes is compared
+   * with what its sender says, what is made with what it is made of, and all results with all inputs;
+   * results must be in order, too. A change is missed with probability n / 2^59 at most, for n records,
+   * by whatever does not know the digest's key (the proof is in `docs/reliable.md`). Not seen: what
+   * changes the caller's array before the call, or the result after it.
+   *
+   * What was changed is got back: blocks of the last committed version from copies that are still
+   * right, where the store has any, or a `reload`; otherwise `FTSORT_ERR_CORRUPT` on all ranks.
+   */
+  FTSORT_CHECK_DIGEST = 1,
+} ftsort_check;
 
 /**
  * A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
@@ -472,7 +505,7 @@ typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
  * How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
  * versions append fields, and take a shorter struct as one whose missing fields are zero.
  *
- * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense` and `min_survivors`,
+ * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and `min_survivors`,
  * and either all or none a `reload` and a `timeout_ms`; the rest may differ.
  */
 typedef struct ftsort_config {
@@ -560,6 +593,11 @@ typedef struct ftsort_config {
    * Passed to the callbacks as it is; never read.
    */
   void *user;
+  /**
+   * Bits of `ftsort_check`; 0: data are trusted, but for files, which have checksums. The same on all
+   * ranks.
+   */
+  uint32_t checks;
 } ftsort_config;
 
 /**
@@ -649,6 +687,10 @@ typedef struct ftsort_stats {
    * One of `ftsort_algorithm`: which one sorted.
    */
   int32_t algorithm;
+  /**
+   * Times that data were found changed.
+   */
+  uint64_t corruptions;
 } ftsort_stats;
 
 #ifdef __cplusplus
@@ -832,7 +874,8 @@ const char *ftsort_last_error(const struct ftsort *group);
  * \param[out] out the result, to be freed with `ftsort_result_free`; NULL after a failure.
  * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on all ranks),
  * `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`,
- * `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+ * `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_CORRUPT`, `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`,
+ * `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_run(struct ftsort *group,
                          const struct ftsort_record *record,
@@ -936,6 +979,54 @@ int ftsort_slot(const struct ftsort *group, int32_t rank);
 size_t ftsort_lost_ranks(const struct ftsort *group,
                          int32_t *ranks,
                          size_t capacity);
+
+/**
+ * Is a result in order, from block to block, and does it consist of exactly the records that went in?
+ * Looks at the records themselves, whoever made the result and whatever was checked meanwhile. [C]
+ *
+ * Order is looked at for every pair of neighbours. The records are compared with the inputs as
+ * multisets, by digests with a fresh key: a difference is missed with a probability of n / 2^59 at most
+ * for n records. Records with equal keys may be in any order. If no rank gives an input, only the order
+ * is looked at; after faults the inputs of the dead are missing unless somebody gives them. (McMillin
+ * and Ni 1989, Theorem 1; the digest is our own, see docs/reliable.md.)
+ *
+ * \param[in,out] group a live group.
+ * \param[in] record what was sorted; borrowed for the call; the same on all ranks.
+ * \param[in] result this rank's part of the result; borrowed for the call; NULL: it has none.
+ * \param[in] input the records that this rank brought to the sort, in any order; NULL: none.
+ * \param[in] count how many records `input` has.
+ * \param[out] violations in how many places it is wrong, the same on all survivors; 0: it is right.
+ * \return `FTSORT_OK`, right or wrong; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on
+ * all ranks, or is not what the result has), `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`,
+ * `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_verify(struct ftsort *group,
+                            const struct ftsort_record *record,
+                            const struct ftsort_result *result,
+                            const void *input,
+                            size_t count,
+                            uint64_t *violations);
+
+/**
+ * As `ftsort_verify`, for an array of which every rank holds a part, in the order of ranks, whoever
+ * sorted it. [C]
+ *
+ * \param[in,out] group a live group.
+ * \param[in] record what was sorted; borrowed for the call; the same on all ranks.
+ * \param[in] output this rank's part; borrowed for the call; aligned as an array of such records is;
+ * NULL if `output_count` is 0.
+ * \param[in] output_count how many records it has.
+ * \param[in] input, count as for `ftsort_verify`.
+ * \param[out] violations as for `ftsort_verify`.
+ * \return as `ftsort_verify`.
+ */
+ftsort_status ftsort_verify_array(struct ftsort *group,
+                                  const struct ftsort_record *record,
+                                  const void *output,
+                                  size_t output_count,
+                                  const void *input,
+                                  size_t count,
+                                  uint64_t *violations);
 
 /**
  * Puts the state of a node that this rank executes (its own, or one that it covers) aside for the next

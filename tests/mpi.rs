@@ -204,9 +204,14 @@ impl Sort<'_> {
     }
 
     fn comes_out_right(self) -> Result<(), Failed> {
+        self.comes_out_right_after("")
+    }
+
+    /// And all survivors' statuses have this word.
+    fn comes_out_right_after(self, word: &str) -> Result<(), Failed> {
         let folder = scratch()?;
         for status in self.statuses(&folder)? {
-            if !status.starts_with("status=0 ") {
+            if !status.starts_with("status=0 ") || !status.contains(word) {
                 return Err(format!("{}: {status}", self.faults).into());
             }
         }
@@ -241,6 +246,70 @@ impl Sort<'_> {
         fs::remove_dir_all(&folder)?;
         Ok(())
     }
+}
+
+/// Data are changed on the way: found, and made good where there is anything to make it good from.
+fn changes() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (faults, algorithm, store, dead) in [
+        ("1~1.message", "hyperquicksort:checked", "memory", vec![]),
+        ("2~1.message*", "hyperquicksort:checked", "memory", vec![]),
+        ("3~2.block", "hyperquicksort:checked", "memory", vec![]),
+        ("0~1.block", "auto:checked", "memory", vec![]),
+        ("0~0.input", "auto:checked", "memory", vec![]),
+        ("2~3.result", "hyperquicksort:checked", "memory", vec![]),
+        (
+            "1~3.order",
+            "hyperquicksort:checked:dense",
+            "reload",
+            vec![],
+        ),
+        ("1~2.message", "bitonic:checked", "memory", vec![]),
+        (
+            "1~1.message 2@1.recover",
+            "hyperquicksort:checked",
+            "memory",
+            vec![2],
+        ),
+    ] {
+        trials.push(Trial::test(
+            format!("{faults} is made good, {algorithm}, {store}"),
+            move || {
+                let replicas = if dead.is_empty() { "1" } else { "2" };
+                let sort = Sort {
+                    faults: faults.into(),
+                    algorithm,
+                    store,
+                    replicas,
+                    dead,
+                    ..Sort::default()
+                };
+                let times = if faults.ends_with('*') { "2" } else { "1" };
+                sort.comes_out_right_after(&format!(" corruptions={times} "))
+            },
+        ));
+    }
+    trials.push(Trial::test("a change without copies is refused", || {
+        let sort = Sort {
+            faults: "1~1.message".into(),
+            algorithm: "hyperquicksort:checked",
+            store: "none",
+            last: "-",
+            ..Sort::default()
+        };
+        sort.fails_with("-41", &["rank 1 is accused"])
+    }));
+    trials.push(Trial::test(
+        "nothing is found where nothing is wrong",
+        || {
+            let sort = Sort {
+                algorithm: "auto:checked",
+                ..Sort::default()
+            };
+            sort.comes_out_right_after(" corruptions=0 ")
+        },
+    ));
+    trials
 }
 
 /// A rank is stopped, which MPI does not notice: the others give up, and say so.
@@ -925,6 +994,7 @@ fn main() {
         originals(),
         interface(),
         sorts_without_faults(),
+        changes(),
         kills(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

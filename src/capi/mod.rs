@@ -22,3 +22,4 @@ mod settings;
 pub mod stats;
 pub mod status;
 pub mod store;
+pub mod verify;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use super::status::ftsort_status;
 use crate::buffer::Slice;
 use crate::engine::Finished;
-use crate::error::Status;
+use crate::error::{Error, Result, Status};
 use crate::sort::{global_offset, total_records};
 use crate::vcube::Node;
 
@@ -44,6 +44,21 @@ impl ftsort_result {
             record_bytes,
             total,
         }
+    }
+}
+
+impl ftsort_result {
+    /// The blocks, by node, if records have this size.
+    pub(super) fn parts(&self, record_bytes: usize) -> Result<Vec<(Node, &[u8])>> {
+        if record_bytes != self.record_bytes {
+            let text = format!(
+                "record.record_bytes is {record_bytes}, but the result has records of {} bytes",
+                self.record_bytes
+            );
+            return Err(Error::new(Status::Argument, text));
+        }
+        let blocks = self.blocks.iter();
+        Ok(blocks.map(|(node, _, data)| (*node, &data[..])).collect())
     }
 }
 

@@ -24,6 +24,7 @@ mod reload;
 mod retained;
 mod round;
 mod stats;
+mod verify;
 mod versions;
 
 pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
@@ -35,6 +36,7 @@ pub use job::{Finished, Job};
 pub use mail::{Delivery, Shipment};
 pub use reload::Source;
 pub use stats::{Phase, Stats};
+pub use verify::{Exhibit, verify};
 
 use crate::members::Rank;
 use crate::vcube::Node;

@@ -53,6 +53,9 @@ static void bad_configs(const char *dir)
   config.pivot = 7;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.pivot is 7");
   config = fine;
+  config.checks = 1u << 20;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.checks is 1048576");
+  config = fine;
   config.repair = 7;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.repair is 7");
   config = fine;
@@ -367,6 +370,51 @@ static void states(const char *dir)
   }
 }
 
+/* Arrays that are right, and arrays that are wrong in one place. */
+static void verifying(void)
+{
+  enum { COUNT = 1000 };
+  static int32_t data[COUNT], mine[COUNT];
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_record record = i32;
+  ftsort *group = NULL;
+  ftsort_result *result = NULL;
+  ftsort_block block;
+  uint64_t wrong = 99;
+  int32_t kept;
+  int i;
+  config.checks = FTSORT_CHECK_DIGEST;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  for (i = 0; i < COUNT; i++) data[i] = (int32_t)((unsigned)(rank * COUNT + i) * 2654435761u);
+  EXPECT(ftsort_run(group, &i32, data, COUNT, &result) == FTSORT_OK);
+  EXPECT(ftsort_verify(group, &i32, result, data, COUNT, &wrong) == FTSORT_OK && wrong == 0);
+  EXPECT(ftsort_verify(group, &i32, result, NULL, 0, &wrong) == FTSORT_OK && wrong == 0);
+  /* Not the records that went in, on one rank. */
+  data[7] += rank == 1;
+  EXPECT(ftsort_verify(group, &i32, result, data, COUNT, &wrong) == FTSORT_OK && wrong == 1);
+  record.record_bytes = 8;
+  record.key = FTSORT_KEY_I64;
+  EXPECT(ftsort_verify(group, &record, result, NULL, 0, &wrong) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_verify(group, rank == 1 ? NULL : &i32, result, NULL, 0, &wrong) ==
+         (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  EXPECT(ftsort_verify(group, &i32, result, NULL, 0, NULL) == FTSORT_ERR_ARGUMENT);
+
+  /* What another program sorted: ascending over ranks, and in one place not. */
+  for (i = 0; i < COUNT; i++) mine[i] = rank * COUNT + i;
+  EXPECT(ftsort_verify_array(group, &i32, mine, COUNT, NULL, 0, &wrong) == FTSORT_OK && wrong == 0);
+  EXPECT(ftsort_verify_array(group, &i32, mine, COUNT, mine, COUNT, &wrong) == FTSORT_OK && wrong == 0);
+  kept = mine[500];
+  if (rank == 0) mine[500] = mine[501] + 1;
+  EXPECT(ftsort_verify_array(group, &i32, mine, COUNT, NULL, 0, &wrong) == FTSORT_OK && wrong == 1);
+  mine[500] = kept;
+  if (rank == 1) mine[0] = -1;
+  EXPECT(ftsort_verify_array(group, &i32, mine, COUNT, NULL, 0, &wrong) == FTSORT_OK && wrong == 1);
+  EXPECT(ftsort_verify_array(group, &i32, (char *)mine + 1, 3, NULL, 0, &wrong) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_result_block(result, 0, &block) == FTSORT_OK);
+  ftsort_result_free(result);
+  ftsort_free(group);
+}
+
 /* Over and over again: what is in use at the end must not grow. */
 static void leaks(void)
 {
@@ -404,6 +452,7 @@ int main(int argc, char **argv)
   reuse_and_neighbours();
   full_store(argv[1]);
   states(argv[1]);
+  verifying();
   leaks();
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("api: %s\n", all == 0 ? "fine" : "NOT as documented");

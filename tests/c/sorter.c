@@ -3,8 +3,8 @@
  *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR ALGORITHM LAST (under mpirun)
  *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
  *
- * ALGORITHM is a name of FTSORT_..., small, with ":paper" or ":dense" behind it for the papers' pivots
- * and a dense result. The shape "bitonic" is one for bitonic_merge.
+ * ALGORITHM is a name of FTSORT_..., small, with ":paper", ":dense" or ":checked" behind it for the
+ * papers' pivots, a dense result, blocks checked by digests. The shape "bitonic" is one for bitonic_merge.
  * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
  * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "quorum=RANKS", "stop" to stop rank 1 with SIGSTOP after
  * round 1 and have the others give up after two seconds (DIR/stopped has its pid), "trace" to write pids
@@ -254,6 +254,7 @@ static int run(char **arg)
   config.algorithm = algorithm_of(arg[7]);
   config.pivot = strstr(arg[7], ":paper") ? FTSORT_PIVOT_PAPER : FTSORT_PIVOT_SAMPLED;
   config.dense = strstr(arg[7], ":dense") != NULL;
+  config.checks = strstr(arg[7], ":checked") ? FTSORT_CHECK_DIGEST : 0;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
   if (strcmp(arg[8], "liar") == 0) config.reload = lie;
   if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
@@ -301,10 +302,10 @@ static int run(char **arg)
   for (late = 0; late < blocks && late < 64; late++)
     snprintf(lost + strlen(lost), sizeof lost - strlen(lost), "%d,", (int)lost_ranks[late]);
   snprintf(line, sizeof line,
-           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f lost=%s text=%s\n",
+           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f corruptions=%llu lost=%s text=%s\n",
            status, stats.algorithm, stats.total_seconds, (unsigned long long)replayed, runs,
            (unsigned long long)stats.rounds, (unsigned long long)stats.peak_bytes,
-           stats.repair_seconds, lost, text);
+           stats.repair_seconds, (unsigned long long)stats.corruptions, lost, text);
   write_status(dir, rank, line);
   ftsort_leave(group, 0);
   return 1;
