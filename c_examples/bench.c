@@ -1,8 +1,8 @@
 /* Measures the sort: 2^K random numbers over all ranks, the same for every run.
  *
  *   ftsort-mpirun -np 4 ./bench [-k K] [-t i32|u64|f64] [-s memory|directory|none] [-d DIR]
- *                               [-c replicas] [-n repetitions] [-a algorithm] [-p]   (-a: its number in
- *                               ftsort_algorithm; -p: the papers' pivots)
+ *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x]   (-a: its number
+ *                               in ftsort_algorithm; -p: the papers' pivots; -x: blocks are checked)
  *
  * Prints a table of phases, and one line for machines. Times are those of the slowest rank in each
  * phase; the median over the repetitions counts. Inputs are made before the clock starts. */
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
   size_t count;
   void *data;
 
-  while ((option = getopt(argc, argv, "k:t:s:d:c:n:a:p")) != -1) {
+  while ((option = getopt(argc, argv, "k:t:s:d:c:n:a:px")) != -1) {
     if (option == 'k') k = atoi(optarg);
     else if (option == 't') type = optarg;
     else if (option == 's') store = optarg;
@@ -91,6 +91,7 @@ int main(int argc, char **argv)
     else if (option == 'c') config.replicas = (uint32_t)atoi(optarg);
     else if (option == 'n') repetitions = atoi(optarg);
     else if (option == 'p') config.pivot = FTSORT_PIVOT_PAPER;
+    else if (option == 'x') config.checks = FTSORT_CHECK_DIGEST;
     else return 2;
   }
   if (repetitions < 1 || repetitions > 100) return 2;

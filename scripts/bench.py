@@ -16,7 +16,8 @@ def main():
     parser.add_argument("--sizes", default="24,26", help="log2 of the number of records")
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--types", default="i32")
-    parser.add_argument("--stores", default="none,memory,directory")
+    parser.add_argument("--stores", default="none,memory,memory+digest,directory",
+                        help="none, memory, directory; with +digest, blocks are checked")
     parser.add_argument("--repeat", default="5")
     parser.add_argument("--out", type=pathlib.Path, help="a file for the machine-readable lines")
     options = parser.parse_args()
@@ -28,7 +29,9 @@ def main():
             for size in map(int, options.sizes.split(",")):
                 for ranks in map(int, options.ranks.split(",")):
                     for store in options.stores.split(","):
-                        command = [program, "-k", size, "-t", kind, "-s", store, "-d", folder, "-n", options.repeat]
+                        name, _, checks = store.partition("+")
+                        command = [program, "-k", size, "-t", kind, "-s", name, "-d", folder, "-n", options.repeat]
+                        command += ["-x"] if checks else []
                         run = launch.launch(ranks, command, 600)
                         line = next((text for text in run.output.splitlines() if text.startswith("ftsort-bench")), None)
                         if line is None:
@@ -37,7 +40,7 @@ def main():
                         found = dict(word.split("=") for word in line.split()[1:])
                         cost = "".join(f"{float(found[name]) / 2**size * 1e9:>10.2f}" for name in PHASES)
                         memory = float(found["peak"]) / float(found["input"])
-                        print(f"{kind} 2^{size} N={ranks} {store:<10}".ljust(41) + f"{cost} {memory:>8.2f}x", flush=True)
+                        print(f"{kind} 2^{size} N={ranks} {store:<14}".ljust(41) + f"{cost} {memory:>8.2f}x", flush=True)
     if options.out:
         options.out.write_text("\n".join(lines) + "\n")
 

@@ -104,6 +104,10 @@ defects! {
     CoversAreStale,
     /// Of several ranks that died at once only the first is counted.
     OneDeathAtATime,
+    /// Blocks are not compared with their digests, nor results with inputs.
+    NothingIsVerified,
+    /// After something wrong was found its round is played again with the same blocks.
+    BlocksAreTrustedAgain,
     /// A caller's round is committed, though somebody was found dead since it began.
     RoundsSpanFaults,
     /// What a caller's loop kept is not brought to the covers of the dead.

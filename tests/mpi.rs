@@ -259,7 +259,7 @@ fn changes() -> Vec<Trial> {
         ("0~0.input", "auto:checked", "memory", vec![]),
         ("2~3.result", "hyperquicksort:checked", "memory", vec![]),
         (
-            "1~3.order",
+            "1~4.order",
             "hyperquicksort:checked:dense",
             "reload",
             vec![],

@@ -36,7 +36,10 @@ fn available() -> usize {
         0 => u64::MAX,
         free => free,
     };
-    let group = system.cgroup_limits().map(|group| group.free_memory);
+    // What the kernel calls free in a control group does not count what it keeps of files, and would
+    // give back.
+    let group = system.cgroup_limits();
+    let group = group.map(|group| group.total_memory.saturating_sub(group.rss));
     usize::try_from(free.min(group.unwrap_or(u64::MAX))).unwrap_or(usize::MAX)
 }
 

@@ -19,6 +19,7 @@ use super::job::{Attempt, Flow, Job};
 use super::{Engine, Event, Verdict};
 use crate::block::Block;
 use crate::buffer::Slice;
+use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::kernel::Kernel;
 use crate::members::Rank;
@@ -117,7 +118,8 @@ impl Engine<'_> {
 
     /// Is a block that came what its sender says?
     pub(super) fn is_intact(&self, block: &Block) -> bool {
-        self.key.is_none_or(|key| block.is_intact(key))
+        let intact = || self.key.is_none_or(|key| block.is_intact(key));
+        planted(Defect::NothingIsVerified) || intact()
     }
 }
 
@@ -187,7 +189,8 @@ impl Job<'_, '_> {
 
     /// The result is all inputs, in order, as far as all survivors together can see.
     pub(super) fn verify_result(&mut self, mut attempt: Attempt) -> Result<Attempt> {
-        let Some(checks) = self.checks.filter(|_| !attempt.interrupted) else {
+        let skipped = attempt.interrupted || planted(Defect::NothingIsVerified);
+        let Some(checks) = self.checks.filter(|_| !skipped) else {
             return Ok(attempt);
         };
         let mut total = Digest::default();
@@ -295,6 +298,9 @@ impl Job<'_, '_> {
 
     /// Forgets all blocks, and those inputs in this rank's store that are not what they were.
     fn distrust(&mut self) -> Result<()> {
+        if planted(Defect::BlocksAreTrustedAgain) {
+            return Ok(());
+        }
         if self.committed_without.is_some() {
             self.distrusted = true;
             self.blocks.clear();
