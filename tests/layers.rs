@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 8] = [
     &["block", "faults"],
     &["transport", "store"],
     &["engine"],
-    &["sort"],
+    &["sort", "tree"],
     &["capi", "trial"],
 ];
 

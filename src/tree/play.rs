@@ -1,0 +1,240 @@
+//! Plays a schedule on lists: what an engine does with messages, done by moving items. The tests judge
+//! plans with it, and it is the shortest answer to "what do I do with a [`Transfer`]".
+//!
+//! Must never: know why a transfer is there.
+
+use std::collections::VecDeque;
+
+use crate::tree::plan::Part;
+use crate::tree::schedule::{Schedule, Transfer};
+use crate::vcube::Node;
+
+/// What the nodes have.
+struct Desk<T> {
+    /// What each node holds.
+    held: Vec<Vec<T>>,
+    /// The parts into which each sender has divided what it held, those that have left being empty.
+    parts: Vec<Option<Vec<Vec<T>>>>,
+    /// What nodes are to pass on, each with its message.
+    passing: Vec<VecDeque<(u32, Vec<T>)>>,
+}
+
+impl<T> Desk<T> {
+    /// What leaves with a transfer; None if it is not there.
+    fn take(&mut self, transfer: &Transfer) -> Option<Vec<T>> {
+        let from = transfer.from.0 as usize;
+        let Some(part) = transfer.takes else {
+            let passing = &mut self.passing[from];
+            let found = passing
+                .iter()
+                .position(|(message, _)| *message == transfer.message)?;
+            return passing.remove(found).map(|(_, items)| items);
+        };
+        let held = &mut self.held[from];
+        let parts = self.parts[from].get_or_insert_with(|| divide(std::mem::take(held), part.of));
+        let part = parts.get_mut(part.index as usize)?;
+        Some(std::mem::take(part))
+    }
+
+    fn put(&mut self, transfer: &Transfer, items: Vec<T>) {
+        let to = transfer.to.0 as usize;
+        match transfer.lands {
+            true => self.held[to].extend(items),
+            false => self.passing[to].push_back((transfer.message, items)),
+        }
+    }
+}
+
+/// Equal parts of a list.
+fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
+    let len = items.len();
+    let mut parts: Vec<Vec<T>> = (0..of)
+        .rev()
+        .map(|index| Part { index, of }.range(len).start)
+        .map(|start| items.split_off(start))
+        .collect();
+    parts.reverse();
+    parts
+}
+
+/// Plays a schedule: from what each node holds before to what each holds after it. None if a node is to
+/// pass on what never came to it, which no plan asks for.
+pub fn play<T>(schedule: &Schedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
+    let nodes = holdings.len();
+    let mut desk = Desk {
+        held: holdings,
+        parts: (0..nodes).map(|_| None).collect(),
+        passing: (0..nodes).map(|_| VecDeque::new()).collect(),
+    };
+    for step in schedule.steps() {
+        let moved: Option<Vec<Vec<T>>> = step.iter().map(|transfer| desk.take(transfer)).collect();
+        for (transfer, items) in step.iter().zip(moved?) {
+            desk.put(transfer, items);
+        }
+    }
+    Some(desk.held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::faults::Faults;
+    use crate::tree::find::find_tree;
+    use crate::tree::plan::{Kind, Plan, Remedy};
+    use crate::tree::schedule::{Machine, Pace, Ports};
+    use crate::tree::shape::Tree;
+    use crate::tree::shares::holders;
+    use crate::tree::testing::{cases, figure_14, figure_16, links_only};
+    use proptest::prelude::*;
+
+    const LOCKSTEP: Machine = Machine {
+        ports: Ports::All,
+        pace: Pace::Together,
+    };
+
+    /// So many items of each node that has data: (node, number).
+    fn items(faults: &Faults, sink: Node, each: usize) -> Vec<Vec<(u32, usize)>> {
+        let holders = holders(faults, sink);
+        let own = |node: Node| match holders.contains(node) {
+            true => (0..each).map(|number| (node.0, number)).collect(),
+            false => Vec::new(),
+        };
+        faults.all_nodes().map(own).collect()
+    }
+
+    /// What a node holds after so many steps.
+    fn after(
+        schedule: &Schedule,
+        steps: usize,
+        holdings: &[Vec<(u32, usize)>],
+        node: u32,
+    ) -> Vec<(u32, usize)> {
+        let mut desk = play(&schedule.first(steps), holdings.to_vec()).expect("played");
+        let mut held = desk.swap_remove(node as usize);
+        held.sort_unstable();
+        held
+    }
+
+    #[test]
+    fn example_3_step_by_step() {
+        let (faults, tree) = (figure_14(), Tree::simple(4));
+        let holdings = items(&faults, tree.sink(), 4);
+        let plan = Plan::new(
+            &tree,
+            &faults,
+            &holders(&faults, tree.sink()),
+            Remedy::Partition,
+        );
+        let schedule = Schedule::new(&plan.expect("all are connected"), LOCKSTEP);
+        // Node 1011 divides its data into two partitions, for nodes 1111 and 0011.
+        let halves = [
+            after(&schedule, 1, &holdings, 0b1111),
+            after(&schedule, 1, &holdings, 0b0011),
+        ];
+        assert_eq!(
+            halves[0],
+            [(11, 0), (11, 1), (15, 0), (15, 1), (15, 2), (15, 3)]
+        );
+        assert_eq!(
+            halves[1],
+            [(3, 0), (3, 1), (3, 2), (3, 3), (11, 2), (11, 3)]
+        );
+        // Their passive nodes get what was merged; node 1010 does nothing at this stage.
+        assert_eq!(after(&schedule, 2, &holdings, 0b1110).len(), 10);
+        assert_eq!(after(&schedule, 2, &holdings, 0b0010).len(), 10);
+        assert_eq!(
+            after(&schedule, 2, &holdings, 0b1010),
+            [(10, 0), (10, 1), (10, 2), (10, 3)]
+        );
+        // n + k = 4 + 1 steps.
+        assert_eq!(schedule.steps().len(), 5);
+        assert_eq!(after(&schedule, 5, &holdings, 0).len(), 64);
+    }
+
+    #[test]
+    fn example_4_step_by_step() {
+        let faults = figure_16();
+        let tree = find_tree(&faults).expect("a tree");
+        let holdings = items(&faults, tree.sink(), 1);
+        let plan = Plan::new(
+            &tree,
+            &faults,
+            &holders(&faults, tree.sink()),
+            Remedy::Partition,
+        );
+        let schedule = Schedule::new(&plan.expect("all are connected"), LOCKSTEP);
+        // At stage 0 node 100 sends to node 101, which sends to node 001.
+        assert_eq!(
+            after(&schedule, 1, &holdings, 0b101),
+            [(0b100, 0), (0b101, 0)]
+        );
+        assert_eq!(
+            after(&schedule, 2, &holdings, 0b001),
+            [(0b001, 0), (0b100, 0), (0b101, 0)]
+        );
+        assert_eq!(schedule.steps().len(), 4);
+        assert_eq!(after(&schedule, 4, &holdings, 0b001).len(), 7);
+    }
+
+    /// Everything is at the sink, once, and nowhere else.
+    fn check(
+        faults: &Faults,
+        tree: &Tree,
+        remedy: Remedy,
+        each: usize,
+    ) -> Result<Plan, TestCaseError> {
+        let sink = tree.sink();
+        let plan = Plan::new(tree, faults, &holders(faults, sink), remedy).expect("connected");
+        let holdings = items(faults, sink, each);
+        let mut all = holdings.concat();
+        all.sort_unstable();
+        for ports in [Ports::All, Ports::One] {
+            for pace in [Pace::Together, Pace::Alone] {
+                let schedule = Schedule::new(&plan, Machine { ports, pace });
+                let mut after = play(&schedule, holdings.clone()).expect("played");
+                after[sink.0 as usize].sort_unstable();
+                prop_assert_eq!(&after[sink.0 as usize], &all);
+                prop_assert_eq!(after.concat().len(), all.len());
+            }
+        }
+        Ok(plan)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+        #[test]
+        fn all_data_reaches_the_sink_once_whatever_is_faulty(
+            (faults, tree) in cases(0..=6),
+            each in 0_usize..9,
+        ) {
+            check(&faults, &tree, Remedy::Partition, each)?;
+            check(&faults, &tree, Remedy::Reroute, each)?;
+        }
+
+        #[test]
+        fn theorem_5_n_plus_k_steps_and_less_than_twice_as_many_as_without_faults(
+            faults in links_only(1..=7),
+        ) {
+            let Some(tree) = find_tree(&faults) else { return Ok(()) };
+            let plan = check(&faults, &tree, Remedy::Partition, 3)?;
+            let (n, k) = (faults.dimensions(), plan.faulty_stages());
+            // All links of the sink are fault-free, so that the last stage cannot be faulty.
+            prop_assert!(k < n);
+            let steps = Schedule::new(&plan, LOCKSTEP).steps().len() as u32;
+            // "We omit this case in the later analysis": that where nobody can help.
+            match plan.count(Kind::Detour) {
+                0 => prop_assert_eq!(steps, n + k),
+                _ => prop_assert!(steps > n + k),
+            }
+        }
+
+        #[test]
+        fn theorem_7_below_its_bound_all_who_are_connected_to_the_sink_are_heard(
+            faults in links_only(1..=7),
+        ) {
+            prop_assume!(faults.links().count() < 1 << (faults.dimensions() - 1));
+            let tree = find_tree(&faults).expect("Theorem 3");
+            check(&faults, &tree, Remedy::Partition, 2)?;
+        }
+    }
+}
