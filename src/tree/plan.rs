@@ -87,6 +87,9 @@ impl Message {
 pub enum Remedy {
     /// The paper's: it deals its data to active neighbours; a detour only where none can help.
     Partition,
+    /// It gives all its data to one of those neighbours: that has the fewest others to help, and is the
+    /// first of these. Who sends one message at a time is done sooner.
+    Delegate,
     /// What the paper compares with: always a detour, of three hops where there is one.
     Reroute,
 }
@@ -212,11 +215,18 @@ impl Stages<'_> {
             .partition(|node| self.faults.carries(*node, dimension));
         let holding = unable.into_iter().filter(|node| self.holds(*node));
         let in_trouble: Vec<Node> = holding.collect();
-        let mut helped = Vec::new();
+        let mut helped: Vec<(Node, Vec<Node>)> = Vec::new();
         for node in in_trouble {
-            match self.helpers(node, stage) {
-                helpers if helpers.is_empty() => self.detour(node, stage),
-                helpers => helped.push((node, helpers)),
+            let mut helpers = self.helpers(node, stage);
+            if self.remedy == Remedy::Delegate {
+                let busy =
+                    |helper: &Node| helped.iter().filter(|(_, by)| by.contains(helper)).count();
+                let idlest = helpers.iter().min_by_key(|helper| busy(helper)).copied();
+                helpers.retain(|helper| Some(*helper) == idlest);
+            }
+            match helpers.is_empty() {
+                true => self.detour(node, stage),
+                false => helped.push((node, helpers)),
             }
         }
         // After the detours, which are longer: who gives each step to messages in this order lets the
@@ -275,7 +285,7 @@ impl Stages<'_> {
         let passive = tree.parent(node).unwrap_or(node);
         let direct = match self.remedy {
             Remedy::Reroute => self.faults.way(node, passive, |other| other == passive),
-            Remedy::Partition => None,
+            Remedy::Partition | Remedy::Delegate => None,
         };
         // The sink is among those wanted, and who holds something is connected to it.
         let way = direct.or_else(|| self.faults.way(node, passive, still_sends));
@@ -366,6 +376,19 @@ mod tests {
     }
 
     #[test]
+    fn who_delegates_turns_to_the_neighbour_with_the_least_to_do() {
+        // At stage 0 nodes 3 and 5 have node 7 in common, and node 1 is in trouble itself.
+        let faults = faults(4, &[(1, 0), (3, 2), (5, 4)], &[]);
+        let plan = planned(&faults, &Tree::simple(4), Remedy::Delegate);
+        assert_eq!(ways(&plan, 0, Kind::Help), [[1, 9], [3, 7], [5, 13]]);
+        assert!(
+            plan.messages()
+                .iter()
+                .all(|message| message.part == Part::ALL)
+        );
+    }
+
+    #[test]
     fn where_nobody_can_help_there_is_a_detour() {
         // In two dimensions node 3 has one active neighbour at stage 0, node 1: in trouble itself.
         let faults = faults(3, &[(1, 0), (3, 2), (5, 4)], &[]);
@@ -420,7 +443,7 @@ mod tests {
     proptest! {
         #[test]
         fn messages_go_over_fault_free_links_to_who_still_sends((faults, tree) in cases(0..=6)) {
-            for remedy in [Remedy::Partition, Remedy::Reroute] {
+            for remedy in [Remedy::Partition, Remedy::Delegate, Remedy::Reroute] {
                 let plan = planned(&faults, &tree, remedy);
                 for message in plan.messages() {
                     for hop in message.way.windows(2) {
@@ -433,7 +456,7 @@ mod tests {
                         Kind::Help => prop_assert_eq!(own, Some(message.stage)),
                         _ => prop_assert!(own.is_none_or(|own| own > message.stage)),
                     }
-                    if message.kind == Kind::Detour && remedy == Remedy::Partition {
+                    if message.kind == Kind::Detour && remedy != Remedy::Reroute {
                         prop_assert!(message.way.len() >= 4);
                     }
                 }

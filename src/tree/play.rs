@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 
 use crate::tree::plan::Part;
 use crate::tree::schedule::{Schedule, Transfer};
-use crate::vcube::Node;
 
 /// What the nodes have.
 struct Desk<T> {
@@ -85,6 +84,7 @@ mod tests {
     use crate::tree::shape::Tree;
     use crate::tree::shares::holders;
     use crate::tree::testing::{cases, figure_14, figure_16, links_only};
+    use crate::vcube::Node;
     use proptest::prelude::*;
 
     const LOCKSTEP: Machine = Machine {
@@ -208,6 +208,7 @@ mod tests {
             each in 0_usize..9,
         ) {
             check(&faults, &tree, Remedy::Partition, each)?;
+            check(&faults, &tree, Remedy::Delegate, each)?;
             check(&faults, &tree, Remedy::Reroute, each)?;
         }
 
