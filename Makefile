@@ -3,8 +3,8 @@
 
 RUN := scripts/with-env
 
-.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore bench header \
-        clean distclean
+.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore bench tree-paper \
+        header clean distclean
 
 help:
 	@echo "make demo     sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -14,6 +14,7 @@ help:
 	@echo "make kills    the long kill table (about an hour)"
 	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
 	@echo "make bench    the benchmark table"
+	@echo "make tree-paper  what the paper on tree communication claims, counted (about 10 minutes)"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
 
@@ -71,6 +72,10 @@ hosts: build
 
 bench: build
 	$(RUN) python3 scripts/bench.py
+
+tree-paper: setup
+	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	@$(RUN) python3 scripts/tree_paper.py $(if $(PATTERNS),--patterns $(PATTERNS))
 
 header: setup
 	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header
