@@ -253,6 +253,10 @@ mod tests {
             for node in faults.all_nodes() {
                 prop_assert_eq!(found.word(node), faults.word(node));
             }
+            // The links of faulty nodes are not named besides.
+            let lives = |link: &Link| ![link.ends().0, link.ends().1].iter().any(|end| faults.is_faulty(*end));
+            let between_living: Vec<Link> = faults.links().filter(lives).collect();
+            prop_assert_eq!(found.links().collect::<Vec<_>>(), between_living);
             prop_assert_eq!(found, detect(&faults, Duplex::Half).faults());
         }
 

@@ -306,6 +306,14 @@ mod tests {
     }
 
     #[test]
+    fn of_ends_at_one_distance_the_preferred_is_taken_or_the_smallest() {
+        let faults = Faults::none(2);
+        let end = |preferred: u32| faults.way(Node(0), Node(preferred), |node| node.0 > 0);
+        assert_eq!(end(2), Some(vec![Node(0), Node(2)]));
+        assert_eq!(end(3), Some(vec![Node(0), Node(1)]));
+    }
+
+    #[test]
     fn of_several_parts_the_largest_counts() {
         let mut faults = Faults::none(3);
         for node in [0, 1, 2, 3] {

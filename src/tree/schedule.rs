@@ -65,7 +65,10 @@ impl Schedule {
         let mut clock = Clock::new(plan, machine);
         let mut steps = Vec::new();
         while !clock.is_done() {
-            steps.push(clock.step());
+            let step = clock.step();
+            // Theorem 6: no plan waits for itself. A defect there must not fill the memory with steps.
+            assert!(!step.is_empty(), "every message waits for another");
+            steps.push(step);
         }
         Schedule { steps }
     }
