@@ -14,7 +14,7 @@ help:
 	@echo "make kills    the long kill table (about an hour)"
 	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
 	@echo "make bench    the benchmark table"
-	@echo "make tree-paper  what the paper on tree communication claims, counted (about 10 minutes)"
+	@echo "make tree-paper  what the paper on tree communication claims, counted (5 minutes of processor time)"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
 

@@ -77,13 +77,13 @@ pub fn play<T>(schedule: &Schedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::faults::Faults;
+    use crate::tree::faults::{Faults, Link};
     use crate::tree::find::find_tree;
     use crate::tree::plan::{Kind, Plan, Remedy};
     use crate::tree::schedule::{Machine, Pace, Ports};
     use crate::tree::shape::Tree;
     use crate::tree::shares::holders;
-    use crate::tree::testing::{cases, figure_14, figure_16, links_only};
+    use crate::tree::testing::{cases, faults, figure_14, figure_16, links_only};
     use crate::vcube::{Node, NodeSet};
     use proptest::prelude::*;
 
@@ -190,6 +190,77 @@ mod tests {
             }
         }
         Ok(plan)
+    }
+
+    /// Seven faulty links, of eight that Theorem 7 allows. At stage 1 node 11 has one usable link, to a node
+    /// that has sent already: the case that the proof of Theorem 5 omits, and twice the steps.
+    #[test]
+    fn theorem_5_does_not_hold_with_a_detour() {
+        let links = [
+            (3, 11),
+            (5, 13),
+            (6, 14),
+            (7, 15),
+            (9, 11),
+            (10, 11),
+            (10, 14),
+        ];
+        let faults = faults(4, &links, &[]);
+        let tree = find_tree(&faults).expect("Theorem 3");
+        assert_eq!((tree.sink(), tree.order()), (Node(0), &[2, 3, 1, 0][..]));
+        let all = holders(&faults, tree.sink());
+        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+        assert_eq!(plan.faulty_stages(), 2);
+        let around = plan
+            .messages()
+            .iter()
+            .find(|message| message.kind == Kind::Detour);
+        let way = [11, 15, 13, 9, 1].map(Node).to_vec();
+        assert_eq!(around.map(|message| &message.way), Some(&way));
+        assert_eq!(Schedule::new(&plan, LOCKSTEP).steps().len(), 2 * 4);
+    }
+
+    /// All sets of fewer than 2^(n-1) faulty links: how many there are, for how many of them the plan for
+    /// FIND_TREE's tree takes 2n steps or more, and the most steps.
+    fn every_pattern_below_the_bound(n: u32) -> (u64, u64, usize) {
+        let links: Vec<Link> = Faults::none(n)
+            .all_nodes()
+            .flat_map(|node| (0..n).map(move |dimension| (node, dimension)))
+            .filter(|(node, dimension)| node.0 >> dimension & 1 == 0)
+            .map(|(node, dimension)| Link::of(node, dimension))
+            .collect();
+        let (mut patterns, mut twice, mut most) = (0, 0, 0);
+        // Each with the place of the next link that may be added.
+        let mut open = vec![(Faults::none(n), 0)];
+        while let Some((faults, next)) = open.pop() {
+            let tree = find_tree(&faults).expect("Theorem 3");
+            let all = holders(&faults, tree.sink());
+            let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+            let steps = Schedule::new(&plan, LOCKSTEP).steps().len();
+            patterns += 1;
+            twice += u64::from(steps >= 2 * n as usize);
+            most = most.max(steps);
+            if faults.links().count() + 1 < 1 << (n - 1) {
+                for (place, link) in links.iter().enumerate().skip(next) {
+                    let mut more = faults.clone();
+                    more.add_link(*link);
+                    open.push((more, place + 1));
+                }
+            }
+        }
+        (patterns, twice, most)
+    }
+
+    #[test]
+    fn theorem_5_every_pattern_of_three_dimensions_below_the_bound() {
+        // 1 + 12 + 66 + 220 sets of up to three links.
+        assert_eq!(every_pattern_below_the_bound(3), (299, 0, 5));
+    }
+
+    #[test]
+    #[ignore = "four and a half million patterns: a minute, with --release"]
+    fn theorem_5_every_pattern_of_four_dimensions_below_the_bound() {
+        assert_eq!(every_pattern_below_the_bound(4), (4_514_873, 5606, 9));
     }
 
     proptest! {
