@@ -49,7 +49,7 @@ doc: setup
 
 test: setup
 	$(RUN) cargo test
-	$(RUN) cargo test --profile sim --features simulator --test simulator --test conformance
+	$(RUN) cargo test --profile sim --features simulator --lib --test simulator --test conformance
 
 explore: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim

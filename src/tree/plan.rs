@@ -129,7 +129,7 @@ impl Plan {
     /// Who is no contributor has no data, and sends none unless it helps or is on the way.
     ///
     /// # Panics
-    /// If the tree, the faults and the contributors are not of one cube.
+    /// If the tree and the faults are not of one cube.
     pub fn new(
         tree: &Tree,
         faults: &Faults,
