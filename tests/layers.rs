@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 8] = [
     &["block", "faults", "verify"],
     &["transport", "store"],
     &["engine"],
-    &["sort"],
+    &["sort", "tree"],
     &["capi", "trial"],
 ];
 

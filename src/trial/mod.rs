@@ -2,7 +2,8 @@
 //!
 //! A [`Trial`] is a value: all that decides a run, in one line that can be printed, read, made
 //! smaller and put into a test. [`run`] plays it, [`judge`] says whether what came of it is right,
-//! and the rest looks for trials that are not: by seeds, or by going through every fault.
+//! and the rest looks for trials that are not: by seeds, or by going through every fault. Apart from
+//! all that, [`tree`] counts what a paper claims of its trees.
 
 mod body;
 mod conformance;
@@ -11,6 +12,7 @@ mod explore;
 mod judge;
 mod own;
 mod shrink;
+pub mod tree;
 
 use std::fmt;
 
