@@ -10,6 +10,7 @@
 
 pub mod config;
 pub mod datatype;
+pub mod gather;
 pub mod group;
 mod guard;
 pub mod launch;
@@ -22,3 +23,4 @@ mod settings;
 pub mod stats;
 pub mod status;
 pub mod store;
+pub mod tree;

@@ -27,10 +27,10 @@ mod versions;
 
 pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
 pub use checkpoints::Checkpoints;
-pub use commit::{Engine, Verdict};
+pub use commit::{Engine, Verdict, agreed_error};
 pub use hello::{Hello, hello, sum};
 pub use job::{Finished, Job};
-pub use mail::{Delivery, Shipment};
+pub use mail::{Delivery, Letter, Shipment};
 pub use reload::Source;
 pub use stats::{Phase, Stats};
 

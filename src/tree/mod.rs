@@ -16,28 +16,32 @@
 //! | [`play`] | a schedule played on lists: what an engine does | |
 //! | [`model`] | what a schedule costs: steps, hops, sizes | Theorem 5 |
 //! | [`printed`] | what Figure 13 would do as printed, to be counted | Figure 13 |
+//! | [`fold`] | what merging can mean | |
+//! | [`run`] | all that with messages, and with ranks that die meanwhile | |
 //!
-//! All of it is pure, so that ranks that agree on the faults agree on everything else. In order: collect
+//! All but [`run`] is pure, so that ranks that agree on the faults agree on everything else. In order: collect
 //! what [`detect::Reports`] asks for, agree on its [`faults::Faults`]; [`find::find_tree_anyway`], or
 //! [`find::tree_to`] for a sink of your own; [`shares::holders`] are those who can be heard;
 //! [`plan::Plan::new`]; [`schedule::Schedule::new`]; then in each step do what
-//! [`schedule::Schedule::of`] says for your node. Faults that come later need all of this anew: the
-//! paper, too, assumes that none come at run-time.
+//! [`schedule::Schedule::of`] says for your node. Faults that come later need all of this anew, which
+//! [`run`] does; the paper assumes that none come at run-time.
 //!
 //! Guaranteed, for any faulty links and any faulty nodes (nodes without a home among them): if all nodes
 //! with data are fault-free and connected to the sink over fault-free links, everything gets there
 //! exactly once; else [`plan::CutOff`] names those that are not. `docs/tree.md` has what was measured.
 //!
-//! Must never: talk to anybody, look at a clock, or know what the data is.
+//! Must never, outside [`run`]: talk to anybody, look at a clock, or know what the data is.
 
 pub mod detect;
 pub mod exhaust;
 pub mod faults;
 pub mod find;
+pub mod fold;
 pub mod model;
 pub mod plan;
 pub mod play;
 pub mod printed;
+pub mod run;
 pub mod schedule;
 pub mod shape;
 pub mod shares;

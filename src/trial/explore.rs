@@ -5,7 +5,7 @@ use std::sync::{Mutex, Once};
 
 use rayon::prelude::*;
 
-use super::{Commit, Keeping, METHODS, Run, Trial, judge, run};
+use super::{Commit, Keeping, METHODS, Run, Trial, Use, judge, run};
 use crate::defects::{Defect, any_planted};
 use crate::members::Rank;
 use crate::random::SplitMix;
@@ -66,6 +66,9 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
         own: false,
+        tree: None,
+        sink: None,
+        links: Vec::new(),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         rot: draw.once_in(4),
         plant: range.plant,
@@ -82,6 +85,9 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
     if trial.own {
         trial.dense = false;
         trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
+    }
+    if !trial.own && trial.store != Keeping::Reload && draw.once_in(6) {
+        draw_tree(&mut draw, &mut trial);
     }
     let victims = draw.below(trial.ranks as u64) as usize;
     let victims = if draw.once_in(2) {
@@ -101,6 +107,26 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         }
     }
     trial
+}
+
+/// A tree in place of the sort, around links that are faulty; with few enough all are connected
+/// mostly.
+fn draw_tree(draw: &mut SplitMix, trial: &mut Trial) {
+    let ranks = trial.ranks as u64;
+    trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
+    trial.tree =
+        Some([Use::Merge, Use::Merge, Use::Broadcast, Use::Collect][draw.below(4) as usize]);
+    if draw.once_in(2) {
+        trial.sink = Some(Rank(draw.below(ranks) as u32));
+    }
+    let most = draw.below(ranks + 1);
+    for _ in 0..most {
+        let one = draw.below(ranks) as u32;
+        let other = one ^ 1 << draw.below(u64::from(ranks.ilog2()) + 1);
+        if u64::from(other) < ranks {
+            trial.links.push((Rank(one), Rank(other)));
+        }
+    }
 }
 
 /// For so many losses it is looked up what their predecessors brought about.
