@@ -101,8 +101,8 @@ static size_t read_links(const char *text, int32_t *links)
   return count;
 }
 
-/* What the nodes bring that this rank executes, each in the buffer after the other: merged here, since
- * a contribution has each row once. */
+/* What the nodes bring that this rank executes: its own, and those that it covers. Nodes of one row are
+ * added up here, since a contribution has each row once. */
 static int64_t *my_strips(size_t *count)
 {
   int64_t *sums = (int64_t *)calloc((size_t)rows * strip_words(), sizeof *sums);

@@ -15,6 +15,7 @@ pub mod group;
 mod guard;
 pub mod launch;
 mod memory;
+pub mod merge;
 pub mod query;
 pub mod record;
 pub mod result;

@@ -448,14 +448,8 @@ impl Sorting<'_> {
         }
         let kernel = engine.all_or_none(kernel(self.trial))?;
         if let Some(what) = self.trial.tree {
-            let tree = Tree {
-                trial: self.trial,
-                engine: &mut engine,
-                kept: self.kept,
-                absent,
-                sort: self.sort,
-                kernel: &*kernel,
-            };
+            let (trial, sort, kept) = (self.trial, self.sort, &mut *self.kept);
+            let tree = Tree::new((trial, sort), &mut engine, kept, absent, &*kernel);
             return tree.run(what, input, lost);
         }
         let dimension = engine.members.cube().dimension();

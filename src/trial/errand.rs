@@ -1,6 +1,9 @@
 //! Trees in a trial: what ranks contribute is merged at one node, or one rank's records are told to all,
 //! around links that are declared faulty, while ranks die.
 //!
+//! What else a trial says means for a tree: `tagged`, that the order of nodes counts; `dense`, that ways go
+//! around where a neighbour could help; more than one host, that links are tested before.
+//!
 //! Must never: give a rank more than a C program would have.
 
 use super::body::{Part, records_in};
@@ -54,21 +57,33 @@ impl Trial {
 
 /// A tree of one rank.
 pub struct Tree<'l, 'e> {
-    /// What it belongs to.
-    pub trial: &'l Trial,
-    /// Its group.
-    pub engine: &'l mut Engine<'e>,
-    /// Where contributions are kept.
-    pub kept: &'l mut Checkpoints,
-    /// Who was dead before it began.
-    pub absent: &'l RankSet,
-    /// Which of the trial's.
-    pub sort: usize,
-    /// What is merged.
-    pub kernel: &'l dyn Kernel,
+    trial: &'l Trial,
+    sort: usize,
+    engine: &'l mut Engine<'e>,
+    kept: &'l mut Checkpoints,
+    absent: &'l RankSet,
+    kernel: &'l dyn Kernel,
 }
 
-impl Tree<'_, '_> {
+impl<'l, 'e> Tree<'l, 'e> {
+    /// Of a trial and which of its sorts; of whom, where contributions are kept, who was dead before it
+    /// began, what is merged.
+    pub fn new(
+        (trial, sort): (&'l Trial, usize),
+        engine: &'l mut Engine<'e>,
+        kept: &'l mut Checkpoints,
+        absent: &'l RankSet,
+        kernel: &'l dyn Kernel,
+    ) -> Tree<'l, 'e> {
+        Tree {
+            trial,
+            sort,
+            engine,
+            kept,
+            absent,
+            kernel,
+        }
+    }
     /// What this rank gets, and which rank the tree leads to.
     pub fn run(self, what: Use, mut mine: Buffer, lost: &mut RankSet) -> Result<(Vec<Part>, u64)> {
         let (trial, wish) = (self.trial, self.trial.wish());

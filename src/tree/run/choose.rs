@@ -6,7 +6,6 @@
 //! dead are executed by their covers, and so is every node without a home: no node is faulty. Must never:
 //! look at more than the members and the wish, so that all ranks choose alike.
 
-use crate::engine::Engine;
 use crate::error::{Error, Result, Status};
 use crate::members::{Members, Rank};
 use crate::tree::faults::{Faults, Link, along};
@@ -93,8 +92,7 @@ pub struct Route {
 impl Route {
     /// Chooses a tree along which the data of `contributors` come to its sink. `Status::Argument` where
     /// there is no way; `Status::State` if it was found out which links are faulty.
-    pub fn new(engine: &Engine<'_>, wish: &Wish, contributors: &NodeSet) -> Result<Route> {
-        let members = &*engine.members;
+    pub fn new(members: &Members, wish: &Wish, contributors: &NodeSet) -> Result<Route> {
         let faults = wish.faults(members);
         let sink = match wish.sink {
             Some(rank) => rank.home(),
@@ -201,7 +199,50 @@ mod tests {
         assert!(wish(&[(0, 0)]).faults(&members(4, &[1])).is_empty());
     }
 
+    #[test]
+    fn who_has_no_way_is_named_and_a_sink_is_somebody_s_own_node() {
+        let members = members(6, &[1, 3]);
+        let mut all = NodeSet::new(8);
+        (0..6).map(Node).for_each(|node| all.insert(node));
+        let nothing = Route::new(&members, &Wish::any(), &all).expect("all are connected");
+        assert_eq!(nothing.chosen.tree.sink(), Node(0));
+        // Rank 5 executes node 7 besides its own, and rank 4 node 6.
+        let links: Vec<(u32, u32)> = vec![(5, 0), (5, 2), (5, 4)];
+        let error = Route::new(&members, &wish(&links), &all).err();
+        let error = error.expect("rank 5 is cut off");
+        assert_eq!(error.status, Status::Argument);
+        assert!(error.text.ends_with("to rank 0 from rank 5"), "{error}");
+        let found = Wish {
+            detected: true,
+            ..wish(&links)
+        };
+        let error = Route::new(&members, &found, &all).err();
+        assert_eq!(error.map(|error| error.status), Some(Status::State));
+    }
+
     proptest! {
+        #[test]
+        fn no_data_cross_a_faulty_link(
+            ranks in 1_usize..20,
+            dead in prop::collection::vec(0_u32..20, 0..6),
+            links in prop::collection::vec((0_u32..20, 0_u32..5), 0..12),
+            reroute: bool,
+        ) {
+            let dead: Vec<u32> = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks).collect();
+            let members = members(ranks, &dead);
+            let links: Vec<(u32, u32)> = links.into_iter().map(|(a, bit)| (a, a ^ 1 << bit)).collect();
+            let remedy = if reroute { Remedy::Reroute } else { Remedy::Delegate };
+            let wish = Wish { remedy, ..wish(&links) };
+            let mut all = NodeSet::new(members.cube().len());
+            (0..ranks as u32).map(Node).for_each(|node| all.insert(node));
+            let Ok(route) = Route::new(&members, &wish, &all) else { return Ok(()) };
+            prop_assert!(members.survivors().any(|rank| rank.home() == route.chosen.tree.sink()));
+            for transfer in route.schedule.steps().iter().flatten() {
+                let ends = (route.executor(transfer.from), route.executor(transfer.to));
+                prop_assert!(ends.0 == ends.1 || !wish.is_faulty(ends.0, ends.1));
+            }
+        }
+
         #[test]
         fn the_nodes_of_a_rank_are_connected_within_it(
             ranks in 1_usize..40,

@@ -63,7 +63,7 @@ impl Collect<'_, '_> {
         let table = self.table()?;
         let everybody = self.owners(table.iter());
         let mut wish = self.wish.clone();
-        let chosen = Route::new(self.engine, &wish, &everybody)?.chosen;
+        let chosen = Route::new(self.engine.members, &wish, &everybody)?.chosen;
         let holder = chosen.holder;
         // Its cover would have to begin anew, with what is handed out already.
         wish.sink = Some(Rank(chosen.tree.sink().0));
@@ -75,7 +75,7 @@ impl Collect<'_, '_> {
             let within =
                 |entry: &&Entry| entry.start < window.end && entry.start + entry.count > at;
             let owners = self.owners(table.iter().filter(within));
-            let route = Route::new(self.engine, &wish, &owners)?;
+            let route = Route::new(self.engine.members, &wish, &owners)?;
             let mut desk = Desk::new(&Concatenate, false);
             desk.trouble = trouble.take();
             let came = self.bring(&window, &route, &mut desk)?;

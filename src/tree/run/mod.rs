@@ -171,7 +171,7 @@ impl Errand<'_, '_> {
         Rank::all(members.ranks())
             .filter(|rank| !self.absent.contains(*rank))
             .for_each(|rank| contributors.insert(rank.home()));
-        Route::new(self.engine, wish, &contributors)
+        Route::new(self.engine.members, wish, &contributors)
     }
 
     /// What is kept for the nodes that this rank executes, but for what is empty.
