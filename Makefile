@@ -4,7 +4,7 @@
 RUN := scripts/with-env
 
 .PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore paper \
-        reliable-paper bench header clean distclean
+        reliable-paper tree-paper bench header clean distclean
 
 help:
 	@echo "make demo     sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -16,6 +16,7 @@ help:
 	@echo "make paper    the papers' experiments, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
 	@echo "make reliable-paper  the tables and figures of docs/reliable.md anew (some minutes)"
 	@echo "make bench    the benchmark table"
+	@echo "make tree-paper  what the paper on tree communication claims, counted (5 minutes of processor time)"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
 
@@ -50,7 +51,7 @@ doc: setup
 
 test: setup
 	$(RUN) cargo test
-	$(RUN) cargo test --profile sim --features simulator --test simulator --test conformance
+	$(RUN) cargo test --profile sim --features simulator --lib --test simulator --test conformance
 
 explore: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim
@@ -82,6 +83,10 @@ paper: build
 
 bench: build
 	$(RUN) python3 scripts/bench.py
+
+tree-paper: setup
+	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	@$(RUN) python3 scripts/tree_paper.py $(if $(PATTERNS),--patterns $(PATTERNS))
 
 header: setup
 	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header

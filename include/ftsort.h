@@ -28,6 +28,8 @@
  *   RANK@ROUND.POINT   POINT: begin; send (messages are posted); store (before the new version is
  *                      stored); stored; commit (agreed on, nobody has acted on it yet); recover (in
  *                      the recovery of that round)
+ *                      In calls that take a tree 1 keeps what is contributed, and 2 carries it; only
+ *                      begin, send and commit happen there.
  *   RANK~ROUND.TARGET  data of rank RANK are changed in that round, once, or whenever it comes to that
  *                      with a * at the end. TARGET: message (a bit of a block that it sends), block
  *                      (that it has), input (its own, after it was copied), replica (of another's
@@ -72,6 +74,10 @@
 /* Records that are sorted by what FUNCTION says of two of them. */
 #define FTSORT_RECORD_COMPARE(T, FUNCTION, USER) \
   { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_COMPARE, 0, 0, (FUNCTION), (USER) }
+
+/* A tree with all defaults: ftsort_tree options = FTSORT_TREE_INIT; */
+#define FTSORT_TREE_INIT \
+  { sizeof(ftsort_tree), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
 
 /* Statistics to be filled in: ftsort_stats stats = FTSORT_STATS_INIT; */
 #define FTSORT_STATS_INIT \
@@ -358,6 +364,45 @@ typedef enum ftsort_check {
 } ftsort_check;
 
 /**
+ * What `ftsort_tree_merge` makes of two contributions.
+ */
+typedef enum ftsort_tree_op {
+  /**
+   * One after the other, in the order of nodes.
+   */
+  FTSORT_TREE_CONCATENATE = 0,
+  /**
+   * Two sorted lists of records of `record` become one. A list that is not sorted is refused.
+   */
+  FTSORT_TREE_SORTED = 1,
+  /**
+   * Arrays of numbers of the kind `key`, of the same length on all ranks: added place by place.
+   * Integers go round where they overflow.
+   */
+  FTSORT_TREE_SUM = 2,
+  /**
+   * As before; the smaller number of each place.
+   */
+  FTSORT_TREE_MIN = 3,
+  /**
+   * As before; the greater number of each place.
+   */
+  FTSORT_TREE_MAX = 4,
+  /**
+   * As before; 1 where neither is 0, else 0.
+   */
+  FTSORT_TREE_AND = 5,
+  /**
+   * As before; 1 where one of them is not 0, else 0.
+   */
+  FTSORT_TREE_OR = 6,
+  /**
+   * What `merge` says.
+   */
+  FTSORT_TREE_CALL = 7,
+} ftsort_tree_op;
+
+/**
  * A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
  * used by any thread, by one at a time; MPI is called from that thread. Several groups may be used by
  * several threads at once if MPI grants MPI_THREAD_MULTIPLE; make them one after the other, in the
@@ -377,6 +422,12 @@ typedef struct ftsort_buffer ftsort_buffer;
  * threads at once.
  */
 typedef struct ftsort_result ftsort_result;
+
+/**
+ * What a tree has brought to this rank. Owned by the caller; may outlive its group. May be read by several
+ * threads at once.
+ */
+typedef struct ftsort_tree_result ftsort_tree_result;
 
 /**
  * What a call returned: one of `ftsort_status_code`. Later versions may add codes, so treat every
@@ -621,6 +672,100 @@ typedef struct ftsort_block {
    */
   uint64_t offset;
 } ftsort_block;
+
+/**
+ * Merges two contributions, or what was merged of several, into `out` (see `ftsort_buffer_resize`).
+ * Pure: the same bytes for the same bytes, on every rank. Called on any rank, by the thread that called
+ * ftsort, and again for the same contributions after faults; never with a contribution of no bytes.
+ * `low` and `high` are aligned to 8 at least. With `ordered` all of `low` is of smaller nodes than
+ * `high`; else it must not matter which is which, nor what is merged first. Returns 0, or anything else
+ * to refuse, which ends the call with `FTSORT_ERR_CALLBACK`. Must not throw, longjmp, or call ftsort or
+ * MPI, but for `ftsort_buffer_resize`.
+ */
+typedef int (*ftsort_tree_merge_fn)(void *user,
+                                    const void *low,
+                                    size_t low_bytes,
+                                    const void *high,
+                                    size_t high_bytes,
+                                    struct ftsort_buffer *out);
+
+/**
+ * What a tree is to be like. Start from `FTSORT_TREE_INIT`; zero always means the default. Later
+ * versions append fields. The same on all ranks, but for `user`. Borrowed for the call, with all that it
+ * points to.
+ */
+typedef struct ftsort_tree {
+  /**
+   * `sizeof(ftsort_tree)`.
+   */
+  size_t struct_size;
+  /**
+   * Not 0: the tree leads to the node of rank `sink`. 0: FIND_TREE chooses (1996 paper, Section 3.1):
+   * a node with as few faulty links as any; without faulty links the lowest survivor's.
+   */
+  int32_t has_sink;
+  /**
+   * A rank, dead or alive; its cover takes its part if it is dead.
+   */
+  int32_t sink;
+  /**
+   * One of `ftsort_tree_op`. `ftsort_tree_merge` only.
+   */
+  int32_t operation;
+  /**
+   * One of `ftsort_key`, a number. For the operations on arrays of numbers only.
+   */
+  int32_t key;
+  /**
+   * Not 0: only contributions of neighbouring nodes are merged, in their order; what has a gap
+   * between stays apart on its way, and more memory is used at the sink. For a `merge` for which order
+   * matters, and for sorted lists in which records of equal keys must stay in the order of ranks.
+   * Concatenating is always so.
+   */
+  int32_t ordered;
+  /**
+   * Not 0: a node that cannot send to its parent always takes a way around; 0: it gives what it has to
+   * a neighbour that can pass it on, if there is one (1996 paper, Section 3.2; but to one, not in parts
+   * to all).
+   */
+  int32_t reroute;
+  /**
+   * Not 0: before the call each link is tested with timed letters, and those whose tests took longer
+   * than what is usual, and than so many milliseconds, three times in a row, are taken for faulty in
+   * this call (1996 paper, Figure 7). Sees links that are slow; a link that carries nothing at all
+   * it cannot tell from a slow rank, and waits.
+   */
+  uint32_t detect_ms;
+  /**
+   * How many pairs of ranks `links` has.
+   */
+  size_t link_count;
+  /**
+   * The faulty links: pairs of ranks, two numbers each, that are not to send to each other on the tree's
+   * way. The nodes of the dead go with their covers. May be NULL if `link_count` is 0.
+   */
+  const int32_t *links;
+  /**
+   * What is in sorted lists; `FTSORT_TREE_SORTED` only.
+   */
+  const struct ftsort_record *record;
+  /**
+   * See `ftsort_tree_merge_fn`; `FTSORT_TREE_CALL` only.
+   */
+  ftsort_tree_merge_fn merge;
+  /**
+   * Passed to `merge` as it is; never read.
+   */
+  void *user;
+} ftsort_tree;
+
+/**
+ * Takes the next `count` records of a sorted result. Called on the rank that gets them, by the thread that
+ * called ftsort; `records` are aligned to 8 at least, and valid during the callback. Returns 0, or
+ * anything else to refuse, which ends the call with `FTSORT_ERR_CALLBACK`. Must not throw, longjmp, or
+ * call ftsort with this group.
+ */
+typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
 
 /**
  * Figures of the last `ftsort_run` on this rank. Later versions append fields.
@@ -967,14 +1112,14 @@ size_t ftsort_cluster(int32_t node, uint32_t s, int32_t *out, size_t capacity);
 int ftsort_slot(const struct ftsort *group, int32_t rank);
 
 /**
- * Whose data the last `ftsort_run`, `ftsort_fault_check` or `ftsort_store_commit` could not get back:
- * the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
+ * Whose data the last `ftsort_run`, `ftsort_fault_check`, `ftsort_store_commit` or call that takes a tree
+ * could not get back: the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
  *
  * \param[in] group a live group; NULL has none.
  * \param[out] ranks filled with up to `capacity` ranks, ascending; may be NULL if `capacity` is 0.
  * \param[in] capacity how many fit.
- * \return how many there are, which may be more than `capacity`; 0 if the last `ftsort_run` or
- * `ftsort_store_commit` lost nothing.
+ * \return how many there are, which may be more than `capacity`; 0 if the last of
+ * these calls lost nothing.
  */
 size_t ftsort_lost_ranks(const struct ftsort *group,
                          int32_t *ranks,
@@ -1097,6 +1242,153 @@ ftsort_status ftsort_store_commit(struct ftsort *group,
  * `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_store_clear(struct ftsort *group);
+
+/**
+ * Brings what all ranks contribute to one rank, merged on its way along a tree around faulty links
+ * (Leu and Kuo 1996, Sections 3.1 and 3.2, FIND_TREE and FTTC). [C]
+ *
+ * Survives faults at any moment: every contribution is first kept as `ftsort_config.store` says (as
+ * states are; FTSORT_STORE_RELOAD keeps nothing), and after a fault the survivors choose a tree anew and
+ * begin again, with the contributions of the dead. A rank that dies before its contribution is kept
+ * takes it along: `FTSORT_ERR_DATA_LOST`, `ftsort_lost_ranks` says who it was, and a second call goes
+ * without it. A rank that was known to be dead before the call contributes nothing. All is kept and
+ * agreed on as for any other call, over any link: `options.links` is about the tree. In fault schedules
+ * round 1 keeps contributions, and round 2 carries them.
+ *
+ * \param[in,out] group a live group.
+ * \param[in] options borrowed for the call; NULL: all defaults, which concatenate.
+ * \param[in] state this rank's contribution; copied; any alignment. NULL if `bytes` is 0.
+ * \param[in] bytes its size. 0: nothing is contributed, and nothing merged with it.
+ * \param[out] out on the rank that executes the tree's sink (`ftsort_tree_holder`) the result, to be freed
+ * with `ftsort_tree_result_free`; NULL on all others, and after a failure.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (on all ranks where the options are not the same, where
+ * `options.links` cuts somebody off from the sink, whom the text names; with arrays of other lengths on
+ * the rank that met them, and `FTSORT_ERR_PEER_ARGUMENT` on the others), `FTSORT_ERR_PEER_ARGUMENT`;
+ * `FTSORT_ERR_STATE`, also where links that `options.detect_ms` found cut somebody off;
+ * `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`, `FTSORT_ERR_CALLBACK`, `FTSORT_ERR_DATA_LOST`,
+ * `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_tree_merge(struct ftsort *group,
+                                const struct ftsort_tree *options,
+                                const void *state,
+                                size_t bytes,
+                                struct ftsort_tree_result **out);
+
+/**
+ * Tells all ranks what `root` has, down a tree around faulty links. [C]
+ *
+ * Survives faults at any moment, as `ftsort_tree_merge` does; `root` may die as soon as its bytes are
+ * kept. In fault schedules round 1 keeps them, and round 2 carries them.
+ *
+ * \param[in,out] group a live group.
+ * \param[in] options borrowed for the call; NULL: all defaults. The sink and the operation are not
+ * looked at, but are the same on all ranks.
+ * \param[in] root a rank that is alive; the same on all ranks.
+ * \param[in,out] buffer on `root` what is told; on the others it is written to, and after a failure it
+ * is as it was. NULL if `bytes` is 0.
+ * \param[in] bytes its size, the same on all ranks.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (on all ranks where `root` was known to be dead, where the
+ * options or `bytes` are not the same, or where `options.links` cuts somebody off, whom the text names),
+ * `FTSORT_ERR_PEER_ARGUMENT`; `FTSORT_ERR_STATE`, also where links that `options.detect_ms` found cut
+ * somebody off; `FTSORT_ERR_DATA_LOST` where `root` died before its bytes were kept;
+ * `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`, `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`,
+ * `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_tree_broadcast(struct ftsort *group,
+                                    const struct ftsort_tree *options,
+                                    int32_t root,
+                                    void *buffer,
+                                    size_t bytes);
+
+/**
+ * What a tree has brought to this rank. [L]
+ *
+ * \param[in] result a result; NULL has none.
+ * \param[out] bytes its size; may be NULL.
+ * \return the bytes, aligned to 8 at least, valid as long as the result; not NULL, also if there are
+ * none, but NULL for NULL.
+ */
+const void *ftsort_tree_result_data(const struct ftsort_tree_result *result,
+                                    size_t *bytes);
+
+/**
+ * Frees a result. [L]
+ *
+ * \param[in] result a result; NULL is a no-op. It must not be used again.
+ */
+void ftsort_tree_result_free(struct ftsort_tree_result *result);
+
+/**
+ * The node that the tree of the last `ftsort_tree_merge`, `ftsort_tree_broadcast` or
+ * `ftsort_gather_sorted` that succeeded led to, or came from; the same on all survivors. [L]
+ *
+ * \param[in] group a live group.
+ * \return the node; -1 if there was none yet, and for NULL.
+ */
+int32_t ftsort_tree_sink(const struct ftsort *group);
+
+/**
+ * The rank that executed that node: who has the result. [L]
+ *
+ * \param[in] group a live group.
+ * \return the rank; -1 if there was none yet, and for NULL.
+ */
+int32_t ftsort_tree_holder(const struct ftsort *group);
+
+/**
+ * The dimensions of that tree, counted from 0, in the order in which data cross them on their way to
+ * the sink (1996 paper, Section 2.2). [L]
+ *
+ * \param[in] group a live group.
+ * \param[out] dimensions filled with up to `capacity` of them; may be NULL if `capacity` is 0.
+ * \param[in] capacity how many fit.
+ * \return how many there are; 0 if there was no tree yet, and for NULL.
+ */
+size_t ftsort_tree_order(const struct ftsort *group,
+                         uint32_t *dimensions,
+                         size_t capacity);
+
+/**
+ * How many links of that tree are faulty, and were worked around. [L]
+ *
+ * \param[in] group a live group.
+ * \param[out] helps how many messages went to another neighbour, to be passed on with its own; may be
+ * NULL.
+ * \param[out] detours how many took a way over other nodes; may be NULL.
+ * \return how many; 0 if there was no tree yet, and for NULL.
+ */
+size_t ftsort_tree_faulty_links(const struct ftsort *group,
+                                size_t *helps,
+                                size_t *detours);
+
+/**
+ * Hands the whole result of a sort to one rank, in order, in pieces of about 4 MiB that come along a
+ * tree around faulty links (as in `ftsort_tree_merge`). Needs memory for some pieces only, on any
+ * rank. [C]
+ *
+ * Each record is handed out once, and not before all survivors have agreed that its piece came. Nothing
+ * else is kept of a result: if a rank dies whose blocks were not handed out to their end, or the rank
+ * that gets them, the call fails with `FTSORT_ERR_DATA_LOST` on all survivors, `ftsort_lost_ranks` says
+ * who that was, and what was handed out before is right as far as it goes. The results stay as they are.
+ * In fault schedules every piece is round 2.
+ *
+ * \param[in,out] group a live group.
+ * \param[in] options borrowed for the call; NULL: all defaults. Its sink is the rank that gets the
+ * records (`ftsort_tree_holder`); its operation is not looked at, but is the same on all ranks.
+ * \param[in] result this rank's result of a sort of this group, the same sort on all ranks; not changed.
+ * \param[in] consume see `ftsort_consume_fn`; not NULL on any rank, since any might get the records.
+ * \param[in] user passed to `consume` as it is; never read.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (on all ranks where the options are not the same, where
+ * `options.links` cuts somebody off, or where the results are not of one sort),
+ * `FTSORT_ERR_PEER_ARGUMENT`; `FTSORT_ERR_STATE`, also where links that `options.detect_ms` found cut
+ * somebody off; `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_CALLBACK`, `FTSORT_ERR_MEMORY`,
+ * `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_gather_sorted(struct ftsort *group,
+                                   const struct ftsort_tree *options,
+                                   const struct ftsort_result *result,
+                                   ftsort_consume_fn consume,
+                                   void *user);
 
 /**
  * Gives the figures of the last `ftsort_run`. [L]

@@ -112,6 +112,10 @@ defects! {
     RoundsSpanFaults,
     /// What a caller's loop kept is not brought to the covers of the dead.
     CheckpointsStay,
+    /// What was merged before a fault is merged again.
+    ContributesTwice,
+    /// A tree is walked that was chosen before the last fault.
+    TreeStays,
     /// Rank 0 passes messages on, dead or not (the papers' programs).
     ScribeIsRankZero,
 }

@@ -13,6 +13,7 @@
 //! | `transport`, `store` | the protocol, over MPI's calls or simulated ones; where inputs and versions are kept: a directory, memory |
 //! | `engine` | rounds as transactions; recovery: detect, agree, remap, restore, replay |
 //! | `sort` | the papers' algorithms and sample sort, written over nodes |
+//! | `tree` | fault-tolerant tree communication, around faulty links and nodes: trees, plans, steps |
 //! | `capi` | the C surface |
 //! | `trial` | whole sorts on simulated ranks, judged (feature `simulator`) |
 
@@ -31,6 +32,7 @@ pub mod record;
 pub mod sort;
 pub mod store;
 pub mod transport;
+pub mod tree;
 #[cfg(feature = "simulator")]
 pub mod trial;
 pub mod vcube;

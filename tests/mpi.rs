@@ -482,6 +482,68 @@ fn examples() -> Vec<Trial> {
     trials
 }
 
+/// Trees: their examples, which check their results themselves, and what happens to arguments.
+fn trees() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (example, ranks, arguments, faults) in [
+        ("tree_sort", 1, "5000", ""),
+        ("tree_sort", 4, "50000", ""),
+        ("tree_sort", 5, "20000 0-1,2-3,1-3 4", ""),
+        ("tree_sort", 4, "50000", "2@2.send"),
+        ("tree_sort", 4, "50000 0-1", "2@2"),
+        ("tree_sort", 6, "20000 0-1,0-2 5", "3@1 5@2 1@2.send"),
+        ("tree_sort", 4, "50000 - 2", "2@2"),
+        ("tree_sort", 4, "50000", "0@1 1@1"),
+        ("matrix_vector", 1, "64", ""),
+        ("matrix_vector", 4, "256", ""),
+        ("matrix_vector", 8, "300 0-4,1-3,2-6", ""),
+        ("matrix_vector", 4, "256 0-2", "1@2.send"),
+        ("matrix_vector", 6, "100", "0@1 4@2.send"),
+        ("matrix_vector", 8, "256 4-5,2-3", "0@2 7@2.send"),
+    ] {
+        trials.push(Trial::test(
+            format!("{example} {arguments} on {ranks} ranks, faults {faults:?}"),
+            move || {
+                let program = program(&format!("c_examples/{example}.c"))?;
+                let arguments: Vec<&str> = arguments.split(' ').collect();
+                let text = launch(ranks, faults, &program, &arguments)?;
+                let right = text.lines().filter(|line| line.ends_with(", right"));
+                match right.count() {
+                    1 => Ok(()),
+                    right => Err(format!("{right} results are right: {text}").into()),
+                }
+            },
+        ));
+    }
+    for ranks in [2, 3, 4] {
+        trials.push(Trial::test(format!("trees on {ranks} ranks"), move || {
+            let text = launch(ranks, "", &program("tests/c/tree.c")?, &["args"])?;
+            match text.contains("tree: fine") {
+                true => Ok(()),
+                false => Err(text.into()),
+            }
+        }));
+    }
+    for (who, survivors, told) in [
+        ("none", 4, "gather: status=0 lost=-1"),
+        ("sink", 3, "gather: status=-40 lost=1"),
+        ("owner", 3, "gather: status=-40 lost=3"),
+    ] {
+        trials.push(Trial::test(
+            format!("a result is handed out tree by tree, dies: {who}"),
+            move || {
+                let text = launch(4, "", &program("tests/c/tree.c")?, &["gather", who])?;
+                let right = text.lines().filter(|line| *line == told).count();
+                match right == survivors {
+                    true => Ok(()),
+                    false => Err(format!("{right} of {survivors} say {told}: {text}").into()),
+                }
+            },
+        ));
+    }
+    trials
+}
+
 /// The authors' programs: arguments and files as theirs, and every list where it belongs.
 fn originals() -> Vec<Trial> {
     let programs = [
@@ -991,6 +1053,7 @@ fn main() {
     arguments.test_threads = Some(1);
     let trials = [
         examples(),
+        trees(),
         originals(),
         interface(),
         sorts_without_faults(),

@@ -63,6 +63,46 @@ fn every_crash_of_up_to_two_of_three_ranks_in_every_algorithm() {
     }
 }
 
+/// Trees, with links that are faulty, and with a sink that dies.
+#[test]
+fn every_crash_of_up_to_two_of_three_and_four_ranks_in_a_tree() {
+    for (line, least) in [
+        ("ranks=3 tree=merge tagged=1", 3_000),
+        ("ranks=3 tree=merge links=1-2 sink=2 sorts=2", 10_000),
+        ("ranks=3 tree=broadcast links=0-1 sink=1", 3_000),
+        ("ranks=3 tree=collect tagged=1 links=0-1 sink=1", 1_000),
+        ("ranks=4 tree=collect", 2_000),
+        ("ranks=3 tree=merge hosts=2", 5_000),
+        ("ranks=4 tree=merge tagged=1 links=0-1,1-3 sink=1", 5_000),
+        ("ranks=4 tree=merge dense=1 links=0-2,1-3", 3_000),
+        ("ranks=4 tree=broadcast tagged=1 links=0-1,2-3", 5_000),
+    ] {
+        for store in ["memory:1", "memory:2", "directory", "none"] {
+            let line = format!("{line} records=6 store={store}");
+            let runs = every_fault(&line, 2, false, false);
+            assert!(store == "none" || runs > least, "{line}: {runs}");
+        }
+    }
+}
+
+/// Who has no way to the sink is named, and nobody waits.
+#[test]
+fn a_tree_without_a_way_is_refused_on_all_ranks() {
+    let line = "ranks=4 tree=merge sink=0 links=0-1,0-2 store=memory:1";
+    let trial = Trial::parse(line).expect("a trial");
+    let run = run(&trial, false);
+    assert_eq!(judge(&trial, &run), None);
+    for outcome in run.outcomes[0].iter().flatten() {
+        let error = outcome.parts.as_ref().expect_err("no way");
+        assert!(
+            error.text.contains("no way to rank 0 from rank 1, 2, 3"),
+            "{error}"
+        );
+    }
+    let line = "ranks=4 tree=merge sink=0 links=0-1,0-2 store=memory:1 lose=1@9";
+    expect_right(&Trial::parse(line).expect("a trial"));
+}
+
 #[test]
 fn every_crash_and_every_premature_report_of_one_of_four_ranks() {
     for store in STORES {

@@ -1,7 +1,7 @@
 //! Explores faults on simulated ranks, and replays them; and plays the 1989 paper's reliable sort.
 
 // This is a program for people, unlike the library.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 #[path = "ftsort-sim/reliable.rs"]
 mod reliable;
@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use ftsort::defects::Defect;
 use ftsort::sort::Method;
+use ftsort::trial::tree::{Cell, Sample, Summary, examine};
 use ftsort::trial::{
     Exhaustion, Keeping, Range, Trial, catch, draw, exhaust, judge, read_keeping, read_method, run,
     shrink,
@@ -75,6 +76,22 @@ enum What {
     Liars(reliable::Liars),
     /// What the 1989 paper's reliable sort costs beside others, counted, as CSV.
     Reliable(reliable::Costs),
+    /// Counts what tree communication costs around random faults, as comma-separated values; patterns
+    /// for which a theorem does not hold are told on stderr.
+    Tree {
+        /// Of the hypercube: N, or FEWEST-MOST
+        #[arg(long, default_value = "3-10", value_parser = read_dimensions)]
+        dimensions: RangeInclusive<u32>,
+        /// How many patterns for each number of faulty links and nodes
+        #[arg(long, default_value_t = 1000)]
+        patterns: u64,
+        /// Decides the patterns
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Looks for the best trees in cubes of up to so many dimensions
+        #[arg(long, default_value_t = 7)]
+        optimum: u32,
+    },
 }
 
 #[derive(Args)]
@@ -118,6 +135,14 @@ fn read_ranks(text: &str) -> Result<RangeInclusive<usize>, String> {
     }
 }
 
+fn read_dimensions(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let (fewest, most) = text.split_once('-').unwrap_or((text, text));
+    match (fewest.parse(), most.parse()) {
+        (Ok(fewest), Ok(most)) if 1 <= fewest && fewest <= most && most <= 12 => Ok(fewest..=most),
+        _ => Err(format!("{text}: expected N or FEWEST-MOST, from 1 to 12")),
+    }
+}
+
 fn read_store(text: &str) -> Result<Keeping, String> {
     read_keeping(text).ok_or_else(|| format!("{text} is no store"))
 }
@@ -140,6 +165,12 @@ fn main() -> ExitCode {
         What::Replay { trial, messages } => replay(&trial, messages),
         What::Liars(options) => reliable::liars(&options),
         What::Reliable(options) => reliable::costs(&options),
+        What::Tree {
+            dimensions,
+            patterns,
+            seed,
+            optimum,
+        } => trees(dimensions, patterns, seed, optimum),
     };
     match fine {
         true => ExitCode::SUCCESS,
@@ -241,4 +272,33 @@ fn replay(line: &str, messages: bool) -> bool {
     let wrong = judge(&trial, &run);
     println!("{}", wrong.as_deref().unwrap_or("right"));
     wrong.is_none()
+}
+
+fn trees(dimensions: RangeInclusive<u32>, patterns: u64, seed: u64, optimum: u32) -> bool {
+    let cells = Cell::all(dimensions);
+    let bar = bar(cells.len() as u64 * patterns);
+    let mut header = true;
+    let mut wrong = 0;
+    for cell in cells {
+        let of_one = |index: u64| {
+            let sample = examine(&cell.draw(seed, index), cell.dimensions <= optimum);
+            bar.inc(1);
+            sample
+        };
+        let samples: Vec<Sample> = (0..patterns).into_par_iter().filter_map(of_one).collect();
+        for (index, sample) in samples.iter().enumerate() {
+            if let Some(text) = &sample.wrong {
+                bar.suspend(|| eprintln!("{cell:?}, pattern {index}: {text}"));
+                wrong += 1;
+            }
+        }
+        for summary in Summary::of(cell, &samples) {
+            if std::mem::take(&mut header) {
+                println!("{}", summary.header());
+            }
+            println!("{summary}");
+        }
+    }
+    bar.finish_and_clear();
+    wrong == 0
 }

@@ -19,6 +19,7 @@ use crate::members::{Members, RankSet};
 use crate::store::Store;
 use crate::transport::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
 use crate::transport::{Manners, Protocol, Transport};
+use crate::tree::run::choose::Chosen;
 
 /// A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
 /// used by any thread, by one at a time; MPI is called from that thread. Several groups may be used by
@@ -33,6 +34,10 @@ pub struct ftsort {
     pub(super) checkpoints: Checkpoints,
     /// All ranks know it, and nobody else: digests are drawn from it.
     pub(super) seed: u64,
+    /// What trees are to bring.
+    pub(super) contributions: Checkpoints,
+    /// The last one.
+    pub(super) tree: Option<Chosen>,
     pub(super) settings: Settings,
     pub(super) stats: Stats,
     /// Which of `ftsort_algorithm` the last sort was.
@@ -188,6 +193,12 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let store = open_store(&mut engine, &settings.store, group_name)?;
     let beside = store_beside(&settings.store, group_name, engine.members.me());
     let checkpoints = Checkpoints::new(beside, engine.members);
+    let apart = store_beside(
+        &settings.store,
+        group_name.rotate_left(32),
+        engine.members.me(),
+    );
+    let contributions = Checkpoints::new(apart, engine.members);
     warn_of_settings(&listener, ulfm);
     let lost = RankSet::new(members.ranks());
     let neighbours = heard
@@ -205,6 +216,8 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         store,
         checkpoints,
         seed: group_name,
+        contributions,
+        tree: None,
         settings: Settings {
             threads: threads(settings.threads, neighbours),
             ..settings

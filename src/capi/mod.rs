@@ -10,10 +10,12 @@
 
 pub mod config;
 pub mod datatype;
+pub mod gather;
 pub mod group;
 mod guard;
 pub mod launch;
 mod memory;
+pub mod merge;
 pub mod query;
 pub mod record;
 pub mod result;
@@ -22,4 +24,5 @@ mod settings;
 pub mod stats;
 pub mod status;
 pub mod store;
+pub mod tree;
 pub mod verify;

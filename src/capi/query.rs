@@ -157,14 +157,14 @@ pub unsafe extern "C" fn ftsort_slot(group: *const ftsort, rank: i32) -> c_int {
     }
 }
 
-/// Whose data the last `ftsort_run`, `ftsort_fault_check` or `ftsort_store_commit` could not get back:
-/// the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
+/// Whose data the last `ftsort_run`, `ftsort_fault_check`, `ftsort_store_commit` or call that takes a tree
+/// could not get back: the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
 ///
 /// \param[in] group a live group; NULL has none.
 /// \param[out] ranks filled with up to `capacity` ranks, ascending; may be NULL if `capacity` is 0.
 /// \param[in] capacity how many fit.
-/// \return how many there are, which may be more than `capacity`; 0 if the last `ftsort_run` or
-/// `ftsort_store_commit` lost nothing.
+/// \return how many there are, which may be more than `capacity`; 0 if the last of
+/// these calls lost nothing.
 ///
 /// # Safety
 /// `group` is NULL or live; `ranks` is valid for `capacity` numbers.

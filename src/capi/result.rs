@@ -6,7 +6,9 @@ use super::status::ftsort_status;
 use crate::buffer::Slice;
 use crate::engine::Finished;
 use crate::error::{Error, Result, Status};
+use crate::members::{Members, RankSet};
 use crate::sort::{global_offset, total_records};
+use crate::tree::run::collect::Holding;
 use crate::vcube::Node;
 
 /// The sorted blocks that this rank holds: its own, and one for each node that it covers, in
@@ -16,6 +18,9 @@ pub struct ftsort_result {
     blocks: Vec<(Node, u64, Slice)>,
     record_bytes: usize,
     total: u64,
+    /// Who was dead when it was made.
+    absent: RankSet,
+    ranks: usize,
 }
 
 /// One sorted block. Borrowed from its result.
@@ -33,7 +38,7 @@ pub struct ftsort_block {
 }
 
 impl ftsort_result {
-    pub(super) fn new(finished: Finished, record_bytes: usize) -> ftsort_result {
+    pub(super) fn new(finished: Finished, record_bytes: usize, members: &Members) -> ftsort_result {
         let total = total_records(&finished.decision);
         let blocks = finished.blocks.into_iter().filter_map(|(node, block)| {
             let (offset, data) = global_offset(&block)?;
@@ -43,6 +48,23 @@ impl ftsort_result {
             blocks: blocks.collect(),
             record_bytes,
             total,
+            absent: members.faulty().clone(),
+            ranks: members.ranks(),
+        }
+    }
+
+    /// Of how many ranks the group was.
+    pub(super) fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// What there is to be handed to somebody.
+    pub(super) fn holding(&self) -> Holding {
+        Holding {
+            blocks: self.blocks.clone(),
+            record_bytes: self.record_bytes,
+            total: self.total,
+            absent: self.absent.clone(),
         }
     }
 }

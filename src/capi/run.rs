@@ -196,7 +196,11 @@ impl ftsort {
             let own = self.members.me().home();
             finished.blocks.retain(|node, _| *node == own);
         }
-        Ok(ftsort_result::new(finished, prepared.layout.record_bytes()))
+        Ok(ftsort_result::new(
+            finished,
+            prepared.layout.record_bytes(),
+            &self.members,
+        ))
     }
 
     /// All ranks' arguments are right, and their records alike.

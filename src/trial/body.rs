@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::drawer::{Drawer, Shared};
+use super::errand::Tree;
 use super::own::Loop;
 use super::{Keeping, Record, Trial};
 use crate::block::Block;
@@ -43,7 +44,7 @@ pub struct Part {
 pub struct Outcome {
     /// The blocks, or why there are none.
     pub parts: std::result::Result<Vec<Part>, Error>,
-    /// How many records there are in all.
+    /// How many records there are in all; for a tree the rank that it leads to.
     pub total: u64,
     /// The dead that the rank knew of when it began.
     pub absent: Vec<Rank>,
@@ -459,6 +460,11 @@ impl Sorting<'_> {
             return own.run(input, lost);
         }
         let kernel = engine.all_or_none(kernel(self.trial))?;
+        if let Some(what) = self.trial.tree {
+            let (trial, sort, kept) = (self.trial, self.sort, &mut *self.kept);
+            let tree = Tree::new((trial, sort), &mut engine, kept, absent, &*kernel);
+            return tree.run(what, input, lost);
+        }
         let dimension = engine.members.cube().dimension();
         let sort = self.trial.algorithm.on(&*kernel, dimension);
         let algorithm = Complete {

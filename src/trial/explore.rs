@@ -5,7 +5,7 @@ use std::sync::{Mutex, Once};
 
 use rayon::prelude::*;
 
-use super::{Commit, Keeping, METHODS, Run, Trial, judge, run};
+use super::{Commit, Keeping, METHODS, Run, Trial, Use, judge, run};
 use crate::defects::{Defect, any_planted};
 use crate::members::Rank;
 use crate::random::SplitMix;
@@ -68,6 +68,9 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         own: false,
         checks: draw.once_in(3),
         spoils: Vec::new(),
+        tree: None,
+        sink: None,
+        links: Vec::new(),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         rot: draw.once_in(4),
         plant: range.plant,
@@ -90,6 +93,9 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         trial.spoils = (0..1 + draw.below(3))
             .map(|_| spoil(&mut draw, ranks))
             .collect();
+    }
+    if !trial.own && trial.store != Keeping::Reload && draw.once_in(6) {
+        draw_tree(&mut draw, &mut trial);
     }
     let victims = draw.below(trial.ranks as u64) as usize;
     let victims = if draw.once_in(2) {
@@ -122,6 +128,28 @@ fn spoil(draw: &mut SplitMix, ranks: usize) -> String {
     };
     let again = if draw.once_in(4) { "*" } else { "" };
     format!("{rank}~{round}.{target}{again}")
+}
+
+/// A tree in place of the sort, around links that are faulty; with few enough all are connected
+/// mostly.
+fn draw_tree(draw: &mut SplitMix, trial: &mut Trial) {
+    let ranks = trial.ranks as u64;
+    trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
+    trial.checks = false;
+    trial.spoils.clear();
+    trial.tree =
+        Some([Use::Merge, Use::Merge, Use::Broadcast, Use::Collect][draw.below(4) as usize]);
+    if draw.once_in(2) {
+        trial.sink = Some(Rank(draw.below(ranks) as u32));
+    }
+    let most = draw.below(ranks + 1);
+    for _ in 0..most {
+        let one = draw.below(ranks) as u32;
+        let other = one ^ 1 << draw.below(u64::from(ranks.ilog2()) + 1);
+        if u64::from(other) < ranks {
+            trial.links.push((Rank(one), Rank(other)));
+        }
+    }
 }
 
 /// For so many losses it is looked up what their predecessors brought about.

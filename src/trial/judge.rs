@@ -1,7 +1,7 @@
 //! Is what came of a trial right? Compared with a plain sort of the same records.
 
 use super::body::Part;
-use super::{Keeping, Outcome, Record, Run, Trial};
+use super::{Keeping, Outcome, Record, Run, Trial, Use};
 use crate::error::Status;
 use crate::members::{Members, Rank, RankSet};
 use crate::sort::{Method, Shape};
@@ -82,12 +82,14 @@ fn judge_sort(
             None
         }
         _ if excluded => Some("goes on although too few are left".into()),
+        Ok(_) if trial.tree.is_some() => judge_tree(trial, sort, &living, first),
         Ok(_) => judge_result(trial, sort, &living, first),
         Err(error) if error.status == Status::Corrupt => judge_corruption(trial, first),
         // Copies that are wrong are none.
         Err(error) if error.status == Status::DataLost && !trial.spoils.is_empty() => {
             judge_corruption(trial, first)
         }
+        Err(error) if error.status == Status::Argument && may_refuse(trial, first) => None,
         Err(error) if error.status == Status::DataLost => judge_loss(trial, run, sort, first),
         Err(error) => Some(format!("fails: {error}")),
     }
@@ -156,6 +158,76 @@ fn judge_result(
     (all_here && covered != expected.len())
         .then(|| format!("{covered} of {} records", expected.len()))
 }
+
+/// The result is on the rank that the tree leads to, and nowhere else; or on all, if it comes from there.
+fn judge_tree(
+    trial: &Trial,
+    sort: usize,
+    living: &[(Rank, &Outcome)],
+    first: &Outcome,
+) -> Option<String> {
+    let all = trial.tree == Some(Use::Broadcast);
+    let root = trial.wish().sink.unwrap_or(Rank(0));
+    let present = Rank::all(trial.ranks).filter(|rank| !first.absent.contains(rank));
+    let contributing = present.filter(|rank| !all || *rank == root);
+    let records = contributing.flat_map(|rank| trial.sorted_records(sort, rank));
+    let mut expected: Vec<Record> = records.collect();
+    if trial.tree == Some(Use::Merge) {
+        expected.sort_by_key(|record| record.key);
+    }
+    for (rank, outcome) in living {
+        if outcome.total != first.total {
+            return Some(format!("rank {rank} takes {} for the end", outcome.total));
+        }
+        let parts = outcome.parts.as_ref().ok()?;
+        match &parts[..] {
+            [] if !all && outcome.total != u64::from(rank.0) => {}
+            [part] if all || outcome.total == u64::from(rank.0) => {
+                if part.records != expected {
+                    return Some(format!(
+                        "rank {rank} has {} records, not the right {}",
+                        part.records.len(),
+                        expected.len()
+                    ));
+                }
+            }
+            parts => return Some(format!("rank {rank} has {} results", parts.len())),
+        }
+    }
+    None
+}
+
+/// Do the faulty links leave no way for somebody, with some of the dead that are known in the end; or is
+/// the rank dead that the tree was to come from?
+fn may_refuse(trial: &Trial, outcome: &Outcome) -> bool {
+    let Some(what) = trial.tree else { return false };
+    let wish = trial.wish();
+    let root = wish.sink.unwrap_or(Rank(0));
+    if what == Use::Broadcast && outcome.absent.contains(&root) {
+        return true;
+    }
+    // Who of the others was dead when the tree was chosen is not known.
+    let absent = &outcome.absent;
+    let late = outcome.faulty.iter().filter(|rank| !absent.contains(rank));
+    let late: Vec<Rank> = late.copied().collect();
+    if late.len() > MOST_LATE {
+        return !wish.links.is_empty();
+    }
+    (0..1_u32 << late.len()).any(|some| {
+        let chosen = (0..).zip(&late).filter(|(bit, _)| some >> bit & 1 == 1);
+        let dead = absent.iter().chain(chosen.map(|(_, rank)| rank));
+        let dead = RankSet::from_ranks(trial.ranks, dead.copied());
+        let alive = Rank::all(trial.ranks).find(|rank| !dead.contains(*rank));
+        let Some(alive) = alive else { return false };
+        let mut members = Members::new(alive, trial.ranks);
+        members.absorb(&dead);
+        let faults = wish.faults(&members);
+        faults.largest_part().len() < faults.len()
+    })
+}
+
+/// For so many all sets of them are tried.
+const MOST_LATE: usize = 8;
 
 fn belongs(trial: &Trial, part: &Part, expected: &[Record]) -> bool {
     let start = part.offset as usize;

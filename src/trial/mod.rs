@@ -2,15 +2,18 @@
 //!
 //! A [`Trial`] is a value: all that decides a run, in one line that can be printed, read, made
 //! smaller and put into a test. [`run`] plays it, [`judge`] says whether what came of it is right,
-//! and the rest looks for trials that are not: by seeds, or by going through every fault.
+//! and the rest looks for trials that are not: by seeds, or by going through every fault. Apart from
+//! all that, [`tree`] counts what a paper claims of its trees.
 
 mod body;
 mod conformance;
 mod drawer;
+mod errand;
 mod explore;
 mod judge;
 mod own;
 mod shrink;
+pub mod tree;
 
 use std::fmt;
 
@@ -25,6 +28,7 @@ use crate::transport::sim::Loss;
 
 pub use body::{Commit, Outcome, Run, run};
 pub use conformance::{CASES, Case};
+pub use errand::Use;
 pub use explore::{Exhaustion, Failing, Range, catch, draw, exhaust};
 pub use judge::judge;
 pub use shrink::shrink;
@@ -85,6 +89,12 @@ pub struct Trial {
     pub checks: bool,
     /// What is changed of the data, in the words of a schedule of faults.
     pub spoils: Vec<String>,
+    /// Instead of a sort, a tree.
+    pub tree: Option<Use>,
+    /// The rank that the tree leads to, or comes from.
+    pub sink: Option<Rank>,
+    /// The pairs of ranks between which the tree must not send.
+    pub links: Vec<(Rank, Rank)>,
     /// How many ranks must be left.
     pub quorum: usize,
     /// Files of lost ranks may be damaged.
@@ -155,6 +165,12 @@ impl Trial {
                 "checks" => trial.checks = value == "1",
                 "spoil" => trial.spoils = value.split(',').map(str::to_string).collect(),
                 "own" => trial.own = value == "1",
+                "tree" => trial.tree = Some(named(&USES, value)?),
+                "sink" => trial.sink = Some(Rank(value.parse().ok()?)),
+                "links" => {
+                    let links = value.split(',').map(read_link);
+                    trial.links = links.collect::<Option<_>>()?;
+                }
                 "rot" => trial.rot = value == "1",
                 "sorts" => trial.sorts = value.parse().ok()?,
                 "algorithm" => trial.algorithm = named(&METHODS, value)?,
@@ -190,6 +206,9 @@ impl Default for Trial {
             own: false,
             checks: false,
             spoils: Vec::new(),
+            tree: None,
+            sink: None,
+            links: Vec::new(),
             quorum: 1,
             rot: false,
             plant: None,
@@ -214,6 +233,11 @@ const METHODS: [(Method, &str); 8] = [
     (Method::Bitonic(Shape::Any), "bitonic"),
     (Method::Bitonic(Shape::Bitonic), "bitonic_merge"),
 ];
+const USES: [(Use, &str); 3] = [
+    (Use::Merge, "merge"),
+    (Use::Broadcast, "broadcast"),
+    (Use::Collect, "collect"),
+];
 const REPAIRS: [(Repair, &str); 2] = [(Repair::Agree, "agree"), (Repair::Shrink, "shrink")];
 
 fn named<T: Copy>(names: &[(T, &str)], text: &str) -> Option<T> {
@@ -224,6 +248,11 @@ fn named<T: Copy>(names: &[(T, &str)], text: &str) -> Option<T> {
 fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
     let found = names.iter().find(|(other, _)| *other == value);
     found.map_or("?", |(_, name)| name)
+}
+
+fn read_link(text: &str) -> Option<(Rank, Rank)> {
+    let (one, other) = text.split_once('-')?;
+    Some((Rank(one.parse().ok()?), Rank(other.parse().ok()?)))
 }
 
 /// Reads the name of a sort, as in a trial's line.
@@ -287,6 +316,16 @@ impl fmt::Display for Trial {
         }
         if self.own {
             out.write_str(" own=1")?;
+        }
+        if let Some(what) = self.tree {
+            write!(out, " tree={}", name_of(&USES, what))?;
+        }
+        if let Some(sink) = self.sink {
+            write!(out, " sink={sink}")?;
+        }
+        for (index, (one, other)) in self.links.iter().enumerate() {
+            let before = if index == 0 { " links=" } else { "," };
+            write!(out, "{before}{one}-{other}")?;
         }
         if self.quorum > 1 {
             write!(out, " quorum={}", self.quorum)?;

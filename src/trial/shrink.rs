@@ -34,6 +34,11 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
             smaller.losses.remove(index);
         });
     }
+    for index in 0..trial.links.len() {
+        offer(&|smaller| {
+            smaller.links.remove(index);
+        });
+    }
     offer(&|smaller| smaller.sorts = 1);
     for records in [0, 1, trial.records / 2, trial.records.saturating_sub(1)] {
         offer(&|smaller| smaller.records = records.min(smaller.records));

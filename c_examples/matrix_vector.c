@@ -1,0 +1,193 @@
+/* Y = A x on a grid of nodes, the first example of Leu and Kuo's paper (1996, Section 2.1): node (i, j)
+ * has the block A_ij and the piece x_j, computes A_ij x_j, and a tree adds these up along the rows and
+ * then collects the rows along the first column.
+ *
+ *   matrix_vector SIZE [LINKS]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
+ *
+ *   ftsort-mpirun -np 4 ./matrix_vector 512 0-2
+ *   FTSORT_FAULTS="1@2.send" ftsort-mpirun -np 4 ./matrix_vector 512      (kills rank 1 on the way)
+ *
+ * The grid lies in the hypercube by Gray code, so that neighbours in it are neighbours there: the column
+ * is in the upper half of a node's bits, the row in the lower half. A tree without faulty links crosses
+ * the upper dimensions first: these are the rows' sums. With faulty links the order may be another. So a
+ * contribution says of which rows it is, and merging adds what both have and keeps what one has. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ftsort.h"
+
+#define MAX_LINKS 64
+
+static ftsort *group;
+static int self, rows, columns; /* of the grid */
+static unsigned row_bits;
+static long size, height, width; /* of the matrix, and of a block */
+
+static void give_up(const char *what)
+{
+  fprintf(stderr, "rank %d: %s: %s\n", self, what, ftsort_last_error(group));
+  ftsort_leave(group, 1);
+}
+
+/* The matrix and the vector: small whole numbers, so that sums do not depend on their order. */
+static int64_t a(long i, long j) { return (i * 31 + j * 17) % 101 - 50; }
+static int64_t x(long j) { return j % 13 - 6; }
+
+/* The place whose Gray code this is. */
+static int from_gray(int code)
+{
+  int place = 0;
+  for (; code; code >>= 1) place ^= code;
+  return place;
+}
+
+/* A contribution is a list of these, in ascending order of row: the row of the grid, and `height` sums. */
+static size_t strip_words(void) { return 1 + (size_t)height; }
+
+/* Step 2 of the paper: y_ij = A_ij x_j. */
+static void multiply(int node, int64_t *strip)
+{
+  int i = from_gray(node & ((1 << row_bits) - 1)), j = from_gray(node >> row_bits);
+  long r, c;
+  strip[0] = i;
+  for (r = 0; r < height; r++) {
+    strip[1 + r] = 0;
+    for (c = 0; c < width; c++) strip[1 + r] += a(i * height + r, j * width + c) * x(j * width + c);
+  }
+}
+
+/* Steps 3 and 4. Sizes are multiples of a strip's. */
+static int merge(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes,
+                 ftsort_buffer *out)
+{
+  const size_t words = strip_words(), strip = words * sizeof(int64_t);
+  const int64_t *one = (const int64_t *)low, *other = (const int64_t *)high;
+  size_t n = low_bytes / strip, m = high_bytes / strip, i = 0, k = 0, count = 0, w;
+  int64_t *sums;
+  (void)user;
+  while (i < n || k < m) { /* how many different rows */
+    int take_one = k == m || (i < n && one[i * words] <= other[k * words]);
+    int take_other = i == n || (k < m && other[k * words] <= one[i * words]);
+    i += (size_t)take_one;
+    k += (size_t)take_other;
+    count++;
+  }
+  sums = (int64_t *)ftsort_buffer_resize(out, count * strip);
+  if (sums == NULL) return 1;
+  for (i = k = 0; i < n || k < m; sums += words) {
+    int take_one = k == m || (i < n && one[i * words] <= other[k * words]);
+    int take_other = i == n || (k < m && other[k * words] <= one[i * words]);
+    sums[0] = take_one ? one[i * words] : other[k * words];
+    for (w = 1; take_one && w < words; w++) sums[w] += one[i * words + w];
+    for (w = 1; take_other && w < words; w++) sums[w] += other[k * words + w];
+    i += (size_t)take_one;
+    k += (size_t)take_other;
+  }
+  return 0;
+}
+
+static size_t read_links(const char *text, int32_t *links)
+{
+  size_t count = 0;
+  int one, other, length;
+  while (count < MAX_LINKS && sscanf(text, "%d-%d%n", &one, &other, &length) == 2) {
+    links[2 * count] = one;
+    links[2 * count + 1] = other;
+    count++;
+    text += length;
+    if (*text++ != ',') break;
+  }
+  return count;
+}
+
+/* What the nodes bring that this rank executes: its own, and those that it covers. Nodes of one row are
+ * added up here, since a contribution has each row once. */
+static int64_t *my_strips(size_t *count)
+{
+  int64_t *sums = (int64_t *)calloc((size_t)rows * strip_words(), sizeof *sums);
+  int64_t *strip = (int64_t *)malloc(strip_words() * sizeof *strip);
+  char *has = (char *)calloc((size_t)rows, 1);
+  int node, i;
+  long r;
+  if (sums == NULL || strip == NULL || has == NULL) give_up("malloc");
+  for (node = 0; node < rows * columns; node++) {
+    if (ftsort_cover(group, node) != self) continue;
+    multiply(node, strip);
+    i = (int)strip[0];
+    has[i] = 1;
+    sums[(size_t)i * strip_words()] = i;
+    for (r = 1; r <= height; r++) sums[(size_t)i * strip_words() + (size_t)r] += strip[r];
+  }
+  *count = 0;
+  for (i = 0; i < rows; i++) {
+    if (!has[i]) continue;
+    memmove(sums + *count * strip_words(), sums + (size_t)i * strip_words(), strip_words() * sizeof *sums);
+    (*count)++;
+  }
+  free(strip);
+  free(has);
+  return sums;
+}
+
+static int is_right(const int64_t *strips, size_t bytes)
+{
+  long i, j, wrong = bytes != (size_t)rows * strip_words() * sizeof *strips;
+  for (i = 0; i < size && !wrong; i++) {
+    int64_t y = 0;
+    for (j = 0; j < size; j++) y += a(i, j) * x(j);
+    wrong = strips[(size_t)(i / height) * strip_words() + 1 + (size_t)(i % height)] != y;
+  }
+  return !wrong;
+}
+
+int main(int argc, char **argv)
+{
+  ftsort_tree options = FTSORT_TREE_INIT;
+  ftsort_tree_result *result = NULL;
+  ftsort_status status;
+  int32_t links[2 * MAX_LINKS];
+  int right = 1;
+  unsigned bits;
+
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Finalize();
+    return 1;
+  }
+  self = ftsort_self(group);
+  bits = (unsigned)ftsort_dimension(group);
+  row_bits = bits / 2;
+  rows = 1 << row_bits;
+  columns = 1 << (bits - row_bits);
+  /* Blocks of equal size: the matrix grows until it fits. */
+  size = argc > 1 ? atol(argv[1]) : 512;
+  size = (size + columns - 1) / columns * columns; /* of rows, too: there are not more of them */
+  height = size / rows;
+  width = size / columns;
+  options.operation = FTSORT_TREE_CALL;
+  options.merge = merge;
+  options.link_count = argc > 2 ? read_links(argv[2], links) : 0;
+  options.links = links;
+
+  do { /* again where a rank died before its contribution was kept: its cover computes it */
+    size_t count;
+    int64_t *strips = my_strips(&count);
+    status = ftsort_tree_merge(group, &options, strips, count * strip_words() * sizeof *strips, &result);
+    free(strips);
+  } while (status == FTSORT_ERR_DATA_LOST);
+  if (status != FTSORT_OK) give_up("ftsort_tree_merge");
+
+  if (result != NULL) {
+    size_t bytes;
+    const int64_t *strips = (const int64_t *)ftsort_tree_result_data(result, &bytes);
+    right = is_right(strips, bytes);
+    printf("rank %d: Y of %ld numbers, grid of %d x %d, at node %d, %s\n", self, size, rows, columns,
+           (int)ftsort_tree_sink(group), right ? "right" : "WRONG");
+    ftsort_tree_result_free(result);
+  }
+  ftsort_leave(group, right ? 0 : 1);
+  return 1;
+}

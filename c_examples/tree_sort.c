@@ -1,0 +1,136 @@
+/* Sorting as Leu and Kuo's tree communication does it (1996 paper, Section 2.1): each rank sorts its own
+ * part, and the parts are merged on their way to one rank, along a tree around faulty links. (To sort more
+ * than one rank can hold: ftsort_run, whose result stays distributed; ftsort_gather_sorted reads it.)
+ *
+ *   tree_sort COUNT [LINKS [SINK]]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
+ *
+ *   ftsort-mpirun -np 4 ./tree_sort 100000 0-1,1-3 2
+ *   FTSORT_FAULTS="2@2.send" ftsort-mpirun -np 4 ./tree_sort 100000        (kills rank 2 on the way)
+ *
+ * What a rank brings can be made again by anybody who knows its number. So if a rank dies before its
+ * part is kept, its cover brings that, too, in the next try. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ftsort.h"
+
+#define MAX_LINKS 64
+
+static ftsort *group;
+static int self;
+
+static void give_up(const char *what)
+{
+  fprintf(stderr, "rank %d: %s: %s\n", self, what, ftsort_last_error(group));
+  ftsort_leave(group, 1);
+}
+
+static int32_t key_of(int node, long index)
+{
+  uint64_t x = ((uint64_t)node << 40) + (uint64_t)index + 1;
+  x = (x ^ x >> 31) * 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
+  return (int32_t)(uint32_t)(x >> 32);
+}
+
+static int ascending(const void *a, const void *b)
+{
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
+}
+
+static size_t read_links(const char *text, int32_t *links)
+{
+  size_t count = 0;
+  int one, other, length;
+  while (count < MAX_LINKS && sscanf(text, "%d-%d%n", &one, &other, &length) == 2) {
+    links[2 * count] = one;
+    links[2 * count + 1] = other;
+    count++;
+    text += length;
+    if (*text++ != ',') break;
+  }
+  return count;
+}
+
+/* The sorted keys of all nodes that this rank executes: its own, and those of the dead that it covers. */
+static int32_t *my_keys(long count, size_t *total)
+{
+  int32_t *keys = NULL, *more;
+  int node;
+  *total = 0;
+  for (node = 0; node < ftsort_ranks(group); node++) {
+    long i;
+    if (ftsort_cover(group, node) != self) continue;
+    more = (int32_t *)realloc(keys, (*total + (size_t)count + 1) * sizeof *keys);
+    if (more == NULL) give_up("realloc");
+    keys = more;
+    for (i = 0; i < count; i++) keys[(*total)++] = key_of(node, i);
+  }
+  qsort(keys, *total, sizeof *keys, ascending);
+  return keys;
+}
+
+/* Everything is there, and in order. */
+static int is_right(const int32_t *keys, size_t found, long count)
+{
+  uint64_t sum = 0, expected = 0;
+  size_t i;
+  int node, right = found == (size_t)count * (size_t)ftsort_ranks(group);
+  long k;
+  for (i = 0; i < found; i++) {
+    sum += (uint32_t)keys[i];
+    if (i > 0 && keys[i - 1] > keys[i]) right = 0;
+  }
+  for (node = 0; node < ftsort_ranks(group); node++)
+    for (k = 0; k < count; k++) expected += (uint32_t)key_of(node, k);
+  return right && sum == expected;
+}
+
+int main(int argc, char **argv)
+{
+  ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  ftsort_tree options = FTSORT_TREE_INIT;
+  ftsort_tree_result *result = NULL;
+  ftsort_status status;
+  int32_t links[2 * MAX_LINKS];
+  long count = argc > 1 ? atol(argv[1]) : 100000;
+  int right = 1;
+
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Finalize();
+    return 1;
+  }
+  self = ftsort_self(group);
+  options.operation = FTSORT_TREE_SORTED;
+  options.record = &record;
+  options.link_count = argc > 2 ? read_links(argv[2], links) : 0;
+  options.links = links;
+  options.has_sink = argc > 3;
+  options.sink = argc > 3 ? atoi(argv[3]) : 0;
+
+  do {
+    size_t total;
+    int32_t *keys = my_keys(count, &total);
+    status = ftsort_tree_merge(group, &options, keys, total * sizeof *keys, &result);
+    free(keys);
+  } while (status == FTSORT_ERR_DATA_LOST);
+  if (status != FTSORT_OK) give_up("ftsort_tree_merge");
+
+  if (result != NULL) { /* this rank executes the sink */
+    size_t bytes, detours;
+    const int32_t *sorted = (const int32_t *)ftsort_tree_result_data(result, &bytes);
+    right = is_right(sorted, bytes / sizeof *sorted, count);
+    printf("rank %d: %lu numbers at node %d, %lu faulty links in the tree", self,
+           (unsigned long)(bytes / sizeof *sorted), (int)ftsort_tree_sink(group),
+           (unsigned long)ftsort_tree_faulty_links(group, NULL, &detours));
+    printf(", %lu detours, %s\n", (unsigned long)detours, right ? "right" : "WRONG");
+    ftsort_tree_result_free(result);
+  }
+  ftsort_leave(group, right ? 0 : 1);
+  return 1;
+}

@@ -1,0 +1,322 @@
+/* Trees from outside: bad input, every operation, and a result that is handed out while ranks die.
+ *
+ *   tree args                     2 to 4 ranks; prints "tree: fine" on rank 0
+ *   tree gather none|sink|owner   4 ranks; who dies when the second piece is handed out.
+ *                                 Each survivor prints "gather: status=S lost=R" */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ftsort.h"
+
+static int rank, ranks, failures;
+
+#define EXPECT(condition)                                                            \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      failures++;                                                                    \
+      fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #condition);         \
+    }                                                                                \
+  } while (0)
+
+static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+static const ftsort_tree plain = FTSORT_TREE_INIT;
+static ftsort *group;
+
+static void refused(const ftsort_tree *options, const void *state, size_t bytes, const char *word)
+{
+  ftsort_tree_result *result = (ftsort_tree_result *)&failures;
+  EXPECT(ftsort_tree_merge(group, options, state, bytes, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(result == NULL);
+  if (strstr(ftsort_last_error(group), word) == NULL)
+    fprintf(stderr, "rank %d: %s is not in: %s\n", rank, word, ftsort_last_error(group)), failures++;
+}
+
+static int consume_nothing(void *user, const void *records, size_t count)
+{
+  (void)user, (void)records, (void)count;
+  return 0;
+}
+
+static void bad_arguments(void)
+{
+  static const int32_t outside[] = {0, 99}, itself[] = {1, 1}, sink_alone[] = {0, 1, 0, 2};
+  const int32_t unsorted[] = {2, 1};
+  ftsort_tree options = plain;
+  ftsort_tree_result *result = NULL;
+  int32_t data[2] = {1, 2};
+
+  EXPECT(ftsort_tree_merge(NULL, NULL, data, 8, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_tree_merge(group, NULL, data, 8, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_tree_broadcast(NULL, NULL, 0, data, 8) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_gather_sorted(NULL, NULL, NULL, consume_nothing, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_gather_sorted(group, NULL, NULL, consume_nothing, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "result is NULL") != NULL);
+  EXPECT(ftsort_gather_sorted(group, NULL, NULL, NULL, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "consume is NULL") != NULL);
+  EXPECT(ftsort_tree_sink(NULL) == -1 && ftsort_tree_holder(group) == -1);
+  EXPECT(ftsort_tree_order(group, NULL, 0) == 0 && ftsort_tree_faulty_links(group, NULL, NULL) == 0);
+  EXPECT(ftsort_tree_result_data(NULL, NULL) == NULL);
+  ftsort_tree_result_free(NULL);
+
+  refused(&plain, NULL, 8, "state is NULL");
+  options.struct_size = 4096;
+  refused(&options, data, 8, "struct_size is 4096");
+  options = plain;
+  options.has_sink = 1;
+  options.sink = ranks;
+  refused(&options, data, 8, "options.sink is");
+  options = plain;
+  options.operation = 77;
+  refused(&options, data, 8, "options.operation is 77");
+  options.operation = FTSORT_TREE_CALL;
+  refused(&options, data, 8, "options.merge is NULL");
+  options.operation = FTSORT_TREE_SUM;
+  refused(&options, data, 8, "options.key is 0");
+  options.key = FTSORT_KEY_BYTES;
+  refused(&options, data, 8, "options.key is 11");
+  options.key = FTSORT_KEY_I32;
+  refused(&options, data, 7, "7 bytes");
+  options = plain;
+  options.operation = FTSORT_TREE_SORTED;
+  refused(&options, data, 8, "record is NULL");
+  options.record = &i32;
+  refused(&options, unsorted, 8, "not sorted");
+  options = plain;
+  options.link_count = 1;
+  refused(&options, data, 8, "options.links is NULL");
+  options.links = outside;
+  refused(&options, data, 8, "is 99");
+  options.links = itself;
+  refused(&options, data, 8, "to itself");
+
+  /* Not the same on all ranks; wrong on one. */
+  options = plain;
+  options.reroute = rank == 1;
+  refused(&options, data, 8, "not the same");
+  EXPECT(ftsort_tree_merge(group, &plain, rank == 1 ? NULL : data, 8, &result) ==
+         (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  EXPECT(ftsort_tree_broadcast(group, NULL, rank == 1 ? 1 : 0, data, 8) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_tree_broadcast(group, NULL, 0, data, rank == 1 ? 4 : 8) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_tree_broadcast(group, NULL, -1, data, 8) == FTSORT_ERR_ARGUMENT);
+  options = plain;
+  options.operation = FTSORT_TREE_SUM;
+  options.key = FTSORT_KEY_I32;
+  {
+    ftsort_status status = ftsort_tree_merge(group, &options, data, rank == 1 ? 4 : 8, &result);
+    EXPECT(status == FTSORT_ERR_ARGUMENT || status == FTSORT_ERR_PEER_ARGUMENT);
+  }
+
+  /* Nobody gets to the sink; named on all ranks. */
+  options = plain;
+  options.has_sink = 1;
+  options.links = sink_alone;
+  options.link_count = ranks == 2 ? 1 : 2;
+  refused(&options, data, 8, "no way to rank 0 from rank 1");
+}
+
+static int longest(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes,
+                   ftsort_buffer *out)
+{
+  int low_wins = low_bytes >= high_bytes;
+  size_t bytes = low_wins ? low_bytes : high_bytes;
+  void *place = ftsort_buffer_resize(out, bytes);
+  ++*(int *)user;
+  if (place == NULL) return 1;
+  memcpy(place, low_wins ? low : high, bytes);
+  return 0;
+}
+
+static int refuse(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes,
+                  ftsort_buffer *out)
+{
+  (void)user, (void)low, (void)low_bytes, (void)high, (void)high_bytes, (void)out;
+  return 7;
+}
+
+/* Merges at every sink; on the sink the bytes must be these. */
+static void merges(ftsort_tree options, const void *state, size_t bytes, const void *expected, size_t length)
+{
+  static const int32_t links[] = {0, 1};
+  int sink, broken;
+  for (sink = 0; sink < ranks; sink++) {
+    for (broken = 0; broken < (ranks > 2 ? 2 : 1); broken++) {
+      ftsort_tree_result *result = NULL;
+      size_t found = 77;
+      uint32_t dimensions[8];
+      options.has_sink = 1;
+      options.sink = sink;
+      options.links = links;
+      options.link_count = (size_t)broken;
+      EXPECT(ftsort_tree_merge(group, &options, state, bytes, &result) == FTSORT_OK);
+      EXPECT((result != NULL) == (rank == sink));
+      EXPECT(ftsort_tree_sink(group) == sink && ftsort_tree_holder(group) == sink);
+      EXPECT(ftsort_tree_order(group, dimensions, 8) == ftsort_dimension(group));
+      if (result != NULL) {
+        const void *data = ftsort_tree_result_data(result, &found);
+        EXPECT(found == length && memcmp(data, expected, length) == 0);
+      }
+      ftsort_tree_result_free(result);
+    }
+  }
+}
+
+static void operations(void)
+{
+  ftsort_tree options = plain;
+  int32_t mine[2], all[8], sums[2] = {0, 0}, least[2] = {0, 0}, greatest[2], logical[2];
+  ftsort_tree_result *result = NULL;
+  int r, calls = 0;
+  mine[0] = rank;
+  mine[1] = 10 * rank;
+  for (r = 0; r < ranks; r++) {
+    all[2 * r] = r;
+    all[2 * r + 1] = 10 * r;
+    sums[0] += r;
+    sums[1] += 10 * r;
+  }
+  greatest[0] = ranks - 1;
+  greatest[1] = 10 * (ranks - 1);
+  merges(options, mine, 8, all, (size_t)ranks * 8);
+  merges(options, NULL, 0, all, 0);
+  merges(options, mine, rank == 1 ? 8 : 0, all + 2, 8);
+  options.key = FTSORT_KEY_I32;
+  options.operation = FTSORT_TREE_SUM;
+  merges(options, mine, 8, sums, 8);
+  options.ordered = 1;
+  merges(options, mine, 8, sums, 8);
+  options.operation = FTSORT_TREE_MIN;
+  merges(options, mine, 8, least, 8);
+  options.operation = FTSORT_TREE_MAX;
+  merges(options, mine, 8, greatest, 8);
+  options.operation = FTSORT_TREE_AND;
+  logical[0] = logical[1] = 0;
+  merges(options, mine, 8, logical, 8);
+  options.operation = FTSORT_TREE_OR;
+  logical[0] = logical[1] = 1;
+  merges(options, mine, 8, logical, 8);
+  options = plain;
+  options.operation = FTSORT_TREE_SORTED;
+  options.record = &i32;
+  options.detect_ms = 60000; /* nothing is so slow */
+  {
+    int32_t sorted[8];
+    size_t i, k;
+    memcpy(sorted, all, (size_t)ranks * 8);
+    for (i = 0; i < (size_t)ranks * 2; i++)
+      for (k = i; k > 0 && sorted[k - 1] > sorted[k]; k--) {
+        int32_t swap = sorted[k];
+        sorted[k] = sorted[k - 1];
+        sorted[k - 1] = swap;
+      }
+    merges(options, mine, 8, sorted, (size_t)ranks * 8);
+  }
+  options = plain;
+  options.operation = FTSORT_TREE_CALL;
+  options.merge = longest;
+  options.user = &calls;
+  merges(options, "abcdefgh", (size_t)rank + 1, "abcdefgh", (size_t)ranks);
+  options.merge = refuse;
+  EXPECT(ftsort_tree_merge(group, &options, mine, 8, &result) == FTSORT_ERR_CALLBACK);
+  EXPECT(result == NULL);
+
+  for (r = 0; r < ranks; r++) {
+    int32_t told[2];
+    memcpy(told, mine, 8);
+    EXPECT(ftsort_tree_broadcast(group, NULL, r, told, 8) == FTSORT_OK);
+    EXPECT(told[0] == r && told[1] == 10 * r);
+    EXPECT(ftsort_tree_broadcast(group, NULL, r, NULL, 0) == FTSORT_OK);
+  }
+}
+
+/* What is handed out. */
+static long handed_out, disorder, piece, victim_pid;
+static int32_t last = INT32_MIN;
+
+static int consume(void *user, const void *records, size_t count)
+{
+  const int32_t *keys = (const int32_t *)records;
+  size_t i;
+  for (i = 0; i < count; i++) {
+    disorder += keys[i] < last;
+    last = keys[i];
+  }
+  handed_out += (long)count;
+  if (++piece == 2 && victim_pid != 0) kill((pid_t)victim_pid, SIGKILL);
+  return user != NULL && piece == *(int *)user;
+}
+
+static ftsort_result *sorted_numbers(long count)
+{
+  int32_t *data = (int32_t *)malloc((size_t)count * sizeof *data);
+  ftsort_result *result = NULL;
+  long i;
+  for (i = 0; i < count; i++) data[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u ^ (uint32_t)rank << 7);
+  EXPECT(ftsort_run(group, &i32, data, (size_t)count, &result) == FTSORT_OK);
+  free(data);
+  return result;
+}
+
+static void gather_fine(void)
+{
+  ftsort_result *result = sorted_numbers(1200000), *older = sorted_numbers(10);
+  ftsort_tree options = plain;
+  int second = 2;
+  options.has_sink = 1;
+  options.sink = ranks - 1;
+  EXPECT(ftsort_gather_sorted(group, &options, result, consume, NULL) == FTSORT_OK);
+  EXPECT(handed_out == (rank == ranks - 1 ? 1200000L * ranks : 0) && disorder == 0);
+  EXPECT(rank != ranks - 1 || piece > 2);
+  piece = 0;
+  last = INT32_MIN;
+  EXPECT(ftsort_gather_sorted(group, &options, result, consume, &second) == FTSORT_ERR_CALLBACK);
+  EXPECT(ftsort_gather_sorted(group, &options, rank == 1 ? older : result, consume, NULL) ==
+         FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "not of one sort") != NULL);
+  ftsort_result_free(older);
+  ftsort_result_free(result);
+}
+
+static void gather_with_faults(const char *who)
+{
+  ftsort_result *result = sorted_numbers(1500000);
+  ftsort_tree options = plain;
+  ftsort_status status;
+  long pid = getpid(), pids[16];
+  int32_t lost = -1;
+  MPI_Allgather(&pid, 1, MPI_LONG, pids, 1, MPI_LONG, MPI_COMM_WORLD);
+  options.has_sink = 1;
+  options.sink = 1;
+  if (strcmp(who, "sink") == 0) victim_pid = pids[1];
+  if (strcmp(who, "owner") == 0) victim_pid = pids[3];
+  status = ftsort_gather_sorted(group, &options, result, consume, NULL);
+  ftsort_lost_ranks(group, &lost, 1);
+  if (rank == 1 && status == FTSORT_OK) EXPECT(handed_out == 1500000L * ranks);
+  EXPECT(disorder == 0);
+  printf("gather: status=%d lost=%d%s\n", (int)status, (int)lost, failures ? " WRONG" : "");
+  ftsort_result_free(result);
+}
+
+int main(int argc, char **argv)
+{
+  if (argc < 2) return 2;
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) return 3;
+  if (strcmp(argv[1], "gather") == 0 && argc == 3) {
+    gather_with_faults(argv[2]);
+  } else {
+    int all = 0;
+    bad_arguments();
+    operations();
+    gather_fine();
+    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("tree: %s\n", all == 0 ? "fine" : "NOT as documented");
+  }
+  ftsort_leave(group, failures != 0);
+  return 1;
+}
