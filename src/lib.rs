@@ -13,6 +13,7 @@
 //! | `transport`, `store` | the protocol, over MPI's calls or simulated ones; where inputs and versions are kept: a directory, memory |
 //! | `engine` | rounds as transactions; recovery: detect, agree, remap, restore, replay |
 //! | `sort` | the papers' algorithms and sample sort, written over nodes |
+//! | `monitor` | who is fast enough: the group of recommended ranks of the 2018 paper |
 //! | `tree` | fault-tolerant tree communication, around faulty links and nodes: trees, plans, steps |
 //! | `capi` | the C surface |
 //! | `trial` | whole sorts on simulated ranks, judged (feature `simulator`) |
@@ -27,6 +28,7 @@ pub mod error;
 pub mod faults;
 pub mod kernel;
 pub mod members;
+pub mod monitor;
 pub mod random;
 pub mod record;
 pub mod sort;
