@@ -79,6 +79,14 @@
 #define FTSORT_TREE_INIT \
   { sizeof(ftsort_tree), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
 
+/* A monitor with all defaults: ftsort_monitor_config config = FTSORT_MONITOR_INIT; */
+#define FTSORT_MONITOR_INIT \
+  { sizeof(ftsort_monitor_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL }
+
+/* A view to be filled in: ftsort_monitor_view view = FTSORT_VIEW_INIT; */
+#define FTSORT_VIEW_INIT \
+  { sizeof(ftsort_monitor_view), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
 /* Statistics to be filled in: ftsort_stats stats = FTSORT_STATS_INIT; */
 #define FTSORT_STATS_INIT \
   { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -342,6 +350,14 @@ typedef enum ftsort_event_kind {
    * by rank `peer`. One that is accused twice in a sort executes no node any more for the rest of it.
    */
   FTSORT_EVENT_CORRUPT = 6,
+  /**
+   * A monitor does not recommend `rank`, which executes no node from now on.
+   */
+  FTSORT_EVENT_DEMOTED = 7,
+  /**
+   * `rank` is recommended again, and executes nodes from now on.
+   */
+  FTSORT_EVENT_REJOINED = 8,
 } ftsort_event_kind;
 
 /**
@@ -403,6 +419,44 @@ typedef enum ftsort_tree_op {
 } ftsort_tree_op;
 
 /**
+ * How a monitor runs.
+ */
+typedef enum ftsort_monitor_mode {
+  /**
+   * `FTSORT_MONITOR_THREAD` where all ranks were granted MPI_THREAD_MULTIPLE, else
+   * `FTSORT_MONITOR_FOREGROUND`.
+   */
+  FTSORT_MONITOR_AUTO = 0,
+  /**
+   * A thread of its own on each rank, which tests others and answers tests on a private communicator at
+   * any time. Needs MPI_THREAD_MULTIPLE.
+   */
+  FTSORT_MONITOR_THREAD = 1,
+  /**
+   * At the commits of a sort, at most once an interval, each rank tells all how it has been: how long
+   * `test` takes it, or without one which part of the time it had a processor. Needs no thread and no
+   * messages of its own. What is lost: nothing is noticed between sorts, nor while a round goes on; and
+   * a rank is trusted to tell the truth about itself. Figures are compared with the median of all.
+   */
+  FTSORT_MONITOR_FOREGROUND = 2,
+} ftsort_monitor_mode;
+
+/**
+ * Who tests whom.
+ */
+typedef enum ftsort_monitor_assignment {
+  /**
+   * Everybody everybody (the 2018 paper).
+   */
+  FTSORT_TEST_ALL = 0,
+  /**
+   * Each rank the first recommended one of each of its clusters c(i,s): N log2 N tests, and news reach
+   * all within log2 N intervals. For many ranks.
+   */
+  FTSORT_TEST_VCUBE = 1,
+} ftsort_monitor_assignment;
+
+/**
  * A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
  * used by any thread, by one at a time; MPI is called from that thread. Several groups may be used by
  * several threads at once if MPI grants MPI_THREAD_MULTIPLE; make them one after the other, in the
@@ -415,6 +469,11 @@ typedef struct ftsort ftsort;
  * Growable bytes that ftsort owns; a callback fills them.
  */
 typedef struct ftsort_buffer ftsort_buffer;
+
+/**
+ * A monitor of a group's ranks. Belongs to its group; looked at by any thread.
+ */
+typedef struct ftsort_monitor ftsort_monitor;
 
 /**
  * The sorted blocks that this rank holds: its own, and one for each node that it covers, in
@@ -766,6 +825,131 @@ typedef struct ftsort_tree {
  * call ftsort with this group.
  */
 typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
+
+/**
+ * The test procedure: some work as the application does it, in the time that it takes where all is
+ * well. Gives a number that is the same on all ranks; any other one than the tester's own fails the test.
+ * Called on the monitor's thread, and on the thread that calls ftsort; must not call MPI or ftsort, throw,
+ * or longjmp.
+ */
+typedef uint64_t (*ftsort_test_fn)(void *user);
+
+/**
+ * How ranks are watched. Start from `FTSORT_MONITOR_INIT`; zero always means the default. Later versions
+ * append fields. The same on all ranks, but for `test` and `user`. Borrowed for the call.
+ */
+typedef struct ftsort_monitor_config {
+  /**
+   * `sizeof(ftsort_monitor_config)`.
+   */
+  size_t struct_size;
+  /**
+   * One of `ftsort_monitor_mode`.
+   */
+  int32_t mode;
+  /**
+   * One of `ftsort_monitor_assignment`; nothing in the foreground.
+   */
+  int32_t assignment;
+  /**
+   * Milliseconds between tests; 0: 1000.
+   */
+  uint32_t interval_ms;
+  /**
+   * After how many good tests in a row a rank may come back; 0: 5 (the paper's zeta).
+   */
+  uint32_t zeta;
+  /**
+   * The weight of what was in the means of Algorithm 1, from 0 to below 1; 0: 0.9.
+   */
+  double alpha;
+  /**
+   * How many deviations a timeout is above the mean; 0: 4.
+   */
+  double beta;
+  /**
+   * A reply is late after so many times the timeout ...; 0: 2.5.
+   */
+  double factor;
+  /**
+   * ... and so many milliseconds more. In the foreground a fraction of the median instead, as 1000.
+   */
+  double plus_ms;
+  /**
+   * The threshold of a rank's first tests, in milliseconds; 0: 8000. In the foreground multiples of the
+   * median, as 1000.
+   */
+  double first_ms;
+  /**
+   * Above 0: a reply is late by phi instead, the negative decimal logarithm of the probability that one
+   * takes even longer; up to 300.
+   */
+  double phi;
+  /**
+   * Not 0: a tester that sees most of its peers late at once, or was itself woken late, takes itself for
+   * the slow one and reports nothing.
+   */
+  int32_t self_doubt;
+  /**
+   * Not 0: late replies do not enter the means, so that testers do not get used to a slow rank.
+   */
+  int32_t unforgiving;
+  /**
+   * The test procedure; NULL: the paper's, primes up to 1000 (and see `FTSORT_MONITOR_FOREGROUND`).
+   */
+  ftsort_test_fn test;
+  /**
+   * Passed to `test` as it is; never read.
+   */
+  void *user;
+} ftsort_monitor_config;
+
+/**
+ * What one rank's monitor knows of another rank. Later versions append fields.
+ */
+typedef struct ftsort_monitor_view {
+  /**
+   * `sizeof(ftsort_monitor_view)`, set by the caller.
+   */
+  size_t struct_size;
+  /**
+   * 1: the rank is in the Dynamic Group of Recommended Processes; 0: it is not.
+   */
+  int32_t recommended;
+  /**
+   * Events so far: even for a recommended rank, odd for another one.
+   */
+  uint32_t counter;
+  /**
+   * Good tests in a row, by this rank, since the rank left the group.
+   */
+  uint32_t good_in_row;
+  /**
+   * Seconds until its last reply to this rank; below 0: there was none. In the foreground this, and all
+   * times that follow, are multiples of the median.
+   */
+  double last_reply;
+  /**
+   * Algorithm 1's mean of these.
+   */
+  double mean;
+  /**
+   * Algorithm 1's variance.
+   */
+  double variance;
+  /**
+   * Algorithm 1's timeout.
+   */
+  double timeout;
+  /**
+   * How long the next reply may take.
+   */
+  double threshold;
+  /**
+   * How suspicious the last test was, from 0 on.
+   */
+  double phi;
+} ftsort_monitor_view;
 
 /**
  * Figures of the last `ftsort_run` on this rank. Later versions append fields.
@@ -1389,6 +1573,59 @@ ftsort_status ftsort_gather_sorted(struct ftsort *group,
                                    const struct ftsort_result *result,
                                    ftsort_consume_fn consume,
                                    void *user);
+
+/**
+ * Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
+ * Processes (2018 paper). At every commit of `ftsort_run` the survivors agree on who is recommended; who is
+ * not executes no node from then on, as if it had crashed, but its blocks are moved, not lost, and once it
+ * is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`, `FTSORT_EVENT_REJOINED`). If
+ * nobody is recommended, all work. A rank that is left out still takes part in every collective call: one
+ * that is stopped altogether keeps the others waiting, and leaving it out shortens only its work. [C]
+ *
+ * \param[in,out] group a live group without a monitor.
+ * \param[in] config borrowed for the call; NULL: all defaults.
+ * \param[out] out the monitor, for the functions that look at it; it belongs to the group and is valid
+ * until `ftsort_monitor_stop`, `ftsort_leave` or `ftsort_free`. May be NULL.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` naming the field, or where `config` is not the same on all
+ * ranks; `FTSORT_ERR_PEER_ARGUMENT`; `FTSORT_ERR_STATE` if there is a monitor; `FTSORT_ERR_EXCLUDED`;
+ * `FTSORT_ERR_MEMORY`; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_monitor_start(struct ftsort *group,
+                                   const struct ftsort_monitor_config *config,
+                                   const struct ftsort_monitor **out);
+
+/**
+ * Ends what `ftsort_monitor_start` began: from now on all living ranks execute their nodes. [C]
+ *
+ * \param[in,out] group a live group; without a monitor nothing happens.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_STATE`;
+ * `FTSORT_ERR_EXCLUDED`; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_monitor_stop(struct ftsort *group);
+
+/**
+ * What this rank's monitor knows of a rank. May be called by any thread at any time, also while another
+ * one is in `ftsort_run`. [L]
+ *
+ * \param[in] monitor from `ftsort_monitor_start`.
+ * \param[in] rank one of the group's.
+ * \param[in,out] out set `struct_size` before; that many bytes are filled in.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, a rank that there is not, or a `struct_size` too
+ * small to hold itself.
+ */
+ftsort_status ftsort_monitor_look(const struct ftsort_monitor *monitor,
+                                  int32_t rank,
+                                  struct ftsort_monitor_view *out);
+
+/**
+ * What a monitor has cost this rank so far. May be called by any thread at any time. [L]
+ *
+ * \param[in] monitor from `ftsort_monitor_start`.
+ * \param[out] sent messages sent; may be NULL. 0 in the foreground.
+ * \param[out] answered tests answered; may be NULL. 0 in the foreground.
+ * \return 1 if it has a thread of its own, 0 if it runs in the foreground; -1 for NULL.
+ */
+int ftsort_monitor_cost(const struct ftsort_monitor *monitor, uint64_t *sent, uint64_t *answered);
 
 /**
  * Gives the figures of the last `ftsort_run`. [L]

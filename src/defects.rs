@@ -70,6 +70,10 @@ defects! {
     OwnDecisionsOnly,
     /// A decision is logged before it is committed.
     LoggedTooEarly,
+    /// Each rank goes by its own adviser.
+    AdviceIsNotShared,
+    /// What a rank has that is left out, or taken back, is not brought to who executes from now on.
+    BlocksAreNotMoved,
     /// Copies that died with their holders are not made again.
     CopiesNotRenewed,
     /// The copies of an input are kept by its own rank.

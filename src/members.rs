@@ -124,6 +124,15 @@ impl RankSet {
     }
 }
 
+/// Who executes nodes, and who could keep copies, at some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The nodes whose home is dead or executes nothing, and those without a home.
+    pub faulty: NodeSet,
+    /// Those of them whose home lives, and is only left out.
+    pub reserve: NodeSet,
+}
+
 /// Who lives, as all survivors agreed.
 #[derive(Clone, Debug)]
 pub struct Members {
@@ -131,7 +140,11 @@ pub struct Members {
     ranks: usize,
     cube: VCube,
     faulty: RankSet,
-    faulty_nodes: NodeSet,
+    /// Living ranks that were stopped for the rest of a sort.
+    stopped: RankSet,
+    /// Ranks that an adviser leaves out, as long as others are there.
+    left_out: RankSet,
+    standing: Standing,
     epoch: u32,
     /// On which host each rank is; empty: not known, and as if each were on its own.
     hosts: Vec<u64>,
@@ -144,21 +157,56 @@ impl Members {
     /// A group of `ranks`, all alive. Nodes without a home count as faulty from the start.
     pub fn new(me: Rank, ranks: usize) -> Members {
         let cube = VCube::for_ranks(ranks);
-        let mut faulty_nodes = NodeSet::new(cube.len());
-        for homeless in cube.nodes().skip(ranks) {
-            faulty_nodes.insert(homeless);
-        }
-        Members {
+        let mut members = Members {
             me,
             ranks,
+            standing: Standing {
+                faulty: NodeSet::new(cube.len()),
+                reserve: NodeSet::new(cube.len()),
+            },
             cube,
             faulty: RankSet::new(ranks),
-            faulty_nodes,
+            stopped: RankSet::new(ranks),
+            left_out: RankSet::new(ranks),
             epoch: 0,
             hosts: Vec::new(),
             one_host: false,
             quorum: 1,
+        };
+        members.assign_nodes();
+        members
+    }
+
+    /// Finds out anew whose nodes are faulty. Where that would leave nobody to execute anything, those
+    /// that were left out are taken back, and in the last resort those that were stopped.
+    fn assign_nodes(&mut self) {
+        let apart: [&[&RankSet]; 3] = [&[&self.stopped, &self.left_out], &[&self.stopped], &[]];
+        let executing = |apart: &[&RankSet]| -> Vec<Rank> {
+            let idle = |rank: &Rank| apart.iter().any(|set| set.contains(*rank));
+            self.survivors().filter(|rank| !idle(rank)).collect()
+        };
+        let executing = apart.into_iter().map(executing);
+        let executing = executing.into_iter().find(|some| !some.is_empty());
+        let mut faulty = NodeSet::new(self.cube.len());
+        for node in self.cube.nodes() {
+            faulty.insert(node);
         }
+        for rank in executing.unwrap_or_default() {
+            faulty.remove(rank.home());
+        }
+        let mut reserve = NodeSet::new(self.cube.len());
+        let fit = self
+            .survivors()
+            .filter(|rank| !self.stopped.contains(*rank));
+        for node in fit.map(Rank::home).filter(|node| faulty.contains(*node)) {
+            reserve.insert(node);
+        }
+        self.standing = Standing { faulty, reserve };
+    }
+
+    /// Who executes nodes, and who could keep copies.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// This process.
@@ -230,39 +278,45 @@ impl Members {
         &self.faulty
     }
 
-    /// The nodes whose home is dead, and those without a home.
+    /// The nodes whose home is dead or executes nothing, and those without a home.
     pub fn faulty_nodes(&self) -> &NodeSet {
-        &self.faulty_nodes
+        &self.standing.faulty
     }
 
     /// From now on a living rank executes no node, unless it is the only one left. The epoch grows by
-    /// one.
+    /// one if that is new.
     pub fn set_aside(&mut self, rank: Rank) {
-        let others = self.survivors().filter(|other| *other != rank);
-        let executes = |other: Rank| !self.faulty_nodes.contains(other.home());
-        if others.filter(|other| executes(*other)).count() > 0 && executes(rank) {
-            self.faulty_nodes.insert(rank.home());
-            self.epoch += 1;
-        }
+        let before = self.standing.clone();
+        self.stopped.insert(rank);
+        self.assign_nodes();
+        self.epoch += u32::from(before != self.standing);
+    }
+
+    /// From now on these ranks execute no node, and those that were left out before do again, unless
+    /// nobody else is left. True if other ranks execute than before; then the epoch grows by one.
+    pub fn leave_out(&mut self, ranks: &RankSet) -> bool {
+        let before = self.standing.clone();
+        self.left_out = ranks.clone();
+        self.assign_nodes();
+        let changed = before != self.standing;
+        self.epoch += u32::from(changed);
+        changed
+    }
+
+    /// The ranks that were last asked to be left out.
+    pub fn left_out(&self) -> &RankSet {
+        &self.left_out
     }
 
     /// Is it a living rank that executes no node?
     pub fn is_set_aside(&self, rank: Rank) -> bool {
-        !self.is_faulty(rank) && self.faulty_nodes.contains(rank.home())
+        !self.is_faulty(rank) && self.standing.faulty.contains(rank.home())
     }
 
     /// All living ranks execute their nodes again.
     pub fn take_back_all(&mut self) {
-        let aside: Vec<Rank> = self
-            .survivors()
-            .filter(|rank| self.is_set_aside(*rank))
-            .collect();
-        if !aside.is_empty() {
-            self.epoch += 1;
-        }
-        for rank in aside {
-            self.faulty_nodes.remove(rank.home());
-        }
+        self.stopped = RankSet::new(self.ranks);
+        self.leave_out(&RankSet::new(self.ranks));
     }
 
     /// Is the rank dead?
@@ -280,26 +334,35 @@ impl Members {
         self.survivors().next().unwrap_or(self.me)
     }
 
+    /// The living rank with the smallest number that executes nodes.
+    pub fn lowest_executor(&self) -> Rank {
+        self.executing().iter().next().unwrap_or(self.me)
+    }
+
+    /// The living ranks that execute nodes.
+    pub fn executing(&self) -> RankSet {
+        let homes = self.survivors().filter(|rank| !self.is_set_aside(*rank));
+        RankSet::from_ranks(self.ranks, homes)
+    }
+
     /// Learns of deaths; returns those that are new, ascending. The epoch grows by one if there are
     /// any. This rank itself is never counted as dead: it is the one who is told.
     pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
         debug_assert!(!dead.contains(self.me));
         let mut newly_dead = Vec::new();
         if planted(Defect::CoversAreStale) {
-            for rank in self.faulty.iter() {
-                self.faulty_nodes.insert(rank.home());
-            }
+            self.assign_nodes();
         }
         for rank in dead.iter().filter(|rank| *rank != self.me) {
             if planted(Defect::OneDeathAtATime) && !newly_dead.is_empty() {
                 break;
             }
             if self.faulty.insert(rank) {
-                if !planted(Defect::CoversAreStale) {
-                    self.faulty_nodes.insert(rank.home());
-                }
                 newly_dead.push(rank);
             }
+        }
+        if !planted(Defect::CoversAreStale) {
+            self.assign_nodes();
         }
         if !newly_dead.is_empty() {
             self.epoch += 1;
@@ -310,7 +373,7 @@ impl Members {
     /// The rank that does a node's work: its home, or the home of its cover.
     pub fn executor(&self, node: Node) -> Rank {
         // This rank lives, so there always is one.
-        let executor = self.cube.executor(node, &self.faulty_nodes);
+        let executor = self.cube.executor(node, &self.standing.faulty);
         executor.map_or(self.me, |node| Rank(node.0))
     }
 
@@ -407,6 +470,34 @@ mod tests {
             for rank in members.survivors() {
                 prop_assert!(members.nodes_of(rank).contains(&rank.home()));
             }
+        }
+
+        #[test]
+        fn somebody_executes_whoever_is_stopped_left_out_or_dead(
+            ranks in 1_usize..40,
+            steps in prop::collection::vec((0_u32..4, prop::collection::vec(0_u32..40, 0..40)), 1..12),
+        ) {
+            let mut members = Members::new(Rank(0), ranks);
+            for (what, some) in steps {
+                let some = some.into_iter().filter(|rank| (*rank as usize) < ranks).map(Rank);
+                match what {
+                    0 => drop(members.absorb(&RankSet::from_ranks(ranks, some.filter(|rank| rank.0 > 0)))),
+                    1 => drop(members.leave_out(&RankSet::from_ranks(ranks, some))),
+                    2 => some.for_each(|rank| members.set_aside(rank)),
+                    _ => members.take_back_all(),
+                }
+                let executing: Vec<Rank> = members.executing().iter().collect();
+                prop_assert!(!executing.is_empty());
+                prop_assert_eq!(executing[0], members.lowest_executor());
+                let mut all: Vec<Node> = executing.iter().flat_map(|rank| members.nodes_of(*rank)).collect();
+                all.sort();
+                prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
+                let wanted = |rank: &Rank| !members.stopped.contains(*rank) && !members.left_out.contains(*rank);
+                let wanted: Vec<Rank> = members.survivors().filter(wanted).collect();
+                prop_assert!(wanted.is_empty() || wanted == executing);
+            }
+            members.take_back_all();
+            prop_assert!(members.survivors().all(|rank| !members.is_set_aside(rank)));
         }
 
         #[test]

@@ -618,19 +618,45 @@ fn original(
     }
 }
 
-fn groups(ranks: usize, part: &str) -> Result<Completion, Failed> {
-    let text = launch(ranks, "", &program("tests/c/groups.c")?, &[part]);
+/// A program that says whether it is fine, or has been skipped for want of threads.
+fn with_threads(
+    ranks: usize,
+    faults: &str,
+    name: &str,
+    arguments: &[&str],
+) -> Result<Completion, Failed> {
+    let program = program(&format!("tests/c/{name}.c"))?;
+    let (skipped, fine) = (format!("{name}: skipped"), format!("{name}: fine"));
+    let text = launch(ranks, faults, &program, arguments);
     let text = text.or_else(|error| match error.message() {
-        Some(told) if told.contains("groups: skipped") => Ok(told.to_string()),
+        Some(told) if told.contains(&skipped) => Ok(told.to_string()),
         _ => Err(error),
     })?;
-    if text.contains("groups: skipped") {
+    if text.contains(&skipped) {
         return Ok(Completion::ignored_with("MPI allows no such threads"));
     }
-    match text.contains("groups: fine") {
+    match text.contains(&fine) {
         true => Ok(Completion::Completed),
         false => Err(text.into()),
     }
+}
+
+/// Who is slow is left out, and comes back.
+fn monitors() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for mode in ["thread", "foreground"] {
+        for ranks in [1, 3] {
+            let name = format!("monitors as documented, {mode}, {ranks} ranks");
+            let body = move || with_threads(ranks, "", "monitor", &[mode, "arguments"]);
+            trials.push(Trial::ignorable_test(name, body));
+        }
+        for (ranks, victim) in [(2, "1"), (4, "0"), (5, "2")] {
+            let name = format!("rank {victim} of {ranks} is slow for a while, monitor {mode}");
+            let body = move || with_threads(ranks, "", "monitor", &[mode, "slow", victim]);
+            trials.push(Trial::ignorable_test(name, body));
+        }
+    }
+    trials
 }
 
 fn interface() -> Vec<Trial> {
@@ -676,7 +702,7 @@ fn interface() -> Vec<Trial> {
             ("threads", "a group for each thread, all at once"),
         ] {
             let trial = Trial::ignorable_test(format!("{title}, {ranks} ranks"), move || {
-                groups(ranks, part)
+                with_threads(ranks, "", "groups", &[part])
             });
             trials.push(trial);
         }
@@ -1056,6 +1082,7 @@ fn main() {
         trees(),
         originals(),
         interface(),
+        monitors(),
         sorts_without_faults(),
         changes(),
         kills(),

@@ -2,6 +2,7 @@
 //! planted defects that must be found. `ftsort-sim` does more of the same, and replays what fails.
 
 use ftsort::defects::Defect;
+use ftsort::members::Rank;
 use ftsort::sort::{Method, PivotRule};
 use ftsort::trial::{Exhaustion, Keeping, Range, Trial, catch, draw, exhaust, judge, run, shrink};
 use rayon::prelude::*;
@@ -123,6 +124,26 @@ fn every_crash_and_every_premature_report_of_one_of_four_ranks() {
     every_fault("ranks=4 algorithm=bitonic_merge", 1, false, false);
 }
 
+/// Ranks are left out and taken back at commits, and any other dies meanwhile.
+#[test]
+fn every_crash_while_ranks_are_left_out_and_taken_back() {
+    for store in STORES {
+        for algorithm in ["samplesort", "hyperquicksort", "bitonic dense=1"] {
+            let turns = "turns=1/0@2,2/3@4";
+            let line = format!("ranks=4 records=6 store={store} algorithm={algorithm} {turns}");
+            let trial = Trial::parse(&line).expect("a trial");
+            let played = run(&trial, false);
+            assert_eq!(judge(&trial, &played), None, "{line}");
+            let first = played.outcomes[0][0].as_ref().expect("it lived");
+            assert_eq!(first.aside, [Rank(1), Rank(2)], "{line}");
+            every_fault(&line, 1, false, false);
+        }
+    }
+    // All are left out, one after the other: somebody has to do it.
+    let line = "ranks=3 turns=0/1@2,1/2@3,2/0@4,0/1@9 lose=1@60";
+    expect_right(&Trial::parse(line).expect("a trial"));
+}
+
 /// Whoever is cut off from the majority gives up; the majority goes on, and gets it right.
 #[test]
 fn every_instant_of_being_cut_off_from_a_majority() {
@@ -220,7 +241,7 @@ fn a_trial_survives_its_line() {
 fn stores_of(defect: Defect) -> Vec<Keeping> {
     use Defect::*;
     match defect {
-        NoChecksum | InputNotStored | RetiredAtCommit | ClearedAtCommit => vec![Keeping::Directory],
+        InputNotStored => vec![Keeping::Directory],
         HoldersOfNow | VersionsNotCopied | TakesOverTheInput => vec![Keeping::Versions(1)],
         _ => Vec::new(),
     }
@@ -230,6 +251,18 @@ fn stores_of(defect: Defect) -> Vec<Keeping> {
 fn rare(defect: Defect) -> Option<(&'static str, usize)> {
     match defect {
         Defect::AgreementsMix => Some(("ranks=3 store=directory", 2)),
+        Defect::ClearedAtCommit | Defect::RetiredAtCommit => {
+            Some(("ranks=3 records=6 store=directory", 2))
+        }
+        Defect::NoChecksum => Some(("ranks=3 records=6 store=directory rot=1", 2)),
+        Defect::ContributesTwice => {
+            let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge tagged=1";
+            Some((line, 2))
+        }
+        Defect::TreeStays => {
+            let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
+            Some((line, 2))
+        }
         Defect::WritesInPlace => Some(("ranks=4 records=6 store=directory", 2)),
         Defect::FilesOfAnySort => Some(("ranks=4 records=6 store=directory sorts=2", 2)),
         Defect::ClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),

@@ -101,6 +101,10 @@ pub enum ftsort_event_kind {
     /// Data were found changed in `round`, which starts again: rank `rank` is accused, or nobody (-1),
     /// by rank `peer`. One that is accused twice in a sort executes no node any more for the rest of it.
     FTSORT_EVENT_CORRUPT = 6,
+    /// A monitor does not recommend `rank`, which executes no node from now on.
+    FTSORT_EVENT_DEMOTED = 7,
+    /// `rank` is recommended again, and executes nodes from now on.
+    FTSORT_EVENT_REJOINED = 8,
 }
 
 /// What is checked, so that no wrong result is given out whatever memory, network or files do to the

@@ -12,6 +12,7 @@ use super::settings::{
     Listener, Settings, agree_on_settings, open_store, store_beside, threads, warn_of_settings,
 };
 use super::status::ftsort_status;
+use super::watch::Watch;
 use crate::engine::{Checkpoints, Engine, Hello, Stats, hello};
 use crate::error::{Error, Result, Status, caught};
 use crate::faults::{Point, Schedule};
@@ -27,6 +28,8 @@ use crate::tree::run::choose::Chosen;
 /// same order on all ranks (Open MPI 5.0's agreements go wrong where several threads agree at once;
 /// ftsort keeps its own apart, but cannot while MPI makes a communicator).
 pub struct ftsort {
+    /// Ends before what it uses.
+    pub(super) watch: Option<Watch>,
     pub(super) transport: Protocol<Mpi>,
     pub(super) members: Members,
     pub(super) store: Box<dyn Store>,
@@ -64,6 +67,8 @@ impl ftsort {
             observer: listener,
             stats,
             schedule,
+            adviser: None,
+            reconsider: false,
             key: None,
             accusations: Vec::new(),
             spoilt: Vec::new(),
@@ -244,6 +249,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     }
     members.set_hosts(hosts);
     Ok(ftsort {
+        watch: None,
         transport,
         members,
         store,

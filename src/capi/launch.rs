@@ -95,6 +95,7 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> f
     on_group(group, |group| {
         group.check_faults()?;
         group.with_checkpoints(|checkpoints, engine, _| checkpoints.clear(engine))?;
+        group.watch = None;
         may_finalize = group.members.faulty().is_empty() && !heartbeats_have_a_thread();
         Ok(())
     });

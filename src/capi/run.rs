@@ -13,7 +13,7 @@ use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use crate::buffer::{self, Buffer};
-use crate::engine::{Algorithm, Checks, Job, Source, Stats, sum};
+use crate::engine::{Adviser, Algorithm, Checks, Job, Source, Stats, sum};
 use crate::error::{Error, Result, Status};
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Rank, RankSet};
@@ -164,6 +164,9 @@ impl ftsort {
             reload: self.settings.reload,
             user: listener.user(),
         };
+        if let Some(watch) = &self.watch {
+            self.members.leave_out(&watch.left_out());
+        }
         let mut engine = ftsort::engine(
             &mut self.transport,
             &mut self.members,
@@ -177,6 +180,7 @@ impl ftsort {
             input: *input,
         });
         engine.key = checks.as_ref().map(|checks| checks.key);
+        engine.adviser = self.watch.as_mut().map(|watch| watch as &mut dyn Adviser);
         let job = Job::new(
             &mut engine,
             &algorithm,

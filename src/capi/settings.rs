@@ -89,6 +89,8 @@ impl Observer for Listener {
                 (FTSORT_EVENT_RESTORED, node.0 as i32, from.map_or(-1, id))
             }
             Event::Replay => (FTSORT_EVENT_REPLAY, -1, -1),
+            Event::Demoted(rank) => (FTSORT_EVENT_DEMOTED, id(rank), -1),
+            Event::Rejoined(rank) => (FTSORT_EVENT_REJOINED, id(rank), -1),
             Event::Corrupt(accused, by, _) => {
                 (FTSORT_EVENT_CORRUPT, accused.map_or(-1, id), id(by))
             }

@@ -15,7 +15,7 @@ use crate::block::Block;
 use crate::buffer::Slice;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
-use crate::members::{Members, Rank, RankSet};
+use crate::members::{Members, Rank, RankSet, Standing};
 use crate::store::{Reach, Stamp, Store};
 use crate::vcube::{Node, NodeSet};
 
@@ -29,7 +29,7 @@ pub struct Checkpoints {
     /// Put since then.
     staged: BTreeMap<Node, Block>,
     /// The nodes that were faulty when the version was committed, or its copies were made again.
-    committed_without: NodeSet,
+    committed_with: Standing,
     /// The group's epoch when the present round began.
     begun_in: u32,
 }
@@ -42,7 +42,7 @@ impl Checkpoints {
             stamp: Stamp::INPUT,
             blocks: BTreeMap::new(),
             staged: BTreeMap::new(),
-            committed_without: members.faulty_nodes().clone(),
+            committed_with: members.standing().clone(),
             begun_in: members.epoch(),
         }
     }
@@ -137,7 +137,7 @@ impl Checkpoints {
 
     /// The committed states are where they belong, and so are their copies.
     fn is_whole(&self, engine: &Engine<'_>) -> bool {
-        self.version() == 0 || self.committed_without == *engine.members.faulty_nodes()
+        self.version() == 0 || self.committed_with == *engine.members.standing()
     }
 
     fn recover(&mut self, engine: &mut Engine<'_>, lost: &mut RankSet) -> Result<()> {
@@ -145,11 +145,11 @@ impl Checkpoints {
         engine.round = self.version() + 1;
         while !self.is_whole(engine) {
             if planted(Defect::CheckpointsStay) {
-                self.committed_without = engine.members.faulty_nodes().clone();
+                self.committed_with = engine.members.standing().clone();
                 break;
             }
-            let held_without = self.committed_without.clone();
-            let mut attempt = self.versions(engine).restore(&held_without)?;
+            let held_with = self.committed_with.clone();
+            let mut attempt = self.versions(engine).restore(&held_with)?;
             let mut gone = NodeSet::new(engine.members.cube().len());
             if !attempt.interrupted {
                 match told_by_all(engine, &attempt.lost)? {
@@ -167,16 +167,16 @@ impl Checkpoints {
                         engine.tell(Event::Replay);
                     } else {
                         self.give_up(engine, &gone);
-                        result = report(&gone, &held_without, engine.members, lost);
+                        result = report(&gone, &held_with, engine.members, lost);
                     }
-                    self.committed_without = engine.members.faulty_nodes().clone();
+                    self.committed_with = engine.members.standing().clone();
                 }
                 Verdict::Replay => {}
                 Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
             }
         }
         if self.version() == 0 {
-            self.committed_without = engine.members.faulty_nodes().clone();
+            self.committed_with = engine.members.standing().clone();
         }
         result
     }
@@ -231,14 +231,14 @@ fn nothing() -> Block {
 /// `lost` gets the homes of the nodes; where a node has none, the rank that executed it.
 fn report(
     gone: &NodeSet,
-    held_without: &NodeSet,
+    held_with: &Standing,
     members: &Members,
     lost: &mut RankSet,
 ) -> Result<()> {
     let ranks = members.ranks();
     let homes = gone.iter().filter_map(|node| {
         let home = Some(node).filter(|node| (node.0 as usize) < ranks);
-        home.or_else(|| members.cube().executor(node, held_without))
+        home.or_else(|| members.cube().executor(node, &held_with.faulty))
     });
     *lost = RankSet::from_ranks(ranks, homes.map(|node| Rank(node.0)));
     let names: Vec<String> = gone.iter().map(|node| node.to_string()).collect();

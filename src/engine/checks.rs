@@ -245,7 +245,7 @@ impl Job<'_, '_> {
     /// As [`Job::face_corruption`], and what is gone on from comes back from copies that are right.
     pub(super) fn mend(&mut self, own: Option<Error>) -> Result<Flow> {
         self.face_corruption(own)?;
-        if self.committed_without.is_none() {
+        if self.committed_with.is_none() {
             return Ok(Flow::Onward);
         }
         Ok(match self.recover()? {
@@ -302,7 +302,7 @@ impl Job<'_, '_> {
         if planted(Defect::BlocksAreTrustedAgain) {
             return Ok(());
         }
-        if self.committed_without.is_some() {
+        if self.committed_with.is_some() {
             self.distrusted = true;
             self.blocks.clear();
         }
@@ -322,7 +322,7 @@ impl Job<'_, '_> {
             let right = kept.is_some_and(|block| {
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
-            if self.committed_without.is_none() && origin == me {
+            if self.committed_with.is_none() && origin == me {
                 // Nobody else has it yet.
                 let own = self.with_digest(me, Block::input(me, self.input.clone()));
                 self.store.put(Stamp::INPUT, me.home(), &own)?;

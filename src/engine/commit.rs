@@ -1,7 +1,7 @@
 //! The agreement that ends a round, and what follows from it.
 
 use super::checks::Accusation;
-use super::{Event, Observer, Occasion, Phase, Stats};
+use super::{Adviser, Event, Observer, Occasion, Phase, Stats};
 use crate::block::Block;
 use crate::buffer::Buffer;
 use crate::defects::{Defect, planted};
@@ -26,11 +26,14 @@ pub enum Verdict {
 
 /// Set by a rank that finished its part of the round.
 const COMPLETE: u32 = 1;
+/// Set by a rank whose adviser would have the same ranks execute as now. It does not matter to the
+/// round.
+const CONTENT: u32 = 2;
 
 /// Agreement is a bitwise AND, so a set bit means: no trouble of this kind here.
 fn bit_of(status: Status) -> u32 {
     let place = Status::BY_GRAVITY.iter().position(|other| *other == status);
-    place.map_or(0, |place| 2 << place)
+    place.map_or(0, |place| 4 << place)
 }
 
 fn all_clear() -> u32 {
@@ -51,6 +54,10 @@ pub struct Engine<'a> {
     pub stats: &'a mut Stats,
     /// Who is to die, in tests.
     pub schedule: &'a Schedule,
+    /// Says who should not execute anything; on all ranks or none.
+    pub adviser: Option<&'a mut dyn Adviser>,
+    /// All survivors know that an adviser would have other ranks execute than now.
+    pub reconsider: bool,
     /// What makes the digests of blocks; None: blocks are not checked.
     pub key: Option<&'a DigestKey>,
     /// What this rank has found wrong since all were told last.
@@ -81,8 +88,15 @@ impl Engine<'_> {
         if planted(Defect::AgreesOnlyInTrouble) && flag == all_clear() {
             return Ok(Verdict::Committed);
         }
+        let (left_out, now) = (self.members.left_out(), self.transport.now());
+        let content = |adviser: &&mut dyn Adviser| adviser.is_content(left_out, now);
+        if self.adviser.as_ref().is_none_or(content) {
+            flag |= CONTENT;
+        }
         let Agreed { flag, faults } =
             self.timed(Phase::Commit, |engine| engine.transport.agree(flag))?;
+        self.reconsider |= flag & CONTENT == 0;
+        let flag = flag & all_clear();
         let finished = flag == all_clear() || planted(Defect::UnfinishedIsFine);
         if finished && (!faults || planted(Defect::DeathsDoNotMatter)) {
             self.strike(Point::Commit)?;
@@ -280,12 +294,12 @@ mod tests {
     #[test]
     fn every_status_has_a_bit_of_its_own_below_the_sign() {
         let bits: Vec<u32> = Status::BY_GRAVITY.map(bit_of).to_vec();
-        let all = bits.iter().fold(COMPLETE, |all, bit| {
+        let all = bits.iter().fold(COMPLETE | CONTENT, |all, bit| {
             assert_eq!(bit.count_ones(), 1);
             assert_eq!(all & bit, 0);
             all | bit
         });
-        assert_eq!(all, all_clear());
+        assert_eq!(all, all_clear() | CONTENT);
         // The transport and MPI's signed int keep the top bits for themselves.
         assert!(all < 1 << 30);
     }

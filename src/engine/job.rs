@@ -13,9 +13,9 @@ use crate::buffer::{self, Buffer, Slice};
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::faults::Point;
-use crate::members::{Rank, RankSet};
+use crate::members::{Rank, RankSet, Standing};
 use crate::store::{Reach, Stamp, Store};
-use crate::vcube::{Node, NodeSet};
+use crate::vcube::Node;
 
 /// One algorithm run on one set of inputs.
 pub struct Job<'a, 'e> {
@@ -33,9 +33,9 @@ pub struct Job<'a, 'e> {
     pub(super) stamp: Stamp,
     /// That version of the blocks of the nodes that this rank executes.
     pub(super) blocks: BTreeMap<Node, Block>,
-    /// The nodes that were faulty when that version was committed: they tell who executed what, and
-    /// who holds copies. None before the inputs are committed.
-    pub(super) committed_without: Option<NodeSet>,
+    /// How the ranks stood when that version was committed: it tells who executed what, and who holds
+    /// copies. None before the inputs are committed.
+    pub(super) committed_with: Option<Standing>,
     /// What the committed rounds decided, from round 1 on.
     pub(super) log: Vec<Decisions>,
     /// Whose inputs are in this rank's store.
@@ -178,7 +178,7 @@ impl<'a, 'e> Job<'a, 'e> {
             absent,
             stamp: Stamp::INPUT,
             blocks: BTreeMap::new(),
-            committed_without: None,
+            committed_with: None,
             log: Vec::new(),
             held: RankSet::new(ranks),
             digests: BTreeMap::new(),
@@ -221,16 +221,26 @@ impl<'a, 'e> Job<'a, 'e> {
 
     fn run_rounds(&mut self) -> Result<()> {
         self.engine.rounds = self.algorithm.rounds() + 1;
+        // Advisers have not been asked since the last sort.
+        self.engine.reconsider = true;
+        self.regroup()?;
         let mut round = 0;
         while round <= self.algorithm.rounds() {
             self.engine.round = round;
-            round = match self.transact(round)? {
+            let flow = match self.transact(round)? {
                 Flow::Onward => {
                     self.retire(round);
                     self.engine.stats.rounds += 1;
                     self.engine.tell(Event::Round);
-                    round + 1
+                    match round < self.algorithm.rounds() {
+                        true => self.regroup()?,
+                        false => Flow::Onward,
+                    }
                 }
+                back => back,
+            };
+            round = match flow {
+                Flow::Onward => round + 1,
                 Flow::FromTheInputs => 1,
                 Flow::FromTheStart => 0,
             };
@@ -329,7 +339,7 @@ impl<'a, 'e> Job<'a, 'e> {
         self.store.clear();
         self.stamp = Stamp::INPUT;
         self.blocks.clear();
-        self.committed_without = None;
+        self.committed_with = None;
         self.log.clear();
         self.input_is_here = false;
     }
@@ -351,7 +361,7 @@ impl<'a, 'e> Job<'a, 'e> {
                 }
             }
         };
-        self.committed_without = Some(self.engine.members.faulty_nodes().clone());
+        self.committed_with = Some(self.engine.members.standing().clone());
         self.input = Buffer::default().into();
     }
 

@@ -247,7 +247,8 @@ impl Engine<'_> {
     ) -> Result<Option<Vec<(Rank, Slice)>>> {
         let scribe = match planted(Defect::ScribeIsRankZero) {
             true => Rank(0),
-            false => self.members.lowest_survivor(),
+            // Not one that keeps the others waiting.
+            false => self.members.lowest_executor(),
         };
         let me = self.members.me();
         let letters = speakers.iter().map(|speaker| Letter {

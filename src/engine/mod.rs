@@ -9,6 +9,7 @@
 //!
 //! Nothing leaves the engine (a result, an event, a figure) before its commit.
 
+mod adviser;
 mod algorithm;
 mod checkpoints;
 mod checks;
@@ -27,6 +28,7 @@ mod stats;
 mod verify;
 mod versions;
 
+pub use adviser::{Adviser, Load};
 pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
 pub use checkpoints::Checkpoints;
 pub use checks::{Accusation, Checks, Finding};
@@ -54,6 +56,10 @@ pub enum Event {
     Restored(Node, Option<Rank>),
     /// The round starts again.
     Replay,
+    /// The rank executes no node any more, because an adviser does not recommend it.
+    Demoted(Rank),
+    /// The rank executes nodes again.
+    Rejoined(Rank),
     /// Something wrong was found: who is accused, if anybody is, by whom, and of what.
     Corrupt(Option<Rank>, Rank, Finding),
 }

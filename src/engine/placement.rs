@@ -1,15 +1,19 @@
 //! Who holds copies of what.
 
 use crate::defects::{Defect, planted};
-use crate::members::{Members, Rank};
-use crate::vcube::{Node, NodeSet};
+use crate::members::{Members, Rank, Standing};
+use crate::vcube::Node;
 
-/// Who holds a node's block, or its home's input, while the nodes in `faulty` are: its executor, and
+/// Who holds a node's block, or its home's input, while the ranks stand like this: its executor, and
 /// then the ranks that would cover it next if those before them died, those on hosts of their own
-/// first. So a cover mostly has the block already, and a lost host takes one copy along.
-pub fn holders(node: Node, members: &Members, faulty: &NodeSet, copies: usize) -> Vec<Rank> {
+/// first. So a cover mostly has the block already, and a lost host takes one copy along. Who is left
+/// out is asked if nobody else is there.
+pub fn holders(node: Node, members: &Members, standing: &Standing, copies: usize) -> Vec<Rank> {
     let nodes = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
-    let living = nodes.filter(|candidate| !faulty.contains(*candidate));
+    let living = nodes
+        .clone()
+        .filter(|candidate| !standing.faulty.contains(*candidate));
+    let reserve = nodes.filter(|candidate| standing.reserve.contains(*candidate));
     let wanted = 1 + copies;
     let mut chosen: Vec<Rank> = Vec::with_capacity(wanted);
     let mut passed_over = Vec::new();
@@ -24,7 +28,10 @@ pub fn holders(node: Node, members: &Members, faulty: &NodeSet, copies: usize) -
             false => passed_over.push(candidate),
         }
     }
-    chosen.extend(passed_over.into_iter().take(wanted - chosen.len()));
+    let others = passed_over
+        .into_iter()
+        .chain(reserve.map(|node| Rank(node.0)));
+    chosen.extend(others.take(wanted - chosen.len()));
     if planted(Defect::CopiesAtHome) {
         chosen.truncate(1);
     }
@@ -51,7 +58,7 @@ mod tests {
             let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
             members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
             let node = Node(node % members.cube().len() as u32);
-            let found = holders(node, &members, members.faulty_nodes(), copies);
+            let found = holders(node, &members, members.standing(), copies);
             let living: Vec<Rank> = members.survivors().collect();
             prop_assert_eq!(found.len(), living.len().min(1 + copies));
             prop_assert_eq!(found[0], members.executor(node));

@@ -1,4 +1,5 @@
-//! After faults: what died with its executors comes back, as a transaction.
+//! After faults: what died with its executors comes back, as a transaction; and what living ranks have
+//! that others are to execute goes there.
 
 use super::commit::agreed_error;
 use super::job::{Flow, Job};
@@ -15,14 +16,14 @@ impl Job<'_, '_> {
         let mut flow = Flow::Onward;
         loop {
             self.engine.strike(Point::Recover)?;
-            let Some(held_without) = self.committed_without.clone() else {
+            let Some(held_with) = self.committed_with.clone() else {
                 // Nothing is committed yet; loading sees to the inputs of the dead.
                 return Ok(Flow::Onward);
             };
             let start = self.engine.transport.now();
             let mut attempt = match self.retains() {
                 true => self.restore_retained()?,
-                false => self.restore_version(&held_without)?,
+                false => self.restore_version(&held_with)?,
             };
             attempt.trouble = self.suspected(attempt.trouble);
             let seconds = self.engine.transport.now() - start;
@@ -40,10 +41,12 @@ impl Job<'_, '_> {
                 }
                 Verdict::Committed => {
                     self.blocks.extend(attempt.blocks);
+                    let mine = self.engine.members.my_nodes();
+                    self.blocks.retain(|node, _| mine.contains(node));
                     self.distrusted = false;
-                    let faulty = self.engine.members.faulty_nodes();
+                    let standing = self.engine.members.standing();
                     if !planted(Defect::FaultSetStaysAfterRecovery) {
-                        self.committed_without = Some(faulty.clone());
+                        self.committed_with = Some(standing.clone());
                     }
                     for (node, from) in attempt.restored {
                         self.engine.tell(Event::Restored(node, from));
@@ -85,8 +88,8 @@ impl Job<'_, '_> {
             // Whoever missed something has died too.
             for rank in self.engine.members.faulty().iter() {
                 let node = rank.home();
-                let before = self.committed_without.as_ref();
-                if !before.is_some_and(|faulty| faulty.contains(node))
+                let before = self.committed_with.as_ref();
+                if !before.is_some_and(|before| before.faulty.contains(node))
                     && !self.absent.contains(rank)
                 {
                     self.lost.insert(rank);

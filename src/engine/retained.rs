@@ -34,6 +34,8 @@ struct Plan {
     reloads: Vec<Rank>,
     /// Pieces to be moved: for which node, of whose input.
     pieces: Vec<(Node, Rank)>,
+    /// Blocks to be moved whole, and who has them.
+    moves: Vec<(Node, Rank)>,
     /// Inputs to be copied: whose, to whom.
     copies: Vec<(Rank, Rank)>,
     /// Inputs that are needed, and that nobody has.
@@ -103,13 +105,29 @@ impl Job<'_, '_> {
         self.reload_inputs(&plan, &mut attempt);
         let shipments = self.shipments(&plan, &mut attempt);
         // A piece of an input is one run, and so is the input.
-        let shipped = self.engine.ship(shipments, 1, &mut attempt.trouble)?;
+        let most_runs = match plan.moves.is_empty() {
+            true => 1,
+            false => self.algorithm.most_runs(),
+        };
+        let shipped = self
+            .engine
+            .ship(shipments, most_runs, &mut attempt.trouble)?;
         let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
         let mut deliveries = deliveries.into_iter();
         let pieces: Vec<_> = deliveries.by_ref().take(plan.pieces.len()).collect();
         self.assemble(&plan, pieces, &mut attempt);
+        for ((node, from), delivery) in plan.moves.iter().zip(deliveries.by_ref()) {
+            match delivery {
+                Delivery::Got(block) => {
+                    attempt.blocks.insert(*node, block);
+                    attempt.restored.push((*node, Some(*from)));
+                }
+                Delivery::Nothing => attempt.complete = false,
+                Delivery::NotMine => {}
+            }
+        }
         for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
             if matches!(delivery, Delivery::Got(_)) && !planted(Defect::CopiesUntold) {
                 self.held.insert(*origin);
@@ -122,7 +140,7 @@ impl Job<'_, '_> {
     /// Asks all survivors what they hold. None: somebody died.
     fn who_holds(&mut self) -> Result<Option<Holdings>> {
         let mut holdings = Holdings::new();
-        if self.committed_without.is_none() && self.all_inputs_at_home() {
+        if self.committed_with.is_none() && self.all_inputs_at_home() {
             let owners = self.engine.members.survivors();
             holdings.extend(owners.map(|rank| (rank, vec![rank])));
             return Ok(Some(holdings));
@@ -150,21 +168,19 @@ impl Job<'_, '_> {
     /// The rank that had the node's block when the last version was committed.
     fn last_executor(&self, node: Node) -> Option<Rank> {
         let members = &self.engine.members;
-        match &self.committed_without {
+        match &self.committed_with {
             Some(_) if planted(Defect::LossByPresentFaults) => Some(members.executor(node)),
-            Some(faulty) => {
-                let executor = members.cube().executor(node, faulty);
+            Some(standing) => {
+                let executor = members.cube().executor(node, &standing.faulty);
                 executor.map(|node| Rank(node.0))
             }
             None => self.home_with_input(node),
         }
     }
 
-    /// The node's block is not with its executor, which once was `last`.
-    fn is_gone(&self, node: Node, last: Rank) -> bool {
-        let members = &self.engine.members;
-        let moved = members.is_set_aside(last) && members.executor(node) != last;
-        self.distrusted || members.is_faulty(last) || moved
+    /// The block of a node whose executor was `last` is nowhere.
+    fn is_gone(&self, last: Rank) -> bool {
+        self.distrusted || self.engine.members.is_faulty(last)
     }
 
     fn plan(&self, holdings: &Holdings) -> Plan {
@@ -175,10 +191,14 @@ impl Job<'_, '_> {
         };
         let mut plan = Plan::default();
         for node in members.cube().nodes() {
-            let last = self.last_executor(node);
-            if last.is_some_and(|rank| self.is_gone(node, rank)) {
+            let Some(last) = self.last_executor(node) else {
+                continue;
+            };
+            if self.is_gone(last) {
                 let origins = self.contributors(node);
                 plan.pieces.extend(origins.map(|origin| (node, origin)));
+            } else if members.executor(node) != last && !planted(Defect::BlocksAreNotMoved) {
+                plan.moves.push((node, last));
             }
         }
         let mut needed = RankSet::new(members.ranks());
@@ -205,12 +225,16 @@ impl Job<'_, '_> {
                 true => continue,
             };
             plan.keepers.insert(origin, keeper);
-            let renewed = self.committed_without.is_none() || !planted(Defect::CopiesNotRenewed);
+            let renewed = self.committed_with.is_none() || !planted(Defect::CopiesNotRenewed);
             if copies > 0 && renewed {
-                let wanted = holders(origin.home(), members, members.faulty_nodes(), copies);
+                let wanted = holders(origin.home(), members, members.standing(), copies);
+                // Who gets the input as a block keeps it.
+                let is_block = self.stamp.version == 0
+                    && plan.moves.iter().any(|(node, _)| *node == origin.home());
+                let gets = |to: Rank| is_block && members.executor(origin.home()) == to;
                 let wanted = wanted
                     .into_iter()
-                    .filter(|to| !held.contains(to) && *to != keeper);
+                    .filter(|to| !held.contains(to) && *to != keeper && !gets(*to));
                 plan.copies.extend(wanted.map(|to| (origin, to)));
             }
         }
@@ -220,6 +244,8 @@ impl Job<'_, '_> {
         plan.pieces.retain(|(node, origin)| {
             keepers.get(origin) == Some(&me) || members.executor(*node) == me
         });
+        plan.moves
+            .retain(|(node, from)| *from == me || members.executor(*node) == me);
         plan.copies
             .retain(|(origin, to)| keepers.get(origin) == Some(&me) || *to == me);
         plan
@@ -261,7 +287,7 @@ impl Job<'_, '_> {
 
     fn shipments(&mut self, plan: &Plan, attempt: &mut Attempt) -> Vec<Shipment> {
         let me = self.engine.members.me();
-        let mut shipments = Vec::with_capacity(plan.pieces.len() + plan.copies.len());
+        let mut shipments = Vec::new();
         for (node, origin) in &plan.pieces {
             let from = plan.keepers[origin];
             let able = from == me && attempt.trouble.is_none();
@@ -272,6 +298,14 @@ impl Job<'_, '_> {
                 block: piece
                     .and_then(|piece| attempt.check(piece))
                     .map(|piece| self.engine.sealed(piece)),
+            });
+        }
+        for (node, from) in &plan.moves {
+            let block = self.blocks.get(node).filter(|_| *from == me).cloned();
+            shipments.push(Shipment {
+                from: *from,
+                to: self.engine.members.executor(*node),
+                block: block.map(|block| self.engine.sealed(block)),
             });
         }
         for (origin, to) in &plan.copies {
@@ -345,7 +379,7 @@ impl Job<'_, '_> {
         let mut parts: BTreeMap<Node, Vec<Block>> = BTreeMap::new();
         for node in self.engine.members.my_nodes() {
             let last = self.last_executor(node);
-            if last.is_some_and(|rank| self.is_gone(node, rank)) {
+            if last.is_some_and(|rank| self.is_gone(rank)) {
                 parts.insert(node, Vec::new());
                 let from = plan.keepers.get(&Rank(node.0)).copied();
                 attempt

@@ -12,16 +12,22 @@ use crate::block::Block;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::faults::Target;
-use crate::members::Rank;
+use crate::members::{Rank, Standing};
 use crate::store::{Reach, Stamp, Store};
-use crate::vcube::{Node, NodeSet};
+use crate::vcube::Node;
 
 impl<'e> Job<'_, 'e> {
     /// Every node's input, for the first version.
     pub(super) fn load_version(&mut self) -> Result<Attempt> {
         let mut attempt = Attempt::new();
+        let Some(mut brought) = self.bring_inputs(&mut attempt)? else {
+            return Ok(attempt.interrupted());
+        };
         for node in self.engine.members.my_nodes() {
-            let block = self.input_of(node);
+            let block = match brought.remove(&node) {
+                Some(delivery) => delivery.got().ok_or_else(|| not_brought(node)),
+                None => self.input_of(node),
+            };
             if let Some(block) = attempt.check(block) {
                 let block = self.with_digest(Rank(node.0), block);
                 attempt.blocks.insert(node, block);
@@ -30,6 +36,37 @@ impl<'e> Job<'_, 'e> {
         let attempt = self.save_version(Stamp::INPUT, attempt)?;
         let attempt = self.share_digests(attempt)?;
         self.share_ledger(attempt)
+    }
+
+    /// The inputs of living ranks whose nodes others execute, to them. None: somebody died.
+    fn bring_inputs(
+        &mut self,
+        attempt: &mut Attempt,
+    ) -> Result<Option<BTreeMap<Node, Delivery<Block>>>> {
+        let members = &self.engine.members;
+        let me = members.me();
+        let (mut nodes, mut shipments) = (Vec::new(), Vec::new());
+        for node in members.cube().nodes().filter(|_| self.input_is_here) {
+            let to = members.executor(node);
+            let home = self.home_with_input(node).filter(|home| *home != to);
+            let living = home.filter(|home| !members.is_faulty(*home));
+            let Some(from) = living.filter(|home| *home == me || to == me) else {
+                continue;
+            };
+            let own = (from == me).then(|| Block::input(me, self.input.clone()));
+            let block = own.map(|block| self.with_digest(me, block));
+            shipments.push(Shipment { from, to, block });
+            nodes.push(node);
+        }
+        if nodes.is_empty() || planted(Defect::BlocksAreNotMoved) {
+            return Ok(Some(BTreeMap::new()));
+        }
+        let shipped = self.engine.ship(shipments, 1, &mut attempt.trouble)?;
+        let brought = shipped.map(|deliveries| nodes.into_iter().zip(deliveries));
+        Ok(brought.map(|brought| {
+            let mine = brought.filter(|(_, one)| !matches!(one, Delivery::NotMine));
+            mine.collect()
+        }))
     }
 
     /// The input of a node: of its home, if that lived long enough to show it to somebody.
@@ -59,8 +96,8 @@ impl<'e> Job<'_, 'e> {
     }
 
     /// The committed version of every node to its executor of now, from the store.
-    pub(super) fn restore_version(&mut self, held_without: &NodeSet) -> Result<Attempt> {
-        let mut attempt = self.versions().restore(held_without)?;
+    pub(super) fn restore_version(&mut self, held_with: &Standing) -> Result<Attempt> {
+        let mut attempt = self.versions().restore(held_with)?;
         if attempt.lost.is_empty() {
             return Ok(attempt);
         }
@@ -158,7 +195,7 @@ impl Versions<'_, '_> {
         let mut nodes = Vec::new();
         for node in members.cube().nodes() {
             let from = members.executor(node);
-            for to in holders(node, members, members.faulty_nodes(), copies) {
+            for to in holders(node, members, members.standing(), copies) {
                 if to != from && (from == me || to == me) {
                     let block = attempt.blocks.get(&node).filter(|_| from == me).cloned();
                     shipments.push(Shipment { from, to, block });
@@ -203,10 +240,10 @@ impl Versions<'_, '_> {
 
     /// The committed version of every node to its executor of now, from the store. What is nowhere is
     /// told in `lost`.
-    pub fn restore(&mut self, held_without: &NodeSet) -> Result<Attempt> {
+    pub fn restore(&mut self, held_with: &Standing) -> Result<Attempt> {
         match self.store.reach() {
             Reach::Everyone => Ok(self.read_lost_blocks()),
-            Reach::Copies(copies) => self.renew_copies(copies, held_without),
+            Reach::Copies(copies) => self.renew_copies(copies, held_with),
         }
     }
 
@@ -227,17 +264,19 @@ impl Versions<'_, '_> {
 
     /// From the copy that the first of the holders has who lives; and new copies from it to the new
     /// executor, and to ranks that take the place of dead holders.
-    fn renew_copies(&mut self, copies: usize, held_without: &NodeSet) -> Result<Attempt> {
+    fn renew_copies(&mut self, copies: usize, held_with: &Standing) -> Result<Attempt> {
         let mut attempt = Attempt::new();
         let members = &self.engine.members;
         let me = members.me();
         let mut moves = Vec::new();
-        let held_without = match planted(Defect::HoldersOfNow) {
-            true => members.faulty_nodes(),
-            false => held_without,
+        // What this rank had as the executor, and is to keep for another one.
+        let mut becomes_copy = Vec::new();
+        let held_with = match planted(Defect::HoldersOfNow) {
+            true => members.standing(),
+            false => held_with,
         };
         for node in members.cube().nodes() {
-            let held = holders(node, members, held_without, copies);
+            let held = holders(node, members, held_with, copies);
             let executor = members.executor(node);
             let has_it = |rank: &&Rank| {
                 let forgot = self.afresh && **rank == held[0];
@@ -247,7 +286,10 @@ impl Versions<'_, '_> {
                 attempt.lost.push(node);
                 continue;
             };
-            for to in holders(node, members, members.faulty_nodes(), copies) {
+            for to in holders(node, members, members.standing(), copies) {
+                if to == me && *keeper == me && executor != me {
+                    becomes_copy.push(node);
+                }
                 let wants = !held.contains(&to) || self.afresh && to == executor && to != *keeper;
                 if wants && (*keeper == me || to == me) {
                     moves.push((node, *keeper, to));
@@ -257,6 +299,12 @@ impl Versions<'_, '_> {
         if !attempt.lost.is_empty() && !self.in_part {
             // Everybody comes to the same conclusion, so nobody waits for a message.
             return Ok(attempt);
+        }
+        for node in becomes_copy {
+            if let Some(block) = self.blocks.get(&node) {
+                let put = self.store.put(self.stamp, node, block);
+                attempt.check(put);
+            }
         }
         let shipments = moves.iter().map(|(node, from, to)| {
             let own = self.blocks.get(node).cloned();
@@ -313,6 +361,13 @@ pub(super) fn retire_before(store: &mut dyn Store, version: u32) {
         true => version.saturating_sub(1),
         false => version,
     });
+}
+
+fn not_brought(node: Node) -> Error {
+    Error::new(
+        Status::Memory,
+        format!("there was no room for the input of node {node}"),
+    )
 }
 
 fn lost(nodes: &[Node]) -> Error {

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::advice::Scripted;
 use super::drawer::{Drawer, Shared};
 use super::errand::Tree;
 use super::own::Loop;
@@ -11,8 +12,8 @@ use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
 use crate::defects::plant;
 use crate::engine::{
-    Algorithm, Checkpoints, Checks, Engine, Event, Job, Observer, Occasion, Source, Split, Stats,
-    Step, Subcube,
+    Adviser, Algorithm, Checkpoints, Checks, Engine, Event, Job, Observer, Occasion, Source, Split,
+    Stats, Step, Subcube,
 };
 use crate::error::{Error, Result, Status, caught};
 use crate::faults::Plan;
@@ -437,12 +438,17 @@ impl Sorting<'_> {
         let schedule = Plan::parse(&self.trial.spoils.join(" "))?;
         let schedule = schedule.resolve(self.trial.ranks, 1);
         let mut stats = Stats::default();
+        let (me, ranks) = (self.members.me(), self.trial.ranks);
+        let mut adviser = Scripted::new(me, ranks, &self.trial.turns);
+        let advised = !self.trial.turns.is_empty();
         let mut engine = Engine {
             transport: &mut *self.transport,
             members: &mut *self.members,
             observer: witness,
             stats: &mut stats,
             schedule: &schedule,
+            adviser: advised.then_some(&mut adviser as &mut dyn Adviser),
+            reconsider: false,
             key: None,
             accusations: Vec::new(),
             spoilt: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, Once};
 
 use rayon::prelude::*;
 
-use super::{Commit, Keeping, METHODS, Run, Trial, Use, judge, run};
+use super::{Commit, Keeping, METHODS, Run, Trial, Turn, Use, judge, run};
 use crate::defects::{Defect, any_planted};
 use crate::members::Rank;
 use crate::random::SplitMix;
@@ -68,6 +68,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         own: false,
         checks: draw.once_in(3),
         spoils: Vec::new(),
+        turns: Vec::new(),
         tree: None,
         sink: None,
         links: Vec::new(),
@@ -96,6 +97,17 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
     }
     if !trial.own && trial.store != Keeping::Reload && draw.once_in(6) {
         draw_tree(&mut draw, &mut trial);
+    }
+    if !trial.own && trial.tree.is_none() && draw.once_in(3) {
+        let mut rank = || Rank(draw.below(trial.ranks as u64) as u32);
+        let pairs: Vec<_> = (0..4).map(|_| (rank(), rank())).collect();
+        let turns = pairs.into_iter().take(1 + draw.below(4) as usize);
+        let turn = |(rank, witness)| Turn {
+            rank,
+            witness,
+            commit: 1 + draw.below(12) as u32,
+        };
+        trial.turns = turns.map(turn).collect();
     }
     let victims = draw.below(trial.ranks as u64) as usize;
     let victims = if draw.once_in(2) {

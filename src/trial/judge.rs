@@ -255,10 +255,11 @@ fn judge_loss(trial: &Trial, run: &Run, sort: usize, outcome: &Outcome) -> Optio
     if outcome.lost.is_empty() {
         return Some("data are lost, but nobody's".into());
     }
+    // Of one that was left out, its cover may have lost them.
     if let Some(rank) = outcome
         .lost
         .iter()
-        .find(|rank| !outcome.faulty.contains(rank))
+        .find(|rank| !outcome.faulty.contains(rank) && trial.turns.is_empty())
     {
         return Some(format!("the data of {rank} are lost, who lives"));
     }

@@ -5,6 +5,7 @@
 //! and the rest looks for trials that are not: by seeds, or by going through every fault. Apart from
 //! all that, [`tree`] counts what a paper claims of its trees.
 
+mod advice;
 mod body;
 mod conformance;
 mod drawer;
@@ -26,6 +27,7 @@ use crate::sort::{Method, PivotRule, Shape, Splitters};
 use crate::transport::Repair;
 use crate::transport::sim::Loss;
 
+pub use advice::Turn;
 pub use body::{Commit, Outcome, Run, run};
 pub use conformance::{CASES, Case};
 pub use errand::Use;
@@ -89,6 +91,8 @@ pub struct Trial {
     pub checks: bool,
     /// What is changed of the data, in the words of a schedule of faults.
     pub spoils: Vec<String>,
+    /// Who is left out and taken back, if there are advisers.
+    pub turns: Vec<Turn>,
     /// Instead of a sort, a tree.
     pub tree: Option<Use>,
     /// The rank that the tree leads to, or comes from.
@@ -164,6 +168,10 @@ impl Trial {
                 "quorum" => trial.quorum = value.parse().ok()?,
                 "checks" => trial.checks = value == "1",
                 "spoil" => trial.spoils = value.split(',').map(str::to_string).collect(),
+                "turns" => {
+                    let turns = value.split(',').map(Turn::parse);
+                    trial.turns = turns.collect::<Option<_>>()?;
+                }
                 "own" => trial.own = value == "1",
                 "tree" => trial.tree = Some(named(&USES, value)?),
                 "sink" => trial.sink = Some(Rank(value.parse().ok()?)),
@@ -206,6 +214,7 @@ impl Default for Trial {
             own: false,
             checks: false,
             spoils: Vec::new(),
+            turns: Vec::new(),
             tree: None,
             sink: None,
             links: Vec::new(),
@@ -313,6 +322,10 @@ impl fmt::Display for Trial {
         }
         if !self.spoils.is_empty() {
             write!(out, " spoil={}", self.spoils.join(","))?;
+        }
+        for (index, turn) in self.turns.iter().enumerate() {
+            let before = if index == 0 { " turns=" } else { "," };
+            write!(out, "{before}{turn}")?;
         }
         if self.own {
             out.write_str(" own=1")?;

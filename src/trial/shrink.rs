@@ -34,6 +34,11 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
             smaller.losses.remove(index);
         });
     }
+    for index in 0..trial.turns.len() {
+        offer(&|smaller| {
+            smaller.turns.remove(index);
+        });
+    }
     for index in 0..trial.links.len() {
         offer(&|smaller| {
             smaller.links.remove(index);

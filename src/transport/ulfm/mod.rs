@@ -6,9 +6,11 @@
 mod comm;
 mod ext;
 
-pub use ext::COMPILED_IN;
-
+mod courier;
 mod requests;
+
+pub use courier::{Courier, among_threads};
+pub use ext::COMPILED_IN;
 
 use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_int};

@@ -1,0 +1,105 @@
+/* Like top(1), for ranks: sorts again and again with a monitor, and shows meanwhile who is recommended.
+ *
+ *   mpirun --with-ft ulfm -np 4 top [SECONDS [RECORDS]]
+ *
+ * Rank 0 prints a table each second: whether each rank is in the Dynamic Group of Recommended Processes
+ * (Camargo and Duarte, 2018), its events so far, its last reply time, and what would be too late. Stop one
+ * for a while (kill -STOP and -CONT, or a busy loop beside it) and see it leave the group and come back. */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "ftsort.h"
+
+struct screen {
+  const ftsort_monitor *monitor;
+  int ranks, rank;
+  volatile int over;
+  volatile unsigned long sorts;
+};
+
+static void show(const struct screen *screen, int second)
+{
+  int rank;
+  printf("\n%4d s, %lu sorts\n rank  group   events  last reply   mean   late after (ms)\n", second,
+         screen->sorts);
+  for (rank = 0; rank < screen->ranks; rank++) {
+    ftsort_monitor_view view = FTSORT_VIEW_INIT;
+    ftsort_monitor_look(screen->monitor, rank, &view);
+    if (rank == screen->rank) {
+      printf("%5d  %-6s %7u  (this one)\n", rank, view.recommended ? "in" : "OUT", view.counter);
+    } else {
+      printf("%5d  %-6s %7u %11.2f %7.2f %11.2f\n", rank, view.recommended ? "in" : "OUT", view.counter,
+             1e3 * view.last_reply, 1e3 * view.mean, 1e3 * view.threshold);
+    }
+  }
+  fflush(stdout);
+}
+
+static void *watch(void *argument)
+{
+  const struct screen *screen = (const struct screen *)argument;
+  int tenths;
+  for (tenths = 1; !screen->over; tenths++) {
+    usleep(100000);
+    if (tenths % 10 == 0) show(screen, tenths / 10);
+  }
+  return NULL;
+}
+
+int main(int argc, char **argv)
+{
+  const double seconds = argc > 1 ? atof(argv[1]) : 20;
+  const size_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000;
+  static const ftsort_record plain = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
+  ftsort_monitor_config config = FTSORT_MONITOR_INIT;
+  struct screen screen = {NULL, 0, 0, 0, 0};
+  pthread_t thread;
+  uint32_t *input, x = 1, goes_on = 1;
+  size_t i;
+  ftsort *group;
+  int granted;
+  double start;
+
+  ftsort_prepare();
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
+  MPI_Comm_rank(MPI_COMM_WORLD, &screen.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &screen.ranks);
+  input = (uint32_t *)malloc(count * sizeof *input + 1);
+  if (!input || ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
+    fprintf(stderr, "top: %s\n", ftsort_last_error(NULL));
+    return 1;
+  }
+  for (i = 0; i < count; i++) input[i] = x = x * 1664525u + 1013904223u + (uint32_t)screen.rank;
+
+  config.interval_ms = 200;
+  config.self_doubt = 1;
+  config.plus_ms = 20;
+  if (ftsort_monitor_start(group, &config, &screen.monitor) != FTSORT_OK) {
+    fprintf(stderr, "top: %s\n", ftsort_last_error(group));
+    ftsort_leave(group, 1);
+  }
+  if (screen.rank == 0 && ftsort_monitor_cost(screen.monitor, NULL, NULL) == 0) {
+    puts("top: no MPI_THREAD_MULTIPLE: the monitor works at the commits only, times are multiples of the median");
+  }
+  if (screen.rank == 0) pthread_create(&thread, NULL, watch, &screen);
+  start = MPI_Wtime();
+  do {
+    ftsort_result *result;
+    if (ftsort_run(group, &plain, input, count, &result) != FTSORT_OK) {
+      fprintf(stderr, "rank %d: %s\n", screen.rank, ftsort_last_error(group));
+      ftsort_leave(group, 1);
+    }
+    ftsort_result_free(result);
+    screen.sorts++;
+    /* All go on, or none. */
+    goes_on = MPI_Wtime() - start < seconds;
+  } while (ftsort_agree(group, &goes_on, NULL) == FTSORT_OK && goes_on);
+  screen.over = 1;
+  if (screen.rank == 0) pthread_join(thread, NULL);
+  ftsort_leave(group, 0);
+  return 1;
+}

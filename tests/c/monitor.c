@@ -1,0 +1,182 @@
+/* Monitors: arguments, and a rank that is slow for a while in the eyes of its testers: it is left out of
+ * sorts, and comes back.
+ *
+ *   monitor thread|foreground arguments|slow [RANK]      (under mpirun)
+ *
+ * `slow`: rank RANK takes long for its tests until it is left out. Sorts go on all the time, and each is
+ * verified. Prints "monitor: fine" on rank 0 if all is right, and "monitor: skipped" if MPI
+ * allows no threads. */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "expect.h"
+#include "ftsort.h"
+
+#define MOST_SORTS 20000
+#define COUNT 5000
+
+static volatile int is_slow;
+static int demoted = -1, rejoined = -1;
+
+static uint64_t test(void *user)
+{
+  (void)user;
+  if (is_slow) usleep(60000);
+  return 42;
+}
+
+static void note(void *user, const ftsort_event *event)
+{
+  (void)user;
+  if (event->kind == FTSORT_EVENT_DEMOTED) demoted = event->rank;
+  if (event->kind == FTSORT_EVENT_REJOINED) rejoined = event->rank;
+}
+
+static ftsort_monitor_config wanted(int mode)
+{
+  ftsort_monitor_config config = FTSORT_MONITOR_INIT;
+  config.mode = mode;
+  config.interval_ms = 20;
+  config.first_ms = mode == FTSORT_MONITOR_THREAD ? 50 : 8000;
+  config.plus_ms = mode == FTSORT_MONITOR_THREAD ? 15 : 4000;
+  config.unforgiving = 1;
+  config.test = test;
+  return config;
+}
+
+/* Sorts numbers, and looks whether that is right; gives how many blocks this rank has. */
+static size_t sort(ftsort *group)
+{
+  static const ftsort_record plain = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
+  static uint32_t x = 1;
+  uint32_t input[COUNT];
+  ftsort_result *result = NULL;
+  uint64_t violations = 1;
+  size_t blocks, i;
+  for (i = 0; i < COUNT; i++) input[i] = x = x * 1664525u + 1013904223u + (uint32_t)rank;
+  EXPECT(ftsort_run(group, &plain, input, COUNT, &result) == FTSORT_OK);
+  EXPECT(ftsort_verify(group, &plain, result, input, COUNT, &violations) == FTSORT_OK);
+  EXPECT(violations == 0);
+  blocks = ftsort_result_blocks(result);
+  ftsort_result_free(result);
+  return blocks;
+}
+
+static void arguments(ftsort *group, int mode)
+{
+  const ftsort_monitor *monitor = NULL, *second = NULL;
+  ftsort_monitor_config config = wanted(mode);
+  ftsort_monitor_view view = FTSORT_VIEW_INIT;
+  uint64_t sent = 1, answered = 1;
+  int i;
+
+  EXPECT(ftsort_monitor_start(NULL, NULL, NULL) == FTSORT_ERR_ARGUMENT);
+  config.alpha = 1.5;
+  EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "config.alpha: 1.5") != NULL);
+  EXPECT(monitor == NULL);
+  config = wanted(mode);
+  config.mode = 3;
+  EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "config.mode is 3") != NULL);
+  config = wanted(mode);
+  config.assignment = rank == 0 ? 7 : 0;
+  EXPECT(ftsort_monitor_start(group, &config, NULL) ==
+         (rank == 0 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  config = wanted(mode);
+  config.zeta = rank == 0 ? 7 : 6;
+  EXPECT(ftsort_monitor_start(group, &config, NULL) == (ranks > 1 ? FTSORT_ERR_ARGUMENT : FTSORT_OK));
+  EXPECT(ftsort_monitor_stop(group) == FTSORT_OK);
+  config = wanted(mode);
+  EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_OK);
+  EXPECT(monitor != NULL);
+  EXPECT(ftsort_monitor_start(group, &config, &second) == FTSORT_ERR_STATE);
+  EXPECT(second == NULL);
+  for (i = 0; i < 10; i++) {
+    EXPECT(sort(group) >= 1);
+    usleep(20000);
+  }
+  EXPECT(ftsort_monitor_look(NULL, 0, &view) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_monitor_look(monitor, 0, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_monitor_look(monitor, -1, &view) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_monitor_look(monitor, ranks, &view) == FTSORT_ERR_ARGUMENT);
+  view.struct_size = 4;
+  EXPECT(ftsort_monitor_look(monitor, 0, &view) == FTSORT_ERR_ARGUMENT);
+  view.struct_size = sizeof view;
+  EXPECT(ftsort_monitor_look(monitor, (rank + 1) % ranks, &view) == FTSORT_OK);
+  EXPECT(view.counter % 2 != (unsigned)view.recommended);
+  EXPECT(ranks == 1 || view.last_reply > 0);
+  EXPECT(view.threshold > 0);
+  EXPECT(ftsort_monitor_cost(NULL, NULL, NULL) == -1);
+  EXPECT(ftsort_monitor_cost(monitor, &sent, &answered) == (mode == FTSORT_MONITOR_THREAD));
+  EXPECT((sent > 0) == (mode == FTSORT_MONITOR_THREAD && ranks > 1));
+  EXPECT((answered > 0) == (mode == FTSORT_MONITOR_THREAD && ranks > 1));
+  EXPECT(ftsort_monitor_stop(group) == FTSORT_OK);
+  EXPECT(ftsort_monitor_stop(group) == FTSORT_OK);
+  EXPECT(sort(group) >= 1);
+}
+
+static void slow(ftsort *group, int mode, int victim)
+{
+  ftsort_monitor_config config = wanted(mode);
+  size_t blocks = 0;
+  int sorts;
+
+  EXPECT(ftsort_monitor_start(group, &config, NULL) == FTSORT_OK);
+  for (sorts = 0; sorts < MOST_SORTS && demoted != victim; sorts++) {
+    is_slow = rank == victim && sorts > 20;
+    blocks = sort(group);
+  }
+  EXPECT(demoted == victim);
+  /* Who is left out in the middle of a sort, or before it, has nothing at its end. */
+  EXPECT(rank != victim || blocks == 0);
+  for (; sorts < MOST_SORTS && rejoined != victim; sorts++) {
+    is_slow = 0;
+    blocks = sort(group);
+  }
+  EXPECT(rejoined == victim);
+  EXPECT(ftsort_monitor_stop(group) == FTSORT_OK);
+  EXPECT(sort(group) >= 1);
+}
+
+int main(int argc, char **argv)
+{
+  const char *what = argc > 2 ? argv[2] : "";
+  int mode = argc > 1 && strcmp(argv[1], "thread") == 0 ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
+  int granted, all;
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group;
+
+  ftsort_prepare();
+  MPI_Init_thread(&argc, &argv, mode == FTSORT_MONITOR_THREAD ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
+                  &granted);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (mode == FTSORT_MONITOR_THREAD && granted != MPI_THREAD_MULTIPLE) {
+    if (rank == 0) puts("monitor: skipped");
+    MPI_Finalize();
+    return 0;
+  }
+  config.on_event = note;
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
+  if (strcmp(what, "arguments") == 0) {
+    arguments(group, mode);
+  } else if (strcmp(what, "slow") == 0) {
+    slow(group, mode, argc > 3 ? atoi(argv[3]) : ranks - 1);
+  } else {
+    return 2;
+  }
+  all = failures;
+  {
+    uint32_t fine = failures == 0;
+    EXPECT(ftsort_agree(group, &fine, NULL) == FTSORT_OK);
+    if (fine && rank == 0) puts("monitor: fine");
+  }
+  fflush(stdout);
+  ftsort_leave(group, all > 0);
+  return 1;
+}
