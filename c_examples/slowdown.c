@@ -1,0 +1,121 @@
+/* How long sorts take while some ranks are slow by turns (2018 paper, Figure 14): with no monitor, with
+ * one, and with one that never takes a rank back.
+ *
+ *   ftsort-mpirun -np 4 ./slowdown MODE VICTIMS [K [SORTS [PERCENT]]]
+ *
+ * MODE: none, threads (no monitor, but MPI_THREAD_MULTIPLE), thread, thread-forever, foreground or
+ * foreground-forever. The last VICTIMS ranks get PERCENT of the time of their processor (10), from the second
+ * sort on, for two seconds out of four: a child process stops and continues each of them a hundred times a
+ * second. Sorts 2^K numbers (24) SORTS times (20) and prints one line: seconds from the second sort to the
+ * last, and what happened. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "ftsort.h"
+
+#define PERIOD_US 10000
+#define PHASE_US 2000000
+
+static unsigned demoted, rejoined;
+
+static void note(void *user, const ftsort_event *event)
+{
+  (void)user;
+  demoted += event->kind == FTSORT_EVENT_DEMOTED;
+  rejoined += event->kind == FTSORT_EVENT_REJOINED;
+}
+
+/* A process that lets this one run for so many percent of the time, in every other phase, from when it is
+ * written to; it ends with this one. */
+static int slow_down(int percent)
+{
+  int ends[2];
+  pid_t victim = getpid();
+  if (pipe(ends) != 0) return -1;
+  if (fork() == 0) {
+    char word;
+    long time = 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(ends[1]);
+    if (read(ends[0], &word, 1) != 1) _exit(0);
+    for (;; time += PERIOD_US) {
+      if (time / PHASE_US % 2 == 0) {
+        if (kill(victim, SIGSTOP) != 0) _exit(0);
+        usleep((useconds_t)(PERIOD_US / 100 * (100 - percent)));
+        kill(victim, SIGCONT);
+        usleep((useconds_t)(PERIOD_US / 100 * percent));
+      } else {
+        usleep(PERIOD_US);
+      }
+    }
+  }
+  close(ends[0]);
+  return ends[1];
+}
+
+static void check(ftsort *group, ftsort_status status)
+{
+  if (status == FTSORT_OK) return;
+  fprintf(stderr, "%s\n", ftsort_last_error(group));
+  ftsort_leave(group, 1);
+}
+
+int main(int argc, char **argv)
+{
+  static const ftsort_record plain = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
+  const char *mode = argc > 1 ? argv[1] : "none";
+  const int victims = argc > 2 ? atoi(argv[2]) : 0, k = argc > 3 ? atoi(argv[3]) : 24;
+  const int sorts = argc > 4 ? atoi(argv[4]) : 20, percent = argc > 5 ? atoi(argv[5]) : 10;
+  const int needs_threads = strncmp(mode, "thread", 6) == 0;
+  ftsort_monitor_config monitor = FTSORT_MONITOR_INIT;
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group;
+  int rank, ranks, granted, brake, n;
+  size_t count, i;
+  uint32_t *input, x;
+  double start = 0;
+
+  brake = slow_down(percent); /* before MPI, which does not like to be copied */
+  ftsort_prepare();
+  MPI_Init_thread(&argc, &argv, needs_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &granted);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  config.on_event = note;
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    return 1;
+  }
+  count = ((size_t)1 << k) / (size_t)ranks;
+  input = (uint32_t *)malloc(count * sizeof *input + 1);
+  for (x = (uint32_t)rank + 1, i = 0; input && i < count; i++) input[i] = x = x * 1664525u + 1013904223u;
+
+  monitor.interval_ms = 100;
+  monitor.unforgiving = 1;
+  monitor.plus_ms = strncmp(mode, "thread", 6) == 0 ? 4 : 500;
+  monitor.mode = strncmp(mode, "thread", 6) == 0 ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
+  monitor.zeta = strstr(mode, "-forever") ? 1000000000 : 5;
+  if (strcmp(mode, "none") != 0 && strcmp(mode, "threads") != 0) {
+    check(group, ftsort_monitor_start(group, &monitor, NULL));
+  }
+  for (n = 0; n < sorts; n++) {
+    ftsort_result *result;
+    if (n == 1) {
+      start = MPI_Wtime();
+      if (rank >= ranks - victims && write(brake, "x", 1) != 1) return 1;
+    }
+    check(group, ftsort_run(group, &plain, input, count, &result));
+    ftsort_result_free(result);
+  }
+  if (rank == 0) {
+    printf("slowdown mode=%s victims=%d ranks=%d log2=%d sorts=%d percent=%d seconds=%.3f demoted=%u rejoined=%u\n",
+           mode, victims, ranks, k, sorts - 1, percent, MPI_Wtime() - start, demoted, rejoined);
+    fflush(stdout);
+  }
+  ftsort_leave(group, 0);
+  return 1;
+}
