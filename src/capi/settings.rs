@@ -119,12 +119,16 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
     }
     // SAFETY: every such struct starts with its size.
     let size = unsafe { given.cast::<usize>().read() };
-    if size < size_of::<usize>() || size > size_of::<T>() {
+    // No compiler makes a struct that ends within a member: half a pointer would be followed.
+    let ends_well = size.is_multiple_of(align_of::<T>());
+    if size < size_of::<usize>() || size > size_of::<T>() || !ends_well {
         return Err(Error::new(
             Status::Argument,
             format!(
-                "{name}.struct_size is {size}; this library knows up to {} bytes: start from the _INIT macro",
-                size_of::<T>()
+                "{name}.struct_size is {size}; this library knows up to {} bytes, in steps of {}: start from \
+                 the _INIT macro",
+                size_of::<T>(),
+                align_of::<T>()
             ),
         ));
     }

@@ -63,6 +63,10 @@ static void bad_configs(const char *dir)
   config.struct_size = 4096;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "struct_size is 4096");
   config = fine;
+  config.store_directory = dir;
+  config.struct_size = offsetof(ftsort_config, store_directory) + 4; /* half a pointer */
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "in steps of 8");
+  config = fine;
   config.faults = "nonsense";
   init_expecting(config, FTSORT_ERR_ARGUMENT, "nonsense");
   config = fine;
