@@ -44,6 +44,7 @@ pub(super) struct Settings {
     pub store: StoreChoice,
 }
 
+#[derive(Clone)]
 pub(super) enum StoreChoice {
     Copies(usize),
     Directory(PathBuf),

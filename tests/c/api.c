@@ -92,6 +92,14 @@ static void bad_configs(const char *dir)
   config = fine;
   config.replicas = (uint32_t)rank + 1;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "not the same");
+
+  /* Nobody waits in a barrier for ranks that will not come there. */
+  config = fine;
+  if (rank == 1) config.repair = FTSORT_REPAIR_SHRINK;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "not the same");
+  config.repair = FTSORT_REPAIR_SHRINK;
+  if (rank == 1) config.algorithm = 99;
+  init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
 }
 
 static void bad_runs(ftsort *group)
