@@ -183,8 +183,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let (settings, trouble) = match unsafe { Settings::read(config) } {
         Ok(settings) => (settings, None),
         // Play along with defaults until the others know.
-        // SAFETY: NULL is a valid configuration.
-        Err(error) => (unsafe { Settings::read(std::ptr::null())? }, Some(error)),
+        Err(error) => (Settings::stopgap()?, Some(error)),
     };
     let ulfm = ulfm_state()?;
     // SAFETY: this function's contract.

@@ -100,6 +100,13 @@ static void bad_configs(const char *dir)
   config.repair = FTSORT_REPAIR_SHRINK;
   if (rank == 1) config.algorithm = 99;
   init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
+
+  /* Wrong in the environment of one rank. */
+  config = fine;
+  config.faults = NULL;
+  if (rank == 1) setenv("FTSORT_FAULTS", "nonsense", 1);
+  init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
+  setenv("FTSORT_FAULTS", "", 1);
 }
 
 static void bad_runs(ftsort *group)
