@@ -131,6 +131,12 @@ static void bad_runs(ftsort *group)
   EXPECT(ftsort_run(group, &record, data, 3, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(group), "record_bytes is 3") != NULL);
 
+  /* Without a single record. */
+  record.record_bytes = SIZE_MAX;
+  record.key_bytes = 4;
+  EXPECT(ftsort_run(group, &record, NULL, 0, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "record_bytes is 1844") != NULL);
+
   /* Wrong on one rank only; then different on different ranks. */
   EXPECT(ftsort_run(group, rank == 1 ? NULL : &i32, data, 3, &result) ==
          (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
