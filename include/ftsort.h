@@ -514,7 +514,7 @@ typedef struct ftsort_record {
    */
   size_t struct_size;
   /**
-   * The size of a record in bytes, padding included.
+   * The size of a record in bytes, padding included; up to 2^28.
    */
   size_t record_bytes;
   /**

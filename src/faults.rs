@@ -228,9 +228,14 @@ fn read_when(text: &str) -> Option<When> {
     Some(When::At(round.parse().ok()?, point))
 }
 
+/// Whole microseconds, up to some thirty years: what can be printed and read again as the same.
 fn milliseconds(text: &str) -> Option<Duration> {
+    const MOST: f64 = 1e12;
     let number: f64 = text.strip_suffix("ms")?.parse().ok()?;
-    Duration::try_from_secs_f64(number / 1e3).ok()
+    let micros = (number * 1e3).round() as u64;
+    (0.0..=MOST)
+        .contains(&number)
+        .then_some(Duration::from_micros(micros))
 }
 
 impl Schedule {
@@ -331,10 +336,31 @@ mod tests {
             "1@-5ms",
             "seed=x",
             "window=3",
+            "1@1e13ms",
+            "1@infms",
+            "window=nanms",
         ] {
             let error = Plan::parse(word).unwrap_err();
             assert_eq!(error.status, Status::Argument);
             assert!(error.text.contains(word), "{}", error.text);
+        }
+    }
+
+    #[test]
+    fn any_time_is_printed_as_what_is_read_as_the_same() {
+        for time in [
+            "0.0001",
+            "0.0006",
+            "1e12",
+            "999999999999.999",
+            "0.1",
+            "-0",
+            "33.3333333",
+        ] {
+            let schedule = Plan::parse(&format!("1@{time}ms")).unwrap().resolve(4, 5);
+            let printed = schedule.to_string();
+            let again = Plan::parse(&printed).unwrap().resolve(4, 5);
+            assert_eq!(again, schedule, "{time}: {printed}");
         }
     }
 

@@ -14,6 +14,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result, Status};
 
+/// Whatever is said of records (samples, cuts, keys of digests) is a few times as large as a record, and
+/// must fit into memory, and its size into a number, where nobody has a record at all.
+const MOST_RECORD_BYTES: usize = 1 << 28;
+
 /// The kinds of keys, with the numbers of the C interface's `ftsort_key`.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,10 +149,10 @@ impl Layout {
             key_offset,
             ..
         } = fields;
-        if record_bytes == 0 {
-            return Err(refusal(
-                "record.record_bytes is 0, but a record has at least one byte".into(),
-            ));
+        if !(1..=MOST_RECORD_BYTES).contains(&record_bytes) {
+            return Err(refusal(format!(
+                "record.record_bytes is {record_bytes}, but a record has from 1 to {MOST_RECORD_BYTES} bytes"
+            )));
         }
         check_comparator(&fields, kind)?;
         let key_bytes = key_size(&fields, kind)?;
@@ -463,6 +467,7 @@ mod tests {
             (number(4, 0, 0, 13), "record.key is 13"),
             (number(4, 0, 0, 77), "record.key is 77"),
             (number(0, 0, 0, i32), "record.record_bytes is 0"),
+            (number(1 << 40, 0, 0, i32), "record.record_bytes is 10"),
             (number(3, 0, 0, i32), "record.record_bytes is 3"),
             (number(4, 0, 8, i32), "record.key_bytes is 8"),
             (number(4, 1, 0, i32), "record.key_offset is 1"),

@@ -233,6 +233,11 @@ fn a_trial_survives_its_line() {
         let trial = draw(seed, &range(1, 20));
         assert_eq!(Trial::parse(&trial.to_string()), Some(trial));
     }
+    let strange = Trial {
+        quorum: 0,
+        ..Trial::default()
+    };
+    assert_eq!(Trial::parse(&strange.to_string()), Some(strange));
     assert_eq!(Trial::parse("ranks=x"), None);
     assert_eq!(Trial::parse("colour=red"), None);
 }

@@ -18,8 +18,9 @@ use crate::error::{Error, Result, Status, caught};
 use crate::faults::{Point, Schedule};
 use crate::members::{Members, RankSet};
 use crate::store::Store;
+use crate::store::memory::Memory;
 use crate::transport::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
-use crate::transport::{Manners, Protocol, Transport};
+use crate::transport::{Manners, Protocol, Repair, Transport};
 use crate::tree::run::choose::Chosen;
 
 /// A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
@@ -184,90 +185,91 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         return Err(Error::new(Status::Argument, "comm is MPI_COMM_NULL"));
     }
     // SAFETY: this function's contract.
-    let (settings, mut trouble) = match unsafe { Settings::read(config) } {
+    let (settings, trouble) = match unsafe { Settings::read(config) } {
         Ok(settings) => (settings, None),
         // Play along with defaults until the others know.
-        // SAFETY: NULL is a valid configuration.
-        Err(error) => (unsafe { Settings::read(std::ptr::null())? }, Some(error)),
+        Err(error) => (Settings::stopgap()?, Some(error)),
     };
     let ulfm = ulfm_state()?;
     // SAFETY: this function's contract.
     let mpi = unsafe { Mpi::new(comm, ulfm)? };
     let manners = Manners {
-        repair: settings.repair,
+        // Until it is known that all want the same: whoever waits in a barrier waits in vain for
+        // ranks with other settings, or with wrong ones.
+        repair: Repair::Agree,
         chunk: CHUNK,
         patience: settings.patience,
     };
-    let mut transport = Protocol::new(mpi, manners);
+    let transport = Protocol::new(mpi, manners);
     let mut members = Members::new(transport.me(), transport.ranks());
     members.absorb(transport.dead());
+    let trouble = trouble.or_else(|| misfit(&settings, members.ranks(), ulfm));
     if settings.min_survivors <= members.ranks() {
         members.set_quorum(settings.min_survivors);
-    } else {
-        let text = format!(
-            "config.min_survivors is {}, but comm has {} ranks",
-            settings.min_survivors,
-            members.ranks()
-        );
-        trouble = trouble.or_else(|| Some(Error::new(Status::Argument, text)));
     }
-    if ulfm != Ulfm::On && !settings.accept_no_ulfm {
-        trouble = trouble.or_else(|| Some(no_ulfm(ulfm)));
-    }
-    let mut listener = settings.listener;
-    let mut stats = Stats::default();
-    let schedule = Schedule::default();
-    let mut engine = ftsort::engine(
-        &mut transport,
-        &mut members,
-        &mut listener,
-        &mut stats,
-        &schedule,
-    );
-    let mine = introduce_oneself(&engine);
-    let heard = hello(&mut engine, mine, trouble)?;
-    agree_on_settings(&mut engine, settings.fingerprint())?;
-    let group_name = heard.first().map_or(mine.nonce, |(_, hello)| hello.nonce);
-    let store = open_store(&mut engine, &settings.store, group_name)?;
-    let beside = store_beside(&settings.store, group_name, engine.members.me());
-    let checkpoints = Checkpoints::new(beside, engine.members);
-    let apart = store_beside(
-        &settings.store,
-        group_name.rotate_left(32),
-        engine.members.me(),
-    );
-    let contributions = Checkpoints::new(apart, engine.members);
-    warn_of_settings(&listener, ulfm);
-    let lost = RankSet::new(members.ranks());
-    let neighbours = heard
-        .iter()
-        .filter(|(_, hello)| hello.host == mine.host)
-        .count();
-    let mut hosts = vec![0; members.ranks()];
-    for (rank, hello) in &heard {
-        hosts[rank.index()] = hello.host;
-    }
-    members.set_hosts(hosts);
-    Ok(ftsort {
+    let mut group = ftsort {
         watch: None,
         transport,
-        members,
-        store,
-        checkpoints,
-        seed: group_name,
-        contributions,
+        store: Box::new(Memory::new(0)),
+        checkpoints: Checkpoints::new(Box::new(Memory::new(0)), &members),
+        seed: 0,
+        contributions: Checkpoints::new(Box::new(Memory::new(0)), &members),
         tree: None,
-        settings: Settings {
-            threads: threads(settings.threads, neighbours),
-            ..settings
-        },
-        stats,
+        stats: Stats::default(),
         algorithm: 0,
-        lost,
+        lost: RankSet::new(members.ranks()),
         survivors: None,
         poisoned: None,
         last_error: CString::default(),
-    })
+        members,
+        settings,
+    };
+    group.meet(trouble)?;
+    warn_of_settings(&group.settings.listener, ulfm);
+    Ok(group)
+}
+
+/// What does not fit the communicator or the MPI library.
+fn misfit(settings: &Settings, ranks: usize, ulfm: Ulfm) -> Option<Error> {
+    if settings.min_survivors > ranks {
+        let text = format!(
+            "config.min_survivors is {}, but comm has {ranks} ranks",
+            settings.min_survivors
+        );
+        return Some(Error::new(Status::Argument, text));
+    }
+    (ulfm != Ulfm::On && !settings.accept_no_ulfm).then(|| no_ulfm(ulfm))
+}
+
+impl ftsort {
+    /// Gets to know the others, if they want the same; with `trouble` it fails on all. Then a store is
+    /// opened that all of them see. Collective.
+    fn meet(&mut self, trouble: Option<Error>) -> Result<()> {
+        let ((mine, heard), _) = self.together(|engine| {
+            let mine = introduce_oneself(engine);
+            Ok((mine, hello(engine, mine, trouble)?))
+        })?;
+        let fingerprint = self.settings.fingerprint();
+        self.together(|engine| agree_on_settings(engine, fingerprint))?;
+        self.transport.repair_by(self.settings.repair);
+        self.seed = heard.first().map_or(mine.nonce, |(_, hello)| hello.nonce);
+        let (seed, choice) = (self.seed, self.settings.store.clone());
+        (self.store, _) = self.together(|engine| open_store(engine, &choice, seed))?;
+        let kept = |name| {
+            let beside = store_beside(&choice, name, self.members.me());
+            Checkpoints::new(beside, &self.members)
+        };
+        (self.checkpoints, self.contributions) = (kept(seed), kept(seed.rotate_left(32)));
+        let mut hosts = vec![0; self.members.ranks()];
+        for (rank, hello) in &heard {
+            hosts[rank.index()] = hello.host;
+        }
+        self.members.set_hosts(hosts);
+        let on_my_host = |(_, hello): &&(_, Hello)| hello.host == mine.host;
+        let neighbours = heard.iter().filter(on_my_host).count();
+        self.settings.threads = threads(self.settings.threads, neighbours);
+        Ok(())
+    }
 }
 
 fn require_mpi() -> Result<()> {

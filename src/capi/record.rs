@@ -53,7 +53,7 @@ pub type ftsort_compare_fn =
 pub struct ftsort_record {
     /// `sizeof(ftsort_record)`.
     pub struct_size: usize,
-    /// The size of a record in bytes, padding included.
+    /// The size of a record in bytes, padding included; up to 2^28.
     pub record_bytes: usize,
     /// Where the key starts in a record; any alignment. 0 for `FTSORT_KEY_COMPARE`.
     pub key_offset: usize,

@@ -44,6 +44,7 @@ pub(super) struct Settings {
     pub store: StoreChoice,
 }
 
+#[derive(Clone)]
 pub(super) enum StoreChoice {
     Copies(usize),
     Directory(PathBuf),
@@ -121,12 +122,16 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
     }
     // SAFETY: every such struct starts with its size.
     let size = unsafe { given.cast::<usize>().read() };
-    if size < size_of::<usize>() || size > size_of::<T>() {
+    // No compiler makes a struct that ends within a member: half a pointer would be followed.
+    let ends_well = size.is_multiple_of(align_of::<T>());
+    if size < size_of::<usize>() || size > size_of::<T>() || !ends_well {
         return Err(Error::new(
             Status::Argument,
             format!(
-                "{name}.struct_size is {size}; this library knows up to {} bytes: start from the _INIT macro",
-                size_of::<T>()
+                "{name}.struct_size is {size}; this library knows up to {} bytes, in steps of {}: start from \
+                 the _INIT macro",
+                size_of::<T>(),
+                align_of::<T>()
             ),
         ));
     }
@@ -266,6 +271,19 @@ impl Settings {
             accept_no_ulfm: config.accept_no_ulfm != 0,
             store,
         })
+    }
+
+    /// Those of a rank whose own are wrong: the defaults, whatever its environment says.
+    pub fn stopgap() -> Result<Settings> {
+        // SAFETY: numbers, pointers and optional functions may all be zero.
+        let config: ftsort_config = unsafe { std::mem::zeroed() };
+        let config = ftsort_config {
+            struct_size: size_of::<ftsort_config>(),
+            faults: c"".as_ptr(),
+            ..config
+        };
+        // SAFETY: it has its size, and a text that ends.
+        unsafe { Settings::read(&config) }
     }
 
     /// What must be the same on all ranks.

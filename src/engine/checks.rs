@@ -398,7 +398,8 @@ fn judged(
         if complete && border.count > 0 && start != place {
             return Some((Finding::Order, None));
         }
-        place += border.count;
+        // What others say may be any number.
+        place = place.wrapping_add(border.count);
     }
     // Who is in trouble has told of less than there is.
     (complete && total != known).then_some((Finding::Whole, None))
@@ -406,3 +407,40 @@ fn judged(
 
 /// What inputs are known by, by the node whose input it is.
 pub type Ledger = BTreeMap<Node, Digest>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::kernel::kernel_for;
+    use crate::record::{Fields, KeyKind, Layout};
+
+    #[test]
+    fn no_number_that_is_reported_is_too_large() {
+        let fields = Fields {
+            record_bytes: 1,
+            key: KeyKind::U8 as i32,
+            ..Fields::default()
+        };
+        let kernel = kernel_for(&Layout::new(fields).unwrap(), 1).unwrap();
+        let report = |node: u32, start: u64, count: u64| {
+            let mut words = [&[1][..], &Digest::default().encode()].concat();
+            words.extend(start.to_le_bytes());
+            let border = Border {
+                node: Node(node),
+                count,
+                first: b"a",
+                last: b"a",
+            };
+            border.encode(&mut words);
+            (Rank(node), Slice::from(Buffer::copy_of(&words).unwrap()))
+        };
+        let judged = |told: &[_]| judged(told, Digest::default(), &*kernel);
+        assert_eq!(judged(&[report(0, 0, 2), report(1, 2, 1)]), None);
+        let wrong = Some((Finding::Order, None));
+        assert_eq!(judged(&[report(0, 0, 2), report(1, 3, 1)]), wrong);
+        let most = u64::MAX;
+        assert_eq!(judged(&[report(0, 0, most), report(1, 3, 9)]), wrong);
+        assert_eq!(judged(&[report(0, 0, most), report(1, most, most)]), None);
+    }
+}

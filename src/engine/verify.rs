@@ -36,7 +36,7 @@ pub fn verify(engine: &mut Engine<'_>, exhibit: &Exhibit<'_>) -> Result<u64> {
     loop {
         let told = engine.share(mine.clone(), limit)?;
         match (engine.commit(told.is_some(), None)?, told) {
-            (Verdict::Committed, Some(told)) => return Ok(sum_up(&told, exhibit)),
+            (Verdict::Committed, Some(told)) => return Ok(sum_up(&told, exhibit.kernel)),
             (Verdict::Failed(status), _) => return Err(agreed_error(status, None)),
             _ => {}
         }
@@ -101,17 +101,18 @@ fn read(words: &[u8], size: usize) -> Option<Heard<'_>> {
     })
 }
 
-fn sum_up(told: &[(Rank, Slice)], exhibit: &Exhibit<'_>) -> u64 {
-    let mut found = 0;
+fn sum_up(told: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
+    let mut found = 0_u64;
     let (mut input, mut all) = (None::<Digest>, Digest::default());
     let mut borders = Vec::new();
     for (_, words) in told {
-        let Some(heard) = read(words, exhibit.kernel.record_bytes()) else {
+        let Some(heard) = read(words, kernel.record_bytes()) else {
             // It cannot say what it has.
-            found += 1;
+            found = found.saturating_add(1);
             continue;
         };
-        found += heard.disorders;
+        // What others say may be any number.
+        found = found.saturating_add(heard.disorders);
         all = all.combine(heard.all);
         if let Some(more) = heard.input {
             input = Some(input.unwrap_or_default().combine(more));
@@ -120,8 +121,38 @@ fn sum_up(told: &[(Rank, Slice)], exhibit: &Exhibit<'_>) -> u64 {
     }
     borders.sort_by_key(|border| border.node);
     // Parts whose ends are in the wrong order have been counted within.
-    let falls = violations(&borders, exhibit.kernel).into_iter();
-    found += falls.filter(|(one, other)| one != other).count() as u64;
-    found += u64::from(input.is_some_and(|input| input != all));
-    found
+    let falls = violations(&borders, kernel).into_iter();
+    let falls = falls.filter(|(one, other)| one != other).count() as u64;
+    let differ = u64::from(input.is_some_and(|input| input != all));
+    found.saturating_add(falls).saturating_add(differ)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::kernel::kernel_for;
+    use crate::record::{Fields, KeyKind, Layout};
+
+    #[test]
+    fn no_number_that_is_told_is_too_large() {
+        let fields = Fields {
+            record_bytes: 1,
+            key: KeyKind::U8 as i32,
+            ..Fields::default()
+        };
+        let kernel = kernel_for(&Layout::new(fields).unwrap(), 1).unwrap();
+        let words = |disorders: u64| {
+            let digests = [0; 1 + 2 * Digest::BYTES];
+            let words = [&disorders.to_le_bytes()[..], &digests].concat();
+            Slice::from(Buffer::copy_of(&words).unwrap())
+        };
+        let told = [(Rank(0), words(2)), (Rank(1), words(3))];
+        assert_eq!(sum_up(&told, &*kernel), 5);
+        let told = [(Rank(0), words(2)), (Rank(1), words(u64::MAX))];
+        assert_eq!(sum_up(&told, &*kernel), u64::MAX);
+        let torn = Slice::from(Buffer::copy_of(&[1]).unwrap());
+        let told = [(Rank(0), words(u64::MAX)), (Rank(1), torn)];
+        assert_eq!(sum_up(&told, &*kernel), u64::MAX);
+    }
 }

@@ -103,7 +103,8 @@ impl Plan {
         let mut total = 0;
         let starts = counts.iter().map(|count| {
             let start = total;
-            total += u64::from_le_bytes(*count);
+            // What others say may be any number; a result that is wrong for it is found later.
+            total = u64::wrapping_add(total, u64::from_le_bytes(*count));
             start
         });
         let starts: Vec<u64> = starts.collect();
@@ -149,7 +150,7 @@ impl Complete<'_> {
     fn propose_cuts(&self, node: Node, subcube: &Subcube, block: &Block, counts: &[u8]) -> Vec<u8> {
         let plan = Plan::in_place(counts);
         let start = plan.starts[node.0 as usize];
-        let end = start + (block.bytes() / self.kernel.record_bytes()) as u64;
+        let end = start.saturating_add((block.bytes() / self.kernel.record_bytes()) as u64);
         let mut out = Vec::new();
         for other in 1..self.nodes() {
             let at = even_start(subcube, other, plan.total);
@@ -178,7 +179,8 @@ impl Complete<'_> {
             for proposal in proposed.chunks_exact(COUNT_BYTES + Place::encoded_bytes(size)) {
                 let node = number(proposal, 0).ok_or_else(broken)? as usize;
                 let place = Place::decode(&proposal[COUNT_BYTES..], size)?;
-                *cuts.get_mut(node - 1).ok_or_else(broken)? = Cut::At(place);
+                let before = node.checked_sub(1).ok_or_else(broken)?;
+                *cuts.get_mut(before).ok_or_else(broken)? = Cut::At(place);
             }
         }
         Ok(Plan {

@@ -340,7 +340,7 @@ impl fmt::Display for Trial {
             let before = if index == 0 { " links=" } else { "," };
             write!(out, "{before}{one}-{other}")?;
         }
-        if self.quorum > 1 {
+        if self.quorum != 1 {
             write!(out, " quorum={}", self.quorum)?;
         }
         if self.rot {

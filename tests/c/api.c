@@ -63,6 +63,10 @@ static void bad_configs(const char *dir)
   config.struct_size = 4096;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "struct_size is 4096");
   config = fine;
+  config.store_directory = dir;
+  config.struct_size = offsetof(ftsort_config, store_directory) + 4; /* half a pointer */
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "in steps of 8");
+  config = fine;
   config.faults = "nonsense";
   init_expecting(config, FTSORT_ERR_ARGUMENT, "nonsense");
   config = fine;
@@ -88,6 +92,21 @@ static void bad_configs(const char *dir)
   config = fine;
   config.replicas = (uint32_t)rank + 1;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "not the same");
+
+  /* Nobody waits in a barrier for ranks that will not come there. */
+  config = fine;
+  if (rank == 1) config.repair = FTSORT_REPAIR_SHRINK;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "not the same");
+  config.repair = FTSORT_REPAIR_SHRINK;
+  if (rank == 1) config.algorithm = 99;
+  init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
+
+  /* Wrong in the environment of one rank. */
+  config = fine;
+  config.faults = NULL;
+  if (rank == 1) setenv("FTSORT_FAULTS", "nonsense", 1);
+  init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
+  setenv("FTSORT_FAULTS", "", 1);
 }
 
 static void bad_runs(ftsort *group)
@@ -111,6 +130,12 @@ static void bad_runs(ftsort *group)
   record.record_bytes = 3;
   EXPECT(ftsort_run(group, &record, data, 3, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(group), "record_bytes is 3") != NULL);
+
+  /* Without a single record. */
+  record.record_bytes = SIZE_MAX;
+  record.key_bytes = 4;
+  EXPECT(ftsort_run(group, &record, NULL, 0, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "record_bytes is 1844") != NULL);
 
   /* Wrong on one rank only; then different on different ranks. */
   EXPECT(ftsort_run(group, rank == 1 ? NULL : &i32, data, 3, &result) ==

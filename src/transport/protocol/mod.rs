@@ -70,6 +70,11 @@ impl<F: Fabric> Protocol<F> {
         }
     }
 
+    /// From now on faults are repaired in this manner; on all ranks at the same place of the program.
+    pub fn repair_by(&mut self, repair: Repair) {
+        self.manners.repair = repair;
+    }
+
     /// What it is made of.
     pub fn fabric(&self) -> &F {
         &self.fabric

@@ -180,14 +180,7 @@ impl Collect<'_, '_> {
         if table.iter().any(alien) {
             return Err(other());
         }
-        let (mut end, mut gaps) = (0, false);
-        for entry in table {
-            if entry.start < end {
-                return Err(other());
-            }
-            gaps |= entry.start > end;
-            end = entry.start + entry.count;
-        }
+        let (end, gaps) = extent(table).ok_or_else(other)?;
         if !gaps && end == self.holding.total {
             return Ok(());
         }
@@ -238,7 +231,48 @@ impl Collect<'_, '_> {
     }
 }
 
+/// Where the last block ends, and whether records are missing before or between; None if blocks overlap,
+/// or say what cannot be.
+fn extent(table: &[Entry]) -> Option<(u64, bool)> {
+    let (mut end, mut gaps) = (0, false);
+    for entry in table {
+        if entry.start < end {
+            return None;
+        }
+        gaps |= entry.start > end;
+        end = entry.start.checked_add(entry.count)?;
+    }
+    Some((end, gaps))
+}
+
 fn other() -> Error {
     let text = "the ranks' results are not of one sort of this group";
     Error::new(Status::Argument, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_follow_each_other_or_leave_gaps() {
+        let extent = |blocks: &[(u64, u64)]| {
+            let entry = |&(start, count): &(u64, u64)| Entry {
+                start,
+                count,
+                node: 0,
+                owner: Rank(0),
+            };
+            extent(&blocks.iter().map(entry).collect::<Vec<_>>())
+        };
+        assert_eq!(extent(&[]), Some((0, false)));
+        assert_eq!(extent(&[(0, 5), (5, 2)]), Some((7, false)));
+        assert_eq!(extent(&[(0, 5), (6, 2)]), Some((8, true)));
+        assert_eq!(extent(&[(0, 5), (4, 2)]), None);
+        assert_eq!(
+            extent(&[(0, 5), (6, u64::MAX - 5)]),
+            None,
+            "round the end of numbers"
+        );
+    }
 }
