@@ -103,7 +103,7 @@ impl<'a> Reliable<'a> {
             .cloned()
             .collect();
         let size = self.sort.kernel.record_bytes();
-        let whole = |run: &Run| run.data.len() % size == 0 && self.rises(&run.data);
+        let whole = |run: &Run| run.data.len().is_multiple_of(size) && self.rises(&run.data);
         if !own.iter().all(whole) {
             return Err(accused(by, round, Predicate::Progress, node));
         }

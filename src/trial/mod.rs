@@ -198,7 +198,7 @@ impl Default for Trial {
     }
 }
 
-const METHODS: [(Method, &str); 8] = [
+const METHODS: [(Method, &str); 9] = [
     (Method::SampleSort, "samplesort"),
     (Method::HyperQuickSort(PivotRule::Sampled), "hyperquicksort"),
     (
@@ -213,6 +213,7 @@ const METHODS: [(Method, &str); 8] = [
     ),
     (Method::Bitonic(Shape::Any), "bitonic"),
     (Method::Bitonic(Shape::Bitonic), "bitonic_merge"),
+    (Method::Reliable, "reliable"),
 ];
 const REPAIRS: [(Repair, &str); 2] = [(Repair::Agree, "agree"), (Repair::Shrink, "shrink")];
 
