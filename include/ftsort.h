@@ -361,6 +361,32 @@ typedef enum ftsort_check {
    * right, where the store has any, or a `reload`; otherwise `FTSORT_ERR_CORRUPT` on all ranks.
    */
   FTSORT_CHECK_DIGEST = 1,
+  /**
+   * Progress: at the end of a stage of bitonic sort every node sees that each half of the bitonic
+   * sequence goes one way (McMillin and Ni 1989, Section 3, Figure 4a).
+   *
+   * This, `FTSORT_CHECK_FEASIBILITY` and `FTSORT_CHECK_CONSISTENCY` are given together, with
+   * `FTSORT_BITONIC` only: the paper's algorithm S_FT (Figure 3), log2(N) rounds more than plain
+   * bitonic sort. Messages, blocks and copies carry what was heard of all nodes: in memory and on the
+   * way up to two times the records of all N nodes, so it is for few records. What it finds, and who is
+   * accused, `docs/reliable.md` tells: not a lie about a node's own input, nor what is changed after
+   * the stages, as the result, which `FTSORT_CHECK_DIGEST` finds; both can be combined.
+   *
+   * After an accusation the round starts again from copies of the last version, or from a `reload`;
+   * where there are none, or where the copies are wrong too, `FTSORT_ERR_CORRUPT` on all ranks.
+   */
+  FTSORT_CHECK_PROGRESS = 2,
+  /**
+   * Feasibility: the sequence is a permutation of the one that it was made from (Figure 4b).
+   */
+  FTSORT_CHECK_FEASIBILITY = 4,
+  /**
+   * Consistency: what a node is told of another is what it has heard before (Figure 4c). As printed it
+   * does not hold what the paper's Theorem 3 says. So neighbours within a sorted half also tell each
+   * other the whole sequence of the stage before (`Rule::Repeated`): then up to d - 1 faulty nodes in
+   * each subcube of dimension d do not make a wrong result pass.
+   */
+  FTSORT_CHECK_CONSISTENCY = 8,
 } ftsort_check;
 
 /**

@@ -193,6 +193,37 @@ fn read_method(algorithm: i32, pivot: i32) -> Result<Option<Method>> {
         .ok_or_else(|| wrong("algorithm", algorithm, "an ftsort_algorithm"))
 }
 
+/// The sort that also does what these bits of `ftsort_check` ask for.
+fn with_checks(method: Option<Method>, checks: u32) -> Result<Option<Method>> {
+    use ftsort_check::*;
+    let predicates = [
+        FTSORT_CHECK_PROGRESS,
+        FTSORT_CHECK_FEASIBILITY,
+        FTSORT_CHECK_CONSISTENCY,
+    ];
+    let predicates = predicates
+        .into_iter()
+        .fold(0, |bits, one| bits | one as u32);
+    let refuse = |expected: &str| {
+        let text = format!("config.checks is {checks}, expected {expected}");
+        Err(Error::new(Status::Argument, text))
+    };
+    let plain = Some(Method::Bitonic(Shape::Any));
+    match checks & predicates {
+        _ if checks & !(predicates | FTSORT_CHECK_DIGEST as u32) != 0 => {
+            refuse("bits of ftsort_check")
+        }
+        0 => Ok(method),
+        some if some != predicates => refuse(
+            "FTSORT_CHECK_PROGRESS, FTSORT_CHECK_FEASIBILITY and FTSORT_CHECK_CONSISTENCY together",
+        ),
+        _ if method != plain => {
+            refuse("FTSORT_CHECK_DIGEST at most, unless config.algorithm is FTSORT_BITONIC")
+        }
+        _ => Ok(Some(Method::Reliable)),
+    }
+}
+
 impl Settings {
     /// # Safety
     /// As for [`read_sized`] and [`text_of`].
@@ -202,6 +233,7 @@ impl Settings {
         // SAFETY: as above; no configuration is one of zeroes.
         let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
         let algorithm = read_method(config.algorithm, config.pivot)?;
+        let algorithm = with_checks(algorithm, config.checks)?;
         let repair = match config.repair {
             0 => Repair::Agree,
             1 => Repair::Shrink,
@@ -216,13 +248,6 @@ impl Settings {
                     config.timeout_ms
                 ),
             ));
-        }
-        if config.checks & !(ftsort_check::FTSORT_CHECK_DIGEST as u32) != 0 {
-            let text = format!(
-                "config.checks is {}, expected bits of ftsort_check",
-                config.checks
-            );
-            return Err(Error::new(Status::Argument, text));
         }
         // SAFETY: the caller's contract.
         let directory = unsafe { text_of(config.store_directory) };

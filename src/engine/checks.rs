@@ -49,14 +49,17 @@ pub enum Finding {
     Order,
     /// All results together are not all inputs together, and nobody knows why.
     Whole,
+    /// An algorithm that checks itself says so; who it was its accusations do not reliably tell.
+    Predicate,
 }
 
 impl Finding {
-    const ALL: [Finding; 4] = [
+    const ALL: [Finding; 5] = [
         Finding::Message,
         Finding::Memory,
         Finding::Order,
         Finding::Whole,
+        Finding::Predicate,
     ];
 
     fn text(self) -> &'static str {
@@ -65,6 +68,7 @@ impl Finding {
             Finding::Memory => "a block is not what was made of its records",
             Finding::Order => "a block of the result is not in order",
             Finding::Whole => "all results together are not all inputs together",
+            Finding::Predicate => "the algorithm's own checks do not hold",
         }
     }
 }
@@ -106,6 +110,20 @@ impl Engine<'_> {
         self.accusations.push(Accusation { accused, finding });
         let who = accused.map_or_else(String::new, |rank| format!(", rank {rank} is accused"));
         Error::new(Status::Corrupt, format!("{}{who}", finding.text()))
+    }
+
+    /// What an algorithm says of a node's part: where its own checks do not hold, nobody is accused,
+    /// and the reason stays the algorithm's.
+    pub(super) fn heed<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.status == Status::Corrupt
+        {
+            self.accusations.push(Accusation {
+                accused: None,
+                finding: Finding::Predicate,
+            });
+        }
+        result
     }
 
     /// A block as it goes to others: where blocks are checked, with a digest.

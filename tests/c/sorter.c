@@ -3,8 +3,8 @@
  *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR ALGORITHM LAST (under mpirun)
  *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
  *
- * ALGORITHM is a name of FTSORT_..., small, with ":paper", ":dense" or ":checked" behind it for the
- * papers' pivots, a dense result, blocks checked by digests. The shape "bitonic" is one for bitonic_merge.
+ * ALGORITHM is a name of FTSORT_..., small, with ":paper", ":dense", ":checked" or ":reliable" behind it
+ * for the papers' pivots, a dense result, blocks checked by digests, or by the predicates of 1989. The shape "bitonic" is one for bitonic_merge.
  * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
  * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "quorum=RANKS", "stop" to stop rank 1 with SIGSTOP after
  * round 1 and have the others give up after two seconds (DIR/stopped has its pid), "trace" to write pids
@@ -255,6 +255,8 @@ static int run(char **arg)
   config.pivot = strstr(arg[7], ":paper") ? FTSORT_PIVOT_PAPER : FTSORT_PIVOT_SAMPLED;
   config.dense = strstr(arg[7], ":dense") != NULL;
   config.checks = strstr(arg[7], ":checked") ? FTSORT_CHECK_DIGEST : 0;
+  if (strstr(arg[7], ":reliable"))
+    config.checks |= FTSORT_CHECK_PROGRESS | FTSORT_CHECK_FEASIBILITY | FTSORT_CHECK_CONSISTENCY;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
   if (strcmp(arg[8], "liar") == 0) config.reload = lie;
   if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
