@@ -67,21 +67,26 @@ fn every_crash_of_up_to_two_of_three_ranks_in_every_algorithm() {
 /// Trees, with links that are faulty, and with a sink that dies.
 #[test]
 fn every_crash_of_up_to_two_of_three_and_four_ranks_in_a_tree() {
-    for (line, least) in [
-        ("ranks=3 tree=merge tagged=1", 3_000),
-        ("ranks=3 tree=merge links=1-2 sink=2 sorts=2", 10_000),
-        ("ranks=3 tree=broadcast links=0-1 sink=1", 3_000),
-        ("ranks=3 tree=collect tagged=1 links=0-1 sink=1", 1_000),
-        ("ranks=4 tree=collect", 2_000),
-        ("ranks=3 tree=merge hosts=2", 5_000),
-        ("ranks=4 tree=merge tagged=1 links=0-1,1-3 sink=1", 5_000),
-        ("ranks=4 tree=merge dense=1 links=0-2,1-3", 3_000),
-        ("ranks=4 tree=broadcast tagged=1 links=0-1,2-3", 5_000),
+    for line in [
+        "ranks=3 tree=merge tagged=1",
+        "ranks=3 tree=merge links=1-2 sink=2 sorts=2",
+        "ranks=3 tree=merge hosts=2",
+        "ranks=3 tree=broadcast links=0-1 sink=1",
+        "ranks=3 tree=collect tagged=1 links=0-1 sink=1",
+        "ranks=4 tree=merge tagged=1 links=0-1 sink=1",
+        "ranks=4 tree=merge dense=1 links=1-3",
+        "ranks=4 tree=broadcast tagged=1 links=2-3",
+        "ranks=4 tree=collect links=0-2",
     ] {
-        for store in ["memory:1", "memory:2", "directory", "none"] {
+        for store in ["memory:1", "directory"] {
             let line = format!("{line} records=6 store={store}");
+            let trial = Trial::parse(&line).expect("a trial");
+            for outcome in run(&trial, false).outcomes.concat() {
+                let parts = outcome.map(|outcome| outcome.parts);
+                assert!(parts.is_some_and(|parts| parts.is_ok()), "{line}");
+            }
             let runs = every_fault(&line, 2, false, false);
-            assert!(store == "none" || runs > least, "{line}: {runs}");
+            assert!(runs > 1_000, "{line}: {runs}");
         }
     }
 }

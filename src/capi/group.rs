@@ -99,6 +99,39 @@ impl ftsort {
         ))?;
         Ok((value, self.members.faulty().len() - known))
     }
+
+    /// Does something collective with what is kept apart from sorts, and with whose of it is lost.
+    pub(super) fn beside_sorts<T>(
+        &mut self,
+        keeping: Keeping,
+        schedule: &Schedule,
+        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<T>,
+    ) -> Result<T> {
+        let kept = match keeping {
+            Keeping::Loops => &mut self.checkpoints,
+            Keeping::Trees => &mut self.contributions,
+        };
+        let mut listener = self.settings.listener;
+        // The group's are those of the last sort.
+        let mut stats = Stats::default();
+        let mut engine = ftsort::engine(
+            &mut self.transport,
+            &mut self.members,
+            &mut listener,
+            &mut stats,
+            schedule,
+        );
+        work(kept, &mut engine, &mut self.lost)
+    }
+}
+
+/// What is kept apart from sorts.
+#[derive(Clone, Copy)]
+pub(super) enum Keeping {
+    /// States of loops of the caller's own.
+    Loops,
+    /// What trees are to bring.
+    Trees,
 }
 
 /// Makes a group of the ranks of `comm`. [C]

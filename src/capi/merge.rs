@@ -2,13 +2,13 @@
 
 use std::ffi::c_void;
 
-use super::group::ftsort;
+use super::group::{Keeping, ftsort};
 use super::guard::on_group;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::tree::{Fold, Options, ftsort_tree, rank_of};
 use crate::buffer::{Buffer, Slice};
-use crate::engine::{Checkpoints, Engine, Stats};
+use crate::engine::{Checkpoints, Engine};
 use crate::error::{Error, Result, Status};
 use crate::members::{Rank, RankSet};
 use crate::tree::run::Errand;
@@ -48,18 +48,10 @@ impl ftsort {
     ) -> Result<T> {
         self.lost = RankSet::new(self.members.ranks());
         let schedule = self.settings.plan.resolve(self.members.ranks(), ROUNDS);
-        let mut listener = self.settings.listener;
-        // The group's are those of the last sort.
-        let mut stats = Stats::default();
-        let mut engine = ftsort::engine(
-            &mut self.transport,
-            &mut self.members,
-            &mut listener,
-            &mut stats,
-            &schedule,
-        );
-        engine.rounds = ROUNDS;
-        work(&mut self.contributions, &mut engine, &mut self.lost)
+        self.beside_sorts(Keeping::Trees, &schedule, |kept, engine, lost| {
+            engine.rounds = ROUNDS;
+            work(kept, engine, lost)
+        })
     }
 
     fn merge(&mut self, mut prepared: Result<(Options, Fold, Slice)>) -> Result<Option<Slice>> {

@@ -2,11 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::group::ftsort;
+use super::group::{Keeping, ftsort};
 use super::guard::on_group;
 use super::status::ftsort_status;
 use crate::buffer::Buffer;
-use crate::engine::{Checkpoints, Engine, Stats};
+use crate::engine::{Checkpoints, Engine};
 use crate::error::{Error, Result, Status};
 use crate::faults::Schedule;
 use crate::members::RankSet;
@@ -23,18 +23,7 @@ impl ftsort {
         &mut self,
         work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<T>,
     ) -> Result<T> {
-        let schedule = Schedule::default();
-        let mut listener = self.settings.listener;
-        // The group's are those of the last sort.
-        let mut stats = Stats::default();
-        let mut engine = ftsort::engine(
-            &mut self.transport,
-            &mut self.members,
-            &mut listener,
-            &mut stats,
-            &schedule,
-        );
-        work(&mut self.checkpoints, &mut engine, &mut self.lost)
+        self.beside_sorts(Keeping::Loops, &Schedule::default(), work)
     }
 
     /// A node of the cube that this rank executes.

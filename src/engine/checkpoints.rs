@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::commit::agreed_error;
 use super::job::Attempt;
-use super::versions::Versions;
+use super::versions::{Versions, retire_before};
 use super::{Engine, Event, Verdict};
 use crate::block::Block;
 use crate::buffer::Slice;
@@ -61,7 +61,7 @@ impl Checkpoints {
     }
 
     /// How many times something was committed.
-    pub fn version(&self) -> u32 {
+    fn version(&self) -> u32 {
         self.stamp.version
     }
 
@@ -70,8 +70,9 @@ impl Checkpoints {
     /// `lost` has their homes, and all others are there. Collective.
     pub fn begin(&mut self, engine: &mut Engine<'_>, lost: &mut RankSet) -> Result<()> {
         self.staged.clear();
+        let recovered = self.recover(engine, lost);
         self.begun_in = engine.members.epoch();
-        self.recover(engine, lost)
+        recovered
     }
 
     /// Makes what was put, where all ranks are `done` and nobody was found dead since the round
@@ -110,7 +111,7 @@ impl Checkpoints {
             Verdict::Committed => {
                 self.stamp = stamp;
                 self.blocks = attempt.blocks;
-                self.retire();
+                retire_before(&mut *self.store, stamp.version);
                 engine.tell(Event::Round);
                 self.staged.clear();
                 Ok(true)
@@ -177,7 +178,6 @@ impl Checkpoints {
         if self.version() == 0 {
             self.committed_without = engine.members.faulty_nodes().clone();
         }
-        self.begun_in = engine.members.epoch();
         result
     }
 
@@ -206,18 +206,6 @@ impl Checkpoints {
             in_part: true,
             afresh: false,
         }
-    }
-
-    /// Forgets what nobody needs any more after a commit. Who leads the agreement hears first what was
-    /// decided, and can be lost before the others hear: they go back to the version before.
-    fn retire(&mut self) {
-        let version = self.stamp.version;
-        let shared = self.store.reach() == Reach::Everyone;
-        self.store
-            .retire(match shared && !planted(Defect::RetiredAtCommit) {
-                true => version - 1,
-                false => version,
-            });
     }
 }
 

@@ -227,7 +227,8 @@ impl Job<'_, '_> {
         let complete = u8::from(attempt.complete);
         let mine = [&[complete][..], &total.encode(), &reports].concat();
         let nodes = self.engine.members.cube().len();
-        let limit = 1 + Digest::BYTES + nodes * (PER_NODE + 2 * checks.kernel.record_bytes());
+        let limit =
+            1 + Digest::BYTES + nodes * (START_BYTES + Border::limit(checks.kernel.record_bytes()));
         let Some(told) = self.engine.share(mine, limit)? else {
             return Ok(attempt.interrupted());
         };
@@ -354,18 +355,14 @@ impl Job<'_, '_> {
     }
 }
 
-/// Node, where its block starts in the whole, count; the first and the last record follow.
-const PER_NODE: usize = 4 + 8 + 8;
+/// Where a block starts in the whole goes before its border.
+const START_BYTES: usize = 8;
 
 fn report_of(node: Node, block: &Block, kernel: &dyn Kernel) -> Vec<u8> {
     let data = block.runs.first().map_or(&[][..], |run| &run.data);
-    let border = Border::of(node, data, kernel);
     let start = block.runs.first().map_or(0, |run| run.start);
-    let mut words = node.0.to_le_bytes().to_vec();
-    words.extend(start.to_le_bytes());
-    words.extend(border.count.to_le_bytes());
-    words.extend_from_slice(border.first);
-    words.extend_from_slice(border.last);
+    let mut words = start.to_le_bytes().to_vec();
+    Border::of(node, data, kernel).encode(&mut words);
     words
 }
 
@@ -373,21 +370,9 @@ fn report_of(node: Node, block: &Block, kernel: &dyn Kernel) -> Vec<u8> {
 fn read_reports<'r>(mut words: &'r [u8], kernel: &dyn Kernel) -> Option<Vec<(Border<'r>, u64)>> {
     let mut borders = Vec::new();
     while !words.is_empty() {
-        let (node, rest) = words.split_at_checked(4)?;
-        let (start, rest) = rest.split_at_checked(8)?;
-        let (count, rest) = rest.split_at_checked(8)?;
+        let (start, rest) = words.split_at_checked(START_BYTES)?;
         let start = u64::from_le_bytes(start.try_into().ok()?);
-        let count = u64::from_le_bytes(count.try_into().ok()?);
-        let size = if count == 0 { 0 } else { kernel.record_bytes() };
-        let (first, rest) = rest.split_at_checked(size)?;
-        let (last, rest) = rest.split_at_checked(size)?;
-        let node = Node(u32::from_le_bytes(node.try_into().ok()?));
-        let border = Border {
-            node,
-            count,
-            first,
-            last,
-        };
+        let (border, rest) = Border::decode(rest, kernel.record_bytes())?;
         borders.push((border, start));
         words = rest;
     }

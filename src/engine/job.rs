@@ -6,6 +6,7 @@ use super::checks::{Checks, Ledger};
 use super::commit::agreed_error;
 use super::council::Decisions;
 use super::reload::Digest;
+use super::versions::retire_before;
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::buffer::{self, Buffer, Slice};
@@ -239,17 +240,9 @@ impl<'a, 'e> Job<'a, 'e> {
 
     /// Forgets what nobody needs any more after the commit of this round.
     fn retire(&mut self, round: u32) {
-        if self.retains() {
-            return;
+        if !self.retains() {
+            retire_before(self.store, round);
         }
-        // Who leads the agreement hears first what was decided, and can be lost before the others
-        // hear: they start again from the version before, and a rank's files outlive it.
-        let shared = self.store.reach() == Reach::Everyone;
-        self.store
-            .retire(match shared && !planted(Defect::RetiredAtCommit) {
-                true => round.saturating_sub(1),
-                false => round,
-            });
     }
 
     /// Tries the round until it is committed, or everything has to be loaded again.

@@ -65,7 +65,7 @@ impl Job<'_, '_> {
             let block = self.engine.spoil(Target::Block, first.get().clone())?;
             first.insert(block);
         }
-        if !self.algorithm.is_piecewise() {
+        if self.engine.key.is_some() && !self.algorithm.is_piecewise() {
             // What is made of wrong records would not tell that they were others.
             for block in self.blocks.values().cloned().collect::<Vec<_>>() {
                 attempt.check(self.stands_by(&block));
@@ -105,25 +105,24 @@ impl Job<'_, '_> {
 
     /// What this rank's nodes keep, and what each gives to whom.
     fn split(
-        &mut self,
+        &self,
         round: u32,
         decisions: &Decisions,
         attempt: &mut Attempt,
     ) -> (BTreeMap<Node, Block>, BTreeMap<(Node, Node), Block>) {
         let algorithm = self.algorithm;
-        let nodes = self.engine.members.cube().len();
+        let members = &self.engine.members;
         let exchange = algorithm.step(round).exchange;
         let (mut kept, mut given) = (BTreeMap::new(), BTreeMap::new());
-        for node in self.engine.members.my_nodes() {
-            let block = self.blocks.get(&node).cloned();
-            let (Some(block), Some(decision)) = (block, decisions.of(node)) else {
+        for node in members.my_nodes() {
+            let (Some(block), Some(decision)) = (self.blocks.get(&node), decisions.of(node)) else {
                 continue;
             };
-            let split = caught(|| algorithm.split(round, node, &block, decision));
+            let split = caught(|| algorithm.split(round, node, block, decision));
             if let Some(split) = attempt.check(split) {
-                let split = self.known_by(&block, split);
+                let split = self.known_by(block, split);
                 kept.insert(node, split.keep);
-                let peers = exchange.peers(node, nodes).into_iter();
+                let peers = exchange.peers(node, members.cube().len()).into_iter();
                 given.extend(peers.map(|peer| (node, peer)).zip(split.give));
             }
         }

@@ -22,8 +22,6 @@ pub struct Exhibit<'a> {
     pub parts: Vec<(Node, &'a [u8])>,
 }
 
-/// Bytes before a part's first record: its place, its count.
-const PER_PART: usize = 4 + 8;
 /// Bytes before the parts: disorders, has an input, its digest, that of all parts.
 const FIXED: usize = 8 + 1 + 2 * Digest::BYTES;
 
@@ -34,7 +32,7 @@ pub fn verify(engine: &mut Engine<'_>, exhibit: &Exhibit<'_>) -> Result<u64> {
     let mine = testimony(exhibit);
     // A part for each node, or one for each rank.
     let parts = engine.members.cube().len();
-    let limit = FIXED + parts * (PER_PART + 2 * size);
+    let limit = FIXED + parts * Border::limit(size);
     loop {
         let told = engine.share(mine.clone(), limit)?;
         match (engine.commit(told.is_some(), None)?, told) {
@@ -60,11 +58,7 @@ fn testimony(exhibit: &Exhibit<'_>) -> Vec<u8> {
     words.extend(input.unwrap_or_default().encode());
     words.extend(all.encode());
     for (place, part) in parts {
-        let border = Border::of(*place, part, *kernel);
-        words.extend(place.0.to_le_bytes());
-        words.extend(border.count.to_le_bytes());
-        words.extend_from_slice(border.first);
-        words.extend_from_slice(border.last);
+        Border::of(*place, part, *kernel).encode(&mut words);
     }
     words
 }
@@ -92,18 +86,8 @@ fn read(words: &[u8], size: usize) -> Option<Heard<'_>> {
     let (all, mut rest) = rest.split_at_checked(Digest::BYTES)?;
     let mut borders = Vec::new();
     while !rest.is_empty() {
-        let (place, after) = rest.split_at_checked(4)?;
-        let (count, after) = after.split_at_checked(8)?;
-        let count = u64::from_le_bytes(count.try_into().ok()?);
-        let size = if count == 0 { 0 } else { size };
-        let (first, after) = after.split_at_checked(size)?;
-        let (last, after) = after.split_at_checked(size)?;
-        borders.push(Border {
-            node: Node(u32::from_le_bytes(place.try_into().ok()?)),
-            count,
-            first,
-            last,
-        });
+        let (border, after) = Border::decode(rest, size)?;
+        borders.push(border);
         rest = after;
     }
     Some(Heard {

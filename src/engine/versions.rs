@@ -304,6 +304,17 @@ impl Versions<'_, '_> {
     }
 }
 
+/// Forgets what nobody needs any more after the commit of this version. Who leads the agreement hears
+/// first what was decided, and can be lost before the others hear: they go back to the version before,
+/// and a rank's files outlive it.
+pub(super) fn retire_before(store: &mut dyn Store, version: u32) {
+    let shared = store.reach() == Reach::Everyone;
+    store.retire(match shared && !planted(Defect::RetiredAtCommit) {
+        true => version.saturating_sub(1),
+        false => version,
+    });
+}
+
 fn lost(nodes: &[Node]) -> Error {
     let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     Error::new(

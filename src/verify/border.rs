@@ -7,6 +7,9 @@ use std::cmp::Ordering;
 use crate::kernel::Kernel;
 use crate::vcube::Node;
 
+const NODE_BYTES: usize = 4;
+const COUNT_BYTES: usize = 8;
+
 /// What a node tells of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Border<'a> {
@@ -31,6 +34,37 @@ impl<'a> Border<'a> {
             first: &block[..size.min(block.len())],
             last: &block[start..],
         }
+    }
+
+    /// The most bytes of [`Border::encode`].
+    pub fn limit(record_bytes: usize) -> usize {
+        NODE_BYTES + COUNT_BYTES + 2 * record_bytes
+    }
+
+    /// Appends it to a message: node, count, and the two records if there are any.
+    pub fn encode(&self, words: &mut Vec<u8>) {
+        words.extend(self.node.0.to_le_bytes());
+        words.extend(self.count.to_le_bytes());
+        words.extend_from_slice(self.first);
+        words.extend_from_slice(self.last);
+    }
+
+    /// The border that a message starts with, of records of this size, and the rest of the message; None
+    /// if it starts with none.
+    pub fn decode(words: &'a [u8], record_bytes: usize) -> Option<(Border<'a>, &'a [u8])> {
+        let (node, rest) = words.split_at_checked(NODE_BYTES)?;
+        let (count, rest) = rest.split_at_checked(COUNT_BYTES)?;
+        let count = u64::from_le_bytes(count.try_into().ok()?);
+        let size = if count == 0 { 0 } else { record_bytes };
+        let (first, rest) = rest.split_at_checked(size)?;
+        let (last, rest) = rest.split_at_checked(size)?;
+        let border = Border {
+            node: Node(u32::from_le_bytes(node.try_into().ok()?)),
+            count,
+            first,
+            last,
+        };
+        Some((border, rest))
     }
 
     /// Does it say what a block can be: two whole records, not in the wrong order, or none?
@@ -91,6 +125,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_border_survives_its_encoding(block: Vec<u8>, node: u32, after: Vec<u8>) {
+            let border = Border::of(Node(node), &block, &*kernel());
+            let mut words = Vec::new();
+            border.encode(&mut words);
+            let length = words.len();
+            prop_assert!(length <= Border::limit(1));
+            prop_assert_eq!(Border::decode(&words[..length - 1], 1), None);
+            words.extend(&after);
+            prop_assert_eq!(Border::decode(&words, 1), Some((border, &after[..])));
+        }
+
         #[test]
         fn sorted_blocks_are_in_order_if_they_are_together(
             mut blocks: Vec<Vec<u8>>,

@@ -10,17 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "expect.h"
 #include "ftsort.h"
-
-static int rank, ranks, failures;
-
-#define EXPECT(condition)                                                            \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      failures++;                                                                    \
-      fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #condition);         \
-    }                                                                                \
-  } while (0)
 
 static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
 

@@ -10,20 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expect.h"
 #include "ftsort.h"
 
-static int rank, ranks;
-static int failures; /* of the main thread; others have their own */
-
-#define EXPECT_IN(count, condition)                                                  \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      (count)++;                                                                     \
-      fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #condition);         \
-    }                                                                                \
-  } while (0)
-#define EXPECT(condition) EXPECT_IN(failures, condition)
-
+/* failures are the main thread's; others count their own. */
 /* Numbers with whose they are, different for each seed. */
 struct pair {
   int32_t number;

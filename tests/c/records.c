@@ -10,17 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expect.h"
 #include "ftsort.h"
-
-static int rank, ranks, failures;
-
-#define EXPECT(condition)                                                            \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      failures++;                                                                    \
-      fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #condition);         \
-    }                                                                                \
-  } while (0)
 
 #define SHOWN 20 /* of what is wrong in sorts: the rest is more of the same */
 #define KEY_BYTES 20

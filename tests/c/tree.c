@@ -9,17 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "expect.h"
 #include "ftsort.h"
-
-static int rank, ranks, failures;
-
-#define EXPECT(condition)                                                            \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      failures++;                                                                    \
-      fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #condition);         \
-    }                                                                                \
-  } while (0)
 
 static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
 static const ftsort_tree plain = FTSORT_TREE_INIT;
