@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
 use super::config::{
-    ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind,
+    ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_finding,
     ftsort_reload_fn,
 };
 use super::guard::c_text;
@@ -93,6 +93,10 @@ impl Observer for Listener {
                 (FTSORT_EVENT_CORRUPT, accused.map_or(-1, id), id(by))
             }
         };
+        let finding = match occasion.event {
+            Event::Corrupt(.., finding) => i32::from(finding as u8),
+            _ => ftsort_finding::FTSORT_FINDING_NONE as i32,
+        };
         let event = ftsort_event {
             struct_size: size_of::<ftsort_event>(),
             kind: kind as i32,
@@ -102,6 +106,7 @@ impl Observer for Listener {
             rounds: occasion.rounds,
             epoch: occasion.epoch,
             speaker: id(occasion.speaker),
+            finding,
         };
         // SAFETY: the user's callback with the user's pointer; the event lives during the call.
         unsafe { on_event(self.config.user, &event) };

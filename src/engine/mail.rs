@@ -4,12 +4,11 @@
 //! agree (ascending node), so that messages match without being named. A rank that is in trouble
 //! still plays its part, with empty hands: nobody waits for it in vain.
 
-use super::checks::Finding;
 use super::{Engine, minutes};
 use crate::block::{Block, Header};
 use crate::buffer::{Buffer, Slice};
 use crate::defects::{Defect, planted};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Finding, Result, Status};
 use crate::faults::Target;
 use crate::members::Rank;
 use crate::transport::{Flow, Ticket};

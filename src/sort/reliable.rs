@@ -30,7 +30,7 @@ use super::complete::merged;
 use crate::block::{Block, Run};
 use crate::buffer::{Buffer, Slice};
 use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Finding, Result, Status};
 use crate::kernel::Kernel;
 use crate::members::Rank;
 use crate::vcube::Node;
@@ -62,7 +62,13 @@ fn nothing() -> Slice {
 }
 
 fn corrupt(accusation: &Accusation) -> Error {
-    Error::new(Status::Corrupt, accusation.to_string())
+    let finding = match accusation.predicate {
+        Predicate::Progress => Finding::Progress,
+        Predicate::Feasibility => Finding::Feasibility,
+        Predicate::Consistency => Finding::Consistency,
+        Predicate::Absence => Finding::Absence,
+    };
+    Error::corrupt(finding, accusation.to_string())
 }
 
 /// A node finds something wrong with what it was given, or has itself.
