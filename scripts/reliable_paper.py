@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes the tables and figures on the 1989 paper's reliable sort: runs ftsort-sim, and writes
 paper-out/reliable/: liars.csv (who is noticed), costs.csv (what the algorithms cost), a figure for each of
-the paper's Figures 6 to 8, and index.html. Takes some minutes; says on stderr how many are left.
+the paper's Figures 6 to 8, and index.html. Then the same on MPI, where they can be measured (reliable_mpi.py).
+Takes some minutes; says on stderr how many are left.
 """
 
 import argparse
@@ -14,6 +15,8 @@ import pathlib
 import subprocess
 import sys
 import time
+
+import reliable_mpi
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "paper-out/reliable"
@@ -158,6 +161,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=300_000, help="trials for each line of the tables")
     parser.add_argument("--clean", type=int, default=1_000_000, help="trials without liars, for each rule")
+    parser.add_argument("--limit", type=float, default=600, help="seconds for one number of ranks on MPI")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     costs = table(["reliable", "--block", 1, "--block", 8, "--block", 1 << 20, "--most", 20])
@@ -180,6 +184,7 @@ def main():
     ]:
         (OUT / name).write_text(figure(text.split(":")[0].split(",")[0], series, unit), encoding="utf-8")
         figures.append((name, text))
+    figures += reliable_mpi.draw(reliable_mpi.measure_all(options.limit, 1))
     (OUT / "index.html").write_text(page(lies, figures), encoding="utf-8")
     print(OUT / "index.html")
 

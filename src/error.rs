@@ -90,6 +90,60 @@ impl Status {
     }
 }
 
+/// Why data are [`Status::Corrupt`]. The numbers are the C interface's `ftsort_finding`.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// What came is not what was sent.
+    Message = 1,
+    /// What a rank made of its records, or kept, are others.
+    Memory = 2,
+    /// A block is not in order, or is not where it belongs.
+    Order = 3,
+    /// All results together are not all inputs together, and nobody knows why.
+    Whole = 4,
+    /// The 1989 paper's progress: a sequence does not go up, or down, as it must.
+    Progress = 5,
+    /// Its feasibility: a sequence is no permutation of those that it was made from.
+    Feasibility = 6,
+    /// Its consistency: two say different things of the same.
+    Consistency = 7,
+    /// Something that must be told is not.
+    Absence = 8,
+}
+
+impl Finding {
+    const ALL: [Finding; 8] = [
+        Finding::Message,
+        Finding::Memory,
+        Finding::Order,
+        Finding::Whole,
+        Finding::Progress,
+        Finding::Feasibility,
+        Finding::Consistency,
+        Finding::Absence,
+    ];
+
+    /// The finding with this number, if there is one.
+    pub fn from_code(code: u8) -> Option<Finding> {
+        (Finding::ALL.into_iter()).find(|finding| *finding as u8 == code)
+    }
+
+    /// A few words for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Finding::Message => "a block came that is not what was sent",
+            Finding::Memory => "a block is not what was made of its records",
+            Finding::Order => "a block of the result is not in order",
+            Finding::Whole => "all results together are not all inputs together",
+            Finding::Progress => "a sequence does not go up or down as it must",
+            Finding::Feasibility => "a sequence is no permutation of what it was made from",
+            Finding::Consistency => "two say different things of the same records",
+            Finding::Absence => "records that must be told of are not",
+        }
+    }
+}
+
 /// A status other than `Ok`, with a text for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -97,6 +151,8 @@ pub struct Error {
     pub status: Status,
     /// What exactly failed: names the argument and the value, the file, or the rank.
     pub text: String,
+    /// Of [`Status::Corrupt`], on the rank that found it: what was found.
+    pub finding: Option<Finding>,
 }
 
 impl Error {
@@ -106,6 +162,15 @@ impl Error {
         Error {
             status,
             text: text.into(),
+            finding: None,
+        }
+    }
+
+    /// Wrong data were found.
+    pub fn corrupt(finding: Finding, text: impl Into<String>) -> Error {
+        Error {
+            finding: Some(finding),
+            ..Error::new(Status::Corrupt, text)
         }
     }
 }
@@ -146,6 +211,16 @@ mod tests {
         }
         assert_eq!(Status::from_code(0), Some(Status::Ok));
         assert_eq!(Status::from_code(-1000), None);
+    }
+
+    #[test]
+    fn every_finding_is_found_by_its_number() {
+        for finding in Finding::ALL {
+            assert_eq!(Finding::from_code(finding as u8), Some(finding));
+            assert!(!finding.text().is_empty());
+        }
+        assert_eq!(Finding::from_code(0), None);
+        assert_eq!(Finding::from_code(9), None);
     }
 
     #[test]

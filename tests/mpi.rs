@@ -265,6 +265,7 @@ fn changes() -> Vec<Trial> {
             vec![],
         ),
         ("1~2.message", "bitonic:checked", "memory", vec![]),
+        ("1~2.message", "bitonic:reliable", "memory", vec![]),
         (
             "1~1.message 2@1.recover",
             "hyperquicksort:checked",
@@ -299,16 +300,18 @@ fn changes() -> Vec<Trial> {
         };
         sort.fails_with("-41", &["rank 1 is accused"])
     }));
-    trials.push(Trial::test(
-        "nothing is found where nothing is wrong",
-        || {
-            let sort = Sort {
-                algorithm: "auto:checked",
-                ..Sort::default()
-            };
-            sort.comes_out_right_after(" corruptions=0 ")
-        },
-    ));
+    for algorithm in ["auto:checked", "bitonic:reliable"] {
+        trials.push(Trial::test(
+            format!("nothing is found where nothing is wrong, {algorithm}"),
+            move || {
+                let sort = Sort {
+                    algorithm,
+                    ..Sort::default()
+                };
+                sort.comes_out_right_after(" corruptions=0 ")
+            },
+        ));
+    }
     trials
 }
 

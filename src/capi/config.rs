@@ -99,12 +99,41 @@ pub enum ftsort_event_kind {
     /// `round` starts again, because ranks died in it.
     FTSORT_EVENT_REPLAY = 5,
     /// Data were found changed in `round`, which starts again: rank `rank` is accused, or nobody (-1),
-    /// by rank `peer`. One that is accused twice in a sort executes no node any more for the rest of it.
+    /// by rank `peer`, and `finding` says of what. One that is accused twice in a sort executes no node
+    /// any more for the rest of it.
     FTSORT_EVENT_CORRUPT = 6,
     /// A monitor does not recommend `rank`, which executes no node from now on.
     FTSORT_EVENT_DEMOTED = 7,
     /// `rank` is recommended again, and executes nodes from now on.
     FTSORT_EVENT_REJOINED = 8,
+}
+
+/// What was found wrong with data: `ftsort_event.finding`. The first four are found by
+/// `FTSORT_CHECK_DIGEST`, the others by the checks of bitonic sort, which accuse nobody. Later versions
+/// may add some.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ftsort_finding {
+    /// The event is not `FTSORT_EVENT_CORRUPT`.
+    FTSORT_FINDING_NONE = 0,
+    /// A block came that is not what its sender says that it sent.
+    FTSORT_FINDING_MESSAGE = 1,
+    /// A block is not what was made of its records, or what was kept of it.
+    FTSORT_FINDING_MEMORY = 2,
+    /// A block of the result is not in order, or does not begin where the one before ends.
+    FTSORT_FINDING_ORDER = 3,
+    /// All results together are not all inputs together.
+    FTSORT_FINDING_WHOLE = 4,
+    /// `FTSORT_CHECK_PROGRESS`: a sequence does not go up, or down, as it must at the end of a stage; or
+    /// the records that a node has, or sends, are in no order.
+    FTSORT_FINDING_PROGRESS = 5,
+    /// `FTSORT_CHECK_FEASIBILITY`: a sequence is no permutation of the one that it was made from.
+    FTSORT_FINDING_FEASIBILITY = 6,
+    /// `FTSORT_CHECK_CONSISTENCY`: of the same node something else was heard before, or a node's records
+    /// are not those that are told of it.
+    FTSORT_FINDING_CONSISTENCY = 7,
+    /// With the same: a message does not tell of a node of which it must.
+    FTSORT_FINDING_ABSENCE = 8,
 }
 
 /// What is checked, so that no wrong result is given out whatever memory, network or files do to the
@@ -122,6 +151,26 @@ pub enum ftsort_check {
     /// What was changed is got back: blocks of the last committed version from copies that are still
     /// right, where the store has any, or a `reload`; otherwise `FTSORT_ERR_CORRUPT` on all ranks.
     FTSORT_CHECK_DIGEST = 1,
+    /// Progress: at the end of a stage of bitonic sort every node sees that each half of the bitonic
+    /// sequence goes one way (McMillin and Ni 1989, Section 3, Figure 4a).
+    ///
+    /// This, `FTSORT_CHECK_FEASIBILITY` and `FTSORT_CHECK_CONSISTENCY` are given together, with
+    /// `FTSORT_BITONIC` only: the paper's algorithm S_FT (Figure 3), log2(N) rounds more than plain
+    /// bitonic sort. Messages, blocks and copies carry what was heard of all nodes: in memory and on the
+    /// way up to two times the records of all N nodes, so it is for few records. What it finds, and who is
+    /// accused, `docs/reliable.md` tells: not a lie about a node's own input, nor what is changed after
+    /// the stages, as the result, which `FTSORT_CHECK_DIGEST` finds; both can be combined.
+    ///
+    /// After an accusation the round starts again from copies of the last version, or from a `reload`;
+    /// where there are none, or where the copies are wrong too, `FTSORT_ERR_CORRUPT` on all ranks.
+    FTSORT_CHECK_PROGRESS = 2,
+    /// Feasibility: the sequence is a permutation of the one that it was made from (Figure 4b).
+    FTSORT_CHECK_FEASIBILITY = 4,
+    /// Consistency: what a node is told of another is what it has heard before (Figure 4c). As printed it
+    /// does not hold what the paper's Theorem 3 says. So neighbours within a sorted half also tell each
+    /// other the whole sequence of the stage before (`Rule::Repeated`): then up to d - 1 faulty nodes in
+    /// each subcube of dimension d do not make a wrong result pass.
+    FTSORT_CHECK_CONSISTENCY = 8,
 }
 
 /// What `on_event` is told. Valid during the callback only.
@@ -145,6 +194,8 @@ pub struct ftsort_event {
     /// The surviving rank with the smallest number. All survivors are told the same, but for
     /// `FTSORT_EVENT_RESTORED`: where one of them is to speak for all, let it be this one.
     pub speaker: i32,
+    /// One of `ftsort_finding`: of `FTSORT_EVENT_CORRUPT`, what was found.
+    pub finding: i32,
 }
 
 /// Told of what happens, after it has been agreed on. Runs on the thread that called ftsort, on

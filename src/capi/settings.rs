@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
 use super::config::{
-    ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind,
+    ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_finding,
     ftsort_reload_fn,
 };
 use super::guard::c_text;
@@ -96,6 +96,10 @@ impl Observer for Listener {
                 (FTSORT_EVENT_CORRUPT, accused.map_or(-1, id), id(by))
             }
         };
+        let finding = match occasion.event {
+            Event::Corrupt(.., finding) => i32::from(finding as u8),
+            _ => ftsort_finding::FTSORT_FINDING_NONE as i32,
+        };
         let event = ftsort_event {
             struct_size: size_of::<ftsort_event>(),
             kind: kind as i32,
@@ -105,6 +109,7 @@ impl Observer for Listener {
             rounds: occasion.rounds,
             epoch: occasion.epoch,
             speaker: id(occasion.speaker),
+            finding,
         };
         // SAFETY: the user's callback with the user's pointer; the event lives during the call.
         unsafe { on_event(self.config.user, &event) };
@@ -200,6 +205,37 @@ fn read_method(algorithm: i32, pivot: i32) -> Result<Option<Method>> {
         .ok_or_else(|| wrong("algorithm", algorithm, "an ftsort_algorithm"))
 }
 
+/// The sort that also does what these bits of `ftsort_check` ask for.
+fn with_checks(method: Option<Method>, checks: u32) -> Result<Option<Method>> {
+    use ftsort_check::*;
+    let predicates = [
+        FTSORT_CHECK_PROGRESS,
+        FTSORT_CHECK_FEASIBILITY,
+        FTSORT_CHECK_CONSISTENCY,
+    ];
+    let predicates = predicates
+        .into_iter()
+        .fold(0, |bits, one| bits | one as u32);
+    let refuse = |expected: &str| {
+        let text = format!("config.checks is {checks}, expected {expected}");
+        Err(Error::new(Status::Argument, text))
+    };
+    let plain = Some(Method::Bitonic(Shape::Any));
+    match checks & predicates {
+        _ if checks & !(predicates | FTSORT_CHECK_DIGEST as u32) != 0 => {
+            refuse("bits of ftsort_check")
+        }
+        0 => Ok(method),
+        some if some != predicates => refuse(
+            "FTSORT_CHECK_PROGRESS, FTSORT_CHECK_FEASIBILITY and FTSORT_CHECK_CONSISTENCY together",
+        ),
+        _ if method != plain => {
+            refuse("FTSORT_CHECK_DIGEST at most, unless config.algorithm is FTSORT_BITONIC")
+        }
+        _ => Ok(Some(Method::Reliable)),
+    }
+}
+
 impl Settings {
     /// # Safety
     /// As for [`read_sized`] and [`text_of`].
@@ -209,6 +245,7 @@ impl Settings {
         // SAFETY: as above; no configuration is one of zeroes.
         let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
         let algorithm = read_method(config.algorithm, config.pivot)?;
+        let algorithm = with_checks(algorithm, config.checks)?;
         let repair = match config.repair {
             0 => Repair::Agree,
             1 => Repair::Shrink,
@@ -223,13 +260,6 @@ impl Settings {
                     config.timeout_ms
                 ),
             ));
-        }
-        if config.checks & !(ftsort_check::FTSORT_CHECK_DIGEST as u32) != 0 {
-            let text = format!(
-                "config.checks is {}, expected bits of ftsort_check",
-                config.checks
-            );
-            return Err(Error::new(Status::Argument, text));
         }
         // SAFETY: the caller's contract.
         let directory = unsafe { text_of(config.store_directory) };

@@ -152,7 +152,8 @@ pub trait Algorithm {
 
     /// The node's new block, from what it kept and what it got from its peers, united: both together,
     /// if the algorithm does not say otherwise. In rounds that exchange nothing `keep` is the whole
-    /// block and `got` is empty.
+    /// block and `got` is empty. An [`Error::corrupt`](crate::error::Error::corrupt) says that
+    /// the algorithm's own checks have found wrong data: the round starts again from what is stored.
     fn join(
         &self,
         _round: u32,

@@ -20,7 +20,7 @@ use super::{Engine, Event, Verdict};
 use crate::block::Block;
 use crate::buffer::Slice;
 use crate::defects::{Defect, planted};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Finding, Result, Status};
 use crate::kernel::Kernel;
 use crate::members::Rank;
 use crate::store::{Reach, Stamp};
@@ -36,37 +36,6 @@ pub struct Checks<'a> {
     pub kernel: &'a dyn Kernel,
     /// Of this rank's input, as its caller has it.
     pub input: Digest,
-}
-
-/// What was found wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Finding {
-    /// What came is not what was sent.
-    Message,
-    /// What a rank made of its records, or kept, are others.
-    Memory,
-    /// A block is not in order, or is not where it belongs.
-    Order,
-    /// All results together are not all inputs together, and nobody knows why.
-    Whole,
-}
-
-impl Finding {
-    const ALL: [Finding; 4] = [
-        Finding::Message,
-        Finding::Memory,
-        Finding::Order,
-        Finding::Whole,
-    ];
-
-    fn text(self) -> &'static str {
-        match self {
-            Finding::Message => "a block came that is not what was sent",
-            Finding::Memory => "a block is not what was made of its records",
-            Finding::Order => "a block of the result is not in order",
-            Finding::Whole => "all results together are not all inputs together",
-        }
-    }
 }
 
 /// Who is said to have done what.
@@ -91,7 +60,7 @@ impl Accusation {
         let rank = u32::from_le_bytes(rank.try_into().ok()?);
         Some(Accusation {
             accused: (rank != u32::MAX).then_some(Rank(rank)),
-            finding: *Finding::ALL.get(usize::from(*finding))?,
+            finding: Finding::from_code(*finding)?,
         })
     }
 }
@@ -105,7 +74,19 @@ impl Engine<'_> {
     pub(super) fn accuse(&mut self, accused: Option<Rank>, finding: Finding) -> Error {
         self.accusations.push(Accusation { accused, finding });
         let who = accused.map_or_else(String::new, |rank| format!(", rank {rank} is accused"));
-        Error::new(Status::Corrupt, format!("{}{who}", finding.text()))
+        Error::corrupt(finding, format!("{}{who}", finding.text()))
+    }
+
+    /// What an algorithm says of a node's part: where its own checks do not hold, nobody is accused,
+    /// since who it was they do not reliably tell.
+    pub(super) fn heed<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && let Some(finding) = error.finding
+        {
+            let accused = None;
+            self.accusations.push(Accusation { accused, finding });
+        }
+        result
     }
 
     /// A block as it goes to others: where blocks are checked, with a digest.

@@ -4,12 +4,13 @@
 //! agree (ascending node), so that messages match without being named. A rank that is in trouble
 //! still plays its part, with empty hands: nobody waits for it in vain.
 
-use super::checks::Finding;
+use std::ops::Range;
+
 use super::{Engine, minutes};
-use crate::block::{Block, Header};
+use crate::block::{Block, Header, Run};
 use crate::buffer::{Buffer, Slice};
 use crate::defects::{Defect, planted};
-use crate::error::{Error, Result, Status};
+use crate::error::{Error, Finding, Result, Status};
 use crate::faults::Target;
 use crate::members::Rank;
 use crate::transport::{Flow, Ticket};
@@ -54,6 +55,14 @@ impl<T> Delivery<T> {
         }
     }
 }
+
+/// Runs up to this size travel together, in messages of up to so many bytes: a message costs more than a
+/// copy of so few.
+const SHORT: usize = 4 << 10;
+const BUNDLE: usize = 64 << 10;
+
+/// A message that is awaited, and which runs of its block it brings.
+type Awaited = (Range<usize>, Ticket);
 
 /// Goes before every letter's body: is there one?
 const IN_TROUBLE: u8 = 0;
@@ -170,11 +179,8 @@ impl Engine<'_> {
         for (shipment, awaited) in shipments.into_iter().zip(awaited) {
             deliveries.push(match (awaited, shipment.block) {
                 _ if shipment.to != me => Delivery::NotMine,
-                (Some(Some((header, tickets))), _) => {
-                    let parts = tickets
-                        .into_iter()
-                        .map(|ticket| self.transport.take(ticket).into());
-                    let block = Block::from_parts(&header, parts.collect());
+                (Some(Some((header, awaited))), _) => {
+                    let block = self.arrived(&header, awaited);
                     match self.is_intact(&block) {
                         true => Delivery::Got(block),
                         false => {
@@ -196,36 +202,88 @@ impl Engine<'_> {
             return Ok(());
         };
         let block = self.spoil(Target::Message, block)?;
-        for run in &block.runs {
-            self.stats.bytes_sent += run.data.len() as u64;
-            self.transport.send(shipment.to, run.data.clone())?;
+        let sizes: Vec<usize> = block.runs.iter().map(|run| run.data.len()).collect();
+        for runs in bundles(&sizes) {
+            let message = bundled(&block.runs[runs])?;
+            self.stats.bytes_sent += message.len() as u64;
+            self.transport.send(shipment.to, message)?;
         }
         Ok(())
     }
 
-    /// Posts the receives of a block's runs; None where there is no room for one of them.
+    /// The block of which all messages have come.
+    fn arrived(&mut self, header: &Header, awaited: Vec<Awaited>) -> Block {
+        let mut parts = Vec::with_capacity(header.runs.len());
+        for (runs, ticket) in awaited {
+            let message = Slice::from(self.transport.take(ticket));
+            let mut start = 0;
+            for (_, _, bytes) in &header.runs[runs] {
+                parts.push(message.part(start..start + bytes));
+                start += bytes;
+            }
+        }
+        Block::from_parts(header, parts)
+    }
+
+    /// Posts the receives of a block's runs; None where there is no room for some of them.
     fn await_runs(
         &mut self,
         from: Rank,
         label: &Slice,
         trouble: &mut Option<Error>,
-    ) -> Result<Option<(Header, Vec<Ticket>)>> {
+    ) -> Result<Option<(Header, Vec<Awaited>)>> {
         let header = Header::from_message(label)?;
-        let mut tickets = Vec::with_capacity(header.runs.len());
+        let sizes: Vec<usize> = header.runs.iter().map(|(_, _, bytes)| *bytes).collect();
+        let mut awaited = Vec::new();
         let mut room = true;
-        for (_, _, bytes) in &header.runs {
-            match self.transport.receive(from, *bytes) {
-                Ok(ticket) => tickets.push(ticket),
+        for runs in bundles(&sizes) {
+            let bytes = sizes[runs.clone()].iter().sum();
+            match self.transport.receive(from, bytes) {
+                Ok(ticket) => awaited.push((runs, ticket)),
                 Err(error) if error.status == Status::Memory => {
-                    self.transport.discard(from, *bytes)?;
+                    self.transport.discard(from, bytes)?;
                     trouble.get_or_insert(error);
                     room = false;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(room.then_some((header, tickets)))
+        Ok(room.then_some((header, awaited)))
     }
+}
+
+/// Which runs of these sizes travel in one message, in order: short ones that follow each other, as many
+/// as fit, and each other one alone. Sender and receiver both compute it, from the block's header.
+fn bundles(sizes: &[usize]) -> Vec<Range<usize>> {
+    let mut bundles: Vec<Range<usize>> = Vec::new();
+    let mut room = 0;
+    for (index, bytes) in sizes.iter().enumerate() {
+        match bundles.last_mut() {
+            Some(last) if *bytes <= SHORT.min(room) => {
+                last.end = index + 1;
+                room -= bytes;
+            }
+            _ => {
+                bundles.push(index..index + 1);
+                room = if *bytes <= SHORT { BUNDLE - bytes } else { 0 };
+            }
+        }
+    }
+    bundles
+}
+
+/// The records of these runs, one after the other.
+fn bundled(runs: &[Run]) -> Result<Slice> {
+    if let [only] = runs {
+        return Ok(only.data.clone());
+    }
+    let mut message = Buffer::zeroed(runs.iter().map(|run| run.data.len()).sum())?;
+    let mut start = 0;
+    for run in runs {
+        message[start..start + run.data.len()].copy_from_slice(&run.data);
+        start += run.data.len();
+    }
+    Ok(message.into())
 }
 
 impl Engine<'_> {
@@ -302,4 +360,32 @@ fn opened(message: Buffer) -> Delivery<Slice> {
     }
     let length = message.len();
     Delivery::Got(Slice::from(message).part(1..length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bundles_are_all_runs_in_order(
+            sizes in proptest::collection::vec(prop_oneof![0..SHORT + 2, SHORT - 1..2 * BUNDLE], 0..100),
+        ) {
+            let bundles = bundles(&sizes);
+            let runs: Vec<usize> = bundles.iter().cloned().flatten().collect();
+            prop_assert!(runs.into_iter().eq(0..sizes.len()));
+            let sum = |runs: &Range<usize>| sizes[runs.clone()].iter().sum::<usize>();
+            for runs in bundles.iter().filter(|runs| runs.len() > 1) {
+                prop_assert!(sizes[runs.clone()].iter().all(|bytes| *bytes <= SHORT));
+                prop_assert!(sum(runs) <= BUNDLE);
+            }
+            // The next one did not fit, or one of both is not short.
+            for both in bundles.windows(2) {
+                let next = sizes[both[1].start];
+                let alone = next > SHORT || sizes[both[0].start] > SHORT;
+                prop_assert!(alone || sum(&both[0]) + next > BUNDLE);
+            }
+        }
+    }
 }

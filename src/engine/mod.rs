@@ -31,7 +31,7 @@ mod versions;
 pub use adviser::{Adviser, Load};
 pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
 pub use checkpoints::Checkpoints;
-pub use checks::{Accusation, Checks, Finding};
+pub use checks::{Accusation, Checks};
 pub use commit::{Engine, Verdict, agreed_error};
 pub use hello::{Hello, hello, sum};
 pub use job::{Finished, Job};
@@ -40,6 +40,7 @@ pub use reload::Source;
 pub use stats::{Phase, Stats};
 pub use verify::{Exhibit, verify};
 
+use crate::error::Finding;
 use crate::members::Rank;
 use crate::vcube::Node;
 

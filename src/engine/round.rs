@@ -173,6 +173,7 @@ impl Job<'_, '_> {
         let must_be = kept.digest.zip(got.digest);
         let must_be = must_be.map(|(kept, got)| kept.combine(got));
         let block = caught(|| algorithm.join(round, node, kept, got, decision));
+        let block = self.engine.heed(block);
         let spoilt = match round == algorithm.rounds() {
             true => block
                 .and_then(|block| self.engine.spoil(Target::Result, block))

@@ -100,6 +100,14 @@ impl Bitonic<'_> {
         1 << self.dimension
     }
 
+    /// The size of the longest block, in records, from the first round's decision.
+    pub(super) fn longest(decision: &[u8]) -> Result<usize> {
+        match Verdict::decode(decision)? {
+            Verdict::Longest(longest) => Ok(longest as usize),
+            Verdict::Refused(text) => Err(Error::new(Status::Argument, text)),
+        }
+    }
+
     /// The stages, in order.
     fn stages(&self) -> Vec<Stage> {
         let first = match self.shape {
@@ -267,16 +275,13 @@ impl Algorithm for Bitonic<'_> {
         got: Block,
         decision: &[u8],
     ) -> Result<Block> {
-        let longest = match Verdict::decode(decision)? {
-            Verdict::Longest(longest) => longest,
-            Verdict::Refused(text) => return Err(Error::new(Status::Argument, text)),
-        };
+        let longest = Bitonic::longest(decision)?;
         let Some(stage) = self.stage(round) else {
             return sorted(keep, self.kernel);
         };
         let first = Bitonic::keeps_smaller(stage, node);
         let both = Block::unite([keep, got]);
-        let smaller = self.records(&both).min(longest as usize);
+        let smaller = self.records(&both).min(longest);
         let (smaller, greater) = halves(both, smaller, self.kernel);
         self.compact(if first { smaller } else { greater })
     }

@@ -325,7 +325,8 @@ impl Algorithm for Complete<'_> {
     }
 }
 
-fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
+/// A block's records as one run.
+pub(super) fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
     if block.runs.len() == 1 {
         return Ok(block.runs.remove(0).data);
     }

@@ -1,6 +1,8 @@
 //! The sorts by name, and which one is best.
 
-use super::{Bitonic, HyperQuickSort, PivotRule, QuickMerge, SampleSort, Shape, Splitters};
+use super::{
+    Bitonic, HyperQuickSort, PivotRule, QuickMerge, Reliable, SampleSort, Shape, Splitters,
+};
 use crate::engine::Algorithm;
 use crate::kernel::Kernel;
 
@@ -15,6 +17,8 @@ pub enum Method {
     QuickMerge(Splitters),
     /// See [`Bitonic`].
     Bitonic(Shape),
+    /// See [`Reliable`].
+    Reliable,
 }
 
 /// From so many ranks on, [`Method::best`] asks for the size.
@@ -54,6 +58,7 @@ impl Method {
                 dimension,
                 shape,
             }),
+            Method::Reliable => Box::new(Reliable::new(kernel, dimension)),
         }
     }
 }

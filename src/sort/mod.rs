@@ -6,6 +6,7 @@
 //! | [`HyperQuickSort`] | log2 N | log2 N | log2(N) / 2 times | very many ranks with little data |
 //! | [`QuickMerge`] | log2 N | log2 N | log2(N) / 2 times | as HyperQuickSort, with one decision for all rounds |
 //! | [`Bitonic`] | log2(N) (log2(N) + 1) / 2 | as many | once a round | data-oblivious traffic; for comparison |
+//! | [`Reliable`] | log2 N more than Bitonic | as many | once a round, and all that was heard | few records that must be right |
 //!
 //! To each come the rounds of [`Complete`]: one that merges, or two for a dense result. A round costs
 //! one agreement; where something is decided, also two small letters to and from each node.
@@ -16,6 +17,7 @@ mod hyperquicksort;
 mod method;
 mod pivot;
 mod quickmerge;
+mod reliable;
 mod samplesort;
 #[cfg(test)]
 mod testing;
@@ -27,6 +29,7 @@ pub use complete::{Complete, global_offset, total_records};
 pub use hyperquicksort::HyperQuickSort;
 pub use method::{MANY_RANKS, Method};
 pub use quickmerge::{QuickMerge, Splitters};
+pub use reliable::Reliable;
 pub use samplesort::SampleSort;
 
 use crate::block::Block;

@@ -95,6 +95,7 @@ fn algorithms(kernel: &dyn Kernel, dimension: u32) -> Vec<(&'static str, Box<dyn
             Method::QuickMerge(Splitters::Averaged),
         ),
         ("bitonic sort", Method::Bitonic(Shape::Any)),
+        ("bitonic sort that checks itself", Method::Reliable),
     ];
     let methods = methods.into_iter();
     methods

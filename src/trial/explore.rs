@@ -83,6 +83,10 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         trial.quorum = trial.quorum.min(trial.ranks);
         trial.sorts = 1;
     }
+    if trial.algorithm == Method::Reliable {
+        // Everybody is told everything.
+        trial.records = trial.records.min(300);
+    }
     // It has no input to be got again, and leaves what was lost to its caller.
     trial.own = draw.once_in(6) && trial.store != Keeping::Reload;
     if trial.own {
@@ -94,6 +98,9 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         trial.spoils = (0..1 + draw.below(3))
             .map(|_| spoil(&mut draw, ranks))
             .collect();
+    }
+    if trial.algorithm == Method::Reliable && !trial.checks && draw.once_in(2) {
+        trial.spoils.extend(lie(&mut draw, ranks));
     }
     if !trial.own && trial.store != Keeping::Reload && draw.once_in(6) {
         draw_tree(&mut draw, &mut trial);
@@ -162,6 +169,19 @@ fn draw_tree(draw: &mut SplitMix, trial: &mut Trial) {
             trial.links.push((Rank(one), Rank(other)));
         }
     }
+}
+
+/// One thing that the checks of 1989 must find alone: in a message of any of their rounds, or of a block
+/// in any but the first, where a lie about one's own input is as good as the truth.
+fn lie(draw: &mut SplitMix, ranks: usize) -> Option<String> {
+    let dimension = ranks.next_power_of_two().ilog2();
+    let rounds = u64::from(dimension * (dimension + 3) / 2);
+    let (target, first) = match draw.once_in(2) {
+        true => ("message", 1),
+        false => ("block", 2),
+    };
+    let rank = draw.below(ranks as u64);
+    (rounds > 0).then(|| format!("{rank}~{}.{target}", first + draw.below(rounds - first + 1)))
 }
 
 /// For so many losses it is looked up what their predecessors brought about.

@@ -95,8 +95,15 @@ fn judge_sort(
     }
 }
 
-/// Was there more wrong than can be made good? One change alone can, if there are copies.
+/// Was there more wrong than can be made good? One change alone can, if there are copies, and if it is
+/// found before copies are made of it.
 fn judge_corruption(trial: &Trial, outcome: &Outcome) -> Option<String> {
+    if trial.spoils.is_empty() {
+        return Some("something wrong is found where nothing is".into());
+    }
+    if trial.algorithm == Method::Reliable && !trial.checks {
+        return None;
+    }
     let alone = trial.spoils.len() == 1 && !trial.spoils[0].ends_with('*');
     let at_home = trial.spoils.iter().any(|words| words.ends_with("input"));
     let has_copies = matches!(trial.store, Keeping::Memory(1..) | Keeping::Reload);

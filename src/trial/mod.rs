@@ -226,7 +226,7 @@ impl Default for Trial {
     }
 }
 
-const METHODS: [(Method, &str); 8] = [
+const METHODS: [(Method, &str); 9] = [
     (Method::SampleSort, "samplesort"),
     (Method::HyperQuickSort(PivotRule::Sampled), "hyperquicksort"),
     (
@@ -241,6 +241,7 @@ const METHODS: [(Method, &str); 8] = [
     ),
     (Method::Bitonic(Shape::Any), "bitonic"),
     (Method::Bitonic(Shape::Bitonic), "bitonic_merge"),
+    (Method::Reliable, "reliable"),
 ];
 const USES: [(Use, &str); 3] = [
     (Use::Merge, "merge"),

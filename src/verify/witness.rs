@@ -85,6 +85,15 @@ impl<B: Clone + Deref<Target = [u8]>> Witness<B> {
         }
     }
 
+    /// Of a node that has heard this in the stage, and this in the stage before.
+    pub fn of(node: Node, heard: Sequence<B>, before: Option<Sequence<B>>) -> Witness<B> {
+        Witness {
+            node,
+            heard,
+            before,
+        }
+    }
+
     /// Whose it is.
     pub fn node(&self) -> Node {
         self.node

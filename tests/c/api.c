@@ -46,6 +46,12 @@ static void bad_configs(const char *dir)
   config = fine;
   config.checks = 1u << 20;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.checks is 1048576");
+  config.algorithm = FTSORT_BITONIC;
+  config.checks = FTSORT_CHECK_PROGRESS | FTSORT_CHECK_CONSISTENCY;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.checks is 10");
+  config.algorithm = FTSORT_AUTO;
+  config.checks |= FTSORT_CHECK_FEASIBILITY | FTSORT_CHECK_DIGEST;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.checks is 15");
   config = fine;
   config.repair = 7;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.repair is 7");

@@ -3,8 +3,9 @@
  *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR ALGORITHM LAST (under mpirun)
  *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
  *
- * ALGORITHM is a name of FTSORT_..., small, with ":paper", ":dense" or ":checked" behind it for the
- * papers' pivots, a dense result, blocks checked by digests. The shape "bitonic" is one for bitonic_merge.
+ * ALGORITHM is a name of FTSORT_..., small, with ":paper", ":dense", ":checked" or ":reliable" behind it
+ * for the papers' pivots, a dense result, blocks checked by digests, or by the predicates of 1989. The
+ * shape "bitonic" is one for bitonic_merge.
  * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
  * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "quorum=RANKS", "stop" to stop rank 1 with SIGSTOP after
  * round 1 and have the others give up after two seconds (DIR/stopped has its pid), "trace" to write pids
@@ -99,6 +100,7 @@ struct job {
   int ranks, rank;
   const char *dir;
   int bringer[64];
+  unsigned found; /* a bit for each ftsort_finding that events told of */
 };
 
 static void *bring_inputs(const struct job *job, int rank, size_t *records)
@@ -141,6 +143,26 @@ static int lie(void *user, int32_t rank, ftsort_buffer *out)
   if (place && records > 0) place[records / 2] ^= 1;
   free(data);
   return place ? 0 : 1;
+}
+
+static void note_finding(void *user, const ftsort_event *event)
+{
+  struct job *job = (struct job *)user;
+  if (event->struct_size < offsetof(ftsort_event, finding) + sizeof event->finding) return;
+  if ((event->kind == FTSORT_EVENT_CORRUPT) != (event->finding != FTSORT_FINDING_NONE)) job->found |= 1;
+  if (event->kind == FTSORT_EVENT_CORRUPT) job->found |= 1u << event->finding;
+}
+
+/* The findings as words; "none" in it would be an event that says too little or too much. */
+static const char *findings(unsigned found, char *text, size_t room)
+{
+  static const char *const names[] = {"none",     "message",     "memory",      "order",  "whole",
+                                      "progress", "feasibility", "consistency", "absence"};
+  int i;
+  text[0] = '\0';
+  for (i = 0; i < 9; i++)
+    if (found >> i & 1) snprintf(text + strlen(text), room - strlen(text), "%s,", names[i]);
+  return text;
 }
 
 static void stop(void *user, const ftsort_event *event)
@@ -237,7 +259,7 @@ static int run(char **arg)
   ftsort_status status;
   size_t blocks, late;
   uint64_t replayed = 0;
-  char text[1024], line[2048], lost[256] = "";
+  char text[1024], line[2048], lost[256] = "", found[128];
   int32_t lost_ranks[64];
   int rank, runs = 0;
 
@@ -255,6 +277,9 @@ static int run(char **arg)
   config.pivot = strstr(arg[7], ":paper") ? FTSORT_PIVOT_PAPER : FTSORT_PIVOT_SAMPLED;
   config.dense = strstr(arg[7], ":dense") != NULL;
   config.checks = strstr(arg[7], ":checked") ? FTSORT_CHECK_DIGEST : 0;
+  if (strstr(arg[7], ":reliable"))
+    config.checks |= FTSORT_CHECK_PROGRESS | FTSORT_CHECK_FEASIBILITY | FTSORT_CHECK_CONSISTENCY;
+  config.on_event = note_finding;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
   if (strcmp(arg[8], "liar") == 0) config.reload = lie;
   if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
@@ -272,6 +297,7 @@ static int run(char **arg)
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   job.rank = rank;
   job.dir = dir;
+  job.found = 0;
   status = ftsort_init(MPI_COMM_WORLD, &config, &group);
   if (status != FTSORT_OK) {
     snprintf(text, sizeof text, "status=%d text=%s\n", status, ftsort_last_error(NULL));
@@ -302,10 +328,11 @@ static int run(char **arg)
   for (late = 0; late < blocks && late < 64; late++)
     snprintf(lost + strlen(lost), sizeof lost - strlen(lost), "%d,", (int)lost_ranks[late]);
   snprintf(line, sizeof line,
-           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f corruptions=%llu lost=%s text=%s\n",
+           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f corruptions=%llu found=%s lost=%s text=%s\n",
            status, stats.algorithm, stats.total_seconds, (unsigned long long)replayed, runs,
            (unsigned long long)stats.rounds, (unsigned long long)stats.peak_bytes,
-           stats.repair_seconds, (unsigned long long)stats.corruptions, lost, text);
+           stats.repair_seconds, (unsigned long long)stats.corruptions,
+           findings(job.found, found, sizeof found), lost, text);
   write_status(dir, rank, line);
   ftsort_leave(group, 0);
   return 1;

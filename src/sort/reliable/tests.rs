@@ -1,0 +1,174 @@
+//! The sort that checks itself, as pure functions: the paper's example, plain bitonic sort for
+//! comparison, and messages and blocks that are changed, one at a time, everywhere.
+
+use super::*;
+use crate::members::Members;
+use crate::sort::testing::{Blocks, bytes_of, kernel, play};
+
+fn inputs(numbers: &[i32]) -> Vec<Vec<u8>> {
+    let inputs: Vec<Vec<i32>> = numbers.iter().map(|number| vec![*number]).collect();
+    bytes_of(&inputs)
+}
+
+fn own_of(block: &Block) -> Vec<(Rank, u64, Vec<u8>)> {
+    let own = block.runs.iter().filter(|run| run.start < HEARD);
+    own.map(|run| (run.origin, run.start, run.data.to_vec()))
+        .collect()
+}
+
+fn numbers(blocks: &Blocks) -> Vec<i32> {
+    let own = blocks.values().flat_map(own_of);
+    own.map(|(.., data)| bytemuck::pod_read_unaligned(&data))
+        .collect()
+}
+
+/// The paper's example, with its sequences after each stage (Section 2); the last stage moves nothing.
+#[test]
+fn the_example_of_the_paper() {
+    let kernel = kernel();
+    let sort = Reliable::new(&*kernel, 3);
+    let members = Members::new(Rank(0), 8);
+    let (versions, _) = play(&sort, &members, &inputs(&[10, 8, 3, 9, 4, 2, 7, 5])).unwrap();
+    assert_eq!(sort.rounds(), 9);
+    assert_eq!(numbers(&versions[1]), [8, 10, 9, 3, 2, 4, 7, 5]);
+    assert_eq!(numbers(&versions[3]), [3, 8, 9, 10, 7, 5, 4, 2]);
+    for version in &versions[6..] {
+        assert_eq!(numbers(version), [2, 3, 4, 5, 7, 8, 9, 10]);
+    }
+    // Each has heard of all in the end, and forgets it.
+    assert_eq!(versions[8][&Node(5)].runs.len(), 1 + 4 + 8);
+    assert!(versions[9].values().all(|block| block.runs.len() == 1));
+}
+
+#[test]
+fn records_move_as_in_plain_bitonic_sort() {
+    let kernel = kernel();
+    for ranks in [1_usize, 2, 3, 4, 5, 8, 11, 16] {
+        let inputs = (0..ranks as i32).map(|rank| {
+            let count = rank * 7 % 5 * (rank % 3);
+            (0..count).map(|index| index * rank % 4).collect()
+        });
+        let inputs = bytes_of(&inputs.collect::<Vec<Vec<i32>>>());
+        let members = Members::new(Rank(0), ranks);
+        let dimension = members.cube().dimension();
+        let checked = Reliable::new(&*kernel, dimension);
+        let plain = &checked.sort;
+        let (expected, _) = play(plain, &members, &inputs).unwrap();
+        let (found, _) = play(&checked, &members, &inputs).unwrap();
+        let own = |blocks: &Blocks| -> Vec<_> { blocks.values().map(own_of).collect() };
+        for (version, blocks) in found.iter().enumerate() {
+            let like = &expected[version.min(expected.len() - 1)];
+            assert_eq!(own(blocks), own(like), "{ranks} ranks, version {version}");
+        }
+    }
+}
+
+/// What the runs of a block are changed to, one at a time: one bit of each.
+fn changed(block: &Block) -> impl Iterator<Item = Block> {
+    (0..block.runs.len()).map(|index| {
+        let mut block = block.clone();
+        let mut data = Buffer::copy_of(&block.runs[index].data).unwrap();
+        data[0] ^= 4;
+        block.runs[index].data = data.into();
+        block
+    })
+}
+
+/// Goes on after a round in which one block, or message, was another: the first accusation; or the
+/// result is right.
+fn goes_on(sort: &Reliable<'_>, mut blocks: Blocks, from: u32, decision: &[u8]) -> Result<Blocks> {
+    for number in from..=sort.rounds() {
+        let step = sort.round(number)?;
+        let give = |node: Node| sort.split(number, node, &blocks[&node], decision);
+        let mut next = Blocks::new();
+        for node in blocks.keys() {
+            let got = give(step.partner(*node))?.give.remove(0);
+            let keep = give(*node)?.keep;
+            next.insert(*node, sort.join(number, *node, keep, got, decision)?);
+        }
+        blocks = next;
+    }
+    Ok(blocks)
+}
+
+/// Any one run of any one block or message, in any round but the first, where a lie about the own input
+/// is as good as the truth.
+#[test]
+fn one_change_is_found_or_does_no_harm() {
+    let kernel = kernel();
+    let sort = Reliable::new(&*kernel, 2);
+    let members = Members::new(Rank(0), 4);
+    let (versions, _) = play(&sort, &members, &inputs(&[40, 8, 24, 16])).unwrap();
+    let decision = [&[0][..], &1_u64.to_le_bytes()].concat();
+    let right = numbers(&versions[versions.len() - 1]);
+    let (mut found, mut at_once, mut harmless) = (0, 0, 0);
+    for number in 1..=sort.rounds() {
+        let blocks = &versions[number as usize - 1];
+        let round = sort.round(number).unwrap();
+        for node in blocks.keys().copied() {
+            let partner = round.partner(node);
+            let split = sort.split(number, partner, &blocks[&partner], &decision);
+            for got in changed(&split.unwrap().give.remove(0)) {
+                let joined = sort.join(number, node, blocks[&node].clone(), got, &decision);
+                at_once += u32::from(joined.is_err());
+                let result = joined.and_then(|block| {
+                    let rest = versions[number as usize].clone();
+                    let mut rest = rest;
+                    rest.insert(node, block);
+                    goes_on(&sort, rest, number + 1, &decision)
+                });
+                match result {
+                    Ok(blocks) => {
+                        assert_eq!(numbers(&blocks), right, "{round} to {node}");
+                        harmless += 1;
+                    }
+                    Err(error) => {
+                        assert_eq!(error.status, Status::Corrupt);
+                        found += 1;
+                    }
+                }
+            }
+            if number == 1 {
+                continue;
+            }
+            for block in changed(&blocks[&node]) {
+                let mut blocks = blocks.clone();
+                blocks.insert(node, block);
+                match goes_on(&sort, blocks, number, &decision) {
+                    Ok(blocks) => assert_eq!(numbers(&blocks), right, "{round} at {node}"),
+                    Err(error) => {
+                        assert_eq!(error.status, Status::Corrupt);
+                        assert!(error.text.contains("accused: node"), "{error}");
+                        found += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        found > 100 && at_once > 20 && harmless < found / 4,
+        "{found} {at_once} {harmless}"
+    );
+}
+
+/// No block with those records can come of honest nodes.
+#[test]
+fn what_is_no_block_is_refused() {
+    let kernel = kernel();
+    let sort = Reliable::new(&*kernel, 1);
+    let decision = [&[0][..], &2_u64.to_le_bytes()].concat();
+    let block = |node: u32, numbers: &[i32]| {
+        let data = Buffer::copy_of(bytemuck::cast_slice(numbers)).unwrap();
+        Block::of_sorted(vec![Run {
+            origin: Rank(node),
+            start: 0,
+            data: data.into(),
+        }])
+    };
+    let join = |got| sort.join(1, Node(0), block(0, &[1, 2]), got, &decision);
+    assert!(join(block(1, &[0, 5])).is_ok());
+    let error = join(block(1, &[5, 0])).unwrap_err();
+    assert_eq!(error.status, Status::Corrupt);
+    let told = "node 0, stage 0 step 0: Progress does not hold at node 1, accused: node 1";
+    assert_eq!(error.text, told);
+}
