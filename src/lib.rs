@@ -13,6 +13,7 @@
 //! | `transport`, `store` | the protocol, over MPI's calls or simulated ones; where inputs and versions are kept: a directory, memory |
 //! | `engine` | rounds as transactions; recovery: detect, agree, remap, restore, replay |
 //! | `sort` | the papers' algorithms and sample sort, written over nodes |
+//! | `rounds` | any hypercube algorithm of the caller's made fault-tolerant |
 //! | `tree` | fault-tolerant tree communication, around faulty links and nodes: trees, plans, steps |
 //! | `capi` | the C surface |
 //! | `trial` | whole sorts on simulated ranks, judged (feature `simulator`) |
@@ -29,6 +30,7 @@ pub mod kernel;
 pub mod members;
 pub mod random;
 pub mod record;
+pub mod rounds;
 pub mod sort;
 pub mod store;
 pub mod transport;

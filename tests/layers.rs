@@ -13,7 +13,7 @@ const LAYERS: [&[&str]; 9] = [
     &["block", "faults"],
     &["transport", "store"],
     &["engine"],
-    &["sort", "tree"],
+    &["sort", "tree", "rounds"],
     &["capi", "trial"],
 ];
 
