@@ -15,6 +15,7 @@
 //! | `sort` | the papers' algorithms and sample sort, written over nodes |
 //! | `rounds` | any hypercube algorithm of the caller's made fault-tolerant |
 //! | `tree` | fault-tolerant tree communication, around faulty links and nodes: trees, plans, steps |
+//! | `simulate` | callers' algorithms on simulated ranks (feature `simulation`) |
 //! | `capi` | the C surface |
 //! | `trial` | whole sorts on simulated ranks, judged (feature `simulator`) |
 
@@ -31,6 +32,8 @@ pub mod members;
 pub mod random;
 pub mod record;
 pub mod rounds;
+#[cfg(feature = "simulation")]
+pub mod simulate;
 pub mod sort;
 pub mod store;
 pub mod transport;

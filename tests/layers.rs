@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From the ground up. A module may import what stands before it, and what stands beside it in the
 /// same line if the line says so by holding only parts of one layer.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["error", "bits", "random", "defects"],
     &["buffer", "vcube", "record"],
     &["kernel", "members"],
@@ -14,6 +14,7 @@ const LAYERS: [&[&str]; 9] = [
     &["transport", "store"],
     &["engine"],
     &["sort", "tree", "rounds"],
+    &["simulate"],
     &["capi", "trial"],
 ];
 

@@ -217,7 +217,9 @@ impl Settings {
                 ),
             ));
         }
-        if config.checks & !(ftsort_check::FTSORT_CHECK_DIGEST as u32) != 0 {
+        let known =
+            ftsort_check::FTSORT_CHECK_DIGEST as u32 | ftsort_check::FTSORT_CHECK_PURITY as u32;
+        if config.checks & !known != 0 {
             let text = format!(
                 "config.checks is {}, expected bits of ftsort_check",
                 config.checks

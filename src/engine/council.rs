@@ -82,7 +82,9 @@ impl Job<'_, '_> {
         let Some(scope) = self.algorithm.step(round).scope else {
             let dimension = self.engine.members.cube().dimension();
             let before = self.log.last().cloned();
-            return Ok(Some(before.unwrap_or_else(|| Decisions::nothing(dimension))));
+            return Ok(Some(
+                before.unwrap_or_else(|| Decisions::nothing(dimension)),
+            ));
         };
         let members = &self.engine.members;
         let firsts = 0..(members.cube().len() >> scope) as u32;

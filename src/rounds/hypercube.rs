@@ -21,11 +21,7 @@ pub struct Hypercube<'a> {
 impl<'a> Hypercube<'a> {
     /// `brought`: the nodes whose homes bring a state, the same on all ranks. `Status::Argument` naming
     /// the round whose plan cannot be.
-    pub fn new(
-        rounds: &'a dyn Rounds,
-        dimension: u32,
-        brought: NodeSet,
-    ) -> Result<Hypercube<'a>> {
+    pub fn new(rounds: &'a dyn Rounds, dimension: u32, brought: NodeSet) -> Result<Hypercube<'a>> {
         let plan = rounds.plan(dimension);
         for (round, entry) in (1..).zip(&plan) {
             check(round, *entry, dimension)?;
@@ -94,7 +90,12 @@ impl<'a> Hypercube<'a> {
 }
 
 fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
-    let refuse = |text: String| Err(Error::new(Status::Argument, format!("round {round} {text}")));
+    let refuse = |text: String| {
+        Err(Error::new(
+            Status::Argument,
+            format!("round {round} {text}"),
+        ))
+    };
     match entry {
         Round {
             dimension: Some(bit),

@@ -116,8 +116,14 @@ fn plans_that_cannot_be_are_refused_by_name() {
     assert_eq!(refusal(vec![Round::along(2).sharing(3)]), None);
     assert_eq!(refusal(vec![Round::local().sharing(0)]), None);
     for (plan, words) in [
-        (vec![Round::along(0), Round::along(3)], "round 2 is along dimension 3"),
-        (vec![Round::local().sharing(4)], "round 1 shares in subcubes of 4"),
+        (
+            vec![Round::along(0), Round::along(3)],
+            "round 2 is along dimension 3",
+        ),
+        (
+            vec![Round::local().sharing(4)],
+            "round 1 shares in subcubes of 4",
+        ),
         (vec![Round::along(2).sharing(2)], "are not together"),
     ] {
         let (status, text) = refusal(plan).expect("a refusal");

@@ -33,7 +33,10 @@ fn same(what: &str, node: Node, round: u32, one: Slice, other: Result<Slice>) ->
         );
         return Err(impure(what, node, round, how));
     }
-    let differs = one.iter().zip(&*other).position(|(one, other)| one != other);
+    let differs = one
+        .iter()
+        .zip(&*other)
+        .position(|(one, other)| one != other);
     match differs {
         None => Ok(one),
         Some(at) => {
@@ -94,8 +97,6 @@ impl Rounds for Twice<'_> {
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
         // Each has its own, which it may change in place.
-        twice("absorb", task, |task| {
-            self.0.absorb(task, copy(&inbox)?)
-        })
+        twice("absorb", task, |task| self.0.absorb(task, copy(&inbox)?))
     }
 }

@@ -7,7 +7,6 @@
 
 mod body;
 mod conformance;
-mod drawer;
 mod errand;
 mod explore;
 mod judge;
