@@ -81,7 +81,7 @@
 
 /* An algorithm with all defaults: ftsort_rounds rounds = FTSORT_ROUNDS_INIT; */
 #define FTSORT_ROUNDS_INIT \
-  { sizeof(ftsort_rounds), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(ftsort_rounds), NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* In ftsort_round.dimension and ftsort_task.dimension: nobody sends anything. */
 #define FTSORT_NO_EXCHANGE UINT32_MAX
@@ -722,7 +722,7 @@ typedef struct ftsort_round {
 
 /**
  * Makes the state before the first round of a node whose home brings none: where the number of ranks is no
- * power of two, or a rank was known to be dead before the call. Pure, as all of these callbacks: the same
+ * power of two, or a rank was known to be dead before the call; with `begin_all` that of every node. Pure, as all of these callbacks: the same
  * bytes for the same arguments, on every rank, at any time, any number of times; nothing kept from call to
  * call, no clock, no random numbers, no communication. Called for any node, on any rank, by the thread that
  * called ftsort. Returns 0, or anything else to refuse, which ends the run with `FTSORT_ERR_CALLBACK` on
@@ -875,6 +875,11 @@ typedef struct ftsort_rounds {
    * Not 0: with no `plan`, the rounds go from the lowest dimension up.
    */
   int32_t ascending;
+  /**
+   * Not 0: `begin` makes every node's first state. What ranks bring is not looked at, and cannot be
+   * lost: for inputs that anybody can make or read again.
+   */
+  int32_t begin_all;
   /**
    * The most bytes of a proposal, and of what is shared; 0: 4096. All ranks learn, and keep to the end,
    * what every subcube shares.
@@ -1590,7 +1595,7 @@ ftsort_status ftsort_store_clear(struct ftsort *group);
  * \param[in,out] group a live group.
  * \param[in] rounds the algorithm; borrowed for the call.
  * \param[in] state the state of this rank's node before the first round; copied; any alignment. NULL if
- * `bytes` is 0.
+ * `bytes` is 0. With `rounds.begin_all` not looked at.
  * \param[in] bytes its size; may differ between ranks.
  * \param[out] out the states of the nodes that this rank executes in the end, to be freed with
  * `ftsort_rounds_result_free`; NULL after a failure.
@@ -1640,7 +1645,8 @@ void ftsort_rounds_result_free(struct ftsort_rounds_result *result);
  *
  * \param[in] rounds the algorithm; borrowed for the call.
  * \param[in] simulation borrowed for the call; NULL: all defaults.
- * \param[in] states what the ranks bring, in their order; entries may be NULL where `bytes` is 0.
+ * \param[in] states what the ranks bring, in their order; entries may be NULL where `bytes` is 0. With
+ * `rounds.begin_all` not looked at.
  * \param[in] bytes the sizes of these.
  * \param[out] out the states of all nodes, as the survivors have them in the end, to be freed with
  * `ftsort_rounds_result_free`; NULL after a failure. A rank that dies after the end takes its states along:

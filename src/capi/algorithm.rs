@@ -61,7 +61,7 @@ pub struct ftsort_proposal {
 }
 
 /// Makes the state before the first round of a node whose home brings none: where the number of ranks is no
-/// power of two, or a rank was known to be dead before the call. Pure, as all of these callbacks: the same
+/// power of two, or a rank was known to be dead before the call; with `begin_all` that of every node. Pure, as all of these callbacks: the same
 /// bytes for the same arguments, on every rank, at any time, any number of times; nothing kept from call to
 /// call, no clock, no random numbers, no communication. Called for any node, on any rank, by the thread that
 /// called ftsort. Returns 0, or anything else to refuse, which ends the run with `FTSORT_ERR_CALLBACK` on
@@ -142,6 +142,9 @@ pub struct ftsort_rounds {
     pub round_count: usize,
     /// Not 0: with no `plan`, the rounds go from the lowest dimension up.
     pub ascending: i32,
+    /// Not 0: `begin` makes every node's first state. What ranks bring is not looked at, and cannot be
+    /// lost: for inputs that anybody can make or read again.
+    pub begin_all: i32,
     /// The most bytes of a proposal, and of what is shared; 0: 4096. All ranks learn, and keep to the end,
     /// what every subcube shares.
     pub share_limit: u32,
@@ -186,6 +189,9 @@ impl Caller {
         if given.absorb.is_none() {
             return refuse("rounds.absorb is NULL");
         }
+        if given.begin.is_none() && given.begin_all != 0 {
+            return refuse("rounds.begin_all is set, but rounds.begin is NULL");
+        }
         if given.propose.is_none() && given.decide.is_some() {
             return refuse("rounds.decide is set, but rounds.propose is NULL");
         }
@@ -225,7 +231,7 @@ impl Caller {
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
         self.plan(dimension).hash(&mut hasher);
         let given = &self.given;
-        given.share_limit.hash(&mut hasher);
+        (given.share_limit, given.begin_all != 0).hash(&mut hasher);
         let callbacks = [
             given.begin.is_some(),
             given.propose.is_some(),
@@ -306,6 +312,10 @@ impl Rounds for Caller {
             refused("begin", code, (node, 1))?;
         }
         Ok(out.into_slice())
+    }
+
+    fn inits_all(&self) -> bool {
+        self.given.begin_all != 0
     }
 
     fn propose(&self, task: &Task<'_>) -> Result<Slice> {

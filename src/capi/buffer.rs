@@ -176,8 +176,12 @@ pub unsafe extern "C" fn ftsort_buffer_reuse(
         return std::ptr::null_mut();
     };
     if !next.reused {
-        let Some(Offer::Message(inbox)) = next.offered.take() else {
-            return std::ptr::null_mut();
+        let inbox = match next.offered.take() {
+            Some(Offer::Message(inbox)) => inbox,
+            other => {
+                next.offered = other;
+                return std::ptr::null_mut();
+            }
         };
         match inbox.into_buffer() {
             Ok(buffer) => next.replace(buffer),

@@ -13,8 +13,8 @@ use crate::buffer::{self, Buffer, Slice};
 use crate::error::{Error, Result, Status};
 use crate::members::{Members, Rank};
 use crate::random::SplitMix;
-use crate::rounds::Hypercube;
 use crate::rounds::twice::Twice;
+use crate::rounds::{Hypercube, Rounds};
 use crate::vcube::{Node, NodeSet};
 use crate::verify::digest::DigestKey;
 
@@ -53,7 +53,7 @@ pub struct ftsort_state {
 /// \param[in,out] group a live group.
 /// \param[in] rounds the algorithm; borrowed for the call.
 /// \param[in] state the state of this rank's node before the first round; copied; any alignment. NULL if
-/// `bytes` is 0.
+/// `bytes` is 0. With `rounds.begin_all` not looked at.
 /// \param[in] bytes its size; may differ between ranks.
 /// \param[out] out the states of the nodes that this rank executes in the end, to be freed with
 /// `ftsort_rounds_result_free`; NULL after a failure.
@@ -86,7 +86,14 @@ pub unsafe extern "C" fn ftsort_rounds_run(
                 return Err(Error::new(Status::Argument, "out is NULL"));
             }
             // SAFETY: this function's contract.
-            unsafe { Ok((Caller::read(rounds)?, copied(state, bytes)?)) }
+            unsafe {
+                let caller = Caller::read(rounds)?;
+                let input = match caller.inits_all() {
+                    true => Buffer::default(),
+                    false => copied(state, bytes)?,
+                };
+                Ok((caller, input))
+            }
         };
         let prepared = prepare();
         let states = group.play_rounds(prepared)?;
@@ -157,10 +164,10 @@ impl ftsort {
         let finished = self.finish(work, &algorithm);
         self.stats.merge_into_exchange();
         let blocks = finished?.blocks;
-        let states = blocks
-            .iter()
-            .map(|(node, block)| (*node, Hypercube::state_of(block)));
-        Ok(states.collect())
+        let states = blocks.iter();
+        states
+            .map(|(node, block)| Ok((*node, algorithm.finished(*node, block)?)))
+            .collect()
     }
 }
 

@@ -43,7 +43,8 @@ pub struct ftsort_simulation {
 ///
 /// \param[in] rounds the algorithm; borrowed for the call.
 /// \param[in] simulation borrowed for the call; NULL: all defaults.
-/// \param[in] states what the ranks bring, in their order; entries may be NULL where `bytes` is 0.
+/// \param[in] states what the ranks bring, in their order; entries may be NULL where `bytes` is 0. With
+/// `rounds.begin_all` not looked at.
 /// \param[in] bytes the sizes of these.
 /// \param[out] out the states of all nodes, as the survivors have them in the end, to be freed with
 /// `ftsort_rounds_result_free`; NULL after a failure. A rank that dies after the end takes its states along:
@@ -126,7 +127,11 @@ mod simulated {
         let (caller, setting, inputs) = unsafe {
             let caller = Caller::read(rounds)?;
             let ranks = ranks_of(given)?;
-            (caller, read(given, ranks)?, brought(states, bytes, ranks)?)
+            let inputs = match caller.inits_all() {
+                true => vec![Vec::new(); ranks],
+                false => brought(states, bytes, ranks)?,
+            };
+            (caller, read(given, ranks)?, inputs)
         };
         let deaths = match setting.losses.is_empty() {
             true => given.deaths as usize,

@@ -29,7 +29,10 @@ pub fn alone(rounds: &dyn Rounds, inputs: &[Vec<u8>]) -> Result<Vec<Slice>> {
     for round in 1..=scene.algorithm.rounds() {
         scene.play(round)?;
     }
-    Ok(scene.blocks.iter().map(Hypercube::state_of).collect())
+    let blocks = scene.cube.nodes().zip(&scene.blocks);
+    blocks
+        .map(|(node, block)| scene.algorithm.finished(node, block))
+        .collect()
 }
 
 struct Scene<'a> {

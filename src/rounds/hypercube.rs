@@ -37,17 +37,20 @@ impl<'a> Hypercube<'a> {
         })
     }
 
-    /// The state of a node in a finished block.
-    pub fn state_of(block: &Block) -> Slice {
-        let run = block.runs.first();
-        run.map_or_else(|| Buffer::default().into(), |run| run.data.clone())
+    /// A node's state, of the block that it ended with.
+    pub fn finished(&self, node: Node, block: &Block) -> Result<Slice> {
+        match self.plan.is_empty() {
+            true => self.state(1, node, block),
+            false => Ok(state_of(block)),
+        }
     }
 
     /// A node's state before a round.
     fn state(&self, round: u32, node: Node, block: &Block) -> Result<Slice> {
-        match round == 1 && !self.brought.contains(node) {
+        let brought = self.brought.contains(node) && !self.rounds.inits_all();
+        match round == 1 && !brought {
             true => self.rounds.init(node),
-            false => Ok(Hypercube::state_of(block)),
+            false => Ok(state_of(block)),
         }
     }
 
@@ -117,6 +120,12 @@ fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+/// The state of a node in a block.
+fn state_of(block: &Block) -> Slice {
+    let run = block.runs.first();
+    run.map_or_else(|| Buffer::default().into(), |run| run.data.clone())
 }
 
 fn block_of(node: Node, state: Slice) -> Block {
@@ -203,7 +212,7 @@ impl Algorithm for Hypercube<'_> {
     ) -> Result<Block> {
         let state = match self.entry(round).dimension {
             // It has been split already.
-            Some(_) => Hypercube::state_of(&keep),
+            Some(_) => state_of(&keep),
             None => self.state(round, node, &keep)?,
         };
         let task = self.task((round, node), &state, decision, None);

@@ -137,6 +137,12 @@ pub trait Rounds {
         Ok(Buffer::default().into())
     }
 
+    /// Is every node's first state that of [`Rounds::init`]? What ranks bring is not looked at then, and
+    /// cannot be lost.
+    fn inits_all(&self) -> bool {
+        false
+    }
+
     /// What a node contributes to what its subcube shares.
     fn propose(&self, _task: &Task<'_>) -> Result<Slice> {
         Ok(Buffer::default().into())

@@ -92,6 +92,29 @@ proptest! {
     }
 }
 
+/// What ranks bring does not matter.
+struct Born;
+
+impl Rounds for Born {
+    fn init(&self, node: Node) -> Result<Slice> {
+        bytes(&u64::from(node.0 + 1).to_le_bytes())
+    }
+    fn inits_all(&self) -> bool {
+        true
+    }
+    fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
+        Sum.absorb(task, inbox)
+    }
+}
+
+#[test]
+fn first_states_that_nobody_brings() {
+    for (ranks, sum) in [(1, 1), (2, 3), (3, 10), (5, 36)] {
+        let states = alone(&Twice(&Born), &vec![vec![9; 9]; ranks]).unwrap();
+        assert!(states.iter().all(|state| number(state) == sum));
+    }
+}
+
 /// An algorithm of one plan.
 struct Planned(Vec<Round>);
 

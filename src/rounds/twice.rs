@@ -79,6 +79,10 @@ impl Rounds for Twice<'_> {
         same("init", node, 1, self.0.init(node)?, self.0.init(node))
     }
 
+    fn inits_all(&self) -> bool {
+        self.0.inits_all()
+    }
+
     fn propose(&self, task: &Task<'_>) -> Result<Slice> {
         twice("propose", task, |task| self.0.propose(task))
     }

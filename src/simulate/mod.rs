@@ -268,9 +268,9 @@ impl Life<'_> {
         );
         let finished = job.run(&mut RankSet::new(ranks))?;
         let blocks = finished.blocks.iter();
-        Ok(blocks
-            .map(|(node, block)| (*node, Hypercube::state_of(block)))
-            .collect())
+        blocks
+            .map(|(node, block)| Ok((*node, algorithm.finished(*node, block)?)))
+            .collect()
     }
 
     fn store(&self, probe: &Probe) -> Result<Box<dyn Store>> {
