@@ -44,6 +44,7 @@ fmt: setup
 lint: setup
 	$(RUN) cargo clippy --all-targets --features simulator -- -D warnings
 	$(RUN) cargo clippy --lib -- -D warnings
+	$(RUN) cargo clippy --lib --no-default-features -- -D warnings
 	FTSORT_ULFM=off $(RUN) cargo clippy --lib -- -D warnings
 
 doc: setup

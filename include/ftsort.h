@@ -87,6 +87,20 @@
 #define FTSORT_VIEW_INIT \
   { sizeof(ftsort_monitor_view), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
+/* An algorithm with all defaults: ftsort_rounds rounds = FTSORT_ROUNDS_INIT; */
+#define FTSORT_ROUNDS_INIT \
+  { sizeof(ftsort_rounds), NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+
+/* In ftsort_round.dimension and ftsort_task.dimension: nobody sends anything. */
+#define FTSORT_NO_EXCHANGE UINT32_MAX
+
+/* In ftsort_round.share: all nodes. */
+#define FTSORT_SHARE_ALL UINT32_MAX
+
+/* Simulated ranks with all defaults: ftsort_simulation simulation = FTSORT_SIMULATION_INIT; */
+#define FTSORT_SIMULATION_INIT \
+  { sizeof(ftsort_simulation), 0, 0, 0, 0, 0, 0, NULL }
+
 /* Statistics to be filled in: ftsort_stats stats = FTSORT_STATS_INIT; */
 #define FTSORT_STATS_INIT \
   { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -422,6 +436,9 @@ typedef enum ftsort_check {
    *
    * What was changed is got back: blocks of the last committed version from copies that are still
    * right, where the store has any, or a `reload`; otherwise `FTSORT_ERR_CORRUPT` on all ranks.
+   *
+   * In `ftsort_rounds_run` states are known by their bytes: what comes, is stored or got back must
+   * be what was sent or stored. What the callbacks make of it is theirs.
    */
   FTSORT_CHECK_DIGEST = 1,
   /**
@@ -450,6 +467,12 @@ typedef enum ftsort_check {
    * each subcube of dimension d do not make a wrong result pass.
    */
   FTSORT_CHECK_CONSISTENCY = 8,
+  /**
+   * `ftsort_rounds_run` only: every callback is called twice, the second time with its bytes at other
+   * addresses, and must give the same; otherwise `FTSORT_ERR_CALLBACK`, whose text names the callback,
+   * the node and the round. For tests. Not seen: what depends on the rank or the process.
+   */
+  FTSORT_CHECK_PURITY = 16,
 } ftsort_check;
 
 /**
@@ -539,7 +562,8 @@ typedef enum ftsort_monitor_assignment {
 typedef struct ftsort ftsort;
 
 /**
- * Growable bytes that ftsort owns; a callback fills them.
+ * Growable bytes that ftsort owns; a callback fills them. What a callback that fails has put there is
+ * freed by ftsort.
  */
 typedef struct ftsort_buffer ftsort_buffer;
 
@@ -554,6 +578,13 @@ typedef struct ftsort_monitor ftsort_monitor;
  * threads at once.
  */
 typedef struct ftsort_result ftsort_result;
+
+/**
+ * The states of the nodes that a rank executes in the end: its own, and one for each node that it covers,
+ * in ascending order of node. Owned by the caller; may outlive its group. May be read by several threads
+ * at once.
+ */
+typedef struct ftsort_rounds_result ftsort_rounds_result;
 
 /**
  * What a tree has brought to this rank. Owned by the caller; may outlive its group. May be read by several
@@ -810,6 +841,274 @@ typedef struct ftsort_block {
 } ftsort_block;
 
 /**
+ * What one round is like.
+ */
+typedef struct ftsort_round {
+  /**
+   * Every node exchanges with node xor 2^dimension; `FTSORT_NO_EXCHANGE`: nobody sends anything, and
+   * `absorb` alone is called.
+   */
+  uint32_t dimension;
+  /**
+   * The nodes that differ in the lowest so many bits alone share something before they act: more than
+   * `dimension` if they exchange. `FTSORT_SHARE_ALL`: all nodes. 0: what was shared last holds on.
+   */
+  uint32_t share;
+} ftsort_round;
+
+/**
+ * Makes the state before the first round of a node whose home brings none: where the number of ranks is no
+ * power of two, or a rank was known to be dead before the call; with `begin_all` that of every node. Pure, as all of these callbacks: the same
+ * bytes for the same arguments, on every rank, at any time, any number of times; nothing kept from call to
+ * call, no clock, no random numbers, no communication. Called for any node, on any rank, by the thread that
+ * called ftsort. Returns 0, or anything else to refuse, which ends the run with `FTSORT_ERR_CALLBACK` on
+ * all ranks. Must not throw, longjmp, or call ftsort or MPI, but for the functions of `ftsort_buffer`.
+ */
+typedef int (*ftsort_begin_fn)(void *user, int32_t node, struct ftsort_buffer *state);
+
+/**
+ * A node's part of a round, or of what comes before it. Valid during the callback only, with all that it
+ * points to, which must not be written to.
+ */
+typedef struct ftsort_task {
+  /**
+   * `sizeof(ftsort_task)` of the library; later versions append fields.
+   */
+  size_t struct_size;
+  /**
+   * Whose part it is; where something is decided, the root of the subcube.
+   */
+  int32_t node;
+  /**
+   * `node` xor 2^`dimension`; -1 in rounds that exchange nothing.
+   */
+  int32_t partner;
+  /**
+   * Not 0: `node` is the greater of the two.
+   */
+  int32_t is_upper;
+  /**
+   * Not 0: `node` is the root of the subcube that shares something: its fault-free node with the
+   * smallest number (2024 paper, Section 4.1). For `propose` and `decide`.
+   */
+  int32_t is_root;
+  /**
+   * How many nodes there are.
+   */
+  uint32_t nodes;
+  /**
+   * Which round, from 1 on, as in events and fault schedules.
+   */
+  uint32_t round;
+  /**
+   * Of how many.
+   */
+  uint32_t rounds;
+  /**
+   * Of the round, from 0 on; `FTSORT_NO_EXCHANGE`.
+   */
+  uint32_t dimension;
+  /**
+   * The node's state before the round; for `decide` nothing. Aligned to 64 bytes; not NULL, also if there
+   * are none.
+   */
+  const void *state;
+  /**
+   * Its size.
+   */
+  size_t state_bytes;
+  /**
+   * What the node's subcube shared last, in this round or before; for `propose` and `decide`, before it.
+   * Aligned as `state`.
+   */
+  const void *shared;
+  /**
+   * Its size; 0 before anything was shared.
+   */
+  size_t shared_bytes;
+} ftsort_task;
+
+/**
+ * Says what a node contributes to what its subcube shares. Where there is no `decide`, only roots are
+ * asked. The same rules as for `ftsort_begin_fn`.
+ */
+typedef int (*ftsort_propose_fn)(void *user,
+                                 const struct ftsort_task *task,
+                                 struct ftsort_buffer *proposal);
+
+/**
+ * What a node contributes to what its subcube shares. Valid during the callback only.
+ */
+typedef struct ftsort_proposal {
+  /**
+   * Whose.
+   */
+  int32_t node;
+  /**
+   * Not 0: the rank that is the node's home is dead, or there is none; its executor speaks for it.
+   */
+  int32_t is_faulty;
+  /**
+   * The bytes, aligned to 64; not NULL, also if there are none.
+   */
+  const void *data;
+  /**
+   * How many.
+   */
+  size_t bytes;
+} ftsort_proposal;
+
+/**
+ * Makes of the proposals of all nodes of a subcube, in ascending order of node, what they share. The same
+ * rules as for `ftsort_begin_fn`.
+ */
+typedef int (*ftsort_decide_fn)(void *user,
+                                const struct ftsort_task *task,
+                                const struct ftsort_proposal *proposals,
+                                size_t count,
+                                struct ftsort_buffer *shared);
+
+/**
+ * Says what a node sends to its partner. The same rules as for `ftsort_begin_fn`.
+ */
+typedef int (*ftsort_emit_fn)(void *user,
+                              const struct ftsort_task *task,
+                              struct ftsort_buffer *outbox);
+
+/**
+ * Makes a node's state after the round of its state before and of what its partner sent: `bytes` bytes
+ * at `inbox`, aligned to 64, not NULL; none in rounds that exchange nothing. What is put into `next` is
+ * the state; nothing put there is a state of no bytes. The same rules as for `ftsort_begin_fn`.
+ */
+typedef int (*ftsort_absorb_fn)(void *user,
+                                const struct ftsort_task *task,
+                                const void *inbox,
+                                size_t bytes,
+                                struct ftsort_buffer *next);
+
+/**
+ * An algorithm on the virtual hypercube. Start from `FTSORT_ROUNDS_INIT`; zero always means the default.
+ * Later versions append fields. The same on all ranks, but for `user`. Borrowed for the call, with all
+ * that it points to.
+ */
+typedef struct ftsort_rounds {
+  /**
+   * `sizeof(ftsort_rounds)`.
+   */
+  size_t struct_size;
+  /**
+   * The rounds, `round_count` of them. NULL: one for each dimension, from the highest down, as in the
+   * papers; if there is a `propose`, in each of them the nodes that are to exchange from then on share
+   * something (in the round along dimension s the subcubes of s + 1 dimensions), as in
+   * HyperQuickSort.
+   */
+  const struct ftsort_round *plan;
+  /**
+   * How many rounds `plan` has; 0 if that is NULL.
+   */
+  size_t round_count;
+  /**
+   * Not 0: with no `plan`, the rounds go from the lowest dimension up.
+   */
+  int32_t ascending;
+  /**
+   * Not 0: `begin` makes every node's first state. What ranks bring is not looked at, and cannot be
+   * lost: for inputs that anybody can make or read again.
+   */
+  int32_t begin_all;
+  /**
+   * The most bytes of a proposal, and of what is shared; 0: 4096. All ranks learn, and keep to the end,
+   * what every subcube shares.
+   */
+  uint32_t share_limit;
+  /**
+   * See `ftsort_begin_fn`; NULL: a state of no bytes.
+   */
+  ftsort_begin_fn begin;
+  /**
+   * See `ftsort_propose_fn`; NULL: nothing is shared.
+   */
+  ftsort_propose_fn propose;
+  /**
+   * See `ftsort_decide_fn`; NULL: what the subcube's root proposes is shared.
+   */
+  ftsort_decide_fn decide;
+  /**
+   * See `ftsort_emit_fn`; NULL: a node sends all of its state, which costs no copy.
+   */
+  ftsort_emit_fn emit;
+  /**
+   * See `ftsort_absorb_fn`; not NULL.
+   */
+  ftsort_absorb_fn absorb;
+  /**
+   * Passed to the callbacks as it is; never read. What it points to is constant during the call.
+   */
+  void *user;
+} ftsort_rounds;
+
+/**
+ * The state of one node. Borrowed from its result.
+ */
+typedef struct ftsort_state {
+  /**
+   * Whose state it is.
+   */
+  int32_t node;
+  /**
+   * The bytes, aligned to 64; not NULL, also if there are none.
+   */
+  const void *data;
+  /**
+   * How many.
+   */
+  size_t bytes;
+} ftsort_state;
+
+/**
+ * Ranks to be simulated. Start from `FTSORT_SIMULATION_INIT`; zero always means the default. Later versions
+ * append fields. Borrowed for the call.
+ */
+typedef struct ftsort_simulation {
+  /**
+   * `sizeof(ftsort_simulation)`.
+   */
+  size_t struct_size;
+  /**
+   * Decides everything that chance decides: in what order ranks go on and messages come, who dies and
+   * when. The same seed gives the same run.
+   */
+  uint64_t seed;
+  /**
+   * How many ranks there are; 0: 4. Up to 256.
+   */
+  uint32_t ranks;
+  /**
+   * How many of them die, at instants that the seed draws; fewer than there are.
+   */
+  uint32_t deaths;
+  /**
+   * One of `ftsort_store`: where states are kept. FTSORT_STORE_DIRECTORY is played in memory;
+   * FTSORT_STORE_RELOAD has the states that ranks bring again.
+   */
+  int32_t store;
+  /**
+   * `FTSORT_STORE_MEMORY` only: copies beside the original. 0: one.
+   */
+  uint32_t replicas;
+  /**
+   * Not 0: with another store, too, the states that ranks bring can be had again, so that nothing is
+   * ever lost.
+   */
+  int32_t reload;
+  /**
+   * Who dies in place of what the seed draws, as `ftsort_last_error(NULL)` tells of a run that went wrong:
+   * `RANK@STEP`, several with commas between. NULL: what the seed draws.
+   */
+  const char *lose;
+} ftsort_simulation;
+
+/**
  * Merges two contributions, or what was merged of several, into `out` (see `ftsort_buffer_resize`).
  * Pure: the same bytes for the same bytes, on every rank. Called on any rank, by the thread that called
  * ftsort, and again for the same contributions after faults; never with a contribution of no bytes.
@@ -1029,7 +1328,7 @@ typedef struct ftsort_monitor_view {
 } ftsort_monitor_view;
 
 /**
- * Figures of the last `ftsort_run` on this rank. Later versions append fields.
+ * Figures of the last `ftsort_run` or `ftsort_rounds_run` on this rank. Later versions append fields.
  */
 typedef struct ftsort_stats {
   /**
@@ -1045,7 +1344,8 @@ typedef struct ftsort_stats {
    */
   double sort_seconds;
   /**
-   * Seconds of deciding on pivots, splitting, and exchanging with neighbours.
+   * Seconds of deciding on pivots, splitting, and exchanging with neighbours; of an algorithm of the
+   * caller's, of sharing, exchanging, and its callbacks.
    */
   double exchange_seconds;
   /**
@@ -1090,7 +1390,7 @@ typedef struct ftsort_stats {
    */
   uint64_t peak_bytes;
   /**
-   * One of `ftsort_algorithm`: which one sorted.
+   * One of `ftsort_algorithm`: which one sorted; -1: it was `ftsort_rounds_run`.
    */
   int32_t algorithm;
   /**
@@ -1127,12 +1427,47 @@ ftsort_status ftsort_record_from_datatype(MPI_Datatype type,
 /**
  * Makes `buffer` hold `bytes` bytes, all zero, and gives their address. [L]
  *
- * \param[in,out] buffer the callback's `out`; NULL gives NULL.
+ * \param[in,out] buffer what a callback was given to fill; NULL gives NULL.
  * \param[in] bytes the new size; 0 is allowed.
  * \return the address, aligned to 64 bytes, valid until the next call with this buffer or the end
  * of the callback; NULL if there is no memory.
  */
 void *ftsort_buffer_resize(struct ftsort_buffer *buffer, size_t bytes);
+
+/**
+ * Adds bytes at the end of `buffer`. [L]
+ *
+ * \param[in,out] buffer what a callback was given to fill; NULL gives 1.
+ * \param[in] data copied; may be NULL if `bytes` is 0. Not from this buffer itself.
+ * \param[in] bytes how many.
+ * \return 0; 1 if there is no memory, and the buffer is as it was. So a callback can return it.
+ */
+int ftsort_buffer_append(struct ftsort_buffer *buffer, const void *data, size_t bytes);
+
+/**
+ * In an `emit` callback: what is sent is a part of the node's state, as it is, without a copy. [L]
+ *
+ * \param[in,out] outbox what the callback was given to fill; what it held is forgotten.
+ * \param[in] offset where the part starts in the state, in bytes.
+ * \param[in] bytes how long it is.
+ * \return 0; 1 for NULL, where the part reaches beyond the state, and in other callbacks. So a callback
+ * can return it.
+ */
+int ftsort_buffer_pass(struct ftsort_buffer *outbox,
+                       size_t offset,
+                       size_t bytes);
+
+/**
+ * In an `absorb` callback: the node's next state is the message that came, to be changed in place. Saves a
+ * copy, and as much memory, where nobody else has the message. [L]
+ *
+ * \param[in,out] next what the callback was given to fill; what it held is forgotten.
+ * \param[out] bytes the message's size; may be NULL.
+ * \return its address, aligned to 64 bytes, valid as for `ftsort_buffer_resize`; what `inbox` points to
+ * may change with it. NULL for NULL, if there is no memory, and in other callbacks.
+ */
+void *ftsort_buffer_reuse(struct ftsort_buffer *next,
+                          size_t *bytes);
 
 /**
  * Sets what surviving needs and MPI reads when it starts: call it before `MPI_Init`, while the
@@ -1373,8 +1708,8 @@ size_t ftsort_cluster(int32_t node, uint32_t s, int32_t *out, size_t capacity);
 int ftsort_slot(const struct ftsort *group, int32_t rank);
 
 /**
- * Whose data the last `ftsort_run`, `ftsort_fault_check`, `ftsort_store_commit` or call that takes a tree
- * could not get back: the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
+ * Whose data the last `ftsort_run`, `ftsort_rounds_run`, `ftsort_fault_check`, `ftsort_store_commit` or
+ * call that takes a tree could not get back: the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
  *
  * \param[in] group a live group; NULL has none.
  * \param[out] ranks filled with up to `capacity` ranks, ascending; may be NULL if `capacity` is 0.
@@ -1503,6 +1838,90 @@ ftsort_status ftsort_store_commit(struct ftsort *group,
  * `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_store_clear(struct ftsort *group);
+
+/**
+ * Runs an algorithm of the caller's on the virtual hypercube, fault-tolerantly. [C]
+ *
+ * Each rank brings the state of its own node. Then, round after round, the algorithm's callbacks are called
+ * for every node, on the rank that executes it, and ftsort moves what they send, keeps every round's states
+ * as `ftsort_config.store` says (FTSORT_STORE_RELOAD: the states that ranks brought, from which all is done
+ * again), commits the round by an agreement, and after faults gets the states of the dead back and plays
+ * the round again: as `ftsort_run` does, with the same events, statistics, fault schedules, timeouts and
+ * limits. In fault schedules round 0 loads, and rounds 1 to R are the caller's. Any number of ranks, not
+ * only a power of two. (The API that the 2024 paper leaves to future work in Section 6.)
+ *
+ * Put all rounds of an algorithm into one call: between calls nothing is kept. Once this function has
+ * returned `FTSORT_OK` the states are the caller's to look after, as the result of `ftsort_run`.
+ *
+ * \param[in,out] group a live group.
+ * \param[in] rounds the algorithm; borrowed for the call.
+ * \param[in] state the state of this rank's node before the first round; copied; any alignment. NULL if
+ * `bytes` is 0. With `rounds.begin_all` not looked at.
+ * \param[in] bytes its size; may differ between ranks.
+ * \param[out] out the states of the nodes that this rank executes in the end, to be freed with
+ * `ftsort_rounds_result_free`; NULL after a failure.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `rounds` is not the same on all ranks),
+ * `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`,
+ * `FTSORT_ERR_CALLBACK` (a callback or `reload` refused, shared too much, or is found not to be pure: the
+ * text names it, the node and the round), `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_CORRUPT`,
+ * `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+ */
+ftsort_status ftsort_rounds_run(struct ftsort *group,
+                                const struct ftsort_rounds *rounds,
+                                const void *state,
+                                size_t bytes,
+                                struct ftsort_rounds_result **out);
+
+/**
+ * How many states this rank has. [L]
+ *
+ * \param[in] result a result; NULL has none.
+ */
+size_t ftsort_rounds_result_states(const struct ftsort_rounds_result *result);
+
+/**
+ * One state of this rank's. [L]
+ *
+ * \param[in] result a live result.
+ * \param[in] index below `ftsort_rounds_result_states`; states are in ascending order of node.
+ * \param[out] out the state; its data live as long as the result.
+ * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL or an index that is too great.
+ */
+ftsort_status ftsort_rounds_result_state(const struct ftsort_rounds_result *result,
+                                         size_t index,
+                                         struct ftsort_state *out);
+
+/**
+ * Frees a result and the states in it. [L]
+ *
+ * \param[in] result a result; NULL is a no-op. It must not be used again.
+ */
+void ftsort_rounds_result_free(struct ftsort_rounds_result *result);
+
+/**
+ * Runs an algorithm of the caller's on simulated ranks that die, in this process: to test fault tolerance
+ * without MPI, in milliseconds, with thousands of seeds. The same engine as that of `ftsort_rounds_run`; all
+ * callbacks are called twice to see whether they are pure (`FTSORT_CHECK_PURITY`), on stacks of 8 MiB. MPI
+ * need not be initialised, and is not called. [L]
+ *
+ * \param[in] rounds the algorithm; borrowed for the call.
+ * \param[in] simulation borrowed for the call; NULL: all defaults.
+ * \param[in] states what the ranks bring, in their order; entries may be NULL where `bytes` is 0. With
+ * `rounds.begin_all` not looked at.
+ * \param[in] bytes the sizes of these.
+ * \param[out] out the states of all nodes, as the survivors have them in the end, to be freed with
+ * `ftsort_rounds_result_free`; NULL after a failure. A rank that dies after the end takes its states along:
+ * those nodes are missing.
+ * \return what the survivors return: `FTSORT_OK`, `FTSORT_ERR_DATA_LOST` where more died at once than the
+ * store holds copies, or one before what it brought was kept, `FTSORT_ERR_CALLBACK` and so on; and
+ * `FTSORT_ERR_ARGUMENT`; `FTSORT_ERR_STATE` if the library was built without simulation;
+ * `FTSORT_ERR_INTERNAL` if ranks hang, or differ. `ftsort_last_error(NULL)` has the text, and who died when.
+ */
+ftsort_status ftsort_rounds_simulate(const struct ftsort_rounds *rounds,
+                                     const struct ftsort_simulation *simulation,
+                                     const void *const *states,
+                                     const size_t *bytes,
+                                     struct ftsort_rounds_result **out);
 
 /**
  * Brings what all ranks contribute to one rank, merged on its way along a tree around faulty links
@@ -1705,7 +2124,7 @@ ftsort_status ftsort_monitor_look(const struct ftsort_monitor *monitor,
 int ftsort_monitor_cost(const struct ftsort_monitor *monitor, uint64_t *sent, uint64_t *answered);
 
 /**
- * Gives the figures of the last `ftsort_run`. [L]
+ * Gives the figures of the last `ftsort_run` or `ftsort_rounds_run`. [L]
  *
  * \param[in] group a live group.
  * \param[in,out] out set `struct_size` before; that many bytes are filled in.

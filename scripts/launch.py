@@ -56,7 +56,7 @@ def build_c(source, out_dir, profile="release"):
     program = pathlib.Path(out_dir) / pathlib.Path(source).stem
     subprocess.run(
         [os.environ.get("MPICC", "mpicc"), *C_FLAGS, f"-I{ROOT / 'include'}", str(source), "-o", str(program),
-         f"-L{libraries}", "-lftsort", f"-Wl,-rpath,{libraries}"],
+         f"-L{libraries}", "-lftsort", "-lm", f"-Wl,-rpath,{libraries}"],
         check=True,
     )
     return program

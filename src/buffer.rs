@@ -139,6 +139,21 @@ impl Buffer {
         self.room.len()
     }
 
+    /// Adds bytes at the end, in room that grows by half of what is there at least. `Status::Memory` if
+    /// there is none; nothing is added then.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let start = self.len;
+        let end = start + bytes.len();
+        if end > self.room.len() {
+            let mut larger = Buffer::zeroed(end.max(start + start / 2))?;
+            larger[..start].copy_from_slice(self);
+            *self = larger;
+        }
+        self.len = end;
+        self[start..].copy_from_slice(bytes);
+        Ok(())
+    }
+
     /// Forgets the bytes from `len` on.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -252,6 +267,18 @@ mod tests {
             assert_eq!(buffer.len(), len);
             assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
             assert!(buffer.iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_added_follow_each_other() {
+        let mut buffer = Buffer::default();
+        let mut all = Vec::new();
+        for count in [0, 1, 64, 63, 700, 6 << 20, 1] {
+            let more: Vec<u8> = (0..count).map(|n| (n * 7 + count) as u8).collect();
+            buffer.append(&more).unwrap();
+            all.extend(more);
+            assert!(*buffer == *all);
         }
     }
 

@@ -14,7 +14,9 @@
 //! | `engine` | rounds as transactions; recovery: detect, agree, remap, restore, replay |
 //! | `sort` | the papers' algorithms and sample sort, written over nodes |
 //! | `monitor` | who is fast enough: the group of recommended ranks of the 2018 paper |
+//! | `rounds` | any hypercube algorithm of the caller's made fault-tolerant |
 //! | `tree` | fault-tolerant tree communication, around faulty links and nodes: trees, plans, steps |
+//! | `simulate` | callers' algorithms on simulated ranks (feature `simulation`) |
 //! | `capi` | the C surface |
 //! | `trial` | whole sorts on simulated ranks, judged (feature `simulator`) |
 
@@ -31,6 +33,9 @@ pub mod members;
 pub mod monitor;
 pub mod random;
 pub mod record;
+pub mod rounds;
+#[cfg(feature = "simulation")]
+pub mod simulate;
 pub mod sort;
 pub mod store;
 pub mod transport;

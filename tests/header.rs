@@ -10,8 +10,26 @@ fn the_header_is_up_to_date() {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
     // In the order in which a reader wants to meet them, and nothing but the C interface.
     let files = [
-        "status", "record", "datatype", "config", "launch", "group", "run", "result", "query",
-        "verify", "store", "tree", "merge", "gather", "monitor", "stats",
+        "status",
+        "record",
+        "datatype",
+        "buffer",
+        "config",
+        "launch",
+        "group",
+        "run",
+        "result",
+        "query",
+        "verify",
+        "store",
+        "algorithm",
+        "rounds",
+        "simulate",
+        "tree",
+        "merge",
+        "gather",
+        "monitor",
+        "stats",
     ];
     let mut builder = cbindgen::Builder::new().with_config(config);
     for file in files {

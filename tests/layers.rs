@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From the ground up. A module may import what stands before it, and what stands beside it in the
 /// same line if the line says so by holding only parts of one layer.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["error", "bits", "random", "defects"],
     &["buffer", "vcube", "record"],
     &["kernel", "members"],
@@ -13,7 +13,8 @@ const LAYERS: [&[&str]; 9] = [
     &["block", "faults"],
     &["transport", "store"],
     &["engine"],
-    &["sort", "tree", "monitor"],
+    &["sort", "tree", "rounds", "monitor"],
+    &["simulate"],
     &["capi", "trial"],
 ];
 

@@ -81,7 +81,7 @@ fn program(source: &str) -> Result<PathBuf, Failed> {
     command.arg(&source).arg("-o").arg(&program);
     command
         .arg(format!("-L{}", library.display()))
-        .args(["-lftsort", "-pthread"]);
+        .args(["-lftsort", "-pthread", "-lm"]);
     command.arg(format!("-Wl,-rpath,{}", library.display()));
     run(&mut command)?;
     Ok(program)
@@ -545,6 +545,146 @@ fn trees() -> Vec<Trial> {
         ));
     }
     trials
+}
+
+/// Algorithms of a caller's own: their examples, which check their results themselves, and what callbacks are
+/// told and may do.
+fn rounds() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (example, arguments, ranks, faults) in [
+        ("prefix_sum", "1000", 1, ""),
+        ("prefix_sum", "300000", 4, "half seed=1 window=40ms"),
+        ("prefix_sum", "200000", 5, "half seed=2 window=60ms"),
+        ("transpose", "100", 4, "half seed=3 window=40ms"),
+        ("transpose", "60", 6, "half seed=4 window=60ms"),
+        ("fft", "12", 3, "one seed=5 window=20ms"),
+        ("fft", "13", 4, "half seed=6 window=20ms"),
+        ("kmeans", "5 30", 4, "half seed=7 window=60ms"),
+        ("kmeans", "3 20", 5, "half seed=8 window=60ms"),
+        ("bitonic_sort", "50000", 4, "half seed=9 window=60ms"),
+        ("bitonic_sort", "20000", 6, "half seed=10 window=60ms"),
+    ] {
+        trials.push(Trial::test(
+            format!("{example} {arguments} on {ranks} ranks, faults {faults:?}"),
+            move || {
+                let program = program(&format!("c_examples/{example}.c"))?;
+                let file = program.display().to_string();
+                let mut words: Vec<&str> = arguments.split(' ').collect();
+                if example == "kmeans" {
+                    words.insert(0, &file);
+                }
+                let text = launch(ranks, faults, &program, &words)?;
+                all_nodes(&text, ranks).map(|_| ())
+            },
+        ));
+    }
+    trials.push(Trial::test("prefix_sum_mpi on 4 ranks", || {
+        let text = launch(4, "", &program("c_examples/prefix_sum_mpi.c")?, &["1000"])?;
+        match text
+            .lines()
+            .filter(|line| line.ends_with(": right"))
+            .count()
+        {
+            4 => Ok(()),
+            _ => Err(text.into()),
+        }
+    }));
+    for ranks in [2, 5] {
+        trials.push(Trial::test(format!("rounds on {ranks} ranks"), move || {
+            let folder = scratch()?;
+            let place = folder.display().to_string();
+            let text = launch(ranks, "", &program("tests/c/rounds.c")?, &["args", &place])?;
+            fs::remove_dir(&folder)?;
+            match text.contains("rounds: fine") {
+                true => Ok(()),
+                false => Err(text.into()),
+            }
+        }));
+    }
+    for (what, store, ranks, faults) in [
+        ("gather", "memory", 4, "2@1.send"),
+        ("gather", "memory", 5, "4@0 0@2.stored 1@3.recover"),
+        ("gather", "directory", 4, "0@1 1@1.recover 2@2.stored"),
+        ("gather", "reload", 3, "1@2.store"),
+        ("gather", "checked", 4, "1~1.message 3~2.block"),
+        ("sort", "memory", 4, "1@1.send 3@2"),
+        ("sort", "directory", 3, "0@1.store 2@2.send"),
+    ] {
+        trials.push(Trial::test(
+            format!("rounds that {what}, {store}, {ranks} ranks, faults {faults}"),
+            move || rounds_with_faults(what, store, ranks, faults),
+        ));
+    }
+    trials.push(Trial::test("rounds without a store lose what dies", || {
+        let program = program("tests/c/rounds.c")?;
+        let text = launch(3, "1@2.send", &program, &["gather", "none"])?;
+        match text
+            .lines()
+            .filter(|line| line.starts_with("status=-40"))
+            .count()
+        {
+            2 => Ok(()),
+            _ => Err(text.into()),
+        }
+    }));
+    trials
+}
+
+/// What was said of each node, in order: one says it, and it is right.
+fn all_nodes(text: &str, ranks: usize) -> Result<Vec<&str>, Failed> {
+    let nodes = 0..ranks.next_power_of_two();
+    let said = nodes.map(|node| {
+        let mut lines = text.lines().filter(|line| {
+            let rest = line.strip_prefix(&format!("node {node}"));
+            rest.is_some_and(|rest| rest.starts_with([' ', ':']))
+        });
+        match (lines.next(), lines.next()) {
+            (Some(line), None) if line.contains(": right") => Ok(line),
+            _ => Err(format!("node {node}: {text}").into()),
+        }
+    });
+    said.collect()
+}
+
+fn rounds_with_faults(what: &str, store: &str, ranks: usize, faults: &str) -> Result<(), Failed> {
+    let folder = scratch()?;
+    let place = folder.display().to_string();
+    let text = launch(
+        ranks,
+        faults,
+        &program("tests/c/rounds.c")?,
+        &[what, store, &place],
+    )?;
+    let left = fs::read_dir(&folder)?.count();
+    fs::remove_dir_all(&folder)?;
+    if left > 0 {
+        return Err(format!("{left} files are left: {text}").into());
+    }
+    let said = all_nodes(&text, ranks)?;
+    if what != "sort" {
+        return Ok(());
+    }
+    // "node V: right, K numbers from A to B"
+    let (mut total, mut last) = (0, i64::MIN);
+    for line in said {
+        let numbers: Vec<i64> = line
+            .split(' ')
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [count, first, end] = numbers[..] else {
+            return Err(text.into());
+        };
+        if count > 0 && first < last {
+            return Err(format!("not in order from node to node: {text}").into());
+        }
+        last = if count > 0 { end } else { last };
+        total += count;
+    }
+    let brought = (0..ranks as i64).map(|rank| if rank == 2 { 0 } else { 500 + 37 * rank });
+    match total == brought.sum::<i64>() {
+        true => Ok(()),
+        false => Err(format!("{total} numbers: {text}").into()),
+    }
 }
 
 /// The authors' programs: arguments and files as theirs, and every list where it belongs.
@@ -1083,6 +1223,7 @@ fn main() {
     let trials = [
         examples(),
         trees(),
+        rounds(),
         originals(),
         interface(),
         monitors(),

@@ -4,6 +4,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use super::buffer::ftsort_buffer;
+
 /// The sorting algorithm.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -150,6 +152,9 @@ pub enum ftsort_check {
     ///
     /// What was changed is got back: blocks of the last committed version from copies that are still
     /// right, where the store has any, or a `reload`; otherwise `FTSORT_ERR_CORRUPT` on all ranks.
+    ///
+    /// In `ftsort_rounds_run` states are known by their bytes: what comes, is stored or got back must
+    /// be what was sent or stored. What the callbacks make of it is theirs.
     FTSORT_CHECK_DIGEST = 1,
     /// Progress: at the end of a stage of bitonic sort every node sees that each half of the bitonic
     /// sequence goes one way (McMillin and Ni 1989, Section 3, Figure 4a).
@@ -171,6 +176,10 @@ pub enum ftsort_check {
     /// other the whole sequence of the stage before (`Rule::Repeated`): then up to d - 1 faulty nodes in
     /// each subcube of dimension d do not make a wrong result pass.
     FTSORT_CHECK_CONSISTENCY = 8,
+    /// `ftsort_rounds_run` only: every callback is called twice, the second time with its bytes at other
+    /// addresses, and must give the same; otherwise `FTSORT_ERR_CALLBACK`, whose text names the callback,
+    /// the node and the round. For tests. Not seen: what depends on the rank or the process.
+    FTSORT_CHECK_PURITY = 16,
 }
 
 /// What `on_event` is told. Valid during the callback only.
@@ -217,38 +226,6 @@ pub type ftsort_log_fn =
 /// same rules as for `ftsort_event_fn`.
 pub type ftsort_reload_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, out: *mut ftsort_buffer) -> c_int>;
-
-/// Growable bytes that ftsort owns; a callback fills them.
-pub struct ftsort_buffer {
-    pub(crate) bytes: crate::buffer::Buffer,
-}
-
-/// Makes `buffer` hold `bytes` bytes, all zero, and gives their address. [L]
-///
-/// \param[in,out] buffer the callback's `out`; NULL gives NULL.
-/// \param[in] bytes the new size; 0 is allowed.
-/// \return the address, aligned to 64 bytes, valid until the next call with this buffer or the end
-/// of the callback; NULL if there is no memory.
-///
-/// # Safety
-/// `buffer` is NULL or what a callback of ftsort was given and has not yet returned from.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_buffer_resize(
-    buffer: *mut ftsort_buffer,
-    bytes: usize,
-) -> *mut c_void {
-    // SAFETY: the caller keeps the contract above.
-    let Some(buffer) = (unsafe { buffer.as_mut() }) else {
-        return std::ptr::null_mut();
-    };
-    match crate::buffer::Buffer::zeroed(bytes) {
-        Ok(fresh) => {
-            buffer.bytes = fresh;
-            buffer.bytes.as_mut_ptr().cast()
-        }
-        Err(_) => std::ptr::null_mut(),
-    }
-}
 
 /// How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
 /// versions append fields, and take a shorter struct as one whose missing fields are zero.

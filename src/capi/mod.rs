@@ -8,6 +8,8 @@
 #![allow(non_camel_case_types)]
 #![allow(rustdoc::broken_intra_doc_links)]
 
+pub mod algorithm;
+pub mod buffer;
 pub mod config;
 pub mod datatype;
 pub mod gather;
@@ -20,8 +22,10 @@ pub mod monitor;
 pub mod query;
 pub mod record;
 pub mod result;
+pub mod rounds;
 pub mod run;
 mod settings;
+pub mod simulate;
 pub mod stats;
 pub mod status;
 pub mod store;

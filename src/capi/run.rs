@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::config::{ftsort_algorithm, ftsort_buffer, ftsort_check, ftsort_reload_fn};
+use super::buffer::ftsort_buffer;
+use super::config::{ftsort_algorithm, ftsort_check, ftsort_reload_fn};
 use super::group::ftsort;
 use super::guard::on_group;
 use super::memory::limit_memory;
@@ -13,7 +14,7 @@ use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use crate::buffer::{self, Buffer};
-use crate::engine::{Adviser, Algorithm, Checks, Job, Source, Stats, sum};
+use crate::engine::{Adviser, Algorithm, Checks, Finished, Job, Source, Stats, sum};
 use crate::error::{Error, Result, Status};
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Rank, RankSet};
@@ -137,27 +138,42 @@ unsafe fn prepare(
     })
 }
 
+/// What a job needs, beside its algorithm.
+pub(super) struct Work<'a> {
+    /// This rank's input.
+    pub input: Buffer,
+    /// Blocks are known by digests of this key.
+    pub key: Option<&'a DigestKey>,
+    /// And are checked as sorts are.
+    pub checks: Option<&'a Checks<'a>>,
+    /// Who was dead when it began.
+    absent: RankSet,
+    /// When that was.
+    start: f64,
+    /// Ends when the job does.
+    _timer: Option<Timer>,
+}
+
 impl ftsort {
-    fn sort(&mut self, prepared: Result<Prepared>) -> Result<ftsort_result> {
+    /// A job begins: with fresh figures, and timers of the fault schedule.
+    pub(super) fn begin<'a>(&mut self) -> Work<'a> {
         self.stats = Stats::default();
         self.lost = RankSet::new(self.members.ranks());
-        let absent = self.members.faulty().clone();
-        let start = self.transport.now();
+        // Timers do not depend on the number of rounds.
+        let timers = self.settings.plan.resolve(self.members.ranks(), 1);
+        Work {
+            input: Buffer::default(),
+            key: None,
+            checks: None,
+            absent: self.members.faulty().clone(),
+            start: self.transport.now(),
+            _timer: timers.timer(self.members.me()).map(Timer::start),
+        }
+    }
+
+    /// Runs a job to its end. Collective.
+    pub(super) fn finish(&mut self, work: Work<'_>, algorithm: &dyn Algorithm) -> Result<Finished> {
         let ranks = self.members.ranks();
-        // Ends when this function does. Timers do not depend on the number of rounds.
-        let timers = self.settings.plan.resolve(ranks, 1);
-        let _timer = timers.timer(self.members.me()).map(Timer::start);
-        let (prepared, kernel) = self.agree_on_input(prepared)?;
-        let (method, code) = self.choose(prepared.input.len())?;
-        self.algorithm = code;
-        let dimension = self.members.cube().dimension();
-        let sort = method.on(&*kernel, dimension);
-        let algorithm = Complete {
-            sort: &*sort,
-            kernel: &*kernel,
-            dimension,
-            dense: self.settings.dense,
-        };
         let schedule = self.settings.plan.resolve(ranks, algorithm.rounds() + 1);
         let mut listener = self.settings.listener;
         let mut source = Reloader {
@@ -174,27 +190,46 @@ impl ftsort {
             &mut self.stats,
             &schedule,
         );
+        engine.key = work.key;
+        engine.adviser = self.watch.as_mut().map(|watch| watch as &mut dyn Adviser);
+        let job = Job::new(
+            &mut engine,
+            algorithm,
+            &mut *self.store,
+            &mut source,
+            work.input,
+            work.absent,
+            work.checks,
+        );
+        let finished = job.run(&mut self.lost);
+        // Who was stopped in this job may have been struck by chance.
+        self.members.take_back_all();
+        self.stats.total_seconds = self.transport.now() - work.start;
+        finished
+    }
+
+    fn sort(&mut self, prepared: Result<Prepared>) -> Result<ftsort_result> {
+        let mut work = self.begin();
+        let (prepared, kernel) = self.agree_on_input(prepared)?;
+        let (method, code) = self.choose(prepared.input.len())?;
+        self.algorithm = code;
+        let dimension = self.members.cube().dimension();
+        let sort = method.on(&*kernel, dimension);
+        let algorithm = Complete {
+            sort: &*sort,
+            kernel: &*kernel,
+            dimension,
+            dense: self.settings.dense,
+        };
         let checks = prepared.digest.as_ref().map(|(key, input)| Checks {
             key,
             kernel: &*kernel,
             input: *input,
         });
-        engine.key = checks.as_ref().map(|checks| checks.key);
-        engine.adviser = self.watch.as_mut().map(|watch| watch as &mut dyn Adviser);
-        let job = Job::new(
-            &mut engine,
-            &algorithm,
-            &mut *self.store,
-            &mut source,
-            prepared.input,
-            absent,
-            checks.as_ref(),
-        );
-        let finished = job.run(&mut self.lost);
-        // Who was stopped in this sort may have been struck by chance.
-        self.members.take_back_all();
-        self.stats.total_seconds = self.transport.now() - start;
-        let mut finished = finished?;
+        work.key = checks.as_ref().map(|checks| checks.key);
+        work.checks = checks.as_ref();
+        work.input = prepared.input;
+        let mut finished = self.finish(work, &algorithm)?;
         if self.settings.dense {
             // The others are empty.
             let own = self.members.me().home();
@@ -267,13 +302,11 @@ impl Source for Reloader {
         let reload = self
             .reload
             .ok_or_else(|| Error::new(Status::Internal, "there is no reload callback"))?;
-        let mut out = ftsort_buffer {
-            bytes: Buffer::default(),
-        };
+        let mut out = ftsort_buffer::empty();
         // SAFETY: the user's callback with the user's pointer; `out` lives during the call.
         let refused: c_int = unsafe { reload(self.user, rank.0 as i32, &mut out) };
         match refused {
-            0 => Ok(out.bytes),
+            0 => Ok(out.into_bytes()),
             code => Err(Error::new(
                 Status::Callback,
                 format!("the reload callback returned {code} for rank {rank}"),

@@ -216,21 +216,20 @@ fn with_checks(method: Option<Method>, checks: u32) -> Result<Option<Method>> {
     let predicates = predicates
         .into_iter()
         .fold(0, |bits, one| bits | one as u32);
+    let others = FTSORT_CHECK_DIGEST as u32 | FTSORT_CHECK_PURITY as u32;
     let refuse = |expected: &str| {
         let text = format!("config.checks is {checks}, expected {expected}");
         Err(Error::new(Status::Argument, text))
     };
     let plain = Some(Method::Bitonic(Shape::Any));
     match checks & predicates {
-        _ if checks & !(predicates | FTSORT_CHECK_DIGEST as u32) != 0 => {
-            refuse("bits of ftsort_check")
-        }
+        _ if checks & !(predicates | others) != 0 => refuse("bits of ftsort_check"),
         0 => Ok(method),
         some if some != predicates => refuse(
             "FTSORT_CHECK_PROGRESS, FTSORT_CHECK_FEASIBILITY and FTSORT_CHECK_CONSISTENCY together",
         ),
         _ if method != plain => {
-            refuse("FTSORT_CHECK_DIGEST at most, unless config.algorithm is FTSORT_BITONIC")
+            refuse("no predicates of 1989, unless config.algorithm is FTSORT_BITONIC")
         }
         _ => Ok(Some(Method::Reliable)),
     }

@@ -9,7 +9,7 @@ use crate::engine::Phase;
 use crate::error::Status;
 use crate::transport::ulfm;
 
-/// Figures of the last `ftsort_run` on this rank. Later versions append fields.
+/// Figures of the last `ftsort_run` or `ftsort_rounds_run` on this rank. Later versions append fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_stats {
@@ -19,7 +19,8 @@ pub struct ftsort_stats {
     pub total_seconds: f64,
     /// Seconds of local sorting.
     pub sort_seconds: f64,
-    /// Seconds of deciding on pivots, splitting, and exchanging with neighbours.
+    /// Seconds of deciding on pivots, splitting, and exchanging with neighbours; of an algorithm of the
+    /// caller's, of sharing, exchanging, and its callbacks.
     pub exchange_seconds: f64,
     /// Seconds of making the result out of sorted runs.
     pub merge_seconds: f64,
@@ -42,13 +43,13 @@ pub struct ftsort_stats {
     /// The most bytes that ftsort's blocks and messages took at once in this process, the copy of
     /// the input and the result included.
     pub peak_bytes: u64,
-    /// One of `ftsort_algorithm`: which one sorted.
+    /// One of `ftsort_algorithm`: which one sorted; -1: it was `ftsort_rounds_run`.
     pub algorithm: i32,
     /// Times that data were found changed.
     pub corruptions: u64,
 }
 
-/// Gives the figures of the last `ftsort_run`. [L]
+/// Gives the figures of the last `ftsort_run` or `ftsort_rounds_run`. [L]
 ///
 /// \param[in] group a live group.
 /// \param[in,out] out set `struct_size` before; that many bytes are filled in.

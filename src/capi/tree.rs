@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
 
-use super::config::ftsort_buffer;
+use super::buffer::ftsort_buffer;
 use super::record::{Wanted, ftsort_record, read_layout};
 use super::settings::read_sized;
 use crate::buffer::Buffer;
@@ -323,9 +323,7 @@ pub(super) struct Caller {
 
 impl Caller {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
-        let mut out = ftsort_buffer {
-            bytes: Buffer::default(),
-        };
+        let mut out = ftsort_buffer::empty();
         // SAFETY: the user's function with the user's pointer, on this thread; all bytes live during the
         // call.
         let refused = unsafe {
@@ -339,7 +337,7 @@ impl Caller {
             )
         };
         match refused {
-            0 => Ok(out.bytes),
+            0 => Ok(out.into_bytes()),
             code => Err(Error::new(
                 Status::Callback,
                 format!("the merge callback returned {code}"),

@@ -46,7 +46,7 @@ impl Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The nodes of a subcube of this dimension decide something together before they act. None: the
-    /// decision of the round before holds on.
+    /// decision of the round before holds on; before the first one that is an empty one.
     pub scope: Option<u32>,
     /// Who exchanges with whom.
     pub exchange: Exchange,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::job::{Attempt, Job};
 use super::mail::{Delivery, Letter};
 use super::{Subcube, minutes};
-use crate::buffer::Slice;
+use crate::buffer::{Buffer, Slice};
 use crate::error::{Result, caught};
 use crate::members::Rank;
 use crate::vcube::{Node, first_of};
@@ -24,6 +24,15 @@ impl Decisions {
     /// What was decided for a node; None if its subcube did not come to a decision.
     pub fn of(&self, node: Node) -> Option<&Slice> {
         self.by_first_node.get(&first_of(node, self.scope))
+    }
+
+    /// Nobody has decided anything yet, in a cube of this dimension.
+    fn nothing(dimension: u32) -> Decisions {
+        let nothing = Slice::from(Buffer::default());
+        Decisions {
+            scope: dimension,
+            by_first_node: BTreeMap::from([(Node(0), nothing)]),
+        }
     }
 
     /// Only what concerns this node.
@@ -71,7 +80,11 @@ impl Job<'_, '_> {
         attempt: &mut Attempt,
     ) -> Result<Option<Decisions>> {
         let Some(scope) = self.algorithm.step(round).scope else {
-            return Ok(Some(self.log.last().cloned().unwrap_or_default()));
+            let dimension = self.engine.members.cube().dimension();
+            let before = self.log.last().cloned();
+            return Ok(Some(
+                before.unwrap_or_else(|| Decisions::nothing(dimension)),
+            ));
         };
         let members = &self.engine.members;
         let firsts = 0..(members.cube().len() >> scope) as u32;

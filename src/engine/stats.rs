@@ -46,6 +46,12 @@ impl Stats {
         self.seconds[phase as usize] += seconds;
     }
 
+    /// There is nothing to merge: what the last round took is as that of the others.
+    pub fn merge_into_exchange(&mut self) {
+        let last = std::mem::take(&mut self.seconds[Phase::Merge as usize]);
+        self.add(Phase::Exchange, last);
+    }
+
     /// Seconds in a phase.
     pub fn phase(&self, phase: Phase) -> f64 {
         self.seconds[phase as usize]

@@ -68,7 +68,7 @@ impl Landings {
     }
 
     /// The bytes, to a receive that has been opened.
-    #[cfg(feature = "simulator")]
+    #[cfg(feature = "simulation")]
     pub fn bytes(&mut self, landing: Landing) -> Option<&mut [u8]> {
         let place = self.places.get_mut(&landing)?;
         Some(&mut place.buffer)

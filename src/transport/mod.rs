@@ -3,12 +3,12 @@
 //! The engine talks through [`Transport`] alone. A transport never decides what a fault means; it
 //! only reports, and makes all survivors hold the same set of dead ranks when asked to. There is one
 //! transport, [`Protocol`], over two fabrics: MPI with ULFM ([`ulfm`]), and simulated ranks (`sim`,
-//! with the feature `simulator`).
+//! with the feature `simulation`).
 
 pub mod fabric;
 mod landings;
 mod protocol;
-#[cfg(feature = "simulator")]
+#[cfg(feature = "simulation")]
 pub mod sim;
 pub mod ulfm;
 

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::advice::Scripted;
-use super::drawer::{Drawer, Shared};
 use super::errand::Tree;
 use super::own::Loop;
 use super::{Keeping, Record, Trial};
@@ -20,6 +19,7 @@ use crate::faults::Plan;
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Members, Rank, RankSet};
 use crate::record::{Fields, KeyKind, Layout};
+use crate::simulate::drawer::{Drawer, Shared};
 use crate::sort::{Complete, global_offset, total_records};
 use crate::store::Store;
 use crate::store::directory::Directory;

@@ -8,7 +8,6 @@
 mod advice;
 mod body;
 mod conformance;
-mod drawer;
 mod errand;
 mod explore;
 mod judge;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use corosensei::stack::DefaultStack;
+use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::fabric::{Pause, SimFabric};
@@ -41,6 +41,9 @@ impl<T> Default for Played<T> {
 /// Enough for the engine in a build without optimisation.
 const STACK_BYTES: usize = 256 << 10;
 
+/// Enough for what callers do elsewhere; memory is used as far as it is touched.
+const LARGE_STACK_BYTES: usize = 8 << 20;
+
 /// A run that takes longer goes round in circles.
 fn most_turns(ranks: usize) -> u64 {
     let ranks = ranks as u64 + 2;
@@ -69,12 +72,33 @@ pub fn play<T: 'static>(
     script: &Script,
     body: impl Fn(Rank, SimFabric<'_>) -> T + 'static,
 ) -> Played<T> {
+    play_on(STACK_BYTES, ranks, script, body)
+}
+
+/// As [`play`], with stacks on which bodies may run what they do not know.
+///
+/// # Panics
+/// As [`play`].
+pub fn play_with_room<T: 'static>(
+    ranks: usize,
+    script: &Script,
+    body: impl Fn(Rank, SimFabric<'_>) -> T + 'static,
+) -> Played<T> {
+    play_on(LARGE_STACK_BYTES, ranks, script, body)
+}
+
+fn play_on<T: 'static>(
+    stack_bytes: usize,
+    ranks: usize,
+    script: &Script,
+    body: impl Fn(Rank, SimFabric<'_>) -> T + 'static,
+) -> Played<T> {
     let world = Rc::new(RefCell::new(World::new(ranks, script)));
     let body = Rc::new(body);
     let mut members: Vec<Member<T>> = (0..ranks as u32)
         .map(|rank| {
             let (rank, world, body) = (Rank(rank), Rc::clone(&world), Rc::clone(&body));
-            let run = Coroutine::with_stack(stack(), move |yielder: &_, ()| {
+            let run = Coroutine::with_stack(stack(stack_bytes), move |yielder: &_, ()| {
                 body(rank, SimFabric::new(rank, world, yielder))
             });
             Member {
@@ -109,9 +133,13 @@ pub fn play<T: 'static>(
     }
 }
 
-fn stack() -> DefaultStack {
-    let used = STACKS.with_borrow_mut(Vec::pop);
-    used.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a rank's stack"))
+fn stack(bytes: usize) -> DefaultStack {
+    let fits = |stack: &DefaultStack| stack.base().get() - stack.limit().get() >= bytes;
+    let used = STACKS.with_borrow_mut(|stacks| {
+        let at = stacks.iter().rposition(fits)?;
+        Some(stacks.swap_remove(at))
+    });
+    used.unwrap_or_else(|| DefaultStack::new(bytes).expect("memory for a rank's stack"))
 }
 
 fn keep<T>(body: Body<T>) {

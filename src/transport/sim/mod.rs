@@ -23,7 +23,7 @@ use std::fmt;
 
 use crate::members::Rank;
 
-pub use crew::{Played, play};
+pub use crew::{Played, play, play_with_room};
 pub use fabric::{Probe, SimFabric};
 
 /// How a rank is lost.

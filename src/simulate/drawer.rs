@@ -31,6 +31,7 @@ pub struct Drawer {
 }
 
 impl Drawer {
+    /// A rank's view, by the rank's probe. `rot`: files of lost ranks may be damaged.
     pub fn new(shared: Shared, probe: Probe, rot: bool) -> Drawer {
         Drawer { shared, probe, rot }
     }

@@ -1,0 +1,203 @@
+/* What it costs to be fault-tolerant: an all-reduce of 8 bytes to 64 MiB, and a binary-exchange FFT, in plain MPI
+ * and on ftsort, without a store and with the memory store, in turns within one run.
+ *
+ *   ftsort-mpirun -np 4 ./rounds_bench [REPETITIONS [GREATEST]]        (2^d ranks; GREATEST: log2 of bytes)
+ *
+ * The plain program makes the same exchanges (recursive doubling, MPI_Sendrecv) into buffers that it has already,
+ * and does the same arithmetic. Times are those of the slowest rank; medians over the repetitions. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ftsort.h"
+
+typedef struct complex_number {
+  double re, im;
+} complex_number;
+
+enum { PLAIN, NONE, MEMORY, WAYS };
+
+static int rank, ranks, fft; /* what is measured: a sum, or an FFT */
+static size_t bytes;         /* of a state */
+static complex_number *roots;
+static size_t share, n; /* of the FFT: numbers of a node, and of all */
+
+static int by_value(const void *a, const void *b)
+{
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void butterflies(complex_number *out, const complex_number *low, const complex_number *high, int upper,
+                        size_t first, size_t half)
+{
+  size_t i, stride = n / (2 * half);
+  for (i = 0; i < share; i++) {
+    complex_number a = low[i], b = high[i], w, d;
+    if (!upper) {
+      out[i].re = a.re + b.re;
+      out[i].im = a.im + b.im;
+      continue;
+    }
+    w = roots[(first + i - half) % (2 * half) * stride];
+    d.re = a.re - b.re;
+    d.im = a.im - b.im;
+    out[i].re = d.re * w.re - d.im * w.im;
+    out[i].im = d.re * w.im + d.im * w.re;
+  }
+}
+
+/* The new state of a node, of its own and what came, into `out`, which may be what came. */
+static void combine(void *out, const void *state, const void *came, int node, int bit)
+{
+  size_t i;
+  if (fft) {
+    size_t dimension = 0;
+    while (1 << dimension < bit) dimension++;
+    butterflies((complex_number *)out, (const complex_number *)(node & bit ? came : state),
+                (const complex_number *)(node & bit ? state : came), (node & bit) != 0, (size_t)node * share,
+                share << dimension);
+    return;
+  }
+  for (i = 0; i < bytes / 8; i++) ((int64_t *)out)[i] = ((const int64_t *)state)[i] + ((const int64_t *)came)[i];
+}
+
+static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t size, ftsort_buffer *next)
+{
+  void *place = ftsort_buffer_reuse(next, NULL);
+  (void)user, (void)inbox;
+  if (place == NULL || size != bytes) return 1;
+  combine(place, task->state, place, task->node, 1 << task->dimension);
+  return 0;
+}
+
+static char *plain(const void *input, char *one, char *other)
+{
+  int bit;
+  memcpy(one, input, bytes); /* as ftsort does: the input stays as it is */
+  for (bit = ranks / 2; bit > 0; bit /= 2) {
+    char *swap = one;
+    MPI_Sendrecv(one, (int)bytes, MPI_BYTE, rank ^ bit, 0, other, (int)bytes, MPI_BYTE, rank ^ bit, 0,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    combine(other, one, other, rank, bit);
+    one = other;
+    other = swap;
+  }
+  return one;
+}
+
+static double measure(ftsort *group, const void *input, char *one, char *other, const void *expected,
+                      ftsort_stats *stats)
+{
+  ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
+  ftsort_rounds_result *result = NULL;
+  ftsort_state state;
+  double start, own, slowest;
+  int right = 1;
+  rounds.absorb = absorb;
+  MPI_Barrier(MPI_COMM_WORLD);
+  start = MPI_Wtime();
+  if (group == NULL) {
+    char *end = plain(input, one, other);
+    own = MPI_Wtime() - start;
+    if (end != one) memcpy(one, end, bytes);
+  } else {
+    right = ftsort_rounds_run(group, &rounds, input, bytes, &result) == FTSORT_OK;
+    own = MPI_Wtime() - start;
+    ftsort_get_stats(group, stats);
+    right = right && ftsort_rounds_result_state(result, 0, &state) == FTSORT_OK && state.bytes == bytes &&
+            memcmp(state.data, expected, bytes) == 0;
+    ftsort_rounds_result_free(result);
+  }
+  if (!right) {
+    fprintf(stderr, "rank %d: %s\n", rank, group ? ftsort_last_error(group) : "wrong");
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+/* One line of the table. */
+static void compare(ftsort **groups, int repetitions)
+{
+  static double seconds[WAYS][1000];
+  char *input = (char *)malloc(bytes), *one = (char *)malloc(bytes), *other = (char *)malloc(bytes);
+  double commit[2] = {0, 0}, store = 0, median[WAYS];
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  int way, k, d = 0;
+  size_t i;
+  while (1 << d < ranks) d++;
+  if (!input || !one || !other) MPI_Abort(MPI_COMM_WORLD, 1);
+  for (i = 0; i < bytes / 8; i++) {
+    double number = (double)((i + 1) * (size_t)(rank + 3) % 1009);
+    int64_t whole = (int64_t)number;
+    memcpy(input + 8 * i, fft ? (void *)&number : (void *)&whole, 8);
+  }
+  for (k = -1; k < repetitions; k++) /* the first one warms up */
+    for (way = 0; way < WAYS; way++) {
+      double took = measure(groups[way], input, one, other, one, &stats);
+      if (k < 0) continue;
+      seconds[way][k] = took;
+      if (way > PLAIN) commit[way - 1] += stats.commit_seconds / repetitions;
+      if (way == MEMORY) store += stats.store_seconds / repetitions;
+    }
+  for (way = 0; way < WAYS; way++) {
+    qsort(seconds[way], (size_t)repetitions, sizeof(double), by_value);
+    median[way] = seconds[way][repetitions / 2];
+  }
+  if (rank == 0)
+    printf("| %s | %d | %lu | %.1f | %.1f | %.1f | %.2f | %.2f | %.1f | %.1f | %.1f |\n", fft ? "FFT" : "sum", ranks,
+           (unsigned long)bytes, 1e6 * median[PLAIN], 1e6 * median[NONE], 1e6 * median[MEMORY],
+           median[NONE] / median[PLAIN], median[MEMORY] / median[PLAIN], 1e6 * (median[NONE] - median[PLAIN]) / d,
+           1e6 * commit[0] / (d + 1), 1e6 * store / (d + 1));
+  fflush(stdout);
+  free(input);
+  free(one);
+  free(other);
+}
+
+int main(int argc, char **argv)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *groups[WAYS] = {NULL, NULL, NULL};
+  int repetitions = argc > 1 ? atoi(argv[1]) : 21, greatest = argc > 2 ? atoi(argv[2]) : 26, log2, times;
+  size_t i;
+
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  config.store = FTSORT_STORE_NONE;
+  if (ftsort_init(MPI_COMM_WORLD, &config, &groups[NONE]) != FTSORT_OK ||
+      ftsort_init(MPI_COMM_WORLD, NULL, &groups[MEMORY]) != FTSORT_OK || ranks < 2 || (ranks & (ranks - 1)) != 0 ||
+      repetitions < 1 || repetitions > 1000) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  if (rank == 0)
+    printf("| what | ranks | bytes of a node | plain, us | no store | memory store | ratio | ratio | more for a round, us | "
+           "commit of a round | store of a round |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (log2 = 3; log2 <= greatest; log2 = log2 == 3 ? 10 : log2 + 4) {
+    times = log2 > 20 ? (repetitions + 2) / 3 : repetitions;
+    bytes = (size_t)1 << log2;
+    compare(groups, times);
+  }
+  fft = 1;
+  for (log2 = 12; log2 <= greatest - 4; log2 += 5) {
+    n = (size_t)1 << log2;
+    share = n / (size_t)ranks;
+    bytes = share * sizeof(complex_number);
+    roots = (complex_number *)malloc(n * sizeof *roots);
+    if (roots == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+    for (i = 0; i < n; i++) {
+      roots[i].re = cos(-2 * acos(-1.0) * (double)i / (double)n);
+      roots[i].im = sin(-2 * acos(-1.0) * (double)i / (double)n);
+    }
+    compare(groups, repetitions);
+    free(roots);
+  }
+  ftsort_free(groups[NONE]);
+  ftsort_leave(groups[MEMORY], 0);
+  return 1;
+}

@@ -1,0 +1,48 @@
+/* What the examples of ftsort_rounds_run have in common: a group, a run, and what each survivor says of the
+ * states that it has. Made for inputs that anybody can make or read again (rounds.begin_all). */
+#ifndef ROUNDS_EXAMPLE_H
+#define ROUNDS_EXAMPLE_H
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ftsort.h"
+
+static ftsort *group;
+
+static void start(int *argc, char ***argv)
+{
+  ftsort_prepare();
+  MPI_Init(argc, argv);
+  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+}
+
+/* Does not return. */
+static void run_and_leave(ftsort_rounds *rounds, int (*is_right)(const ftsort_state *state))
+{
+  ftsort_rounds_result *result = NULL;
+  ftsort_state state;
+  size_t i, died = 0;
+  int right = 1;
+  rounds->begin_all = 1;
+  do { /* who dies after the end takes its states along: the others do it again */
+    ftsort_rounds_result_free(result);
+    if (ftsort_rounds_run(group, rounds, NULL, 0, &result) != FTSORT_OK ||
+        ftsort_fault_check(group, &died) != FTSORT_OK) {
+      fprintf(stderr, "rank %d: %s\n", (int)ftsort_self(group), ftsort_last_error(group));
+      ftsort_leave(group, 1);
+    }
+  } while (died > 0);
+  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+    int fine = is_right(&state);
+    printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_self(group), fine ? "right" : "WRONG");
+    right &= fine;
+  }
+  ftsort_rounds_result_free(result);
+  ftsort_leave(group, right ? 0 : 1);
+}
+
+#endif

@@ -1,0 +1,648 @@
+/* Algorithms of a caller's own from outside: what is refused, what callbacks are told, what comes out, on MPI
+ * and on simulated ranks.
+ *
+ *   rounds args DIR          2 to 5 ranks; prints "rounds: fine" on rank 0. DIR is writable and seen by all
+ *   rounds gather STORE DIR  with faults; each survivor prints "node V: right" for each node that it executes
+ *   rounds sort              with faults; a HyperQuickSort from outside, likewise */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "expect.h"
+#include "ftsort.h"
+
+static const ftsort_rounds none = FTSORT_ROUNDS_INIT;
+static ftsort *group;
+static int told_wrong; /* callbacks were told something else than is documented */
+
+/* ---- Every node's text at every node, in the order of nodes: states grow from round to round. ---- */
+
+static int begin(void *user, int32_t node, ftsort_buffer *state)
+{
+  char text[32];
+  (void)user;
+  return ftsort_buffer_append(state, text, (size_t)snprintf(text, sizeof text, "<%d>", (int)node));
+}
+
+static int join(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
+{
+  int fine = task->struct_size == sizeof *task && task->round >= 1 && task->round <= task->rounds &&
+             task->partner == (task->node ^ 1 << task->dimension) && task->is_upper == (task->node > task->partner) &&
+             (size_t)task->state % 64 == 0 && (size_t)inbox % 64 == 0 && (size_t)task->shared % 64 == 0;
+  (void)user;
+  told_wrong += !fine;
+  return task->is_upper ? ftsort_buffer_append(next, inbox, bytes) ||
+                              ftsort_buffer_append(next, task->state, task->state_bytes)
+                        : ftsort_buffer_append(next, task->state, task->state_bytes) ||
+                              ftsort_buffer_append(next, inbox, bytes);
+}
+
+/* Every second node brings nothing, and has an empty state. */
+static size_t text_of(int node, int homes, char *text)
+{
+  if (node >= homes) return (size_t)sprintf(text, "<%d>", node);
+  return node % 2 ? 0 : (size_t)sprintf(text, "[node %d]", node);
+}
+
+static size_t all_texts(int homes, int nodes, char *text)
+{
+  size_t length = 0;
+  int node;
+  for (node = 0; node < nodes; node++) length += text_of(node, homes, text + length);
+  return length;
+}
+
+static ftsort_rounds gathering(void)
+{
+  ftsort_rounds rounds = none;
+  rounds.ascending = 1;
+  rounds.begin = begin;
+  rounds.absorb = join;
+  return rounds;
+}
+
+static int has_all_texts(const ftsort_state *state, int homes, int nodes)
+{
+  char expected[2048];
+  size_t length = all_texts(homes, nodes, expected);
+  return state->bytes == length && memcmp(state->data, expected, length) == 0;
+}
+
+/* ---- Refusals ---- */
+
+static void refused(const ftsort_rounds *rounds, const void *state, size_t bytes, ftsort_status expected,
+                    const char *word)
+{
+  ftsort_rounds_result *result = (ftsort_rounds_result *)&failures;
+  ftsort_status status = ftsort_rounds_run(group, rounds, state, bytes, &result);
+  EXPECT(status == expected && result == NULL);
+  if (status != expected || (word && strstr(ftsort_last_error(group), word) == NULL))
+    fprintf(stderr, "rank %d: %d, %s is not in: %s\n", rank, status, word, ftsort_last_error(group)), failures++;
+}
+
+static int propose_nothing(void *user, const ftsort_task *task, ftsort_buffer *proposal)
+{
+  (void)user, (void)task, (void)proposal;
+  return 0;
+}
+
+static void bad_arguments(void)
+{
+  ftsort_round plan[2] = {{0, 0}, {0, 0}};
+  ftsort_rounds rounds = none;
+  ftsort_rounds_result *result = NULL;
+  ftsort_state state;
+
+  EXPECT(ftsort_rounds_run(NULL, &none, NULL, 0, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_rounds_run(group, &none, NULL, 0, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_rounds_result_states(NULL) == 0);
+  EXPECT(ftsort_rounds_result_state(NULL, 0, &state) == FTSORT_ERR_ARGUMENT);
+  ftsort_rounds_result_free(NULL);
+  EXPECT(ftsort_buffer_resize(NULL, 1) == NULL && ftsort_buffer_reuse(NULL, NULL) == NULL);
+  EXPECT(ftsort_buffer_append(NULL, NULL, 0) == 1 && ftsort_buffer_pass(NULL, 0, 0) == 1);
+
+  refused(NULL, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds is NULL");
+  refused(&none, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.absorb is NULL");
+  rounds = gathering();
+  refused(&rounds, NULL, 8, FTSORT_ERR_ARGUMENT, "state is NULL");
+  rounds.struct_size = 4096;
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.struct_size is 4096");
+  rounds = gathering();
+  rounds.round_count = 1;
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.plan is NULL");
+  rounds.plan = plan;
+  rounds.round_count = 0;
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.round_count is 0");
+  rounds.round_count = 2;
+  plan[1].dimension = 9;
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 is along dimension 9");
+  plan[1].dimension = 0;
+  plan[1].share = 1;
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.propose is NULL");
+  rounds.propose = propose_nothing;
+  plan[1].share = 9;
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 shares in subcubes of 9");
+  rounds = gathering();
+  rounds.begin = NULL;
+  rounds.begin_all = 1;
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.begin is NULL");
+
+  /* Not the same on all ranks; wrong on one. */
+  rounds = gathering();
+  rounds.ascending = rank == 1 || ftsort_dimension(group) < 2;
+  rounds.share_limit = rank == 1 ? 7 : 0;
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "not the same");
+  rounds = gathering();
+  if (rank == 1) rounds.absorb = NULL;
+  refused(&rounds, NULL, 0, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
+}
+
+/* ---- Callbacks that refuse: the same status everywhere, and who refused names itself. ---- */
+
+static int victim;
+
+static int refuse_emit(void *user, const ftsort_task *task, ftsort_buffer *outbox)
+{
+  (void)user;
+  if (ftsort_buffer_resize(outbox, 1000) == NULL) return 1;
+  return task->node == victim && task->round == 1 ? 42 : 0;
+}
+
+static int refuse_absorb(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
+{
+  (void)user, (void)inbox;
+  if (ftsort_buffer_reuse(next, NULL) == NULL && bytes > 0) return 1;
+  return task->node == victim ? -3 : 0;
+}
+
+static int refuse_propose(void *user, const ftsort_task *task, ftsort_buffer *proposal)
+{
+  (void)user;
+  return task->node == victim ? 5 : ftsort_buffer_append(proposal, "x", 1);
+}
+
+static int propose_much(void *user, const ftsort_task *task, ftsort_buffer *proposal)
+{
+  (void)user, (void)task;
+  return ftsort_buffer_resize(proposal, 9) == NULL;
+}
+
+static int refuse_decide(void *user, const ftsort_task *task, const ftsort_proposal *proposals, size_t count,
+                         ftsort_buffer *shared)
+{
+  (void)user, (void)proposals, (void)count, (void)shared;
+  return task->node == 0 ? 6 : 0;
+}
+
+static int refuse_begin(void *user, int32_t node, ftsort_buffer *state)
+{
+  (void)user, (void)state;
+  return node == victim ? 8 : 0;
+}
+
+static void failing_callbacks(void)
+{
+  ftsort_rounds rounds;
+  for (victim = 0; victim < ranks; victim++) {
+    char word[100];
+    const char *emit = "the emit callback returned 42", *absorb = "the absorb callback returned -3";
+    int here = ftsort_cover(group, victim) == rank;
+    rounds = gathering();
+    rounds.emit = refuse_emit;
+    snprintf(word, sizeof word, "%s for node %d in round 1", emit, victim);
+    refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, here ? word : "on another rank");
+    rounds.emit = NULL;
+    rounds.absorb = refuse_absorb;
+    snprintf(word, sizeof word, "%s for node %d in round 1", absorb, victim);
+    refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, here ? word : "on another rank");
+    rounds = gathering();
+    rounds.begin = refuse_begin;
+    rounds.begin_all = 1;
+    refused(&rounds, NULL, 0, FTSORT_ERR_CALLBACK, here ? "begin callback returned 8" : "on another rank");
+  }
+  victim = 0;
+  rounds = gathering();
+  rounds.propose = refuse_propose;
+  refused(&rounds, NULL, 0, FTSORT_ERR_CALLBACK, rank == 0 ? "propose callback returned 5" : NULL);
+  rounds.propose = propose_much;
+  rounds.share_limit = 8;
+  refused(&rounds, NULL, 0, FTSORT_ERR_CALLBACK, rank == 0 ? "has 9 bytes, more than the limit of 8" : NULL);
+  rounds.share_limit = 9;
+  rounds.decide = refuse_decide;
+  refused(&rounds, NULL, 0, FTSORT_ERR_CALLBACK, rank == 0 ? "decide callback returned 6" : NULL);
+}
+
+/* ---- Results ---- */
+
+static void run_gathering(ftsort *on, const char *what)
+{
+  ftsort_rounds rounds = gathering();
+  ftsort_rounds_result *result = NULL;
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  ftsort_state state;
+  char text[64];
+  int nodes = 1 << ftsort_dimension(on), node, mine = 0;
+  size_t i, bytes = text_of(rank, ranks, text);
+  ftsort_status status = ftsort_rounds_run(on, &rounds, bytes ? text : NULL, bytes, &result);
+  EXPECT(status == FTSORT_OK);
+  if (status != FTSORT_OK) fprintf(stderr, "%s: %s\n", what, ftsort_last_error(on));
+  for (node = 0; node < nodes; node++) mine += ftsort_cover(on, node) == rank;
+  EXPECT(ftsort_rounds_result_states(result) == (size_t)mine);
+  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+    EXPECT(ftsort_cover(on, state.node) == rank);
+    EXPECT(has_all_texts(&state, ranks, nodes));
+  }
+  EXPECT(i == (size_t)mine && told_wrong == 0);
+  EXPECT(ftsort_rounds_result_state(result, i, &state) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_rounds_result_state(result, 0, NULL) == FTSORT_ERR_ARGUMENT);
+  ftsort_get_stats(on, &stats);
+  EXPECT(stats.rounds == ftsort_dimension(on) + 1 && stats.rounds_replayed == 0 && stats.algorithm == -1);
+  EXPECT(stats.exchange_seconds > 0 && stats.merge_seconds == 0 && stats.bytes_sent > 0);
+  ftsort_rounds_result_free(result);
+}
+
+/* What roots propose is shared with their subcubes; local rounds; the last thing shared holds on. */
+static int propose_own(void *user, const ftsort_task *task, ftsort_buffer *proposal)
+{
+  (void)user;
+  return ftsort_buffer_append(proposal, &task->node, sizeof task->node);
+}
+
+static int add_all(void *user, const ftsort_task *task, const ftsort_proposal *proposals, size_t count,
+                   ftsort_buffer *shared)
+{
+  int32_t sum = 0, faulty = 0;
+  size_t i;
+  for (i = 0; i < count; i++) {
+    if (proposals[i].bytes != 4 || (i > 0 && proposals[i].node != proposals[i - 1].node + 1)) return 1;
+    sum += *(const int32_t *)proposals[i].data;
+    faulty += proposals[i].is_faulty != 0;
+  }
+  (void)user;
+  if (!task->is_root || task->state_bytes != 0) return 2;
+  return ftsort_buffer_append(shared, &sum, sizeof sum) || ftsort_buffer_append(shared, &faulty, sizeof faulty);
+}
+
+static int note_shared(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
+{
+  (void)user, (void)inbox;
+  if (bytes != 0 || task->partner != -1 || task->dimension != FTSORT_NO_EXCHANGE) return 1;
+  return ftsort_buffer_append(next, task->state, task->state_bytes) ||
+         ftsort_buffer_append(next, task->shared, task->shared_bytes);
+}
+
+static void sharing(void)
+{
+  const ftsort_round plan[4] = {
+      {FTSORT_NO_EXCHANGE, 0}, {FTSORT_NO_EXCHANGE, 1}, {FTSORT_NO_EXCHANGE, FTSORT_SHARE_ALL}, {FTSORT_NO_EXCHANGE, 0}};
+  ftsort_rounds rounds = none;
+  ftsort_rounds_result *result = NULL;
+  ftsort_state state;
+  int32_t nodes = 1 << ftsort_dimension(group);
+  size_t i;
+  rounds.plan = plan;
+  rounds.round_count = 4;
+  rounds.propose = propose_own;
+  rounds.absorb = note_shared;
+  EXPECT(ftsort_rounds_run(group, &rounds, NULL, 0, &result) == FTSORT_OK);
+  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+    const int32_t *found = (const int32_t *)state.data;
+    EXPECT(state.bytes == 12 && found[0] == (state.node & ~1) && found[1] == 0 && found[2] == 0);
+  }
+  ftsort_rounds_result_free(result);
+  rounds.decide = add_all;
+  EXPECT(ftsort_rounds_run(group, &rounds, NULL, 0, &result) == FTSORT_OK);
+  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+    const int32_t *found = (const int32_t *)state.data, low = state.node & ~1;
+    EXPECT(state.bytes == 24 && found[0] == 2 * low + 1 && found[1] == (low + 1 >= ranks) + (low >= ranks));
+    EXPECT(found[2] == nodes * (nodes - 1) / 2 && found[3] == nodes - ranks && found[4] == found[2]);
+  }
+  ftsort_rounds_result_free(result);
+}
+
+/* Parts of states are sent without a copy, messages become states; the wrong way around they do not. */
+static int pass_end(void *user, const ftsort_task *task, ftsort_buffer *outbox)
+{
+  size_t skip = task->state_bytes < 3 ? task->state_bytes : 3;
+  (void)user;
+  if (ftsort_buffer_reuse(outbox, NULL) != NULL) return 11;
+  if (ftsort_buffer_pass(outbox, 1, task->state_bytes) != 1) return 12;
+  if (ftsort_buffer_append(outbox, "forgotten", 9) != 0) return 13;
+  if (ftsort_buffer_pass(outbox, skip, task->state_bytes - skip) != 0) return 14;
+  return ftsort_buffer_append(outbox, "!", 1);
+}
+
+static int take_message(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
+{
+  size_t found = 77;
+  char *data, *again;
+  (void)user, (void)task;
+  if ((size_t)inbox % 64 != 0 || ftsort_buffer_pass(next, 0, 0) != 1) return 21;
+  data = (char *)ftsort_buffer_reuse(next, &found);
+  again = (char *)ftsort_buffer_reuse(next, NULL);
+  if (data == NULL || data != again || found != bytes || bytes == 0 || data[bytes - 1] != '!') return 22;
+  data[bytes - 1] = '?';
+  return ftsort_buffer_append(next, "+", 1);
+}
+
+static void buffers(void)
+{
+  ftsort_rounds rounds = none;
+  ftsort_rounds_result *result = NULL;
+  ftsort_state state;
+  const ftsort_round one = {0, 0};
+  ftsort_status status;
+  size_t i;
+  char text[64], expected[64];
+  rounds.plan = &one;
+  rounds.round_count = 1;
+  rounds.emit = pass_end;
+  rounds.absorb = take_message;
+  status = ftsort_rounds_run(group, &rounds, text, (size_t)sprintf(text, "abc%d", rank), &result);
+  EXPECT(status == FTSORT_OK);
+  if (status != FTSORT_OK) fprintf(stderr, "%s\n", ftsort_last_error(group));
+  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+    int from = state.node ^ 1;
+    size_t length = (size_t)(from < ranks ? sprintf(expected, "%d?+", from) : sprintf(expected, "?+"));
+    EXPECT(state.bytes == length && memcmp(state.data, expected, length) == 0);
+  }
+  ftsort_rounds_result_free(result);
+}
+
+/* ---- Purity ---- */
+
+static int calls;
+
+static int count_calls(void *user, const ftsort_task *task, ftsort_buffer *outbox)
+{
+  (void)user, (void)task;
+  calls++;
+  return ftsort_buffer_append(outbox, &calls, sizeof calls);
+}
+
+static int leave_message(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
+{
+  (void)user, (void)inbox, (void)bytes;
+  return ftsort_buffer_append(next, task->state, task->state_bytes);
+}
+
+static int write_to_state(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
+{
+  (void)user, (void)inbox, (void)bytes, (void)next;
+  if (task->state_bytes > 0) ++*(char *)(size_t)task->state;
+  return 0;
+}
+
+static void purity(void)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_rounds rounds = none;
+  ftsort *plain = group;
+  ftsort_rounds_result *result = NULL;
+  rounds.emit = count_calls;
+  rounds.absorb = leave_message;
+  EXPECT(ftsort_rounds_run(plain, &rounds, "abc", 3, &result) == FTSORT_OK); /* nobody looks */
+  ftsort_rounds_result_free(result);
+  config.checks = FTSORT_CHECK_PURITY | FTSORT_CHECK_DIGEST;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  run_gathering(group, "checked for purity");
+  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "in round 1 is not pure: run twice, it gave other bytes");
+  rounds.emit = NULL;
+  rounds.absorb = write_to_state;
+  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "it has written to the state");
+  ftsort_free(group);
+  group = plain;
+}
+
+/* ---- HyperQuickSort from outside, as the 2024 paper has it; the same bytes as the library's own. ---- */
+
+static int by_value(const void *a, const void *b)
+{
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* The median of the root's list; none if that is empty, and then all counts as small. */
+static int propose_median(void *user, const ftsort_task *task, ftsort_buffer *proposal)
+{
+  const int32_t *list = (const int32_t *)task->state;
+  size_t count = task->state_bytes / 4;
+  (void)user;
+  return count ? ftsort_buffer_append(proposal, list + count / 2, 4) : 0;
+}
+
+/* How many numbers of the sorted list are not above the pivot. */
+static size_t small_ones(const ftsort_task *task)
+{
+  const int32_t *list = (const int32_t *)task->state, *pivot = (const int32_t *)task->shared;
+  size_t count = task->state_bytes / 4, n = 0;
+  while (n < count && (task->shared_bytes == 0 || list[n] <= *pivot)) n++;
+  return n;
+}
+
+static int emit_half(void *user, const ftsort_task *task, ftsort_buffer *outbox)
+{
+  size_t below = 4 * small_ones(task);
+  (void)user;
+  return task->is_upper ? ftsort_buffer_pass(outbox, 0, below)
+                        : ftsort_buffer_pass(outbox, below, task->state_bytes - below);
+}
+
+static int merge_half(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
+{
+  const int32_t *kept = (const int32_t *)task->state, *came = (const int32_t *)inbox;
+  size_t below = small_ones(task), count = task->is_upper ? task->state_bytes / 4 - below : below, n = bytes / 4, i, k;
+  int32_t *list = (int32_t *)ftsort_buffer_resize(next, 4 * (count + n));
+  (void)user;
+  if (list == NULL) return 1;
+  if (task->is_upper) kept += below;
+  for (i = k = 0; i < count || k < n;) {
+    *list++ = k == n || (i < count && kept[i] <= came[k]) ? kept[i] : came[k];
+    if (k == n || (i < count && kept[i] <= came[k])) i++;
+    else k++;
+  }
+  return 0;
+}
+
+static size_t list_of(int node, int32_t *list)
+{
+  uint32_t bits = 2463534242u + 7919u * (uint32_t)node;
+  size_t i, count = node == 2 ? 0 : 500 + 37 * (size_t)node;
+  for (i = 0; i < count; i++) {
+    bits ^= bits << 13;
+    bits ^= bits >> 17;
+    bits ^= bits << 5;
+    list[i] = (int32_t)(bits % 2000) - 1000; /* some are equal */
+  }
+  qsort(list, count, sizeof *list, by_value);
+  return count;
+}
+
+static ftsort_rounds quick_sort(void)
+{
+  ftsort_rounds rounds = none;
+  rounds.propose = propose_median;
+  rounds.emit = emit_half;
+  rounds.absorb = merge_half;
+  return rounds;
+}
+
+static void sort_as_the_library(void)
+{
+  const ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_rounds rounds = quick_sort();
+  ftsort_rounds_result *outside = NULL;
+  ftsort_result *inside = NULL;
+  ftsort *sorter = NULL;
+  ftsort_state state;
+  ftsort_block block;
+  int32_t list[2000];
+  size_t i, count = list_of(rank, list);
+  config.algorithm = FTSORT_HYPERQUICKSORT;
+  config.pivot = FTSORT_PIVOT_PAPER;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &sorter) == FTSORT_OK);
+  EXPECT(ftsort_run(sorter, &record, list, count, &inside) == FTSORT_OK);
+  EXPECT(ftsort_rounds_run(sorter, &rounds, list, 4 * count, &outside) == FTSORT_OK);
+  EXPECT(ftsort_result_blocks(inside) == ftsort_rounds_result_states(outside));
+  for (i = 0; ftsort_result_block(inside, i, &block) == FTSORT_OK; i++) {
+    EXPECT(ftsort_rounds_result_state(outside, i, &state) == FTSORT_OK);
+    EXPECT(state.node == block.node && state.bytes == 4 * block.count);
+    EXPECT(memcmp(state.data, block.data, state.bytes) == 0);
+  }
+  ftsort_result_free(inside);
+  ftsort_rounds_result_free(outside);
+  ftsort_free(sorter);
+}
+
+/* ---- Simulated ranks ---- */
+
+static void simulation(void)
+{
+  ftsort_simulation setting = FTSORT_SIMULATION_INIT;
+  ftsort_rounds rounds = gathering();
+  ftsort_rounds_result *result = NULL;
+  ftsort_state state;
+  char texts[8][64];
+  const void *states[8];
+  size_t bytes[8], i;
+  int node, seed, runs = 0, lost = 0;
+  ftsort_status status;
+  for (node = 0; node < 8; node++) {
+    bytes[node] = text_of(node, 8, texts[node]);
+    states[node] = bytes[node] ? texts[node] : NULL;
+  }
+  for (seed = 0; seed < 128; seed++) {
+    setting.seed = (uint64_t)seed;
+    setting.ranks = 1 + (uint32_t)seed % 8;
+    setting.deaths = (uint32_t)seed / 8 % setting.ranks;
+    setting.store = seed % 4;
+    setting.replicas = setting.deaths;
+    setting.reload = seed % 3 == 0;
+    status = ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result);
+    lost += status == FTSORT_ERR_DATA_LOST;
+    EXPECT(status == FTSORT_OK || (status == FTSORT_ERR_DATA_LOST && !setting.reload && setting.store != 3));
+    if (status != FTSORT_OK && status != FTSORT_ERR_DATA_LOST) fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+      int nodes = 1;
+      while (nodes < (int)setting.ranks) nodes *= 2;
+      runs += i == 0;
+      EXPECT(has_all_texts(&state, (int)setting.ranks, nodes));
+    }
+    ftsort_rounds_result_free(result);
+  }
+  EXPECT(runs > 60 && lost > 4 && runs + lost <= 128);
+
+  /* What is wrong is found, and what is not understood refused. */
+  memset(&setting, 0, sizeof setting);
+  setting.struct_size = sizeof setting;
+  setting.deaths = 4;
+  EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(NULL), "simulation.deaths is 4") != NULL && result == NULL);
+  setting.deaths = 0;
+  setting.lose = "1@x";
+  EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(NULL), "\"1@x\" is not understood") != NULL);
+  setting.store = FTSORT_STORE_NONE;
+  setting.lose = "1@20";
+  EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_DATA_LOST);
+  EXPECT(strstr(ftsort_last_error(NULL), "(seed=0 store=none lose=1@20)") != NULL);
+  setting.lose = NULL;
+  EXPECT(ftsort_rounds_simulate(&rounds, &setting, NULL, bytes, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, NULL) == FTSORT_ERR_ARGUMENT);
+  rounds.emit = count_calls;
+  EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_CALLBACK);
+  EXPECT(strstr(ftsort_last_error(NULL), "is not pure") != NULL);
+  rounds = gathering();
+  rounds.begin_all = 1;
+  EXPECT(ftsort_rounds_simulate(&rounds, NULL, NULL, NULL, &result) == FTSORT_OK);
+  EXPECT(ftsort_rounds_result_state(result, 0, &state) == FTSORT_OK && state.bytes == 12);
+  EXPECT(memcmp(state.data, "<0><1><2><3>", 12) == 0);
+  ftsort_rounds_result_free(result);
+}
+
+/* ---- With faults ---- */
+
+static int reload_text(void *user, int32_t node, ftsort_buffer *out)
+{
+  char text[64];
+  (void)user;
+  return ftsort_buffer_append(out, text, text_of(node, ranks, text));
+}
+
+static int reload_list(void *user, int32_t node, ftsort_buffer *out)
+{
+  int32_t list[2000];
+  (void)user;
+  return ftsort_buffer_append(out, list, 4 * list_of(node, list));
+}
+
+/* In order, and all of it numbers that somebody brought; that they are all of them, and in order from node to
+ * node, is for whoever reads the output. */
+static int is_sorted(const ftsort_state *state, const int32_t *all, size_t total)
+{
+  const int32_t *list = (const int32_t *)state->data;
+  size_t k;
+  for (k = 0; k < state->bytes / 4; k++)
+    if ((k > 0 && list[k - 1] > list[k]) || !bsearch(&list[k], all, total, sizeof *all, by_value)) return 0;
+  return 1;
+}
+
+static void with_faults(const char *what, const char *store, const char *dir)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_rounds rounds = strcmp(what, "sort") == 0 ? quick_sort() : gathering();
+  ftsort_rounds_result *result = NULL;
+  ftsort_state state;
+  ftsort_status status;
+  int32_t list[2000], all[20000];
+  char text[64];
+  size_t i, bytes, total = 0;
+  int node, sorts = strcmp(what, "sort") == 0;
+  config.store = strcmp(store, "directory") == 0 ? FTSORT_STORE_DIRECTORY
+                 : strcmp(store, "none") == 0    ? FTSORT_STORE_NONE
+                 : strcmp(store, "reload") == 0  ? FTSORT_STORE_RELOAD
+                                                 : FTSORT_STORE_MEMORY;
+  config.store_directory = dir;
+  if (strcmp(store, "none") != 0) config.reload = sorts ? reload_list : reload_text;
+  if (strcmp(store, "checked") == 0) config.checks = FTSORT_CHECK_DIGEST;
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) exit(3);
+  bytes = sorts ? 4 * list_of(rank, list) : text_of(rank, ranks, text);
+  status = ftsort_rounds_run(group, &rounds, sorts ? (const void *)list : text, bytes, &result);
+  if (status != FTSORT_OK) printf("status=%d: %s\n", status, ftsort_last_error(group));
+  for (node = 0; node < ranks; node++) total += list_of(node, all + total);
+  qsort(all, total, sizeof *all, by_value);
+  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+    int right = sorts ? is_sorted(&state, all, total) : has_all_texts(&state, ranks, 1 << ftsort_dimension(group));
+    const int32_t *found = (const int32_t *)state.data;
+    size_t count = sorts ? state.bytes / 4 : 0;
+    printf("node %d: %s, %d numbers from %d to %d\n", (int)state.node, right ? "right" : "WRONG", (int)count,
+           count ? (int)found[0] : 0, count ? (int)found[count - 1] : 0);
+  }
+  ftsort_rounds_result_free(result);
+  ftsort_leave(group, 0);
+}
+
+int main(int argc, char **argv)
+{
+  const char *what = argc > 1 ? argv[1] : "args";
+  int all = 0;
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (strcmp(what, "args") != 0) with_faults(what, argc > 2 ? argv[2] : "memory", argc > 3 ? argv[3] : "");
+  if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) return 3;
+  bad_arguments();
+  failing_callbacks();
+  run_gathering(group, "memory");
+  sharing();
+  buffers();
+  purity();
+  sort_as_the_library();
+  if (rank == 0) simulation();
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("rounds: %s\n", all == 0 ? "fine" : "NOT as documented");
+  ftsort_leave(group, failures != 0);
+  return 1;
+}
