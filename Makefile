@@ -85,6 +85,10 @@ paper: build
 bench: build
 	$(RUN) python3 scripts/bench.py
 
+# Sorts while ranks are slow, with monitors and without (some minutes; REPETITIONS=5).
+slowdown: build
+	$(RUN) python3 scripts/slowdown.py $(if $(REPETITIONS),--repetitions "$(REPETITIONS)")
+
 tree-paper: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim
 	@$(RUN) python3 scripts/tree_paper.py $(if $(PATTERNS),--patterns $(PATTERNS))
