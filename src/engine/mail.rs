@@ -256,16 +256,17 @@ impl Engine<'_> {
 /// as fit, and each other one alone. Sender and receiver both compute it, from the block's header.
 fn bundles(sizes: &[usize]) -> Vec<Range<usize>> {
     let mut bundles: Vec<Range<usize>> = Vec::new();
-    let mut room = 0;
+    // None: the last one is not short, and travels alone.
+    let mut room = None;
     for (index, bytes) in sizes.iter().enumerate() {
         match bundles.last_mut() {
-            Some(last) if *bytes <= SHORT.min(room) => {
+            Some(last) if *bytes <= SHORT && room.is_some_and(|room| *bytes <= room) => {
                 last.end = index + 1;
-                room -= bytes;
+                room = room.map(|room| room - bytes);
             }
             _ => {
                 bundles.push(index..index + 1);
-                room = if *bytes <= SHORT { BUNDLE - bytes } else { 0 };
+                room = (*bytes <= SHORT).then(|| BUNDLE - bytes);
             }
         }
     }
