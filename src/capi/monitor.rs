@@ -259,7 +259,7 @@ fn message_limit(ranks: usize) -> usize {
 }
 
 /// Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
-/// Processes (2018 paper). At every commit of `ftsort_run` the survivors agree on who is recommended; who is
+/// Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on who is recommended; who is
 /// not executes no node from then on, as if it had crashed, but its blocks are moved, not lost, and once it
 /// is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`, `FTSORT_EVENT_REJOINED`). If
 /// nobody is recommended, all work. A rank that is left out still takes part in every collective call: one
@@ -294,7 +294,8 @@ pub unsafe extern "C" fn ftsort_monitor_start(
     })
 }
 
-/// Ends what `ftsort_monitor_start` began: from now on all living ranks execute their nodes. [C]
+/// Ends what `ftsort_monitor_start` began: from now on all living ranks execute their nodes. A private
+/// communicator that it had stays until `MPI_Finalize`, for messages may still be on their way. [C]
 ///
 /// \param[in,out] group a live group; without a monitor nothing happens.
 /// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_STATE`;

@@ -28,10 +28,10 @@ pub struct Checkpoints {
     blocks: BTreeMap<Node, Block>,
     /// Put since then.
     staged: BTreeMap<Node, Block>,
-    /// The nodes that were faulty when the version was committed, or its copies were made again.
+    /// How the ranks stood when the version was committed, or its copies were made again.
     committed_with: Standing,
-    /// The group's epoch when the present round began.
-    begun_in: u32,
+    /// How many were dead when the present round began.
+    begun_without: usize,
 }
 
 impl Checkpoints {
@@ -43,7 +43,7 @@ impl Checkpoints {
             blocks: BTreeMap::new(),
             staged: BTreeMap::new(),
             committed_with: members.standing().clone(),
-            begun_in: members.epoch(),
+            begun_without: members.faulty().len(),
         }
     }
 
@@ -71,7 +71,7 @@ impl Checkpoints {
     pub fn begin(&mut self, engine: &mut Engine<'_>, lost: &mut RankSet) -> Result<()> {
         self.staged.clear();
         let recovered = self.recover(engine, lost);
-        self.begun_in = engine.members.epoch();
+        self.begun_without = engine.members.faulty().len();
         recovered
     }
 
@@ -86,7 +86,7 @@ impl Checkpoints {
         sound: Result<()>,
         lost: &mut RankSet,
     ) -> Result<bool> {
-        let same_faults = engine.members.epoch() == self.begun_in;
+        let same_faults = engine.members.faulty().len() == self.begun_without;
         let is_sound = same_faults && self.is_whole(engine);
         if !is_sound && !planted(Defect::RoundsSpanFaults) {
             // Everybody knows, so that there is nothing to agree on.
