@@ -4,7 +4,7 @@
 RUN := scripts/with-env
 
 .PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore paper \
-        reliable-paper tree-paper slowdown bench header clean distclean
+        reliable-paper tree-paper dgrp-paper slowdown bench header clean distclean
 
 help:
 	@echo "make demo     sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench    the benchmark table"
 	@echo "make tree-paper  what the paper on tree communication claims, counted (5 minutes of processor time)"
 	@echo "make slowdown sorts while ranks are slow, with monitors and without (REPETITIONS=)"
+	@echo "make dgrp-paper  the 2018 paper's experiments on monitoring, simulated (some minutes)"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
 
@@ -93,6 +94,10 @@ slowdown: build
 tree-paper: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim
 	@$(RUN) python3 scripts/tree_paper.py $(if $(PATTERNS),--patterns $(PATTERNS))
+
+dgrp-paper: setup
+	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	@$(RUN) python3 scripts/dgrp_paper.py $(if $(SEED),--seed $(SEED))
 
 header: setup
 	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header

@@ -1,8 +1,11 @@
-//! Explores faults on simulated ranks, and replays them; and plays the 1989 paper's reliable sort.
+//! Explores faults on simulated ranks, and replays them; and plays the 1989 paper's reliable sort, and the
+//! 2018 paper's group of recommended processes.
 
 // This is a program for people, unlike the library.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+#[path = "ftsort-sim/dgrp.rs"]
+mod dgrp;
 #[path = "ftsort-sim/reliable.rs"]
 mod reliable;
 
@@ -76,6 +79,9 @@ enum What {
     Liars(reliable::Liars),
     /// What the 1989 paper's reliable sort costs beside others, counted, as CSV.
     Reliable(reliable::Costs),
+    /// The 2018 paper's group of recommended processes, on made-up hosts, as CSV files.
+    #[command(subcommand)]
+    Dgrp(dgrp::What),
     /// Counts what tree communication costs around random faults, as comma-separated values; patterns
     /// for which a theorem does not hold are told on stderr.
     Tree {
@@ -165,6 +171,7 @@ fn main() -> ExitCode {
         What::Replay { trial, messages } => replay(&trial, messages),
         What::Liars(options) => reliable::liars(&options),
         What::Reliable(options) => reliable::costs(&options),
+        What::Dgrp(what) => dgrp::play(&what),
         What::Tree {
             dimensions,
             patterns,

@@ -3,10 +3,10 @@
 //! wait, or talk to anybody itself.
 //!
 //! A member tests others in each interval of its own clock; at the interval's end it counts an event for
-//! each member that failed, and tells all. News of ranks outside of the group are ignored by members. A rank outside
-//! that passed zeta tests in a row has its tester ask the leader for a decision; once decided, its counter
-//! becomes even, which is an event like any other. A rank that is itself outside tests nobody, answers
-//! tests, and listens.
+//! each member that failed, and tells all. Members ignore news of ranks outside of the group. A rank
+//! outside that passed zeta tests in a row has its tester ask the leader for a decision; once decided, its
+//! counter becomes even, which is an event like any other. A rank that is itself outside tests nobody,
+//! answers tests, and listens.
 //!
 //! The driver's part: call [`Monitor::tick`] at [`Monitor::next_wake`] and not much later (how late it was
 //! tells a starved tester); hand over what comes, with the time at which it came; send what is to be sent;

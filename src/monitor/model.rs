@@ -17,6 +17,7 @@ use crate::random::SplitMix;
 
 pub mod cluster;
 pub mod crowd;
+pub mod rounds;
 
 /// A number from 0 to below 1.
 pub fn uniform(random: &mut SplitMix) -> f64 {

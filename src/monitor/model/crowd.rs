@@ -42,7 +42,7 @@ pub struct Ill {
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Hours, times ranks, that were counted.
+    /// Hours, times the ranks that were in the group: only those can be excluded.
     pub rank_hours: f64,
     /// Ranks excluded that were not made slow, and whose own process did not stand still.
     pub false_exclusions: u64,
@@ -97,8 +97,8 @@ impl Ward {
         }
     }
 
-    /// Counts what changed, while it counts.
-    fn count(&mut self, world: &World, changes: &[Change], stalled: &[f64], counts: bool) {
+    /// Counts what changed.
+    fn count(&mut self, world: &World, changes: &[Change], stalled: &[f64]) {
         for change in changes.iter().filter(|change| change.counter % 2 == 1) {
             let patient = self
                 .patients
@@ -108,7 +108,6 @@ impl Ward {
                 Some(patient) => {
                     patient.noticed = patient.noticed.or(Some(change.time - patient.since));
                 }
-                None if !counts => {}
                 None if change.time - stalled[change.rank.index()] < 2.5 => self.tally.stalled += 1,
                 None => self.tally.false_exclusions += 1,
             }
@@ -169,14 +168,14 @@ pub fn play(setting: &Setting) -> Tally {
         world.run(f64::from(setting.warm) + f64::from(tick + 1) / 8.0);
         let changes = world.take_changes();
         let stalled = world.last_stalls();
-        ward.count(&world, &changes, &stalled, true);
+        ward.count(&world, &changes, &stalled);
         ward.dismiss(&mut world);
         let outside = setting.ranks - world.recommended().len();
+        ward.tally.rank_hours += (setting.ranks - outside) as f64 / 8.0 / 3600.0;
         ward.tally.outside += outside.saturating_sub(ward.patients.len()) as f64;
     }
     let mut tally = ward.tally;
     let rank_seconds = f64::from(setting.counted) * setting.ranks as f64;
-    tally.rank_hours = rank_seconds / 3600.0;
     tally.outside /= f64::from(ticks) * setting.ranks as f64;
     tally.messages = (world.messages() - before) as f64 / rank_seconds;
     tally
