@@ -614,8 +614,10 @@ typedef struct ftsort_config {
   uint32_t min_survivors;
   /**
    * Bytes that ftsort's blocks and messages may take in this process, all groups together. What
-   * would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this
-   * rank's part of what the system has available, divided evenly by the living ranks on this host.
+   * would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. What ranks
+   * tell each other to agree (some records of each rank in every round) counts, but is not limited.
+   * 0: this rank's part of what the system has available, divided evenly by the living ranks on this
+   * host.
    */
   size_t memory_limit;
   /**
