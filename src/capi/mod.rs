@@ -8,6 +8,8 @@
 #![allow(non_camel_case_types)]
 #![allow(rustdoc::broken_intra_doc_links)]
 
+#[cfg(feature = "simulator")]
+pub mod arguments;
 pub mod config;
 pub mod datatype;
 pub mod gather;
