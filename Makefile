@@ -3,7 +3,7 @@
 
 RUN := scripts/with-env
 
-.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore paper \
+.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore fuzz paper \
         reliable-paper tree-paper dgrp-paper slowdown bench header clean distclean
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo "make check    every test"
 	@echo "make build    the library, optimised"
 	@echo "make explore  a million seeds on simulated ranks, and every fault of four (about an hour)"
+	@echo "make fuzz     any bytes into every reader of bytes (MINUTES=1 for each)"
 	@echo "make kills    the long kill table (about an hour)"
 	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
 	@echo "make paper    the papers' experiments, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
@@ -54,7 +55,7 @@ doc: setup
 
 test: setup
 	$(RUN) cargo test
-	$(RUN) cargo test --profile sim --features simulator --lib --test simulator --test conformance
+	$(RUN) cargo test --profile sim --features simulator --lib --test simulator --test conformance --test corpus
 
 explore: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim
@@ -62,6 +63,9 @@ explore: setup
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 9-64'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --memo "ranks=4 store=memory:1"'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --losses 2 "ranks=8 store=memory:1"'
+
+fuzz: setup
+	$(RUN) python3 scripts/fuzz.py --minutes $(or $(MINUTES),1)
 
 reliable-paper: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim

@@ -781,8 +781,10 @@ typedef struct ftsort_config {
   uint32_t min_survivors;
   /**
    * Bytes that ftsort's blocks and messages may take in this process, all groups together. What
-   * would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this
-   * rank's part of what the system has available, divided evenly by the living ranks on this host.
+   * would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. What ranks
+   * tell each other to agree (some records of each rank in every round) counts, but is not limited.
+   * 0: this rank's part of what the system has available, divided evenly by the living ranks on this
+   * host.
    */
   size_t memory_limit;
   /**
@@ -2072,7 +2074,7 @@ ftsort_status ftsort_gather_sorted(struct ftsort *group,
 
 /**
  * Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
- * Processes (2018 paper). At every commit of `ftsort_run` the survivors agree on who is recommended; who is
+ * Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on who is recommended; who is
  * not executes no node from then on, as if it had crashed, but its blocks are moved, not lost, and once it
  * is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`, `FTSORT_EVENT_REJOINED`). If
  * nobody is recommended, all work. A rank that is left out still takes part in every collective call: one
@@ -2091,7 +2093,8 @@ ftsort_status ftsort_monitor_start(struct ftsort *group,
                                    const struct ftsort_monitor **out);
 
 /**
- * Ends what `ftsort_monitor_start` began: from now on all living ranks execute their nodes. [C]
+ * Ends what `ftsort_monitor_start` began: from now on all living ranks execute their nodes. A private
+ * communicator that it had stays until `MPI_Finalize`, for messages may still be on their way. [C]
  *
  * \param[in,out] group a live group; without a monitor nothing happens.
  * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_STATE`;

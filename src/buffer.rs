@@ -4,6 +4,7 @@
 //! again, so that a block of an older version, a message on its way and the block that is being
 //! built can share the same bytes without a copy.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,6 +75,24 @@ static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 static LIMIT_NOW: Mutex<Option<fn() -> usize>> = Mutex::new(None);
 const SMALL: usize = 1 << 20;
 
+thread_local! {
+    /// How deep this thread is within [`beyond_limit`].
+    static BEYOND_LIMIT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Does something whose buffers on this thread are counted, but not limited, however large they are.
+pub fn beyond_limit<T>(work: impl FnOnce() -> T) -> T {
+    struct Within;
+    impl Drop for Within {
+        fn drop(&mut self) {
+            BEYOND_LIMIT.set(BEYOND_LIMIT.get() - 1);
+        }
+    }
+    BEYOND_LIMIT.set(BEYOND_LIMIT.get() + 1);
+    let _within = Within;
+    work()
+}
+
 /// Sets what all buffers of this process may take together from now on. A system that promises more
 /// memory than it has kills those who believe it, so the limit is looked at before memory is asked
 /// for. `now`: says what the limit has become, when a buffer would pass it.
@@ -112,6 +131,7 @@ impl Buffer {
     /// `len` zero bytes. `Status::Memory` if they cannot be had, or would pass the limit.
     pub fn zeroed(len: usize) -> Result<Buffer> {
         if len > SMALL
+            && BEYOND_LIMIT.get() == 0
             && let Some(limit) = passes_limit(len)
         {
             let used = in_use();

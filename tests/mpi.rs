@@ -825,6 +825,22 @@ fn interface() -> Vec<Trial> {
             },
         ));
     }
+    for (ranks, seconds) in [(1, "1"), (3, "3")] {
+        trials.push(Trial::test(
+            format!("any arguments get a status and do no harm, {ranks} ranks"),
+            move || {
+                let folder = scratch()?;
+                let place = folder.display().to_string();
+                // The seed is always the same: another one is a find, and not this change's failure.
+                let arguments = [&place[..], seconds, "1"];
+                let text = launch(ranks, "", &program("tests/c/arguments.c")?, &arguments)?;
+                match text.contains("arguments: fine") {
+                    true => Ok(fs::remove_dir(&folder)?),
+                    false => Err(text.into()),
+                }
+            },
+        ));
+    }
     for ranks in [1, 3, 4] {
         trials.push(Trial::test(
             format!("records of every kind by every algorithm, {ranks} ranks"),

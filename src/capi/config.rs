@@ -266,8 +266,10 @@ pub struct ftsort_config {
     /// dead: with more than half of the ranks at most one part goes on.
     pub min_survivors: u32,
     /// Bytes that ftsort's blocks and messages may take in this process, all groups together. What
-    /// would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. 0: this
-    /// rank's part of what the system has available, divided evenly by the living ranks on this host.
+    /// would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. What ranks
+    /// tell each other to agree (some records of each rank in every round) counts, but is not limited.
+    /// 0: this rank's part of what the system has available, divided evenly by the living ranks on this
+    /// host.
     pub memory_limit: usize,
     /// `FTSORT_STORE_DIRECTORY` only: an existing directory that all ranks can write and see.
     /// Copied. Files named `ftsort-*` in it are the library's, and are removed at the end.

@@ -9,6 +9,8 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 pub mod algorithm;
+#[cfg(feature = "simulator")]
+pub mod arguments;
 pub mod buffer;
 pub mod config;
 pub mod datatype;

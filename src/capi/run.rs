@@ -81,7 +81,7 @@ pub unsafe extern "C" fn ftsort_run(
 }
 
 /// The arguments, checked, and a copy of the input.
-struct Prepared {
+pub(super) struct Prepared {
     layout: Layout,
     stable: bool,
     input: Buffer,
@@ -105,7 +105,7 @@ impl Prepared {
 
 /// # Safety
 /// As for [`ftsort_run`].
-unsafe fn prepare(
+pub(super) unsafe fn prepare(
     record: *const ftsort_record,
     input: *const c_void,
     count: usize,

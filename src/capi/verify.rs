@@ -108,7 +108,7 @@ pub unsafe extern "C" fn ftsort_verify_array(
 }
 
 /// What both functions are told.
-struct Arguments<'a> {
+pub(super) struct Arguments<'a> {
     layout: Layout,
     input: Option<&'a [u8]>,
 }
@@ -116,7 +116,7 @@ struct Arguments<'a> {
 impl Arguments<'_> {
     /// # Safety
     /// As for [`ftsort_verify`]; what is read must not outlive the call.
-    unsafe fn read<'a>(
+    pub(super) unsafe fn read<'a>(
         record: *const ftsort_record,
         input: *const c_void,
         count: usize,

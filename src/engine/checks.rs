@@ -50,12 +50,12 @@ pub struct Accusation {
 impl Accusation {
     const BYTES: usize = 5;
 
-    fn encode(self) -> [u8; Accusation::BYTES] {
+    pub(super) fn encode(self) -> [u8; Accusation::BYTES] {
         let rank = self.accused.map_or(u32::MAX, |rank| rank.0).to_le_bytes();
         [self.finding as u8, rank[0], rank[1], rank[2], rank[3]]
     }
 
-    fn decode(bytes: &[u8]) -> Option<Accusation> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Accusation> {
         let (finding, rank) = bytes.split_first()?;
         let rank = u32::from_le_bytes(rank.try_into().ok()?);
         Some(Accusation {
@@ -343,7 +343,7 @@ fn read_reports<'r>(mut words: &'r [u8], kernel: &dyn Kernel) -> Option<Vec<(Bor
 }
 
 /// What is wrong with the reports of all survivors, and at which node; None if nothing is.
-fn judged(
+pub(super) fn judged(
     told: &[(Rank, Slice)],
     known: Digest,
     kernel: &dyn Kernel,

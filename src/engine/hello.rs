@@ -16,11 +16,11 @@ pub struct Hello {
 }
 
 impl Hello {
-    fn encode(self) -> Vec<u8> {
+    pub(super) fn encode(self) -> Vec<u8> {
         [self.host.to_le_bytes(), self.nonce.to_le_bytes()].concat()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Hello> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Hello> {
         let (host, nonce) = bytes.split_at_checked(8)?;
         Some(Hello {
             host: u64::from_le_bytes(host.try_into().ok()?),

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::{Engine, minutes};
 use crate::block::{Block, Header, Run};
-use crate::buffer::{Buffer, Slice};
+use crate::buffer::{self, Buffer, Slice};
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Finding, Result, Status};
 use crate::faults::Target;
@@ -71,6 +71,15 @@ const HAS_BODY: u8 = 1;
 impl Engine<'_> {
     /// Delivers letters of at most `limit` bytes. None: somebody died.
     pub fn deliver(
+        &mut self,
+        letters: Vec<Letter>,
+        limit: usize,
+    ) -> Result<Option<Vec<Delivery<Slice>>>> {
+        // Who finds no room for a letter cannot tell the others: they would wait for its own in vain.
+        buffer::beyond_limit(|| self.deliver_now(letters, limit))
+    }
+
+    fn deliver_now(
         &mut self,
         letters: Vec<Letter>,
         limit: usize,

@@ -17,6 +17,8 @@ mod commit;
 mod council;
 mod hello;
 mod job;
+#[cfg(feature = "simulator")]
+pub mod letters;
 mod mail;
 mod minutes;
 mod placement;

@@ -32,11 +32,11 @@ impl Digest {
         }
     }
 
-    fn encode(self) -> Vec<u8> {
+    pub(super) fn encode(self) -> Vec<u8> {
         [self.bytes.to_le_bytes(), self.hash.to_le_bytes()].concat()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Digest> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Digest> {
         let (bytes, hash) = bytes.split_at_checked(8)?;
         Some(Digest {
             bytes: u64::from_le_bytes(bytes.try_into().ok()?),

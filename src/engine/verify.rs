@@ -101,7 +101,7 @@ fn read(words: &[u8], size: usize) -> Option<Heard<'_>> {
     })
 }
 
-fn sum_up(told: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
+pub(super) fn sum_up(told: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
     let mut found = 0_u64;
     let (mut input, mut all) = (None::<Digest>, Digest::default());
     let mut borders = Vec::new();

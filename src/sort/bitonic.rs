@@ -25,7 +25,7 @@ use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
 use crate::error::{Error, Result, Status};
 use crate::kernel::Kernel;
 use crate::vcube::Node;
-use ends::Ends;
+pub(super) use ends::Ends;
 
 /// What is known of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ pub struct Bitonic<'a> {
 }
 
 /// What the first round decides.
-enum Verdict {
+pub(super) enum Verdict {
     /// The size of the longest block, in records.
     Longest(u64),
     /// The input is not what it is said to be.
@@ -60,7 +60,7 @@ const VERDICT_BYTES: usize = 256;
 
 impl Verdict {
     /// A byte that tells which, and the number or the text.
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, what) = match self {
             Verdict::Longest(longest) => (0, longest.to_le_bytes().to_vec()),
             Verdict::Refused(text) => (1, text.as_bytes().to_vec()),
@@ -71,7 +71,7 @@ impl Verdict {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Verdict> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Verdict> {
         let broken = || Error::new(Status::Internal, "the first decision does not decode");
         let (kind, what) = bytes.split_first().ok_or_else(broken)?;
         match kind {

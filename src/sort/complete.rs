@@ -28,7 +28,7 @@ pub struct Complete<'a> {
 }
 
 /// How the result lies on the nodes: what the last round decides.
-struct Plan {
+pub(super) struct Plan {
     total: u64,
     /// Where each node's block starts.
     starts: Vec<u64>,
@@ -58,14 +58,14 @@ fn even_start(subcube: &Subcube, node: usize, total: u64) -> u64 {
 }
 
 impl Plan {
-    fn encode(&self, record_bytes: usize) -> Vec<u8> {
+    pub(super) fn encode(&self, record_bytes: usize) -> Vec<u8> {
         let numbers = [&[self.total][..], &self.starts, &self.started].concat();
         let mut out: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
         out.extend(Cut::encode_all(&self.cuts, record_bytes));
         out
     }
 
-    fn decode(bytes: &[u8], nodes: usize, record_bytes: usize) -> Result<Plan> {
+    pub(super) fn decode(bytes: &[u8], nodes: usize, record_bytes: usize) -> Result<Plan> {
         let numbers = |from| {
             let numbers = (from..from + nodes).map(|index| number(bytes, index));
             numbers.collect::<Option<Vec<u64>>>().ok_or_else(broken)

@@ -14,6 +14,8 @@
 mod bitonic;
 mod complete;
 mod hyperquicksort;
+#[cfg(feature = "simulator")]
+pub mod letters;
 mod method;
 mod pivot;
 mod quickmerge;

@@ -265,7 +265,8 @@ pub fn samples_limit(samples: usize, record_bytes: usize) -> usize {
     samples * (Place::encoded_bytes(record_bytes) + 8)
 }
 
-fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample>> {
+/// The opposite of [`encode_samples`].
+pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample>> {
     let place = Place::encoded_bytes(record_bytes);
     bytes
         .chunks_exact(place + 8)

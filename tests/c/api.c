@@ -330,6 +330,29 @@ static void full_store(const char *dir)
   free(data);
 }
 
+/* A limit on memory is about records: what ranks tell each other of large ones gets through. */
+static void large_records(void)
+{
+  static const int32_t algorithms[] = {FTSORT_HYPERQUICKSORT, FTSORT_SAMPLESORT};
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_record record = i32;
+  size_t i;
+  record.record_bytes = (size_t)4 << 20;
+  config.memory_limit = 1;
+  for (i = 0; i < 2; i++) {
+    ftsort *group = NULL;
+    ftsort_result *result = NULL;
+    void *data = calloc(1, record.record_bytes);
+    config.algorithm = algorithms[i];
+    EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+    EXPECT(ftsort_run(group, &record, NULL, 0, &result) == FTSORT_OK && ftsort_result_total(result) == 0);
+    ftsort_result_free(result);
+    EXPECT(ftsort_run(group, &record, data, rank == 0, &result) == FTSORT_ERR_MEMORY);
+    ftsort_free(group);
+    free(data);
+  }
+}
+
 /* States of a loop of one's own, with each kind of store and a sort in between. */
 static void states(const char *dir)
 {
@@ -473,6 +496,7 @@ int main(int argc, char **argv)
   bad_configs(argv[1]);
   reuse_and_neighbours();
   full_store(argv[1]);
+  large_records();
   states(argv[1]);
   verifying();
   leaks();

@@ -105,7 +105,7 @@ impl Ends {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Ends> {
+    pub(in crate::sort) fn decode(bytes: &[u8]) -> Option<Ends> {
         let (fixed, ends) = bytes.split_at_checked(FIXED)?;
         let (count, turns) = fixed.split_at(8);
         let (first, last) = ends.split_at(ends.len() / 2);

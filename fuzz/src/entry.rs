@@ -1,0 +1,374 @@
+//! Whatever a C program passes before MPI is initialised: statuses, no crashes. Pointers are NULL or valid
+//! for as much as the structs say, for nobody can check more. What needs a communicator is the business of
+//! `tests/c/arguments.c`.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr::{null, null_mut};
+
+use ftsort::capi::arguments::{check_config, check_run, check_tree, check_verify};
+use ftsort::capi::buffer::{ftsort_buffer, ftsort_buffer_resize};
+use ftsort::capi::config::ftsort_config;
+use ftsort::capi::gather::ftsort_gather_sorted;
+use ftsort::capi::group::{
+    ftsort_agree, ftsort_comm, ftsort_fault_check, ftsort_free, ftsort_init, ftsort_inject,
+    ftsort_last_error,
+};
+use ftsort::capi::merge::{
+    ftsort_tree_broadcast, ftsort_tree_faulty_links, ftsort_tree_holder, ftsort_tree_merge,
+    ftsort_tree_order, ftsort_tree_result_data, ftsort_tree_result_free, ftsort_tree_sink,
+};
+use ftsort::capi::query::{
+    ftsort_cluster, ftsort_cover, ftsort_is_faulty, ftsort_lost_ranks, ftsort_partner,
+};
+use ftsort::capi::record::ftsort_record;
+use ftsort::capi::result::{
+    ftsort_result_block, ftsort_result_blocks, ftsort_result_free, ftsort_result_total,
+};
+use ftsort::capi::run::ftsort_run;
+use ftsort::capi::stats::{ftsort_get_stats, ftsort_version};
+use ftsort::capi::status::{ftsort_status, ftsort_status_text};
+use ftsort::capi::store::{
+    ftsort_store_clear, ftsort_store_commit, ftsort_store_get, ftsort_store_put,
+};
+use ftsort::capi::tree::ftsort_tree;
+use ftsort::capi::verify::{ftsort_verify, ftsort_verify_array};
+
+const OK: ftsort_status = 0;
+const ARGUMENT: ftsort_status = -1;
+const STATE: ftsort_status = -3;
+const MEMORY: ftsort_status = -21;
+
+/// Takes values off the bytes; zeroes when there are no more.
+struct Values<'d>(&'d [u8]);
+
+impl Values<'_> {
+    fn byte(&mut self) -> u8 {
+        self.bytes::<1>()[0]
+    }
+
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let (now, later) = self.0.split_at(self.0.len().min(N));
+        self.0 = later;
+        let mut bytes = [0; N];
+        bytes[..now.len()].copy_from_slice(now);
+        bytes
+    }
+
+    /// Small, near a border, or any.
+    fn number(&mut self) -> u64 {
+        match self.byte() {
+            255 => u64::from_le_bytes(self.bytes()),
+            254 => u64::MAX - u64::from(self.byte()),
+            253 => i64::MAX as u64 + 2 - u64::from(self.byte() % 4),
+            252 => 1 << (self.byte() % 64),
+            251 => u64::from(u32::from_le_bytes(self.bytes())),
+            small => u64::from(small % 32),
+        }
+    }
+
+    fn size(&mut self) -> usize {
+        self.number() as usize
+    }
+
+    fn int(&mut self) -> i32 {
+        self.number() as i32
+    }
+
+    /// A text of a few bytes; None: NULL.
+    fn text(&mut self) -> Option<CString> {
+        let length = self.byte();
+        if length.is_multiple_of(4) {
+            return None;
+        }
+        let (text, later) = self.0.split_at(self.0.len().min(usize::from(length / 4)));
+        self.0 = later;
+        let text: Vec<u8> = text.iter().copied().filter(|byte| *byte != 0).collect();
+        CString::new(text).ok()
+    }
+}
+
+/// The first bytes of a struct, as many as it says it has, in a place that has no more: as a program has
+/// them that was compiled against another header. Of sizes that nobody can mean, the size alone.
+struct Sized {
+    place: Vec<u64>,
+    short: bool,
+}
+
+impl Sized {
+    fn new<T: Copy>(full: &T, values: &mut Values<'_>) -> Sized {
+        let size = match values.byte() % 8 {
+            0 => values.size(),
+            1 => values.size() % (size_of::<T>() + 1),
+            _ => size_of::<T>(),
+        };
+        let words = size_of::<T>() / 8;
+        let kept = match size <= size_of::<T>() {
+            true => size.div_ceil(8).max(1),
+            false => 1,
+        };
+        let mut place = vec![0_u64; kept];
+        // SAFETY: plain data; both have as many whole words, for the structs are aligned to 8.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                std::ptr::from_ref(full).cast::<u64>(),
+                place.as_mut_ptr(),
+                kept.min(words),
+            );
+        }
+        place[0] = size as u64;
+        Sized {
+            place,
+            short: (8..=size_of::<T>()).contains(&size) && size.is_multiple_of(8),
+        }
+    }
+
+    fn address<T>(&self) -> *const T {
+        self.place.as_ptr().cast()
+    }
+}
+
+unsafe extern "C" fn reload(_: *mut c_void, _: i32, _: *mut ftsort_buffer) -> c_int {
+    1
+}
+
+unsafe extern "C" fn compare(_: *mut c_void, _: *const c_void, _: *const c_void) -> c_int {
+    0
+}
+
+fn one_of(status: ftsort_status, allowed: &[ftsort_status]) {
+    assert!(allowed.contains(&status), "{status} is not in {allowed:?}");
+    // SAFETY: a static text, and one that lives until the next call without a group.
+    unsafe {
+        let text = CStr::from_ptr(ftsort_status_text(status));
+        assert_ne!(text.to_bytes(), b"unknown status");
+        if status != OK {
+            let error = CStr::from_ptr(ftsort_last_error(null()));
+            assert!(!error.to_bytes().is_empty(), "{status} without a text");
+        }
+    }
+}
+
+fn configs(values: &mut Values<'_>) {
+    let texts = [values.text(), values.text()];
+    let [directory, faults] = &texts;
+    let pointer = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
+    let config = ftsort_config {
+        struct_size: size_of::<ftsort_config>(),
+        algorithm: values.int(),
+        store: values.int(),
+        pivot: values.int(),
+        repair: values.int(),
+        dense: values.int(),
+        replicas: values.number() as u32,
+        threads: values.number() as u32,
+        accept_no_ulfm: values.int(),
+        timeout_ms: values.number() as u32,
+        min_survivors: values.number() as u32,
+        memory_limit: values.size(),
+        store_directory: pointer(directory),
+        faults: pointer(faults),
+        reload: (values.byte() % 2 == 1).then_some(reload as _),
+        on_event: None,
+        on_log: None,
+        user: null_mut(),
+        checks: values.number() as u32,
+    };
+    let given = Sized::new(&config, values);
+    let mut group = null_mut();
+    // SAFETY: pointers are NULL or valid; MPI_COMM_NULL or any other, MPI is not initialised.
+    unsafe {
+        let allowed = [&[ARGUMENT][..], &[OK, ARGUMENT]];
+        one_of(
+            check_config(given.address()),
+            allowed[usize::from(given.short)],
+        );
+        let status = ftsort_init(std::mem::zeroed(), given.address(), &mut group);
+        one_of(status, &[STATE]);
+        assert!(group.is_null());
+        one_of(
+            ftsort_init(std::mem::zeroed(), given.address(), null_mut()),
+            &[ARGUMENT],
+        );
+    }
+}
+
+fn any_record(values: &mut Values<'_>) -> ftsort_record {
+    ftsort_record {
+        struct_size: size_of::<ftsort_record>(),
+        record_bytes: values.size(),
+        key_offset: values.size(),
+        key_bytes: values.size(),
+        key: values.int(),
+        descending: values.int(),
+        stable: values.int(),
+        compare: (values.byte() % 2 == 1).then_some(compare as _),
+        user: null_mut(),
+    }
+}
+
+fn records(values: &mut Values<'_>) {
+    let record = any_record(values);
+    let given = Sized::new(&record, values);
+    let input = [0_u64; 128];
+    let asked = values.size();
+    // A pointer is given only where it is valid for all that is asked for.
+    let fits = asked
+        .checked_mul(record.record_bytes)
+        .is_some_and(|bytes| bytes <= size_of_val(&input));
+    let input = match fits && values.byte() % 4 > 0 {
+        true => input.as_ptr().cast(),
+        false => null(),
+    };
+    let has_place = values.byte() % 8 > 0;
+    // SAFETY: as above.
+    unsafe {
+        let allowed = [&[ARGUMENT][..], &[OK, ARGUMENT, MEMORY]];
+        let allowed = allowed[usize::from(given.short && has_place)];
+        one_of(check_run(given.address(), input, asked, has_place), allowed);
+        one_of(
+            check_verify(given.address(), input, asked, has_place),
+            allowed,
+        );
+    }
+    let group = null_mut();
+    let (mut result, mut wrong) = (null_mut(), 0);
+    // SAFETY: no group, and places.
+    unsafe {
+        let record = given.address();
+        assert_eq!(
+            ftsort_run(group, record, input, asked, &mut result),
+            ARGUMENT
+        );
+        assert_eq!(
+            ftsort_verify(group, record, result, input, asked, &mut wrong),
+            ARGUMENT
+        );
+        let status = ftsort_verify_array(group, record, input, asked, input, asked, &mut wrong);
+        assert_eq!(status, ARGUMENT);
+    }
+}
+
+unsafe extern "C" fn merge(
+    _: *mut c_void,
+    _: *const c_void,
+    _: usize,
+    _: *const c_void,
+    _: usize,
+    _: *mut ftsort_buffer,
+) -> c_int {
+    0
+}
+
+fn trees(values: &mut Values<'_>) {
+    let links: [i32; 8] = std::array::from_fn(|_| values.int());
+    let record = any_record(values);
+    let has_links = values.byte() % 4 > 0;
+    let options = ftsort_tree {
+        struct_size: size_of::<ftsort_tree>(),
+        has_sink: values.int(),
+        sink: values.int(),
+        operation: values.int(),
+        key: values.int(),
+        ordered: values.int(),
+        reroute: values.int(),
+        detect_ms: values.number() as u32,
+        // As many as there are, or none are there.
+        link_count: match has_links {
+            true => values.size() % (links.len() / 2 + 1),
+            false => values.size(),
+        },
+        links: if has_links { links.as_ptr() } else { null() },
+        record: if values.byte() % 4 > 0 {
+            &record
+        } else {
+            null()
+        },
+        merge: (values.byte() % 2 == 1).then_some(merge as _),
+        user: null_mut(),
+    };
+    let given = Sized::new(&options, values);
+    let bytes = values.size() % 64;
+    let mut state = [0_u64; 8];
+    let mut result = null_mut();
+    // SAFETY: no group; pointers are NULL or valid.
+    unsafe {
+        let options = given.address();
+        let allowed = [&[ARGUMENT][..], &[OK, ARGUMENT]];
+        one_of(
+            check_tree(options, 1 + bytes),
+            allowed[usize::from(given.short)],
+        );
+        let (group, state) = (null_mut(), state.as_mut_ptr().cast());
+        let status = ftsort_tree_merge(group, options, state, bytes, &mut result);
+        assert_eq!(status, ARGUMENT);
+        let status = ftsort_tree_broadcast(group, options, 0, state, bytes);
+        assert_eq!(status, ARGUMENT);
+        let status = ftsort_gather_sorted(group, options, null(), None, null_mut());
+        assert_eq!(status, ARGUMENT);
+        assert!(ftsort_tree_result_data(result, null_mut()).is_null());
+        ftsort_tree_result_free(result);
+        assert_eq!(ftsort_tree_sink(group), -1);
+        assert_eq!(ftsort_tree_holder(group), -1);
+        assert_eq!(ftsort_tree_order(group, null_mut(), bytes), 0);
+        assert_eq!(ftsort_tree_faulty_links(group, null_mut(), null_mut()), 0);
+    }
+}
+
+/// Functions with no group or no result, and those that need none.
+fn others(values: &mut Values<'_>) {
+    let (node, s, bytes) = (values.int(), values.number() as u32, values.size());
+    let mut nodes = vec![-7; values.size() % 300];
+    let room = nodes.len();
+    let (mut stats, mut state, mut committed) = (Default::default(), null(), 0);
+    let stats: &mut [u64; 32] = &mut stats;
+    stats[0] = values.size() as u64;
+    // SAFETY: NULL groups and results; places that are as large as is said.
+    unsafe {
+        let size = ftsort_cluster(node, s, nodes.as_mut_ptr(), room);
+        assert!(size == 0 || size.is_power_of_two());
+        assert!(nodes[..size.min(room)].iter().all(|member| *member >= 0));
+        assert!(nodes[size.min(room)..].iter().all(|member| *member == -7));
+        assert_eq!(ftsort_cluster(node, s, null_mut(), bytes), size);
+        assert!(!ftsort_status_text(node).is_null());
+        assert_eq!(ftsort_cover(null(), node), -1);
+        assert_eq!(ftsort_partner(null(), node, s), -1);
+        assert_eq!(ftsort_is_faulty(null(), node), 1);
+        assert_eq!(ftsort_lost_ranks(null(), nodes.as_mut_ptr(), room), 0);
+        assert_eq!(
+            ftsort_get_stats(null(), stats.as_mut_ptr().cast()),
+            ARGUMENT
+        );
+        assert_eq!(ftsort_store_put(null_mut(), node, null(), bytes), ARGUMENT);
+        assert_eq!(
+            ftsort_store_get(null_mut(), node, &mut state, null_mut()),
+            ARGUMENT
+        );
+        assert_eq!(
+            ftsort_store_commit(null_mut(), node, &mut committed),
+            ARGUMENT
+        );
+        assert_eq!(ftsort_store_clear(null_mut()), ARGUMENT);
+        assert_eq!(ftsort_inject(null_mut(), s), ARGUMENT);
+        assert_eq!(ftsort_fault_check(null_mut(), null_mut()), ARGUMENT);
+        assert_eq!(ftsort_agree(null_mut(), null_mut(), null_mut()), ARGUMENT);
+        assert_eq!(ftsort_comm(null_mut(), null_mut()), ARGUMENT);
+        assert_eq!(ftsort_result_block(null(), bytes, null_mut()), ARGUMENT);
+        assert_eq!(ftsort_result_blocks(null()), 0);
+        assert_eq!(ftsort_result_total(null()), 0);
+        assert!(ftsort_buffer_resize(null_mut(), bytes).is_null());
+        ftsort_result_free(null_mut());
+        ftsort_free(null_mut());
+        ftsort_version(null_mut(), null_mut(), null_mut());
+    }
+}
+
+/// The first byte chooses the functions; the rest are their arguments.
+pub fn check(data: &[u8]) {
+    let mut values = Values(data);
+    match values.byte() % 4 {
+        0 => configs(&mut values),
+        1 => records(&mut values),
+        2 => others(&mut values),
+        _ => trees(&mut values),
+    }
+}

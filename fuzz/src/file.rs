@@ -1,0 +1,185 @@
+//! Whatever a file of the store holds: its reader gives nothing, or what the file says, and takes no more
+//! memory than the file is long.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, ErrorKind, Read};
+use std::rc::Rc;
+
+use ftsort::block::{Block, Header, Run};
+use ftsort::buffer::{self, Buffer};
+use ftsort::members::Rank;
+use ftsort::store::directory::{Directory, Files};
+use ftsort::store::{Stamp, Store};
+use ftsort::vcube::Node;
+use ftsort::verify::digest::DigestKey;
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 8] = b"ftsort\0\x02";
+
+type Shelf = Rc<RefCell<BTreeMap<String, Vec<u8>>>>;
+
+/// Files in memory.
+struct Shelved(Shelf);
+
+impl Files for Shelved {
+    fn place(&self) -> String {
+        "a shelf".into()
+    }
+
+    fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        self.0.borrow_mut().insert(name.into(), parts.concat());
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        let content = self.0.borrow_mut().remove(from);
+        let content = content.ok_or(ErrorKind::NotFound)?;
+        self.0.borrow_mut().insert(to.into(), content);
+        Ok(())
+    }
+
+    fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
+        let content = self.0.borrow().get(name).cloned();
+        let content = content.ok_or(ErrorKind::NotFound)?;
+        Ok((content.len() as u64, Box::new(Cursor::new(content))))
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        let removed = self.0.borrow_mut().remove(name);
+        removed.map(drop).ok_or(ErrorKind::NotFound.into())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.0.borrow().keys().cloned().collect())
+    }
+}
+
+const NODE: Node = Node(3);
+
+fn put(block: &Block) -> (Shelf, Directory) {
+    let shelf = Shelf::default();
+    let mut store = Directory::new(Box::new(Shelved(shelf.clone())), 7, Rank(1));
+    let put = store.put(Stamp::INPUT, NODE, block);
+    put.expect("there is room on the shelf");
+    assert_eq!(shelf.borrow().len(), 1, "one block, one file");
+    (shelf, store)
+}
+
+/// What the reader makes of a file of these bytes.
+fn read(file: &[u8]) -> Option<Block> {
+    let (shelf, store) = put(&Block::empty());
+    shelf
+        .borrow_mut()
+        .values_mut()
+        .for_each(|content| *content = file.to_vec());
+    buffer::start_peak();
+    let before = buffer::in_use();
+    let found = store.get(Stamp::INPUT, NODE);
+    // A buffer is a whole number of lines, and each run has one, described by twenty bytes at least.
+    let most = file.len() + buffer::ALIGNMENT * (file.len() / 20 + 1);
+    assert!(buffer::peak() - before <= most, "more than the file has");
+    found.expect("the file is small enough for any memory")
+}
+
+/// What a file says, read in another way; None if it is none.
+fn said(file: &[u8]) -> Option<(Header, Vec<u8>)> {
+    let (content, sum) = file.split_last_chunk::<8>()?;
+    let rest = content.strip_prefix(MAGIC)?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    let (header, records) = rest.split_at_checked(length)?;
+    let header = Header::decode(header)?;
+    let all = header.runs.iter().map(|(_, _, bytes)| *bytes as u128);
+    let is_whole = all.sum::<u128>() == records.len() as u128;
+    let is_intact = xxh3_64(content) == u64::from_le_bytes(*sum);
+    (is_whole && is_intact).then(|| (header, records.to_vec()))
+}
+
+fn agrees(file: &[u8]) {
+    let found = read(file).map(|block| {
+        let records: Vec<u8> = block
+            .runs
+            .iter()
+            .flat_map(|run| run.data.to_vec())
+            .collect();
+        (block.header(), records)
+    });
+    let expected = said(file).map(|(mut header, records)| {
+        header.runs.retain(|(_, _, bytes)| *bytes > 0);
+        (header, records)
+    });
+    assert_eq!(found, expected);
+}
+
+/// A file of this header and what follows it, right where the rest is.
+fn framed(header: &[u8], records: &[u8]) -> Vec<u8> {
+    let length = (header.len() as u64).to_le_bytes();
+    let mut file = [MAGIC, &length[..], header, records].concat();
+    file.extend(xxh3_64(&file).to_le_bytes());
+    file
+}
+
+/// A block made of bytes: its runs are as long as the first ones say.
+fn block_of(data: &[u8]) -> Block {
+    let (lengths, mut rest) = data.split_at(data.len().min(4));
+    let mut runs = Vec::new();
+    for (index, length) in lengths.iter().enumerate() {
+        let (records, later) = rest.split_at(rest.len().min(usize::from(*length)));
+        rest = later;
+        let records = Buffer::copy_of(records).expect("a few bytes");
+        runs.push(Run {
+            origin: Rank(index as u32),
+            start: u64::from(*length) << 40,
+            data: records.into(),
+        });
+    }
+    let block = Block::of_sorted(runs);
+    match lengths.first() {
+        Some(first) if first % 2 == 1 => block.sealed(&DigestKey::new(1, 1)),
+        _ => block,
+    }
+}
+
+/// A file that was written comes back, and with one change of any kind it does not, or all the same.
+fn mutated(data: &[u8]) {
+    let Some((change, rest)) = data.split_first_chunk::<4>() else {
+        return;
+    };
+    let block = block_of(rest);
+    let (shelf, _) = put(&block);
+    let mut file = shelf.borrow().values().next().cloned().unwrap_or_default();
+    assert_eq!(read(&file), Some(block.clone()));
+    let at = usize::from(u16::from_le_bytes([change[0], change[1]])) % file.len();
+    match change[2] % 5 {
+        0 => file[at] ^= 1 << (change[3] % 8),
+        1 => file[at] = change[3],
+        2 => file.truncate(at),
+        3 => file.insert(at, change[3]),
+        _ => {
+            file.remove(at);
+        }
+    }
+    let found = read(&file);
+    assert!(found.is_none_or(|found| found == block), "another block");
+    agrees(&file);
+}
+
+/// The first byte tells how the rest is taken: as a file; as a header and what follows, with everything
+/// round it right, for no fuzzer guesses a checksum; as a block, and what happens to its file.
+pub fn check(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else {
+        return agrees(data);
+    };
+    match kind % 3 {
+        0 => agrees(rest),
+        1 => {
+            let Some((length, rest)) = rest.split_first() else {
+                return;
+            };
+            let (header, records) = rest.split_at(rest.len().min(usize::from(*length)));
+            agrees(&framed(header, records));
+        }
+        _ => mutated(rest),
+    }
+}

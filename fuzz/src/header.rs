@@ -1,0 +1,93 @@
+//! Whatever a rank sends: its readers refuse it, or give what can be written and read again.
+
+use ftsort::block::Header;
+
+/// A header that can be read is written as it was, but for bits that say nothing.
+fn header(data: &[u8]) {
+    let Some(header) = Header::decode(data) else {
+        return;
+    };
+    let again = header.encode();
+    assert!(again.len() <= Header::limit(header.runs.len()));
+    assert_eq!(again.len(), data.len());
+    assert_eq!(Header::decode(&again), Some(header));
+}
+
+/// The letters that the library shows to tests alone.
+mod letters {
+    use ftsort::engine::letters as engine;
+    use ftsort::kernel::{Kernel, kernel_for};
+    use ftsort::members::Rank;
+    use ftsort::record::{Fields, KeyKind, Layout};
+    use ftsort::sort::letters as sort;
+    use ftsort::verify::border::Border;
+    use ftsort::verify::digest::Digest;
+
+    /// What is written of what was read is read as the same.
+    fn stable(data: &[u8], reread: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+        if let Some(again) = reread(data) {
+            assert_eq!(reread(&again), Some(again.clone()), "not what was read");
+        }
+    }
+
+    fn kernel(record_bytes: usize) -> Box<dyn Kernel> {
+        let layout = Layout::new(Fields {
+            record_bytes,
+            key_bytes: record_bytes,
+            key: KeyKind::Bytes as i32,
+            ..Fields::default()
+        });
+        kernel_for(&layout.expect("bytes"), 1).expect("one thread is here")
+    }
+
+    /// Each rank's words start with how many they are.
+    fn told(mut data: &[u8]) -> Vec<(Rank, ftsort::buffer::Slice)> {
+        let mut told = Vec::new();
+        while let Some((length, rest)) = data.split_first() {
+            let (words, later) = rest.split_at(rest.len().min(usize::from(*length)));
+            let words = engine::letter(words).expect("a few bytes");
+            told.push((Rank(told.len() as u32), words));
+            data = later;
+        }
+        told
+    }
+
+    /// What was read of a border, and what is left, are all that there was.
+    fn border(data: &[u8], record_bytes: usize) {
+        if let Some((border, rest)) = Border::decode(data, record_bytes) {
+            let mut again = Vec::new();
+            border.encode(&mut again);
+            assert!(again.len() <= Border::limit(record_bytes));
+            assert_eq!([&again, rest].concat(), data, "not what was read");
+        }
+    }
+
+    pub fn check(kind: u8, record_bytes: usize, data: &[u8]) {
+        let kind = usize::from(kind);
+        let inner = engine::Letter::ALL;
+        let outer = sort::Letter::ALL;
+        if let Some(letter) = inner.get(kind) {
+            let slice = |data: &[u8]| engine::letter(data).expect("a few bytes");
+            return stable(data, |data| letter.reread(&slice(data)));
+        }
+        if let Some(letter) = outer.get(kind - inner.len()) {
+            return stable(data, |data| letter.reread(data, record_bytes));
+        }
+        match kind - inner.len() - outer.len() {
+            0 => _ = engine::judge(&told(data), Digest::default(), &*kernel(record_bytes)),
+            1 => _ = engine::sum_up(&told(data), &*kernel(record_bytes)),
+            _ => border(data, record_bytes),
+        }
+    }
+}
+
+/// The first byte chooses the reader, the second the size of a record.
+pub fn check(data: &[u8]) {
+    let [kind, size, rest @ ..] = data else {
+        return;
+    };
+    match kind % 16 {
+        0 => header(rest),
+        kind => letters::check(kind - 1, usize::from(size % 32) + 1, rest),
+    }
+}

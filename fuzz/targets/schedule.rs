@@ -1,0 +1,4 @@
+//! See `src/schedule.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ftsort_fuzz::schedule::check(data));

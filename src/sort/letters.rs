@@ -1,0 +1,62 @@
+//! What nodes propose and what is decided of it, read as a sort reads it: for tests that feed the readers
+//! with any bytes. Only with the feature `simulator`. It must never be used by a sort.
+
+use super::bitonic::{Ends, Verdict};
+use super::complete::Plan;
+use super::pivot::{Cut, Place, decode_samples, encode_samples};
+
+/// Letters that are read into values, which can be written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Letter {
+    /// A place in the total order.
+    Place,
+    /// Where to cut.
+    Cut,
+    /// Several of them.
+    Cuts,
+    /// Records that stand for others.
+    Samples,
+    /// How the result lies on eight nodes.
+    Plan,
+    /// The ends of an input that is to be bitonic.
+    Ends,
+    /// What the first round of a bitonic sort decides.
+    Verdict,
+}
+
+impl Letter {
+    /// All of them.
+    pub const ALL: [Letter; 7] = [
+        Letter::Place,
+        Letter::Cut,
+        Letter::Cuts,
+        Letter::Samples,
+        Letter::Plan,
+        Letter::Ends,
+        Letter::Verdict,
+    ];
+
+    /// What was read, with records of this size, written again; None if it is refused.
+    pub fn reread(self, letter: &[u8], record_bytes: usize) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        match self {
+            Letter::Place => Place::decode(letter, record_bytes).ok()?.encode(&mut out),
+            Letter::Cut => {
+                let cut = Cut::decode(letter, record_bytes).ok()?;
+                cut.encode(record_bytes, &mut out);
+            }
+            Letter::Cuts => {
+                let cuts = Cut::decode_all(letter, record_bytes).ok()?;
+                out = Cut::encode_all(&cuts, record_bytes);
+            }
+            Letter::Samples => out = encode_samples(&decode_samples(letter, record_bytes).ok()?),
+            Letter::Plan => {
+                let plan = Plan::decode(letter, 8, record_bytes).ok()?;
+                out = plan.encode(record_bytes);
+            }
+            Letter::Ends => out = Ends::decode(letter)?.encode(),
+            Letter::Verdict => out = Verdict::decode(letter).ok()?.encode(),
+        }
+        Some(out)
+    }
+}

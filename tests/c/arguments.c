@@ -1,0 +1,465 @@
+/* Whatever the arguments are: a status that is documented, the same on all ranks, and a group that can be
+ * used afterwards. Structs are drawn from a seed; pointers are NULL or valid, numbers are anything; wrong
+ * on all ranks, or on one.
+ *
+ *   arguments DIR [SECONDS [SEED [GROUP]]]      (under mpirun, up to 64 ranks)
+ *
+ * Makes groups until the time is over, beginning with this one of those that the seed gives. Prints the seed
+ * first, and "arguments: fine" on rank 0 if all is right. */
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "expect.h"
+#include "ftsort.h"
+
+#define ROOM 4096 /* bytes of an input */
+#define CALLS 24  /* with each group */
+#define LINKS 4
+#define MOST_RANKS 64
+
+static long number_of_group;
+static const char *volatile doing = "nothing";
+
+/* Nothing that was called should take long. */
+static void on_alarm(int number)
+{
+  char text[200];
+  int length = snprintf(text, sizeof text, "rank %d hangs in group %ld, %s\n", rank, number_of_group, doing);
+  (void)number;
+  if (write(2, text, (size_t)length) < 0) _exit(3);
+  _exit(2);
+}
+
+/* splitmix64: the same on all ranks, but between `apart` and `together`. */
+static uint64_t common;
+
+static uint64_t mix(uint64_t x)
+{
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+static uint64_t draw(void) { return mix(common += 0x9e3779b97f4a7c15u); }
+
+static uint64_t below(uint64_t n) { return draw() % n; }
+
+/* Small, near a border, or anything. */
+static uint64_t number(void)
+{
+  switch (below(8)) {
+  case 0: return draw();
+  case 1: return ~(uint64_t)0 - below(4);
+  case 2: return (uint64_t)INT64_MAX + below(3) - 1;
+  case 3: return (uint64_t)1 << below(64);
+  case 4: return (uint32_t)draw();
+  default: return below(20);
+  }
+}
+
+/* What is right, mostly. */
+static uint64_t mostly(uint64_t right) { return below(24) == 0 ? number() : right; }
+
+/* A struct's size: its own, a shorter one, or nonsense. */
+static size_t size_of_struct(size_t full)
+{
+  if (below(24) == 0) return (size_t)number();
+  return below(12) == 0 ? sizeof(size_t) * (1 + below(full / sizeof(size_t))) : full;
+}
+
+static int on_reload(void *user, int32_t whose, ftsort_buffer *out)
+{
+  (void)user, (void)whose, (void)out;
+  return 1;
+}
+
+static void on_event(void *user, const ftsort_event *event)
+{
+  (void)user;
+  EXPECT(event->struct_size == sizeof *event);
+}
+
+static void on_log(void *user, int level, const char *line)
+{
+  (void)user;
+  EXPECT(level >= 0 && level <= 2 && line[0] != '\0');
+}
+
+static int compare(void *user, const void *a, const void *b)
+{
+  /* A shorter struct has no `user`. */
+  return user == NULL ? 0 : memcmp(a, b, *(const size_t *)user);
+}
+
+static int merge(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes, ftsort_buffer *out)
+{
+  char *bytes = ftsort_buffer_resize(out, low_bytes + high_bytes);
+  (void)user;
+  if (bytes == NULL) return 1;
+  memcpy(bytes, low, low_bytes);
+  memcpy(bytes + low_bytes, high, high_bytes);
+  return 0;
+}
+
+static int consume(void *user, const void *records, size_t count)
+{
+  (void)user;
+  EXPECT(records != NULL && count > 0);
+  return below(16) == 0;
+}
+
+/* Statuses are documented, and on all ranks alike; or an argument is wrong on some. After a failure there
+ * is a text. If anything was not as it should be on any rank all of them stop, for none may wait for
+ * another that has stopped. Returns 0 then. */
+static int agreed(ftsort_status status, const char *text)
+{
+  int32_t all[2 * MOST_RANKS], mine[2];
+  int i, wrong = 0, alike = 1, stop = 0;
+  EXPECT(strcmp(ftsort_status_text(status), "unknown status") != 0);
+  EXPECT(status == FTSORT_OK || text[0] != '\0');
+  /* Nothing is broken, nobody is dead. */
+  EXPECT(status > FTSORT_ERR_DATA_LOST && status != FTSORT_ERR_STATE && status != FTSORT_ERR_NO_ULFM);
+  mine[0] = status;
+  mine[1] = failures;
+  MPI_Allgather(mine, 2, MPI_INT32_T, all, 2, MPI_INT32_T, MPI_COMM_WORLD);
+  for (i = 0; i < 2 * ranks; i += 2) {
+    wrong |= all[i] == FTSORT_ERR_ARGUMENT;
+    alike &= all[i] == all[0];
+    stop |= all[i + 1] > 0;
+  }
+  for (i = 0; i < 2 * ranks && !alike; i += 2)
+    stop |= all[i] != FTSORT_ERR_ARGUMENT && all[i] != FTSORT_ERR_PEER_ARGUMENT;
+  stop |= status == FTSORT_ERR_PEER_ARGUMENT && !wrong;
+  if (stop) {
+    fprintf(stderr, "rank %d, group %ld, %s: status %d, %s\n", rank, number_of_group, doing, status, text);
+    failures++;
+  }
+  return !stop;
+}
+
+/* From here on, until `together`, one rank may draw other things than all others. */
+static uint64_t apart(void)
+{
+  uint64_t kept = draw();
+  if (below(3) == 0 && (int)(kept % (uint64_t)ranks) == rank) common++;
+  return kept;
+}
+
+static void together(uint64_t kept) { common = kept; }
+
+/* Is the group as good as ever? One that merges bitonic sequences takes none on these ranks. */
+static ftsort_status sort_fine(ftsort *group)
+{
+  static const ftsort_record plain = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  int32_t data[50];
+  ftsort_result *result = NULL;
+  uint64_t wrong = 9;
+  ftsort_status status;
+  int i;
+  doing = "a sort that is fine";
+  for (i = 0; i < 50; i++) data[i] = rank * 50 + i; /* fit for every algorithm */
+  status = ftsort_run(group, &plain, data, 50, &result);
+  if (status == FTSORT_OK) {
+    EXPECT(ftsort_result_total(result) == (uint64_t)(50 * ranks));
+    status = ftsort_verify(group, &plain, result, data, 50, &wrong);
+    EXPECT(wrong == 0);
+    ftsort_result_free(result);
+  }
+  EXPECT(status == FTSORT_OK || ((ranks & (ranks - 1)) && strstr(ftsort_last_error(group), "on 2^d ranks")));
+  return status;
+}
+
+/* What one call is given. */
+typedef struct given {
+  unsigned char room[ROOM];
+  ftsort_record record;
+  size_t key_size;
+  const ftsort_record *a_record;
+  ftsort_tree tree;
+  int32_t links[2 * LINKS];
+  const ftsort_tree *a_tree;
+  size_t bytes, count;
+  const void *input;
+  int has_place;
+} given;
+
+static void draw_record(given *g)
+{
+  static const size_t widths[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
+  ftsort_record *record = &g->record;
+  memset(record, 0, sizeof *record);
+  record->struct_size = size_of_struct(sizeof *record);
+  record->key = (int32_t)mostly(1 + below(12));
+  record->record_bytes = (size_t)mostly(1 + below(40));
+  record->descending = (int32_t)mostly(below(2));
+  record->stable = (int32_t)mostly(below(2));
+  if (record->key >= 1 && record->key <= 10 && below(2)) record->record_bytes = widths[record->key];
+  if (record->key == FTSORT_KEY_BYTES) record->key_bytes = (size_t)mostly(record->record_bytes);
+  if (below(16) == 0) record->key_offset = (size_t)number();
+  if (below(16) == 0) record->key_bytes = (size_t)number();
+  if ((record->key == FTSORT_KEY_COMPARE) != (below(16) == 0)) record->compare = compare;
+  g->key_size = record->record_bytes < ROOM ? record->record_bytes : 0;
+  record->user = &g->key_size;
+  g->a_record = below(24) ? record : NULL;
+}
+
+/* A count, and a pointer that is valid for as many records, or NULL. */
+static const void *draw_input(const given *g, size_t *count)
+{
+  size_t size = g->record.record_bytes, most = size == 0 ? ROOM : ROOM / size;
+  *count = below(4) == 0 ? (size_t)number() : (size_t)below(most + 1);
+  if (below(16) == 0) return NULL;
+  /* The library cannot know how much there is: what it would read must be there. */
+  if (size > 0 && *count > most && *count <= (size_t)PTRDIFF_MAX / size) *count = 0;
+  return g->room;
+}
+
+static void draw_tree(given *g)
+{
+  ftsort_tree *tree = &g->tree;
+  int i;
+  memset(tree, 0, sizeof *tree);
+  tree->struct_size = size_of_struct(sizeof *tree);
+  tree->has_sink = (int32_t)mostly(below(2));
+  tree->sink = (int32_t)mostly(below((uint64_t)ranks));
+  tree->operation = (int32_t)mostly(below(8));
+  tree->key = (int32_t)mostly(1 + below(10));
+  tree->ordered = (int32_t)mostly(below(2));
+  tree->reroute = (int32_t)mostly(below(2));
+  /* No link is as slow, whatever else the machine does. */
+  if (below(16) == 0) tree->detect_ms = 100000 + (uint32_t)number() % 1000000;
+  for (i = 0; i < 2 * LINKS; i++) g->links[i] = (int32_t)mostly(below((uint64_t)ranks));
+  if (below(4) == 0) tree->link_count = (size_t)below(LINKS + 1);
+  tree->links = below(16) ? g->links : NULL;
+  if (tree->links == NULL) tree->link_count = (size_t)number();
+  tree->record = g->a_record;
+  tree->merge = below(16) ? merge : NULL;
+  g->a_tree = below(8) ? tree : NULL;
+}
+
+static void draw_given(given *g)
+{
+  size_t i;
+  for (i = 0; i < ROOM; i += 8) {
+    uint64_t bits = mix(common + i);
+    memcpy(g->room + i, &bits, 8);
+  }
+  draw_record(g);
+  draw_tree(g);
+  g->input = draw_input(g, &g->count);
+  g->has_place = below(24) > 0;
+  switch (below(4)) {
+  case 0: g->bytes = (size_t)below(ROOM); break;
+  case 1: g->bytes = g->key_size; break; /* a list of one is sorted */
+  default: g->bytes = 8 * (size_t)below(ROOM / 8);
+  }
+}
+
+static ftsort_status run(ftsort *group, const given *g, ftsort_result **result)
+{
+  ftsort_result *fresh = NULL;
+  ftsort_status status;
+  doing = "ftsort_run";
+  status = ftsort_run(group, g->a_record, g->input, g->count, g->has_place ? &fresh : NULL);
+  EXPECT((status == FTSORT_OK) == (fresh != NULL));
+  if (fresh) {
+    ftsort_result_free(*result);
+    *result = fresh;
+  }
+  return status;
+}
+
+static ftsort_status merge_on_a_tree(ftsort *group, const given *g)
+{
+  ftsort_tree_result *merged = NULL;
+  ftsort_status status;
+  size_t bytes = 1;
+  doing = "ftsort_tree_merge";
+  status = ftsort_tree_merge(group, g->a_tree, below(16) ? g->room : NULL, g->bytes, g->has_place ? &merged : NULL);
+  EXPECT(merged == NULL || (status == FTSORT_OK && ftsort_tree_holder(group) == rank));
+  EXPECT((ftsort_tree_result_data(merged, &bytes) == NULL) == (merged == NULL));
+  ftsort_tree_result_free(merged);
+  return status;
+}
+
+static ftsort_status collective(size_t what, ftsort *group, given *g, ftsort_result **result)
+{
+  uint64_t violations = 0;
+  uint32_t flags = (uint32_t)draw();
+  size_t count, *place = g->has_place ? &count : NULL;
+  const void *output;
+  int32_t root;
+  int committed, status;
+  switch (what) {
+  case 0:
+    doing = "ftsort_verify";
+    return ftsort_verify(group, g->a_record, below(2) ? *result : NULL, g->input, g->count, place ? &violations : NULL);
+  case 1:
+    doing = "ftsort_verify_array";
+    output = draw_input(g, &count);
+    if (below(16) == 0 && count * g->record.record_bytes < ROOM) output = g->room + 1;
+    return ftsort_verify_array(group, g->a_record, output, count, g->input, g->count, place ? &violations : NULL);
+  case 2:
+    doing = "ftsort_store_commit";
+    status = ftsort_store_commit(group, (int)mostly(1), place ? &committed : NULL);
+    EXPECT(status != FTSORT_OK || committed == 0 || committed == 1);
+    return status;
+  case 3: doing = "ftsort_agree"; return ftsort_agree(group, &flags, place);
+  case 4: doing = "ftsort_fault_check"; return ftsort_fault_check(group, place);
+  case 5: doing = "ftsort_store_clear"; return ftsort_store_clear(group);
+  case 6: return merge_on_a_tree(group, g);
+  case 7:
+    doing = "ftsort_tree_broadcast";
+    root = (int32_t)mostly(below((uint64_t)ranks));
+    return ftsort_tree_broadcast(group, g->a_tree, root, below(16) ? g->room : NULL, g->bytes);
+  case 8:
+    doing = "ftsort_gather_sorted";
+    return ftsort_gather_sorted(group, g->a_tree, below(16) ? *result : NULL, below(16) ? consume : NULL, NULL);
+  default: return run(group, g, result);
+  }
+}
+
+static void states(ftsort *group, const given *g)
+{
+  const void *state = NULL;
+  size_t bytes = g->bytes;
+  int32_t node = (int32_t)mostly((uint64_t)rank);
+  ftsort_status status = ftsort_store_put(group, node, below(8) ? g->room : NULL, bytes);
+  EXPECT(status == FTSORT_OK || status == FTSORT_ERR_ARGUMENT || status == FTSORT_ERR_MEMORY);
+  status = ftsort_store_get(group, node, g->has_place ? &state : NULL, below(2) ? &bytes : NULL);
+  EXPECT(status == FTSORT_OK || status == FTSORT_ERR_ARGUMENT);
+}
+
+static void queries(ftsort *group, const ftsort_result *result)
+{
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  ftsort_block block;
+  ftsort_status status;
+  int32_t node = (int32_t)number();
+  uint32_t order[2];
+  stats.struct_size = (size_t)below(sizeof stats + 1);
+  EXPECT(ftsort_get_stats(group, &stats) == (stats.struct_size < sizeof(size_t) ? FTSORT_ERR_ARGUMENT : FTSORT_OK));
+  EXPECT(ftsort_is_faulty(group, node) == (node < 0 || node >= ranks));
+  EXPECT(ftsort_cover(group, node) >= -1 && ftsort_partner(group, node, (uint32_t)number()) >= -1);
+  EXPECT(ftsort_slot(group, node) >= 0 || ftsort_slot(group, node) == MPI_PROC_NULL);
+  EXPECT(ftsort_lost_ranks(group, NULL, (size_t)number()) == 0);
+  EXPECT(ftsort_inject(group, (uint32_t)number()) == FTSORT_OK);
+  EXPECT(ftsort_tree_holder(group) >= -1 && ftsort_tree_holder(group) < ranks);
+  EXPECT(ftsort_tree_order(group, order, 2) <= 6 && ftsort_tree_order(group, NULL, (size_t)number()) <= 6);
+  status = ftsort_result_block(result, (size_t)number(), &block);
+  EXPECT(status == FTSORT_OK || status == FTSORT_ERR_ARGUMENT);
+}
+
+/* Returns 0 where all are to stop. */
+static int call(ftsort *group, ftsort_result **result)
+{
+  static given g;
+  ftsort_status status;
+  size_t what = (size_t)below(16);
+  uint64_t kept = apart();
+  alarm(40);
+  draw_given(&g);
+  if (what >= 14) {
+    doing = "local functions";
+    if (what == 14) states(group, &g);
+    else queries(group, *result);
+    together(kept);
+    return 1;
+  }
+  status = collective(what, group, &g, result);
+  together(kept);
+  if (!agreed(status, ftsort_last_error(group))) return 0;
+  if (status == FTSORT_OK || below(4)) return 1;
+  status = sort_fine(group);
+  return agreed(status, ftsort_last_error(group));
+}
+
+static ftsort_status make(const char *dir, ftsort **group)
+{
+  static const char *const texts[] = {"",       "none", "one@", "9@1", "0~9.block", "window=5ms seed=3",
+                                      "seed=x", "-1@0", "\xff"};
+  static ftsort_config config;
+  memset(&config, 0, sizeof config);
+  config.struct_size = size_of_struct(sizeof config);
+  config.algorithm = (int32_t)mostly(below(7));
+  config.store = (int32_t)mostly(below(4));
+  config.pivot = (int32_t)mostly(below(2));
+  config.repair = (int32_t)mostly(below(8) == 0);
+  config.dense = (int32_t)mostly(below(2));
+  config.replicas = (uint32_t)mostly(below(3));
+  config.threads = (uint32_t)below(3); /* as many are started as are asked for */
+  config.accept_no_ulfm = (int32_t)number();
+  if (below(4) == 0) config.timeout_ms = 40000 + (uint32_t)number() % 1000000;
+  config.min_survivors = (uint32_t)mostly(below(2));
+  if (below(8) == 0) config.memory_limit = (size_t)number();
+  if (below(8) > 0) config.store_directory = below(16) ? dir : "/nowhere/at/all";
+  config.faults = texts[below(4) ? below(2) : below(9)];
+  if (below(16) > 0) config.reload = on_reload;
+  if (below(2)) config.on_event = on_event;
+  if (below(2)) config.on_log = on_log;
+  config.checks = (uint32_t)mostly(below(2));
+  doing = "ftsort_init";
+  return ftsort_init(MPI_COMM_WORLD, below(24) ? &config : NULL, group);
+}
+
+/* Makes a group and calls it; adds to the counts. Returns 0 where all are to stop. */
+static int play(const char *dir, long *made, long *calls)
+{
+  ftsort *group = (ftsort *)&common;
+  ftsort_result *result = NULL;
+  ftsort_status status;
+  int goes_on, k;
+  uint64_t kept;
+  alarm(40);
+  kept = apart();
+  status = make(dir, &group);
+  together(kept);
+  EXPECT((status == FTSORT_OK) == (group != NULL));
+  goes_on = agreed(status, ftsort_last_error(NULL));
+  if (group == NULL) return goes_on;
+  ++*made;
+  for (k = 0; k < CALLS && goes_on; k++, ++*calls) goes_on = call(group, &result);
+  doing = "the end"; /* committed states stay in files until somebody says so */
+  if (goes_on) goes_on = agreed(ftsort_store_clear(group), ftsort_last_error(group));
+  ftsort_result_free(result);
+  ftsort_free(group);
+  return goes_on;
+}
+
+int main(int argc, char **argv)
+{
+  double end = argc > 2 ? atof(argv[2]) : 5;
+  long made = 0, calls = 0, first;
+  int goes_on = 1;
+  uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 0) : (uint64_t)time(NULL);
+  if (argc < 2) return 2;
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks > MOST_RANKS) MPI_Abort(MPI_COMM_WORLD, 2);
+  MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("arguments: seed %llu\n", (unsigned long long)seed);
+  fflush(stdout);
+  signal(SIGALRM, on_alarm);
+  end += MPI_Wtime();
+  first = number_of_group = argc > 4 ? atol(argv[4]) : 0;
+  for (; goes_on; number_of_group++) {
+    int in_time = MPI_Wtime() < end;
+    MPI_Bcast(&in_time, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (!in_time) break;
+    /* Seeds that follow each other have no group in common. */
+    common = mix(mix(seed) + (uint64_t)number_of_group);
+    goes_on = play(argv[1], &made, &calls);
+  }
+  if (rank == 0 && failures == 0)
+    printf("arguments: fine, %ld of %ld groups, %ld calls\n", made, number_of_group - first, calls);
+  alarm(0);
+  MPI_Finalize();
+  return failures > 0;
+}

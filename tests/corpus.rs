@@ -1,0 +1,33 @@
+//! The files of the fuzzing corpus, held against what must hold of any bytes, without a fuzzer.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../fuzz/src/lib.rs"]
+mod checks;
+
+// One after the other: the check of files looks at how much memory all buffers take together.
+#[test]
+fn what_holds_of_any_bytes_holds_of_the_corpus() {
+    let targets: &[(&str, fn(&[u8]))] = &[
+        ("file", checks::file::check),
+        ("header", checks::header::check),
+        ("schedule", checks::schedule::check),
+        ("trial", checks::trial::check),
+        ("entry", checks::entry::check),
+    ];
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+    for (target, check) in targets {
+        let folder = fs::read_dir(corpus.join(target)).expect("each target has files");
+        let mut files: Vec<_> = folder
+            .map(|file| file.expect("the corpus is readable").path())
+            .collect();
+        files.sort();
+        assert!(!files.is_empty(), "{target} has no files");
+        for file in files {
+            let data = fs::read(&file).expect("the corpus is readable");
+            let holds = std::panic::catch_unwind(|| check(&data)).is_ok();
+            assert!(holds, "{}: see above", file.display());
+        }
+    }
+}
