@@ -9,7 +9,8 @@ mod checks;
 // One after the other: the check of files looks at how much memory all buffers take together.
 #[test]
 fn what_holds_of_any_bytes_holds_of_the_corpus() {
-    let targets: &[(&str, fn(&[u8]))] = &[
+    type Check = fn(&[u8]);
+    let targets: &[(&str, Check)] = &[
         ("file", checks::file::check),
         ("header", checks::header::check),
         ("schedule", checks::schedule::check),

@@ -248,7 +248,7 @@ fn stores_of(defect: Defect) -> Vec<Keeping> {
     use Defect::*;
     match defect {
         InputNotStored => vec![Keeping::Directory],
-        HoldersOfNow | VersionsNotCopied | TakesOverTheInput => vec![Keeping::Versions(1)],
+        HoldersOfNow | TakesOverTheInput => vec![Keeping::Versions(1)],
         _ => Vec::new(),
     }
 }
@@ -260,6 +260,11 @@ fn rare(defect: Defect) -> Option<(&'static str, usize)> {
         Defect::ClearedAtCommit | Defect::RetiredAtCommit => {
             Some(("ranks=3 records=6 store=directory", 2))
         }
+        Defect::VersionsNotCopied => {
+            Some(("ranks=3 records=6 store=versions:1 algorithm=bitonic", 1))
+        }
+        Defect::ClearedTooEarly => Some(("ranks=3 records=6 store=memory:1", 1)),
+        Defect::HashIsNotCompared => Some(("ranks=4 records=6 store=memory:1", 2)),
         Defect::NoChecksum => Some(("ranks=3 records=6 store=directory rot=1", 2)),
         Defect::ContributesTwice => {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge tagged=1";

@@ -215,11 +215,11 @@ fn records(values: &mut Values<'_>) {
     let fits = asked
         .checked_mul(record.record_bytes)
         .is_some_and(|bytes| bytes <= size_of_val(&input));
-    let input = match fits && values.byte() % 4 > 0 {
+    let input = match fits && !values.byte().is_multiple_of(4) {
         true => input.as_ptr().cast(),
         false => null(),
     };
-    let has_place = values.byte() % 8 > 0;
+    let has_place = !values.byte().is_multiple_of(8);
     // SAFETY: as above.
     unsafe {
         let allowed = [&[ARGUMENT][..], &[OK, ARGUMENT, MEMORY]];
@@ -262,7 +262,7 @@ unsafe extern "C" fn merge(
 fn trees(values: &mut Values<'_>) {
     let links: [i32; 8] = std::array::from_fn(|_| values.int());
     let record = any_record(values);
-    let has_links = values.byte() % 4 > 0;
+    let has_links = !values.byte().is_multiple_of(4);
     let options = ftsort_tree {
         struct_size: size_of::<ftsort_tree>(),
         has_sink: values.int(),
@@ -278,7 +278,7 @@ fn trees(values: &mut Values<'_>) {
             false => values.size(),
         },
         links: if has_links { links.as_ptr() } else { null() },
-        record: if values.byte() % 4 > 0 {
+        record: if !values.byte().is_multiple_of(4) {
             &record
         } else {
             null()
