@@ -300,6 +300,30 @@ fn changes() -> Vec<Trial> {
         };
         sort.fails_with("-41", &["rank 1 is accused"])
     }));
+    // Each of the predicates of 1989 says what it found; what is believed before it is found is in the
+    // copies too.
+    for (faults, status, found) in [
+        ("1~4.message", "0", "corruptions=1 found=consistency, "),
+        ("0~5.message", "0", "corruptions=1 found=feasibility, "),
+        ("2~3.message", "-41", "corruptions=9 found=consistency, "),
+    ] {
+        trials.push(Trial::test(
+            format!("{faults} with the predicates alone: {found}"),
+            move || {
+                let sort = Sort {
+                    faults: faults.into(),
+                    algorithm: "bitonic:reliable",
+                    count: "50",
+                    last: "-",
+                    ..Sort::default()
+                };
+                match status {
+                    "0" => sort.comes_out_right_after(found),
+                    _ => sort.fails_with(status, &[found]),
+                }
+            },
+        ));
+    }
     for algorithm in ["auto:checked", "bitonic:reliable"] {
         trials.push(Trial::test(
             format!("nothing is found where nothing is wrong, {algorithm}"),
