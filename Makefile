@@ -79,6 +79,7 @@ kills-short: build
 
 kills: build
 	$(RUN) python3 scripts/kill_table.py
+	$(RUN) python3 scripts/kill_rounds.py
 
 hosts: build
 	$(RUN) python3 scripts/hosts.py

@@ -4,7 +4,8 @@
  *   ftsort-mpirun -np 4 ./rounds_bench [REPETITIONS [GREATEST]]        (2^d ranks; GREATEST: log2 of bytes)
  *
  * The plain program makes the same exchanges (recursive doubling, MPI_Sendrecv) into buffers that it has already,
- * and does the same arithmetic. Times are those of the slowest rank; medians over the repetitions. */
+ * and does the same arithmetic. Times are those of the slowest rank, in microseconds; medians over the
+ * repetitions. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ typedef struct complex_number {
 enum { PLAIN, NONE, MEMORY, WAYS };
 
 static int rank, ranks, fft; /* what is measured: a sum, or an FFT */
+static int dimensions, turns; /* exchanges: one for each dimension, or these again and again */
 static size_t bytes;         /* of a state */
 static complex_number *roots;
 static size_t share, n; /* of the FFT: numbers of a node, and of all */
@@ -60,7 +62,7 @@ static void combine(void *out, const void *state, const void *came, int node, in
                 share << dimension);
     return;
   }
-  for (i = 0; i < bytes / 8; i++) ((int64_t *)out)[i] = ((const int64_t *)state)[i] + ((const int64_t *)came)[i];
+  for (i = 0; i < bytes / 8; i++) ((uint64_t *)out)[i] = ((const uint64_t *)state)[i] + ((const uint64_t *)came)[i];
 }
 
 static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t size, ftsort_buffer *next)
@@ -74,9 +76,10 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
 
 static char *plain(const void *input, char *one, char *other)
 {
-  int bit;
+  int turn;
   memcpy(one, input, bytes); /* as ftsort does: the input stays as it is */
-  for (bit = ranks / 2; bit > 0; bit /= 2) {
+  for (turn = 0; turn < turns; turn++) {
+    int bit = 1 << (dimensions - 1 - turn % dimensions);
     char *swap = one;
     MPI_Sendrecv(one, (int)bytes, MPI_BYTE, rank ^ bit, 0, other, (int)bytes, MPI_BYTE, rank ^ bit, 0,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -87,14 +90,20 @@ static char *plain(const void *input, char *one, char *other)
   return one;
 }
 
+#define MOST_TURNS 256
+
 static double measure(ftsort *group, const void *input, char *one, char *other, const void *expected,
                       ftsort_stats *stats)
 {
   ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
   ftsort_rounds_result *result = NULL;
   ftsort_state state;
+  static ftsort_round plan[MOST_TURNS];
   double start, own, slowest;
-  int right = 1;
+  int right = 1, turn;
+  for (turn = 0; turn < turns; turn++) plan[turn].dimension = (uint32_t)(dimensions - 1 - turn % dimensions);
+  rounds.plan = plan;
+  rounds.round_count = (size_t)turns;
   rounds.absorb = absorb;
   MPI_Barrier(MPI_COMM_WORLD);
   start = MPI_Wtime();
@@ -118,16 +127,14 @@ static double measure(ftsort *group, const void *input, char *one, char *other, 
   return slowest;
 }
 
-/* One line of the table. */
-static void compare(ftsort **groups, int repetitions)
+/* Medians, in microseconds. */
+static void compare(ftsort **groups, int repetitions, double *median)
 {
   static double seconds[WAYS][1000];
   char *input = (char *)malloc(bytes), *one = (char *)malloc(bytes), *other = (char *)malloc(bytes);
-  double commit[2] = {0, 0}, store = 0, median[WAYS];
   ftsort_stats stats = FTSORT_STATS_INIT;
-  int way, k, d = 0;
+  int way, k;
   size_t i;
-  while (1 << d < ranks) d++;
   if (!input || !one || !other) MPI_Abort(MPI_COMM_WORLD, 1);
   for (i = 0; i < bytes / 8; i++) {
     double number = (double)((i + 1) * (size_t)(rank + 3) % 1009);
@@ -137,24 +144,45 @@ static void compare(ftsort **groups, int repetitions)
   for (k = -1; k < repetitions; k++) /* the first one warms up */
     for (way = 0; way < WAYS; way++) {
       double took = measure(groups[way], input, one, other, one, &stats);
-      if (k < 0) continue;
-      seconds[way][k] = took;
-      if (way > PLAIN) commit[way - 1] += stats.commit_seconds / repetitions;
-      if (way == MEMORY) store += stats.store_seconds / repetitions;
+      if (k >= 0) seconds[way][k] = took;
     }
   for (way = 0; way < WAYS; way++) {
     qsort(seconds[way], (size_t)repetitions, sizeof(double), by_value);
-    median[way] = seconds[way][repetitions / 2];
+    median[way] = 1e6 * seconds[way][repetitions / 2];
   }
-  if (rank == 0)
-    printf("| %s | %d | %lu | %.1f | %.1f | %.1f | %.2f | %.2f | %.1f | %.1f | %.1f |\n", fft ? "FFT" : "sum", ranks,
-           (unsigned long)bytes, 1e6 * median[PLAIN], 1e6 * median[NONE], 1e6 * median[MEMORY],
-           median[NONE] / median[PLAIN], median[MEMORY] / median[PLAIN], 1e6 * (median[NONE] - median[PLAIN]) / d,
-           1e6 * commit[0] / (d + 1), 1e6 * store / (d + 1));
-  fflush(stdout);
   free(input);
   free(one);
   free(other);
+}
+
+/* A line of the table. */
+static void print_ratios(ftsort **groups, int repetitions)
+{
+  double median[WAYS];
+  compare(groups, repetitions, median);
+  if (rank == 0)
+    printf("| %s | %d | %lu | %.0f | %.0f | %.0f | %.2f | %.2f |\n", fft ? "FFT" : "all-reduce", ranks,
+           (unsigned long)bytes, median[PLAIN], median[NONE], median[MEMORY], median[NONE] / median[PLAIN],
+           median[MEMORY] / median[PLAIN]);
+  fflush(stdout);
+}
+
+/* What a round more costs, with states of 8 bytes; and a call, without its rounds. */
+static void print_costs(ftsort **groups, int repetitions)
+{
+  double few[WAYS], many[WAYS], round[WAYS];
+  int way;
+  bytes = 8;
+  compare(groups, repetitions, few);
+  turns += 100;
+  compare(groups, repetitions, many);
+  turns = dimensions;
+  for (way = 0; way < WAYS; way++) round[way] = (many[way] - few[way]) / 100;
+  if (rank == 0)
+    printf("| ranks | a round: plain | no store | memory store | a call: no store | memory store |\n"
+           "|---|---|---|---|---|---|\n| %d | %.1f | %.1f | %.1f | %.0f | %.0f |\n\n",
+           ranks, round[PLAIN], round[NONE], round[MEMORY], few[NONE] - turns * round[NONE],
+           few[MEMORY] - turns * round[MEMORY]);
 }
 
 int main(int argc, char **argv)
@@ -175,13 +203,16 @@ int main(int argc, char **argv)
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
+  while (1 << dimensions < ranks) dimensions++;
+  turns = dimensions;
+  print_costs(groups, repetitions);
   if (rank == 0)
-    printf("| what | ranks | bytes of a node | plain, us | no store | memory store | ratio | ratio | more for a round, us | "
-           "commit of a round | store of a round |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+    printf("| what | ranks | bytes of a node | plain | no store | memory store | ratio | ratio |\n"
+           "|---|---|---|---|---|---|---|---|\n");
   for (log2 = 3; log2 <= greatest; log2 = log2 == 3 ? 10 : log2 + 4) {
     times = log2 > 20 ? (repetitions + 2) / 3 : repetitions;
     bytes = (size_t)1 << log2;
-    compare(groups, times);
+    print_ratios(groups, times);
   }
   fft = 1;
   for (log2 = 12; log2 <= greatest - 4; log2 += 5) {
@@ -194,7 +225,7 @@ int main(int argc, char **argv)
       roots[i].re = cos(-2 * acos(-1.0) * (double)i / (double)n);
       roots[i].im = sin(-2 * acos(-1.0) * (double)i / (double)n);
     }
-    compare(groups, repetitions);
+    print_ratios(groups, repetitions);
     free(roots);
   }
   ftsort_free(groups[NONE]);

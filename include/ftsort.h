@@ -24,7 +24,8 @@
  * Fault injection, for tests and experiments: ftsort_config.faults, or the environment variable
  * FTSORT_FAULTS, holds words separated by spaces:
  *   RANK@ROUND         rank RANK kills itself (SIGKILL) at the start of that round of ftsort_run:
- *                      0 loads, 1 to d exchange, d+1 makes the result
+ *                      0 loads, 1 to d exchange, d+1 makes the result; or of ftsort_rounds_run: 0 loads,
+ *                      the others are the caller's
  *   RANK@ROUND.POINT   POINT: begin; send (messages are posted); store (before the new version is
  *                      stored); stored; commit (agreed on, nobody has acted on it yet); recover (in
  *                      the recovery of that round)
@@ -34,7 +35,7 @@
  *                      with a * at the end. TARGET: message (a bit of a block that it sends), block
  *                      (that it has), input (its own, after it was copied), replica (of another's
  *                      input), result (that it has made), order (its first and last half swapped)
- *   RANK@TIMEms        by a timer, so many milliseconds after ftsort_run was called
+ *   RANK@TIMEms        by a timer, so many milliseconds after ftsort_run or ftsort_rounds_run was called
  *   none | one | half | all-but-one, with seed=S and window=Tms
  *                      that many victims, drawn by the seed; they die at the starts of random rounds
  *                      (the papers' experiments), or with a window at random instants within it
@@ -654,7 +655,8 @@ typedef struct ftsort_record {
 } ftsort_record;
 
 /**
- * Gives the input of `rank` again, byte for byte as that rank passed it to `ftsort_run`, into `out`
+ * Gives the input of `rank` again, byte for byte as that rank passed it to `ftsort_run` or
+ * `ftsort_rounds_run`, into `out`
  * (see `ftsort_buffer_resize`). Called on the rank that covers `rank`, when that input is needed and
  * nobody has it: with `FTSORT_STORE_RELOAD`, and with the other stores where theirs is lost. What it
  * gives is checked by size and hash against what the rank had, if that lived to tell. Returns 0, or
@@ -684,7 +686,7 @@ typedef struct ftsort_event {
    */
   int32_t peer;
   /**
-   * The round: 0 is loading, the last one (`rounds - 1`) makes the result.
+   * The round: 0 is loading; of a sort the last one (`rounds - 1`) makes the result.
    */
   uint32_t round;
   /**
@@ -1014,8 +1016,9 @@ typedef struct ftsort_rounds {
    */
   int32_t ascending;
   /**
-   * Not 0: `begin` makes every node's first state. What ranks bring is not looked at, and cannot be
-   * lost: for inputs that anybody can make or read again.
+   * Not 0: `begin` makes every node's first state, and what ranks bring is not looked at: for inputs that
+   * anybody can make or read again. Nothing is ever lost then: what too few copies are left of is
+   * done again from the start.
    */
   int32_t begin_all;
   /**

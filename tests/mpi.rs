@@ -583,6 +583,7 @@ fn rounds() -> Vec<Trial> {
         ("transpose", "60", 6, "half seed=4 window=60ms"),
         ("fft", "12", 3, "one seed=5 window=20ms"),
         ("fft", "13", 4, "half seed=6 window=20ms"),
+        ("fft", "10", 4, "0@2.send 1@2.send 3@3"),
         ("kmeans", "5 30", 4, "half seed=7 window=60ms"),
         ("kmeans", "3 20", 5, "half seed=8 window=60ms"),
         ("bitonic_sort", "50000", 4, "half seed=9 window=60ms"),

@@ -142,8 +142,9 @@ pub struct ftsort_rounds {
     pub round_count: usize,
     /// Not 0: with no `plan`, the rounds go from the lowest dimension up.
     pub ascending: i32,
-    /// Not 0: `begin` makes every node's first state. What ranks bring is not looked at, and cannot be
-    /// lost: for inputs that anybody can make or read again.
+    /// Not 0: `begin` makes every node's first state, and what ranks bring is not looked at: for inputs that
+    /// anybody can make or read again. Nothing is ever lost then: what too few copies are left of is
+    /// done again from the start.
     pub begin_all: i32,
     /// The most bytes of a proposal, and of what is shared; 0: 4096. All ranks learn, and keep to the end,
     /// what every subcube shares.

@@ -194,7 +194,7 @@ pub struct ftsort_event {
     pub rank: i32,
     /// See the kind; -1 where it says nothing.
     pub peer: i32,
-    /// The round: 0 is loading, the last one (`rounds - 1`) makes the result.
+    /// The round: 0 is loading; of a sort the last one (`rounds - 1`) makes the result.
     pub round: u32,
     /// How many rounds this sort has.
     pub rounds: u32,
@@ -218,7 +218,8 @@ pub type ftsort_event_fn =
 pub type ftsort_log_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, level: c_int, line: *const c_char)>;
 
-/// Gives the input of `rank` again, byte for byte as that rank passed it to `ftsort_run`, into `out`
+/// Gives the input of `rank` again, byte for byte as that rank passed it to `ftsort_run` or
+/// `ftsort_rounds_run`, into `out`
 /// (see `ftsort_buffer_resize`). Called on the rank that covers `rank`, when that input is needed and
 /// nobody has it: with `FTSORT_STORE_RELOAD`, and with the other stores where theirs is lost. What it
 /// gives is checked by size and hash against what the rank had, if that lived to tell. Returns 0, or

@@ -146,6 +146,8 @@ pub(super) struct Work<'a> {
     pub key: Option<&'a DigestKey>,
     /// And are checked as sorts are.
     pub checks: Option<&'a Checks<'a>>,
+    /// Inputs are empty, so that they can always be had again.
+    pub is_born: bool,
     /// Who was dead when it began.
     absent: RankSet,
     /// When that was.
@@ -165,6 +167,7 @@ impl ftsort {
             input: Buffer::default(),
             key: None,
             checks: None,
+            is_born: false,
             absent: self.members.faulty().clone(),
             start: self.transport.now(),
             _timer: timers.timer(self.members.me()).map(Timer::start),
@@ -176,13 +179,17 @@ impl ftsort {
         let ranks = self.members.ranks();
         let schedule = self.settings.plan.resolve(ranks, algorithm.rounds() + 1);
         let mut listener = self.settings.listener;
-        let mut source = Reloader {
+        let mut reloader = Reloader {
             reload: self.settings.reload,
             user: listener.user(),
         };
         if let Some(watch) = &self.watch {
             self.members.leave_out(&watch.left_out());
         }
+        let source: &mut dyn Source = match work.is_born {
+            true => &mut Nothing,
+            false => &mut reloader,
+        };
         let mut engine = ftsort::engine(
             &mut self.transport,
             &mut self.members,
@@ -196,7 +203,7 @@ impl ftsort {
             &mut engine,
             algorithm,
             &mut *self.store,
-            &mut source,
+            source,
             work.input,
             work.absent,
             work.checks,
@@ -312,6 +319,19 @@ impl Source for Reloader {
                 format!("the reload callback returned {code} for rank {rank}"),
             )),
         }
+    }
+}
+
+/// Gives inputs again that are empty.
+struct Nothing;
+
+impl Source for Nothing {
+    fn can_reload(&self) -> bool {
+        true
+    }
+
+    fn reload(&mut self, _rank: Rank) -> Result<Buffer> {
+        Ok(Buffer::default())
     }
 }
 

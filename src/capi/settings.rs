@@ -338,11 +338,14 @@ pub(super) fn agree_on_equal(engine: &mut Engine<'_>, value: u64, what: &str) ->
     let equal = engine.all_equal(value)?;
     match equal {
         true => Ok(()),
-        false => Err(Error::new(
-            Status::Argument,
-            format!("{what} is not the same on all ranks"),
-        )),
+        false => Err(unequal(what)),
     }
+}
+
+/// Why a call fails whose arguments differ.
+pub(super) fn unequal(what: &str) -> Error {
+    let text = format!("{what} is not the same on all ranks");
+    Error::new(Status::Argument, text)
 }
 
 pub(super) fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Result<()> {

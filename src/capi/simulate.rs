@@ -131,7 +131,9 @@ mod simulated {
                 true => vec![Vec::new(); ranks],
                 false => brought(states, bytes, ranks)?,
             };
-            (caller, read(given, ranks)?, inputs)
+            let mut setting = read(given, ranks)?;
+            setting.reload |= caller.inits_all();
+            (caller, setting, inputs)
         };
         let deaths = match setting.losses.is_empty() {
             true => given.deaths as usize,

@@ -149,6 +149,11 @@ impl Engine<'_> {
 
     /// Do all survivors hold the same value? Collective.
     pub fn all_equal(&mut self, value: u64) -> Result<bool> {
+        self.all_equal_in(value, u64::BITS)
+    }
+
+    /// As [`Engine::all_equal`], in the value's lowest so many bits, at 15 to an agreement. Collective.
+    pub fn all_equal_in(&mut self, value: u64, bits: u32) -> Result<bool> {
         // 15 bits of the value go with
         // their complement in one agreement: where the AND of both has a bit in neither, or in
         // both, somebody differs.
@@ -156,7 +161,7 @@ impl Engine<'_> {
         const MASK: u32 = (1 << BITS) - 1;
         let mut equal = true;
         let mut shift = 0;
-        while shift < u64::BITS {
+        while shift < bits {
             let piece = (value >> shift) as u32 & MASK;
             let agreed = self.agree_on_bits(piece | (!piece & MASK) << BITS)?;
             equal &= agreed & MASK == !(agreed >> BITS) & MASK;

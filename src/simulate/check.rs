@@ -192,7 +192,7 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
         Setting {
             seed,
             keeping: self.keeping,
-            reload: self.reload,
+            reload: self.reload || self.algorithm.inits_all(),
             losses: Vec::new(),
         }
     }

@@ -76,7 +76,7 @@ pub struct Setting {
     pub seed: u64,
     /// The store.
     pub keeping: Keeping,
-    /// What ranks brought can be got again.
+    /// What ranks brought can be got again; as where they bring nothing ([`Rounds::inits_all`]).
     pub reload: bool,
     /// Who dies, and at which of its steps.
     pub losses: Vec<Loss>,

@@ -134,6 +134,37 @@ fn every_crash_of_one_of_three_to_six_ranks() {
     assert_eq!(fine(reloading.every_crash(1)).lost, 0);
 }
 
+/// As [`Gather`], but that nobody brings anything.
+#[derive(Clone)]
+struct Born;
+
+impl Rounds for Born {
+    fn init(&self, node: Node) -> Result<Slice> {
+        state(&[node.0 as i32])
+    }
+    fn inits_all(&self) -> bool {
+        true
+    }
+    fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
+        Gather.absorb(task, inbox)
+    }
+}
+
+#[test]
+fn what_nobody_brings_is_never_lost() {
+    for keeping in [Keeping::Memory(1), Keeping::Nowhere] {
+        let check = Check::new(Born, vec![Vec::new(); 4]).expect("it runs without faults");
+        let tally = fine(check.keeping(keeping).seeds(0..200, 3));
+        assert_eq!(
+            tally,
+            Tally {
+                right: 200,
+                lost: 0
+            }
+        );
+    }
+}
+
 #[test]
 fn many_crashes_of_up_to_sixteen_ranks() {
     for ranks in [2, 5, 8, 13, 16] {
@@ -141,10 +172,10 @@ fn many_crashes_of_up_to_sixteen_ranks() {
         let tally = fine(
             sorts(ranks, 1)
                 .keeping(Keeping::Directory)
-                .seeds(0..20, deaths),
+                .seeds(0..6, deaths),
         );
         assert!(tally.right > 0, "{ranks} ranks: {tally}");
-        fine(gathers(ranks).reloading().seeds(0..20, deaths));
+        fine(gathers(ranks).reloading().seeds(0..6, deaths));
     }
 }
 
