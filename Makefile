@@ -53,8 +53,10 @@ lint: setup
 doc: setup
 	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --no-deps --features simulator
 
+# The library's own tests run once, with the simulator's: they take as long to compile as to run.
 test: setup
-	$(RUN) cargo test
+	$(RUN) cargo test --test exports --test header --test layers --test mpi
+	$(RUN) cargo test --doc
 	$(RUN) cargo test --profile sim --features simulator --lib --test simulator --test conformance --test corpus
 
 explore: setup
