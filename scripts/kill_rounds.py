@@ -17,7 +17,7 @@ import launch
 EXAMPLES = {
     "prefix_sum": (["300000"], 40),
     "transpose": (["100"], 40),
-    "fft": (["13"], 20),
+    "fft": (["16"], 15),
     "kmeans": (["FILE", "5", "30"], 60),
     "bitonic_sort": (["50000"], 60),
 }
