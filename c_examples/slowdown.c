@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ftsort.h"
@@ -28,6 +29,13 @@ static void note(void *user, const ftsort_event *event)
   (void)user;
   demoted += event->kind == FTSORT_EVENT_DEMOTED;
   rejoined += event->kind == FTSORT_EVENT_REJOINED;
+}
+
+static void rest(long microseconds)
+{
+  struct timespec time = {0, 0};
+  time.tv_nsec = microseconds * 1000;
+  nanosleep(&time, NULL);
 }
 
 /* A process that lets this one run for so many percent of the time, in every other phase, from when it is
@@ -46,11 +54,11 @@ static int slow_down(int percent)
     for (;; time += PERIOD_US) {
       if (time / PHASE_US % 2 == 0) {
         if (kill(victim, SIGSTOP) != 0) _exit(0);
-        usleep((useconds_t)(PERIOD_US / 100 * (100 - percent)));
+        rest(PERIOD_US / 100 * (100 - percent));
         kill(victim, SIGCONT);
-        usleep((useconds_t)(PERIOD_US / 100 * percent));
+        rest(PERIOD_US / 100 * percent);
       } else {
-        usleep(PERIOD_US);
+        rest(PERIOD_US);
       }
     }
   }

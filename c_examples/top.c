@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "ftsort.h"
 
@@ -42,9 +42,10 @@ static void show(const struct screen *screen, int second)
 static void *watch(void *argument)
 {
   const struct screen *screen = (const struct screen *)argument;
+  const struct timespec tenth = {0, 100000000};
   int tenths;
   for (tenths = 1; !screen->over; tenths++) {
-    usleep(100000);
+    nanosleep(&tenth, NULL);
     if (tenths % 10 == 0) show(screen, tenths / 10);
   }
   return NULL;
