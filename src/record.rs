@@ -325,13 +325,25 @@ macro_rules! word {
 
 word!(u8, u16, u32, u64);
 
+/// How a processor compares words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// As unsigned numbers.
+    Unsigned,
+    /// As signed numbers in two's complement.
+    Signed,
+}
+
 /// A plain number that records can be sorted by.
 pub trait PlainKey: Pod + Send + Sync + fmt::Debug {
     /// An unsigned number of the same size whose order is the key's.
     type Bits: Word;
 
+    /// How a processor would have to compare the key's own bits; none if it cannot.
+    const NATIVE: Option<Sign>;
+
     /// Are the key's own bits already in that order, so that [`PlainKey::bits`] changes nothing?
-    const IN_ORDER: bool;
+    const IN_ORDER: bool = matches!(Self::NATIVE, Some(Sign::Unsigned));
 
     /// The key in that order.
     fn bits(self) -> Self::Bits;
@@ -353,10 +365,10 @@ pub trait PlainKey: Pod + Send + Sync + fmt::Debug {
 }
 
 macro_rules! plain_key {
-    ($($key:ty, $bits:ty, $in_order:literal, $to:expr, $from:expr;)*) => {$(
+    ($($key:ty, $bits:ty, $native:expr, $to:expr, $from:expr;)*) => {$(
         impl PlainKey for $key {
             type Bits = $bits;
-            const IN_ORDER: bool = $in_order;
+            const NATIVE: Option<Sign> = $native;
 
             #[inline(always)]
             fn bits(self) -> $bits {
@@ -380,18 +392,18 @@ const SIGN_64: u64 = 1 << 63;
 
 // Negative floats: all bits flipped, so that greater magnitudes come first; others: the sign alone.
 plain_key! {
-    u8, u8, true, |key| key, |bits| bits;
-    u16, u16, true, |key| key, |bits| bits;
-    u32, u32, true, |key| key, |bits| bits;
-    u64, u64, true, |key| key, |bits| bits;
-    i8, u8, false, |key| key as u8 ^ SIGN_8, |bits| (bits ^ SIGN_8) as i8;
-    i16, u16, false, |key| key as u16 ^ SIGN_16, |bits| (bits ^ SIGN_16) as i16;
-    i32, u32, false, |key| key as u32 ^ SIGN_32, |bits| (bits ^ SIGN_32) as i32;
-    i64, u64, false, |key| key as u64 ^ SIGN_64, |bits| (bits ^ SIGN_64) as i64;
-    f32, u32, false,
+    u8, u8, Some(Sign::Unsigned), |key| key, |bits| bits;
+    u16, u16, Some(Sign::Unsigned), |key| key, |bits| bits;
+    u32, u32, Some(Sign::Unsigned), |key| key, |bits| bits;
+    u64, u64, Some(Sign::Unsigned), |key| key, |bits| bits;
+    i8, u8, Some(Sign::Signed), |key| key as u8 ^ SIGN_8, |bits| (bits ^ SIGN_8) as i8;
+    i16, u16, Some(Sign::Signed), |key| key as u16 ^ SIGN_16, |bits| (bits ^ SIGN_16) as i16;
+    i32, u32, Some(Sign::Signed), |key| key as u32 ^ SIGN_32, |bits| (bits ^ SIGN_32) as i32;
+    i64, u64, Some(Sign::Signed), |key| key as u64 ^ SIGN_64, |bits| (bits ^ SIGN_64) as i64;
+    f32, u32, None,
         |key| { let raw = key.to_bits(); raw ^ ((raw as i32 >> 31) as u32 | SIGN_32) },
         |bits| f32::from_bits(bits ^ ((!bits as i32 >> 31) as u32 | SIGN_32));
-    f64, u64, false,
+    f64, u64, None,
         |key| { let raw = key.to_bits(); raw ^ ((raw as i64 >> 63) as u64 | SIGN_64) },
         |bits| f64::from_bits(bits ^ ((!bits as i64 >> 63) as u64 | SIGN_64));
 }
@@ -403,7 +415,7 @@ pub struct Down<T>(pub T);
 
 impl<T: PlainKey> PlainKey for Down<T> {
     type Bits = T::Bits;
-    const IN_ORDER: bool = false;
+    const NATIVE: Option<Sign> = None;
 
     #[inline(always)]
     fn bits(self) -> T::Bits {

@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 10] = [
 /// Words that only some modules may use, and which.
 const RESERVED: [(&str, &[&str]); 9] = [
     ("mpi_sys", &["transport/ulfm", "capi"]),
-    ("unsafe", &["transport/ulfm", "capi"]),
+    ("unsafe", &["transport/ulfm", "capi", "kernel/vector"]),
     ("corosensei", &["transport/sim"]),
     ("std::fs", &["store/disk.rs"]),
     ("Instant", &["transport/ulfm"]),

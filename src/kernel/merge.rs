@@ -9,7 +9,6 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::cut::{Order, Place, advance};
-use super::pair::merge_two;
 use crate::buffer::Buffer;
 use crate::error::Result;
 
@@ -140,26 +139,26 @@ fn next_cut(from: &[usize], to: &[usize], moved: usize, piece: usize) -> Option<
 }
 
 /// A tree of merges, balanced by size; `scratch` is at least as long as `out`, if there are more than
-/// two.
+/// two. `merge_two` merges two runs into a place for both, equal ones in the order of the runs.
 pub fn merge_tree<W: Copy>(
     runs: &[&[W]],
     out: &mut [W],
     scratch: &mut [W],
-    before: impl Fn(W, W) -> bool + Copy,
+    merge_two: impl Fn(&[W], &[W], &mut [W]) + Copy,
 ) {
     match *runs {
         [] => {}
         [only] => out.copy_from_slice(only),
-        [one, other] => merge_two(one, other, out, before),
+        [one, other] => merge_two(one, other, out),
         _ => {
             let (left, right) = runs.split_at(middle_by_size(runs));
             let cut = left.iter().map(|run| run.len()).sum();
             // The halves are made in the scratch space, and use `out` as theirs.
             let (scratch_left, scratch_right) = scratch[..out.len()].split_at_mut(cut);
             let (out_left, out_right) = out.split_at_mut(cut);
-            let left = merge_half(left, scratch_left, out_left, before);
-            let right = merge_half(right, scratch_right, out_right, before);
-            merge_two(left, right, out, before);
+            let left = merge_half(left, scratch_left, out_left, merge_two);
+            let right = merge_half(right, scratch_right, out_right, merge_two);
+            merge_two(left, right, out);
         }
     }
 }
@@ -169,12 +168,12 @@ fn merge_half<'a, W: Copy>(
     runs: &[&'a [W]],
     out: &'a mut [W],
     scratch: &mut [W],
-    before: impl Fn(W, W) -> bool + Copy,
+    merge_two: impl Fn(&[W], &[W], &mut [W]) + Copy,
 ) -> &'a [W] {
     match *runs {
         [only] => only,
         _ => {
-            merge_tree(runs, out, scratch, before);
+            merge_tree(runs, out, scratch, merge_two);
             out
         }
     }

@@ -15,6 +15,7 @@ mod radix;
 mod records;
 #[cfg(test)]
 mod tests;
+mod vector;
 
 use std::cmp::Ordering;
 

@@ -63,7 +63,7 @@ fn merge_around_middle<W: Copy>(
 }
 
 /// How many words of `one` are among the first `length` of the merged runs.
-fn share_of_one<W: Copy>(
+pub fn share_of_one<W: Copy>(
     one: &[W],
     other: &[W],
     length: usize,

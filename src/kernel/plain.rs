@@ -1,7 +1,8 @@
 //! The kernel for records that are plain numbers.
 //!
-//! Keys are turned into unsigned words of the same order, in place or on their way into a cache, so
-//! that sorting and merging exist for two types only and never meet a float's odd comparisons. It
+//! Keys that the processor cannot compare as they are, are turned into unsigned words of the same
+//! order, in place or on their way into a cache, so that sorting and merging never meet a float's odd
+//! comparisons. Words are sorted and merged with vector instructions where the processor has them. It
 //! must never use rayon's global pool, which belongs to the program.
 
 use std::cmp::Ordering;
@@ -13,10 +14,11 @@ use rayon::prelude::*;
 
 use super::cut::{Order, select};
 use super::merge::{Merge, merge, merge_tree};
-use super::{Kernel, count, radix};
+use super::pair::merge_two;
+use super::{Kernel, count, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
-use crate::record::{PlainKey, Word};
+use crate::record::{PlainKey, Sign, Word};
 
 /// Blocks of fewer records are not worth sharing out to threads.
 const SHARED: usize = 1 << 16;
@@ -46,12 +48,11 @@ impl<T: PlainKey> Order for Numbers<T> {
 
 impl<T: PlainKey> Merge for Numbers<T> {
     /// One place where the levels of the tree take turns with the output; if the keys are not words
-    /// in their order already, another one for the words.
+    /// that can be compared already, another one for the words.
     fn scratch_bytes(&self) -> usize {
-        if T::IN_ORDER {
-            size_of::<T>()
-        } else {
-            2 * size_of::<T>()
+        match comparable::<T>() {
+            Some(_) => size_of::<T>(),
+            None => 2 * size_of::<T>(),
         }
     }
 
@@ -59,16 +60,42 @@ impl<T: PlainKey> Merge for Numbers<T> {
         let (scratch, staged) = scratch.split_at_mut(out.len());
         let scratch: &mut [T::Bits] = cast_slice_mut(scratch);
         let words: &mut [T::Bits] = cast_slice_mut(out);
-        if T::IN_ORDER {
+        if let Some(sign) = comparable::<T>() {
             let runs: Vec<_> = runs.iter().map(|run| cast_slice(run)).collect();
-            merge_tree(&runs, words, scratch, |one, other| one < other);
+            merge_words(&runs, words, scratch, sign);
             return;
         }
         let runs = copy_words::<T>(runs, cast_slice_mut(staged));
-        merge_tree(&runs, words, scratch, |one, other| one < other);
+        merge_words(&runs, words, scratch, Sign::Unsigned);
         for word in words {
             *word = bytemuck::cast(T::from_bits(*word));
         }
+    }
+}
+
+/// How this processor compares the keys' own bits; None if they must be turned into words first.
+fn comparable<T: PlainKey>() -> Option<Sign> {
+    let any_sign = vector::is_available::<T::Bits>();
+    T::NATIVE.filter(|sign| any_sign || *sign == Sign::Unsigned)
+}
+
+/// Sorts words on the calling thread; signed ones only with vector instructions.
+fn sort_words<W: Word>(words: &mut [W], sign: Sign) {
+    match vector::is_available::<W>() {
+        true => vector::sort(words, sign),
+        false => radix::sort(words),
+    }
+}
+
+/// Merges runs of words; signed ones only with vector instructions.
+fn merge_words<W: Word>(runs: &[&[W]], out: &mut [W], scratch: &mut [W], sign: Sign) {
+    match vector::is_available::<W>() {
+        true => merge_tree(runs, out, scratch, |one, other, out| {
+            vector::merge_two(one, other, out, sign);
+        }),
+        false => merge_tree(runs, out, scratch, |one, other, out| {
+            merge_two(one, other, out, |one, other| one < other);
+        }),
     }
 }
 
@@ -117,16 +144,16 @@ fn sort_here<T: PlainKey>(records: &mut [T]) {
         return;
     }
     let words: &mut [T::Bits] = cast_slice_mut(records);
-    if !T::IN_ORDER {
-        for word in &mut *words {
-            *word = bytemuck::cast::<_, T>(*word).bits();
-        }
+    if let Some(sign) = comparable::<T>() {
+        sort_words(words, sign);
+        return;
     }
-    radix::sort(words);
-    if !T::IN_ORDER {
-        for word in words {
-            *word = bytemuck::cast(T::from_bits(*word));
-        }
+    for word in &mut *words {
+        *word = bytemuck::cast::<_, T>(*word).bits();
+    }
+    sort_words(words, Sign::Unsigned);
+    for word in words {
+        *word = bytemuck::cast(T::from_bits(*word));
     }
 }
 

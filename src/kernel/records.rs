@@ -11,6 +11,7 @@ use rayon::ThreadPool;
 use super::cut::{Order, select};
 use super::keyed::Keyed;
 use super::merge::{Merge, merge, merge_tree};
+use super::pair::merge_two;
 use super::{Kernel, deal, kernel_for};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
@@ -171,14 +172,17 @@ impl Merge for Keyed {
             )
         };
         if self.is_decided_by_prefix() {
-            merge_tree(&entries, merged, scratch, |one, other| {
-                one.prefix < other.prefix
+            merge_tree(&entries, merged, scratch, |one, other, out| {
+                merge_two(one, other, out, |one, other| one.prefix < other.prefix);
             });
         } else {
-            merge_tree(&entries, merged, scratch, |one, other| {
+            let before = |one: Entry, other: Entry| {
                 let order = one.prefix.cmp(&other.prefix);
                 let order = order.then_with(|| self.compare_rest(record(one), record(other)));
                 order.is_lt()
+            };
+            merge_tree(&entries, merged, scratch, |one, other, out| {
+                merge_two(one, other, out, before);
             });
         }
         for (to, entry) in out.chunks_exact_mut(size).zip(merged) {

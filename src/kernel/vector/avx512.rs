@@ -1,0 +1,250 @@
+//! Vector registers of 512 bits (AVX-512F), and the kernels compiled for them.
+
+use std::arch::x86_64::*;
+
+use super::lanes::Lanes;
+use super::{chains, quick};
+
+/// Has the processor such registers?
+pub fn is_there() -> bool {
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
+}
+
+/// Sorts words, ascending, dividing no part more often than `patience` says.
+///
+/// # Safety
+/// The processor has AVX-512F.
+#[target_feature(enable = "avx512f,popcnt")]
+pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], patience: u32) {
+    // SAFETY: as promised by the caller.
+    unsafe { quick::sort::<V>(words, patience) }
+}
+
+/// Merges two sorted runs.
+///
+/// # Safety
+/// The processor has AVX-512F; `out` is as long as both runs.
+#[target_feature(enable = "avx512f,popcnt")]
+pub unsafe fn merge<V: Lanes>(one: &[V::Word], other: &[V::Word], out: &mut [V::Word]) {
+    // SAFETY: as promised by the caller.
+    unsafe { chains::merge_two::<V>(one, other, out) }
+}
+
+/// The lanes of a register from `start` to before `end`.
+#[inline(always)]
+fn between(start: usize, end: usize) -> u32 {
+    (1 << end) - (1 << start)
+}
+
+/// The lanes whose number has a bit.
+const fn lanes_with(bit: usize) -> u32 {
+    let mut mask = 0;
+    let mut lane = 0;
+    while lane < 16 {
+        mask |= (((lane & bit) != 0) as u32) << lane;
+        lane += 1;
+    }
+    mask
+}
+
+macro_rules! lanes {
+    (
+        $(#[$doc:meta])* $name:ident, $word:ty, $lanes:literal, $mask:ty, $index:ty,
+        $splat:ident, $load_some:ident, $store_some:ident, $min:ident, $max:ident,
+        $blend:ident, $permute:ident, $permute_two:ident, $before:ident, $up_to:ident,
+        $split:expr
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $name(__m512i);
+
+        // SAFETY of the calls below: a value of this type exists only where the processor has
+        // AVX-512F, or the caller of a function that makes one promises it.
+        #[allow(clippy::undocumented_unsafe_blocks, reason = "said once for all of them")]
+        impl Lanes for $name {
+            type Word = $word;
+
+            const LANES: usize = $lanes;
+
+            const LAST: $word = <$word>::MAX;
+
+            #[inline(always)]
+            unsafe fn splat(word: $word) -> Self {
+                unsafe { Self($splat(word as _)) }
+            }
+
+            #[inline(always)]
+            unsafe fn load(from: *const $word) -> Self {
+                unsafe { Self(_mm512_loadu_si512(from.cast())) }
+            }
+
+            #[inline(always)]
+            unsafe fn load_first(from: *const $word, count: usize) -> Self {
+                unsafe {
+                    let last = $splat(Self::LAST as _);
+                    Self($load_some(last, between(0, count) as $mask, from.cast()))
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $word) {
+                unsafe { _mm512_storeu_si512(to.cast(), self.0) }
+            }
+
+            #[inline(always)]
+            unsafe fn store_some(self, to: *mut $word, start: usize, end: usize) {
+                unsafe { $store_some(to.cast(), between(start, end) as $mask, self.0) }
+            }
+
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                unsafe { Self($min(self.0, other.0)) }
+            }
+
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                unsafe { Self($max(self.0, other.0)) }
+            }
+
+            #[inline(always)]
+            fn blend<const BIT: usize>(self, other: Self) -> Self {
+                unsafe { Self($blend(const { lanes_with(BIT) } as $mask, other.0, self.0)) }
+            }
+
+            #[inline(always)]
+            fn swap<const MASK: usize>(self) -> Self {
+                let from = const {
+                    let mut from = [0 as $index; $lanes];
+                    let mut lane = 0;
+                    while lane < $lanes {
+                        from[lane] = (lane ^ MASK) as $index;
+                        lane += 1;
+                    }
+                    from
+                };
+                unsafe { Self($permute(_mm512_loadu_si512(from.as_ptr().cast()), self.0)) }
+            }
+
+            #[inline(always)]
+            fn reversed(self) -> Self {
+                self.swap::<{ $lanes - 1 }>()
+            }
+
+            #[inline(always)]
+            fn interleave(self, other: Self) -> (Self, Self) {
+                // Lanes of the second register are numbered on from those of the first.
+                let halves = const {
+                    let mut halves = [[0 as $index; $lanes]; 2];
+                    let mut lane = 0;
+                    while lane < 2 * $lanes {
+                        let from = lane / 2 + (lane % 2) * $lanes;
+                        halves[lane / $lanes][lane % $lanes] = from as $index;
+                        lane += 1;
+                    }
+                    halves
+                };
+                unsafe {
+                    let half = |from: &[$index; $lanes]| {
+                        let from = _mm512_loadu_si512(from.as_ptr().cast());
+                        Self($permute_two(self.0, from, other.0))
+                    };
+                    (half(&halves[0]), half(&halves[1]))
+                }
+            }
+
+            #[inline(always)]
+            fn split<const UP_TO: bool>(self, pivot: Self) -> (usize, Self, Self) {
+                unsafe {
+                    let low = match UP_TO {
+                        true => $up_to(self.0, pivot.0),
+                        false => $before(self.0, pivot.0),
+                    };
+                    let (left, right) = $split(self.0, low);
+                    (low.count_ones() as usize, Self(left), Self(right))
+                }
+            }
+        }
+    };
+}
+
+/// Words of 32 bits: the low ones to the lowest lanes; the others, in reverse, to the highest. In a
+/// register, since a store that compresses takes more than a hundred cycles on some processors.
+///
+/// # Safety
+/// The processor has AVX-512F.
+#[inline(always)]
+unsafe fn split_32(words: __m512i, low: __mmask16) -> (__m512i, __m512i) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let left = _mm512_maskz_compress_epi32(low, words);
+        let right = _mm512_maskz_compress_epi32(!low, words);
+        (left, U32(right).reversed().0)
+    }
+}
+
+/// For each set of low lanes out of 8: these in ascending order, then the others.
+static LOW_FIRST: [[u8; 8]; 256] = {
+    let mut orders = [[0; 8]; 256];
+    let mut low = 0;
+    while low < 256 {
+        let mut place = 0;
+        let mut lane = 0;
+        while lane < 16 {
+            // First the low lanes, then the others.
+            if (low >> (lane % 8) & 1 == 1) == (lane < 8) {
+                orders[low][place] = lane as u8 % 8;
+                place += 1;
+            }
+            lane += 1;
+        }
+        low += 1;
+    }
+    orders
+};
+
+/// Words of 64 bits: the low ones to the lowest lanes, the others to the highest. There are so few
+/// lanes that a table can tell where each goes.
+///
+/// # Safety
+/// The processor has AVX-512F.
+#[inline(always)]
+unsafe fn split_64(words: __m512i, low: __mmask8) -> (__m512i, __m512i) {
+    // SAFETY: as promised by the caller; an order is as long as what is read.
+    unsafe {
+        let order = _mm_loadl_epi64(LOW_FIRST[usize::from(low)].as_ptr().cast());
+        let both = _mm512_permutexvar_epi64(_mm512_cvtepu8_epi64(order), words);
+        (both, both)
+    }
+}
+
+lanes! {
+    /// 16 words of 32 bits without a sign.
+    U32, u32, 16, __mmask16, u32,
+    _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
+    _mm512_min_epu32, _mm512_max_epu32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
+    _mm512_permutex2var_epi32, _mm512_cmplt_epu32_mask, _mm512_cmple_epu32_mask, split_32
+}
+
+lanes! {
+    /// 16 words of 32 bits with a sign.
+    I32, i32, 16, __mmask16, u32,
+    _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
+    _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
+    _mm512_permutex2var_epi32, _mm512_cmplt_epi32_mask, _mm512_cmple_epi32_mask, split_32
+}
+
+lanes! {
+    /// 8 words of 64 bits without a sign.
+    U64, u64, 8, __mmask8, u64,
+    _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
+    _mm512_min_epu64, _mm512_max_epu64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
+    _mm512_permutex2var_epi64, _mm512_cmplt_epu64_mask, _mm512_cmple_epu64_mask, split_64
+}
+
+lanes! {
+    /// 8 words of 64 bits with a sign.
+    I64, i64, 8, __mmask8, u64,
+    _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
+    _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
+    _mm512_permutex2var_epi64, _mm512_cmplt_epi64_mask, _mm512_cmple_epi64_mask, split_64
+}

@@ -1,0 +1,74 @@
+//! What the vectorised kernels ask of a vector register.
+
+use bytemuck::Pod;
+
+/// No register holds more words.
+pub const MOST_LANES: usize = 16;
+
+/// A register of words, all of which are worked on at once. A value exists only on a processor that
+/// has such registers: that is why only what makes one is unsafe.
+///
+/// Every method must be inlined into a function that is compiled for that processor.
+pub trait Lanes: Copy {
+    /// The words, in the order that the processor compares them in.
+    type Word: Pod + Ord;
+
+    /// How many words it holds: 8, or `MOST_LANES`.
+    const LANES: usize;
+
+    /// No word is after this one.
+    const LAST: Self::Word;
+
+    /// The same word in all lanes.
+    ///
+    /// # Safety
+    /// The processor has such registers.
+    unsafe fn splat(word: Self::Word) -> Self;
+
+    /// Words from memory, which need not be aligned.
+    ///
+    /// # Safety
+    /// The processor has such registers, and `LANES` words can be read at `from`.
+    unsafe fn load(from: *const Self::Word) -> Self;
+
+    /// The first `count` words from memory, `LAST` in the other lanes.
+    ///
+    /// # Safety
+    /// The processor has such registers, and `count` words, at most `LANES`, can be read at `from`.
+    unsafe fn load_first(from: *const Self::Word, count: usize) -> Self;
+
+    /// Puts the words into memory, which need not be aligned.
+    ///
+    /// # Safety
+    /// `LANES` words can be written at `to`.
+    unsafe fn store(self, to: *mut Self::Word);
+
+    /// Puts the words of the lanes from `start` to before `end` into memory, each where
+    /// [`Lanes::store`] would put it.
+    ///
+    /// # Safety
+    /// These words can be written behind `to`.
+    unsafe fn store_some(self, to: *mut Self::Word, start: usize, end: usize);
+
+    /// The smaller word in each lane.
+    fn min(self, other: Self) -> Self;
+
+    /// The larger word in each lane.
+    fn max(self, other: Self) -> Self;
+
+    /// Words from `self` in the lanes whose number has the bit `BIT`, from `other` in the others.
+    fn blend<const BIT: usize>(self, other: Self) -> Self;
+
+    /// Lane i gets what lane i XOR `MASK` has.
+    fn swap<const MASK: usize>(self) -> Self;
+
+    /// The last word in the first lane, and so on.
+    fn reversed(self) -> Self;
+
+    /// The words of both by turns: the first half of them, and the second.
+    fn interleave(self, other: Self) -> (Self, Self);
+
+    /// Tells the words before the pivot (`UP_TO`: and those equal to it) from the others: how many
+    /// they are, a register with them in its lowest lanes, and one with the others in its highest.
+    fn split<const UP_TO: bool>(self, pivot: Self) -> (usize, Self, Self);
+}

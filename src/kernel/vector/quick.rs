@@ -1,0 +1,282 @@
+//! Quicksort that partitions a register at a time, in place.
+//!
+//! Some registers at both ends are read first, which leaves room there. Then the side with less room
+//! gives the next registers, and of each the words before the pivot go left and the others right, a
+//! whole register to each side: there is always room for one. Where a sample shows words equal to the
+//! pivot, these are put together and are done. Should the pivots be bad for so long that it cannot be
+//! chance, the standard library's sort, whose worst case is bounded, takes over. It must never need
+//! memory that grows with the block.
+
+use std::hint::select_unpredictable;
+
+use super::lanes::{Lanes, MOST_LANES};
+use super::network::{self, ROWS};
+use crate::random::SplitMix;
+
+/// So many registers are read at a time.
+const UNROLLED: usize = 4;
+
+/// The pivot of a part with so many words comes from the larger sample.
+const LONG: usize = 1 << 12;
+
+/// A part of the words that is to be sorted.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    start: usize,
+    length: usize,
+    /// How often it may still be divided.
+    patience: u32,
+}
+
+/// How often a block of so many words may be divided, before its pivots count as bad ones.
+pub fn patience(length: usize) -> u32 {
+    2 * (length | 1).ilog2()
+}
+
+/// Sorts words, ascending, dividing no part more often than `patience` says.
+///
+/// # Safety
+/// The processor has such registers.
+#[inline(always)]
+pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], patience: u32) {
+    let base = words.as_mut_ptr();
+    let mut random = SplitMix::new(words.len() as u64);
+    // The longer part waits while the shorter one is sorted, so that there are never more than bits in
+    // a length.
+    let mut waiting = [Part::default(); usize::BITS as usize];
+    let mut waiters = 0;
+    let mut part = Part {
+        start: 0,
+        length: words.len(),
+        patience,
+    };
+    loop {
+        // SAFETY: every part lies within the words.
+        let halves = unsafe { divide::<V>(base.add(part.start), part, &mut random) };
+        let (shorter, longer) = match halves {
+            [one, other] if one.length < other.length => (one, other),
+            [one, other] => (other, one),
+        };
+        part = match (shorter.length, longer.length) {
+            (0, 0) if waiters == 0 => return,
+            (0, 0) => {
+                waiters -= 1;
+                waiting[waiters]
+            }
+            (0, _) => longer,
+            _ => {
+                waiting[waiters] = longer;
+                waiters += 1;
+                shorter
+            }
+        };
+    }
+}
+
+/// Divides a part into two, all words of one before all of the other, or sorts it: both are empty
+/// then.
+#[inline(always)]
+unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMix) -> [Part; 2] {
+    let Part {
+        start,
+        length,
+        patience,
+    } = part;
+    // SAFETY: as promised by the caller; partition() is called for enough words only.
+    unsafe {
+        if length <= ROWS * V::LANES {
+            network::sort::<V>(words, length);
+            return Default::default();
+        }
+        if patience == 0 {
+            std::slice::from_raw_parts_mut(words, length).sort_unstable();
+            return Default::default();
+        }
+        let (pivot, has_equals) = pivot::<V>(words, length, random);
+        let mut low = partition::<V, false>(words, length, pivot);
+        let mut done = 0;
+        // With no word before the pivot there would be no end of it otherwise.
+        if (has_equals || low == 0) && length - low >= LEAST * V::LANES {
+            done = partition::<V, true>(words.add(low), length - low, pivot);
+        } else if low == 0 {
+            low = length;
+        }
+        let part = |start, length| Part {
+            start,
+            length,
+            patience: patience - 1,
+        };
+        let equal = low + done;
+        [part(start, low), part(start + equal, length - equal)]
+    }
+}
+
+/// A word that about as many are before as after, and whether it seems to be there several times.
+#[inline(always)]
+unsafe fn pivot<V: Lanes>(
+    words: *const V::Word,
+    length: usize,
+    random: &mut SplitMix,
+) -> (V::Word, bool) {
+    // SAFETY: a register is read at a place that has as many words behind it.
+    let mut some = || unsafe {
+        let places = length - V::LANES + 1;
+        V::load(words.add(random.below(places as u64) as usize))
+    };
+    let medians = match length >= LONG {
+        true => median(
+            median(some(), some(), some()),
+            median(some(), some(), some()),
+            median(some(), some(), some()),
+        ),
+        false => median(some(), some(), some()),
+    };
+    let mut sample = [V::LAST; MOST_LANES];
+    // SAFETY: no register has more words than that.
+    unsafe { network::sort_register(medians).store(sample.as_mut_ptr()) };
+    let middle = V::LANES / 2;
+    let pivot = sample[middle];
+    let has_equals = sample[middle - 1] == pivot || sample[middle + 1] == pivot;
+    (pivot, has_equals)
+}
+
+/// The median in each lane.
+#[inline(always)]
+fn median<V: Lanes>(one: V, other: V, third: V) -> V {
+    one.min(other).max(one.max(other).min(third))
+}
+
+/// Fewer registers cannot be partitioned.
+const LEAST: usize = 3 * UNROLLED;
+
+/// Puts the words before the pivot (`UP_TO`: and those equal to it) before the others, and returns how
+/// many they are.
+///
+/// # Safety
+/// The processor has such registers; there are at least `LEAST` registers of words.
+#[inline(always)]
+unsafe fn partition<V: Lanes, const UP_TO: bool>(
+    words: *mut V::Word,
+    length: usize,
+    pivot: V::Word,
+) -> usize {
+    let block = UNROLLED * V::LANES;
+    debug_assert!(length >= 3 * block);
+    let odd = length % V::LANES;
+    // SAFETY: what is read or written lies between both ends; see Sides for the room to write.
+    unsafe {
+        let pivots = V::splat(pivot);
+        // Words to be read are between these two.
+        let (mut start, mut end) = (2 * block, length - odd - block);
+        let first = read::<V>(words);
+        let last = read::<V>(words.add(end));
+        let mut next = read::<V>(words.add(block));
+        let mut odd_words = [V::LAST; MOST_LANES];
+        words
+            .add(length - odd)
+            .copy_to_nonoverlapping(odd_words.as_mut_ptr(), odd);
+        let mut sides = Sides {
+            words,
+            left: 0,
+            gap: length,
+        };
+        while end - start >= block {
+            // Read before the last ones have been put, which need not be waited for then.
+            let from_start = start - sides.left <= sides.right() - end;
+            let from = select_unpredictable(from_start, start, end - block);
+            start += block * usize::from(from_start);
+            end -= block * usize::from(!from_start);
+            let now = std::mem::replace(&mut next, read::<V>(words.add(from)));
+            for register in &now {
+                sides.put::<V, UP_TO>(*register, pivots);
+            }
+        }
+        while start < end {
+            let from_start = start - sides.left <= sides.right() - end;
+            let from = select_unpredictable(from_start, start, end - V::LANES);
+            start += V::LANES * usize::from(from_start);
+            end -= V::LANES * usize::from(!from_start);
+            sides.put::<V, UP_TO>(V::load(words.add(from)), pivots);
+        }
+        for register in next.iter().chain(&first).chain(&last[1..]) {
+            sides.put::<V, UP_TO>(*register, pivots);
+        }
+        sides.put_exactly::<V, UP_TO>(last[0], pivots);
+        for word in &odd_words[..odd] {
+            sides.put_word(*word, *word < pivot || UP_TO && *word == pivot);
+        }
+        sides.left
+    }
+}
+
+/// As many registers as are read at a time.
+#[inline(always)]
+unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; UNROLLED] {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let mut registers = [V::load(words); UNROLLED];
+        for (index, register) in registers.iter_mut().enumerate() {
+            *register = V::load(words.add(index * V::LANES));
+        }
+        registers
+    }
+}
+
+/// Where the next words go: on the left behind those that are there, on the right before them.
+///
+/// What was not read yet lies in the gap between them and must not be written. Of `3 * UNROLLED`
+/// registers of room in all the side with less gets `UNROLLED` more by reading, so that both have that
+/// much at least, and one less after each register that is put. Once all has been read, the gap is
+/// room for both sides: for two whole registers, until one is left.
+struct Sides<W> {
+    words: *mut W,
+    left: usize,
+    /// From the left to the right side: it shrinks by what is put, wherever that goes.
+    gap: usize,
+}
+
+impl<W: Copy> Sides<W> {
+    #[inline(always)]
+    fn right(&self) -> usize {
+        self.left + self.gap
+    }
+
+    /// Puts the words of a register to both sides: as many as it has are written to each, of which
+    /// some do not count.
+    #[inline(always)]
+    unsafe fn put<V: Lanes<Word = W>, const UP_TO: bool>(&mut self, register: V, pivot: V) {
+        let (low, to_left, to_right) = register.split::<UP_TO>(pivot);
+        self.gap -= V::LANES;
+        // SAFETY: there is room for a register on each side.
+        unsafe {
+            to_left.store(self.words.add(self.left));
+            to_right.store(self.words.add(self.right()));
+        }
+        self.left += low;
+    }
+
+    /// Puts the words of a register to both sides, and writes nothing else.
+    #[inline(always)]
+    unsafe fn put_exactly<V: Lanes<Word = W>, const UP_TO: bool>(&mut self, register: V, pivot: V) {
+        let (low, to_left, to_right) = register.split::<UP_TO>(pivot);
+        self.gap -= V::LANES;
+        // SAFETY: there is room for a register between the sides.
+        unsafe {
+            to_left.store_some(self.words.add(self.left), 0, low);
+            to_right.store_some(self.words.add(self.right()), low, V::LANES);
+        }
+        self.left += low;
+    }
+
+    /// Puts one word to its side.
+    #[inline(always)]
+    unsafe fn put_word(&mut self, word: W, is_low: bool) {
+        self.gap -= 1;
+        // SAFETY: there is room for a word between the sides.
+        unsafe {
+            self.words.add(self.left).write(word);
+            self.words.add(self.right()).write(word);
+        }
+        self.left += usize::from(is_low);
+    }
+}

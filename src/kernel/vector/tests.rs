@@ -1,0 +1,162 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Sorts words in all four ways, and compares with the standard library's sort.
+fn check_sort(words: &[u64]) {
+    if !is_available::<u64>() {
+        return;
+    }
+    fn check<W: Word, O: Ord>(mut words: Vec<W>, sign: Sign, order: impl Fn(W) -> O) {
+        let mut expected = words.clone();
+        expected.sort_unstable_by_key(|word| order(*word));
+        sort(&mut words, sign);
+        assert!(words == expected, "{} words, {sign:?}", words.len());
+    }
+    let narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
+    check(words.to_vec(), Sign::Unsigned, |word| word);
+    check(words.to_vec(), Sign::Signed, |word| word as i64);
+    check(narrow.clone(), Sign::Unsigned, |word| word);
+    check(narrow, Sign::Signed, |word| word as i32);
+}
+
+/// Merges two runs in all four ways.
+fn check_merge(one: &[u64], other: &[u64]) {
+    if !is_available::<u64>() {
+        return;
+    }
+    fn check<W: Word, O: Ord>(one: Vec<W>, other: Vec<W>, sign: Sign, order: impl Fn(W) -> O) {
+        let [one, other] = [one, other].map(|mut run| {
+            run.sort_unstable_by_key(|word| order(*word));
+            run
+        });
+        let mut expected = [&one[..], &other].concat();
+        expected.sort_unstable_by_key(|word| order(*word));
+        let mut out = vec![W::zeroed(); expected.len()];
+        merge_two(&one, &other, &mut out, sign);
+        assert!(
+            out == expected,
+            "{} and {}, {sign:?}",
+            one.len(),
+            other.len()
+        );
+    }
+    let narrow = |run: &[u64]| -> Vec<u32> { run.iter().map(|word| *word as u32).collect() };
+    let [short_one, short_other] = [narrow(one), narrow(other)];
+    check(one.to_vec(), other.to_vec(), Sign::Unsigned, |word| word);
+    check(one.to_vec(), other.to_vec(), Sign::Signed, |word| {
+        word as i64
+    });
+    check(
+        short_one.clone(),
+        short_other.clone(),
+        Sign::Unsigned,
+        |word| word,
+    );
+    check(short_one, short_other, Sign::Signed, |word| word as i32);
+}
+
+/// Pseudo-random numbers, shaped.
+fn shaped(length: usize, seed: u64, shape: impl Fn(u64) -> u64) -> Vec<u64> {
+    let mut random = crate::random::SplitMix::new(seed);
+    (0..length).map(|_| shape(random.bits())).collect()
+}
+
+const SHAPES: [fn(u64) -> u64; 8] = [
+    |r| r,
+    |r| r % 1000,
+    |r| r & 1,
+    |_| 7,
+    |_| u64::MAX,
+    |r| if r % 3 == 0 { u64::MAX } else { r },
+    |r| if r.is_multiple_of(1000) { r } else { 5 << 31 },
+    |r| r >> (r % 64),
+];
+
+/// By the 0-1 principle a network that sorts all sequences of zeros and ones sorts everything; here
+/// in every column, and after all merges.
+#[test]
+fn the_networks_sort_zeros_and_ones() {
+    for rows in [1, 2, 3, 4, 7, 8] {
+        for bits in 0..1_u64 << rows {
+            let words: Vec<u64> = (0..rows * 8).map(|at| bits >> (at / 8) & 1).collect();
+            check_sort(&words);
+        }
+    }
+    for bits in 0..1_u64 << 16 {
+        let words: Vec<u64> = (0..16 * 16).map(|at| bits >> (at / 16) & 1).collect();
+        check_sort(&words);
+    }
+}
+
+#[test]
+fn every_length_around_the_limits() {
+    for shape in SHAPES {
+        for length in (0..=530).chain([4095, 4096, 4097, 10_000]) {
+            check_sort(&shaped(length, length as u64, shape));
+        }
+    }
+}
+
+#[test]
+fn long_blocks_of_every_shape() {
+    for shape in SHAPES {
+        check_sort(&shaped(200_003, 1, shape));
+    }
+    let up: Vec<u64> = (0..100_000).collect();
+    let pipe: Vec<u64> = up.iter().chain(up.iter().rev()).copied().collect();
+    let saw: Vec<u64> = (0..100_000).map(|index| index % 317).collect();
+    [up, pipe, saw].iter().for_each(|words| check_sort(words));
+}
+
+/// A part whose patience is at its end still gets sorted.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn bad_pivots_end_somewhere() {
+    if !is_available::<u64>() {
+        return;
+    }
+    let mut words = shaped(3000, 9, |r| r);
+    let mut expected = words.clone();
+    expected.sort_unstable();
+    // SAFETY: the processor was asked.
+    unsafe { avx512::sort::<avx512::U64>(&mut words, 1) };
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn runs_of_all_lengths_and_shapes() {
+    for shape in SHAPES {
+        for one in [0, 1, 15, 16, 17, 130, 300, 1000, 5000] {
+            for other in [0, 1, 16, 31, 129, 257, 700, 6000] {
+                check_merge(&shaped(one, 3, shape), &shaped(other, 4, shape));
+            }
+        }
+        let low: Vec<u64> = (0..3000).collect();
+        let high: Vec<u64> = (2990..6000).collect();
+        check_merge(&low, &high);
+        check_merge(&high, &low);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_words_are_sorted(
+        words in prop::collection::vec(any::<u64>(), 0..3000),
+        mask in prop::sample::select(vec![u64::MAX, 0xffff, 3 << 31, 0]),
+    ) {
+        let words: Vec<u64> = words.into_iter().map(|word| word & mask).collect();
+        check_sort(&words);
+    }
+
+    #[test]
+    fn any_runs_are_merged(
+        one in prop::collection::vec(any::<u64>(), 0..1500),
+        other in prop::collection::vec(any::<u64>(), 0..1500),
+        mask in prop::sample::select(vec![u64::MAX, 0xffff, 3 << 31, 0]),
+    ) {
+        let [one, other] = [one, other].map(|run| -> Vec<u64> {
+            run.into_iter().map(|word| word & mask).collect()
+        });
+        check_merge(&one, &other);
+    }
+}
