@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use ftsort::buffer::Buffer;
 use ftsort::kernel::{Kernel, kernel_for};
+use ftsort::pages::Keeping;
 use ftsort::random::SplitMix;
 use ftsort::record::{Fields, KeyKind, Layout};
 
@@ -32,6 +33,7 @@ fn main() {
     // SAFETY: the first call of MPI; strings are not handed over.
     unsafe { mpi_sys::MPI_Init(ptr::null_mut(), ptr::null_mut()) };
     let world = World::new();
+    let _keeping = Keeping::new();
     let layout = layout_of(&options.record);
     let kernel = kernel_for(&layout, 1).expect("a kernel");
     let count = (1 << options.log2) / world.size;
@@ -175,7 +177,7 @@ fn sort(world: &World, kernel: &dyn Kernel, input: &[u8], clock: &mut Clock) -> 
     let mut runs: Vec<&[u8]> = got.iter().map(|part| &**part).collect();
     runs[world.rank] = &block[cuts[world.rank]..cuts[world.rank + 1]];
     let bytes = runs.iter().map(|run| run.len()).sum();
-    let mut out = Buffer::zeroed(bytes).expect("memory");
+    let mut out = Buffer::unset(bytes).expect("memory");
     kernel.merge(&runs, &mut out).expect("memory");
     clock.merge = start.elapsed().as_secs_f64();
     out
@@ -259,7 +261,7 @@ impl World {
             );
         }
         take[self.rank] = 0;
-        let places = take.iter().map(|bytes| Buffer::zeroed(*bytes));
+        let places = take.iter().map(|bytes| Buffer::unset(*bytes));
         let mut places: Vec<Buffer> = places.collect::<Result<_, _>>().expect("memory");
         let mut requests = Vec::new();
         // Everybody starts with another one.

@@ -559,6 +559,11 @@ typedef enum ftsort_monitor_assignment {
  * several threads at once if MPI grants MPI_THREAD_MULTIPLE; make them one after the other, in the
  * same order on all ranks (Open MPI 5.0's agreements go wrong where several threads agree at once;
  * ftsort keeps its own apart, but cannot while MPI makes a communicator).
+ *
+ * While there is a group, the process keeps the large buffers of past jobs for the next one, since new
+ * memory costs as much time as the rest of a sort: never more, with those in use, than one job used at
+ * once, and on Linux so that the system takes them whenever it is short (MADV_FREE), though tools may
+ * count them as used until then.
  */
 typedef struct ftsort ftsort;
 

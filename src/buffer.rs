@@ -10,10 +10,9 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytemuck::{Pod, Zeroable};
-use memmap2::MmapMut;
-
 use crate::error::{Error, Result, Status};
+use crate::pages::Pages;
+use bytemuck::{Pod, Zeroable};
 
 /// Buffers start on a cache line, which is more than any record needs.
 pub const ALIGNMENT: usize = 64;
@@ -27,14 +26,14 @@ struct Line([u8; ALIGNMENT]);
 pub struct Buffer {
     room: Room,
     len: usize,
+    /// What counts as in use: what was asked for, rounded up.
+    counted: usize,
 }
 
 /// Where the bytes are.
 enum Room {
     Lines(Vec<Line>),
-    /// Large buffers ask for large pages: with small ones, a fault for every 4 KiB costs as much as
-    /// the copy that fills them (a quarter of a whole sort with a replica was such faults).
-    Pages(MmapMut),
+    Pages(Pages),
 }
 
 impl Default for Room {
@@ -43,26 +42,27 @@ impl Default for Room {
     }
 }
 
+/// What the bytes of new room are.
+#[derive(Clone, Copy)]
+enum Fill {
+    Zeroes,
+    /// Whatever they are.
+    Anything,
+}
+
 impl Room {
-    /// Zero bytes, `len` of them or somewhat more.
-    fn zeroed(len: usize) -> Option<Room> {
+    /// So many bytes, or somewhat more.
+    fn new(len: usize, fill: Fill) -> Option<Room> {
         const LARGE: usize = 4 << 20;
         if len < LARGE {
             let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT));
             return lines.ok().map(Room::Lines);
         }
-        let pages = MmapMut::map_anon(len).ok()?;
-        // Only a wish: without large pages it is slower.
-        #[cfg(target_os = "linux")]
-        let _ = pages.advise(memmap2::Advice::HugePage);
-        Some(Room::Pages(pages))
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Room::Lines(lines) => lines.len() * ALIGNMENT,
-            Room::Pages(pages) => pages.len(),
-        }
+        let pages = match fill {
+            Fill::Zeroes => Pages::zeroed(len),
+            Fill::Anything => Pages::unset(len),
+        };
+        pages.map(Room::Pages)
     }
 }
 
@@ -130,6 +130,16 @@ pub fn peak() -> usize {
 impl Buffer {
     /// `len` zero bytes. `Status::Memory` if they cannot be had, or would pass the limit.
     pub fn zeroed(len: usize) -> Result<Buffer> {
+        Buffer::new(len, Fill::Zeroes)
+    }
+
+    /// `len` bytes that are to be written before they are read: whatever they are, if there are many.
+    /// `Status::Memory` if they cannot be had, or would pass the limit.
+    pub fn unset(len: usize) -> Result<Buffer> {
+        Buffer::new(len, Fill::Anything)
+    }
+
+    fn new(len: usize, fill: Fill) -> Result<Buffer> {
         if len > SMALL
             && BEYOND_LIMIT.get() == 0
             && let Some(limit) = passes_limit(len)
@@ -140,23 +150,19 @@ impl Buffer {
                 format!("{len} bytes more than the {used} in use would pass the limit of {limit}"),
             ));
         }
-        let room = Room::zeroed(len)
+        let room = Room::new(len, fill)
             .ok_or_else(|| Error::new(Status::Memory, format!("cannot allocate {len} bytes")))?;
-        let buffer = Buffer { room, len };
-        let before = IN_USE.fetch_add(buffer.footprint(), Ordering::Relaxed);
-        PEAK.fetch_max(before + buffer.footprint(), Ordering::Relaxed);
-        Ok(buffer)
+        let counted = len.next_multiple_of(ALIGNMENT);
+        let before = IN_USE.fetch_add(counted, Ordering::Relaxed);
+        PEAK.fetch_max(before + counted, Ordering::Relaxed);
+        Ok(Buffer { room, len, counted })
     }
 
     /// A copy of `bytes`. `Status::Memory` if the space cannot be had.
     pub fn copy_of(bytes: &[u8]) -> Result<Buffer> {
-        let mut buffer = Buffer::zeroed(bytes.len())?;
+        let mut buffer = Buffer::unset(bytes.len())?;
         buffer.copy_from_slice(bytes);
         Ok(buffer)
-    }
-
-    fn footprint(&self) -> usize {
-        self.room.len()
     }
 
     /// Adds bytes at the end, in room that grows by half of what is there at least. `Status::Memory` if
@@ -164,8 +170,8 @@ impl Buffer {
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let start = self.len;
         let end = start + bytes.len();
-        if end > self.room.len() {
-            let mut larger = Buffer::zeroed(end.max(start + start / 2))?;
+        if end > self.counted {
+            let mut larger = Buffer::unset(end.max(start + start / 2))?;
             larger[..start].copy_from_slice(self);
             *self = larger;
         }
@@ -182,7 +188,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        IN_USE.fetch_sub(self.footprint(), Ordering::Relaxed);
+        IN_USE.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 

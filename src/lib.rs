@@ -6,7 +6,7 @@
 //!
 //! | layer | what |
 //! |---|---|
-//! | `error`, `buffer`, `vcube`, `record`, `kernel`, `faults`, `random`, `defects` | statuses; shared bytes; the virtual hypercube; record layout and key order; local sort, split, merge; schedules of injected faults; random numbers; defects planted for tests |
+//! | `error`, `pages`, `buffer`, `vcube`, `record`, `kernel`, `faults`, `random`, `defects` | statuses; large pieces of memory; shared bytes; the virtual hypercube; record layout and key order; local sort, split, merge; schedules of injected faults; random numbers; defects planted for tests |
 //! | `members` | who lives: ranks, nodes they execute, fault set, epoch |
 //! | `verify` | is the result right, and who is to blame: the predicates of the 1989 paper, and a digest |
 //! | `block` | what a node holds |
@@ -31,6 +31,7 @@ pub mod faults;
 pub mod kernel;
 pub mod members;
 pub mod monitor;
+pub mod pages;
 pub mod random;
 pub mod record;
 pub mod rounds;

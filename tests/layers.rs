@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// From the ground up. A module may import what stands before it, and what stands beside it in the
 /// same line if the line says so by holding only parts of one layer.
 const LAYERS: [&[&str]; 10] = [
-    &["error", "bits", "random", "defects"],
+    &["error", "bits", "random", "defects", "pages"],
     &["buffer", "vcube", "record"],
     &["kernel", "members"],
     &["verify"],
@@ -21,7 +21,10 @@ const LAYERS: [&[&str]; 10] = [
 /// Words that only some modules may use, and which.
 const RESERVED: [(&str, &[&str]); 9] = [
     ("mpi_sys", &["transport/ulfm", "capi"]),
-    ("unsafe", &["transport/ulfm", "capi", "kernel/vector"]),
+    (
+        "unsafe",
+        &["transport/ulfm", "capi", "kernel/vector", "pages"],
+    ),
     ("corosensei", &["transport/sim"]),
     ("std::fs", &["store/disk.rs"]),
     ("Instant", &["transport/ulfm"]),

@@ -17,6 +17,7 @@ use crate::engine::{Checkpoints, Engine, Hello, Stats, hello};
 use crate::error::{Error, Result, Status, caught};
 use crate::faults::{Point, Schedule};
 use crate::members::{Members, RankSet};
+use crate::pages;
 use crate::store::Store;
 use crate::store::memory::Memory;
 use crate::transport::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
@@ -28,6 +29,11 @@ use crate::tree::run::choose::Chosen;
 /// several threads at once if MPI grants MPI_THREAD_MULTIPLE; make them one after the other, in the
 /// same order on all ranks (Open MPI 5.0's agreements go wrong where several threads agree at once;
 /// ftsort keeps its own apart, but cannot while MPI makes a communicator).
+///
+/// While there is a group, the process keeps the large buffers of past jobs for the next one, since new
+/// memory costs as much time as the rest of a sort: never more, with those in use, than one job used at
+/// once, and on Linux so that the system takes them whenever it is short (MADV_FREE), though tools may
+/// count them as used until then.
 pub struct ftsort {
     /// Ends before what it uses.
     pub(super) watch: Option<Watch>,
@@ -51,6 +57,8 @@ pub struct ftsort {
     pub(super) survivors: Option<SurvivorComm>,
     pub(super) poisoned: Option<Error>,
     pub(super) last_error: CString,
+    /// From one job to the next, until all else is gone.
+    pub(super) _pages: pages::Keeping,
 }
 
 impl ftsort {
@@ -223,6 +231,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         last_error: CString::default(),
         members,
         settings,
+        _pages: pages::Keeping::new(),
     };
     group.meet(trouble)?;
     warn_of_settings(&group.settings.listener, ulfm);

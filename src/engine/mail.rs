@@ -287,7 +287,7 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
     if let [only] = runs {
         return Ok(only.data.clone());
     }
-    let mut message = Buffer::zeroed(runs.iter().map(|run| run.data.len()).sum())?;
+    let mut message = Buffer::unset(runs.iter().map(|run| run.data.len()).sum())?;
     let mut start = 0;
     for run in runs {
         message[start..start + run.data.len()].copy_from_slice(&run.data);

@@ -72,7 +72,7 @@ struct Words(Buffer);
 impl Words {
     fn new(records: usize) -> Result<Words> {
         let words = 2 * records.min(BUCKET);
-        Ok(Words(Buffer::zeroed(words * size_of::<u64>())?))
+        Ok(Words(Buffer::unset(words * size_of::<u64>())?))
     }
 
     fn halves(&mut self) -> (&mut [u64], &mut [u64]) {

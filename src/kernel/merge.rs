@@ -99,7 +99,7 @@ fn merge_pieces(
     piece: usize,
 ) -> Result<()> {
     let size = order.record_bytes();
-    let mut scratch = Buffer::zeroed(piece.min(out.len() / size) * order.scratch_bytes())?;
+    let mut scratch = Buffer::unset(piece.min(out.len() / size) * order.scratch_bytes())?;
     let mut slices = Vec::with_capacity(runs.len());
     let mut from = vec![0; runs.len()];
     let mut to = from.clone();

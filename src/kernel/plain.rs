@@ -124,7 +124,7 @@ impl<T: PlainKey> Plain<T> {
 
     /// Every thread sorts a share; then the shares are merged. None if there is no room for that.
     fn sort_on(&self, pool: &ThreadPool, records: &mut [T]) -> Option<()> {
-        let mut merged = Buffer::zeroed(size_of_val(records)).ok()?;
+        let mut merged = Buffer::unset(size_of_val(records)).ok()?;
         let share = records.len().div_ceil(pool.current_num_threads());
         pool.install(|| records.par_chunks_mut(share).for_each(sort_here));
         let runs: Vec<&[u8]> = records.chunks(share).map(cast_slice).collect();

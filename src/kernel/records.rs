@@ -96,7 +96,7 @@ impl Kernel for Records {
         if self.is_done_by_looking(block) {
             return Ok(());
         }
-        let mut scratch = Buffer::zeroed(block.len())?;
+        let mut scratch = Buffer::unset(block.len())?;
         self.guarded(|| deal::sort(&self.order, self.pool.as_ref(), block, &mut scratch))
     }
 

@@ -170,7 +170,7 @@ fn one_run(group: &[Run]) -> Result<Run> {
         return Ok(only.clone());
     }
     let bytes = group.iter().map(|run| run.data.len()).sum();
-    let mut data = Buffer::zeroed(bytes)?;
+    let mut data = Buffer::unset(bytes)?;
     let mut rest = &mut data[..];
     for run in group {
         let (place, later) = rest.split_at_mut(run.data.len());

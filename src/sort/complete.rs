@@ -330,7 +330,7 @@ pub(super) fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
     if block.runs.len() == 1 {
         return Ok(block.runs.remove(0).data);
     }
-    let mut out = Buffer::zeroed(block.bytes())?;
+    let mut out = Buffer::unset(block.bytes())?;
     let runs: Vec<&[u8]> = block.runs.iter().map(|run| &*run.data).collect();
     kernel.merge(&runs, &mut out)?;
     Ok(out.into())

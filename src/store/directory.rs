@@ -145,7 +145,7 @@ impl Directory {
         }
         let mut parts: Vec<Slice> = Vec::with_capacity(header.runs.len());
         for (_, _, bytes) in &header.runs {
-            let mut buffer = match Buffer::zeroed(*bytes) {
+            let mut buffer = match Buffer::unset(*bytes) {
                 Ok(buffer) => buffer,
                 Err(error) => return Ok(Some(Err(error))),
             };

@@ -1,3 +1,5 @@
+//! All lengths, shapes and types against the standard library.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -155,7 +155,7 @@ impl Fabric for SimFabric<'_> {
     }
 
     fn land(&mut self, bytes: usize) -> Result<Landing> {
-        let buffer = Buffer::zeroed(bytes)?;
+        let buffer = Buffer::unset(bytes)?;
         Ok(self.world(|world| world.land(self.probe.rank, buffer)))
     }
 

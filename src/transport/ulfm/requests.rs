@@ -53,7 +53,7 @@ impl Requests {
     }
 
     pub fn land(&mut self, bytes: usize) -> Result<Landing> {
-        Ok(self.landings.add(Buffer::zeroed(bytes)?))
+        Ok(self.landings.add(Buffer::unset(bytes)?))
     }
 
     pub fn lift(&mut self, landing: Landing) -> Buffer {
