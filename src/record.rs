@@ -4,13 +4,15 @@
 //! whatever a comparator makes of two records. Pure layout and order; it must never look at more
 //! than two records, and sorting is the kernel's business.
 
+mod numbers;
+
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::{BitOr, BitXor, Not};
 use std::sync::Arc;
 
-use bytemuck::{Pod, Zeroable};
 use xxhash_rust::xxh3::xxh3_64;
+
+pub use numbers::{Down, PlainKey, Sign, Word};
 
 use crate::error::{Error, Result, Status};
 
@@ -268,170 +270,9 @@ fn key_size(fields: &Fields, kind: KeyKind) -> Result<usize> {
     }
 }
 
-/// An unsigned number, the form in which keys are compared, merged and taken apart into digits.
-pub trait Word:
-    Pod
-    + Ord
-    + Send
-    + Sync
-    + fmt::Debug
-    + BitXor<Output = Self>
-    + BitOr<Output = Self>
-    + Not<Output = Self>
-{
-    /// How many bits it has.
-    const BITS: u32;
-
-    /// The number as one of 64 bits.
-    fn widened(self) -> u64;
-
-    /// The low bits of a number.
-    fn truncated(number: u64) -> Self;
-
-    /// The lowest eight bits after a shift to the right.
-    fn digit(self, shift: u32) -> u8;
-
-    /// How many bits there are below and at the highest one that is set.
-    fn significant_bits(self) -> u32;
-}
-
-macro_rules! word {
-    ($($word:ty),*) => {$(
-        impl Word for $word {
-            const BITS: u32 = <$word>::BITS;
-
-            #[inline(always)]
-            fn widened(self) -> u64 {
-                u64::from(self)
-            }
-
-            #[inline(always)]
-            fn truncated(number: u64) -> $word {
-                number as $word
-            }
-
-            #[inline(always)]
-            fn digit(self, shift: u32) -> u8 {
-                (self >> shift) as u8
-            }
-
-            #[inline(always)]
-            fn significant_bits(self) -> u32 {
-                <$word>::BITS - self.leading_zeros()
-            }
-        }
-    )*};
-}
-
-word!(u8, u16, u32, u64);
-
-/// How a processor compares words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// As unsigned numbers.
-    Unsigned,
-    /// As signed numbers in two's complement.
-    Signed,
-}
-
-/// A plain number that records can be sorted by.
-pub trait PlainKey: Pod + Send + Sync + fmt::Debug {
-    /// An unsigned number of the same size whose order is the key's.
-    type Bits: Word;
-
-    /// How a processor would have to compare the key's own bits; none if it cannot.
-    const NATIVE: Option<Sign>;
-
-    /// Are the key's own bits already in that order, so that [`PlainKey::bits`] changes nothing?
-    const IN_ORDER: bool = matches!(Self::NATIVE, Some(Sign::Unsigned));
-
-    /// The key in that order.
-    fn bits(self) -> Self::Bits;
-
-    /// The opposite of [`PlainKey::bits`].
-    fn from_bits(bits: Self::Bits) -> Self;
-
-    /// The order of keys: that of numbers; for floats IEEE 754's total order, in which
-    /// -NaN < -infinity < ... < -0.0 < +0.0 < ... < +infinity < +NaN.
-    fn order(self, other: Self) -> Ordering {
-        self.bits().cmp(&other.bits())
-    }
-
-    /// `self` sorts before `other`.
-    #[inline(always)]
-    fn before(self, other: Self) -> bool {
-        self.bits() < other.bits()
-    }
-}
-
-macro_rules! plain_key {
-    ($($key:ty, $bits:ty, $native:expr, $to:expr, $from:expr;)*) => {$(
-        impl PlainKey for $key {
-            type Bits = $bits;
-            const NATIVE: Option<Sign> = $native;
-
-            #[inline(always)]
-            fn bits(self) -> $bits {
-                const TO: fn($key) -> $bits = $to;
-                TO(self)
-            }
-
-            #[inline(always)]
-            fn from_bits(bits: $bits) -> $key {
-                const FROM: fn($bits) -> $key = $from;
-                FROM(bits)
-            }
-        }
-    )*};
-}
-
-const SIGN_8: u8 = 1 << 7;
-const SIGN_16: u16 = 1 << 15;
-const SIGN_32: u32 = 1 << 31;
-const SIGN_64: u64 = 1 << 63;
-
-// Negative floats: all bits flipped, so that greater magnitudes come first; others: the sign alone.
-plain_key! {
-    u8, u8, Some(Sign::Unsigned), |key| key, |bits| bits;
-    u16, u16, Some(Sign::Unsigned), |key| key, |bits| bits;
-    u32, u32, Some(Sign::Unsigned), |key| key, |bits| bits;
-    u64, u64, Some(Sign::Unsigned), |key| key, |bits| bits;
-    i8, u8, Some(Sign::Signed), |key| key as u8 ^ SIGN_8, |bits| (bits ^ SIGN_8) as i8;
-    i16, u16, Some(Sign::Signed), |key| key as u16 ^ SIGN_16, |bits| (bits ^ SIGN_16) as i16;
-    i32, u32, Some(Sign::Signed), |key| key as u32 ^ SIGN_32, |bits| (bits ^ SIGN_32) as i32;
-    i64, u64, Some(Sign::Signed), |key| key as u64 ^ SIGN_64, |bits| (bits ^ SIGN_64) as i64;
-    f32, u32, None,
-        |key| { let raw = key.to_bits(); raw ^ ((raw as i32 >> 31) as u32 | SIGN_32) },
-        |bits| f32::from_bits(bits ^ ((!bits as i32 >> 31) as u32 | SIGN_32));
-    f64, u64, None,
-        |key| { let raw = key.to_bits(); raw ^ ((raw as i64 >> 63) as u64 | SIGN_64) },
-        |bits| f64::from_bits(bits ^ ((!bits as i64 >> 63) as u64 | SIGN_64));
-}
-
-/// A key in descending order: the greatest comes first.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(transparent)]
-pub struct Down<T>(pub T);
-
-impl<T: PlainKey> PlainKey for Down<T> {
-    type Bits = T::Bits;
-    const NATIVE: Option<Sign> = None;
-
-    #[inline(always)]
-    fn bits(self) -> T::Bits {
-        !self.0.bits()
-    }
-
-    #[inline(always)]
-    fn from_bits(bits: T::Bits) -> Down<T> {
-        Down(T::from_bits(!bits))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn number(record_bytes: usize, key_offset: usize, key_bytes: usize, key: i32) -> Fields {
         Fields {
@@ -543,67 +384,5 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), layouts.len());
-    }
-
-    const SPECIAL: [f64; 12] = [
-        f64::NAN,
-        -f64::NAN,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        f64::MIN,
-        f64::MAX,
-        f64::MIN_POSITIVE,
-        -f64::MIN_POSITIVE,
-    ];
-
-    #[test]
-    fn floats_are_in_total_order() {
-        for one in SPECIAL {
-            for other in SPECIAL {
-                assert_eq!(one.order(other), one.total_cmp(&other), "{one} {other}");
-                let (one, other) = (one as f32, other as f32);
-                assert_eq!(one.order(other), one.total_cmp(&other), "{one} {other}");
-            }
-        }
-    }
-
-    fn comes_back<T: PlainKey>(raw: T::Bits) -> bool {
-        let key: T = bytemuck::cast(raw);
-        let back: T::Bits = bytemuck::cast(T::from_bits(key.bits()));
-        let down = Down(key);
-        let back_down: T::Bits = bytemuck::cast(Down::<T>::from_bits(down.bits()));
-        back == raw && back_down == raw && (!T::IN_ORDER || key.bits() == raw)
-    }
-
-    proptest! {
-        #[test]
-        fn keys_come_back_from_their_bits(raw: u64) {
-            prop_assert!(comes_back::<u64>(raw) && comes_back::<i64>(raw) && comes_back::<f64>(raw));
-            let raw = raw as u32;
-            prop_assert!(comes_back::<u32>(raw) && comes_back::<i32>(raw) && comes_back::<f32>(raw));
-            let raw = raw as u16;
-            prop_assert!(comes_back::<u16>(raw) && comes_back::<i16>(raw));
-            let raw = raw as u8;
-            prop_assert!(comes_back::<u8>(raw) && comes_back::<i8>(raw));
-        }
-
-        #[test]
-        fn the_order_is_that_of_the_type(a: u64, b: u64) {
-            prop_assert_eq!(a.order(b), a.cmp(&b));
-            prop_assert_eq!((a as i64).order(b as i64), (a as i64).cmp(&(b as i64)));
-            prop_assert_eq!((a as i32).order(b as i32), (a as i32).cmp(&(b as i32)));
-            prop_assert_eq!((a as u32).order(b as u32), (a as u32).cmp(&(b as u32)));
-            prop_assert_eq!((a as i16).order(b as i16), (a as i16).cmp(&(b as i16)));
-            prop_assert_eq!((a as i8).order(b as i8), (a as i8).cmp(&(b as i8)));
-            prop_assert_eq!(Down(a).order(Down(b)), b.cmp(&a));
-            let (c, d) = (f64::from_bits(a), f64::from_bits(b));
-            prop_assert_eq!(c.order(d), c.total_cmp(&d));
-            let (c, d) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
-            prop_assert_eq!(c.order(d), c.total_cmp(&d));
-        }
     }
 }
