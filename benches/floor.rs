@@ -2,7 +2,10 @@
 //! What ftsort takes longer than this is what surviving costs; a rank that dies here ends the job.
 //!
 //!     cargo bench --bench floor --no-run      # says where the program is
-//!     mpirun -np 4 FLOOR [-k K] [-t i32|u64|f64|pairs] [-n repetitions]
+//!     mpirun -np 4 FLOOR [-k K] [-t i32|u64|f64|pairs] [-n repetitions] [-l ours|std]
+//!
+//! With `-l std` the standard library sorts, before the exchange and again after it, as in most sample
+//! sorts that one finds.
 //!
 //! 2^K random records over all ranks, the same as those of `c_examples/bench.c`, whose line for machines
 //! it prints, too: times of the slowest rank in each phase, the median of the repetitions. The input is
@@ -13,10 +16,12 @@
     reason = "what a benchmark prints is all it is for"
 )]
 
+use std::cmp::Ordering;
 use std::ffi::c_int;
 use std::ptr;
 use std::time::Instant;
 
+use bytemuck::{Pod, cast_slice_mut};
 use ftsort::buffer::Buffer;
 use ftsort::kernel::{Kernel, kernel_for};
 use ftsort::pages::Keeping;
@@ -42,7 +47,7 @@ fn main() {
     for repetition in 0..=options.repetitions {
         world.barrier();
         let mut clock = Clock::default();
-        let sorted = sort(&world, &*kernel, &input, &mut clock);
+        let sorted = sort(&world, &*kernel, &options, &input, &mut clock);
         assert_eq!(kernel.first_disorder(&sorted), None, "out of order");
         let slowest = world.largest(clock.phases());
         // The first one warms up.
@@ -57,8 +62,8 @@ fn main() {
             times[times.len() / 2]
         });
         print!(
-            "ftsort-bench type={} log2={} ranks={} store=floor replicas=0",
-            options.record, options.log2, world.size
+            "ftsort-bench type={} log2={} ranks={} store={} replicas=0",
+            options.record, options.log2, world.size, options.local
         );
         for (name, seconds) in PHASES.iter().zip(medians) {
             print!(" {name}={seconds:.6}");
@@ -73,6 +78,8 @@ struct Options {
     log2: u32,
     record: String,
     repetitions: usize,
+    /// Who sorts: "ours" or "std".
+    local: String,
 }
 
 impl Options {
@@ -81,6 +88,7 @@ impl Options {
             log2: 22,
             record: "i32".to_owned(),
             repetitions: 5,
+            local: "ours".to_owned(),
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(flag) = arguments.next() {
@@ -88,6 +96,7 @@ impl Options {
                 "-k" => options.log2 = number(arguments.next()),
                 "-n" => options.repetitions = number(arguments.next()) as usize,
                 "-t" => options.record = arguments.next().expect("a type after -t"),
+                "-l" => options.local = arguments.next().expect("a kernel after -l"),
                 // What cargo bench says to every benchmark.
                 _ => {}
             }
@@ -147,12 +156,41 @@ impl Clock {
     }
 }
 
+/// Sorts with the standard library; records that come in sorted runs with its stable sort, which looks
+/// for these.
+fn sort_by_std(record: &str, block: &mut [u8], has_runs: bool) {
+    fn sort<T: Pod>(block: &mut [u8], has_runs: bool, order: impl Fn(&T, &T) -> Ordering) {
+        match has_runs {
+            true => cast_slice_mut(block).sort_by(order),
+            false => cast_slice_mut(block).sort_unstable_by(order),
+        }
+    }
+    match record {
+        "i32" => sort(block, has_runs, i32::cmp),
+        "u64" => sort(block, has_runs, u64::cmp),
+        "f64" => sort(block, has_runs, f64::total_cmp),
+        _ => sort(block, has_runs, |one: &[u64; 2], other: &[u64; 2]| {
+            one[0].cmp(&other[0])
+        }),
+    }
+}
+
 /// This rank's part of the sorted whole.
-fn sort(world: &World, kernel: &dyn Kernel, input: &[u8], clock: &mut Clock) -> Buffer {
+fn sort(
+    world: &World,
+    kernel: &dyn Kernel,
+    options: &Options,
+    input: &[u8],
+    clock: &mut Clock,
+) -> Buffer {
     let size = kernel.record_bytes();
     let start = Instant::now();
     let mut block = Buffer::copy_of(input).expect("memory");
-    kernel.sort(&mut block).expect("memory");
+    let by_std = options.local == "std";
+    match by_std {
+        true => sort_by_std(&options.record, &mut block, false),
+        false => kernel.sort(&mut block).expect("memory"),
+    }
     clock.sort = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
@@ -178,7 +216,16 @@ fn sort(world: &World, kernel: &dyn Kernel, input: &[u8], clock: &mut Clock) -> 
     runs[world.rank] = &block[cuts[world.rank]..cuts[world.rank + 1]];
     let bytes = runs.iter().map(|run| run.len()).sum();
     let mut out = Buffer::unset(bytes).expect("memory");
-    kernel.merge(&runs, &mut out).expect("memory");
+    if by_std {
+        let mut rest = &mut out[..];
+        for run in &runs {
+            let place = rest.split_off_mut(..run.len()).expect("room for all");
+            place.copy_from_slice(run);
+        }
+        sort_by_std(&options.record, &mut out, true);
+    } else {
+        kernel.merge(&runs, &mut out).expect("memory");
+    }
     clock.merge = start.elapsed().as_secs_f64();
     out
 }

@@ -1,11 +1,15 @@
-/* Measures the sort: 2^K random numbers over all ranks, the same for every run.
+/* Measures the sort: 2^K random records over all ranks, the same for every run.
  *
- *   ftsort-mpirun -np 4 ./bench [-k K] [-t i32|u64|f64] [-s memory|directory|none] [-d DIR]
- *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x]   (-a: its number
- *                               in ftsort_algorithm; -p: the papers' pivots; -x: blocks are checked)
+ *   ftsort-mpirun -np 4 ./bench [-k K] [-t i32|u64|f64|pairs] [-s memory|directory|reload|none] [-d DIR]
+ *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x] [-f faults]
  *
+ * -a: its number in ftsort_algorithm; -p: the papers' pivots; -x: blocks are checked by digests.
  * Prints a table of phases, and one line for machines. Times are those of the slowest rank in each
- * phase; the median over the repetitions counts. Inputs are made before the clock starts. */
+ * phase; the median over the repetitions counts. Inputs are made before the clock starts, and a first
+ * sort warms up. `allreduce`: what MPI_Allreduce of one number takes on these ranks.
+ *
+ * With -f one more sort suffers these faults (the words of FTSORT_FAULTS), and each survivor prints a
+ * line of its own, since MPI's collectives are of no use any more then. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +46,19 @@ static void read_phases(const ftsort_stats *stats, double *seconds)
   seconds[REPAIR] = stats->repair_seconds;
 }
 
+typedef struct pair {
+  uint64_t key, value;
+} pair;
+
+/* Is the record out of order with the one before? */
+static int is_less(const char *type, const void *data, size_t k)
+{
+  if (type[0] == 'i') return ((const int32_t *)data)[k] < ((const int32_t *)data)[k - 1];
+  if (type[0] == 'u') return ((const uint64_t *)data)[k] < ((const uint64_t *)data)[k - 1];
+  if (type[0] == 'f') return ((const double *)data)[k] < ((const double *)data)[k - 1];
+  return ((const pair *)data)[k].key < ((const pair *)data)[k - 1].key;
+}
+
 /* Is every block in order, and do all of them have the right number of records? */
 static int is_right(const ftsort_result *result, const char *type, uint64_t total)
 {
@@ -49,40 +66,90 @@ static int is_right(const ftsort_result *result, const char *type, uint64_t tota
   size_t i, k;
   for (i = 0; ftsort_result_block(result, i, &block) == FTSORT_OK; i++)
     for (k = 1; k < block.count; k++)
-      if (type[0] == 'i' ? ((const int32_t *)block.data)[k - 1] > ((const int32_t *)block.data)[k]
-          : type[0] == 'u' ? ((const uint64_t *)block.data)[k - 1] > ((const uint64_t *)block.data)[k]
-                           : ((const double *)block.data)[k - 1] > ((const double *)block.data)[k])
-        return 0;
+      if (is_less(type, block.data, k)) return 0;
   return ftsort_result_total(result) == total;
 }
 
-static void *make_input(const char *type, int rank, size_t count, size_t bytes)
+static void fill(const char *type, int rank, size_t count, size_t bytes, char *data)
 {
-  char *data = (char *)malloc(count * bytes + 1);
   size_t i;
-  for (i = 0; data && i < count; i++) {
+  for (i = 0; i < count; i++) {
     uint64_t bits = mix((uint64_t)rank << 40 | i);
     double number = (double)bits - 9e18; /* no NaN, which would not compare */
-    memcpy(data + i * bytes, type[0] == 'f' ? (const void *)&number : (const void *)&bits, bytes);
+    memset(data + i * bytes, 0, bytes);
+    memcpy(data + i * bytes, type[0] == 'f' ? (const void *)&number : (const void *)&bits, bytes < 8 ? bytes : 8);
   }
-  return data;
+}
+
+/* What an input is made of, for whoever has to make it again. */
+typedef struct recipe {
+  const char *type;
+  size_t count, bytes;
+} recipe;
+
+static int reload(void *user, int32_t rank, ftsort_buffer *out)
+{
+  const recipe *input = (const recipe *)user;
+  char *data = (char *)ftsort_buffer_resize(out, input->count * input->bytes);
+  if (!data) return 1;
+  fill(input->type, rank, input->count, input->bytes, data);
+  return 0;
+}
+
+static double seconds_of_allreduce(void)
+{
+  enum { TIMES = 200 };
+  double start, one = 1, sum;
+  int i;
+  MPI_Barrier(MPI_COMM_WORLD);
+  start = MPI_Wtime();
+  for (i = 0; i < TIMES; i++) MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  return (MPI_Wtime() - start) / TIMES;
+}
+
+/* One sort with faults, and what became of it on this rank. */
+static int suffer(ftsort_config config, const ftsort_record *record, const recipe *input, const void *data, int rank,
+                  int ranks)
+{
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  ftsort *group;
+  ftsort_result *result;
+  ftsort_status status;
+  int right;
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
+  MPI_Barrier(MPI_COMM_WORLD);
+  status = ftsort_run(group, record, data, input->count, &result);
+  right = status == FTSORT_OK && is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks);
+  ftsort_get_stats(group, &stats);
+  if (!right) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
+  printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f faults=%d replayed=%d\n", rank,
+         right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, (int)stats.faults,
+         (int)stats.rounds_replayed);
+  ftsort_result_free(result);
+  ftsort_leave(group, right ? 0 : 1);
+  return 1;
 }
 
 int main(int argc, char **argv)
 {
   static double seconds[PHASES][100];
   ftsort_config config = FTSORT_CONFIG_INIT;
+  const ftsort_record numbers = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
+  const ftsort_record floats = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64);
+  const ftsort_record pairs = FTSORT_RECORD_INIT(pair, key, FTSORT_KEY_U64);
   ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort *group = NULL;
-  const char *type = "i32", *store = "memory";
+  const char *type = "i32", *store = "memory", *faults = NULL;
   int k = 22, repetitions = 5, option, rank, ranks, n, phase;
   unsigned long long peak, resident, most[2], mine[2];
   struct rusage usage;
+  recipe input;
   size_t count;
-  void *data;
+  char *data;
+  double allreduce;
 
-  while ((option = getopt(argc, argv, "k:t:s:d:c:n:a:px")) != -1) {
+  while ((option = getopt(argc, argv, "k:t:s:d:c:n:a:f:px")) != -1) {
     if (option == 'k') k = atoi(optarg);
     else if (option == 't') type = optarg;
     else if (option == 's') store = optarg;
@@ -90,14 +157,20 @@ int main(int argc, char **argv)
     else if (option == 'a') config.algorithm = atoi(optarg);
     else if (option == 'c') config.replicas = (uint32_t)atoi(optarg);
     else if (option == 'n') repetitions = atoi(optarg);
+    else if (option == 'f') faults = optarg;
     else if (option == 'p') config.pivot = FTSORT_PIVOT_PAPER;
     else if (option == 'x') config.checks = FTSORT_CHECK_DIGEST;
     else return 2;
   }
   if (repetitions < 1 || repetitions > 100) return 2;
-  if (type[0] != 'i') record.record_bytes = 8;
-  record.key = type[0] == 'i' ? FTSORT_KEY_I32 : type[0] == 'u' ? FTSORT_KEY_U64 : FTSORT_KEY_F64;
-  config.store = store[0] == 'd' ? FTSORT_STORE_DIRECTORY : store[0] == 'n' ? FTSORT_STORE_NONE : FTSORT_STORE_MEMORY;
+  record = type[0] == 'u' ? numbers : type[0] == 'f' ? floats : type[0] == 'p' ? pairs : record;
+  config.store = store[0] == 'd'   ? FTSORT_STORE_DIRECTORY
+                 : store[0] == 'n' ? FTSORT_STORE_NONE
+                 : store[0] == 'r' ? FTSORT_STORE_RELOAD
+                                   : FTSORT_STORE_MEMORY;
+  config.reload = store[0] == 'r' ? reload : NULL;
+  config.user = &input;
+  config.faults = "";
 
   ftsort_prepare();
   MPI_Init(&argc, &argv);
@@ -108,7 +181,13 @@ int main(int argc, char **argv)
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   count = ((size_t)1 << k) / (size_t)ranks;
-  data = make_input(type, rank, count, record.record_bytes);
+  input.type = type;
+  input.count = count;
+  input.bytes = record.record_bytes;
+  data = (char *)malloc(count * record.record_bytes + 1);
+  if (!data) MPI_Abort(MPI_COMM_WORLD, 1);
+  fill(type, rank, count, record.record_bytes, data);
+  allreduce = seconds_of_allreduce();
   for (n = -1; n < repetitions; n++) { /* the first one warms up */
     ftsort_result *result = NULL;
     double own[PHASES], slowest[PHASES];
@@ -136,11 +215,15 @@ int main(int argc, char **argv)
       qsort(seconds[phase], (size_t)repetitions, sizeof(double), by_value);
     printf("ftsort-bench type=%s log2=%d ranks=%d store=%s replicas=%u", type, k, ranks, store, config.replicas);
     for (phase = 0; phase < PHASES; phase++) printf(" %s=%.6f", names[phase], seconds[phase][repetitions / 2]);
-    printf(" peak=%llu resident=%llu input=%zu\n", peak, resident, count * record.record_bytes);
+    printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f\n", peak, resident, count * record.record_bytes, allreduce);
     for (phase = 0; phase < PHASES; phase++)
       printf("  %-9s %8.3f ns a record  %5.1f %%\n", names[phase], seconds[phase][repetitions / 2] / records * 1e9,
              100 * seconds[phase][repetitions / 2] / seconds[TOTAL][repetitions / 2]);
     printf("  memory    %8.2f times a rank's input\n", (double)peak / (double)(count * record.record_bytes));
+  }
+  if (faults) {
+    config.faults = faults;
+    return suffer(config, &record, &input, data, rank, ranks);
   }
   free(data);
   ftsort_leave(group, 0);

@@ -1,48 +1,323 @@
 #!/usr/bin/env python3
-"""Runs c_examples/bench.c over sizes, ranks and stores, and prints one table."""
+"""The benchmark suite: ftsort in all modes, beside a plain sample sort that survives nothing.
+
+Sections, any of which can be chosen:
+  floor       each type, size and number of ranks: the plain sample sort around the same local kernel
+              (benches/floor.rs), one around the C library's qsort, and ftsort with each store
+  algorithms  the algorithms beside each other
+  faults      no fault, one, half of the ranks, all but one; and one rank that sorts everything alone
+  growth      many sizes and numbers of ranks, and a model of the cost fitted to them
+  small       a thousand records, beside MPI_Allreduce of one number
+
+Commands take turns, so that a noisy machine is noisy for all of them; every ratio is of two of the same
+turn, and the median of these counts. Writes CSV files, plots (SVG and PNG) and a page into bench-out/.
+"""
 
 import argparse
+import csv
+import html
+import os
 import pathlib
+import statistics
+import subprocess
 import sys
 import tempfile
+import time
 
-import launch
+import plots
 
-PHASES = ["total", "sort", "exchange", "merge", "store", "commit"]
+plots.ensure()
+
+import matplotlib  # noqa: E402
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as pyplot  # noqa: E402
+import numpy  # noqa: E402
+
+import launch  # noqa: E402
+
+PHASES = ["sort", "exchange", "merge", "store", "commit"]
+STORES = ["none", "reload", "memory"]
+ALGORITHMS = {"auto": 0, "HyperQuickSort": 1, "QuickMerge": 2, "modified QuickMerge": 3, "bitonic": 4}
+FAULTS = {"none": "none", "one": "one", "half": "half", "all but one": "all-but-one"}
+LIMIT = 900
+
+
+def floor_program():
+    """The plain sample sort; built if need be."""
+    told = subprocess.run(["cargo", "build", "--release", "--bench", "floor", "--message-format=json"],
+                          capture_output=True, text=True, check=True, cwd=launch.ROOT)
+    lines = [line for line in told.stdout.splitlines() if '"executable":"' in line and '"name":"floor"' in line]
+    return pathlib.Path(lines[-1].split('"executable":"')[1].split('"')[0])
+
+
+class Bench:
+    """Runs programs and counts them, so that it can be said how long it takes yet."""
+
+    def __init__(self, folder, turns):
+        self.folder, self.turns = folder, turns
+        self.bench = launch.build_c(launch.ROOT / "c_examples/bench.c", folder)
+        self.floor = floor_program()
+        self.done, self.total, self.start = 0, 0, time.monotonic()
+
+    def measure(self, ranks, command):
+        """What the line for machines says: a number for each word."""
+        run = launch.launch(ranks, command, LIMIT)
+        self.done += 1
+        left = (time.monotonic() - self.start) / self.done * (self.total - self.done)
+        if sys.stderr.isatty():
+            print(f"\r{self.done} of {self.total}, {left / 60:.0f} minutes to go   ", end="", file=sys.stderr)
+        lines = [line for line in run.output.splitlines() if line.startswith("ftsort-bench")]
+        if len(lines) != 1:
+            sys.exit(f"{' '.join(map(str, command))}: {run.output[-2000:]}")
+        words = dict(word.split("=") for word in lines[0].split()[1:])
+        return {name: float(value) for name, value in words.items() if name not in ("type", "store")}, run.output
+
+    def ftsort(self, ranks, log2, kind="i32", store="memory", more=()):
+        return self.measure(ranks, [self.bench, "-k", log2, "-t", kind, "-s", store, "-n", 3, *more])[0]
+
+    def in_turns(self, commands):
+        """Runs all commands, named, by turns; for each the list of what they said."""
+        told = {name: [] for name in commands}
+        for _ in range(self.turns):
+            for name, command in commands.items():
+                told[name].append(command())
+        return told
+
+
+def median(told, name="total"):
+    return statistics.median(run[name] for run in told)
+
+
+def ratio(told, beside, name="total"):
+    """The median of the ratios, each of two runs of the same turn."""
+    return statistics.median(one[name] / other[name] for one, other in zip(told, beside))
+
+
+def floor(bench, options):
+    """How much longer ftsort takes than a sort that survives nothing."""
+    cases = [(kind, log2, ranks) for kind in options.types for log2 in options.sizes for ranks in options.ranks]
+    bench.total += len(cases) * bench.turns * (2 + len(STORES))
+    yield ["records", "log2", "ranks", "plain ns", "with std", *STORES, "memory/none", "reload/none",
+           *[f"{store} peak" for store in STORES], *[f"{store} resident" for store in STORES]]
+    for kind, log2, ranks in cases:
+        commands = {
+            local: lambda local=local: bench.measure(
+                ranks, [bench.floor, "-k", log2, "-t", kind, "-n", 3, "-l", local])[0]
+            for local in ("ours", "std")
+        }
+        for store in STORES:
+            commands[store] = lambda store=store: bench.ftsort(ranks, log2, kind, store)
+        told = bench.in_turns(commands)
+        size = [statistics.median(run["peak"] / run["input"] for run in told[store]) for store in STORES]
+        # The caller's own input is no part of what the sort takes.
+        held = [statistics.median(run["resident"] / run["input"] - 1 for run in told[store]) for store in STORES]
+        yield [kind, log2, ranks, median(told["ours"]) / 2**log2 * 1e9, ratio(told["std"], told["ours"]),
+               *[ratio(told[store], told["ours"]) for store in STORES],
+               ratio(told["memory"], told["none"]), ratio(told["reload"], told["none"]), *size, *held]
+
+
+def algorithms(bench, options):
+    """What each algorithm takes, beside the one-exchange sort."""
+    cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks]
+    bench.total += len(cases) * bench.turns * len(ALGORITHMS)
+    yield ["log2", "ranks", "auto ns", *list(ALGORITHMS)[1:]]
+    for log2, ranks in cases:
+        told = bench.in_turns({
+            name: lambda number=number: bench.ftsort(ranks, log2, more=["-a", number])
+            for name, number in ALGORITHMS.items()
+        })
+        auto = told.pop("auto")
+        yield [log2, ranks, median(auto) / 2**log2 * 1e9, *[ratio(runs, auto) for runs in told.values()]]
+
+
+def suffered(bench, ranks, log2, faults):
+    """One sort with faults: the slowest survivor's time, and how often a round was done again."""
+    command = [bench.bench, "-k", log2, "-s", "reload", "-n", 1, "-f", faults]
+    quiet, output = bench.measure(ranks, command)
+    lines = [line for line in output.splitlines() if line.startswith("ftsort-suffered")]
+    found = [dict(word.split("=") for word in line.split()[1:]) for line in lines]
+    if not found or any(words["outcome"] != "right" for words in found):
+        sys.exit(f"{' '.join(map(str, command))}: {output[-2000:]}")
+    return {"total": max(float(words["total"]) for words in found), "quiet": quiet["total"],
+            "faults": max(int(words["faults"]) for words in found)}
+
+
+def faults(bench, options):
+    """What faults in the middle of a sort cost: the schedule's instants are drawn from its time."""
+    cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks if ranks > 2]
+    bench.total += len(cases) * (3 * bench.turns * len(FAULTS) + 1)
+    yield ["log2", "ranks", "none ms", "one adds ms", "half", "all but one", "alone ms", "all but one / alone"]
+    for log2, ranks in cases:
+        alone = bench.measure(1, [bench.bench, "-k", log2, "-s", "none", "-n", 3])[0]["total"]
+        window, told = None, {name: [] for name in FAULTS}
+        for turn in range(3 * bench.turns):
+            for name, words in FAULTS.items():
+                schedule = words if window is None or name == "none" else f"{words} seed={turn} window={window}ms"
+                told[name].append(suffered(bench, ranks, log2, schedule))
+                window = window or max(1, int(told[name][0]["total"] * 800))
+        quiet = told["none"]
+        struck = {name: [run for run in runs if run["faults"]] for name, runs in told.items()}
+        yield [log2, ranks, median(quiet) * 1e3, (median(struck["one"]) - median(quiet)) * 1e3,
+               median(struck["half"]) / median(quiet), median(struck["all but one"]) / median(quiet), alone * 1e3,
+               median(struck["all but one"]) / alone]
+
+
+def growth(bench, options):
+    """How the time grows with the size and the ranks, with one copy of each input."""
+    cases = [(log2, ranks) for log2 in options.grow for ranks in options.crowd]
+    bench.total += len(cases) * bench.turns
+    yield ["log2", "ranks", "total ms", "ns a record", *PHASES, "peak"]
+    for log2, ranks in cases:
+        told = [bench.ftsort(ranks, log2) for _ in range(bench.turns)]
+        total = median(told)
+        yield [log2, ranks, total * 1e3, total / 2**log2 * 1e9,
+               *[median(told, name) / 2**log2 * 1e9 for name in PHASES],
+               statistics.median(run["peak"] / run["input"] for run in told)]
+
+
+def small(bench, options):
+    """A thousand records: messages are all that it costs."""
+    bench.total += len(options.crowd) * bench.turns * 2
+    yield ["ranks", "allreduce us", "none us", "memory us", "none / allreduce", "memory / allreduce"]
+    for ranks in options.crowd:
+        told = bench.in_turns({
+            store: lambda store=store: bench.measure(ranks, [bench.bench, "-k", 10, "-s", store, "-n", 51])[0]
+            for store in ("none", "memory")
+        })
+        both = [median(told[store]) * 1e6 for store in told]
+        allreduce = median(told["none"], "allreduce") * 1e6
+        yield [ranks, allreduce, *both, *[time / allreduce for time in both]]
+
+
+SECTIONS = {"floor": floor, "algorithms": algorithms, "faults": faults, "growth": growth, "small": small}
+
+
+def text(value):
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def run_section(name, bench, options):
+    """Measures, prints and writes one table; returns it."""
+    rows = []
+    with (options.out / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        for row in SECTIONS[name](bench, options):
+            rows.append(row)
+            writer.writerow(row)
+            file.flush()
+            head = rows[0]
+            if len(rows) == 1:
+                print(f"\n{name}: {' '.join(SECTIONS[name].__doc__.split())}", flush=True)
+            print(" ".join(f"{text(value):>{max(7, len(label))}}" for label, value in zip(head, row)), flush=True)
+    return rows
+
+
+def fit(rows):
+    """The coefficients of a simple model of the growth, and by how much it is off at worst half of the time.
+
+    Seconds = a n log2(n / N) / p + b n / p + c N / p + d, where n records are on N ranks and p of them have a
+    processor: comparisons in local sorts, bytes that are copied and sent, messages of all-to-all, agreements.
+    """
+    cpus = len(os.sched_getaffinity(0))
+    table = numpy.array([[float(cell) for cell in row[:3]] for row in rows[1:]])
+    count, ranks, seconds = 2 ** table[:, 0], table[:, 1], table[:, 2] / 1e3
+    share = count / numpy.minimum(ranks, cpus)
+    terms = numpy.stack([share * numpy.log2(count / ranks), share, ranks * ranks / numpy.minimum(ranks, cpus),
+                         numpy.ones_like(share)], axis=1)
+    # Relative errors count, or small sorts would not; no cost is negative.
+    weighted, wanted = terms / seconds[:, None], numpy.ones_like(seconds)
+    costs, active = numpy.zeros(4), list(range(4))
+    while active:
+        found = numpy.linalg.lstsq(weighted[:, active], wanted, rcond=None)[0]
+        if (found >= 0).all():
+            costs[active] = found
+            break
+        active.pop(int(found.argmin()))
+    return costs, float(numpy.median(abs(weighted @ costs - 1)))
+
+
+def draw(name, rows, folder):
+    """A figure of a table, if there is something to draw."""
+    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    head = rows[0]
+    if name == "floor":
+        labels = [f"{row[0]} 2^{row[1]}\nN={row[2]}" for row in rows[1:]]
+        places = numpy.arange(len(labels))
+        for index, store in enumerate(STORES):
+            at = head.index(store)
+            axes.bar(places + 0.25 * (index - 1), [row[at] for row in rows[1:]], 0.25, label=store)
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set_xticks(places, labels, fontsize=6)
+        axes.set_ylabel("time, in terms of the plain sample sort's")
+    elif name == "growth":
+        for ranks in sorted({row[1] for row in rows[1:]}):
+            of_ranks = [row for row in rows[1:] if row[1] == ranks]
+            axes.plot([row[0] for row in of_ranks], [row[3] for row in of_ranks], marker="o", label=f"{ranks} ranks")
+        axes.set_yscale("log")
+        axes.set_xlabel("log2 of the number of records")
+        axes.set_ylabel("ns a record")
+    elif name == "algorithms":
+        labels = [f"2^{row[0]}\nN={row[1]}" for row in rows[1:]]
+        places = numpy.arange(len(labels))
+        for index, label in enumerate(head[3:]):
+            axes.bar(places + 0.2 * (index - 1.5), [row[3 + index] for row in rows[1:]], 0.2, label=label)
+        axes.set_xticks(places, labels)
+        axes.set_ylabel("time, in terms of the one-exchange sort's")
+    else:
+        pyplot.close(figure)
+        return False
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    plots.save(figure, folder, name)
+    return True
+
+
+def page(tables, folder, notes):
+    parts = ["<!doctype html><meta charset=utf-8><title>ftsort: benchmarks</title>",
+             "<style>body{font-family:sans-serif;max-width:60em;margin:2em auto}td,th{padding:.2em .6em;"
+             "text-align:right}table{border-collapse:collapse;font-size:.8em}tr{border-bottom:1px solid #ccc}</style>",
+             "<h1>ftsort: benchmarks</h1>"]
+    for name, rows in tables.items():
+        parts.append(f"<h2>{name}</h2><p>{html.escape(' '.join(SECTIONS[name].__doc__.split()))}</p>")
+        if draw(name, rows, folder):
+            parts.append(f"<img src={name}.svg>")
+        parts.append("<table>" + "".join(
+            "<tr>" + "".join(f"<{'td' if index else 'th'}>{html.escape(text(cell))}" for cell in row)
+            for index, row in enumerate(rows)) + "</table>")
+        parts.append(f"<p>{html.escape(notes.get(name, ''))}</p>")
+    (folder / "index.html").write_text("\n".join(parts))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", default="24,26", help="log2 of the number of records")
-    parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--types", default="i32")
-    parser.add_argument("--stores", default="none,memory,memory+digest,directory",
-                        help="none, memory, directory; with +digest, blocks are checked")
-    parser.add_argument("--repeat", default="5")
-    parser.add_argument("--out", type=pathlib.Path, help="a file for the machine-readable lines")
+    numbers = lambda words: [int(word) for word in words.split(",")]  # noqa: E731
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", help="which ones; all of them if none is named")
+    parser.add_argument("--types", type=lambda words: words.split(","), default=["i32", "u64", "f64", "pairs"])
+    parser.add_argument("--sizes", type=numbers, default=[24], help="log2 of the numbers of records")
+    parser.add_argument("--ranks", type=numbers, default=[2, 4, 8])
+    parser.add_argument("--grow", type=numbers, default=[16, 18, 20, 22, 24, 26], help="sizes for growth")
+    parser.add_argument("--crowd", type=numbers, default=[1, 2, 4, 8, 16, 32], help="ranks for growth and small")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--out", type=pathlib.Path, default=launch.ROOT / "bench-out")
     options = parser.parse_args()
-    lines = []
-    print("ns a record, slowest rank, median        " + "".join(f"{name:>10}" for name in PHASES) + "    memory")
+    unknown = set(options.sections) - set(SECTIONS)
+    if unknown:
+        sys.exit(f"there is no section {', '.join(sorted(unknown))}")
+    options.out.mkdir(exist_ok=True)
+    notes, tables = {}, {}
     with tempfile.TemporaryDirectory(prefix="ftsort-bench-") as folder:
-        program = launch.build_c(launch.ROOT / "c_examples/bench.c", folder)
-        for kind in options.types.split(","):
-            for size in map(int, options.sizes.split(",")):
-                for ranks in map(int, options.ranks.split(",")):
-                    for store in options.stores.split(","):
-                        name, _, checks = store.partition("+")
-                        command = [program, "-k", size, "-t", kind, "-s", name, "-d", folder, "-n", options.repeat]
-                        command += ["-x"] if checks else []
-                        run = launch.launch(ranks, command, 600)
-                        line = next((text for text in run.output.splitlines() if text.startswith("ftsort-bench")), None)
-                        if line is None:
-                            sys.exit(f"{' '.join(map(str, command))}: {run.output[-2000:]}")
-                        lines.append(line)
-                        found = dict(word.split("=") for word in line.split()[1:])
-                        cost = "".join(f"{float(found[name]) / 2**size * 1e9:>10.2f}" for name in PHASES)
-                        memory = float(found["peak"]) / float(found["input"])
-                        print(f"{kind} 2^{size} N={ranks} {store:<14}".ljust(41) + f"{cost} {memory:>8.2f}x", flush=True)
-    if options.out:
-        options.out.write_text("\n".join(lines) + "\n")
+        bench = Bench(folder, options.turns)
+        for name in options.sections or SECTIONS:
+            tables[name] = run_section(name, bench, options)
+    if "growth" in tables:
+        costs, error = fit(tables["growth"])
+        notes["growth"] = (
+            f"model: {costs[0] * 1e9:.3f} ns n log2(n/N) / p + {costs[1] * 1e9:.2f} ns n / p + "
+            f"{costs[2] * 1e6:.1f} us N^2 / p + {costs[3] * 1e6:.0f} us; median error {100 * error:.0f} %")
+        print("\n" + notes["growth"])
+    page(tables, options.out, notes)
+    print(f"\n{options.out}/index.html")
 
 
 if __name__ == "__main__":
