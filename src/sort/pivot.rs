@@ -24,9 +24,9 @@ pub fn samples_for(parts: usize, record_bytes: usize) -> usize {
 
 /// A place in the total order: the records before it are the lower part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Place<R = Vec<u8>> {
     /// A record, for its key.
-    pub record: Vec<u8>,
+    pub record: R,
     /// Among equal keys, records of origins before this one are before the place.
     pub origin: u32,
     /// Among equal keys of this origin, records before this position are before the place.
@@ -46,9 +46,9 @@ pub enum Cut {
 
 /// A record that stands for `weight` records around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct Sample<'a> {
     /// The record, and where it is.
-    pub place: Place,
+    pub place: Place<&'a [u8]>,
     /// How many records it stands for.
     pub weight: u64,
 }
@@ -57,38 +57,55 @@ fn broken() -> Error {
     Error::new(Status::Internal, "a pivot message does not decode")
 }
 
-impl Place {
-    fn of(run: &Run, index: usize, record_bytes: usize) -> Place {
-        Place {
-            record: run.data[index * record_bytes..(index + 1) * record_bytes].to_vec(),
-            origin: run.origin.0,
-            position: run.start + index as u64,
-        }
-    }
-
-    fn compare(&self, other: &Place, kernel: &dyn Kernel) -> Ordering {
+impl<R: AsRef<[u8]>> Place<R> {
+    fn compare(&self, other: &Place<R>, kernel: &dyn Kernel) -> Ordering {
         kernel
-            .compare(&self.record, &other.record)
+            .compare(self.record.as_ref(), other.record.as_ref())
             .then(self.origin.cmp(&other.origin))
             .then(self.position.cmp(&other.position))
     }
 
     /// Appends the place as a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(&self.record);
+        out.extend(self.record.as_ref());
         out.extend(self.origin.to_le_bytes());
         out.extend(self.position.to_le_bytes());
     }
 
-    /// The opposite of [`Place::encode`].
-    pub fn decode(bytes: &[u8], record_bytes: usize) -> Result<Place> {
+    fn to_owned(&self) -> Place {
+        Place {
+            record: self.record.as_ref().to_vec(),
+            origin: self.origin,
+            position: self.position,
+        }
+    }
+}
+
+impl<'a> Place<&'a [u8]> {
+    fn of(run: &'a Run, index: usize, record_bytes: usize) -> Place<&'a [u8]> {
+        Place {
+            record: &run.data[index * record_bytes..(index + 1) * record_bytes],
+            origin: run.origin.0,
+            position: run.start + index as u64,
+        }
+    }
+
+    /// As [`Place::decode`], without a copy of the record.
+    fn read(bytes: &'a [u8], record_bytes: usize) -> Result<Place<&'a [u8]>> {
         let (record, rest) = bytes.split_at_checked(record_bytes).ok_or_else(broken)?;
         let (origin, position) = rest.split_at_checked(4).ok_or_else(broken)?;
         Ok(Place {
-            record: record.to_vec(),
+            record,
             origin: u32::from_le_bytes(origin.try_into().map_err(|_| broken())?),
             position: u64::from_le_bytes(position.try_into().map_err(|_| broken())?),
         })
+    }
+}
+
+impl Place {
+    /// The opposite of [`Place::encode`].
+    pub fn decode(bytes: &[u8], record_bytes: usize) -> Result<Place> {
+        Ok(Place::read(bytes, record_bytes)?.to_owned())
     }
 
     /// Behind all records of the same key.
@@ -221,7 +238,7 @@ fn divided(run: &Run, below: usize, record_bytes: usize) -> (Run, Run) {
 }
 
 /// Up to so many records of a block, evenly spaced, whose weights add up to its size.
-pub fn sample(block: &Block, most: usize, kernel: &dyn Kernel) -> Vec<Sample> {
+pub fn sample<'a>(block: &'a Block, most: usize, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
     let size = kernel.record_bytes();
     let total = (block.bytes() / size) as u64;
     let wanted = total.min(most as u64);
@@ -251,7 +268,7 @@ pub fn sample(block: &Block, most: usize, kernel: &dyn Kernel) -> Vec<Sample> {
 }
 
 /// Samples as a message.
-pub fn encode_samples(samples: &[Sample]) -> Vec<u8> {
+pub fn encode_samples(samples: &[Sample<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     for sample in samples {
         sample.place.encode(&mut out);
@@ -266,14 +283,14 @@ pub fn samples_limit(samples: usize, record_bytes: usize) -> usize {
 }
 
 /// The opposite of [`encode_samples`].
-pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample>> {
+pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample<'_>>> {
     let place = Place::encoded_bytes(record_bytes);
     bytes
         .chunks_exact(place + 8)
         .map(|bytes| {
             let (place, weight) = bytes.split_at(place);
             Ok(Sample {
-                place: Place::decode(place, record_bytes)?,
+                place: Place::read(place, record_bytes)?,
                 weight: u64::from_le_bytes(weight.try_into().map_err(|_| broken())?),
             })
         })
@@ -297,7 +314,8 @@ pub fn balanced(
     for (_, proposal) in proposals {
         samples.extend(decode_samples(proposal, kernel.record_bytes())?);
     }
-    samples.sort_unstable_by(|one, other| one.place.compare(&other.place, kernel));
+    // Each proposal is in order, and the stable sort merges what it finds in order.
+    samples.sort_by(|one, other| one.place.compare(&other.place, kernel));
     let total: u64 = samples.iter().map(|sample| sample.weight).sum();
     let all_shares: usize = shares.iter().sum();
     let mut samples = samples.into_iter().peekable();
@@ -314,12 +332,12 @@ pub fn balanced(
         // In halves, since a sample stands in the middle of the records that it stands for.
         let target = u128::from(total) * 2 * lower as u128 / all_shares as u128;
         while let Some(sample) =
-            samples.next_if(|sample: &Sample| before * 2 + u128::from(sample.weight) < target)
+            samples.next_if(|sample: &Sample<'_>| before * 2 + u128::from(sample.weight) < target)
         {
             before += u128::from(sample.weight);
         }
         let next = samples.peek();
-        next.map_or(Cut::AllLower, |sample| Cut::At(sample.place.clone()))
+        next.map_or(Cut::AllLower, |sample| Cut::At(sample.place.to_owned()))
     });
     Ok(cuts.collect())
 }
@@ -347,6 +365,7 @@ pub fn place_at(block: &Block, index: usize, kernel: &dyn Kernel) -> Option<Plac
     heads
         .map(|(run, at)| Place::of(run, at, size))
         .min_by(|one, other| one.compare(other, kernel))
+        .map(|place| place.to_owned())
 }
 
 /// The first so many records of a block, of which there must be as many, and all others. Nothing is
