@@ -2,33 +2,16 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, entry_points, low_first};
 use super::{chains, quick};
+use crate::record::{Sign, Word};
 
 /// Has the processor such registers?
 pub fn is_there() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
 }
 
-/// Sorts words, ascending, dividing no part more often than `patience` says.
-///
-/// # Safety
-/// The processor has AVX-512F.
-#[target_feature(enable = "avx512f,popcnt")]
-pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], patience: u32) {
-    // SAFETY: as promised by the caller.
-    unsafe { quick::sort::<V>(words, patience) }
-}
-
-/// Merges two sorted runs.
-///
-/// # Safety
-/// The processor has AVX-512F; `out` is as long as both runs.
-#[target_feature(enable = "avx512f,popcnt")]
-pub unsafe fn merge<V: Lanes>(one: &[V::Word], other: &[V::Word], out: &mut [V::Word]) {
-    // SAFETY: as promised by the caller.
-    unsafe { chains::merge_two::<V>(one, other, out) }
-}
+entry_points!("avx512f,popcnt", (32, U32, I32), (64, U64, I64));
 
 /// The lanes of a register from `start` to before `end`.
 #[inline(always)]
@@ -65,6 +48,8 @@ macro_rules! lanes {
             type Word = $word;
 
             const LANES: usize = $lanes;
+
+            const ROWS: usize = 16;
 
             const LAST: $word = <$word>::MAX;
 
@@ -117,7 +102,7 @@ macro_rules! lanes {
                     let mut from = [0 as $index; $lanes];
                     let mut lane = 0;
                     while lane < $lanes {
-                        from[lane] = (lane ^ MASK) as $index;
+                        from[lane] = ((lane ^ MASK) % $lanes) as $index;
                         lane += 1;
                     }
                     from
@@ -182,26 +167,6 @@ unsafe fn split_32(words: __m512i, low: __mmask16) -> (__m512i, __m512i) {
     }
 }
 
-/// For each set of low lanes out of 8: these in ascending order, then the others.
-static LOW_FIRST: [[u8; 8]; 256] = {
-    let mut orders = [[0; 8]; 256];
-    let mut low = 0;
-    while low < 256 {
-        let mut place = 0;
-        let mut lane = 0;
-        while lane < 16 {
-            // First the low lanes, then the others.
-            if (low >> (lane % 8) & 1 == 1) == (lane < 8) {
-                orders[low][place] = lane as u8 % 8;
-                place += 1;
-            }
-            lane += 1;
-        }
-        low += 1;
-    }
-    orders
-};
-
 /// Words of 64 bits: the low ones to the lowest lanes, the others to the highest. There are so few
 /// lanes that a table can tell where each goes.
 ///
@@ -211,7 +176,7 @@ static LOW_FIRST: [[u8; 8]; 256] = {
 unsafe fn split_64(words: __m512i, low: __mmask8) -> (__m512i, __m512i) {
     // SAFETY: as promised by the caller; an order is as long as what is read.
     unsafe {
-        let order = _mm_loadl_epi64(LOW_FIRST[usize::from(low)].as_ptr().cast());
+        let order = _mm_loadl_epi64(low_first(low).as_ptr().cast());
         let both = _mm512_permutexvar_epi64(_mm512_cvtepu8_epi64(order), words);
         (both, both)
     }

@@ -16,6 +16,9 @@ pub trait Lanes: Copy {
     /// How many words it holds: 8, or `MOST_LANES`.
     const LANES: usize;
 
+    /// How many registers are sorted in registers: half as many as there are; 8 or 16.
+    const ROWS: usize;
+
     /// No word is after this one.
     const LAST: Self::Word;
 
@@ -72,3 +75,79 @@ pub trait Lanes: Copy {
     /// they are, a register with them in its lowest lanes, and one with the others in its highest.
     fn split<const UP_TO: bool>(self, pivot: Self) -> (usize, Self, Self);
 }
+
+/// For each set of low lanes out of 8: these in ascending order, then the others.
+static LOW_FIRST: [[u8; 8]; 256] = {
+    let mut orders = [[0; 8]; 256];
+    let mut low = 0;
+    while low < 256 {
+        let mut place = 0;
+        let mut lane = 0;
+        while lane < 16 {
+            // First the low lanes, then the others.
+            if (low >> (lane % 8) & 1 == 1) == (lane < 8) {
+                orders[low][place] = lane as u8 % 8;
+                place += 1;
+            }
+            lane += 1;
+        }
+        low += 1;
+    }
+    orders
+};
+
+/// The numbers of the lanes that are in a set, and then of the others.
+#[inline(always)]
+pub fn low_first(low: u8) -> &'static [u8; 8] {
+    &LOW_FIRST[usize::from(low)]
+}
+
+/// The entry points of a module with registers for words of so many bits, without and with a sign: the
+/// generic kernels, compiled for processors with these features.
+macro_rules! entry_points {
+    ($features:literal, $(($bits:literal, $unsigned:ident, $signed:ident)),*) => {
+        /// Sorts words, ascending, dividing no part more often than `patience` says.
+        ///
+        /// # Safety
+        /// The processor has these instructions.
+        #[target_feature(enable = $features)]
+        pub unsafe fn sort<W: Word>(words: &mut [W], sign: Sign, patience: u32) {
+            use bytemuck::cast_slice_mut as cast;
+            // SAFETY: as promised by the caller.
+            unsafe {
+                match (W::BITS, sign) {
+                    $(
+                        ($bits, Sign::Unsigned) => quick::sort::<$unsigned>(cast(words), patience),
+                        ($bits, Sign::Signed) => quick::sort::<$signed>(cast(words), patience),
+                    )*
+                    (bits, _) => unreachable!("words of {bits} bits"),
+                }
+            }
+        }
+
+        /// Merges two sorted runs.
+        ///
+        /// # Safety
+        /// The processor has these instructions; `out` is as long as both runs.
+        #[target_feature(enable = $features)]
+        pub unsafe fn merge_two<W: Word>(a: &[W], b: &[W], out: &mut [W], sign: Sign) {
+            use bytemuck::{cast_slice as cast, cast_slice_mut as cast_mut};
+            // SAFETY: as promised by the caller.
+            unsafe {
+                match (W::BITS, sign) {
+                    $(
+                        ($bits, Sign::Unsigned) => {
+                            chains::merge_two::<$unsigned>(cast(a), cast(b), cast_mut(out));
+                        }
+                        ($bits, Sign::Signed) => {
+                            chains::merge_two::<$signed>(cast(a), cast(b), cast_mut(out));
+                        }
+                    )*
+                    (bits, _) => unreachable!("words of {bits} bits"),
+                }
+            }
+        }
+    };
+}
+
+pub(super) use entry_points;

@@ -11,6 +11,8 @@
 use crate::record::{Sign, Word};
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod chains;
 mod lanes;
@@ -19,60 +21,78 @@ mod quick;
 #[cfg(test)]
 mod tests;
 
+/// The instructions that a processor may have, the best ones last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+enum Level {
+    Avx2,
+    Avx512,
+}
+
+/// The best that the processor here has.
+fn level() -> Option<Level> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if avx512::is_there() {
+            return Some(Level::Avx512);
+        }
+        if avx2::is_there() {
+            return Some(Level::Avx2);
+        }
+    }
+    None
+}
+
+impl Level {
+    /// Can such words be sorted and merged with it?
+    fn knows<W: Word>(self) -> bool {
+        match self {
+            Level::Avx2 => W::BITS == 32,
+            Level::Avx512 => W::BITS >= 32,
+        }
+    }
+}
+
 /// Is there a processor here that can do this for such words?
 pub fn is_available<W: Word>() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if W::BITS >= u32::BITS {
-        return avx512::is_there();
-    }
-    false
+    level().is_some_and(Level::knows::<W>)
 }
 
 /// Sorts words, ascending. There must be a processor that can.
 pub fn sort<W: Word>(words: &mut [W], sign: Sign) {
-    assert!(is_available::<W>(), "no vector instructions for such words");
-    #[cfg(target_arch = "x86_64")]
-    {
-        use bytemuck::cast_slice_mut;
-        let patience = quick::patience(words.len());
-        // SAFETY: the processor was asked above.
-        unsafe {
-            match (W::BITS, sign) {
-                (32, Sign::Unsigned) => {
-                    avx512::sort::<avx512::U32>(cast_slice_mut(words), patience)
-                }
-                (32, Sign::Signed) => avx512::sort::<avx512::I32>(cast_slice_mut(words), patience),
-                (_, Sign::Unsigned) => avx512::sort::<avx512::U64>(cast_slice_mut(words), patience),
-                (_, Sign::Signed) => avx512::sort::<avx512::I64>(cast_slice_mut(words), patience),
-            }
-        }
+    let patience = quick::patience(words.len());
+    sort_at(level(), words, sign, patience);
+}
+
+/// Sorts words with these instructions, which must be there, dividing no part more often than
+/// `patience` says.
+fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, patience: u32) {
+    match level {
+        // SAFETY: the processor has these instructions.
+        #[cfg(target_arch = "x86_64")]
+        Some(Level::Avx512) => unsafe { avx512::sort(words, sign, patience) },
+        // SAFETY: as before.
+        #[cfg(target_arch = "x86_64")]
+        Some(Level::Avx2) => unsafe { avx2::sort(words, sign, patience) },
+        _ => unreachable!("no vector instructions, {sign:?}, patience {patience}"),
     }
 }
 
 /// Merges two sorted runs into `out`, which is as long as both. There must be a processor that can.
 pub fn merge_two<W: Word>(one: &[W], other: &[W], out: &mut [W], sign: Sign) {
-    assert!(is_available::<W>(), "no vector instructions for such words");
+    merge_two_at(level(), one, other, out, sign);
+}
+
+/// Merges with these instructions, which must be there.
+fn merge_two_at<W: Word>(level: Option<Level>, one: &[W], other: &[W], out: &mut [W], sign: Sign) {
     assert_eq!(one.len() + other.len(), out.len());
-    #[cfg(target_arch = "x86_64")]
-    {
-        use bytemuck::{cast_slice, cast_slice_mut};
-        let (a, b, out) = (one, other, out);
-        // SAFETY: the processor was asked above, and the lengths fit.
-        unsafe {
-            match (W::BITS, sign) {
-                (32, Sign::Unsigned) => {
-                    avx512::merge::<avx512::U32>(cast_slice(a), cast_slice(b), cast_slice_mut(out));
-                }
-                (32, Sign::Signed) => {
-                    avx512::merge::<avx512::I32>(cast_slice(a), cast_slice(b), cast_slice_mut(out));
-                }
-                (_, Sign::Unsigned) => {
-                    avx512::merge::<avx512::U64>(cast_slice(a), cast_slice(b), cast_slice_mut(out));
-                }
-                (_, Sign::Signed) => {
-                    avx512::merge::<avx512::I64>(cast_slice(a), cast_slice(b), cast_slice_mut(out));
-                }
-            }
-        }
+    match level {
+        // SAFETY: the processor has these instructions, and the lengths fit.
+        #[cfg(target_arch = "x86_64")]
+        Some(Level::Avx512) => unsafe { avx512::merge_two(one, other, out, sign) },
+        // SAFETY: as before.
+        #[cfg(target_arch = "x86_64")]
+        Some(Level::Avx2) => unsafe { avx2::merge_two(one, other, out, sign) },
+        _ => unreachable!("no vector instructions, {sign:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Sorting up to 16 registers of words in registers.
+//! Sorting up to 8 or 16 registers of words in registers.
 //!
 //! The words are a matrix with a row for each register. Its columns are sorted by a network without
 //! a shuffle; then neighbouring columns are merged, bitonically, into columns of columns, until there
@@ -7,24 +7,21 @@
 
 use super::lanes::Lanes;
 
-/// The most rows.
-pub const ROWS: usize = 16;
-
 /// Sorts up to `ROWS * LANES` words.
 ///
 /// # Safety
 /// The processor has such registers, and `length` words can be read and written.
 #[inline(always)]
 pub unsafe fn sort<V: Lanes>(words: *mut V::Word, length: usize) {
-    debug_assert!(length <= ROWS * V::LANES);
+    debug_assert!(length <= V::ROWS * V::LANES);
     // SAFETY: as promised by the caller.
     unsafe {
         match length.div_ceil(V::LANES) {
             0 => {}
             1..=2 => sort_rows::<V, 2>(words, length),
             3..=4 => sort_rows::<V, 4>(words, length),
-            5..=8 => sort_rows::<V, 8>(words, length),
-            _ => sort_rows::<V, 16>(words, length),
+            9.. if V::ROWS > 8 => sort_rows::<V, 16>(words, length),
+            _ => sort_rows::<V, 8>(words, length),
         }
     }
 }
@@ -50,7 +47,7 @@ unsafe fn sort_rows<V: Lanes, const R: usize>(words: *mut V::Word, length: usize
         merge_columns::<V, R, 2>(&mut rows);
         merge_columns::<V, R, 4>(&mut rows);
         merge_columns::<V, R, 8>(&mut rows);
-        if V::LANES == 16 {
+        if V::LANES > 8 {
             merge_columns::<V, R, 16>(&mut rows);
         }
         read_by_columns(&mut rows);
@@ -142,9 +139,9 @@ pub fn sort_register<V: Lanes>(words: V) -> V {
     let words = merge_lanes::<V, 2>(words);
     let words = merge_lanes::<V, 4>(words);
     let words = merge_lanes::<V, 8>(words);
-    match V::LANES {
-        16 => merge_lanes::<V, 16>(words),
-        _ => words,
+    match V::LANES > 8 {
+        true => merge_lanes::<V, 16>(words),
+        false => words,
     }
 }
 
@@ -159,11 +156,10 @@ fn merge_lanes<V: Lanes, const GROUP: usize>(words: V) -> V {
 /// Sorts a register whose lanes are a bitonic sequence.
 #[inline(always)]
 pub fn sort_bitonic<V: Lanes>(words: V) -> V {
-    let words = match V::LANES {
-        16 => in_order_across::<V, 8>(words),
-        _ => words,
-    };
-    sort_bitonic_quarters::<V, 16>(words)
+    match V::LANES > 8 {
+        true => sort_bitonic_quarters::<V, 16>(in_order_across::<V, 8>(words)),
+        false => sort_bitonic_quarters::<V, 8>(in_order_across::<V, 4>(words)),
+    }
 }
 
 /// Brings each half of a group of lanes in order, which is bitonic, lane against lane.

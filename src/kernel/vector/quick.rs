@@ -10,11 +10,12 @@
 use std::hint::select_unpredictable;
 
 use super::lanes::{Lanes, MOST_LANES};
-use super::network::{self, ROWS};
+use super::network;
 use crate::random::SplitMix;
 
-/// So many registers are read at a time.
-const UNROLLED: usize = 4;
+/// At most so many registers are read at a time: a quarter of those that are sorted in registers, since
+/// three times as many are partitioned at least.
+const MOST_UNROLLED: usize = 4;
 
 /// The pivot of a part with so many words comes from the larger sample.
 const LONG: usize = 1 << 12;
@@ -84,7 +85,7 @@ unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMi
     } = part;
     // SAFETY: as promised by the caller; partition() is called for enough words only.
     unsafe {
-        if length <= ROWS * V::LANES {
+        if length <= V::ROWS * V::LANES {
             network::sort::<V>(words, length);
             return Default::default();
         }
@@ -93,14 +94,14 @@ unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMi
             return Default::default();
         }
         let (pivot, has_equals) = pivot::<V>(words, length, random);
-        let mut low = partition::<V, false>(words, length, pivot);
-        let mut done = 0;
+        let low = partition::<V, false>(words, length, pivot);
         // With no word before the pivot there would be no end of it otherwise.
-        if (has_equals || low == 0) && length - low >= LEAST * V::LANES {
-            done = partition::<V, true>(words.add(low), length - low, pivot);
-        } else if low == 0 {
-            low = length;
-        }
+        let done = match has_equals || low == 0 {
+            true if length - low > V::ROWS * V::LANES => {
+                partition::<V, true>(words.add(low), length - low, pivot)
+            }
+            _ => 0,
+        };
         let part = |start, length| Part {
             start,
             length,
@@ -146,21 +147,19 @@ fn median<V: Lanes>(one: V, other: V, third: V) -> V {
     one.min(other).max(one.max(other).min(third))
 }
 
-/// Fewer registers cannot be partitioned.
-const LEAST: usize = 3 * UNROLLED;
-
 /// Puts the words before the pivot (`UP_TO`: and those equal to it) before the others, and returns how
 /// many they are.
 ///
 /// # Safety
-/// The processor has such registers; there are at least `LEAST` registers of words.
+/// The processor has such registers; there are more than `ROWS` registers of words.
 #[inline(always)]
 unsafe fn partition<V: Lanes, const UP_TO: bool>(
     words: *mut V::Word,
     length: usize,
     pivot: V::Word,
 ) -> usize {
-    let block = UNROLLED * V::LANES;
+    let unrolled = V::ROWS / 4;
+    let block = unrolled * V::LANES;
     debug_assert!(length >= 3 * block);
     let odd = length % V::LANES;
     // SAFETY: what is read or written lies between both ends; see Sides for the room to write.
@@ -187,7 +186,7 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
             start += block * usize::from(from_start);
             end -= block * usize::from(!from_start);
             let now = std::mem::replace(&mut next, read::<V>(words.add(from)));
-            for register in &now {
+            for register in &now[..unrolled] {
                 sides.put::<V, UP_TO>(*register, pivots);
             }
         }
@@ -198,7 +197,8 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
             end -= V::LANES * usize::from(!from_start);
             sides.put::<V, UP_TO>(V::load(words.add(from)), pivots);
         }
-        for register in next.iter().chain(&first).chain(&last[1..]) {
+        let others = next[..unrolled].iter().chain(&first[..unrolled]);
+        for register in others.chain(&last[1..unrolled]) {
             sides.put::<V, UP_TO>(*register, pivots);
         }
         sides.put_exactly::<V, UP_TO>(last[0], pivots);
@@ -211,11 +211,11 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
 
 /// As many registers as are read at a time.
 #[inline(always)]
-unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; UNROLLED] {
+unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; MOST_UNROLLED] {
     // SAFETY: as promised by the caller.
     unsafe {
-        let mut registers = [V::load(words); UNROLLED];
-        for (index, register) in registers.iter_mut().enumerate() {
+        let mut registers = [V::load(words); MOST_UNROLLED];
+        for (index, register) in registers.iter_mut().enumerate().take(V::ROWS / 4) {
             *register = V::load(words.add(index * V::LANES));
         }
         registers
@@ -224,10 +224,10 @@ unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; UNROLLED] {
 
 /// Where the next words go: on the left behind those that are there, on the right before them.
 ///
-/// What was not read yet lies in the gap between them and must not be written. Of `3 * UNROLLED`
-/// registers of room in all the side with less gets `UNROLLED` more by reading, so that both have that
-/// much at least, and one less after each register that is put. Once all has been read, the gap is
-/// room for both sides: for two whole registers, until one is left.
+/// What was not read yet lies in the gap between them and must not be written. Of room for three blocks
+/// in all, the side with less gets one more by reading, so that both have room for a block at least,
+/// and for a register less after each that is put. Once all has been read, the gap is room for both
+/// sides: for two whole registers, until one is left.
 struct Sides<W> {
     words: *mut W,
     left: usize,

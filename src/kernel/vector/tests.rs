@@ -3,16 +3,29 @@
 use super::*;
 use proptest::prelude::*;
 
+/// All that the processor here has: the best one, and what others would have to do with.
+fn levels<W: Word>() -> impl Iterator<Item = Level> {
+    let best = level();
+    [Level::Avx2, Level::Avx512]
+        .into_iter()
+        .filter(move |level| best.is_some_and(|best| *level as u8 <= best as u8))
+        .filter(|level| level.knows::<W>())
+}
+
 /// Sorts words in all four ways, and compares with the standard library's sort.
 fn check_sort(words: &[u64]) {
-    if !is_available::<u64>() {
-        return;
-    }
-    fn check<W: Word, O: Ord>(mut words: Vec<W>, sign: Sign, order: impl Fn(W) -> O) {
+    fn check<W: Word, O: Ord>(words: Vec<W>, sign: Sign, order: impl Fn(W) -> O) {
         let mut expected = words.clone();
         expected.sort_unstable_by_key(|word| order(*word));
-        sort(&mut words, sign);
-        assert!(words == expected, "{} words, {sign:?}", words.len());
+        for level in levels::<W>() {
+            let mut sorted = words.clone();
+            sort_at(Some(level), &mut sorted, sign, quick::patience(words.len()));
+            assert!(
+                sorted == expected,
+                "{} words, {sign:?}, {level:?}",
+                words.len()
+            );
+        }
     }
     let narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
     check(words.to_vec(), Sign::Unsigned, |word| word);
@@ -23,9 +36,6 @@ fn check_sort(words: &[u64]) {
 
 /// Merges two runs in all four ways.
 fn check_merge(one: &[u64], other: &[u64]) {
-    if !is_available::<u64>() {
-        return;
-    }
     fn check<W: Word, O: Ord>(one: Vec<W>, other: Vec<W>, sign: Sign, order: impl Fn(W) -> O) {
         let [one, other] = [one, other].map(|mut run| {
             run.sort_unstable_by_key(|word| order(*word));
@@ -33,14 +43,12 @@ fn check_merge(one: &[u64], other: &[u64]) {
         });
         let mut expected = [&one[..], &other].concat();
         expected.sort_unstable_by_key(|word| order(*word));
-        let mut out = vec![W::zeroed(); expected.len()];
-        merge_two(&one, &other, &mut out, sign);
-        assert!(
-            out == expected,
-            "{} and {}, {sign:?}",
-            one.len(),
-            other.len()
-        );
+        for level in levels::<W>() {
+            let mut out = vec![W::zeroed(); expected.len()];
+            merge_two_at(Some(level), &one, &other, &mut out, sign);
+            let lengths = (one.len(), other.len());
+            assert!(out == expected, "{lengths:?}, {sign:?}, {level:?}");
+        }
     }
     let narrow = |run: &[u64]| -> Vec<u32> { run.iter().map(|word| *word as u32).collect() };
     let [short_one, short_other] = [narrow(one), narrow(other)];
@@ -112,17 +120,18 @@ fn long_blocks_of_every_shape() {
 
 /// A part whose patience is at its end still gets sorted.
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn bad_pivots_end_somewhere() {
-    if !is_available::<u64>() {
-        return;
-    }
-    let mut words = shaped(3000, 9, |r| r);
+    let words: Vec<u32> = shaped(3000, 9, |r| r)
+        .iter()
+        .map(|word| *word as u32)
+        .collect();
     let mut expected = words.clone();
     expected.sort_unstable();
-    // SAFETY: the processor was asked.
-    unsafe { avx512::sort::<avx512::U64>(&mut words, 1) };
-    assert_eq!(words, expected);
+    for level in levels::<u32>() {
+        let mut sorted = words.clone();
+        sort_at(Some(level), &mut sorted, Sign::Unsigned, 1);
+        assert_eq!(sorted, expected, "{level:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,177 @@
+//! Vector registers of 256 bits (AVX2), and the kernels compiled for them: for words of 32 bits only. Of
+//! longer ones they hold four, and to compare these without a sign takes three instructions: the radix
+//! sort is faster.
+
+use std::arch::x86_64::*;
+
+use super::lanes::{Lanes, entry_points, low_first};
+use super::{chains, quick};
+use crate::record::{Sign, Word};
+
+/// Has the processor such registers?
+pub fn is_there() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
+}
+
+entry_points!("avx2,popcnt", (32, U32, I32));
+
+/// The numbers of the lanes.
+static NUMBERS: [i32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+/// All bits of the lanes from `start` to before `end`.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn between(start: usize, end: usize) -> __m256i {
+    // SAFETY: as promised by the caller; there are as many numbers as lanes.
+    unsafe {
+        let numbers = _mm256_loadu_si256(NUMBERS.as_ptr().cast());
+        let before_start = _mm256_cmpgt_epi32(_mm256_set1_epi32(start as i32), numbers);
+        let before_end = _mm256_cmpgt_epi32(_mm256_set1_epi32(end as i32), numbers);
+        _mm256_andnot_si256(before_start, before_end)
+    }
+}
+
+/// Is a word without a sign larger than the other?
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn above_unsigned(one: __m256i, other: __m256i) -> __m256i {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let sign = _mm256_set1_epi32(i32::MIN);
+        _mm256_cmpgt_epi32(_mm256_xor_si256(one, sign), _mm256_xor_si256(other, sign))
+    }
+}
+
+macro_rules! lanes {
+    ($(#[$doc:meta])* $name:ident, $word:ty, $above:ident, $min:ident, $max:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $name(__m256i);
+
+        // SAFETY of the calls below: a value of this type exists only where the processor has AVX2, or
+        // the caller of a function that makes one promises it.
+        #[allow(clippy::undocumented_unsafe_blocks, reason = "said once for all of them")]
+        impl Lanes for $name {
+            type Word = $word;
+
+            const LANES: usize = 8;
+
+            const ROWS: usize = 8;
+
+            const LAST: $word = <$word>::MAX;
+
+            #[inline(always)]
+            unsafe fn splat(word: $word) -> Self {
+                unsafe { Self(_mm256_set1_epi32(word as i32)) }
+            }
+
+            #[inline(always)]
+            unsafe fn load(from: *const $word) -> Self {
+                unsafe { Self(_mm256_loadu_si256(from.cast())) }
+            }
+
+            #[inline(always)]
+            unsafe fn load_first(from: *const $word, count: usize) -> Self {
+                unsafe {
+                    let first = between(0, count);
+                    let words = _mm256_maskload_epi32(from.cast(), first);
+                    Self(_mm256_blendv_epi8(Self::splat(Self::LAST).0, words, first))
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $word) {
+                unsafe { _mm256_storeu_si256(to.cast(), self.0) }
+            }
+
+            #[inline(always)]
+            unsafe fn store_some(self, to: *mut $word, start: usize, end: usize) {
+                unsafe { _mm256_maskstore_epi32(to.cast(), between(start, end), self.0) }
+            }
+
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                unsafe { Self($min(self.0, other.0)) }
+            }
+
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                unsafe { Self($max(self.0, other.0)) }
+            }
+
+            #[inline(always)]
+            fn blend<const BIT: usize>(self, other: Self) -> Self {
+                unsafe {
+                    Self(match BIT {
+                        1 => _mm256_blend_epi32::<0b1010_1010>(other.0, self.0),
+                        2 => _mm256_blend_epi32::<0b1100_1100>(other.0, self.0),
+                        4 => _mm256_blend_epi32::<0b1111_0000>(other.0, self.0),
+                        _ => other.0,
+                    })
+                }
+            }
+
+            #[inline(always)]
+            fn swap<const MASK: usize>(self) -> Self {
+                let from = const {
+                    let mut from = [0_u32; 8];
+                    let mut lane = 0;
+                    while lane < 8 {
+                        from[lane] = ((lane ^ MASK) % 8) as u32;
+                        lane += 1;
+                    }
+                    from
+                };
+                unsafe {
+                    let from = _mm256_loadu_si256(from.as_ptr().cast());
+                    Self(_mm256_permutevar8x32_epi32(self.0, from))
+                }
+            }
+
+            #[inline(always)]
+            fn reversed(self) -> Self {
+                self.swap::<7>()
+            }
+
+            #[inline(always)]
+            fn interleave(self, other: Self) -> (Self, Self) {
+                unsafe {
+                    // By turns within each half.
+                    let low = _mm256_unpacklo_epi32(self.0, other.0);
+                    let high = _mm256_unpackhi_epi32(self.0, other.0);
+                    let first = _mm256_permute2x128_si256::<0x20>(low, high);
+                    let second = _mm256_permute2x128_si256::<0x31>(low, high);
+                    (Self(first), Self(second))
+                }
+            }
+
+            #[inline(always)]
+            fn split<const UP_TO: bool>(self, pivot: Self) -> (usize, Self, Self) {
+                unsafe {
+                    let low = match UP_TO {
+                        true => !_mm256_movemask_ps(_mm256_castsi256_ps($above(self.0, pivot.0))),
+                        false => _mm256_movemask_ps(_mm256_castsi256_ps($above(pivot.0, self.0))),
+                    } as u8;
+                    let order = _mm_loadl_epi64(low_first(low).as_ptr().cast());
+                    let order = _mm256_cvtepu8_epi32(order);
+                    let both = Self(_mm256_permutevar8x32_epi32(self.0, order));
+                    (low.count_ones() as usize, both, both)
+                }
+            }
+        }
+    };
+}
+
+lanes! {
+    /// 8 words of 32 bits without a sign.
+    U32, u32, above_unsigned, _mm256_min_epu32, _mm256_max_epu32
+}
+
+lanes! {
+    /// 8 words of 32 bits with a sign.
+    I32, i32, _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
+}
