@@ -575,19 +575,20 @@ fn trees() -> Vec<Trial> {
 /// told and may do.
 fn rounds() -> Vec<Trial> {
     let mut trials = Vec::new();
+    // One in a round: a state has one copy, and its rank and the copy's at once would be a loss.
     for (example, arguments, ranks, faults) in [
         ("prefix_sum", "1000", 1, ""),
-        ("prefix_sum", "300000", 4, "half seed=1 window=40ms"),
-        ("prefix_sum", "200000", 5, "half seed=2 window=60ms"),
-        ("transpose", "100", 4, "half seed=3 window=40ms"),
-        ("transpose", "60", 6, "half seed=4 window=60ms"),
+        ("prefix_sum", "300000", 4, "1@1.send 2@2.store"),
+        ("prefix_sum", "200000", 5, "0@1 4@2.send 2@3.store"),
+        ("transpose", "100", 4, "3@1.stored 0@2.send"),
+        ("transpose", "60", 6, "5@1.send 0@2.store 3@3.commit"),
         ("fft", "15", 3, "one seed=5 window=10ms"),
-        ("fft", "15", 4, "half seed=6 window=10ms"),
-        ("fft", "10", 4, "0@2.send 1@2.send 3@3"),
-        ("kmeans", "5 30", 4, "half seed=7 window=60ms"),
-        ("kmeans", "3 20", 5, "half seed=8 window=60ms"),
-        ("bitonic_sort", "50000", 4, "half seed=9 window=60ms"),
-        ("bitonic_sort", "20000", 6, "half seed=10 window=60ms"),
+        ("fft", "15", 4, "1@1.store 2@2.send"),
+        ("fft", "10", 4, "0@1.send 1@2.send 3@3"),
+        ("kmeans", "5 30", 4, "0@2.send 3@5.store"),
+        ("kmeans", "3 20", 5, "4@1 1@3.send 2@4.store"),
+        ("bitonic_sort", "50000", 4, "2@1.send 1@2.store 0@3.send"),
+        ("bitonic_sort", "20000", 6, "5@1.store 3@2.send 1@4.stored"),
     ] {
         trials.push(Trial::test(
             format!("{example} {arguments} on {ranks} ranks, faults {faults:?}"),
