@@ -1270,7 +1270,7 @@ fn number(line: &str, name: &str) -> u64 {
     text.unwrap_or_else(|| panic!("no {name} in {line}"))
 }
 
-/// Spans follow each other, and are within the whole sort.
+/// Spans follow each other, and are within the whole sort; events come after them.
 fn spans_are_disjoint(lines: &[&str]) -> Result<(), Failed> {
     let (mut end, mut begun) = (0, false);
     for line in lines {
@@ -1282,6 +1282,10 @@ fn spans_are_disjoint(lines: &[&str]) -> Result<(), Failed> {
                     return Err(format!("{line} begins before {end}").into());
                 }
                 end = start + number(line, "dur");
+            }
+            // Read from another clock, but after the phase that came to it.
+            Some("i") if number(line, "ts") + 20 < end => {
+                return Err(format!("{line} is before {end}").into());
             }
             Some("E") if begun && number(line, "ts") >= end => begun = false,
             Some("E") => return Err(format!("{line} ends too much").into()),

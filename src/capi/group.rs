@@ -248,8 +248,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let trouble = trouble.or_else(|| misfit(&settings, members.ranks(), ulfm));
     let (trace, trouble) = match (&settings.trace, trouble) {
         (Some(prefix), None) => {
-            let now = transport.now();
-            match Trace::open(prefix, members.me(), settings.listener, now) {
+            match Trace::open(prefix, members.me(), settings.listener, || transport.now()) {
                 Ok(trace) => (Some(trace), None),
                 Err(error) => (None, Some(error)),
             }

@@ -78,8 +78,13 @@ impl Parcels {
 }
 
 impl Trace {
-    /// Makes this rank's file, when the transport's clock shows `now`.
-    pub fn open(prefix: &str, rank: Rank, listener: Listener, now: f64) -> Result<Trace> {
+    /// Makes this rank's file. `clock`: the transport's.
+    pub fn open(
+        prefix: &str,
+        rank: Rank,
+        listener: Listener,
+        clock: impl Fn() -> f64,
+    ) -> Result<Trace> {
         let place = Place::of(prefix);
         let (file, fresh) = place.open(rank).map_err(|error| {
             let text = format!(
@@ -93,7 +98,7 @@ impl Trace {
             rank,
             file: Some(file),
             listener,
-            origin: system_time() - now * 1e6,
+            origin: origin_of(clock),
             group: 0,
             call: 0,
             job: None,
@@ -328,7 +333,17 @@ impl Trace {
 /// Microseconds since 1970.
 fn system_time() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0.0, |since| since.as_micros() as f64)
+    since.map_or(0.0, |since| since.as_secs_f64() * 1e6)
+}
+
+/// Microseconds since 1970 at a clock's time 0. The least of some tries: in the others more time passed
+/// between the looks at both clocks.
+fn origin_of(clock: impl Fn() -> f64) -> f64 {
+    let tries = (0..8).map(|_| {
+        let time = clock();
+        system_time() - time * 1e6
+    });
+    tries.fold(f64::INFINITY, f64::min)
 }
 
 /// Tells the caller's callbacks what happens, and the trace, if there is one.

@@ -256,7 +256,7 @@ fn a_file_that_cannot_be_made_is_a_wrong_argument() {
     let listener = Settings::stopgap()
         .expect("the defaults are right")
         .listener;
-    let error = Trace::open("/nowhere/at/all", Rank(0), listener, 0.0)
+    let error = Trace::open("/nowhere/at/all", Rank(0), listener, || 0.0)
         .err()
         .expect("there is no such folder");
     assert_eq!(error.status, Status::Argument);
