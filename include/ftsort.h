@@ -55,8 +55,10 @@
  *                                  from one rank to another in a round, from 0)
  * ftsort_init replaces files of an earlier run, and fails with FTSORT_ERR_ARGUMENT on all ranks if one
  * cannot be made; what cannot be written later stops the trace of that rank, and ftsort_log_fn is told.
- * Groups that follow each other in a process write to the same files; groups of different processes
- * need a prefix each. All of a rank's files stay where they are after PREFIX.json is made.
+ * Groups that follow each other in a process write to the same files; groups that work at the same time,
+ * on several threads or of different processes, need a prefix each. The ranks' files stay where they are
+ * after PREFIX.json is made; what ranks wrote on other hosts, where the merging rank does not see it, is
+ * not in it.
  */
 
 
