@@ -40,6 +40,25 @@
  *                      that many victims, drawn by the seed; they die at the starts of random rounds
  *                      (the papers' experiments), or with a window at random instants within it
  * for example FTSORT_FAULTS="half seed=7 window=300ms".
+ *
+ * Trace: with ftsort_config.trace, or the environment variable FTSORT_TRACE, each rank writes what it does
+ * to PREFIX.RANK.json, for Perfetto (ui.perfetto.dev) or chrome://tracing. It is Chrome's trace event format:
+ * a JSON array with an event in each line, whose end viewers do not need, so that the file of a rank that
+ * was killed can be opened, too. pid is the rank, times are of the system's clock.
+ *   whole sort, whole rounds       ftsort_run, ftsort_rounds_run; args at the end: their status
+ *   sort, exchange, merge, store, commit, repair
+ *                                  the phases of ftsort_stats; args: round, epoch (repairs so far)
+ *   round committed, fault, covered, restored, replay, demoted, rejoined, corrupt
+ *                                  what ftsort_event_kind tells, at the instant at which it is told
+ *   send, receive                  a message with records, at the instant at which it is sent or has been
+ *                                  waited for, joined by an arrow; args: peer, bytes, number (the messages
+ *                                  from one rank to another in a round, from 0)
+ * ftsort_init replaces files of an earlier run, and fails with FTSORT_ERR_ARGUMENT on all ranks if one
+ * cannot be made; what cannot be written later stops the trace of that rank, and ftsort_log_fn is told.
+ * Groups that follow each other in a process write to the same files; groups that work at the same time,
+ * on several threads or of different processes, need a prefix each. The ranks' files stay where they are
+ * after PREFIX.json is made; what ranks wrote on other hosts, where the merging rank does not see it, is
+ * not in it.
  */
 
 
@@ -58,7 +77,7 @@
 
 /* A configuration with all defaults: ftsort_config config = FTSORT_CONFIG_INIT; */
 #define FTSORT_CONFIG_INIT \
-  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
+  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL }
 
 /* A record that is a plain number: ftsort_record record = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64); */
 #define FTSORT_RECORD_PLAIN(T, KIND) \
@@ -825,6 +844,13 @@ typedef struct ftsort_config {
    * ranks.
    */
   uint32_t checks;
+  /**
+   * Where the time goes is written to files whose names begin with this: `PREFIX.RANK.json` by each
+   * rank, while it works, and `PREFIX.json` with all of them by the lowest surviving rank in
+   * `ftsort_leave` or `ftsort_free`; see "Trace". Copied. NULL: the environment variable
+   * `FTSORT_TRACE`; an empty string: none. May differ between ranks.
+   */
+  const char *trace;
 } ftsort_config;
 
 /**
@@ -1500,6 +1526,7 @@ ftsort_status ftsort_prepare(void);
  * else it flushes the C streams and ends the process with `_exit`, without `MPI_Finalize` and
  * without `atexit` handlers. `mpirun`'s own exit status proves nothing either way: with
  * `--with-ft ulfm` it can be 0 although ranks died, so leave a mark of success of your own.
+ * With `ftsort_config.trace` the lowest survivor merges what all ranks have written.
  *
  * \param[in] group a live group, even a poisoned one; it is gone afterwards.
  * \param[in] exit_code the status of the process.
@@ -1589,7 +1616,8 @@ ftsort_status ftsort_comm(struct ftsort *group, MPI_Comm *out);
 
 /**
  * Frees a group. Not collective, but every survivor does it, before `MPI_Finalize`. Results may
- * outlive their group. [L]
+ * outlive their group. With `ftsort_config.trace` the lowest survivor merges what the ranks have
+ * written by then; the others may still be writing. [L]
  *
  * \param[in] group a group; NULL is a no-op. It must not be used again.
  */

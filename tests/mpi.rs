@@ -1259,6 +1259,167 @@ fn kills() -> Vec<Trial> {
     trials
 }
 
+/// What stands behind `"name":` in a line of a trace, without quotation marks.
+fn member<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let rest = line.split_once(&format!("\"{name}\":"))?.1;
+    let rest = rest.trim_start_matches('"');
+    rest.split(['"', ',', '}']).next()
+}
+
+fn number(line: &str, name: &str) -> u64 {
+    let text = member(line, name).and_then(|text| text.parse().ok());
+    text.unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+/// Spans follow each other, and are within the whole sort; events come after them.
+fn spans_are_disjoint(lines: &[&str]) -> Result<(), Failed> {
+    let (mut end, mut begun) = (0, false);
+    for line in lines {
+        match member(line, "ph") {
+            Some("B") => begun = true,
+            Some("X") if member(line, "bind_id").is_none() => {
+                let start = number(line, "ts");
+                if start < end {
+                    return Err(format!("{line} begins before {end}").into());
+                }
+                end = start + number(line, "dur");
+            }
+            // Read from another clock, but after the phase that came to it.
+            Some("i") if number(line, "ts") + 20 < end => {
+                return Err(format!("{line} is before {end}").into());
+            }
+            Some("E") if begun && number(line, "ts") >= end => begun = false,
+            Some("E") => return Err(format!("{line} ends too much").into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A traced sort on four ranks, of which these die: what is in whose file, and in the merged one.
+fn trace_tells(faults: &str, dead: &[usize]) -> Result<(), Failed> {
+    let folder = scratch()?;
+    let place = folder.display().to_string();
+    let arguments = [
+        "run",
+        &place,
+        "20000",
+        "i32",
+        "random",
+        "memory",
+        "1",
+        "agree",
+        "hyperquicksort",
+        "-",
+    ];
+    let launch = Launch {
+        ranks: 4,
+        faults,
+        ulfm: true,
+    };
+    let mut command = launch.command(&program("tests/c/sorter.c")?, &arguments);
+    run(command.env("FTSORT_TRACE", folder.join("t")))?;
+    let expect = |what: &str, holds: bool, text: &str| match holds {
+        true => Ok(()),
+        false => Err(Failed::from(format!("{faults:?}, {what}: {text}"))),
+    };
+    let mut all = Vec::new();
+    for rank in 0..4 {
+        let text = fs::read_to_string(folder.join(format!("t.{rank}.json")))?;
+        let lines: Vec<&str> = text.lines().collect();
+        let has = |name: &str| lines.iter().any(|line| member(line, "name") == Some(name));
+        let whole = |line: &&str| line.starts_with('{') && line.ends_with("}},");
+        expect("begins", lines[0] == "[", &text)?;
+        expect("whole lines", lines[1..].iter().all(whole), &text)?;
+        let name = format!("\"args\":{{\"name\":\"rank {rank}\"}}");
+        expect("its name", lines[1].contains(&name), &text)?;
+        let own = |line: &&str| member(line, "pid") == Some(&rank.to_string());
+        expect("its pid", lines[1..].iter().all(own), &text)?;
+        spans_are_disjoint(&lines)?;
+        let survives = !dead.contains(&rank);
+        for name in ["whole sort", "sort", "store", "commit", "round committed"] {
+            expect(name, has(name), &text)?;
+        }
+        for name in ["exchange", "merge", "send", "receive"] {
+            expect(name, has(name) || !survives, &text)?;
+        }
+        for name in ["fault", "covered", "replay", "repair"] {
+            expect(name, has(name) == (survives && !dead.is_empty()), &text)?;
+        }
+        let ends = lines.iter().filter(|line| member(line, "ph") == Some("E"));
+        expect("ends", (ends.count() > 0) == survives, &text)?;
+        let found = lines
+            .iter()
+            .filter(|line| member(line, "name") == Some("fault"));
+        let found: Vec<usize> = found.map(|line| number(line, "rank") as usize).collect();
+        expect("who died", found.len() == dead.len() || !survives, &text)?;
+        expect(
+            "who died",
+            found.iter().all(|rank| dead.contains(rank)),
+            &text,
+        )?;
+        all.extend(
+            lines[1..]
+                .iter()
+                .map(|line| line.trim_end_matches(',').to_string()),
+        );
+    }
+    let merged = fs::read_to_string(folder.join("t.json"))?;
+    // With what follows the last line of each file, JSON has no other form for it.
+    let wanted = format!("[\n{}\n]\n", all.join(",\n"));
+    expect("all in one", merged == wanted, &merged)?;
+    arrows_have_two_ends(&merged, dead.is_empty())?;
+    is_json(&merged)?;
+    Ok(fs::remove_dir_all(&folder)?)
+}
+
+/// No message is sent twice or got twice; and all that were sent were got, unless somebody died.
+fn arrows_have_two_ends(merged: &str, all: bool) -> Result<(), Failed> {
+    let ids = |name: &str| {
+        let lines = merged
+            .lines()
+            .filter(|line| member(line, "name") == Some(name));
+        let mut ids: Vec<(&str, u64)> = lines
+            .map(|line| {
+                (
+                    member(line, "bind_id").unwrap_or_default(),
+                    number(line, "bytes"),
+                )
+            })
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    let (sent, got) = (ids("send"), ids("receive"));
+    let twice = |ids: &[(&str, u64)]| ids.windows(2).any(|pair| pair[0].0 == pair[1].0);
+    let known = got.iter().all(|id| sent.binary_search(id).is_ok());
+    match twice(&sent) || twice(&got) || !known || sent.is_empty() || (all && sent != got) {
+        true => Err(format!("sent {sent:?}, got {got:?}").into()),
+        false => Ok(()),
+    }
+}
+
+/// Checked by another program's reader.
+fn is_json(text: &str) -> Result<(), Failed> {
+    let folder = scratch()?;
+    let file = folder.join("trace.json");
+    fs::write(&file, text)?;
+    let check = "import json, sys; assert len(json.load(open(sys.argv[1]))) > 9";
+    run(Command::new("python3").args(["-c", check]).arg(&file))?;
+    Ok(fs::remove_dir_all(&folder)?)
+}
+
+/// Where the time goes, as the ranks write it down.
+fn traces() -> Vec<Trial> {
+    let trial = |(faults, dead): (&'static str, &'static [usize])| {
+        Trial::test(format!("a trace tells, faults {faults:?}"), move || {
+            trace_tells(faults, dead)
+        })
+    };
+    let cases: [(&str, &[usize]); 3] = [("", &[]), ("2@2.send", &[2]), ("0@1.stored", &[0])];
+    cases.map(trial).into()
+}
+
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
@@ -1272,6 +1433,7 @@ fn main() {
         sorts_without_faults(),
         changes(),
         kills(),
+        traces(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();
 }

@@ -172,6 +172,7 @@ fn configs(values: &mut Values<'_>) {
         on_log: None,
         user: null_mut(),
         checks: values.number() as u32,
+        trace: pointer(directory),
     };
     let given = Sized::new(&config, values);
     let mut group = null_mut();

@@ -289,4 +289,9 @@ pub struct ftsort_config {
     /// Bits of `ftsort_check`; 0: data are trusted, but for files, which have checksums. The same on all
     /// ranks.
     pub checks: u32,
+    /// Where the time goes is written to files whose names begin with this: `PREFIX.RANK.json` by each
+    /// rank, while it works, and `PREFIX.json` with all of them by the lowest surviving rank in
+    /// `ftsort_leave` or `ftsort_free`; see "Trace". Copied. NULL: the environment variable
+    /// `FTSORT_TRACE`; an empty string: none. May differ between ranks.
+    pub trace: *const c_char,
 }

@@ -9,14 +9,15 @@ use mpi_sys::MPI_Comm;
 use super::config::ftsort_config;
 use super::guard::{on_group, text_without_group, without_group};
 use super::settings::{
-    Listener, Settings, agree_on_settings, open_store, store_beside, threads, warn_of_settings,
+    Settings, agree_on_settings, open_store, store_beside, threads, warn_of_settings,
 };
 use super::status::ftsort_status;
+use super::trace::{Reporter, Trace, Whole};
 use super::watch::Watch;
-use crate::engine::{Checkpoints, Engine, Hello, Stats, hello};
+use crate::engine::{Checkpoints, Engine, Hello, Observer, Stats, hello};
 use crate::error::{Error, Result, Status, caught};
 use crate::faults::{Point, Schedule};
-use crate::members::{Members, RankSet};
+use crate::members::{Members, Rank, RankSet};
 use crate::pages;
 use crate::store::Store;
 use crate::store::memory::Memory;
@@ -57,6 +58,10 @@ pub struct ftsort {
     pub(super) survivors: Option<SurvivorComm>,
     pub(super) poisoned: Option<Error>,
     pub(super) last_error: CString,
+    /// Where the time goes, if that is to be written down.
+    pub(super) trace: Option<Trace>,
+    /// Who was there when the group was made: others have left no trace, but perhaps one of another run.
+    pub(super) founders: Vec<Rank>,
     /// From one job to the next, until all else is gone.
     pub(super) _pages: pages::Keeping,
 }
@@ -66,14 +71,14 @@ impl ftsort {
     pub(super) fn engine<'a>(
         transport: &'a mut Protocol<Mpi>,
         members: &'a mut Members,
-        listener: &'a mut Listener,
+        observer: &'a mut dyn Observer,
         stats: &'a mut Stats,
         schedule: &'a Schedule,
     ) -> Engine<'a> {
         Engine {
             transport,
             members,
-            observer: listener,
+            observer,
             stats,
             schedule,
             adviser: None,
@@ -103,11 +108,11 @@ impl ftsort {
     ) -> Result<(T, usize)> {
         let known = self.members.faulty().len();
         let schedule = Schedule::default();
-        let mut listener = self.settings.listener;
+        let mut reporter = Reporter::new(self.settings.listener, &mut self.trace);
         let value = work(&mut ftsort::engine(
             &mut self.transport,
             &mut self.members,
-            &mut listener,
+            &mut reporter,
             &mut self.stats,
             &schedule,
         ))?;
@@ -125,17 +130,46 @@ impl ftsort {
             Keeping::Loops => &mut self.checkpoints,
             Keeping::Trees => &mut self.contributions,
         };
-        let mut listener = self.settings.listener;
+        let mut reporter = Reporter::new(self.settings.listener, &mut self.trace);
         // The group's are those of the last sort.
         let mut stats = Stats::default();
         let mut engine = ftsort::engine(
             &mut self.transport,
             &mut self.members,
-            &mut listener,
+            &mut reporter,
             &mut stats,
             schedule,
         );
         work(kept, &mut engine, &mut self.lost)
+    }
+
+    /// Does a whole job, a span of the trace.
+    pub(super) fn whole<T>(
+        &mut self,
+        job: Whole,
+        work: impl FnOnce(&mut ftsort) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(trace) = &mut self.trace {
+            trace.job_begins(job, self.transport.now());
+        }
+        let result = work(self);
+        if let Some(trace) = &mut self.trace {
+            let status = result
+                .as_ref()
+                .err()
+                .map_or(Status::Ok, |error| error.status);
+            trace.job_ends(status, self.transport.now());
+        }
+        result
+    }
+
+    /// Nothing more is traced. One rank makes one file of all.
+    pub(super) fn merge_traces(&self, trace: Option<Trace>) {
+        if let Some(trace) = trace
+            && self.members.lowest_survivor() == self.members.me()
+        {
+            trace.merge(&self.founders);
+        }
     }
 }
 
@@ -212,6 +246,15 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let mut members = Members::new(transport.me(), transport.ranks());
     members.absorb(transport.dead());
     let trouble = trouble.or_else(|| misfit(&settings, members.ranks(), ulfm));
+    let (trace, trouble) = match (&settings.trace, trouble) {
+        (Some(prefix), None) => {
+            match Trace::open(prefix, members.me(), settings.listener, || transport.now()) {
+                Ok(trace) => (Some(trace), None),
+                Err(error) => (None, Some(error)),
+            }
+        }
+        (_, trouble) => (None, trouble),
+    };
     if settings.min_survivors <= members.ranks() {
         members.set_quorum(settings.min_survivors);
     }
@@ -229,11 +272,14 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         survivors: None,
         poisoned: None,
         last_error: CString::default(),
+        trace: None,
+        founders: members.survivors().collect(),
         members,
         settings,
         _pages: pages::Keeping::new(),
     };
     group.meet(trouble)?;
+    group.trace = trace.map(|trace| trace.of_group(group.seed));
     warn_of_settings(&group.settings.listener, ulfm);
     Ok(group)
 }
@@ -453,7 +499,8 @@ pub unsafe extern "C" fn ftsort_comm(group: *mut ftsort, out: *mut MPI_Comm) -> 
 }
 
 /// Frees a group. Not collective, but every survivor does it, before `MPI_Finalize`. Results may
-/// outlive their group. [L]
+/// outlive their group. With `ftsort_config.trace` the lowest survivor merges what the ranks have
+/// written by then; the others may still be writing. [L]
 ///
 /// \param[in] group a group; NULL is a no-op. It must not be used again.
 ///
@@ -465,9 +512,11 @@ pub unsafe extern "C" fn ftsort_free(group: *mut ftsort) {
         return;
     }
     // SAFETY: it came from Box::into_raw in ftsort_init, and the caller gives it back once.
-    let group = unsafe { Box::from_raw(group) };
+    let mut group = unsafe { Box::from_raw(group) };
     // What a failing destructor has to say interests nobody any more.
     let _ = caught(|| {
+        let trace = group.trace.take();
+        group.merge_traces(trace);
         drop(group);
         Ok(())
     });

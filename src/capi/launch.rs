@@ -79,6 +79,7 @@ fn heartbeats_have_a_thread() -> bool {
 /// else it flushes the C streams and ends the process with `_exit`, without `MPI_Finalize` and
 /// without `atexit` handlers. `mpirun`'s own exit status proves nothing either way: with
 /// `--with-ft ulfm` it can be 0 although ranks died, so leave a mark of success of your own.
+/// With `ftsort_config.trace` the lowest survivor merges what all ranks have written.
 ///
 /// \param[in] group a live group, even a poisoned one; it is gone afterwards.
 /// \param[in] exit_code the status of the process.
@@ -92,11 +93,21 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> f
         return Status::Argument as ftsort_status;
     }
     let mut may_finalize = false;
+    // After the agreements that follow all ranks have written what they write, so that nothing is missed
+    // when it is merged.
+    // SAFETY: live, by this function's contract.
+    let trace = unsafe { (*group).trace.take() };
     on_group(group, |group| {
         group.check_faults()?;
         group.with_checkpoints(|checkpoints, engine, _| checkpoints.clear(engine))?;
         group.watch = None;
         may_finalize = group.members.faulty().is_empty() && !heartbeats_have_a_thread();
+        Ok(())
+    });
+    // Without a merged file there are still those of the ranks.
+    let _ = caught(|| {
+        // SAFETY: as above.
+        unsafe { (*group).merge_traces(trace) };
         Ok(())
     });
     let finalized = caught(|| {

@@ -31,6 +31,7 @@ pub mod simulate;
 pub mod stats;
 pub mod status;
 pub mod store;
+mod trace;
 pub mod tree;
 pub mod verify;
 mod watch;

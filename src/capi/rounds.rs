@@ -9,6 +9,7 @@ use super::guard::on_group;
 use super::memory::limit_memory;
 use super::settings::unequal;
 use super::status::ftsort_status;
+use super::trace::Whole;
 use crate::buffer::{self, Buffer, Slice};
 use crate::error::{Error, Result, Status};
 use crate::members::{Members, Rank};
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn ftsort_rounds_run(
             }
         };
         let prepared = prepare();
-        let states = group.play_rounds(prepared)?;
+        let states = group.whole(Whole::Rounds, |group| group.play_rounds(prepared))?;
         if let Some(out) = out {
             *out = Box::into_raw(Box::new(ftsort_rounds_result { states }));
         }

@@ -13,6 +13,7 @@ use super::record::{Wanted, ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
+use super::trace::{Reporter, Whole};
 use crate::buffer::{self, Buffer};
 use crate::engine::{Adviser, Algorithm, Checks, Finished, Job, Source, Stats, sum};
 use crate::error::{Error, Result, Status};
@@ -70,7 +71,7 @@ pub unsafe extern "C" fn ftsort_run(
                 ..prepared
             });
         }
-        let result = group.sort(prepared);
+        let result = group.whole(Whole::Sort, |group| group.sort(prepared));
         if let Some(out) = out {
             *out = std::ptr::null_mut();
             *out = Box::into_raw(Box::new(result?));
@@ -178,10 +179,10 @@ impl ftsort {
     pub(super) fn finish(&mut self, work: Work<'_>, algorithm: &dyn Algorithm) -> Result<Finished> {
         let ranks = self.members.ranks();
         let schedule = self.settings.plan.resolve(ranks, algorithm.rounds() + 1);
-        let mut listener = self.settings.listener;
+        let mut reporter = Reporter::new(self.settings.listener, &mut self.trace);
         let mut reloader = Reloader {
             reload: self.settings.reload,
-            user: listener.user(),
+            user: self.settings.listener.user(),
         };
         if let Some(watch) = &self.watch {
             self.members.leave_out(&watch.left_out());
@@ -193,7 +194,7 @@ impl ftsort {
         let mut engine = ftsort::engine(
             &mut self.transport,
             &mut self.members,
-            &mut listener,
+            &mut reporter,
             &mut self.stats,
             &schedule,
         );

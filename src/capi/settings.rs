@@ -42,6 +42,8 @@ pub(super) struct Settings {
     pub listener: Listener,
     pub accept_no_ulfm: bool,
     pub store: StoreChoice,
+    /// What the names of trace files begin with; None: there are none.
+    pub trace: Option<String>,
 }
 
 #[derive(Clone)]
@@ -57,7 +59,7 @@ pub(super) struct Listener {
 }
 
 /// How grave a log line is.
-const LOG_WARNING: c_int = 1;
+pub(super) const LOG_WARNING: c_int = 1;
 const LOG_INFORMATION: c_int = 2;
 
 impl Listener {
@@ -284,6 +286,9 @@ impl Settings {
         // SAFETY: the caller's contract.
         let faults = unsafe { text_of(config.faults) };
         let faults = faults.or_else(|| std::env::var("FTSORT_FAULTS").ok());
+        // SAFETY: the caller's contract.
+        let trace = unsafe { text_of(config.trace) };
+        let trace = trace.or_else(|| std::env::var("FTSORT_TRACE").ok());
         Ok(Settings {
             repair,
             algorithm,
@@ -299,6 +304,7 @@ impl Settings {
             listener: Listener { config },
             accept_no_ulfm: config.accept_no_ulfm != 0,
             store,
+            trace: trace.filter(|prefix| !prefix.is_empty()),
         })
     }
 
@@ -309,9 +315,10 @@ impl Settings {
         let config = ftsort_config {
             struct_size: size_of::<ftsort_config>(),
             faults: c"".as_ptr(),
+            trace: c"".as_ptr(),
             ..config
         };
-        // SAFETY: it has its size, and a text that ends.
+        // SAFETY: it has its size, and texts that end.
         unsafe { Settings::read(&config) }
     }
 

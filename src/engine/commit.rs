@@ -1,7 +1,7 @@
 //! The agreement that ends a round, and what follows from it.
 
 use super::checks::Accusation;
-use super::{Adviser, Event, Observer, Occasion, Phase, Stats};
+use super::{Adviser, Event, Observer, Occasion, Parcel, Phase, Span, Stats};
 use crate::block::Block;
 use crate::buffer::Buffer;
 use crate::defects::{Defect, planted};
@@ -220,9 +220,32 @@ impl Engine<'_> {
     pub fn timed<T>(&mut self, phase: Phase, work: impl FnOnce(&mut Self) -> T) -> T {
         let start = self.transport.now();
         let result = work(self);
+        self.spent(phase, start);
+        result
+    }
+
+    /// From `start` until now all time went into a phase.
+    pub(super) fn spent(&mut self, phase: Phase, start: f64) {
         let seconds = self.transport.now() - start;
         self.stats.add(phase, seconds);
-        result
+        self.observer.span(Span {
+            phase,
+            start,
+            seconds,
+            round: self.round,
+            epoch: self.members.epoch(),
+        });
+    }
+
+    /// Tells the observer of a message.
+    pub(super) fn tell_parcel(&mut self, from: Rank, to: Rank, bytes: usize) {
+        self.observer.parcel(Parcel {
+            from,
+            to,
+            bytes,
+            round: self.round,
+            epoch: self.members.epoch(),
+        });
     }
 
     /// Tells the observer.

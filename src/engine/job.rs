@@ -328,8 +328,7 @@ impl<'a, 'e> Job<'a, 'e> {
             Some(attempt) if self.retains() => attempt,
             Some(attempt) => self.save_version(stamp, attempt)?,
         };
-        let seconds = self.engine.transport.now() - start;
-        self.engine.stats.add(Phase::Store, seconds);
+        self.engine.spent(Phase::Store, start);
         self.engine.strike(Point::Stored)?;
         Ok(attempt)
     }

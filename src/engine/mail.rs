@@ -189,7 +189,7 @@ impl Engine<'_> {
             deliveries.push(match (awaited, shipment.block) {
                 _ if shipment.to != me => Delivery::NotMine,
                 (Some(Some((header, awaited))), _) => {
-                    let block = self.arrived(&header, awaited);
+                    let block = self.arrived(shipment.from, &header, awaited);
                     match self.is_intact(&block) {
                         true => Delivery::Got(block),
                         false => {
@@ -214,17 +214,20 @@ impl Engine<'_> {
         let sizes: Vec<usize> = block.runs.iter().map(|run| run.data.len()).collect();
         for runs in bundles(&sizes) {
             let message = bundled(&block.runs[runs])?;
-            self.stats.bytes_sent += message.len() as u64;
+            let bytes = message.len();
+            self.stats.bytes_sent += bytes as u64;
+            self.tell_parcel(shipment.from, shipment.to, bytes);
             self.transport.send(shipment.to, message)?;
         }
         Ok(())
     }
 
     /// The block of which all messages have come.
-    fn arrived(&mut self, header: &Header, awaited: Vec<Awaited>) -> Block {
+    fn arrived(&mut self, from: Rank, header: &Header, awaited: Vec<Awaited>) -> Block {
         let mut parts = Vec::with_capacity(header.runs.len());
         for (runs, ticket) in awaited {
             let message = Slice::from(self.transport.take(ticket));
+            self.tell_parcel(from, self.members.me(), message.len());
             let mut start = 0;
             for (_, _, bytes) in &header.runs[runs] {
                 parts.push(message.part(start..start + bytes));

@@ -84,8 +84,46 @@ pub struct Occasion {
     pub living_here: usize,
 }
 
+/// A time that a rank spent on a phase. Those of one rank do not overlap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// On what.
+    pub phase: Phase,
+    /// When it began, by the transport's clock.
+    pub start: f64,
+    /// How long it took.
+    pub seconds: f64,
+    /// In which round it ended.
+    pub round: u32,
+    /// Repairs so far, at its end.
+    pub epoch: u32,
+}
+
+/// A message with records of a block, as its sender or its receiver sees it. Both see those from one to
+/// the other in the same order, but for what a death interrupts, and then the epoch is another one; or a
+/// lack of memory, and then the job ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// Who sends.
+    pub from: Rank,
+    /// Who receives, another rank.
+    pub to: Rank,
+    /// Its size.
+    pub bytes: usize,
+    /// In which round.
+    pub round: u32,
+    /// Repairs so far.
+    pub epoch: u32,
+}
+
 /// Is told what happens.
 pub trait Observer {
     /// Something was agreed on.
     fn event(&mut self, occasion: Occasion);
+
+    /// Time was spent.
+    fn span(&mut self, _span: Span) {}
+
+    /// This rank sends something, or has got it.
+    fn parcel(&mut self, _parcel: Parcel) {}
 }

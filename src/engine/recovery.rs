@@ -26,8 +26,7 @@ impl Job<'_, '_> {
                 false => self.restore_version(&held_with)?,
             };
             attempt.trouble = self.suspected(attempt.trouble);
-            let seconds = self.engine.transport.now() - start;
-            self.engine.stats.add(Phase::Repair, seconds);
+            self.engine.spent(Phase::Repair, start);
             let verdict = match planted(Defect::RecoveryIsNotAgreed) && attempt.complete {
                 true => Verdict::Committed,
                 false => self

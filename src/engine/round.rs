@@ -35,8 +35,7 @@ impl Job<'_, '_> {
             true => Phase::Merge,
             false => Phase::Exchange,
         };
-        let seconds = self.engine.transport.now() - start;
-        self.engine.stats.add(phase, seconds);
+        self.engine.spent(phase, start);
         Ok(attempt)
     }
 
@@ -49,8 +48,7 @@ impl Job<'_, '_> {
                 self.blocks.insert(node, block);
             }
         }
-        let seconds = self.engine.transport.now() - start;
-        self.engine.stats.add(Phase::Sort, seconds);
+        self.engine.spent(Phase::Sort, start);
     }
 
     /// Splits, exchanges and joins the blocks of this rank's nodes.

@@ -1,6 +1,6 @@
 //! The files of a real directory. The only module that touches them.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,17 @@ impl Disk {
         Disk {
             folder: folder.to_path_buf(),
         }
+    }
+
+    /// Writes to the end of a file, which is made if it is not there and emptied if it is to be `fresh`.
+    /// What is given at once comes to stand together, also where others write to its end.
+    pub fn append(&self, name: &str, fresh: bool) -> io::Result<Box<dyn Write + Send>> {
+        let path = self.folder.join(name);
+        if fresh {
+            File::create(&path)?;
+        }
+        let mut options = OpenOptions::new();
+        Ok(Box::new(options.append(true).create(true).open(path)?))
     }
 }
 

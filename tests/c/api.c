@@ -85,7 +85,14 @@ static void bad_configs(const char *dir)
   config.store_directory = "/proc/self";
   init_expecting(config, FTSORT_ERR_STORE, "/proc/self");
 
+  config = fine;
+  config.trace = "/nowhere/at/all";
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "config.trace (or FTSORT_TRACE) is \"/nowhere/at/all\"");
+
   /* Wrong on one rank only. */
+  config = fine;
+  if (rank == 1) config.trace = "/nowhere/at/all";
+  init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
   config = fine;
   if (rank == 1) config.algorithm = 99;
   init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);

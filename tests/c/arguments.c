@@ -384,6 +384,7 @@ static ftsort_status make(const char *dir, ftsort **group)
   static const char *const texts[] = {"",       "none", "one@", "9@1", "0~9.block", "window=5ms seed=3",
                                       "seed=x", "-1@0", "\xff"};
   static ftsort_config config;
+  static char trace[4096];
   memset(&config, 0, sizeof config);
   config.struct_size = size_of_struct(sizeof config);
   config.algorithm = (int32_t)mostly(below(7));
@@ -403,6 +404,8 @@ static ftsort_status make(const char *dir, ftsort **group)
   if (below(2)) config.on_event = on_event;
   if (below(2)) config.on_log = on_log;
   config.checks = (uint32_t)mostly(below(2));
+  snprintf(trace, sizeof trace, "%s/trace", dir);
+  config.trace = below(4) ? "" : below(4) ? trace : "/nowhere/at/all";
   doing = "ftsort_init";
   return ftsort_init(MPI_COMM_WORLD, below(24) ? &config : NULL, group);
 }
@@ -435,7 +438,7 @@ int main(int argc, char **argv)
 {
   double end = argc > 2 ? atof(argv[2]) : 5;
   long made = 0, calls = 0, first;
-  int goes_on = 1;
+  int goes_on = 1, i;
   uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 0) : (uint64_t)time(NULL);
   if (argc < 2) return 2;
   ftsort_prepare();
@@ -460,6 +463,12 @@ int main(int argc, char **argv)
   if (rank == 0 && failures == 0)
     printf("arguments: fine, %ld of %ld groups, %ld calls\n", made, number_of_group - first, calls);
   alarm(0);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (i = -1; i < ranks && rank == 0; i++) {
+    char path[4096];
+    snprintf(path, sizeof path, i < 0 ? "%s/trace.json" : "%s/trace.%d.json", argv[1], i);
+    unlink(path);
+  }
   MPI_Finalize();
   return failures > 0;
 }

@@ -1,0 +1,145 @@
+//! The files of a trace: one for each rank, and one that is made of them. See `ftsort_config.trace`.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::members::Rank;
+use crate::store::directory::Files;
+use crate::store::disk::Disk;
+
+/// Where the files are.
+pub struct Place {
+    disk: Disk,
+    folder: PathBuf,
+    /// Their names begin with it.
+    stem: String,
+}
+
+/// The files that this process has made: where groups follow each other, the later ones write on.
+static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+impl Place {
+    /// What comes before the last slash is a folder.
+    pub fn of(prefix: &str) -> Place {
+        let (folder, stem) = match prefix.rsplit_once('/') {
+            Some(("", stem)) => ("/", stem),
+            Some(parts) => parts,
+            None => (".", prefix),
+        };
+        Place {
+            disk: Disk::new(Path::new(folder)),
+            folder: folder.into(),
+            stem: stem.into(),
+        }
+    }
+
+    /// Where a rank's file is, for people.
+    pub fn path_of(&self, rank: Rank) -> PathBuf {
+        self.folder.join(self.name_of(rank))
+    }
+
+    fn name_of(&self, rank: Rank) -> String {
+        format!("{}.{rank}.json", self.stem)
+    }
+
+    /// A rank's file, and whether it is new.
+    pub fn open(&self, rank: Rank) -> io::Result<(Box<dyn Write + Send>, bool)> {
+        let name = self.name_of(rank);
+        let path = std::path::absolute(self.path_of(rank))?;
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = !made.contains(&path);
+        let file = self.disk.append(&name, fresh)?;
+        made.insert(path);
+        Ok((file, fresh))
+    }
+
+    /// Makes one file of those of the ranks, as far as they are here.
+    pub fn merge(&mut self, ranks: &[Rank]) -> io::Result<()> {
+        let (draft, name) = (
+            format!("{}.json.part", self.stem),
+            format!("{}.json", self.stem),
+        );
+        let mut out = BufWriter::new(self.disk.append(&draft, true)?);
+        out.write_all(b"[")?;
+        let mut between: &[u8] = b"\n";
+        for rank in ranks {
+            let Ok((_, file)) = self.disk.read(&self.name_of(*rank)) else {
+                continue;
+            };
+            for line in BufReader::new(file).split(b'\n') {
+                let line = line?;
+                // Not the array's beginning, and not what was cut off.
+                if let Some(event) = line.strip_suffix(b"},") {
+                    out.write_all(between)?;
+                    out.write_all(event)?;
+                    out.write_all(b"}")?;
+                    between = b",\n";
+                }
+            }
+        }
+        out.write_all(b"\n]\n")?;
+        out.flush()?;
+        drop(out);
+        self.disk.rename(&draft, &name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let name = format!("ftsort-trace-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder for temporary files");
+        folder
+    }
+
+    #[test]
+    fn merging_takes_whole_lines_of_those_who_were_there() {
+        let folder = folder("merged");
+        let file = |name: &str| folder.join(name);
+        for (name, text) in [
+            ("t.0.json", "[\n{\"a\":{}},\n{\"b\":{}},\n"),
+            ("t.1.json", "[\n{\"c\":{}},\n{\"d\":{},\"e"),
+            ("t.9.json", "[\n{\"old\":{}},\n"),
+        ] {
+            std::fs::write(file(name), text).expect("the folder can be written");
+        }
+        let prefix = file("t").display().to_string();
+        let mut place = Place::of(&prefix);
+        place.merge(&[0, 1, 2].map(Rank)).expect("it can be merged");
+        let merged = std::fs::read_to_string(file("t.json")).expect("there is a file");
+        assert_eq!(merged, "[\n{\"a\":{}},\n{\"b\":{}},\n{\"c\":{}}\n]\n");
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn a_process_empties_a_file_once() {
+        let folder = folder("once");
+        let prefix = folder.join("t").display().to_string();
+        std::fs::write(folder.join("t.0.json"), "an earlier run").expect("it can be written");
+        for number in 0..3 {
+            let (mut file, fresh) = Place::of(&prefix).open(Rank(0)).expect("a file");
+            assert_eq!(fresh, number == 0);
+            file.write_all(b"a").expect("it can be written");
+        }
+        let text = std::fs::read_to_string(folder.join("t.0.json")).expect("there is a file");
+        assert_eq!(text, "aaa");
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn a_prefix_is_a_folder_and_the_beginning_of_a_name() {
+        for (prefix, path) in [
+            ("t", "./t.3.json"),
+            ("a/b/t", "a/b/t.3.json"),
+            ("/t", "/t.3.json"),
+            ("a/", "a/.3.json"),
+        ] {
+            assert_eq!(Place::of(prefix).path_of(Rank(3)), Path::new(path));
+        }
+    }
+}

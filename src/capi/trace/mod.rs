@@ -1,0 +1,386 @@
+//! Where the time goes, as files for a viewer: `ftsort_config.trace`.
+//!
+//! The format is Chrome's, of trace events as a JSON array, which Perfetto and chrome://tracing read. Each
+//! rank writes a file of its own, an event a line, each line at once: viewers need neither the array's end
+//! nor that of a span, so that the file of a rank that was killed tells what it did until then. At the end
+//! one of the ranks makes one file of all.
+//!
+//! Times are whole microseconds since 1970, which are the same on all ranks of a host. (Viewers read them
+//! as doubles, in which a fraction would be rounded, and spans that ought to touch would overlap.)
+
+mod files;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt::{Arguments, Write as _};
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use self::files::Place;
+use super::settings::{LOG_WARNING, Listener};
+use crate::engine::{Event, Observer, Occasion, Parcel, Phase, Span};
+use crate::error::{Error, Result, Status};
+use crate::members::Rank;
+
+/// What is a span around phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whole {
+    Sort,
+    Rounds,
+}
+
+impl Whole {
+    fn name(self) -> &'static str {
+        match self {
+            Whole::Sort => "whole sort",
+            Whole::Rounds => "whole rounds",
+        }
+    }
+}
+
+/// A rank's trace.
+pub(super) struct Trace {
+    place: Place,
+    rank: Rank,
+    /// None after a failure.
+    file: Option<Box<dyn Write + Send>>,
+    listener: Listener,
+    /// Microseconds since 1970 at the transport's time 0. One for all, so that what does not overlap by
+    /// the transport's clock does not overlap here, even if somebody sets the system's.
+    origin: f64,
+    /// All ranks know it, and no other group has it.
+    group: u64,
+    /// How many collective things the group has begun to do.
+    call: u64,
+    job: Option<Whole>,
+    parcels: Parcels,
+}
+
+/// How many messages went from one rank to another in this call, round and epoch.
+#[derive(Default)]
+struct Parcels {
+    when: (u64, u32, u32),
+    counts: BTreeMap<(Rank, Rank), u64>,
+}
+
+impl Parcels {
+    /// The number of the next one, from 0.
+    fn next(&mut self, when: (u64, u32, u32), from: Rank, to: Rank) -> u64 {
+        if self.when != when {
+            self.when = when;
+            self.counts.clear();
+        }
+        let count = self.counts.entry((from, to)).or_default();
+        *count += 1;
+        *count - 1
+    }
+}
+
+impl Trace {
+    /// Makes this rank's file. `clock`: the transport's.
+    pub fn open(
+        prefix: &str,
+        rank: Rank,
+        listener: Listener,
+        clock: impl Fn() -> f64,
+    ) -> Result<Trace> {
+        let place = Place::of(prefix);
+        let (file, fresh) = place.open(rank).map_err(|error| {
+            let text = format!(
+                "config.trace (or FTSORT_TRACE) is {prefix:?}, but {}: {error}",
+                place.path_of(rank).display()
+            );
+            Error::new(Status::Argument, text)
+        })?;
+        let mut trace = Trace {
+            place,
+            rank,
+            file: Some(file),
+            listener,
+            origin: origin_of(clock),
+            group: 0,
+            call: 0,
+            job: None,
+            parcels: Parcels::default(),
+        };
+        if fresh {
+            trace.begin();
+        }
+        Ok(trace)
+    }
+
+    fn begin(&mut self) {
+        let rank = self.rank;
+        self.put("[\n");
+        self.line(
+            'M',
+            "process_name",
+            None,
+            format_args!("\"name\":\"rank {rank}\""),
+        );
+    }
+
+    /// The trace is this group's.
+    pub fn of_group(self, group: u64) -> Trace {
+        Trace { group, ..self }
+    }
+
+    /// Something collective begins; on all ranks alike.
+    pub fn call(&mut self) {
+        self.call += 1;
+    }
+
+    /// A whole job begins.
+    pub fn job_begins(&mut self, job: Whole, now: f64) {
+        self.job = Some(job);
+        let call = self.call;
+        self.line(
+            'B',
+            job.name(),
+            Some(self.at(now)),
+            format_args!("\"call\":{call}"),
+        );
+    }
+
+    /// It has ended, with this status.
+    pub fn job_ends(&mut self, status: Status, now: f64) {
+        let Some(job) = self.job.take() else {
+            return;
+        };
+        let status = status as i32;
+        self.line(
+            'E',
+            job.name(),
+            Some(self.at(now)),
+            format_args!("\"status\":{status}"),
+        );
+    }
+
+    /// Makes one file of what these ranks have written, as far as it can be seen from here.
+    pub fn merge(mut self, ranks: &[Rank]) {
+        self.file = None;
+        if let Err(error) = self.place.merge(ranks) {
+            let text = format!("the ranks' traces cannot be merged: {error}");
+            self.listener.log(LOG_WARNING, &text);
+        }
+    }
+
+    /// Microseconds since 1970 when the transport's clock shows `time`.
+    fn at(&self, time: f64) -> u64 {
+        (self.origin + time * 1e6) as u64
+    }
+
+    /// Writes a line.
+    fn line(&mut self, kind: char, name: &str, at: Option<u64>, arguments: Arguments<'_>) {
+        self.long_line(kind, name, at, format_args!(""), arguments);
+    }
+
+    /// Writes a line with members that only this kind of event has.
+    fn long_line(
+        &mut self,
+        kind: char,
+        name: &str,
+        at: Option<u64>,
+        members: Arguments<'_>,
+        arguments: Arguments<'_>,
+    ) {
+        if self.file.is_none() {
+            return;
+        }
+        let rank = self.rank;
+        let mut line = format!("{{\"ph\":\"{kind}\",\"name\":\"{name}\",\"pid\":{rank},\"tid\":0");
+        // Writing into a string does not fail.
+        if let Some(at) = at {
+            let _ = write!(line, ",\"ts\":{at}");
+        }
+        let _ = writeln!(line, "{members},\"args\":{{{arguments}}}}},");
+        self.put(&line);
+    }
+
+    fn put(&mut self, text: &str) {
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            self.file = None;
+            let path = self.place.path_of(self.rank);
+            let text = format!("{}: {error}; tracing stops", path.display());
+            self.listener.log(LOG_WARNING, &text);
+        }
+    }
+
+    fn event(&mut self, occasion: Occasion) {
+        let mut about = String::new();
+        let place = &mut about;
+        // Writing into a string does not fail.
+        let name = match occasion.event {
+            Event::Round => "round committed",
+            Event::Fault(rank) => {
+                let _ = write!(place, ",\"rank\":{rank}");
+                "fault"
+            }
+            Event::Covered(node, by) => {
+                let _ = write!(place, ",\"node\":{},\"by\":{by}", node.0);
+                "covered"
+            }
+            Event::Restored(node, from) => {
+                let from = from.map_or(-1, |rank| i64::from(rank.0));
+                let _ = write!(place, ",\"node\":{},\"from\":{from}", node.0);
+                "restored"
+            }
+            Event::Replay => "replay",
+            Event::Demoted(rank) => {
+                let _ = write!(place, ",\"rank\":{rank}");
+                "demoted"
+            }
+            Event::Rejoined(rank) => {
+                let _ = write!(place, ",\"rank\":{rank}");
+                "rejoined"
+            }
+            Event::Corrupt(accused, by, finding) => {
+                let accused = accused.map_or(-1, |rank| i64::from(rank.0));
+                let text = finding.text();
+                let _ = write!(
+                    place,
+                    ",\"accused\":{accused},\"by\":{by},\"finding\":\"{text}\""
+                );
+                "corrupt"
+            }
+        };
+        let Occasion {
+            round,
+            rounds,
+            epoch,
+            ..
+        } = occasion;
+        self.long_line(
+            'i',
+            name,
+            Some(system_time() as u64),
+            format_args!(",\"s\":\"t\""),
+            format_args!("\"round\":{round},\"rounds\":{rounds},\"epoch\":{epoch}{about}"),
+        );
+    }
+
+    fn span(&mut self, span: Span) {
+        let name = match span.phase {
+            Phase::Sort => "sort",
+            Phase::Exchange => "exchange",
+            // There is nothing to merge; as in the statistics.
+            Phase::Merge if self.job == Some(Whole::Rounds) => "exchange",
+            Phase::Merge => "merge",
+            Phase::Store => "store",
+            Phase::Commit => "commit",
+            Phase::Repair => "repair",
+        };
+        let (start, end) = (self.at(span.start), self.at(span.start + span.seconds));
+        let (length, round, epoch) = (end - start, span.round, span.epoch);
+        self.long_line(
+            'X',
+            name,
+            Some(start),
+            format_args!(",\"dur\":{length}"),
+            format_args!("\"round\":{round},\"epoch\":{epoch}"),
+        );
+    }
+
+    /// A moment, tied to that of the other end by an id.
+    fn parcel(&mut self, parcel: Parcel) {
+        let Parcel {
+            from,
+            to,
+            bytes,
+            round,
+            epoch,
+        } = parcel;
+        let number = self.parcels.next((self.call, round, epoch), from, to);
+        let id = self.id_of(parcel, number);
+        let (name, direction, peer) = match from == self.rank {
+            true => ("send", "flow_out", to),
+            false => ("receive", "flow_in", from),
+        };
+        self.long_line(
+            'X',
+            name,
+            Some(system_time() as u64),
+            format_args!(
+                ",\"dur\":0,\"cat\":\"message\",\"bind_id\":\"{id:#018x}\",\"{direction}\":true"
+            ),
+            format_args!(
+                "\"peer\":{peer},\"bytes\":{bytes},\"round\":{round},\"epoch\":{epoch},\"number\":{number}"
+            ),
+        );
+    }
+
+    /// The same at both ends. Viewers take 64 bits and no more, so that of n messages two have the same
+    /// with probability n^2 / 2^65.
+    fn id_of(&self, parcel: Parcel, number: u64) -> u64 {
+        let words = [
+            self.group,
+            self.call,
+            parcel.round.into(),
+            parcel.epoch.into(),
+            parcel.from.0.into(),
+            parcel.to.0.into(),
+            number,
+        ];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        xxhash_rust::xxh3::xxh3_64(&bytes)
+    }
+}
+
+/// Microseconds since 1970.
+fn system_time() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64() * 1e6)
+}
+
+/// Microseconds since 1970 at a clock's time 0. The least of some tries: in the others more time passed
+/// between the looks at both clocks.
+fn origin_of(clock: impl Fn() -> f64) -> f64 {
+    let tries = (0..8).map(|_| {
+        let time = clock();
+        system_time() - time * 1e6
+    });
+    tries.fold(f64::INFINITY, f64::min)
+}
+
+/// Tells the caller's callbacks what happens, and the trace, if there is one.
+pub(super) struct Reporter<'a> {
+    listener: Listener,
+    trace: Option<&'a mut Trace>,
+}
+
+impl<'a> Reporter<'a> {
+    /// One for a collective thing that begins now.
+    pub fn new(listener: Listener, trace: &'a mut Option<Trace>) -> Reporter<'a> {
+        let mut trace = trace.as_mut();
+        if let Some(trace) = &mut trace {
+            trace.call();
+        }
+        Reporter { listener, trace }
+    }
+}
+
+impl Observer for Reporter<'_> {
+    fn event(&mut self, occasion: Occasion) {
+        // The callback may take long, or not return.
+        if let Some(trace) = &mut self.trace {
+            trace.event(occasion);
+        }
+        self.listener.event(occasion);
+    }
+
+    fn span(&mut self, span: Span) {
+        if let Some(trace) = &mut self.trace {
+            trace.span(span);
+        }
+    }
+
+    fn parcel(&mut self, parcel: Parcel) {
+        if let Some(trace) = &mut self.trace {
+            trace.parcel(parcel);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What is written, line by line.
+
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_int, c_void};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use super::super::config::ftsort_config;
+use super::super::settings::Settings;
+use super::*;
+use crate::error::Finding;
+use crate::vcube::Node;
+
+/// What was written, one entry for each write; it is full after so many.
+#[derive(Clone)]
+struct Paper(Arc<Mutex<Vec<String>>>, usize);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut written = self.0.lock().expect("no other test has it");
+        if written.len() == self.1 {
+            return Err(io::Error::other("full"));
+        }
+        written.push(String::from_utf8_lossy(bytes).into_owned());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Paper {
+    fn new(room: usize) -> Paper {
+        Paper(Arc::default(), room)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().expect("no other test has it").clone()
+    }
+}
+
+fn trace_on(paper: &Paper, rank: Rank) -> Trace {
+    Trace {
+        place: Place::of("nowhere/at/all"),
+        rank,
+        file: Some(Box::new(paper.clone())),
+        listener: Settings::stopgap()
+            .expect("the defaults are right")
+            .listener,
+        origin: 1e15,
+        group: 7,
+        call: 1,
+        job: None,
+        parcels: Parcels::default(),
+    }
+}
+
+fn occasion(event: Event) -> Occasion {
+    Occasion {
+        event,
+        round: 2,
+        rounds: 4,
+        epoch: 1,
+        speaker: Rank(0),
+        living_here: 3,
+    }
+}
+
+/// A line without its time.
+fn timeless(line: &str) -> String {
+    let (before, after) = line.split_once("\"ts\":").expect("it has a time");
+    let time = after.find(',').expect("something follows");
+    format!("{before}{}", &after[time + 1..])
+}
+
+#[test]
+fn spans_are_lines_with_whole_microseconds() {
+    let paper = Paper::new(99);
+    let mut trace = trace_on(&paper, Rank(3));
+    let span = |phase| Span {
+        phase,
+        start: 2.0,
+        seconds: 0.5,
+        round: 1,
+        epoch: 0,
+    };
+    trace.begin();
+    trace.job_begins(Whole::Sort, 1.0);
+    trace.span(span(Phase::Merge));
+    trace.job_ends(Status::DataLost, 3.0);
+    trace.job_begins(Whole::Rounds, 4.0);
+    trace.span(span(Phase::Merge));
+    let wanted = [
+        "[\n",
+        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":3,\"tid\":0,\"args\":{\"name\":\"rank 3\"}},\n",
+        "{\"ph\":\"B\",\"name\":\"whole sort\",\"pid\":3,\"tid\":0,\"ts\":1000000001000000,\"args\":{\"call\":1}},\n",
+        "{\"ph\":\"X\",\"name\":\"merge\",\"pid\":3,\"tid\":0,\"ts\":1000000002000000,\"dur\":500000,\"args\":{\"round\":1,\"epoch\":0}},\n",
+        "{\"ph\":\"E\",\"name\":\"whole sort\",\"pid\":3,\"tid\":0,\"ts\":1000000003000000,\"args\":{\"status\":-40}},\n",
+        "{\"ph\":\"B\",\"name\":\"whole rounds\",\"pid\":3,\"tid\":0,\"ts\":1000000004000000,\"args\":{\"call\":1}},\n",
+        "{\"ph\":\"X\",\"name\":\"exchange\",\"pid\":3,\"tid\":0,\"ts\":1000000002000000,\"dur\":500000,\"args\":{\"round\":1,\"epoch\":0}},\n",
+    ];
+    assert_eq!(paper.lines(), wanted);
+}
+
+#[test]
+fn spans_that_touch_do_not_overlap() {
+    let trace = trace_on(&Paper::new(0), Rank(0));
+    let mut end = 0;
+    let mut time = 0.1;
+    for step in 1..5000 {
+        let next = time + 1.7e-7 * f64::from(step % 9);
+        let start = trace.at(time);
+        assert!(start >= end);
+        end = trace.at(next);
+        assert!(end >= start);
+        time = next;
+    }
+}
+
+#[test]
+fn every_event_says_what_it_is_about() {
+    let paper = Paper::new(99);
+    let mut trace = trace_on(&paper, Rank(0));
+    let events = [
+        (Event::Round, "round committed", ""),
+        (Event::Fault(Rank(2)), "fault", ",\"rank\":2"),
+        (
+            Event::Covered(Node(2), Rank(3)),
+            "covered",
+            ",\"node\":2,\"by\":3",
+        ),
+        (
+            Event::Restored(Node(2), None),
+            "restored",
+            ",\"node\":2,\"from\":-1",
+        ),
+        (
+            Event::Restored(Node(2), Some(Rank(1))),
+            "restored",
+            ",\"node\":2,\"from\":1",
+        ),
+        (Event::Replay, "replay", ""),
+        (Event::Demoted(Rank(1)), "demoted", ",\"rank\":1"),
+        (Event::Rejoined(Rank(1)), "rejoined", ",\"rank\":1"),
+        (
+            Event::Corrupt(Some(Rank(1)), Rank(0), Finding::Order),
+            "corrupt",
+            ",\"accused\":1,\"by\":0,\"finding\":\"a block of the result is not in order\"",
+        ),
+        (
+            Event::Corrupt(None, Rank(0), Finding::Order),
+            "corrupt",
+            ",\"accused\":-1,\"by\":0,\"finding\":\"a block of the result is not in order\"",
+        ),
+    ];
+    for (event, name, about) in events {
+        trace.event(occasion(event));
+        let line = paper.lines().pop().expect("a line");
+        assert_eq!(
+            timeless(&line),
+            format!(
+                "{{\"ph\":\"i\",\"name\":\"{name}\",\"pid\":0,\"tid\":0,\"s\":\"t\",\
+                 \"args\":{{\"round\":2,\"rounds\":4,\"epoch\":1{about}}}}},\n"
+            )
+        );
+    }
+}
+
+/// The ids of messages as this rank sees them.
+fn ids(rank: Rank, parcels: &[(u64, Parcel)]) -> Vec<String> {
+    let paper = Paper::new(99);
+    let mut trace = trace_on(&paper, rank);
+    for (call, parcel) in parcels {
+        trace.call = *call;
+        trace.parcel(*parcel);
+    }
+    let id = |line: &String| {
+        Some(
+            line.split("\"bind_id\":\"")
+                .nth(1)?
+                .split('"')
+                .next()?
+                .into(),
+        )
+    };
+    paper.lines().iter().filter_map(id).collect()
+}
+
+#[test]
+fn both_ends_of_a_message_have_its_id_and_no_other_has() {
+    let parcel = |from, to, round, epoch| Parcel {
+        from: Rank(from),
+        to: Rank(to),
+        bytes: 5,
+        round,
+        epoch,
+    };
+    let parcels = [
+        (1, parcel(0, 1, 1, 0)),
+        (1, parcel(0, 1, 1, 0)),
+        (1, parcel(1, 0, 1, 0)),
+        (1, parcel(0, 1, 1, 1)),
+        (1, parcel(0, 1, 2, 1)),
+        (2, parcel(0, 1, 1, 0)),
+    ];
+    let both = [ids(Rank(0), &parcels), ids(Rank(1), &parcels)];
+    assert_eq!(both[0], both[1]);
+    let different: BTreeSet<&String> = both[0].iter().collect();
+    assert_eq!(different.len(), parcels.len());
+    // 64 bits in hexadecimal, as viewers want it.
+    assert!(
+        both[0]
+            .iter()
+            .all(|id| id.len() == 18 && id.starts_with("0x"))
+    );
+}
+
+unsafe extern "C" fn count(user: *mut c_void, _level: c_int, _line: *const c_char) {
+    // SAFETY: the test's counter, which lives as long as its trace.
+    unsafe { *user.cast::<u32>() += 1 };
+}
+
+#[test]
+fn a_failure_is_told_once_and_nothing_is_written_any_more() {
+    let mut told = 0_u32;
+    // SAFETY: numbers, pointers and optional functions may all be zero.
+    let config: ftsort_config = unsafe { std::mem::zeroed() };
+    let config = ftsort_config {
+        struct_size: size_of::<ftsort_config>(),
+        faults: c"".as_ptr(),
+        trace: c"".as_ptr(),
+        on_log: Some(count),
+        user: std::ptr::from_mut(&mut told).cast(),
+        ..config
+    };
+    // SAFETY: it has its size, and texts that end.
+    let settings = unsafe { Settings::read(&config) }.expect("the defaults are right");
+    assert!(settings.trace.is_none());
+    let paper = Paper::new(2);
+    let mut trace = Trace {
+        listener: settings.listener,
+        ..trace_on(&paper, Rank(0))
+    };
+    for _ in 0..5 {
+        trace.event(occasion(Event::Round));
+    }
+    assert!(trace.file.is_none());
+    assert_eq!(paper.lines().len(), 2);
+    drop(trace);
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_a_wrong_argument() {
+    let listener = Settings::stopgap()
+        .expect("the defaults are right")
+        .listener;
+    let error = Trace::open("/nowhere/at/all", Rank(0), listener, || 0.0)
+        .err()
+        .expect("there is no such folder");
+    assert_eq!(error.status, Status::Argument);
+    assert!(error.text.contains("config.trace"), "{}", error.text);
+    assert!(error.text.contains("\"/nowhere/at/all\""), "{}", error.text);
+}
