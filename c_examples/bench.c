@@ -1,9 +1,9 @@
 /* Measures the sort: 2^K random records over all ranks, the same for every run.
  *
  *   ftsort-mpirun -np 4 ./bench [-k K] [-t i32|u64|f64|pairs] [-s memory|directory|reload|none] [-d DIR]
- *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x] [-f faults]
+ *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x checks] [-f faults]
  *
- * -a: its number in ftsort_algorithm; -p: the papers' pivots; -x: blocks are checked by digests.
+ * -a: its number in ftsort_algorithm; -p: the papers' pivots; -x: the sum of ftsort_check's numbers.
  * Prints a table of phases, and one line for machines. Times are those of the slowest rank in each
  * phase; the median over the repetitions counts. Inputs are made before the clock starts, and a first
  * sort warms up. `allreduce`: what MPI_Allreduce of one number takes on these ranks.
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
   char *data;
   double allreduce;
 
-  while ((option = getopt(argc, argv, "k:t:s:d:c:n:a:f:px")) != -1) {
+  while ((option = getopt(argc, argv, "k:t:s:d:c:n:a:f:x:p")) != -1) {
     if (option == 'k') k = atoi(optarg);
     else if (option == 't') type = optarg;
     else if (option == 's') store = optarg;
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
     else if (option == 'n') repetitions = atoi(optarg);
     else if (option == 'f') faults = optarg;
     else if (option == 'p') config.pivot = FTSORT_PIVOT_PAPER;
-    else if (option == 'x') config.checks = FTSORT_CHECK_DIGEST;
+    else if (option == 'x') config.checks = (uint32_t)atoi(optarg);
     else return 2;
   }
   if (repetitions < 1 || repetitions > 100) return 2;

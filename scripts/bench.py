@@ -5,6 +5,7 @@ Sections, any of which can be chosen:
   floor       each type, size and number of ranks: the plain sample sort around the same local kernel
               (benches/floor.rs), one around the C library's qsort, and ftsort with each store
   algorithms  the algorithms beside each other
+  checks      what it costs that wrong data are found
   faults      no fault, one, half of the ranks, all but one; and one rank that sorts everything alone
   growth      many sizes and numbers of ranks, and a model of the cost fitted to them
   small       a thousand records, beside MPI_Allreduce of one number
@@ -39,6 +40,8 @@ import launch  # noqa: E402
 PHASES = ["sort", "exchange", "merge", "store", "commit"]
 STORES = ["none", "reload", "memory"]
 ALGORITHMS = {"auto": 0, "HyperQuickSort": 1, "QuickMerge": 2, "modified QuickMerge": 3, "bitonic": 4}
+DIGEST = 1
+CHECKS = {"progress": 2, "and feasibility": 6, "and consistency": 14}
 FAULTS = {"none": "none", "one": "one", "half": "half", "all but one": "all-but-one"}
 LIMIT = 900
 
@@ -131,6 +134,23 @@ def algorithms(bench, options):
         yield [log2, ranks, median(auto) / 2**log2 * 1e9, *[ratio(runs, auto) for runs in told.values()]]
 
 
+def checks(bench, options):
+    """What checks add to the sort with one copy of each input, and to bitonic sort (McMillin and Ni's)."""
+    cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks if ranks & (ranks - 1) == 0]
+    bench.total += len(cases) * bench.turns * 6
+    yield ["log2", "ranks", "unchecked ns", "digest", "bitonic ns", *CHECKS]
+    for log2, ranks in cases:
+        told = bench.in_turns({
+            "plain": lambda: bench.ftsort(ranks, log2),
+            "digest": lambda: bench.ftsort(ranks, log2, more=["-x", DIGEST]),
+            "bitonic": lambda: bench.ftsort(ranks, log2, more=["-a", ALGORITHMS["bitonic"]]),
+            **{name: lambda number=number: bench.ftsort(ranks, log2, more=["-a", ALGORITHMS["bitonic"], "-x", number])
+               for name, number in CHECKS.items()},
+        })
+        yield [log2, ranks, median(told["plain"]) / 2**log2 * 1e9, ratio(told["digest"], told["plain"]),
+               median(told["bitonic"]) / 2**log2 * 1e9, *[ratio(told[name], told["bitonic"]) for name in CHECKS]]
+
+
 def suffered(bench, ranks, log2, faults):
     """One sort with faults: the slowest survivor's time, and how often a round was done again."""
     command = [bench.bench, "-k", log2, "-s", "reload", "-n", 1, "-f", faults]
@@ -190,7 +210,7 @@ def small(bench, options):
         yield [ranks, allreduce, *both, *[time / allreduce for time in both]]
 
 
-SECTIONS = {"floor": floor, "algorithms": algorithms, "faults": faults, "growth": growth, "small": small}
+SECTIONS = {"floor": floor, "algorithms": algorithms, "checks": checks, "faults": faults, "growth": growth, "small": small}
 
 
 def text(value):
