@@ -62,7 +62,7 @@ fn main() {
             times[times.len() / 2]
         });
         print!(
-            "ftsort-bench type={} log2={} ranks={} store={} replicas=0",
+            "ftsort-bench type={} log2={} ranks={} local={} replicas=0",
             options.record, options.log2, world.size, options.local
         );
         for (name, seconds) in PHASES.iter().zip(medians) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result, Status};
-use crate::pages::Pages;
+use crate::pages::{self, Pages};
 use bytemuck::{Pod, Zeroable};
 
 /// Buffers start on a cache line, which is more than any record needs.
@@ -108,6 +108,10 @@ fn passes_limit(more: usize) -> Option<usize> {
     let now = *LIMIT_NOW.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(now) = now {
         LIMIT.store(now(), Ordering::Relaxed);
+        // What is kept for later may be what is missing now: systems do not count it as free.
+        if passes(&LIMIT.load(Ordering::Relaxed)) && pages::give_back() {
+            LIMIT.store(now(), Ordering::Relaxed);
+        }
     }
     Some(LIMIT.load(Ordering::Relaxed)).filter(passes)
 }

@@ -90,6 +90,19 @@ impl Kept {
     }
 }
 
+/// How many bytes are kept.
+pub fn kept_bytes() -> usize {
+    kept().free.iter().map(|map| map.len()).sum()
+}
+
+/// Gives all that is kept back to the system. True if that was something.
+pub fn give_back() -> bool {
+    let mut kept = kept();
+    let something = !kept.free.is_empty();
+    kept.free.clear();
+    something
+}
+
 impl Pages {
     /// At least `len` bytes, all of them zero. None if they cannot be had.
     pub fn zeroed(len: usize) -> Option<Pages> {

@@ -3,15 +3,29 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::buffer;
+use crate::pages;
 
 /// The living ranks on this host.
 static SHARERS: AtomicUsize = AtomicUsize::new(1);
+
+/// What this process gave back before the job that runs now.
+static OWED: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets the limit of this process's buffers: `asked` bytes, or, if that is 0, this rank's part of what
 /// the system can give without swapping, within the limits of its control group. What that is may change
 /// while a sort runs: others need more or less, and the dead leave theirs.
 pub(super) fn limit_memory(asked: usize, living_here: usize) {
     share_memory(living_here);
+    // Systems do not count as free what is kept, though they may take it. Where that matters it is given
+    // back, and may be asked for again: the others may not have come to that yet.
+    let kept = pages::kept_bytes();
+    let scarce = kept > available() / living_here.max(1);
+    let owed = if scarce && pages::give_back() {
+        kept
+    } else {
+        0
+    };
+    OWED.store(owed, Ordering::Relaxed);
     match asked {
         0 => buffer::set_limit(share(), Some(share)),
         asked => buffer::set_limit(asked, None),
@@ -25,7 +39,8 @@ pub(super) fn share_memory(living_here: usize) {
 
 fn share() -> usize {
     let part = available() / SHARERS.load(Ordering::Relaxed);
-    buffer::in_use().saturating_add(part)
+    let owed = OWED.load(Ordering::Relaxed);
+    buffer::in_use().saturating_add(part).max(owed)
 }
 
 /// Bytes that could be had now, by all processes together; no limit where the system does not say.
