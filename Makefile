@@ -16,7 +16,7 @@ help:
 	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
 	@echo "make paper    the papers' experiments, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
 	@echo "make reliable-paper  the tables and figures of docs/reliable.md anew (some minutes)"
-	@echo "make bench    the benchmark table"
+	@echo "make bench    ftsort in all modes, beside sorts that survive nothing (half an hour; SECTIONS=, TURNS=)"
 	@echo "make tree-paper  what the paper on tree communication claims, counted (5 minutes of processor time)"
 	@echo "make slowdown sorts while ranks are slow, with monitors and without (REPETITIONS=)"
 	@echo "make dgrp-paper  the 2018 paper's experiments on monitoring, simulated (some minutes)"
@@ -91,8 +91,9 @@ paper: build
 	$(RUN) python3 scripts/paper.py $(if $(SIZE),--sizes "$(SIZE)") $(if $(REPETITIONS),--repetitions "$(REPETITIONS)") \
 	  $(if $(RANKS),--ranks "$(RANKS)")
 
+# SECTIONS="floor small" TURNS=1 and so on for a part of it.
 bench: build
-	$(RUN) python3 scripts/bench.py
+	$(RUN) python3 scripts/bench.py $(SECTIONS) $(if $(TURNS),--turns $(TURNS))
 
 # Sorts while ranks are slow, with monitors and without (some minutes; REPETITIONS=5).
 slowdown: build

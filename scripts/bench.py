@@ -241,15 +241,15 @@ def run_section(name, bench, options):
 def fit(rows):
     """The coefficients of a simple model of the growth, and by how much it is off at worst half of the time.
 
-    Seconds = a n log2(n / N) / p + b n / p + c N / p + d, where n records are on N ranks and p of them have a
-    processor: comparisons in local sorts, bytes that are copied and sent, messages of all-to-all, agreements.
+    Seconds = a n log2(n / N) / p + b n log2(N) / p + c N^2 / p + d, where n records are on N ranks and p of them
+    have a processor: local sorts, merging and waiting for each other, messages, agreements.
     """
     cpus = len(os.sched_getaffinity(0))
     table = numpy.array([[float(cell) for cell in row[:3]] for row in rows[1:]])
     count, ranks, seconds = 2 ** table[:, 0], table[:, 1], table[:, 2] / 1e3
     share = count / numpy.minimum(ranks, cpus)
-    terms = numpy.stack([share * numpy.log2(count / ranks), share, ranks * ranks / numpy.minimum(ranks, cpus),
-                         numpy.ones_like(share)], axis=1)
+    terms = numpy.stack([share * numpy.log2(count / ranks), share * numpy.log2(ranks),
+                         ranks * ranks / numpy.minimum(ranks, cpus), numpy.ones_like(share)], axis=1)
     # Relative errors count, or small sorts would not; no cost is negative.
     weighted, wanted = terms / seconds[:, None], numpy.ones_like(seconds)
     costs, active = numpy.zeros(4), list(range(4))
@@ -338,7 +338,7 @@ def main():
     if "growth" in tables:
         costs, error = fit(tables["growth"])
         notes["growth"] = (
-            f"model: {costs[0] * 1e9:.3f} ns n log2(n/N) / p + {costs[1] * 1e9:.2f} ns n / p + "
+            f"model: {costs[0] * 1e9:.3f} ns n log2(n/N) / p + {costs[1] * 1e9:.2f} ns n log2(N) / p + "
             f"{costs[2] * 1e6:.1f} us N^2 / p + {costs[3] * 1e6:.0f} us; median error {100 * error:.0f} %")
         print("\n" + notes["growth"])
     page(tables, options.out, notes)
