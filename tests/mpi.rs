@@ -114,9 +114,17 @@ impl Launch<'_> {
         command
             .arg(program)
             .args(arguments)
-            .env("FTSORT_FAULTS", self.faults);
+            .env("FTSORT_FAULTS", self.faults)
+            .env("LD_LIBRARY_PATH", library_path());
         command
     }
+}
+
+/// The library just built comes first: cargo names another of its folders, where an older one may lie.
+fn library_path() -> std::ffi::OsString {
+    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let paths = [built()].into_iter().chain(std::env::split_paths(&named));
+    std::env::join_paths(paths).unwrap_or_default()
 }
 
 fn launch(
