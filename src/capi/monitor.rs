@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::group::ftsort;
 use super::guard::on_group;
-use super::settings::{agree_on_equal, read_sized};
+use super::settings::{agree_on_equal, read_sized, write_sized};
 use super::status::ftsort_status;
 use super::watch::{Mind, Procedure, Watch};
 use crate::error::{Error, Result, Status};
@@ -336,17 +336,9 @@ pub unsafe extern "C" fn ftsort_monitor_look(
     let Some(rank) = rank.filter(|rank| rank.index() < monitor.ranks) else {
         return Status::Argument as ftsort_status;
     };
-    if out.is_null() {
-        return Status::Argument as ftsort_status;
-    }
-    // SAFETY: the struct starts with its size.
-    let given = unsafe { out.cast::<usize>().read() };
-    if given < size_of::<usize>() {
-        return Status::Argument as ftsort_status;
-    }
     let view = monitor.view(rank);
-    let full = ftsort_monitor_view {
-        struct_size: given,
+    let full = |struct_size| ftsort_monitor_view {
+        struct_size,
         recommended: i32::from(view.recommended),
         counter: view.counter,
         good_in_row: view.good_in_row,
@@ -357,12 +349,8 @@ pub unsafe extern "C" fn ftsort_monitor_look(
         threshold: view.threshold,
         phi: view.phi,
     };
-    let known = given.min(size_of::<ftsort_monitor_view>());
-    // SAFETY: `out` is valid for `given` bytes, of which we fill those that we know.
-    unsafe {
-        std::ptr::copy_nonoverlapping(std::ptr::from_ref(&full).cast::<u8>(), out.cast(), known)
-    };
-    Status::Ok as ftsort_status
+    // SAFETY: this function's contract.
+    unsafe { write_sized(out, full) as ftsort_status }
 }
 
 /// What a monitor has cost this rank so far. May be called by any thread at any time. [L]

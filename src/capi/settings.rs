@@ -154,6 +154,30 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
     }
 }
 
+/// Fills in a struct of the caller's that may be older, and so shorter, than ours: as much of it as there is.
+/// `full` makes it, with the size that the caller's has. `Status::Argument` for NULL, or a size too small to
+/// hold itself.
+///
+/// # Safety
+/// `out` is NULL or points to a struct that starts with its size in bytes, all of them writable.
+pub(super) unsafe fn write_sized<T: Copy>(out: *mut T, full: impl FnOnce(usize) -> T) -> Status {
+    if out.is_null() {
+        return Status::Argument;
+    }
+    // SAFETY: every such struct starts with its size.
+    let size = unsafe { out.cast::<usize>().read() };
+    if size < size_of::<usize>() {
+        return Status::Argument;
+    }
+    let full = full(size);
+    let known = size.min(size_of::<T>());
+    // SAFETY: `out` is valid for `size` bytes, of which those are filled in that we know.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(&full).cast::<u8>(), out.cast(), known);
+    }
+    Status::Ok
+}
+
 fn wrong(name: &str, value: i32, expected: &str) -> Error {
     Error::new(
         Status::Argument,

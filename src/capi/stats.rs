@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
 
 use super::group::ftsort;
+use super::settings::write_sized;
 use super::status::ftsort_status;
 use crate::engine::Phase;
 use crate::error::Status;
@@ -66,17 +67,9 @@ pub unsafe extern "C" fn ftsort_get_stats(
     let Some(group) = (unsafe { group.as_ref() }) else {
         return Status::Argument as ftsort_status;
     };
-    if out.is_null() {
-        return Status::Argument as ftsort_status;
-    }
-    // SAFETY: the struct starts with its size.
-    let given = unsafe { out.cast::<usize>().read() };
-    if given < size_of::<usize>() {
-        return Status::Argument as ftsort_status;
-    }
     let stats = &group.stats;
-    let full = ftsort_stats {
-        struct_size: given,
+    let full = |struct_size| ftsort_stats {
+        struct_size,
         total_seconds: stats.total_seconds,
         sort_seconds: stats.phase(Phase::Sort),
         exchange_seconds: stats.phase(Phase::Exchange),
@@ -93,12 +86,8 @@ pub unsafe extern "C" fn ftsort_get_stats(
         algorithm: group.algorithm,
         corruptions: stats.corruptions,
     };
-    let known = given.min(size_of::<ftsort_stats>());
-    // SAFETY: `out` is valid for `given` bytes, of which we fill those that we know.
-    unsafe {
-        std::ptr::copy_nonoverlapping(std::ptr::from_ref(&full).cast::<u8>(), out.cast(), known)
-    };
-    Status::Ok as ftsort_status
+    // SAFETY: this function's contract.
+    unsafe { write_sized(out, full) as ftsort_status }
 }
 
 /// The version of the library that is loaded, which may differ from the header's macros. [L]
