@@ -19,7 +19,7 @@ pub(super) fn limit_memory(asked: usize, living_here: usize) {
     // Systems do not count as free what is kept, though they may take it. Where that matters it is given
     // back, and may be asked for again: the others may not have come to that yet.
     let kept = pages::kept_bytes();
-    let scarce = kept > available() / living_here.max(1);
+    let scarce = kept > 0 && kept > available() / living_here.max(1);
     let owed = if scarce && pages::give_back() {
         kept
     } else {

@@ -140,9 +140,13 @@ impl<T: PlainKey> Plain<T> {
 
 /// Sorts on the calling thread.
 fn sort_here<T: PlainKey>(records: &mut [T]) {
-    if is_done_by_looking(records) {
-        return;
+    if !is_done_by_looking(records) {
+        sort_unseen(records);
     }
+}
+
+/// Sorts on the calling thread, without a look whether that is needed.
+fn sort_unseen<T: PlainKey>(records: &mut [T]) {
     let words: &mut [T::Bits] = cast_slice_mut(records);
     if let Some(sign) = comparable::<T>() {
         sort_words(words, sign);
@@ -210,7 +214,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
             _ => None,
         };
         if on_pool.is_none() {
-            sort_here(records);
+            sort_unseen(records);
         }
         Ok(())
     }
