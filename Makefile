@@ -4,7 +4,7 @@
 RUN := scripts/with-env
 
 .PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore fuzz paper \
-        reliable-paper tree-paper dgrp-paper slowdown bench header clean distclean
+        reliable-paper injections tree-paper dgrp-paper slowdown bench header clean distclean
 
 help:
 	@echo "make demo     sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -16,10 +16,11 @@ help:
 	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
 	@echo "make paper    the papers' experiments, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
 	@echo "make reliable-paper  the tables and figures of docs/reliable.md anew (some minutes)"
+	@echo "make injections  wrong data by the hundred thousand on MPI (half an hour; COUNT=)"
 	@echo "make bench    ftsort in all modes, beside sorts that survive nothing (half an hour; SECTIONS=, TURNS=)"
 	@echo "make tree-paper  what the paper on tree communication claims, counted (5 minutes of processor time)"
 	@echo "make slowdown sorts while ranks are slow, with monitors and without (REPETITIONS=)"
-	@echo "make dgrp-paper  the 2018 paper's experiments on monitoring, simulated (some minutes)"
+	@echo "make dgrp-paper  the 2018 paper's experiments on monitoring, simulated (ten minutes; SEED=)"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
 
@@ -73,6 +74,10 @@ reliable-paper: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim
 	$(RUN) python3 scripts/reliable_paper.py
 
+# Some of it at a time: what is in its CSV is not run again.
+injections: build
+	$(RUN) python3 scripts/injections.py $(if $(COUNT),--count "$(COUNT)")
+
 install-check: setup
 	$(RUN) python3 scripts/check_install.py
 
@@ -95,9 +100,12 @@ paper: build
 bench: build
 	$(RUN) python3 scripts/bench.py $(SECTIONS) $(if $(TURNS),--turns $(TURNS))
 
-# Sorts while ranks are slow, with monitors and without (some minutes; REPETITIONS=5).
+# Sorts while ranks are slow, with monitors and without (half an hour; REPETITIONS=5), by signals and by
+# quotas of control groups where that is allowed; and what monitors cost where nobody is slow.
 slowdown: build
+	$(RUN) python3 scripts/slowdown.py --cost
 	$(RUN) python3 scripts/slowdown.py $(if $(REPETITIONS),--repetitions "$(REPETITIONS)")
+	$(RUN) python3 scripts/slowdown.py --kind cgroup $(if $(REPETITIONS),--repetitions "$(REPETITIONS)")
 
 tree-paper: setup
 	$(RUN) cargo build --release --features simulator --bin ftsort-sim

@@ -1,18 +1,22 @@
 /* How long sorts take while some ranks are slow by turns (2018 paper, Figure 14): with no monitor, with
- * one, and with one that never takes a rank back.
+ * one, and with one that never takes a rank back; and past the paper, with one that shares work by speed, or
+ * leaves a rank out only where that is expected to pay.
  *
- *   ftsort-mpirun -np 4 ./slowdown MODE VICTIMS [K [SORTS [PERCENT]]]
+ *   ftsort-mpirun -np 4 ./slowdown MODE VICTIMS [K [SORTS [PERCENT [CGROUP]]]]
  *
- * MODE: none, threads (no monitor, but MPI_THREAD_MULTIPLE), thread, thread-forever, foreground or
- * foreground-forever. The last VICTIMS ranks get PERCENT of the time of their processor (10), from the second
+ * MODE: none, threads (no monitor, but MPI_THREAD_MULTIPLE), thread or foreground, and these two with -forever,
+ * -weights or -gain. The last VICTIMS ranks get PERCENT of the time of their processor (10), from the second
  * sort on, for two seconds out of four: a child process stops and continues each of them a hundred times a
- * second. Sorts 2^K numbers (24) SORTS times (20) and prints one line: seconds from the second sort to the
- * last, and what happened. */
+ * second; or, where CGROUP is a folder of the cpu controller of cgroup version 1, puts each into a group of its
+ * own below that and sets its quota. Such groups are left empty for the caller to remove. Sorts 2^K numbers
+ * (24) SORTS times (20) and prints one line: seconds from the second sort to the last, and what happened;
+ * `least` is the smallest of the last rank's shares of a result, in percent of an equal one. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +27,7 @@
 #define PHASE_US 2000000
 
 static unsigned demoted, rejoined;
+static size_t least = (size_t)-1; /* records of this rank's, of a result */
 
 static void note(void *user, const ftsort_event *event)
 {
@@ -38,9 +43,40 @@ static void rest(long microseconds)
   nanosleep(&time, NULL);
 }
 
+/* Writes a number into a file of a control group; 0 if that is not possible. */
+static int set(const char *folder, const char *name, long value)
+{
+  char path[600];
+  FILE *file;
+  int done;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  file = fopen(path, "w");
+  if (file == NULL) return 0;
+  done = fprintf(file, "%ld", value) > 0;
+  return fclose(file) == 0 && done;
+}
+
+/* Gives a process a quota of its processor in every other phase. */
+static void limit(const char *cgroup, pid_t victim, int percent)
+{
+  char folder[500];
+  int limited = 1;
+  snprintf(folder, sizeof folder, "%s/rank-%ld", cgroup, (long)victim);
+  if ((mkdir(folder, 0755) != 0) | !set(folder, "cpu.cfs_period_us", PERIOD_US) |
+      !set(folder, "cgroup.procs", (long)victim)) {
+    fprintf(stderr, "slowdown: cannot set up %s\n", folder);
+    kill(victim, SIGKILL);
+  }
+  for (;; limited = !limited) {
+    long time;
+    if (!set(folder, "cpu.cfs_quota_us", limited ? (long)PERIOD_US / 100 * percent : -1L)) _exit(0);
+    for (time = 0; time < PHASE_US; time += PERIOD_US) rest(PERIOD_US);
+  }
+}
+
 /* A process that lets this one run for so many percent of the time, in every other phase, from when it is
  * written to; it ends with this one. */
-static int slow_down(int percent)
+static int slow_down(int percent, const char *cgroup)
 {
   int ends[2];
   pid_t victim = getpid();
@@ -51,6 +87,7 @@ static int slow_down(int percent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(ends[1]);
     if (read(ends[0], &word, 1) != 1) _exit(0);
+    if (cgroup != NULL) limit(cgroup, victim, percent);
     for (;; time += PERIOD_US) {
       if (time / PHASE_US % 2 == 0) {
         if (kill(victim, SIGSTOP) != 0) _exit(0);
@@ -73,6 +110,16 @@ static void check(ftsort *group, ftsort_status status)
   ftsort_leave(group, 1);
 }
 
+static void look(const ftsort_result *result)
+{
+  ftsort_block block;
+  size_t records = 0, i;
+  for (i = 0; i < ftsort_result_blocks(result); i++) {
+    if (ftsort_result_block(result, i, &block) == FTSORT_OK) records += block.count;
+  }
+  if (records < least) least = records;
+}
+
 int main(int argc, char **argv)
 {
   static const ftsort_record plain = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
@@ -87,8 +134,9 @@ int main(int argc, char **argv)
   size_t count, i;
   uint32_t *input, x;
   double start = 0;
+  unsigned long share = 0;
 
-  brake = slow_down(percent); /* before MPI, which does not like to be copied */
+  brake = slow_down(percent, argc > 6 ? argv[6] : NULL); /* before MPI, which does not like to be copied */
   ftsort_prepare();
   MPI_Init_thread(&argc, &argv, needs_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &granted);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -107,6 +155,8 @@ int main(int argc, char **argv)
   monitor.plus_ms = strncmp(mode, "thread", 6) == 0 ? 4 : 500;
   monitor.mode = strncmp(mode, "thread", 6) == 0 ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
   monitor.zeta = strstr(mode, "-forever") ? 1000000000 : 5;
+  monitor.sharing = strstr(mode, "-weights") ? FTSORT_SHARING_WEIGHTS : FTSORT_SHARING_EXCLUDE;
+  monitor.gain = strstr(mode, "-gain") != NULL;
   if (strcmp(mode, "none") != 0 && strcmp(mode, "threads") != 0) {
     check(group, ftsort_monitor_start(group, &monitor, NULL));
   }
@@ -117,11 +167,16 @@ int main(int argc, char **argv)
       if (rank >= ranks - victims && write(brake, "x", 1) != 1) return 1;
     }
     check(group, ftsort_run(group, &plain, input, count, &result));
+    if (n > 0) look(result);
     ftsort_result_free(result);
   }
+  start = MPI_Wtime() - start;
+  if (rank == ranks - 1 && sorts > 1 && count > 0) share = (unsigned long)(least * 100 / count);
+  MPI_Bcast(&share, 1, MPI_UNSIGNED_LONG, ranks - 1, MPI_COMM_WORLD);
   if (rank == 0) {
-    printf("slowdown mode=%s victims=%d ranks=%d log2=%d sorts=%d percent=%d seconds=%.3f demoted=%u rejoined=%u\n",
-           mode, victims, ranks, k, sorts - 1, percent, MPI_Wtime() - start, demoted, rejoined);
+    printf("slowdown mode=%s victims=%d ranks=%d log2=%d sorts=%d percent=%d seconds=%.3f demoted=%u rejoined=%u "
+           "least=%lu\n",
+           mode, victims, ranks, k, sorts - 1, percent, start, demoted, rejoined, share);
     fflush(stdout);
   }
   ftsort_leave(group, 0);

@@ -32,9 +32,15 @@
  *                      In calls that take a tree 1 keeps what is contributed, and 2 carries it; only
  *                      begin, send and commit happen there.
  *   RANK~ROUND.TARGET  data of rank RANK are changed in that round, once, or whenever it comes to that
- *                      with a * at the end. TARGET: message (a bit of a block that it sends), block
- *                      (that it has), input (its own, after it was copied), replica (of another's
- *                      input), result (that it has made), order (its first and last half swapped)
+ *                      with a * at the end. TARGET: message (a block that it sends), block (that it
+ *                      has), input (its own, after it was copied), replica (another's input or block
+ *                      that it keeps), stored (a block that it puts into a store that all see), result
+ *                      (that it has made), order (its first and last half swapped), swap (a record of
+ *                      what it sends, for one of what it keeps or sends to another)
+ *   RANK~ROUND.TARGET.CHANGE/PLACE
+ *                      CHANGE: flip (one bit; if not given), key (a record becomes another one), copy
+ *                      (it becomes its neighbour), drop (it is left out), double (it comes twice).
+ *                      PLACE: a number that chooses the record, and the bit; may be left out
  *   RANK@TIMEms        by a timer, so many milliseconds after ftsort_run or ftsort_rounds_run was called
  *   none | one | half | all-but-one, with seed=S and window=Tms
  *                      that many victims, drawn by the seed; they die at the starts of random rounds
@@ -101,11 +107,11 @@
 
 /* A monitor with all defaults: ftsort_monitor_config config = FTSORT_MONITOR_INIT; */
 #define FTSORT_MONITOR_INIT \
-  { sizeof(ftsort_monitor_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL }
+  { sizeof(ftsort_monitor_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, 0 }
 
 /* A view to be filled in: ftsort_monitor_view view = FTSORT_VIEW_INIT; */
 #define FTSORT_VIEW_INIT \
-  { sizeof(ftsort_monitor_view), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(ftsort_monitor_view), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* An algorithm with all defaults: ftsort_rounds rounds = FTSORT_ROUNDS_INIT; */
 #define FTSORT_ROUNDS_INIT \
@@ -123,7 +129,7 @@
 
 /* Statistics to be filled in: ftsort_stats stats = FTSORT_STATS_INIT; */
 #define FTSORT_STATS_INIT \
-  { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * The values of `ftsort_status`.
@@ -573,6 +579,27 @@ typedef enum ftsort_monitor_assignment {
 } ftsort_monitor_assignment;
 
 /**
+ * What becomes of a slow rank's work.
+ */
+typedef enum ftsort_monitor_sharing {
+  /**
+   * All or nothing (the 2018 paper): who is not recommended executes no node.
+   */
+  FTSORT_SHARING_EXCLUDE = 0,
+  /**
+   * Past the paper: nobody is left out, and each rank's share of the result is in proportion to its
+   * speed, in sixteenths: one at half speed gets half a share, one that is more than 32 times as slow
+   * none. Speed is how long tests have taken of late (`alpha`), as all ranks tell each other at a commit
+   * once an interval; up to a quarter more than full speed is full speed, which is the median of the
+   * faster half. Whoever is recommended or not is still told, and changes nothing. It holds for sample
+   * sort, HyperQuickSort and QuickMerge with `FTSORT_PIVOT_SAMPLED`, in the exchanges after the commit;
+   * the papers' pivots, bitonic sorts, dense results and `ftsort_rounds_run` have the shares that they
+   * have without a monitor. Each rank still sorts its own input, whatever its share of the result.
+   */
+  FTSORT_SHARING_WEIGHTS = 1,
+} ftsort_monitor_sharing;
+
+/**
  * A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
  * used by any thread, by one at a time; MPI is called from that thread. Several groups may be used by
  * several threads at once if MPI grants MPI_THREAD_MULTIPLE; make them one after the other, in the
@@ -784,7 +811,7 @@ typedef struct ftsort_config {
   uint32_t replicas;
   /**
    * Threads for local sorting and merging. 0: the processors that this process may use, divided
-   * by the ranks on this host, at least one.
+   * by the living ranks on this host, at least one; as ranks die, survivors use what they leave.
    */
   uint32_t threads;
   /**
@@ -1314,6 +1341,17 @@ typedef struct ftsort_monitor_config {
    * Passed to `test` as it is; never read.
    */
   void *user;
+  /**
+   * One of `ftsort_monitor_sharing`.
+   */
+  int32_t sharing;
+  /**
+   * Not 0: a rank is left out only where that is expected to save time, by how slow it has been of late
+   * (as `FTSORT_SHARING_WEIGHTS` knows it): its own part of the rounds to come against its cover's two, and
+   * one more round for moving its blocks. So never one that is at most twice as slow as its cover. Who is
+   * out comes back as without this. Nothing with `FTSORT_SHARING_WEIGHTS`.
+   */
+  int32_t gain;
 } ftsort_monitor_config;
 
 /**
@@ -1361,6 +1399,11 @@ typedef struct ftsort_monitor_view {
    * How suspicious the last test was, from 0 on.
    */
   double phi;
+  /**
+   * Its share of the work in proportion to that of a rank at full speed, from 0 to 1, as all ranks have
+   * agreed on at a commit; 1 without `FTSORT_SHARING_WEIGHTS`.
+   */
+  double weight;
 } ftsort_monitor_view;
 
 /**
@@ -1433,6 +1476,10 @@ typedef struct ftsort_stats {
    * Times that data were found changed.
    */
   uint64_t corruptions;
+  /**
+   * Times that data of this rank were changed because `ftsort_config.faults` says so.
+   */
+  uint64_t injected;
 } ftsort_stats;
 
 #ifdef __cplusplus

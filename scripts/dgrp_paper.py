@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The 2018 paper's experiments on monitoring (Figures 7 to 13, Table 3), on made-up hosts, and what goes past
 them: runs `ftsort-sim dgrp`, and writes into paper-out/dgrp its tables (CSV), the figures (SVG and PNG), and
-index.html. Nothing here is time on a real machine. The same seed gives the same files.
+index.html. Nothing here is time on a real machine. The same seed gives the same files. The hosts of the paper are
+played with several seeds, for medians: the first seed's run has the figures.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import csv
 import html
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 
@@ -36,12 +38,20 @@ def program():
     return folder / "release" / "ftsort-sim"
 
 
+def seed_folder(options, seed):
+    """Where the tables of a seed's cluster are: beside everything else for the first."""
+    return options.out if seed == options.seed else options.out / f"seed{seed}"
+
+
 def play(options):
     """Runs the simulations, unless their files are only to be drawn."""
     if options.draw:
         return
     common = ["--seed", str(options.seed), "--out", str(options.out)]
     crowd = ["crowd", "--ranks", str(options.ranks), "--seconds", str(options.seconds), "--spread"]
+    for seed in range(options.seed + 1, options.seed + options.seeds):
+        arguments = ["--seed", str(seed), "--out", str(seed_folder(options, seed))]
+        subprocess.run([program(), "dgrp", "cluster", "--intervals", str(options.intervals), *arguments], check=True)
     for arguments in (["few"], ["cluster", "--intervals", str(options.intervals)], *([*crowd, spread] for spread in SPREADS)):
         subprocess.run([program(), "dgrp", *arguments, *common], check=True)
 
@@ -200,6 +210,31 @@ def states(page, rows):
     page.parts.append("<tr>" + "".join(f"<td>{cell}" for cell in ["messages", "", "", *rates]) + "</table>")
 
 
+def seeds(page, options):
+    """What came of the paper's hosts with each seed, and the medians."""
+    header = ["seed", "variant", "sum_of_counters", "exclusions", "highest_counter", "smallest_group"]
+    rows = []
+    for seed in range(options.seed, options.seed + options.seeds):
+        folder = seed_folder(options, seed)
+        counters, groups = table(folder, "states"), table(folder, "sizes")
+        for variant in VARIANTS:
+            own = column(chosen(counters, variant=variant), "counter")
+            least = min(row["size"] for row in chosen(groups, variant=variant))
+            rows.append([seed, variant, int(own.sum()), int(numpy.ceil(own / 2).sum()), int(own.max()), int(least)])
+    with open(options.out / "seeds.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+    page.parts.append("<h2>The paper's hosts with several seeds: medians, and from the least to the most</h2><table><tr>"
+                      + "".join(f"<th>{text}" for text in ["variant", *header[2:]]))
+    for variant, text in VARIANTS.items():
+        columns = list(zip(*[row[2:] for row in rows if row[1] == variant]))
+        cells = [f"{statistics.median(values):g} ({min(values)} to {max(values)})" for values in columns]
+        print(f"{text}, {options.seeds} seeds: " + "; ".join(f"{name} {cell}" for name, cell in zip(header[2:], cells)))
+        page.parts.append(f"<tr><td>{html.escape(text)}" + "".join(f"<td>{cell}" for cell in cells))
+    page.parts.append("</table>")
+
+
 def once(rows):
     """One row for each setting, whatever was ill."""
     return [row for row in rows if row["slowdown"] == 3]
@@ -289,8 +324,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--intervals", type=int, default=30_000, help="of the cluster, one second each")
     parser.add_argument("--ranks", type=int, default=1024, help="of the crowd")
-    parser.add_argument("--seconds", type=int, default=120, help="of the crowd that are counted")
+    parser.add_argument("--seconds", type=int, default=40, help="of the crowd that are counted")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=5, help="so many from --seed on, of the cluster")
     parser.add_argument("--out", type=pathlib.Path, default=plots.ROOT / "paper-out" / "dgrp")
     parser.add_argument("--draw", action="store_true", help="only draw what is there")
     options = parser.parse_args()
@@ -301,6 +337,7 @@ def main():
     tests(page, table(options.out, "samples"))
     sizes(page, table(options.out, "sizes"), options.intervals)
     states(page, table(options.out, "states"))
+    seeds(page, options)
     crowd = [row for spread in SPREADS for row in table(options.out, f"crowd_{spread}")]
     errors(page, crowd)
     latencies(page, crowd)

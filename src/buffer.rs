@@ -26,7 +26,9 @@ struct Line([u8; ALIGNMENT]);
 pub struct Buffer {
     room: Room,
     len: usize,
-    /// What counts as in use: what was asked for, rounded up.
+    /// What was asked for, rounded up.
+    room_len: usize,
+    /// What counts as in use: as much of that as has memory.
     counted: usize,
 }
 
@@ -48,6 +50,8 @@ enum Fill {
     Zeroes,
     /// Whatever they are.
     Anything,
+    /// Nothing yet: they are reached before they are written.
+    Later,
 }
 
 impl Room {
@@ -61,6 +65,7 @@ impl Room {
         let pages = match fill {
             Fill::Zeroes => Pages::zeroed(len),
             Fill::Anything => Pages::unset(len),
+            Fill::Later => Pages::later(len),
         };
         pages.map(Room::Pages)
     }
@@ -134,32 +139,90 @@ pub fn peak() -> usize {
 impl Buffer {
     /// `len` zero bytes. `Status::Memory` if they cannot be had, or would pass the limit.
     pub fn zeroed(len: usize) -> Result<Buffer> {
-        Buffer::new(len, Fill::Zeroes)
+        Buffer::new(len, Fill::Zeroes, len)
     }
 
     /// `len` bytes that are to be written before they are read: whatever they are, if there are many.
     /// `Status::Memory` if they cannot be had, or would pass the limit.
     pub fn unset(len: usize) -> Result<Buffer> {
-        Buffer::new(len, Fill::Anything)
+        Buffer::new(len, Fill::Anything, len)
     }
 
-    fn new(len: usize, fill: Fill) -> Result<Buffer> {
-        if len > SMALL
+    /// `len` bytes that are to be written from the first to the last, and have to be reached before
+    /// ([`Buffer::reach`]), so that many of them take the place of what others have `spent` until then.
+    /// `Status::Memory` if they cannot be had, or would pass the limit.
+    pub fn later(len: usize, spent: usize) -> Result<Buffer> {
+        Buffer::new(len, Fill::Later, len.saturating_sub(spent))
+    }
+
+    /// `more`: what it adds in the end to what is in use.
+    fn new(len: usize, fill: Fill, more: usize) -> Result<Buffer> {
+        if more > SMALL
             && BEYOND_LIMIT.get() == 0
-            && let Some(limit) = passes_limit(len)
+            && let Some(limit) = passes_limit(more)
         {
             let used = in_use();
             return Err(Error::new(
                 Status::Memory,
-                format!("{len} bytes more than the {used} in use would pass the limit of {limit}"),
+                format!("{more} bytes more than the {used} in use would pass the limit of {limit}"),
             ));
         }
         let room = Room::new(len, fill)
             .ok_or_else(|| Error::new(Status::Memory, format!("cannot allocate {len} bytes")))?;
-        let counted = len.next_multiple_of(ALIGNMENT);
-        let before = IN_USE.fetch_add(counted, Ordering::Relaxed);
-        PEAK.fetch_max(before + counted, Ordering::Relaxed);
-        Ok(Buffer { room, len, counted })
+        let mut buffer = Buffer {
+            room,
+            len,
+            room_len: len.next_multiple_of(ALIGNMENT),
+            counted: 0,
+        };
+        buffer.count();
+        Ok(buffer)
+    }
+
+    /// Counts what it takes now.
+    fn count(&mut self) {
+        let held = match &self.room {
+            Room::Lines(_) => self.room_len,
+            Room::Pages(pages) => pages.held(self.room_len),
+        };
+        if held < self.counted {
+            IN_USE.fetch_sub(self.counted - held, Ordering::Relaxed);
+        } else {
+            let more = held - self.counted;
+            let before = IN_USE.fetch_add(more, Ordering::Relaxed);
+            PEAK.fetch_max(before + more, Ordering::Relaxed);
+        }
+        self.counted = held;
+    }
+
+    /// Nobody reads the bytes before `end` any more: their memory may serve others.
+    pub fn spend(&mut self, end: usize) {
+        if let Room::Pages(pages) = &mut self.room {
+            pages.spend(end.min(self.len));
+        }
+    }
+
+    /// How many bytes of memory others can get, if all are spent.
+    pub fn spendable(&self) -> usize {
+        match &self.room {
+            Room::Lines(_) => 0,
+            Room::Pages(_) => self.counted,
+        }
+    }
+
+    /// The bytes before `end` are written now. Their memory is taken from what `others` have spent, as
+    /// far as that goes.
+    pub fn reach(&mut self, end: usize, others: &mut [&mut Buffer]) {
+        let Room::Pages(pages) = &mut self.room else {
+            return;
+        };
+        let from = others.iter_mut().filter_map(|other| match &mut other.room {
+            Room::Pages(pages) => Some(pages),
+            Room::Lines(_) => None,
+        });
+        pages.reach(end.min(self.len), &mut from.collect::<Vec<_>>());
+        others.iter_mut().for_each(|other| other.count());
+        self.count();
     }
 
     /// A copy of `bytes`. `Status::Memory` if the space cannot be had.
@@ -174,7 +237,7 @@ impl Buffer {
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let start = self.len;
         let end = start + bytes.len();
-        if end > self.counted {
+        if end > self.room_len {
             let mut larger = Buffer::unset(end.max(start + start / 2))?;
             larger[..start].copy_from_slice(self);
             *self = larger;
@@ -242,15 +305,19 @@ impl Slice {
         }
     }
 
+    /// The buffer, if nobody else shares it and this view is all of it.
+    pub fn sole(self) -> std::result::Result<Buffer, Slice> {
+        if self.range != (0..self.buffer.len()) {
+            return Err(self);
+        }
+        let range = self.range;
+        Arc::try_unwrap(self.buffer).map_err(|buffer| Slice { buffer, range })
+    }
+
     /// The bytes to write to: without a copy where nobody else shares them. `Status::Memory` if a
     /// copy is needed and there is no room.
     pub fn into_buffer(self) -> Result<Buffer> {
-        let whole = self.range == (0..self.buffer.len());
-        match Arc::try_unwrap(self.buffer) {
-            Ok(buffer) if whole => Ok(buffer),
-            Ok(buffer) => Buffer::copy_of(&buffer[self.range]),
-            Err(shared) => Buffer::copy_of(&shared[self.range]),
-        }
+        self.sole().or_else(|shared| Buffer::copy_of(&shared))
     }
 }
 

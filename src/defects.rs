@@ -72,6 +72,10 @@ defects! {
     LoggedTooEarly,
     /// Each rank goes by its own adviser.
     AdviceIsNotShared,
+    /// A rank shares work out by what its own adviser knows of speeds.
+    WeightsAreOnesOwn,
+    /// Nodes get equal shares, whatever their ranks weigh.
+    SharesAreEqual,
     /// What a rank has that is left out, or taken back, is not brought to who executes from now on.
     BlocksAreNotMoved,
     /// Copies that died with their holders are not made again.

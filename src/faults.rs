@@ -53,28 +53,59 @@ pub enum When {
 /// What of a rank's data is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A bit of a block that it sends.
+    /// A block that it sends.
     Message,
-    /// A bit of a block that it has.
+    /// A block that it has.
     Block,
-    /// A bit of its input, right after it was loaded.
+    /// Its input, right after it was loaded.
     Input,
-    /// A bit of another's input that it keeps.
+    /// Another's input, or block, that it keeps.
     Replica,
-    /// A bit of the result that it has just made.
+    /// A block that it puts into a store which all ranks see.
+    Stored,
+    /// The result that it has just made.
     Result,
-    /// The first and the last record of that, swapped.
+    /// That, too: its first half comes last, whatever the change is.
     Order,
+    /// A record of one that it gives away, for one of another that it gives away, or of what it keeps.
+    Swap,
 }
 
 impl Target {
-    const ALL: [(Target, &'static str); 6] = [
+    const ALL: [(Target, &'static str); 8] = [
         (Target::Message, "message"),
         (Target::Block, "block"),
         (Target::Input, "input"),
         (Target::Replica, "replica"),
+        (Target::Stored, "stored"),
         (Target::Result, "result"),
         (Target::Order, "order"),
+        (Target::Swap, "swap"),
+    ];
+}
+
+/// How it is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// One bit.
+    Flip,
+    /// All bits of a record: a lie in a key.
+    Key,
+    /// A record becomes its neighbour.
+    Copy,
+    /// A record is left out.
+    Drop,
+    /// A record comes twice.
+    Double,
+}
+
+impl Change {
+    const ALL: [(Change, &'static str); 5] = [
+        (Change::Flip, "flip"),
+        (Change::Key, "key"),
+        (Change::Copy, "copy"),
+        (Change::Drop, "drop"),
+        (Change::Double, "double"),
     ];
 }
 
@@ -87,6 +118,11 @@ pub struct Spoil {
     pub round: u32,
     /// Which.
     pub target: Target,
+    /// How.
+    pub change: Change,
+    /// At which record, modulo their number; and from what is beyond that, at which bit. None: in the
+    /// middle of the first run.
+    pub place: Option<u64>,
     /// Whenever it comes to that; otherwise once.
     pub always: bool,
 }
@@ -122,8 +158,10 @@ impl Plan {
     /// - `RANK@ROUND` or `RANK@ROUND.POINT`, where POINT is begin, send, store, stored, commit or
     ///   recover;
     /// - `RANK@TIMEms`;
-    /// - `RANK~ROUND.TARGET`, where TARGET is message, block, input, replica, result or order; with a
-    ///   `*` at its end not once, but whenever it comes to that;
+    /// - `RANK~ROUND.TARGET`, where TARGET is message, block, input, replica, stored, result, order or
+    ///   swap; with `.CHANGE` behind it, which is flip (if not given), key, copy, drop or double; then
+    ///   with `/PLACE`, a number that chooses record and bit; and with a `*` at its end not once, but
+    ///   whenever it comes to that;
     /// - `none`, `one`, `half` or `all-but-one`, with `seed=S` and `window=Tms`: that many victims,
     ///   drawn by the seed; they die at the start of random rounds, or, with a window, at random
     ///   instants within it.
@@ -210,11 +248,19 @@ fn read_spoil(rank: Rank, text: &str) -> Option<Spoil> {
         Some(name) => (true, name),
         None => (false, target),
     };
+    let (name, place) = match name.split_once('/') {
+        Some((name, place)) => (name, Some(place.parse().ok()?)),
+        None => (name, None),
+    };
+    let (name, change) = name.split_once('.').unwrap_or((name, "flip"));
     let (target, _) = Target::ALL.into_iter().find(|(_, other)| *other == name)?;
+    let (change, _) = (Change::ALL.into_iter()).find(|(_, other)| *other == change)?;
     Some(Spoil {
         rank,
         round: round.parse().ok()?,
         target,
+        change,
+        place,
         always,
     })
 }
@@ -288,8 +334,16 @@ impl fmt::Display for Schedule {
             };
             let name = Target::ALL.iter().find(|(other, _)| *other == spoil.target);
             let name = name.map_or("block", |(_, name)| name);
-            let again = if spoil.always { "*" } else { "" };
-            write!(out, "{space}{}~{}.{name}{again}", spoil.rank, spoil.round)?;
+            let change = Change::ALL.iter().find(|(other, _)| *other == spoil.change);
+            let change = change.map_or("flip", |(_, change)| change);
+            let (rank, round) = (spoil.rank, spoil.round);
+            write!(out, "{space}{rank}~{round}.{name}.{change}")?;
+            if let Some(place) = spoil.place {
+                write!(out, "/{place}")?;
+            }
+            if spoil.always {
+                write!(out, "*")?;
+            }
         }
         Ok(())
     }
@@ -302,7 +356,8 @@ mod tests {
 
     #[test]
     fn words_are_read() {
-        let text = "3@2, 1@0.commit 2@12.5ms 3~1.message 9~1.block 0~2.order*";
+        let text = "3@2, 1@0.commit 2@12.5ms 3~1.message 9~1.block 0~2.order* \
+                    1~0.stored.double/77* 2~4.swap/9 1~3.message.drop";
         let plan = Plan::parse(text).unwrap();
         let schedule = plan.resolve(4, 5);
         assert!(schedule.strikes(Rank(3), 2, Point::Begin));
@@ -319,6 +374,16 @@ mod tests {
         assert_eq!(number(3, 1, Target::Message), [(0, false)]);
         assert_eq!(number(3, 2, Target::Message), []);
         assert_eq!(number(0, 2, Target::Order), [(1, true)]);
+        assert_eq!(number(1, 0, Target::Stored), [(2, true)]);
+        let how = |rank, round, target| {
+            let mut found = schedule.spoils(Rank(rank), round, target);
+            found.next().map(|(_, one)| (one.change, one.place))
+        };
+        let (message, stored) = (Target::Message, Target::Stored);
+        assert_eq!(how(3, 1, message), Some((Change::Flip, None)));
+        assert_eq!(how(1, 3, message), Some((Change::Drop, None)));
+        assert_eq!(how(1, 0, stored), Some((Change::Double, Some(77))));
+        assert_eq!(how(2, 4, Target::Swap), Some((Change::Flip, Some(9))));
         let printed = schedule.to_string();
         assert_eq!(Plan::parse(&printed).unwrap().resolve(4, 5), schedule);
     }
@@ -333,6 +398,8 @@ mod tests {
             "1~2",
             "1~2.nothing",
             "~2.block",
+            "1~2.block.melt",
+            "1~2.block/x",
             "1@-5ms",
             "seed=x",
             "window=3",

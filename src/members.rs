@@ -124,6 +124,9 @@ impl RankSet {
     }
 }
 
+/// The weight of a rank at full speed: what shares are counted in.
+pub const FULL_WEIGHT: u8 = 16;
+
 /// Who executes nodes, and who could keep copies, at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -144,6 +147,8 @@ pub struct Members {
     stopped: RankSet,
     /// Ranks that an adviser leaves out, as long as others are there.
     left_out: RankSet,
+    /// Each rank's share of the work, up to `FULL_WEIGHT`, as an adviser wishes it.
+    weights: Vec<u8>,
     standing: Standing,
     epoch: u32,
     /// On which host each rank is; empty: not known, and as if each were on its own.
@@ -168,6 +173,7 @@ impl Members {
             faulty: RankSet::new(ranks),
             stopped: RankSet::new(ranks),
             left_out: RankSet::new(ranks),
+            weights: vec![FULL_WEIGHT; ranks],
             epoch: 0,
             hosts: Vec::new(),
             one_host: false,
@@ -308,13 +314,28 @@ impl Members {
         &self.left_out
     }
 
+    /// From now on the ranks have shares in these proportions, where an algorithm can give them. Ranks
+    /// beyond the list, and all if it is empty, have `FULL_WEIGHT`.
+    pub fn weigh(&mut self, weights: &[u8]) {
+        let weight = |rank: Rank| weights.get(rank.index()).copied();
+        self.weights = Rank::all(self.ranks)
+            .map(|rank| weight(rank).unwrap_or(FULL_WEIGHT).min(FULL_WEIGHT))
+            .collect();
+    }
+
+    /// The ranks' weights, as all have agreed on.
+    pub fn weights(&self) -> &[u8] {
+        &self.weights
+    }
+
     /// Is it a living rank that executes no node?
     pub fn is_set_aside(&self, rank: Rank) -> bool {
         !self.is_faulty(rank) && self.standing.faulty.contains(rank.home())
     }
 
-    /// All living ranks execute their nodes again.
+    /// All living ranks execute their nodes again, and weigh the same.
     pub fn take_back_all(&mut self) {
+        self.weigh(&[]);
         self.stopped = RankSet::new(self.ranks);
         self.leave_out(&RankSet::new(self.ranks));
     }

@@ -3,28 +3,46 @@
 //! A system hands out pages of zeroes, and writing these takes longer than anything else in a sort but
 //! sorting itself. So while somebody is [`Keeping`], pieces that are given up are kept and given out
 //! again as they are. There are never more in use and kept together than were in use at once, and the
-//! system may take kept ones whenever it is short of memory (MADV_FREE). It must never give out a piece
-//! twice.
+//! system may take kept ones whenever it is short of memory (MADV_FREE).
+//!
+//! A merge needs less memory the more it has read: what is written to [`Pages::later`] gets the memory
+//! of what has been read, which changes its place in the page table (mremap), and not a byte is copied.
+//! It must never give out memory twice.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::MmapMut;
+
+/// Memory moves in units of this size, which the page table moves at once.
+const UNIT: usize = 2 << 20;
 
 /// A piece of memory.
 pub struct Pages {
     /// None only while it is dropped.
     map: Option<MmapMut>,
+    /// The bytes that have memory, or get it when they are touched. What is before has given it to
+    /// others, and what is behind has not been reached.
+    held: Range<usize>,
+    /// So many bytes from the start are not needed any more.
+    spent: usize,
 }
 
 /// The state of all pieces of this process.
 struct Kept {
     /// Those that nobody uses, the one that was given up last at the end.
-    free: Vec<MmapMut>,
+    free: Vec<Free>,
     /// How many bytes are in use, and the most that were since somebody began to keep them.
     used: usize,
     most: usize,
     keepers: usize,
+}
+
+/// A piece that nobody uses, and from where to where it has memory.
+struct Free {
+    map: MmapMut,
+    from: usize,
+    to: usize,
 }
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept {
@@ -69,30 +87,96 @@ impl Drop for Keeping {
     }
 }
 
+impl Free {
+    fn bytes(&self) -> usize {
+        self.to - self.from
+    }
+}
+
 impl Kept {
+    fn free_bytes(&self) -> usize {
+        self.free.iter().map(Free::bytes).sum()
+    }
+
     /// The smallest free piece that is large enough, but not much too large.
-    fn find(&mut self, len: usize) -> Option<MmapMut> {
-        let fitting = |map: &MmapMut| map.len() >= len && map.len() / 2 <= len;
+    fn find(&mut self, len: usize) -> Option<Free> {
+        let fitting =
+            |free: &Free| free.from == 0 && free.bytes() >= len && free.bytes() / 2 <= len;
         let free = self.free.iter().enumerate();
         let (at, _) = free
-            .filter(|(_, map)| fitting(map))
-            .min_by_key(|(_, map)| map.len())?;
+            .filter(|(_, free)| fitting(free))
+            .min_by_key(|(_, free)| free.bytes())?;
         Some(self.free.remove(at))
+    }
+
+    /// Moves memory of a free piece to this unit. False if there is none.
+    fn fill(&mut self, unit: &mut [u8]) -> bool {
+        while let Some(last) = self.free.last_mut() {
+            let Some(next) = next_unit(&last.map, last.from, last.to) else {
+                self.free.pop();
+                continue;
+            };
+            let end = next.end;
+            let done = moved(&mut last.map[next], unit);
+            if done {
+                last.from = end;
+                claim(unit);
+            }
+            return done;
+        }
+        false
     }
 
     /// Gives free pieces back to the system, the oldest first, until there are no more bytes than were
     /// in use at once.
     fn shrink(&mut self) {
-        let mut free: usize = self.free.iter().map(|map| map.len()).sum();
+        let mut free = self.free_bytes();
         while !self.free.is_empty() && self.used + free > self.most {
-            free -= self.free.remove(0).len();
+            free -= self.free.remove(0).bytes();
         }
     }
+
+    /// So many more bytes are in use.
+    fn count(&mut self, more: usize) {
+        self.used += more;
+        self.most = self.most.max(self.used);
+        self.shrink();
+    }
+}
+
+/// The first whole unit of these bytes between two places in them.
+fn next_unit(bytes: &[u8], from: usize, to: usize) -> Option<Range<usize>> {
+    let before = (bytes.as_ptr() as usize + from).next_multiple_of(UNIT);
+    let start = before - bytes.as_ptr() as usize;
+    (start + UNIT <= to).then(|| start..start + UNIT)
+}
+
+/// Gives the memory of one unit to another, which loses its own. The first is zeroes then, which take no
+/// memory until they are touched. False if the system cannot do that: nothing has changed then.
+#[cfg(target_os = "linux")]
+fn moved(from: &mut [u8], to: &mut [u8]) -> bool {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+    let place = to.as_mut_ptr().cast::<libc::c_void>();
+    // SAFETY: both are whole pages of private mappings of equal size, and nobody else has them.
+    let at = unsafe { libc::mremap(from.as_mut_ptr().cast(), UNIT, UNIT, flags, place) };
+    at == place
+}
+
+#[cfg(not(target_os = "linux"))]
+fn moved(_from: &mut [u8], _to: &mut [u8]) -> bool {
+    false
+}
+
+/// The system must not take these pages any more: what is read twice has to be the same.
+fn claim(bytes: &mut [u8]) {
+    const SMALLEST_PAGE: usize = 4 << 10;
+    let firsts = bytes.iter_mut().step_by(SMALLEST_PAGE);
+    firsts.for_each(|byte| *byte = 0);
 }
 
 /// How many bytes are kept.
 pub fn kept_bytes() -> usize {
-    kept().free.iter().map(|map| map.len()).sum()
+    kept().free_bytes()
 }
 
 /// Gives all that is kept back to the system. True if that was something.
@@ -104,33 +188,95 @@ pub fn give_back() -> bool {
 }
 
 impl Pages {
-    /// At least `len` bytes, all of them zero. None if they cannot be had.
-    pub fn zeroed(len: usize) -> Option<Pages> {
+    fn new(len: usize) -> Option<Pages> {
         let map = MmapMut::map_anon(len).ok()?;
         // Only a wish: with small pages, a fault for every 4 KiB costs as much as the copy that fills them.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        let mut kept = kept();
-        kept.used += len;
-        kept.most = kept.most.max(kept.used);
-        kept.shrink();
-        Some(Pages { map: Some(map) })
+        Some(Pages {
+            map: Some(map),
+            held: 0..0,
+            spent: 0,
+        })
+    }
+
+    /// At least `len` bytes, all of them zero. None if they cannot be had.
+    pub fn zeroed(len: usize) -> Option<Pages> {
+        let mut pages = Pages::new(len)?;
+        pages.held = 0..pages.len();
+        kept().count(len);
+        Some(pages)
     }
 
     /// At least `len` bytes, whatever they are. None if they cannot be had.
     pub fn unset(len: usize) -> Option<Pages> {
         let found = kept().find(len);
-        let Some(mut map) = found else {
-            // Somewhat more, for one that is a bit longer later: what is not touched costs nothing.
-            return Pages::zeroed(len + len / 32);
+        let Some(Free { mut map, to, .. }) = found else {
+            let mut pages = Pages::later(len)?;
+            pages.reach(len, &mut []);
+            return Some(pages);
         };
-        // The system must not take these pages any more: what is read twice has to be the same.
-        const SMALLEST_PAGE: usize = 4 << 10;
-        map.iter_mut()
-            .step_by(SMALLEST_PAGE)
-            .for_each(|byte| *byte = 0);
-        kept().used += map.len();
-        Some(Pages { map: Some(map) })
+        claim(&mut map[..to]);
+        kept().count(to);
+        Some(Pages {
+            map: Some(map),
+            held: 0..to,
+            spent: 0,
+        })
+    }
+
+    /// At least `len` bytes, which are to be reached before they are written. None if they cannot be had.
+    pub fn later(len: usize) -> Option<Pages> {
+        // Somewhat more, for one that is a bit longer later: what is not touched costs nothing.
+        Pages::new(len + len / 32)
+    }
+
+    /// How many of the first `len` bytes have memory.
+    pub fn held(&self, len: usize) -> usize {
+        self.held.end.min(len) - self.held.start.min(len)
+    }
+
+    /// The bytes before `end` are not needed any more: whoever reaches for memory may take theirs.
+    pub fn spend(&mut self, end: usize) {
+        self.spent = self.spent.max(end.min(self.held.end));
+    }
+
+    /// The bytes before `end` may be written from now on. Their memory comes from what others have
+    /// spent, or else from what is kept, or else from the system.
+    pub fn reach(&mut self, end: usize, others: &mut [&mut Pages]) {
+        while self.held.end < end {
+            let from = self.held.end;
+            let to = match next_unit(self, from, self.len()) {
+                Some(unit) if unit.start == from => {
+                    let (to, unit) = (unit.end, &mut self[unit]);
+                    if others.iter_mut().any(|other| other.give(unit)) {
+                        self.held.end = to;
+                        continue;
+                    }
+                    kept().fill(unit);
+                    to
+                }
+                Some(unit) => unit.start,
+                None => self.len(),
+            };
+            kept().count(to - from);
+            self.held.end = to;
+        }
+    }
+
+    /// Moves the memory of what is spent to this unit. False if there is none.
+    fn give(&mut self, to: &mut [u8]) -> bool {
+        let Some(unit) = next_unit(self, self.held.start, self.spent) else {
+            return false;
+        };
+        let Range { start, end } = unit;
+        let done = moved(&mut self[unit], to);
+        if done {
+            // What is before the first whole unit stays here, and nobody counts it any more.
+            kept().used -= start - self.held.start;
+            self.held.start = end;
+        }
+        done
     }
 }
 
@@ -138,14 +284,20 @@ impl Drop for Pages {
     fn drop(&mut self) {
         let Some(map) = self.map.take() else { return };
         let mut kept = kept();
-        kept.used -= map.len();
+        kept.used -= self.held.len();
         if kept.keepers == 0 {
             return;
         }
         // SAFETY: nobody reads these bytes before they have been written again.
         #[cfg(target_os = "linux")]
         let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::Free) };
-        kept.free.push(map);
+        let Range {
+            start: from,
+            end: to,
+        } = self.held;
+        if next_unit(&map, from, to).is_some() {
+            kept.free.push(Free { map, from, to });
+        }
         kept.shrink();
     }
 }
@@ -168,41 +320,129 @@ impl DerefMut for Pages {
 mod tests {
     use super::*;
 
-    /// Pieces of all tests in this process are in one place, so that sizes tell them apart.
+    fn free(len: usize, fill: u8) -> Free {
+        let mut map = MmapMut::map_anon(len).unwrap();
+        map.fill(fill);
+        Free {
+            map,
+            from: 0,
+            to: len,
+        }
+    }
+
+    /// With these pieces, which nobody uses.
+    fn kept_of(free: Vec<Free>) -> Kept {
+        Kept {
+            most: free.iter().map(Free::bytes).sum(),
+            free,
+            used: 0,
+            keepers: 1,
+        }
+    }
+
     #[test]
-    fn what_is_given_up_is_given_out_again_while_somebody_keeps() {
-        const LEN: usize = 77 << 20;
-        let place = |pages: &Pages| pages.as_ptr();
-        let keeping = Keeping::new();
-        let mut one = Pages::unset(LEN).unwrap();
-        one.fill(3);
-        let (first, len) = (place(&one), one.len());
-        drop(one);
-        let again = Pages::unset(LEN + LEN / 64).unwrap();
-        assert_eq!((place(&again), again.len()), (first, len));
-        let other = Pages::unset(LEN).unwrap();
-        assert_ne!(place(&other), first);
-        drop((again, other));
-        assert!(Pages::zeroed(LEN).unwrap().iter().all(|byte| *byte == 0));
+    fn what_is_kept_is_given_out_as_it_is_to_who_needs_about_as_much() {
+        let mut kept = kept_of(vec![free(8 << 20, 1), free(6 << 20, 2), free(5 << 20, 3)]);
+        let place = kept.free[1].map.as_ptr();
+        let found = kept.find(5 << 20 | 1).unwrap();
+        assert_eq!((found.map.as_ptr(), found.map[0]), (place, 2));
+        assert!(kept.find(9 << 20).is_none());
         // Far too large for so little.
-        assert!(Pages::unset(LEN / 4).unwrap().len() < LEN / 2);
-        drop(keeping);
+        assert!(kept.find(2 << 20).is_none());
+        assert_eq!(kept.find(5 << 20).map(|free| free.map[0]), Some(3));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_kept_goes_by_units_to_others() {
+        let mut kept = kept_of(vec![free(5 << 20, 1), free(9 << 20, 2)]);
+        let mut map = MmapMut::map_anon(16 << 20).unwrap();
+        let mut from = 0;
+        let mut found = Vec::new();
+        while let Some(unit) = next_unit(&map, from, map.len()) {
+            from = unit.end;
+            let before = kept.free_bytes();
+            let unit = &mut map[unit];
+            if kept.fill(unit) {
+                assert!(before >= kept.free_bytes() + UNIT);
+                found.push(unit[1]);
+                assert!(unit.iter().all(|byte| [0, unit[1]].contains(byte)));
+            }
+        }
+        let of = |fill: u8| found.iter().filter(|byte| **byte == fill).count();
+        // How many whole units there are depends on where a piece begins.
+        assert!((1..=2).contains(&of(1)) && (3..=4).contains(&of(2)) && of(0) == 0);
+        // Of what is no longer whole nobody gets the place.
+        assert!(kept.find(5 << 20).is_none());
     }
 
     #[test]
     fn no_more_is_kept_than_was_in_use() {
-        let map = || MmapMut::map_anon(4 << 20).unwrap();
-        let mut kept = Kept {
-            free: vec![map(), map(), map()],
-            used: 4 << 20,
-            most: 12 << 20,
-            keepers: 1,
-        };
-        let newest = kept.free[2].as_ptr();
+        let pieces = (0..3).map(|_| free(4 << 20, 0)).collect();
+        let mut kept = kept_of(pieces);
+        kept.used = 4 << 20;
+        let newest = kept.free[2].map.as_ptr();
         kept.shrink();
         assert_eq!(kept.free.len(), 2);
-        assert_eq!(kept.free[1].as_ptr(), newest);
+        assert_eq!(kept.free[1].map.as_ptr(), newest);
         assert!(kept.find(1 << 20).is_none());
-        assert_eq!(kept.find(3 << 20).map(|map| map.len()), Some(4 << 20));
+        assert_eq!(kept.find(3 << 20).map(|free| free.bytes()), Some(4 << 20));
+    }
+    /// The bytes of this process that are in memory, within these.
+    #[cfg(target_os = "linux")]
+    fn resident(bytes: &[u8]) -> usize {
+        const PAGE: usize = 4 << 10;
+        let mut found = vec![0_u8; bytes.len() / PAGE];
+        let at = bytes.as_ptr().cast_mut().cast();
+        // SAFETY: there is an answer for every page.
+        let done = unsafe { libc::mincore(at, found.len() * PAGE, found.as_mut_ptr()) };
+        assert_eq!(done, 0);
+        found.iter().filter(|page| **page & 1 != 0).count() * PAGE
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_written_later_gets_the_memory_of_what_is_spent() {
+        const LEN: usize = 32 << 20;
+        let mut sources = [Pages::zeroed(LEN).unwrap(), Pages::zeroed(LEN).unwrap()];
+        for (fill, source) in (1..).zip(&mut sources) {
+            source.fill(fill);
+        }
+        let mut out = Pages::later(2 * LEN).unwrap();
+        assert_eq!(out.held(2 * LEN), 0);
+        let mut most = 0;
+        for done in 1..=32 {
+            let [one, other] = &mut sources;
+            let read = done * (1 << 20);
+            let from = 2 * (read - (1 << 20));
+            out.reach(2 * read, &mut [one, other]);
+            out[from..2 * read].fill(done as u8);
+            for (fill, source) in (1..).zip(&mut sources) {
+                assert!(source[read - (1 << 20)..].iter().all(|byte| *byte == fill));
+                source.spend(read);
+            }
+            let held = sources.iter().map(|source| source.held(LEN)).sum::<usize>();
+            let there = sources.iter().map(|source| resident(source)).sum::<usize>();
+            most = most
+                .max(held + out.held(2 * LEN))
+                .max(there + resident(&out[..2 * LEN]));
+        }
+        for (done, part) in (1..).zip(out[..2 * LEN].chunks(2 << 20)) {
+            assert!(part.iter().all(|byte| *byte == done));
+        }
+        assert!(most <= 2 * LEN + 5 * UNIT, "{most}");
+    }
+
+    #[test]
+    fn bytes_that_are_not_spent_stay() {
+        const LEN: usize = 9 << 20;
+        let mut source = Pages::zeroed(LEN).unwrap();
+        source.fill(7);
+        source.spend(UNIT + 1);
+        let mut out = Pages::later(LEN).unwrap();
+        out.reach(LEN, &mut [&mut source]);
+        out.fill(9);
+        assert!(source[2 * UNIT..].iter().all(|byte| *byte == 7));
+        assert!(source.held(LEN) >= LEN - 2 * UNIT);
     }
 }

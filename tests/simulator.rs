@@ -144,6 +144,47 @@ fn every_crash_while_ranks_are_left_out_and_taken_back() {
     expect_right(&Trial::parse(line).expect("a trial"));
 }
 
+/// Ranks get shares by their speed, and any dies meanwhile: a round that starts again has the same shares
+/// on all ranks.
+#[test]
+fn every_crash_while_work_is_shared_by_speed() {
+    for store in STORES {
+        for algorithm in ["samplesort", "hyperquicksort dense=1", "bitonic"] {
+            let speeds = "speeds=1/0@1:8,2/3@2:3,0/1@3:0";
+            let line = format!("ranks=4 records=6 store={store} algorithm={algorithm} {speeds}");
+            let trial = Trial::parse(&line).expect("a trial");
+            let played = run(&trial, false);
+            assert_eq!(judge(&trial, &played), None, "{line}");
+            let first = played.outcomes[0][0].as_ref().expect("it lived");
+            assert_eq!(first.weights, [0, 8, 3, 16], "{line}");
+            every_fault(&line, 1, false, false);
+        }
+    }
+}
+
+/// A slow rank is left out only where that pays, and any dies meanwhile.
+#[test]
+fn every_crash_while_leaving_ranks_out_must_pay() {
+    for store in STORES {
+        for algorithm in ["samplesort", "hyperquicksort"] {
+            let line = |weight: u8| {
+                format!(
+                    "ranks=4 seed=2 records=9 store={store} algorithm={algorithm} \
+                     turns=1/0@2 speeds=1/2@1:{weight} gain=1"
+                )
+            };
+            for (weight, aside) in [(8, vec![]), (1, vec![Rank(1)])] {
+                let trial = Trial::parse(&line(weight)).expect("a trial");
+                let played = run(&trial, false);
+                assert_eq!(judge(&trial, &played), None, "{trial}");
+                let first = played.outcomes[0][0].as_ref().expect("it lived");
+                assert_eq!(first.aside, aside, "{trial}");
+            }
+            every_fault(&line(1), 1, false, false);
+        }
+    }
+}
+
 /// Whoever is cut off from the majority gives up; the majority goes on, and gets it right.
 #[test]
 fn every_instant_of_being_cut_off_from_a_majority() {
@@ -319,6 +360,22 @@ fn crashes_of_three_ranks_in_a_sort_that_checks_itself() {
     }
     let runs = every_fault(&line("directory"), 2, true, false);
     assert!(runs > 10_000, "{runs}");
+}
+
+/// A record that comes twice while records are counted, and not any more when the result is made: that is
+/// right, and what the caller is told of its size must be, too.
+#[test]
+fn what_is_told_of_the_size_is_checked() {
+    for (place, dense) in (0..40).flat_map(|place| [(place, 0), (place, 1)]) {
+        let line = format!(
+            "ranks=2 seed=3 records=40 keys=1 algorithm=samplesort dense={dense} store=reload checks=1 \
+             spoil=1~1.block.double/{place},1~2.block.drop/{place}"
+        );
+        let trial = Trial::parse(&line).expect("a trial");
+        if let Some(wrong) = judge(&trial, &run(&trial, false)) {
+            panic!("{trial}\n{wrong}");
+        }
+    }
 }
 
 /// One lie in a sort with the checks of 1989, and no digests, never makes a wrong result; in a first

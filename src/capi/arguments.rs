@@ -55,5 +55,5 @@ pub unsafe fn check_verify(
 /// As for `ftsort_tree_merge`.
 pub unsafe fn check_tree(options: *const ftsort_tree, ranks: usize) -> ftsort_status {
     // SAFETY: this function's contract.
-    without_group(|| unsafe { Options::read(options, ranks)?.fold(1) }.map(drop))
+    without_group(|| unsafe { Options::read(options, ranks)?.fold(1.into()) }.map(drop))
 }

@@ -252,7 +252,7 @@ pub struct ftsort_config {
     /// `FTSORT_STORE_MEMORY` only: copies of each input beside the original. 0: one.
     pub replicas: u32,
     /// Threads for local sorting and merging. 0: the processors that this process may use, divided
-    /// by the ranks on this host, at least one.
+    /// by the living ranks on this host, at least one; as ranks die, survivors use what they leave.
     pub threads: u32,
     /// Not 0: an MPI without ULFM is accepted; faults are then not survived.
     pub accept_no_ulfm: i32,

@@ -8,9 +8,8 @@ use mpi_sys::MPI_Comm;
 
 use super::config::ftsort_config;
 use super::guard::{on_group, text_without_group, without_group};
-use super::settings::{
-    Settings, agree_on_settings, open_store, store_beside, threads, warn_of_settings,
-};
+use super::host::share_host;
+use super::settings::{Settings, agree_on_settings, open_store, store_beside, warn_of_settings};
 use super::status::ftsort_status;
 use super::trace::{Reporter, Trace, Whole};
 use super::watch::Watch;
@@ -86,6 +85,7 @@ impl ftsort {
             key: None,
             accusations: Vec::new(),
             spoilt: Vec::new(),
+            record_bytes: 1,
             round: 0,
             rounds: 0,
         }
@@ -320,9 +320,7 @@ impl ftsort {
             hosts[rank.index()] = hello.host;
         }
         self.members.set_hosts(hosts);
-        let on_my_host = |(_, hello): &&(_, Hello)| hello.host == mine.host;
-        let neighbours = heard.iter().filter(on_my_host).count();
-        self.settings.threads = threads(self.settings.threads, neighbours);
+        share_host(self.members.living_here());
         Ok(())
     }
 }

@@ -44,6 +44,23 @@ pub enum ftsort_monitor_assignment {
     FTSORT_TEST_VCUBE = 1,
 }
 
+/// What becomes of a slow rank's work.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub enum ftsort_monitor_sharing {
+    /// All or nothing (the 2018 paper): who is not recommended executes no node.
+    FTSORT_SHARING_EXCLUDE = 0,
+    /// Past the paper: nobody is left out, and each rank's share of the result is in proportion to its
+    /// speed, in sixteenths: one at half speed gets half a share, one that is more than 32 times as slow
+    /// none. Speed is how long tests have taken of late (`alpha`), as all ranks tell each other at a commit
+    /// once an interval; up to a quarter more than full speed is full speed, which is the median of the
+    /// faster half. Whoever is recommended or not is still told, and changes nothing. It holds for sample
+    /// sort, HyperQuickSort and QuickMerge with `FTSORT_PIVOT_SAMPLED`, in the exchanges after the commit;
+    /// the papers' pivots, bitonic sorts, dense results and `ftsort_rounds_run` have the shares that they
+    /// have without a monitor. Each rank still sorts its own input, whatever its share of the result.
+    FTSORT_SHARING_WEIGHTS = 1,
+}
+
 /// The test procedure: some work as the application does it, in the time that it takes where all is
 /// well. Gives a number that is the same on all ranks; any other one than the tester's own fails the test.
 /// Called on the monitor's thread, and on the thread that calls ftsort; must not call MPI or ftsort, throw,
@@ -88,6 +105,13 @@ pub struct ftsort_monitor_config {
     pub test: ftsort_test_fn,
     /// Passed to `test` as it is; never read.
     pub user: *mut c_void,
+    /// One of `ftsort_monitor_sharing`.
+    pub sharing: i32,
+    /// Not 0: a rank is left out only where that is expected to save time, by how slow it has been of late
+    /// (as `FTSORT_SHARING_WEIGHTS` knows it): its own part of the rounds to come against its cover's two, and
+    /// one more round for moving its blocks. So never one that is at most twice as slow as its cover. Who is
+    /// out comes back as without this. Nothing with `FTSORT_SHARING_WEIGHTS`.
+    pub gain: i32,
 }
 
 /// What one rank's monitor knows of another rank. Later versions append fields.
@@ -115,12 +139,17 @@ pub struct ftsort_monitor_view {
     pub threshold: f64,
     /// How suspicious the last test was, from 0 on.
     pub phi: f64,
+    /// Its share of the work in proportion to that of a rank at full speed, from 0 to 1, as all ranks have
+    /// agreed on at a commit; 1 without `FTSORT_SHARING_WEIGHTS`.
+    pub weight: f64,
 }
 
 /// A monitor of a group's ranks. Belongs to its group; looked at by any thread.
 pub struct ftsort_monitor {
     pub(super) ranks: usize,
     pub(super) mind: Mutex<Mind>,
+    /// As all have agreed on; empty: all the same.
+    pub(super) weights: Mutex<Vec<u8>>,
     pub(super) stop: AtomicBool,
     /// Messages sent.
     pub(super) sent: AtomicU64,
@@ -184,6 +213,12 @@ impl Wanted {
         }
         options.self_doubt = given.self_doubt != 0;
         options.learn_late = given.unforgiving == 0;
+        options.gain = given.gain != 0;
+        options.weights = match given.sharing {
+            0 => false,
+            1 => true,
+            other => return refuse("sharing", other),
+        };
         options.check().map_err(|error| Error {
             text: format!("config.{}", error.text),
             ..error
@@ -226,7 +261,7 @@ impl ftsort {
         }
         let in_background = threads && wanted.mode != FTSORT_MONITOR_FOREGROUND as i32;
         let (me, ranks) = (self.members.me(), self.members.ranks());
-        let interval = wanted.options.interval;
+        let options = wanted.options.clone();
         let now = self.transport.now();
         let (mind, courier) = match in_background {
             true => {
@@ -244,7 +279,7 @@ impl ftsort {
         };
         self.watch = Some(Watch::start(
             (me, ranks),
-            (mind, interval),
+            (mind, &options),
             wanted.procedure,
             courier,
             now,
@@ -348,6 +383,7 @@ pub unsafe extern "C" fn ftsort_monitor_look(
         timeout: view.timeout,
         threshold: view.threshold,
         phi: view.phi,
+        weight: monitor.weight(rank),
     };
     // SAFETY: this function's contract.
     unsafe { write_sized(out, full) as ftsort_status }

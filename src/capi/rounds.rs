@@ -6,7 +6,7 @@ use super::algorithm::{Caller, ftsort_rounds};
 use super::config::ftsort_check;
 use super::group::ftsort;
 use super::guard::on_group;
-use super::memory::limit_memory;
+use super::host::limit_memory;
 use super::settings::unequal;
 use super::status::ftsort_status;
 use super::trace::Whole;

@@ -8,7 +8,7 @@ use super::buffer::ftsort_buffer;
 use super::config::{ftsort_algorithm, ftsort_check, ftsort_reload_fn};
 use super::group::ftsort;
 use super::guard::on_group;
-use super::memory::limit_memory;
+use super::host::limit_memory;
 use super::record::{Wanted, ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::settings::agree_on_equal;
@@ -147,6 +147,8 @@ pub(super) struct Work<'a> {
     pub key: Option<&'a DigestKey>,
     /// And are checked as sorts are.
     pub checks: Option<&'a Checks<'a>>,
+    /// The size of a record.
+    pub record_bytes: usize,
     /// Inputs are empty, so that they can always be had again.
     pub is_born: bool,
     /// Who was dead when it began.
@@ -168,6 +170,7 @@ impl ftsort {
             input: Buffer::default(),
             key: None,
             checks: None,
+            record_bytes: 1,
             is_born: false,
             absent: self.members.faulty().clone(),
             start: self.transport.now(),
@@ -185,7 +188,7 @@ impl ftsort {
             user: self.settings.listener.user(),
         };
         if let Some(watch) = &self.watch {
-            self.members.leave_out(&watch.left_out());
+            self.members.leave_out(watch.left_out());
         }
         let source: &mut dyn Source = match work.is_born {
             true => &mut Nothing,
@@ -199,6 +202,7 @@ impl ftsort {
             &schedule,
         );
         engine.key = work.key;
+        engine.record_bytes = work.record_bytes;
         engine.adviser = self.watch.as_mut().map(|watch| watch as &mut dyn Adviser);
         let job = Job::new(
             &mut engine,
@@ -237,6 +241,7 @@ impl ftsort {
         work.key = checks.as_ref().map(|checks| checks.key);
         work.checks = checks.as_ref();
         work.input = prepared.input;
+        work.record_bytes = prepared.layout.record_bytes();
         let mut finished = self.finish(work, &algorithm)?;
         if self.settings.dense {
             // The others are empty.

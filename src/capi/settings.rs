@@ -3,16 +3,18 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use super::config::{
     ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_finding,
     ftsort_reload_fn,
 };
 use super::guard::c_text;
-use super::memory::share_memory;
+use super::host::{share_host, sharers};
 use crate::engine::{Engine, Event, Observer, Occasion};
 use crate::error::{Error, Result, Status};
 use crate::faults::Plan;
+use crate::kernel::Threads;
 use crate::members::Rank;
 use crate::sort::{Method, PivotRule, Shape, Splitters};
 use crate::store::Store;
@@ -32,7 +34,7 @@ pub(super) struct Settings {
     pub dense: bool,
     /// See `ftsort_check`.
     pub checks: u32,
-    pub threads: usize,
+    pub threads: Threads,
     /// Seconds; see `ftsort_config.timeout_ms`.
     pub patience: Option<f64>,
     pub memory_limit: usize,
@@ -78,7 +80,7 @@ impl Listener {
 
 impl Observer for Listener {
     fn event(&mut self, occasion: Occasion) {
-        share_memory(occasion.living_here);
+        share_host(occasion.living_here);
         let Some(on_event) = self.config.on_event else {
             return;
         };
@@ -319,7 +321,7 @@ impl Settings {
             algorithm_code: config.algorithm,
             dense: config.dense != 0,
             checks: config.checks,
-            threads: config.threads as usize,
+            threads: threads(config.threads as usize),
             patience: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,
@@ -462,12 +464,15 @@ pub(super) fn warn_of_settings(listener: &Listener, ulfm: Ulfm) {
     listener.log(LOG_INFORMATION, "the group is ready");
 }
 
-/// As many as asked for; else this rank's part of the processors that it may use.
-pub(super) fn threads(asked: usize, ranks_on_host: usize) -> usize {
-    if asked > 0 {
-        return asked;
+/// As many as asked for; else this rank's part of the processors that it may use, which grows as others
+/// die.
+fn threads(asked: usize) -> Threads {
+    static PROCESSORS: LazyLock<usize> = LazyLock::new(|| {
+        // Respects the affinity mask.
+        std::thread::available_parallelism().map_or(1, usize::from)
+    });
+    match asked {
+        0 => Threads::Now(|| (*PROCESSORS / sharers()).max(1)),
+        _ => Threads::Fixed(asked),
     }
-    // Respects the affinity mask.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors / ranks_on_host.max(1)).max(1)
 }

@@ -48,6 +48,8 @@ pub struct ftsort_stats {
     pub algorithm: i32,
     /// Times that data were found changed.
     pub corruptions: u64,
+    /// Times that data of this rank were changed because `ftsort_config.faults` says so.
+    pub injected: u64,
 }
 
 /// Gives the figures of the last `ftsort_run` or `ftsort_rounds_run`. [L]
@@ -85,6 +87,7 @@ pub unsafe extern "C" fn ftsort_get_stats(
         peak_bytes: stats.peak_bytes,
         algorithm: group.algorithm,
         corruptions: stats.corruptions,
+        injected: stats.spoilt,
     };
     // SAFETY: this function's contract.
     unsafe { write_sized(out, full) as ftsort_status }

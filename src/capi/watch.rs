@@ -7,10 +7,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::monitor::{ftsort_monitor, ftsort_test_fn};
-use crate::engine::{Adviser, Load};
+use crate::engine::{Advice, Adviser, Load};
 use crate::error::{Result, caught};
 use crate::members::{Rank, RankSet};
-use crate::monitor::{Action, DEFAULT_LIMIT, Foreground, Monitor, View, count_primes};
+use crate::monitor::counsel::odd;
+use crate::monitor::share::FULL;
+use crate::monitor::{
+    Action, Counsel, DEFAULT_LIMIT, Foreground, Monitor, Options, Told, View, count_primes,
+};
 use crate::transport::ulfm::Courier;
 
 /// The test procedure.
@@ -54,6 +58,12 @@ impl ftsort_monitor {
     pub(super) fn is_background(&self) -> bool {
         matches!(&*self.mind(), Mind::Background(_))
     }
+
+    /// A rank's share of the work in proportion to that of one at full speed, as all have agreed on.
+    pub(super) fn weight(&self, rank: Rank) -> f64 {
+        let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
+        f64::from(weights.get(rank.index()).copied().unwrap_or(FULL)) / f64::from(FULL)
+    }
 }
 
 /// One rank's monitor.
@@ -64,33 +74,32 @@ pub(super) struct Watch {
     me: Rank,
     /// In seconds; in the foreground, at least so much is between two tests.
     interval: f64,
-    /// The counters that all ranks have agreed on: what the group goes by.
-    agreed: Vec<u32>,
-    told: Told,
+    /// What all ranks have agreed on: what the group goes by.
+    counsel: Counsel,
+    last: Last,
 }
 
 /// When this rank told the others last how it is, and what it had used by then.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct Last {
     at: f64,
     processor: f64,
 }
-
-/// A foreground monitor's figure says nothing.
-const NOTHING: f64 = f64::NAN;
 
 impl Watch {
     /// `courier`: for a monitor in the background.
     pub fn start(
         (me, ranks): (Rank, usize),
-        (mind, interval): (Mind, f64),
+        (mind, options): (Mind, &Options),
         procedure: Procedure,
         courier: Option<Courier>,
         now: f64,
     ) -> Watch {
+        let interval = options.interval;
         let shared = Arc::new(ftsort_monitor {
             ranks,
             mind: Mutex::new(mind),
+            weights: Mutex::default(),
             stop: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -108,8 +117,8 @@ impl Watch {
             procedure,
             me,
             interval,
-            agreed: vec![0; ranks],
-            told: Told {
+            counsel: Counsel::new(ranks, options),
+            last: Last {
                 at: now,
                 processor: processor_seconds(),
             },
@@ -121,26 +130,48 @@ impl Watch {
     }
 
     /// Whom all ranks agreed to leave out.
-    pub fn left_out(&self) -> RankSet {
-        odd(&self.agreed)
+    pub fn left_out(&self) -> &RankSet {
+        &self.counsel.advice().left_out
+    }
+
+    /// Has this rank told the others how it is within this interval?
+    fn has_told(&self, now: f64) -> bool {
+        now - self.last.at < self.interval
     }
 
     /// How many seconds have passed for each that this rank had a processor; or how long the user's test
-    /// took. NaN: too little time has passed to tell.
-    fn figure(&mut self, now: f64) -> f64 {
-        if now - self.told.at < self.interval {
-            return NOTHING;
+    /// took. None: too little time has passed to tell.
+    fn figure(&self, now: f64, processor: f64) -> Option<f64> {
+        if self.has_told(now) {
+            return None;
         }
-        let processor = processor_seconds();
-        let share = (processor - self.told.processor) / (now - self.told.at);
-        self.told = Told { at: now, processor };
-        match self.procedure.run {
+        let share = (processor - self.last.processor) / (now - self.last.at);
+        Some(match self.procedure.run {
             None => 1.0 / share.clamp(1e-3, 1.0),
             Some(_) => {
                 let start = monotonic_seconds();
                 self.procedure.answer();
                 (monotonic_seconds() - start).max(1e-9)
             }
+        })
+    }
+
+    /// What this rank knows, for all others.
+    fn tell(&self, now: f64, processor: f64) -> Told {
+        match &*self.shared.mind() {
+            Mind::Background(monitor) => Told {
+                counters: monitor.counters().to_vec(),
+                paces: match self.counsel.asks_for_paces() {
+                    true => monitor.paces(),
+                    false => Vec::new(),
+                },
+                ..Told::default()
+            },
+            Mind::Foreground(_) => Told {
+                counters: self.counsel.counters().to_vec(),
+                figure: self.figure(now, processor),
+                ..Told::default()
+            },
         }
     }
 }
@@ -155,73 +186,66 @@ impl Drop for Watch {
     }
 }
 
-fn odd(counters: &[u32]) -> RankSet {
-    let ranks = Rank::all(counters.len());
-    RankSet::from_ranks(
-        counters.len(),
-        ranks.filter(|rank| counters[rank.index()] % 2 == 1),
-    )
-}
-
-const FIGURE_BYTES: usize = 8;
-
 impl Adviser for Watch {
-    fn is_content(&self, left_out: &RankSet, now: f64) -> bool {
+    fn is_content(&self, left_out: &RankSet, _weights: &[u8], now: f64) -> bool {
         match &*self.shared.mind() {
+            Mind::Foreground(_) => self.has_told(now),
+            _ if self.counsel.may_change() && !self.has_told(now) => false,
             // What a rank outside of the group knows counts for nothing.
             Mind::Background(_) if left_out.contains(self.me) => true,
             Mind::Background(monitor) => {
-                let mut counters = monitor.counters().iter().zip(&self.agreed);
+                let agreed = self.counsel.counters();
+                let mut counters = monitor.counters().iter().zip(agreed);
                 let no_news = counters.all(|(seen, agreed)| seen <= agreed);
                 no_news || odd(monitor.counters()) == *left_out
             }
-            Mind::Foreground(_) => now - self.told.at < self.interval,
         }
     }
 
     fn testimony(&mut self, load: &Load) -> Vec<u8> {
-        let seen = match &*self.shared.mind() {
-            Mind::Background(monitor) => Some(monitor.counters().to_vec()),
-            Mind::Foreground(_) => None,
-        };
-        let (counters, figure) = match seen {
-            Some(counters) => (counters, NOTHING),
-            None => (self.agreed.clone(), self.figure(load.now)),
-        };
-        let mut words: Vec<u8> = counters.iter().flat_map(|one| one.to_le_bytes()).collect();
-        words.extend(figure.to_le_bytes());
-        words
+        let processor = processor_seconds();
+        let told = self.tell(load.now, processor).with(load);
+        if !self.has_told(load.now) {
+            let at = load.now;
+            self.last = Last { at, processor };
+        }
+        told.encode()
     }
 
-    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> RankSet {
-        let ranks = self.agreed.len();
+    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Advice {
+        let ranks = self.counsel.counters().len();
         let living = RankSet::from_ranks(ranks, told.iter().map(|(rank, _)| *rank));
         let dead = Rank::all(ranks).filter(|rank| !living.contains(*rank));
         let dead = RankSet::from_ranks(ranks, dead);
-        let mut figures = Vec::new();
-        for (rank, words) in told {
-            let (counters, figure) = words.split_at(words.len().saturating_sub(FIGURE_BYTES));
-            let figure = figure.try_into().map_or(NOTHING, f64::from_le_bytes);
-            figures.extend((!figure.is_nan()).then_some((*rank, figure)));
-            if group.contains(*rank) {
-                for (mine, theirs) in self.agreed.iter_mut().zip(counters.chunks_exact(4)) {
-                    let theirs = u32::from_le_bytes([theirs[0], theirs[1], theirs[2], theirs[3]]);
-                    *mine = theirs.max(*mine);
-                }
-            }
-        }
-        match &mut *self.shared.mind() {
+        let told = told.iter();
+        let told: Vec<(Rank, Told)> = told
+            .filter_map(|(rank, words)| Some((*rank, Told::decode(ranks, words)?)))
+            .collect();
+        self.counsel.hear(&told, group);
+        let paces = match &mut *self.shared.mind() {
             Mind::Background(monitor) => {
                 monitor.absorb_dead(&dead);
-                monitor.adopt(&self.agreed);
+                monitor.adopt(self.counsel.counters());
+                self.counsel.paces(&told)
             }
             Mind::Foreground(foreground) => {
+                let figures = told.iter();
+                let figures = figures.filter_map(|(rank, told)| Some((*rank, told.figure?)));
                 foreground.absorb_dead(&dead);
-                foreground.interval(&figures);
-                self.agreed = foreground.counters().to_vec();
+                foreground.interval(&figures.collect::<Vec<_>>());
+                self.counsel.set_counters(foreground.counters());
+                foreground.paces()
             }
-        }
-        self.left_out()
+        };
+        let advice = self.counsel.decide(&told, &paces, group).clone();
+        let mut weights = self
+            .shared
+            .weights
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        weights.clone_from(&advice.weights);
+        drop(weights);
+        advice
     }
 }
 

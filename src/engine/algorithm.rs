@@ -2,8 +2,10 @@
 
 use crate::block::Block;
 use crate::buffer::Slice;
+use crate::defects::{Defect, planted};
 use crate::error::Result;
-use crate::vcube::Node;
+use crate::members::{Members, Rank};
+use crate::vcube::{Node, first_of};
 
 /// Between which nodes a round moves records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +63,41 @@ pub struct Subcube {
     pub first: Node,
     /// Its fault-free nodes, ascending.
     pub fault_free: Vec<Node>,
+    /// What share each of these is to have of the records, in proportion to the others', as all ranks
+    /// have agreed on.
+    pub weights: Vec<u8>,
 }
 
 impl Subcube {
+    /// The subcube of this dimension that a node is in.
+    pub fn of(members: &Members, node: Node, dimension: u32) -> Subcube {
+        let faulty = members.faulty_nodes();
+        let nodes = members.cube().subcube(node, dimension);
+        let fault_free: Vec<Node> = nodes.filter(|node| !faulty.contains(*node)).collect();
+        let weight = |node: &Node| members.weights()[Rank(node.0).index()];
+        Subcube {
+            dimension,
+            first: first_of(node, dimension),
+            weights: fault_free.iter().map(weight).collect(),
+            fault_free,
+        }
+    }
+
+    /// Each node's share of the subcube's records, in proportion to the others': its weight if it is
+    /// fault-free, else 0. Where all fault-free nodes weigh 0 they weigh the same.
+    pub fn shares(&self) -> Vec<usize> {
+        let weightless = self.weights.iter().all(|weight| *weight == 0);
+        let alike = weightless || planted(Defect::SharesAreEqual);
+        let mut shares = vec![0; self.len()];
+        for (node, weight) in self.fault_free.iter().zip(&self.weights) {
+            shares[(node.0 - self.first.0) as usize] = match alike {
+                true => 1,
+                false => usize::from(*weight),
+            };
+        }
+        shares
+    }
+
     /// The fault-free node with the smallest identifier; where all are faulty, the smallest, which is
     /// then executed from outside.
     pub fn root(&self) -> Node {
@@ -147,8 +181,20 @@ pub trait Algorithm {
     /// and can be made again from the inputs and the decisions: versions need not be stored.
     fn is_piecewise(&self) -> bool;
 
+    /// How many records the result has, if a decision of the last round says so: it is told to the caller.
+    fn promised(&self, _decision: &[u8]) -> Option<u64> {
+        None
+    }
+
     /// What the node keeps and what it gives. Called in rounds that exchange.
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split>;
+
+    /// A block in a form that takes less memory, or is faster to join: the same records in the same
+    /// order, and on any rank the round gives the same. Called before the join of rounds that exchange
+    /// nothing; the block takes the place of the one that it is made of.
+    fn condensed(&self, _round: u32, block: Block) -> Result<Block> {
+        Ok(block)
+    }
 
     /// The node's new block, from what it kept and what it got from its peers, united: both together,
     /// if the algorithm does not say otherwise. In rounds that exchange nothing `keep` is the whole

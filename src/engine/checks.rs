@@ -187,6 +187,15 @@ impl Job<'_, '_> {
             let me = self.engine.members.me();
             attempt.check::<()>(Err(self.engine.accuse(Some(me), Finding::Order)));
         }
+        let known = self.ledger.values();
+        let known = known.fold(Digest::default(), |all, digest| all.combine(*digest));
+        let promises = (attempt.blocks.keys())
+            .filter_map(|node| self.algorithm.promised(attempt.decisions.of(*node)?));
+        let mut promises = promises.filter(|records| *records != known.count());
+        if promises.next().is_some() && attempt.complete {
+            // Counted when blocks had other records than now.
+            attempt.check::<()>(Err(self.engine.accuse(None, Finding::Whole)));
+        }
         let complete = u8::from(attempt.complete);
         let mine = [&[complete][..], &total.encode(), &reports].concat();
         let nodes = self.engine.members.cube().len();
@@ -195,8 +204,6 @@ impl Job<'_, '_> {
         let Some(told) = self.engine.share(mine, limit)? else {
             return Ok(attempt.interrupted());
         };
-        let known = self.ledger.values();
-        let known = known.fold(Digest::default(), |all, digest| all.combine(*digest));
         if let Some((finding, node)) = judged(&told, known, checks.kernel) {
             let accused = node.map(|node| self.engine.members.executor(node));
             attempt.check::<()>(Err(self.engine.accuse(accused, finding)));

@@ -2,11 +2,9 @@
 
 use super::checks::Accusation;
 use super::{Adviser, Event, Observer, Occasion, Parcel, Phase, Span, Stats};
-use crate::block::Block;
-use crate::buffer::Buffer;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
-use crate::faults::{Point, Schedule, Target};
+use crate::faults::{Point, Schedule};
 use crate::members::{Members, Rank};
 use crate::store::{Reach, Store};
 use crate::transport::{Agreed, Transport};
@@ -26,8 +24,8 @@ pub enum Verdict {
 
 /// Set by a rank that finished its part of the round.
 const COMPLETE: u32 = 1;
-/// Set by a rank whose adviser would have the same ranks execute as now. It does not matter to the
-/// round.
+/// Set by a rank whose adviser would have the same ranks execute as now, with the same shares. It does not
+/// matter to the round.
 const CONTENT: u32 = 2;
 
 /// Agreement is a bitwise AND, so a set bit means: no trouble of this kind here.
@@ -56,7 +54,7 @@ pub struct Engine<'a> {
     pub schedule: &'a Schedule,
     /// Says who should not execute anything; on all ranks or none.
     pub adviser: Option<&'a mut dyn Adviser>,
-    /// All survivors know that an adviser would have other ranks execute than now.
+    /// All survivors know that an adviser would have it otherwise.
     pub reconsider: bool,
     /// What makes the digests of blocks; None: blocks are not checked.
     pub key: Option<&'a DigestKey>,
@@ -64,6 +62,8 @@ pub struct Engine<'a> {
     pub accusations: Vec<Accusation>,
     /// What of the schedule is done, that is to be done once.
     pub spoilt: Vec<usize>,
+    /// Blocks consist of records of this size.
+    pub record_bytes: usize,
     /// The present round, and how many there are; for events.
     pub round: u32,
     /// See `round`.
@@ -88,8 +88,9 @@ impl Engine<'_> {
         if planted(Defect::AgreesOnlyInTrouble) && flag == all_clear() {
             return Ok(Verdict::Committed);
         }
-        let (left_out, now) = (self.members.left_out(), self.transport.now());
-        let content = |adviser: &&mut dyn Adviser| adviser.is_content(left_out, now);
+        let (left_out, weights) = (self.members.left_out(), self.members.weights());
+        let now = self.transport.now();
+        let content = |adviser: &&mut dyn Adviser| adviser.is_content(left_out, weights, now);
         if self.adviser.as_ref().is_none_or(content) {
             flag |= CONTENT;
         }
@@ -260,22 +261,6 @@ impl Engine<'_> {
         });
     }
 
-    /// Changes this rank's data if the schedule says so.
-    pub(super) fn spoil(&mut self, target: Target, block: Block) -> Result<Block> {
-        let me = self.members.me();
-        let mut found = self.schedule.spoils(me, self.round, target);
-        let Some((number, _)) =
-            found.find(|(number, one)| one.always || !self.spoilt.contains(number))
-        else {
-            return Ok(block);
-        };
-        if block.runs.first().is_none_or(|run| run.data.is_empty()) {
-            return Ok(block);
-        }
-        self.spoilt.push(number);
-        spoiled(target, block)
-    }
-
     /// Dies here if the schedule says so.
     pub fn strike(&mut self, point: Point) -> Result<()> {
         if self.schedule.strikes(self.members.me(), self.round, point) {
@@ -283,20 +268,6 @@ impl Engine<'_> {
         }
         Ok(())
     }
-}
-
-/// A block of which the first run is changed.
-fn spoiled(target: Target, mut block: Block) -> Result<Block> {
-    let run = &mut block.runs[0];
-    let mut data = Buffer::copy_of(&run.data)?;
-    let middle = data.len() / 2;
-    match target {
-        // No record has an odd half, unless all are alike.
-        Target::Order => data.rotate_left(middle),
-        _ => data[middle] ^= 1 << (middle % 8),
-    }
-    run.data = data.into();
-    Ok(block)
 }
 
 /// The error to return where all survivors agreed that somebody failed: the own one if it is of

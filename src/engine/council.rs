@@ -60,18 +60,6 @@ struct Council<'s> {
 }
 
 impl Job<'_, '_> {
-    fn subcube(&self, node: Node, dimension: u32) -> Subcube {
-        let members = &self.engine.members;
-        let nodes = members.cube().subcube(node, dimension);
-        Subcube {
-            dimension,
-            first: first_of(node, dimension),
-            fault_free: nodes
-                .filter(|node| !members.faulty_nodes().contains(*node))
-                .collect(),
-        }
-    }
-
     /// All decisions of the round; one is missing where somebody in its subcube is in trouble. None:
     /// somebody died.
     pub(super) fn decide(
@@ -89,7 +77,7 @@ impl Job<'_, '_> {
         let members = &self.engine.members;
         let firsts = 0..(members.cube().len() >> scope) as u32;
         let subcubes: Vec<Subcube> = firsts
-            .map(|index| self.subcube(Node(index << scope), scope))
+            .map(|index| Subcube::of(members, Node(index << scope), scope))
             .collect();
         let routes = self.routes(&subcubes);
         let letters = routes

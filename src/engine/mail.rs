@@ -153,11 +153,18 @@ impl Engine<'_> {
     /// `trouble`, and lets the bytes pass. None: somebody died.
     pub fn ship(
         &mut self,
-        shipments: Vec<Shipment>,
+        mut shipments: Vec<Shipment>,
         most_runs: usize,
         trouble: &mut Option<Error>,
     ) -> Result<Option<Vec<Delivery<Block>>>> {
         let me = self.members.me();
+        for shipment in &mut shipments {
+            if shipment.from == me && shipment.to != me {
+                let block = shipment.block.take();
+                let block = block.map(|block| self.spoil(Target::Message, block));
+                shipment.block = block.transpose()?;
+            }
+        }
         let labels = shipments
             .iter()
             .map(|shipment| Letter {
@@ -210,7 +217,6 @@ impl Engine<'_> {
         let Some(block) = shipment.block.clone() else {
             return Ok(());
         };
-        let block = self.spoil(Target::Message, block)?;
         let sizes: Vec<usize> = block.runs.iter().map(|run| run.data.len()).collect();
         for runs in bundles(&sizes) {
             let message = bundled(&block.runs[runs])?;

@@ -26,11 +26,12 @@ mod recovery;
 mod reload;
 mod retained;
 mod round;
+mod spoil;
 mod stats;
 mod verify;
 mod versions;
 
-pub use adviser::{Adviser, Load};
+pub use adviser::{Advice, Adviser, Load};
 pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
 pub use checkpoints::Checkpoints;
 pub use checks::{Accusation, Checks};

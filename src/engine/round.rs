@@ -72,13 +72,16 @@ impl Job<'_, '_> {
         let exchange = self.algorithm.step(round).exchange;
         if exchange == Exchange::Nobody {
             for node in mine {
+                self.condense(round, node, &mut attempt);
                 let block = self.blocks.get(&node).cloned();
                 let got = Some(Block::unite([]));
                 self.join(round, node, (block, got), decisions, &mut attempt);
             }
             return Ok(attempt);
         }
-        let (mut kept, given) = self.split(round, decisions, &mut attempt);
+        let (mut kept, mut given) = self.split(round, decisions, &mut attempt);
+        let pieces = given.values_mut().chain(kept.values_mut());
+        self.engine.swap_records(pieces.collect())?;
         let (shipments, receivers) = self.shipments_between(exchange, decisions, given);
         self.engine.strike(Point::Send)?;
         let most_runs = self.algorithm.most_runs();
@@ -99,6 +102,19 @@ impl Job<'_, '_> {
             self.join(round, node, halves, decisions, &mut attempt);
         }
         Ok(attempt)
+    }
+
+    /// Without a block there is trouble, which ends the sort or takes it back to the inputs: what was
+    /// being condensed is not needed again.
+    fn condense(&mut self, round: u32, node: Node, attempt: &mut Attempt) {
+        let Some(block) = self.blocks.remove(&node) else {
+            return;
+        };
+        let digest = block.digest;
+        let condensed = caught(|| self.algorithm.condensed(round, block));
+        if let Some(block) = attempt.check(condensed) {
+            self.blocks.insert(node, Block { digest, ..block });
+        }
     }
 
     /// What this rank's nodes keep, and what each gives to whom.
@@ -207,10 +223,11 @@ impl Job<'_, '_> {
             .collect();
         let given = give.iter().filter_map(|block| block.digest);
         let given = given.fold(Digest::default(), Digest::combine);
-        let digest = match self.algorithm.is_piecewise() {
-            true => block.digest.and_then(|whole| whole.without(given)),
-            false => None,
-        };
+        if !self.algorithm.is_piecewise() {
+            // The block was looked at when the round began, and what is made of it is looked at anew.
+            return Split { give, ..split };
+        }
+        let digest = block.digest.and_then(|whole| whole.without(given));
         let keep = self.engine.sealed(Block {
             digest,
             ..split.keep

@@ -179,7 +179,8 @@ impl Versions<'_, '_> {
                 attempt.blocks.insert(node, block);
                 continue;
             }
-            let put = self.store.put(stamp, node, &block);
+            let stored = self.engine.spoil(Target::Stored, block.clone());
+            let put = stored.and_then(|stored| self.store.put(stamp, node, &stored));
             if attempt.check(put).is_some() {
                 self.engine.stats.bytes_stored += block.bytes() as u64;
             }

@@ -5,6 +5,7 @@
 //! in an aligned buffer, so that the engine need not know what a record is.
 
 mod count;
+mod crew;
 mod cut;
 mod deal;
 mod keyed;
@@ -17,12 +18,15 @@ mod records;
 mod tests;
 mod vector;
 
+pub use vector::factors;
+
 use std::cmp::Ordering;
 
-use rayon::ThreadPool;
+pub use crew::Threads;
 
-use crate::error::{Error, Result, Status};
+use crate::error::Result;
 use crate::record::{Down, KeyKind, Layout, PlainKey};
+use crew::Crew;
 
 /// Sorts, searches and merges records of one layout.
 pub trait Kernel: Send + Sync + std::fmt::Debug {
@@ -60,47 +64,30 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
 
 /// A kernel for this layout, on so many threads; one is the caller's own. `Status::Memory` if the
 /// threads cannot be had.
-pub fn kernel_for(layout: &Layout, threads: usize) -> Result<Box<dyn Kernel>> {
-    let pool = pool_of(threads)?;
+pub fn kernel_for(layout: &Layout, threads: impl Into<Threads>) -> Result<Box<dyn Kernel>> {
+    let crew = Crew::new(threads.into())?;
     if !layout.is_plain_number() {
-        return Ok(Box::new(records::Records::new(layout, pool)));
+        return Ok(Box::new(records::Records::new(layout, crew)));
     }
     let down = layout.is_descending();
     Ok(match layout.kind() {
-        KeyKind::I8 => plain::<i8>(pool, down),
-        KeyKind::U8 => plain::<u8>(pool, down),
-        KeyKind::I16 => plain::<i16>(pool, down),
-        KeyKind::U16 => plain::<u16>(pool, down),
-        KeyKind::I32 => plain::<i32>(pool, down),
-        KeyKind::U32 => plain::<u32>(pool, down),
-        KeyKind::I64 => plain::<i64>(pool, down),
-        KeyKind::U64 => plain::<u64>(pool, down),
-        KeyKind::F32 => plain::<f32>(pool, down),
-        KeyKind::F64 => plain::<f64>(pool, down),
-        KeyKind::Bytes | KeyKind::Compare => Box::new(records::Records::new(layout, pool)),
+        KeyKind::I8 => plain::<i8>(crew, down),
+        KeyKind::U8 => plain::<u8>(crew, down),
+        KeyKind::I16 => plain::<i16>(crew, down),
+        KeyKind::U16 => plain::<u16>(crew, down),
+        KeyKind::I32 => plain::<i32>(crew, down),
+        KeyKind::U32 => plain::<u32>(crew, down),
+        KeyKind::I64 => plain::<i64>(crew, down),
+        KeyKind::U64 => plain::<u64>(crew, down),
+        KeyKind::F32 => plain::<f32>(crew, down),
+        KeyKind::F64 => plain::<f64>(crew, down),
+        KeyKind::Bytes | KeyKind::Compare => Box::new(records::Records::new(layout, crew)),
     })
 }
 
-fn plain<T: PlainKey + 'static>(pool: Option<ThreadPool>, descending: bool) -> Box<dyn Kernel> {
+fn plain<T: PlainKey + 'static>(crew: Crew, descending: bool) -> Box<dyn Kernel> {
     match descending {
-        false => Box::new(plain::Plain::<T>::new(pool)),
-        true => Box::new(plain::Plain::<Down<T>>::new(pool)),
+        false => Box::new(plain::Plain::<T>::new(crew)),
+        true => Box::new(plain::Plain::<Down<T>>::new(crew)),
     }
-}
-
-/// A pool of our own: the global one belongs to the program.
-fn pool_of(threads: usize) -> Result<Option<ThreadPool>> {
-    if threads <= 1 {
-        return Ok(None);
-    }
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .thread_name(|index| format!("ftsort-{index}"))
-        .build();
-    pool.map(Some).map_err(|error| {
-        Error::new(
-            Status::Memory,
-            format!("cannot start {threads} threads: {error}"),
-        )
-    })
 }

@@ -12,6 +12,7 @@ use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::crew::Crew;
 use super::cut::{Order, select};
 use super::merge::{Merge, merge, merge_tree};
 use super::pair::merge_two;
@@ -26,7 +27,7 @@ const SHARED: usize = 1 << 16;
 /// A kernel for one type of number.
 #[derive(Debug)]
 pub struct Plain<T> {
-    pool: Option<ThreadPool>,
+    crew: Crew,
     numbers: Numbers<T>,
 }
 
@@ -67,9 +68,7 @@ impl<T: PlainKey> Merge for Numbers<T> {
         }
         let runs = copy_words::<T>(runs, cast_slice_mut(staged));
         merge_words(&runs, words, scratch, Sign::Unsigned);
-        for word in words {
-            *word = bytemuck::cast(T::from_bits(*word));
-        }
+        keys_of::<T>(words);
     }
 }
 
@@ -114,16 +113,36 @@ fn copy_words<'a, T: PlainKey>(runs: &[&[u8]], mut to: &'a mut [T::Bits]) -> Vec
 }
 
 impl<T: PlainKey> Plain<T> {
-    /// A kernel that uses the pool's threads, or the caller's alone.
-    pub fn new(pool: Option<ThreadPool>) -> Plain<T> {
+    /// A kernel that works on the crew's threads.
+    pub fn new(crew: Crew) -> Plain<T> {
         Plain {
-            pool,
+            crew,
             numbers: Numbers(PhantomData),
         }
     }
 
-    /// Every thread sorts a share; then the shares are merged. None if there is no room for that.
+    /// On the pool's threads; None if there is no room for that.
     fn sort_on(&self, pool: &ThreadPool, records: &mut [T]) -> Option<()> {
+        if !vector::is_available::<T::Bits>() {
+            return self.sort_shares_on(pool, records);
+        }
+        let sign = comparable::<T>();
+        let share = records.len().div_ceil(pool.current_num_threads());
+        let words: &mut [T::Bits] = cast_slice_mut(records);
+        pool.install(|| {
+            if sign.is_none() {
+                words.par_chunks_mut(share).for_each(words_of::<T>);
+            }
+            vector::sort_on_threads(words, sign.unwrap_or(Sign::Unsigned));
+            if sign.is_none() {
+                words.par_chunks_mut(share).for_each(keys_of::<T>);
+            }
+        });
+        Some(())
+    }
+
+    /// Every thread sorts a share; then the shares are merged.
+    fn sort_shares_on(&self, pool: &ThreadPool, records: &mut [T]) -> Option<()> {
         let mut merged = Buffer::unset(size_of_val(records)).ok()?;
         let share = records.len().div_ceil(pool.current_num_threads());
         pool.install(|| records.par_chunks_mut(share).for_each(sort_here));
@@ -152,10 +171,20 @@ fn sort_unseen<T: PlainKey>(records: &mut [T]) {
         sort_words(words, sign);
         return;
     }
-    for word in &mut *words {
-        *word = bytemuck::cast::<_, T>(*word).bits();
-    }
+    words_of::<T>(words);
     sort_words(words, Sign::Unsigned);
+    keys_of::<T>(words);
+}
+
+/// Turns keys, which are given by their bits, into words in their order.
+fn words_of<T: PlainKey>(keys: &mut [T::Bits]) {
+    for key in keys {
+        *key = bytemuck::cast::<_, T>(*key).bits();
+    }
+}
+
+/// Turns such words back into keys.
+fn keys_of<T: PlainKey>(words: &mut [T::Bits]) {
     for word in words {
         *word = bytemuck::cast(T::from_bits(*word));
     }
@@ -204,15 +233,15 @@ impl<T: PlainKey> Kernel for Plain<T> {
         if is_done_by_looking(records) {
             return Ok(());
         }
+        let pool = match records.len() >= SHARED {
+            true => self.crew.pool(),
+            false => None,
+        };
         if count::is_worth_it::<T>(records.len()) {
-            let pool = self.pool.as_ref().filter(|_| records.len() >= SHARED);
-            count::sort(records, pool);
+            count::sort(records, pool.as_deref());
             return Ok(());
         }
-        let on_pool = match &self.pool {
-            Some(pool) if records.len() >= SHARED => self.sort_on(pool, records),
-            _ => None,
-        };
+        let on_pool = pool.and_then(|pool| self.sort_on(&pool, records));
         if on_pool.is_none() {
             sort_unseen(records);
         }
@@ -236,7 +265,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
     }
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        merge(&self.numbers, runs, out, self.pool.as_ref())
+        merge(&self.numbers, runs, out, self.crew.pool().as_deref())
     }
 
     fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>> {
@@ -258,15 +287,13 @@ mod tests {
     use crate::buffer::Buffer;
     use proptest::prelude::*;
 
+    fn alone() -> Crew {
+        Crew::new(1.into()).unwrap()
+    }
+
     /// Sorts and merges as the engine would, and compares with the standard library bit for bit.
     fn check<T: PlainKey>(runs: &[Vec<T>], threads: usize) {
-        let pool = (threads > 1).then(|| {
-            rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .build()
-                .unwrap()
-        });
-        let kernel = Plain::<T>::new(pool);
+        let kernel = Plain::<T>::new(Crew::new(threads.into()).unwrap());
         let sorted: Vec<Buffer> = runs
             .iter()
             .map(|run| {
@@ -357,7 +384,7 @@ mod tests {
 
     #[test]
     fn the_first_disorder_is_found_wherever_it_is() {
-        let kernel = Plain::<i32>::new(None);
+        let kernel = Plain::<i32>::new(alone());
         for length in [0, 1, 2, 31, 32, 33, 34, 100] {
             let sorted: Vec<i32> = (0..length).map(|index| index - 50).collect();
             assert_eq!(kernel.first_disorder(cast_slice(&sorted)), None);
@@ -368,13 +395,13 @@ mod tests {
             }
         }
         let floats = [-0.0, 0.0, 0.0, -0.0];
-        let kernel = Plain::<f64>::new(None);
+        let kernel = Plain::<f64>::new(alone());
         assert_eq!(kernel.first_disorder(cast_slice(&floats)), Some(2));
     }
 
     #[test]
     fn one_record_need_not_be_aligned() {
-        let kernel = Plain::<u64>::new(None);
+        let kernel = Plain::<u64>::new(alone());
         let run: [u64; 4] = [1, 5, 5, 9];
         let mut bytes = [0; 9];
         bytes[1..].copy_from_slice(&5_u64.to_ne_bytes());

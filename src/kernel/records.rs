@@ -5,9 +5,7 @@
 
 use std::cmp::Ordering;
 
-use bytemuck::{Pod, Zeroable, cast_slice_mut};
-use rayon::ThreadPool;
-
+use super::crew::Crew;
 use super::cut::{Order, select};
 use super::keyed::Keyed;
 use super::merge::{Merge, merge, merge_tree};
@@ -16,20 +14,21 @@ use super::{Kernel, deal, kernel_for};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
 use crate::record::{Fields, Layout};
+use bytemuck::{Pod, Zeroable, cast_slice_mut};
 
 /// A kernel for records of one layout.
 #[derive(Debug)]
 pub struct Records {
-    pool: Option<ThreadPool>,
+    crew: Crew,
     order: Keyed,
     layout: Layout,
 }
 
 impl Records {
-    /// A kernel that uses the pool's threads, or the caller's alone.
-    pub fn new(layout: &Layout, pool: Option<ThreadPool>) -> Records {
+    /// A kernel that works on the crew's threads.
+    pub fn new(layout: &Layout, crew: Crew) -> Records {
         Records {
-            pool,
+            crew,
             order: Keyed::new(layout),
             layout: layout.clone(),
         }
@@ -97,7 +96,8 @@ impl Kernel for Records {
             return Ok(());
         }
         let mut scratch = Buffer::unset(block.len())?;
-        self.guarded(|| deal::sort(&self.order, self.pool.as_ref(), block, &mut scratch))
+        let pool = self.crew.pool();
+        self.guarded(|| deal::sort(&self.order, pool.as_deref(), block, &mut scratch))
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
@@ -117,7 +117,8 @@ impl Kernel for Records {
     }
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        self.guarded(|| merge(&self.order, runs, out, self.pool.as_ref()))
+        let pool = self.crew.pool();
+        self.guarded(|| merge(&self.order, runs, out, pool.as_deref()))
     }
 
     fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>> {

@@ -15,6 +15,7 @@ use crate::members::{Rank, RankSet};
 use crate::monitor::machine::View;
 use crate::monitor::options::Options;
 use crate::monitor::reply::Replies;
+use crate::monitor::share::Pace;
 use crate::monitor::syndrome::Syndrome;
 
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,7 @@ struct Record {
     last: Option<f64>,
     phi: f64,
     good: u32,
+    pace: Pace,
 }
 
 /// The group, as all ranks know it.
@@ -66,6 +68,7 @@ impl Foreground {
         let record = &mut self.records[rank.index()];
         let passed = ratio <= 1.0 || ratio <= record.replies.limit(&self.options);
         record.last = Some(ratio);
+        record.pace.took(ratio, self.options.alpha);
         record.phi = record.replies.phi(ratio);
         if passed || self.options.learn_late {
             record.replies.arrived(&self.options, ratio);
@@ -93,6 +96,14 @@ impl Foreground {
     /// The group: all living ranks with an even counter; all living ranks if there is none.
     pub fn recommended(&self) -> RankSet {
         self.syndrome.group()
+    }
+
+    /// How long each rank has taken of late, in multiples of the median; None if it was never tested.
+    pub fn paces(&self) -> Vec<Option<f64>> {
+        self.records
+            .iter()
+            .map(|record| record.pace.mean())
+            .collect()
     }
 
     /// What is known of a rank. Times are multiples of the median.

@@ -246,6 +246,14 @@ impl Monitor {
         self.group.clone()
     }
 
+    /// How long each rank has taken to reply of late, in seconds; None before the first reply.
+    pub fn paces(&self) -> Vec<Option<f64>> {
+        let ranks = Rank::all(self.ranks);
+        ranks
+            .map(|rank| self.tests.peer(rank)?.pace.mean())
+            .collect()
+    }
+
     /// What is known of a rank.
     ///
     /// # Panics

@@ -16,6 +16,7 @@
 //! | [`machine`] | [`Monitor`], one rank's part in all that | the same |
 //! | [`foreground`] | [`Foreground`], the same rules without messages | |
 //! | [`share`] | does moving work pay; shares by speed | |
+//! | [`counsel`] | what is told at a commit, and what follows from it | |
 //! | [`model`] | all of it on made-up hosts, in virtual time | Figures 7 to 13, Table 3 |
 //!
 //! All is pure: time is an argument, and messages are bytes that somebody else moves. `docs/dgrp.md` has
@@ -25,6 +26,7 @@
 
 pub mod assignment;
 pub mod broadcast;
+pub mod counsel;
 pub mod foreground;
 pub mod machine;
 pub mod message;
@@ -39,6 +41,7 @@ pub mod tester;
 mod wire;
 
 pub use assignment::Assignment;
+pub use counsel::{Counsel, Told};
 pub use foreground::Foreground;
 pub use machine::{Action, Monitor, View};
 pub use options::{Options, Suspicion};

@@ -52,13 +52,11 @@ pub struct Options {
     /// paper, they do not, and a rank that has become slow for good stays so in the eyes of its testers:
     /// else they get used to it. In an interval of self-doubt they always do.
     pub learn_late: bool,
-    /// Past the paper, for who hands out the work: move a slow rank's part only where [`gain`] is above
-    /// 0. A monitor does not look at it.
-    ///
-    /// [`gain`]: crate::monitor::share::gain
+    /// Past the paper, for who hands out the work: leave a slow rank out only where that is
+    /// [worth it](crate::monitor::share::worth_leaving_out). A monitor does not look at it.
     pub gain: bool,
-    /// Past the paper, for who hands out the work: share it by [`weights`], instead of all or nothing. A
-    /// monitor does not look at it.
+    /// Past the paper, for who hands out the work: share it by [`weights`], and leave nobody out. A monitor
+    /// does not look at it.
     ///
     /// [`weights`]: crate::monitor::share::weights
     pub weights: bool,

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::members::Rank;
 use crate::monitor::options::Options;
 use crate::monitor::reply::Replies;
+use crate::monitor::share::Pace;
 
 /// So many unanswered tests of a rank are remembered; a reply to an older one is ignored.
 const REMEMBERED: usize = 16;
@@ -36,6 +37,8 @@ pub struct Peer {
     pub phi: f64,
     /// Good tests in a row.
     pub good: u32,
+    /// How long its right replies have taken of late, late ones too.
+    pub pace: Pace,
     test: Option<Test>,
     unanswered: VecDeque<(u64, f64)>,
     /// Late reply times that are not to be learnt from unless this interval is one of doubt.
@@ -249,6 +252,7 @@ impl Tests {
 impl Peer {
     fn learn(&mut self, options: &Options, time: f64, late: bool) {
         self.last = Some(time);
+        self.pace.took(time, options.alpha);
         match late && !options.learn_late {
             true => self.held.push(time),
             false => self.replies.arrived(options, time),

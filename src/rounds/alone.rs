@@ -6,7 +6,7 @@ use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
 use crate::engine::{Algorithm, Subcube};
 use crate::error::Result;
-use crate::members::Rank;
+use crate::members::{FULL_WEIGHT, Rank};
 use crate::vcube::{Node, NodeSet, VCube};
 
 /// The states of all nodes, in order, if each rank brings one of `inputs`.
@@ -90,10 +90,12 @@ impl Scene<'_> {
     fn share(&mut self, round: u32, first: Node, scope: u32) -> Result<()> {
         let nodes: Vec<Node> = self.cube.subcube(first, scope).collect();
         let living = nodes.iter().filter(|node| self.brought.contains(**node));
+        let fault_free: Vec<Node> = living.copied().collect();
         let subcube = Subcube {
             dimension: scope,
             first,
-            fault_free: living.copied().collect(),
+            weights: vec![FULL_WEIGHT; fault_free.len()],
+            fault_free,
         };
         let mut proposals: Vec<(Node, Slice)> = Vec::with_capacity(nodes.len());
         for node in &nodes {

@@ -251,6 +251,7 @@ impl Life<'_> {
             key: None,
             accusations: Vec::new(),
             spoilt: Vec::new(),
+            record_bytes: 1,
             round: 0,
             rounds: 0,
         };

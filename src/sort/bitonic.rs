@@ -61,14 +61,17 @@ const VERDICT_BYTES: usize = 256;
 impl Verdict {
     /// A byte that tells which, and the number or the text.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let (kind, what) = match self {
-            Verdict::Longest(longest) => (0, longest.to_le_bytes().to_vec()),
-            Verdict::Refused(text) => (1, text.as_bytes().to_vec()),
-        };
-        let mut out = vec![kind];
-        out.extend(what);
-        out.truncate(VERDICT_BYTES);
-        out
+        match self {
+            Verdict::Longest(longest) => [&[0][..], &longest.to_le_bytes()].concat(),
+            Verdict::Refused(text) => {
+                let mut end = text.len().min(VERDICT_BYTES - 1);
+                // Not in the middle of a character.
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                [&[1][..], &text.as_bytes()[..end]].concat()
+            }
+        }
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Verdict> {

@@ -6,9 +6,10 @@
 //! fall into, everybody sends what belongs elsewhere, and what came is merged. If somebody dies in it,
 //! it starts again with other parts. Must never: compare records but by way of the kernel.
 
+use super::merging::merged;
 use super::pivot::{self, Cut, Place};
 use crate::block::{Block, Run};
-use crate::buffer::{Buffer, Slice};
+use crate::buffer::Slice;
 use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
 use crate::error::{Error, Result, Status};
 use crate::kernel::Kernel;
@@ -197,6 +198,10 @@ impl Algorithm for Complete<'_> {
         self.sort.rounds() + 1 + u32::from(self.dense)
     }
 
+    fn promised(&self, decision: &[u8]) -> Option<u64> {
+        Some(total_records(decision))
+    }
+
     fn step(&self, round: u32) -> Step {
         if round <= self.sort.rounds() {
             return self.sort.step(round);
@@ -296,6 +301,21 @@ impl Algorithm for Complete<'_> {
         Ok(Split { keep, give })
     }
 
+    fn condensed(&self, round: u32, block: Block) -> Result<Block> {
+        if round <= self.sort.rounds() {
+            return self.sort.condensed(round, block);
+        }
+        // For a dense result runs are counted first, and then split each by itself.
+        match self.dense {
+            true => Ok(block),
+            false => Ok(Block::of_sorted(vec![Run {
+                origin: Rank(0),
+                start: 0,
+                data: merged(self.kernel, block)?,
+            }])),
+        }
+    }
+
     fn join(
         &self,
         round: u32,
@@ -323,15 +343,4 @@ impl Algorithm for Complete<'_> {
             digest: None,
         })
     }
-}
-
-/// A block's records as one run.
-pub(super) fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
-    if block.runs.len() == 1 {
-        return Ok(block.runs.remove(0).data);
-    }
-    let mut out = Buffer::unset(block.bytes())?;
-    let runs: Vec<&[u8]> = block.runs.iter().map(|run| &*run.data).collect();
-    kernel.merge(&runs, &mut out)?;
-    Ok(out.into())
 }

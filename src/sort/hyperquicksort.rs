@@ -99,9 +99,12 @@ impl Algorithm for HyperQuickSort<'_> {
     ) -> Result<Vec<u8>> {
         match self.rule {
             PivotRule::Sampled => {
-                let lower = subcube.fault_free_before(subcube.len() / 2);
-                let shares = [lower, subcube.fault_free.len() - lower];
-                let cuts = pivot::balanced(proposals, &shares, self.kernel)?;
+                let shares = subcube.shares();
+                let halves = shares
+                    .chunks(shares.len() / 2)
+                    .map(|half| half.iter().sum());
+                let halves: Vec<usize> = halves.collect();
+                let cuts = pivot::balanced(proposals, &halves, self.kernel)?;
                 Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
             }
             PivotRule::Paper => {

@@ -16,6 +16,7 @@ mod complete;
 mod hyperquicksort;
 #[cfg(feature = "simulator")]
 pub mod letters;
+mod merging;
 mod method;
 mod pivot;
 mod quickmerge;

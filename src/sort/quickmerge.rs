@@ -6,11 +6,10 @@
 //! same for all nodes of its subcube.
 //!
 //! Cost: log2(N) rounds with one exchange each, and one decision in the first. Must never: look at who
-//! is alive, but for who is to get a share.
+//! is alive, but for the shares that nodes are to get.
 
 use super::hyperquicksort::halve;
 use super::pivot::{self, Cut, Place};
-use super::samplesort::shares;
 use super::sorted;
 use crate::block::Block;
 use crate::buffer::Slice;
@@ -22,7 +21,7 @@ use crate::vcube::Node;
 /// How the splitters are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Splitters {
-    /// From samples of all blocks, weighted by who is fault-free: balanced for all keys.
+    /// From samples of all blocks, by the shares of fault-free nodes: balanced for all keys.
     Sampled,
     /// The paper's: evenly spaced records of the root's own list (line 16). An empty root cuts nothing
     /// off.
@@ -137,7 +136,7 @@ impl Algorithm for QuickMerge<'_> {
         _before: &[u8],
     ) -> Result<Vec<u8>> {
         let cuts = match self.splitters {
-            Splitters::Sampled => pivot::balanced(proposals, &shares(subcube), self.kernel)?,
+            Splitters::Sampled => pivot::balanced(proposals, &subcube.shares(), self.kernel)?,
             Splitters::Root | Splitters::Averaged => {
                 // With a root's list alone the average is that list.
                 let lists = self.lists(proposals)?;

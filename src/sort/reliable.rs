@@ -26,7 +26,7 @@
 use std::cmp::Ordering;
 
 use super::bitonic::{Bitonic, Shape};
-use super::complete::merged;
+use super::merging::merged;
 use crate::block::{Block, Run};
 use crate::buffer::{Buffer, Slice};
 use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};

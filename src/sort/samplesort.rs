@@ -5,7 +5,7 @@
 //! regular sampling", with weights); every node sends every other its part once, and parts are merged.
 //!
 //! Cost: one round with one decision; N - 1 messages a node, and each record moves at most once.
-//! Must never: look at who is alive, but for who is to get a share.
+//! Must never: look at who is alive, but for the shares that nodes are to get.
 
 use super::pivot::{self, Cut};
 use super::sorted;
@@ -23,15 +23,6 @@ pub struct SampleSort<'a> {
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-}
-
-/// 1 for each fault-free node of a subcube, 0 for the others.
-pub fn shares(subcube: &Subcube) -> Vec<usize> {
-    let mut shares = vec![0; subcube.len()];
-    for node in &subcube.fault_free {
-        shares[(node.0 - subcube.first.0) as usize] = 1;
-    }
-    shares
 }
 
 impl SampleSort<'_> {
@@ -80,7 +71,7 @@ impl Algorithm for SampleSort<'_> {
         proposals: &[(Node, Slice)],
         _before: &[u8],
     ) -> Result<Vec<u8>> {
-        let cuts = pivot::balanced(proposals, &shares(subcube), self.kernel)?;
+        let cuts = pivot::balanced(proposals, &subcube.shares(), self.kernel)?;
         Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
     }
 

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::kernel::{Kernel, kernel_for};
 use crate::members::{Members, Rank};
 use crate::record::{Fields, KeyKind, Layout};
-use crate::vcube::{Node, first_of};
+use crate::vcube::Node;
 
 pub type Blocks = BTreeMap<Node, Block>;
 
@@ -45,19 +45,6 @@ fn same<T: PartialEq + std::fmt::Debug>(work: impl Fn() -> T) -> T {
     first
 }
 
-fn subcube(members: &Members, node: Node, dimension: u32) -> Subcube {
-    let alive = |node: &Node| !members.faulty_nodes().contains(*node);
-    Subcube {
-        dimension,
-        first: first_of(node, dimension),
-        fault_free: members
-            .cube()
-            .subcube(node, dimension)
-            .filter(alive)
-            .collect(),
-    }
-}
-
 /// What every node's subcube decides.
 fn decide(
     algorithm: &dyn Algorithm,
@@ -69,7 +56,7 @@ fn decide(
     let mut decisions = BTreeMap::new();
     let known = |node: Node| before.get(&node).map_or(&[][..], |decision| decision);
     for first in members.cube().nodes().step_by(1 << scope) {
-        let subcube = subcube(members, first, scope);
+        let subcube = Subcube::of(members, first, scope);
         let mut proposals: Vec<(Node, Slice)> = Vec::new();
         for node in members.cube().subcube(first, scope) {
             let propose = || algorithm.propose(round, node, &subcube, &blocks[&node], known(node));

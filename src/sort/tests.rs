@@ -162,6 +162,60 @@ fn after_faults_the_survivors_have_equal_shares() {
     }
 }
 
+#[test]
+fn shares_are_in_proportion_to_weights() {
+    let kernel = kernel();
+    for (ranks, dead) in [
+        (2, vec![]),
+        (5, vec![]),
+        (8, vec![]),
+        (8, vec![0, 5]),
+        (13, vec![6, 7]),
+    ] {
+        let inputs = inputs("random", ranks, 4000);
+        let mut members = Members::new(Rank(3 % ranks as u32), ranks);
+        members.absorb(&RankSet::from_ranks(ranks, dead.into_iter().map(Rank)));
+        let weights: Vec<u8> = (0..ranks as u8)
+            .map(|rank| [16, 8, 4, 0, 16][rank as usize % 5])
+            .collect();
+        members.weigh(&weights);
+        let living: Vec<Rank> = members.survivors().collect();
+        let all: usize = living
+            .iter()
+            .map(|rank| usize::from(weights[rank.index()]))
+            .sum();
+        let total = ranks * 4000;
+        for (name, algorithm) in &algorithms(&*kernel, members.cube().dimension())[..BALANCED] {
+            let dense = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), true);
+            let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
+            for rank in &living {
+                let due = total * usize::from(weights[rank.index()]) / all;
+                let off = shares[rank.index()].abs_diff(due) as f64 / (total / living.len()) as f64;
+                assert!(
+                    off < 0.05,
+                    "{name}, {ranks} ranks: rank {rank} has {shares:?}, due {due}"
+                );
+                assert!(dense[rank.index()].abs_diff(total / living.len()) <= 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn where_all_weigh_nothing_they_weigh_the_same() {
+    let kernel = kernel();
+    let inputs = inputs("random", 4, 100);
+    let mut members = Members::new(Rank(0), 4);
+    members.weigh(&[0; 4]);
+    for (_, algorithm) in &algorithms(&*kernel, 2)[..BALANCED] {
+        let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
+        assert!(
+            shares.iter().all(|share| share.abs_diff(100) <= 3),
+            "{shares:?}"
+        );
+    }
+}
+
 /// The shares of all algorithms, for people: `cargo test --lib table_of_shares -- --ignored`.
 #[test]
 #[ignore = "prints a table"]
@@ -187,11 +241,13 @@ proptest! {
     fn any_inputs_on_any_ranks_with_any_faults(
         inputs in prop::collection::vec(prop::collection::vec(-20_i32..20, 0..60), 1..20),
         dead in prop::collection::vec(0_u32..20, 0..12),
+        weights in prop::collection::vec(0_u8..=16, 0..20),
         dense: bool,
     ) {
         let kernel = kernel();
         let ranks = inputs.len();
         let mut members = Members::new(Rank(0), ranks);
+        members.weigh(&weights);
         let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
         members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
         for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {

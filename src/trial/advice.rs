@@ -3,8 +3,12 @@
 use std::cell::Cell;
 use std::fmt;
 
-use crate::engine::{Adviser, Load};
-use crate::members::{Rank, RankSet};
+use super::Trial;
+use crate::engine::{Advice, Adviser, Load};
+use crate::members::{FULL_WEIGHT, Rank, RankSet};
+use crate::monitor::Told;
+use crate::monitor::counsel::odd;
+use crate::monitor::share::{Burden, worth_leaving_out};
 
 /// A rank becomes slow, or is as fast again, as one of the others sees it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,24 +40,70 @@ impl fmt::Display for Turn {
     }
 }
 
-/// One rank's adviser: counters of turns, of which others hear when all are asked.
+/// A rank has another speed, as one of the others sees it at some commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    /// Whose, who sees it, and when.
+    pub turn: Turn,
+    /// The weight that goes with it, up to that of full speed.
+    pub weight: u8,
+}
+
+impl Speed {
+    /// Reads what `to_string` gave.
+    pub fn parse(text: &str) -> Option<Speed> {
+        let (turn, weight) = text.split_once(':')?;
+        Some(Speed {
+            turn: Turn::parse(turn)?,
+            weight: weight
+                .parse()
+                .ok()
+                .filter(|weight| *weight <= FULL_WEIGHT)?,
+        })
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.turn, self.weight)
+    }
+}
+
+/// A weight, and since which commit of its witness.
+type Weight = (u32, u8);
+
+const WEIGHT_BYTES: usize = 5;
+
+/// One rank's adviser: counters of turns, and speeds, of which others hear when all are asked.
 pub struct Scripted {
     turns: Vec<Turn>,
+    speeds: Vec<Speed>,
+    /// Who is slow is left out only where that pays.
+    gain: bool,
     /// How often it was asked whether it is content.
     asked: Cell<u32>,
     /// As all have agreed on.
     agreed: Vec<u32>,
+    /// As all have agreed on.
+    weights: Vec<Weight>,
 }
 
 impl Scripted {
-    pub fn new(me: Rank, ranks: usize, turns: &[Turn]) -> Scripted {
-        let turns = turns.iter();
-        let mine = turns.filter(|turn| turn.witness == me && turn.rank.index() < ranks);
-        Scripted {
-            turns: mine.copied().collect(),
+    /// The adviser of a rank in one of the sorts of a trial; None if it has no script.
+    pub fn of(trial: &Trial, me: Rank) -> Option<Scripted> {
+        let ranks = trial.ranks;
+        let mine = |turn: &Turn| turn.witness == me && turn.rank.index() < ranks;
+        let turns = trial.turns.iter().filter(|turn| mine(turn));
+        let speeds = trial.speeds.iter().filter(|speed| mine(&speed.turn));
+        let silent = trial.turns.is_empty() && trial.speeds.is_empty();
+        (!silent).then(|| Scripted {
+            turns: turns.copied().collect(),
+            speeds: speeds.copied().collect(),
+            gain: trial.gain,
             asked: Cell::new(0),
             agreed: vec![0; ranks],
-        }
+            weights: vec![(0, FULL_WEIGHT); ranks],
+        })
     }
 
     /// The counters with the turns that have been seen: every turn makes an even one odd, and an odd one
@@ -65,37 +115,95 @@ impl Scripted {
         }
         counters
     }
+
+    /// The weights with the speeds that have been seen: the latest counts, whoever saw it.
+    fn present_weights(&self) -> Vec<Weight> {
+        let mut weights = self.weights.clone();
+        let seen = |speed: &&Speed| speed.turn.commit <= self.asked.get();
+        for Speed { turn, weight } in self.speeds.iter().filter(seen) {
+            let known = &mut weights[turn.rank.index()];
+            *known = (*known).max((turn.commit, *weight));
+        }
+        weights
+    }
+
+    fn left_out(&self, told: &[(Rank, Told)], group: &RankSet) -> RankSet {
+        let suspects = odd(&self.agreed);
+        let Some((_, first)) = told.first().filter(|_| self.gain) else {
+            return suspects;
+        };
+        let slowdown = |weight: u8| f64::from(FULL_WEIGHT) / f64::from(weight).max(0.4);
+        let weights = self.weights.iter();
+        let mut burdens: Vec<Burden> = weights
+            .map(|(_, weight)| Burden {
+                slowdown: slowdown(*weight),
+                bytes: 0,
+            })
+            .collect();
+        for (rank, told) in told {
+            burdens[rank.index()].bytes = told.bytes;
+        }
+        worth_leaving_out(&suspects, group, &burdens, first.rounds - first.round)
+    }
 }
 
-fn odd(counters: &[u32]) -> RankSet {
-    let ranks = Rank::all(counters.len());
-    RankSet::from_ranks(
-        counters.len(),
-        ranks.filter(|rank| counters[rank.index()] % 2 == 1),
-    )
+/// The weights alone.
+fn values(weights: &[Weight]) -> Vec<u8> {
+    weights.iter().map(|(_, weight)| *weight).collect()
 }
 
 impl Adviser for Scripted {
-    fn is_content(&self, left_out: &RankSet, _now: f64) -> bool {
+    fn is_content(&self, left_out: &RankSet, weights: &[u8], _now: f64) -> bool {
         self.asked.set(self.asked.get() + 1);
-        odd(&self.present()) == *left_out
+        let present = self.present();
+        let same_group = match self.gain {
+            true => present == self.agreed,
+            false => odd(&present) == *left_out,
+        };
+        same_group && values(&self.present_weights()) == weights
     }
 
-    fn testimony(&mut self, _load: &Load) -> Vec<u8> {
-        let counters = self.present();
+    fn testimony(&mut self, load: &Load) -> Vec<u8> {
+        let told = Told {
+            counters: self.present(),
+            ..Told::default()
+        };
+        let mut words = told.with(load).encode();
+        for (since, weight) in self.present_weights() {
+            words.extend(since.to_le_bytes());
+            words.push(weight);
+        }
         let asked = self.asked.get();
         self.turns.retain(|turn| turn.commit > asked);
-        let words = counters.iter();
-        words.flat_map(|counter| counter.to_le_bytes()).collect()
+        words
     }
 
-    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> RankSet {
-        for (_, words) in told.iter().filter(|(rank, _)| group.contains(*rank)) {
-            for (counter, word) in self.agreed.iter_mut().zip(words.chunks_exact(4)) {
-                let theirs = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                *counter = theirs.max(*counter);
+    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Advice {
+        let ranks = self.agreed.len();
+        let mut heard = Vec::with_capacity(told.len());
+        for (rank, words) in told {
+            let (words, weights) = words.split_at(words.len() - WEIGHT_BYTES * ranks);
+            let Some(words) = Told::decode(ranks, words) else {
+                continue;
+            };
+            if group.contains(*rank) {
+                for (counter, theirs) in self.agreed.iter_mut().zip(&words.counters) {
+                    *counter = (*theirs).max(*counter);
+                }
             }
+            for (mine, theirs) in self
+                .weights
+                .iter_mut()
+                .zip(weights.chunks_exact(WEIGHT_BYTES))
+            {
+                let since = u32::from_le_bytes([theirs[0], theirs[1], theirs[2], theirs[3]]);
+                *mine = (*mine).max((since, theirs[4]));
+            }
+            heard.push((*rank, words));
         }
-        odd(&self.agreed)
+        Advice {
+            left_out: self.left_out(&heard, group),
+            weights: values(&self.weights),
+        }
     }
 }

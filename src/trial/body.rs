@@ -58,6 +58,8 @@ pub struct Outcome {
     pub lost: Vec<Rank>,
     /// Who lives, but was stopped in this sort.
     pub aside: Vec<Rank>,
+    /// How work was shared at its end.
+    pub weights: Vec<u8>,
 }
 
 /// A commit that some rank heard of.
@@ -415,8 +417,10 @@ impl Sorting<'_> {
         let aside = living
             .filter(|rank| self.members.is_set_aside(*rank))
             .collect();
+        let weights = self.members.weights().to_vec();
         self.members.take_back_all();
         Outcome {
+            weights,
             parts,
             total,
             aside,
@@ -438,20 +442,19 @@ impl Sorting<'_> {
         let schedule = Plan::parse(&self.trial.spoils.join(" "))?;
         let schedule = schedule.resolve(self.trial.ranks, 1);
         let mut stats = Stats::default();
-        let (me, ranks) = (self.members.me(), self.trial.ranks);
-        let mut adviser = Scripted::new(me, ranks, &self.trial.turns);
-        let advised = !self.trial.turns.is_empty();
+        let mut adviser = Scripted::of(self.trial, self.members.me());
         let mut engine = Engine {
             transport: &mut *self.transport,
             members: &mut *self.members,
             observer: witness,
             stats: &mut stats,
             schedule: &schedule,
-            adviser: advised.then_some(&mut adviser as &mut dyn Adviser),
+            adviser: adviser.as_mut().map(|adviser| adviser as &mut dyn Adviser),
             reconsider: false,
             key: None,
             accusations: Vec::new(),
             spoilt: Vec::new(),
+            record_bytes: 1,
             round: 0,
             rounds: 0,
         };
@@ -486,6 +489,7 @@ impl Sorting<'_> {
         };
         let mut source = Library(self.trial, self.sort);
         let absent = absent.clone();
+        engine.record_bytes = kernel.record_bytes();
         let key = DigestKey::new(self.trial.seed, kernel.record_bytes());
         let checks = self.trial.checks.then(|| Checks {
             key: &key,

@@ -5,9 +5,9 @@ use std::sync::{Mutex, Once};
 
 use rayon::prelude::*;
 
-use super::{Commit, Keeping, METHODS, Run, Trial, Turn, Use, judge, run};
+use super::{Commit, Keeping, METHODS, Run, Speed, Trial, Turn, Use, judge, run};
 use crate::defects::{Defect, any_planted};
-use crate::members::Rank;
+use crate::members::{FULL_WEIGHT, Rank};
 use crate::random::SplitMix;
 use crate::sort::{Method, PivotRule, Shape};
 use crate::transport::Repair;
@@ -69,6 +69,8 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         checks: draw.once_in(3),
         spoils: Vec::new(),
         turns: Vec::new(),
+        speeds: Vec::new(),
+        gain: false,
         tree: None,
         sink: None,
         links: Vec::new(),
@@ -116,6 +118,9 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         };
         trial.turns = turns.map(turn).collect();
     }
+    if !trial.own && trial.tree.is_none() && draw.once_in(3) {
+        draw_speeds(&mut draw, &mut trial);
+    }
     let victims = draw.below(trial.ranks as u64) as usize;
     let victims = if draw.once_in(2) {
         victims.min(2)
@@ -133,20 +138,63 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
             played = run(&trial, false);
         }
     }
+    if trial.algorithm == Method::Reliable && !trial.checks {
+        // Then the last message of a node may be a copy of what it has checked already.
+        let last = format!("~{}.message", checked_rounds(ranks));
+        let moved = !trial.losses.is_empty() || !trial.turns.is_empty();
+        trial
+            .spoils
+            .retain(|words| !moved || !words.contains(&last));
+    }
     trial
+}
+
+/// Ranks of other speeds than full, known from the start or seen some time.
+fn draw_speeds(draw: &mut SplitMix, trial: &mut Trial) {
+    let from_the_start = draw.once_in(2);
+    for _ in 0..1 + draw.below(4) {
+        let mut rank = || Rank(draw.below(trial.ranks as u64) as u32);
+        let (rank, witness) = (rank(), rank());
+        let commit = if from_the_start {
+            1
+        } else {
+            1 + draw.below(12) as u32
+        };
+        let weight = draw.below(u64::from(FULL_WEIGHT) + 1) as u8;
+        let turn = Turn {
+            rank,
+            witness,
+            commit,
+        };
+        trial.speeds.push(Speed { turn, weight });
+    }
+    trial.gain = draw.once_in(2);
 }
 
 /// Something of somebody's that is changed in some round.
 fn spoil(draw: &mut SplitMix, ranks: usize) -> String {
-    let targets = ["message", "block", "input", "replica", "result", "order"];
+    let targets = [
+        "message", "block", "input", "replica", "stored", "result", "order", "swap",
+    ];
     let target = targets[draw.below(targets.len() as u64) as usize];
     let rank = draw.below(ranks as u64);
     let round = match target {
         "input" | "replica" => 0,
         _ => draw.below(7),
     };
+    let how = change(draw);
     let again = if draw.once_in(4) { "*" } else { "" };
-    format!("{rank}~{round}.{target}{again}")
+    format!("{rank}~{round}.{target}{how}{again}")
+}
+
+/// How it is changed, and where.
+fn change(draw: &mut SplitMix) -> String {
+    let changes = ["", ".flip", ".key", ".copy", ".drop", ".double"];
+    let change = changes[draw.below(changes.len() as u64) as usize];
+    match draw.once_in(3) {
+        true => change.to_string(),
+        false => format!("{change}/{}", draw.below(1 << 20)),
+    }
 }
 
 /// A tree in place of the sort, around links that are faulty; with few enough all are connected
@@ -174,14 +222,20 @@ fn draw_tree(draw: &mut SplitMix, trial: &mut Trial) {
 /// One thing that the checks of 1989 must find alone: in a message of any of their rounds, or of a block
 /// in any but the first, where a lie about one's own input is as good as the truth.
 fn lie(draw: &mut SplitMix, ranks: usize) -> Option<String> {
-    let dimension = ranks.next_power_of_two().ilog2();
-    let rounds = u64::from(dimension * (dimension + 3) / 2);
+    let rounds = checked_rounds(ranks);
     let (target, first) = match draw.once_in(2) {
         true => ("message", 1),
         false => ("block", 2),
     };
     let rank = draw.below(ranks as u64);
-    (rounds > 0).then(|| format!("{rank}~{}.{target}", first + draw.below(rounds - first + 1)))
+    let round = (rounds > 0).then(|| first + draw.below(rounds - first + 1))?;
+    Some(format!("{rank}~{round}.{target}{}", change(draw)))
+}
+
+/// The rounds of the sort of 1989.
+fn checked_rounds(ranks: usize) -> u64 {
+    let dimension = ranks.next_power_of_two().ilog2();
+    u64::from(dimension * (dimension + 3) / 2)
 }
 
 /// For so many losses it is looked up what their predecessors brought about.

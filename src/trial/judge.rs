@@ -3,8 +3,8 @@
 use super::body::Part;
 use super::{Keeping, Outcome, Record, Run, Trial, Use};
 use crate::error::Status;
-use crate::members::{Members, Rank, RankSet};
-use crate::sort::{Method, Shape};
+use crate::members::{FULL_WEIGHT, Members, Rank, RankSet};
+use crate::sort::{Method, PivotRule, Shape, Splitters};
 use crate::transport::sim::{Loss, Manner};
 
 /// None if it is right, else what is wrong with it.
@@ -57,14 +57,15 @@ fn judge_sort(
                 faulty,
                 lost,
                 aside,
+                weights,
                 ..
             } = outcome.clone();
-            (absent, faulty, lost, aside)
+            (absent, faulty, lost, aside, weights)
         };
         if seen(outcome) != seen(first) {
             return Some(format!(
-                "ranks see other faults: {rank} sees {:?}",
-                outcome.faulty
+                "ranks see other faults or speeds: {rank} sees {:?}, {:?}",
+                outcome.faulty, outcome.weights
             ));
         }
         let status = |outcome: &Outcome| outcome.parts.as_ref().err().map(|error| error.status);
@@ -105,7 +106,7 @@ fn judge_corruption(trial: &Trial, outcome: &Outcome) -> Option<String> {
         return None;
     }
     let alone = trial.spoils.len() == 1 && !trial.spoils[0].ends_with('*');
-    let at_home = trial.spoils.iter().any(|words| words.ends_with("input"));
+    let at_home = trial.spoils.iter().any(|words| words.contains("input"));
     let has_copies = matches!(trial.store, Keeping::Memory(1..) | Keeping::Reload);
     let one_rank = trial.ranks - outcome.faulty.len() == 1;
     let fine = trial.losses.is_empty() && alone && has_copies && !at_home && !one_rank;
@@ -160,11 +161,53 @@ fn judge_result(
             }
         }
     }
+    if let Some(wrong) = judge_shares(trial, living, expected.len()) {
+        return Some(wrong);
+    }
     let survivors = members.survivors().count();
     let all_here = living.len() == survivors;
     (all_here && covered != expected.len())
         .then(|| format!("{covered} of {} records", expected.len()))
 }
+
+/// Where all speeds were known from the start, nobody was left out or died, and every record is its own
+/// sample: is each rank's share in proportion to its weight?
+fn judge_shares(trial: &Trial, living: &[(Rank, &Outcome)], total: usize) -> Option<String> {
+    let weighs = [
+        Method::SampleSort,
+        Method::HyperQuickSort(PivotRule::Sampled),
+        Method::QuickMerge(Splitters::Sampled),
+    ];
+    let disturbed = !(trial.losses.is_empty() && trial.turns.is_empty() && trial.spoils.is_empty());
+    let late = trial.speeds.iter().any(|speed| speed.turn.commit > 1);
+    let known = |rank: Rank| rank.index() < trial.ranks;
+    let unseen = trial.speeds.iter().any(|speed| !known(speed.turn.witness));
+    let exact = total <= EVERY_RECORD_IS_A_SAMPLE && weighs.contains(&trial.algorithm);
+    if disturbed || late || unseen || trial.own || trial.dense || !exact {
+        return None;
+    }
+    let weight = |rank: Rank| {
+        let of = trial.speeds.iter().filter(|speed| speed.turn.rank == rank);
+        usize::from(of.map(|speed| speed.weight).max().unwrap_or(FULL_WEIGHT))
+    };
+    let mut weights: Vec<usize> = Rank::all(trial.ranks).map(weight).collect();
+    if weights.iter().all(|weight| *weight == 0) {
+        weights.fill(1);
+    }
+    let all: usize = weights.iter().sum();
+    // Each cut is off by less than one record, and those of halves add up.
+    let most_off = 2 + trial.ranks.next_power_of_two().ilog2() as usize;
+    living.iter().find_map(|(rank, outcome)| {
+        let parts = outcome.parts.as_ref().ok()?.iter();
+        let share: usize = parts.map(|part| part.records.len()).sum();
+        let due = total * weights[rank.index()] / all;
+        (share.abs_diff(due) > most_off)
+            .then(|| format!("rank {rank} has {share} records, not about {due} by {weights:?}"))
+    })
+}
+
+/// What a node shows of its block at least.
+const EVERY_RECORD_IS_A_SAMPLE: usize = 512;
 
 /// The result is on the rank that the tree leads to, and nowhere else; or on all, if it comes from there.
 fn judge_tree(
@@ -242,7 +285,8 @@ fn belongs(trial: &Trial, part: &Part, expected: &[Record]) -> bool {
         return false;
     };
     // It is the order of keys that is checked.
-    let spoilt = trial.spoils.iter().any(|words| words.contains("order"));
+    let moves = |words: &String| words.contains("order") || words.contains("swap");
+    let spoilt = trial.spoils.iter().any(moves);
     match trial.algorithm {
         // It does not keep the order of equal keys.
         _ if spoilt => same_keys(&part.records, expected),

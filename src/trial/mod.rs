@@ -26,7 +26,7 @@ use crate::sort::{Method, PivotRule, Shape, Splitters};
 use crate::transport::Repair;
 use crate::transport::sim::Loss;
 
-pub use advice::Turn;
+pub use advice::{Speed, Turn};
 pub use body::{Commit, Outcome, Run, run};
 pub use conformance::{CASES, Case};
 pub use errand::Use;
@@ -92,6 +92,10 @@ pub struct Trial {
     pub spoils: Vec<String>,
     /// Who is left out and taken back, if there are advisers.
     pub turns: Vec<Turn>,
+    /// How work is shared, if there are advisers.
+    pub speeds: Vec<Speed>,
+    /// Who is slow is left out only where that pays.
+    pub gain: bool,
     /// Instead of a sort, a tree.
     pub tree: Option<Use>,
     /// The rank that the tree leads to, or comes from.
@@ -171,6 +175,11 @@ impl Trial {
                     let turns = value.split(',').map(Turn::parse);
                     trial.turns = turns.collect::<Option<_>>()?;
                 }
+                "speeds" => {
+                    let speeds = value.split(',').map(Speed::parse);
+                    trial.speeds = speeds.collect::<Option<_>>()?;
+                }
+                "gain" => trial.gain = value == "1",
                 "own" => trial.own = value == "1",
                 "tree" => trial.tree = Some(named(&USES, value)?),
                 "sink" => trial.sink = Some(Rank(value.parse().ok()?)),
@@ -214,6 +223,8 @@ impl Default for Trial {
             checks: false,
             spoils: Vec::new(),
             turns: Vec::new(),
+            speeds: Vec::new(),
+            gain: false,
             tree: None,
             sink: None,
             links: Vec::new(),
@@ -326,6 +337,13 @@ impl fmt::Display for Trial {
         for (index, turn) in self.turns.iter().enumerate() {
             let before = if index == 0 { " turns=" } else { "," };
             write!(out, "{before}{turn}")?;
+        }
+        for (index, speed) in self.speeds.iter().enumerate() {
+            let before = if index == 0 { " speeds=" } else { "," };
+            write!(out, "{before}{speed}")?;
+        }
+        if self.gain {
+            out.write_str(" gain=1")?;
         }
         if self.own {
             out.write_str(" own=1")?;

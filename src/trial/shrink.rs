@@ -39,6 +39,12 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
             smaller.turns.remove(index);
         });
     }
+    for index in 0..trial.speeds.len() {
+        offer(&|smaller| {
+            smaller.speeds.remove(index);
+        });
+    }
+    offer(&|smaller| smaller.gain = false);
     for index in 0..trial.links.len() {
         offer(&|smaller| {
             smaller.links.remove(index);

@@ -1,9 +1,11 @@
 /* Monitors: arguments, and a rank that is slow for a while in the eyes of its testers: it is left out of
- * sorts, and comes back.
+ * sorts, or gets a smaller share, and comes back.
  *
- *   monitor thread|foreground arguments|slow [RANK]      (under mpirun)
+ *   monitor thread|foreground arguments|slow|weights|gain [RANK]      (under mpirun; gain: in the foreground)
  *
- * `slow`: rank RANK takes long for its tests until it is left out. Sorts go on all the time, and each is
+ * `slow`: rank RANK takes long for its tests until it is left out. `weights`: until its share of the result is
+ * smaller than the others', and then as long as they until it is as large. `gain`: a little longer, for which it
+ * is not worth while to leave it out, and then much. Sorts go on all the time, and each is
  * verified. Prints "monitor: fine" on rank 0 if all is right, and "monitor: skipped" if MPI
  * allows no threads. */
 #include <mpi.h>
@@ -20,12 +22,14 @@
 #define COUNT 5000
 
 static volatile int is_slow;
+static volatile useconds_t takes = 0, takes_slow = 60000;
 static int demoted = -1, rejoined = -1;
+static size_t records; /* of this rank in the last sort */
 
 static uint64_t test(void *user)
 {
   (void)user;
-  if (is_slow) usleep(60000);
+  usleep(is_slow ? takes_slow : takes);
   return 42;
 }
 
@@ -62,6 +66,11 @@ static size_t sort(ftsort *group)
   EXPECT(ftsort_verify(group, &plain, result, input, COUNT, &violations) == FTSORT_OK);
   EXPECT(violations == 0);
   blocks = ftsort_result_blocks(result);
+  for (records = 0, i = 0; i < blocks; i++) {
+    ftsort_block block;
+    EXPECT(ftsort_result_block(result, i, &block) == FTSORT_OK);
+    records += block.count;
+  }
   ftsort_result_free(result);
   return blocks;
 }
@@ -143,6 +152,84 @@ static void slow(ftsort *group, int mode, int victim)
   EXPECT(sort(group) >= 1);
 }
 
+/* Do all ranks say so? */
+static int all_say(ftsort *group, int yes)
+{
+  uint32_t word = yes != 0;
+  EXPECT(ftsort_agree(group, &word, NULL) == FTSORT_OK);
+  return word != 0;
+}
+
+/* Three times as slow: a third of a share. */
+static void weights(ftsort *group, int mode, int victim)
+{
+  ftsort_monitor_config config = wanted(mode);
+  const ftsort_monitor *monitor = NULL;
+  ftsort_monitor_view view = FTSORT_VIEW_INIT;
+  int sorts, less = 0, equal = 0;
+
+  takes = 5000;
+  takes_slow = 15000;
+  config.interval_ms = 100;
+  config.alpha = 0.5;
+  config.sharing = 2;
+  EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "config.sharing is 2") != NULL);
+  config.sharing = FTSORT_SHARING_WEIGHTS;
+  EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_OK);
+  for (sorts = 0; sorts < MOST_SORTS && !less; sorts++) {
+    is_slow = rank == victim && sorts > 5;
+    EXPECT(sort(group) >= 1);
+    less = all_say(group, rank != victim || records < COUNT * 7 / 10);
+  }
+  EXPECT(less);
+  EXPECT(ftsort_monitor_look(monitor, victim, &view) == FTSORT_OK);
+  EXPECT(view.weight > 0 && view.weight < 0.75);
+  is_slow = 0;
+  for (; sorts < MOST_SORTS && !equal; sorts++) {
+    EXPECT(sort(group) >= 1);
+    equal = all_say(group, rank != victim || records > COUNT * 9 / 10);
+  }
+  EXPECT(equal);
+  EXPECT(demoted == -1);
+  EXPECT(ftsort_monitor_stop(group) == FTSORT_OK);
+  EXPECT(sort(group) >= 1);
+  EXPECT(records > COUNT * 9 / 10 && records < COUNT * 11 / 10);
+}
+
+/* Not recommended, but left out only where its own work takes longer than a cover with twice as much. */
+static void gain(ftsort *group, int victim)
+{
+  ftsort_monitor_config config = wanted(FTSORT_MONITOR_FOREGROUND);
+  const ftsort_monitor *monitor = NULL;
+  ftsort_monitor_view view = FTSORT_VIEW_INIT;
+  int sorts, seen = 0;
+
+  takes = 5000;
+  takes_slow = 8000;
+  config.interval_ms = 100;
+  config.alpha = 0.5;
+  /* Late beyond three tenths more than usual, which is far from worth it. */
+  config.factor = 1;
+  config.beta = 1e-9;
+  config.plus_ms = 300;
+  config.gain = 1;
+  EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_OK);
+  for (sorts = 0; sorts < MOST_SORTS && seen < 10; sorts++) {
+    is_slow = rank == victim && sorts > 5;
+    EXPECT(sort(group) >= 1);
+    EXPECT(ftsort_monitor_look(monitor, victim, &view) == FTSORT_OK);
+    seen = all_say(group, !view.recommended) ? seen + 1 : 0;
+  }
+  EXPECT(seen == 10);
+  EXPECT(demoted != victim);
+  takes_slow = 60000;
+  for (; sorts < MOST_SORTS && demoted != victim; sorts++) sort(group);
+  EXPECT(demoted == victim);
+  EXPECT(ftsort_monitor_stop(group) == FTSORT_OK);
+  EXPECT(sort(group) >= 1);
+}
+
 int main(int argc, char **argv)
 {
   const char *what = argc > 2 ? argv[2] : "";
@@ -167,6 +254,10 @@ int main(int argc, char **argv)
     arguments(group, mode);
   } else if (strcmp(what, "slow") == 0) {
     slow(group, mode, argc > 3 ? atoi(argv[3]) : ranks - 1);
+  } else if (strcmp(what, "weights") == 0) {
+    weights(group, mode, argc > 3 ? atoi(argv[3]) : ranks - 1);
+  } else if (strcmp(what, "gain") == 0) {
+    gain(group, argc > 3 ? atoi(argv[3]) : ranks - 1);
   } else {
     return 2;
   }

@@ -76,6 +76,27 @@ pub struct Few {
     out: PathBuf,
 }
 
+/// Some of the rules that a crowd is played with.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rules {
+    /// Thresholds by factor
+    Threshold,
+    /// The same with self-doubt
+    Doubt,
+    /// Limits of phi
+    Phi,
+}
+
+impl Rules {
+    fn name(self) -> &'static str {
+        match self {
+            Rules::Threshold => "threshold",
+            Rules::Doubt => "doubt",
+            Rules::Phi => "phi",
+        }
+    }
+}
+
 /// Options of `crowd`.
 #[derive(Args)]
 pub struct Crowd {
@@ -85,6 +106,9 @@ pub struct Crowd {
     /// How many ranks
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=4096))]
     ranks: u32,
+    /// Only these rules, into a file with their name at its end
+    #[arg(long, value_enum)]
+    rules: Option<Rules>,
     /// How many seconds are counted, after 40 that are not
     #[arg(long, default_value_t = 120)]
     seconds: u32,
@@ -226,8 +250,10 @@ fn settings(options: &Crowd) -> Vec<(&'static str, f64, Setting)> {
         assignment: Assignment::VCube,
         ..Options::default()
     };
+    let wanted = |some: Rules| options.rules.is_none_or(|rules| rules == some);
     let mut rules = Vec::new();
-    for self_doubt in [false, true] {
+    let doubts = [(Rules::Threshold, false), (Rules::Doubt, true)];
+    for (_, self_doubt) in doubts.into_iter().filter(|(some, _)| wanted(*some)) {
         rules.extend(MULTIPLES.map(|multiple| {
             let options = Options {
                 multiple,
@@ -237,13 +263,17 @@ fn settings(options: &Crowd) -> Vec<(&'static str, f64, Setting)> {
             ("threshold", multiple, options)
         }));
     }
-    rules.extend(PHIS.map(|limit| {
-        let options = Options {
-            suspicion: Suspicion::Phi(limit),
-            ..paper.clone()
-        };
-        ("phi", limit, options)
-    }));
+    rules.extend(
+        PHIS.into_iter()
+            .filter(|_| wanted(Rules::Phi))
+            .map(|limit| {
+                let options = Options {
+                    suspicion: Suspicion::Phi(limit),
+                    ..paper.clone()
+                };
+                ("phi", limit, options)
+            }),
+    );
     let setting = |(kind, value, rules): (&'static str, f64, Options)| {
         let setting = Setting {
             ranks: options.ranks as usize,
@@ -275,7 +305,10 @@ fn crowd_table(options: &Crowd) -> io::Result<()> {
                   messages_per_rank_and_second,slowdown,ill,noticed,notice_mean_s,notice_late_s,\
                   known_mean_s,known_late_s";
     let spread = options.spread.name();
-    let mut file = table(&options.out, &format!("crowd_{spread}.csv"), header)?;
+    let part = options
+        .rules
+        .map_or_else(String::new, |rules| format!("_{}", rules.name()));
+    let mut file = table(&options.out, &format!("crowd_{spread}{part}.csv"), header)?;
     for ((rule, value, setting), tally) in settings.iter().zip(&tallies) {
         for (slowdown, ill) in ILLS.iter().zip(&tally.ills) {
             let (noticed, noticed_late) = summary(&ill.noticed);

@@ -125,6 +125,25 @@ macro_rules! entry_points {
             }
         }
 
+        /// As [`quick::divided`].
+        ///
+        /// # Safety
+        /// The processor has these instructions.
+        #[target_feature(enable = $features)]
+        pub unsafe fn divided<W: Word>(words: &mut [W], sign: Sign) -> [usize; 2] {
+            use bytemuck::cast_slice_mut as cast;
+            // SAFETY: as promised by the caller.
+            unsafe {
+                match (W::BITS, sign) {
+                    $(
+                        ($bits, Sign::Unsigned) => quick::divided::<$unsigned>(cast(words)),
+                        ($bits, Sign::Signed) => quick::divided::<$signed>(cast(words)),
+                    )*
+                    (bits, _) => unreachable!("words of {bits} bits"),
+                }
+            }
+        }
+
         /// Merges two sorted runs.
         ///
         /// # Safety

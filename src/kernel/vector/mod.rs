@@ -1,12 +1,12 @@
-//! Sorting and merging words of 32 or 64 bits with the vector instructions of the processor at hand,
-//! on the calling thread.
+//! Sorting and merging words of 32 or 64 bits with the vector instructions of the processor at hand.
 //!
 //! Sorting is a quicksort that partitions a vector at a time in place (Bramas 2017, "A Novel Hybrid
 //! Quicksort Algorithm Vectorized using AVX-512"), down to a few hundred words, which a sorting
 //! network takes in registers (Wassenberg et al. 2022, "Vectorized and performance-portable
 //! Quicksort"). Merging is the bitonic merge of Chhugani et al. 2008, on several pairs of runs in
 //! turns. Whether the processor can is asked when a block is sorted, not when the library is built:
-//! where it cannot, the caller has other ways. It must never look at what a word stands for.
+//! where it cannot, the caller has other ways. Products of records for digests are here, too. It must
+//! never look at what a word stands for.
 
 use crate::record::{Sign, Word};
 
@@ -17,9 +17,12 @@ mod avx512;
 mod chains;
 mod lanes;
 mod network;
+mod product;
 mod quick;
 #[cfg(test)]
 mod tests;
+
+pub use product::factors;
 
 /// The instructions that a processor may have, the best ones last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,49 @@ fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, patience:
         #[cfg(target_arch = "x86_64")]
         Some(Level::Avx2) => unsafe { avx2::sort(words, sign, patience) },
         _ => unreachable!("no vector instructions, {sign:?}, patience {patience}"),
+    }
+}
+
+/// As [`sort`], on the threads of the pool that this is called in.
+pub fn sort_on_threads<W: Word>(words: &mut [W], sign: Sign) {
+    // Several parts for each thread, since pivots are no medians and threads not equally fast.
+    const PARTS: usize = 4;
+    const LEAST: usize = 1 << 16;
+    let least = words.len() / (PARTS * rayon::current_num_threads());
+    let patience = quick::patience(words.len());
+    sort_parts_at(level(), words, sign, least.max(LEAST), patience);
+}
+
+/// Divides words until there are so few of them, and sorts both parts at the same time.
+fn sort_parts_at<W: Word>(
+    level: Option<Level>,
+    words: &mut [W],
+    sign: Sign,
+    least: usize,
+    patience: u32,
+) {
+    if words.len() <= least || patience == 0 {
+        return sort_at(level, words, sign, patience);
+    }
+    let [low, high] = divided_at(level, words, sign);
+    let (lower, rest) = words.split_at_mut(low);
+    let upper = &mut rest[high - low..];
+    rayon::join(
+        || sort_parts_at(level, lower, sign, least, patience - 1),
+        || sort_parts_at(level, upper, sign, least, patience - 1),
+    );
+}
+
+/// Puts words around one of them, with these instructions, which must be there.
+fn divided_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [usize; 2] {
+    match level {
+        // SAFETY: the processor has these instructions.
+        #[cfg(target_arch = "x86_64")]
+        Some(Level::Avx512) => unsafe { avx512::divided(words, sign) },
+        // SAFETY: as before.
+        #[cfg(target_arch = "x86_64")]
+        Some(Level::Avx2) => unsafe { avx2::divided(words, sign) },
+        _ => unreachable!("no vector instructions, {sign:?}, {} words", words.len()),
     }
 }
 

@@ -74,6 +74,26 @@ pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], patience: u32) {
     }
 }
 
+/// Puts words around one of them: all of the first so many are before all from the second place on, and
+/// those between are equal.
+///
+/// # Safety
+/// The processor has such registers.
+#[inline(always)]
+pub unsafe fn divided<V: Lanes>(words: &mut [V::Word]) -> [usize; 2] {
+    let length = words.len();
+    assert!(length > V::ROWS * V::LANES);
+    let whole = Part {
+        start: 0,
+        length,
+        patience: 1,
+    };
+    let mut random = SplitMix::new(length as u64);
+    // SAFETY: the part is all words.
+    let [low, high] = unsafe { divide::<V>(words.as_mut_ptr(), whole, &mut random) };
+    [low.length, high.start]
+}
+
 /// Divides a part into two, all words of one before all of the other, or sorts it: both are empty
 /// then.
 #[inline(always)]

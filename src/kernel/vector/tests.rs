@@ -118,6 +118,31 @@ fn long_blocks_of_every_shape() {
     [up, pipe, saw].iter().for_each(|words| check_sort(words));
 }
 
+#[test]
+fn parts_that_are_sorted_at_the_same_time() {
+    let check = |least: usize, patience: u32, words: &[u64]| {
+        for level in levels::<u64>() {
+            let mut sorted = words.to_vec();
+            sort_parts_at(Some(level), &mut sorted, Sign::Unsigned, least, patience);
+            assert!(sorted.is_sorted() && sorted.len() == words.len());
+            let mut expected = words.to_vec();
+            expected.sort_unstable();
+            assert!(sorted == expected, "{level:?}, {least}, {patience}");
+        }
+    };
+    for shape in SHAPES {
+        let words = shaped(20_011, 5, shape);
+        for (least, patience) in [(1000, 40), (20_010, 40), (1000, 3), (1000, 0)] {
+            check(least, patience, &words);
+        }
+    }
+    if is_available::<u64>() {
+        let mut words = shaped(1 << 20, 6, |r| r);
+        sort_on_threads(&mut words, Sign::Unsigned);
+        assert!(words.is_sorted());
+    }
+}
+
 /// A part whose patience is at its end still gets sorted.
 #[test]
 fn bad_pivots_end_somewhere() {

@@ -136,6 +136,27 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn vector_instructions_change_nothing(
+        seed: u64,
+        size in 1_usize..18,
+        count in 0_usize..4000,
+        extreme in prop::option::of(any::<u8>()),
+    ) {
+        let mut block = bytes(seed, size * count);
+        if let Some(byte) = extreme {
+            block.fill(byte);
+        }
+        let key = DigestKey::new(seed, size);
+        let digest = key.digest(&block);
+        prop_assert_eq!(digest.product, key.product_one_by_one(&block));
+        // Wherever the block is cut, and wherever lanes begin.
+        let (one, other) = block.split_at(count / 3 * size);
+        prop_assert_eq!(digest, key.digest(other).combine(key.digest(one)));
+    }
+}
+
 #[test]
 fn what_is_no_digest_does_not_decode() {
     assert_eq!(Digest::decode(&[0; 15]), None);

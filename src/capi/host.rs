@@ -1,4 +1,4 @@
-//! How much memory a rank may use.
+//! How much of its host a rank may use: memory, and processors.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ static OWED: AtomicUsize = AtomicUsize::new(0);
 /// the system can give without swapping, within the limits of its control group. What that is may change
 /// while a sort runs: others need more or less, and the dead leave theirs.
 pub(super) fn limit_memory(asked: usize, living_here: usize) {
-    share_memory(living_here);
+    share_host(living_here);
     // Systems do not count as free what is kept, though they may take it. Where that matters it is given
     // back, and may be asked for again: the others may not have come to that yet.
     let kept = pages::kept_bytes();
@@ -33,12 +33,17 @@ pub(super) fn limit_memory(asked: usize, living_here: usize) {
 }
 
 /// From now on so many living ranks are on this host.
-pub(super) fn share_memory(living_here: usize) {
+pub(super) fn share_host(living_here: usize) {
     SHARERS.store(living_here.max(1), Ordering::Relaxed);
 }
 
+/// How many living ranks share this host.
+pub(super) fn sharers() -> usize {
+    SHARERS.load(Ordering::Relaxed)
+}
+
 fn share() -> usize {
-    let part = available() / SHARERS.load(Ordering::Relaxed);
+    let part = available() / sharers();
     let owed = OWED.load(Ordering::Relaxed);
     buffer::in_use().saturating_add(part).max(owed)
 }

@@ -1,0 +1,109 @@
+//! The threads that a kernel works on.
+//!
+//! How many there are may grow while a sort runs: the dead leave their processors to those who do
+//! their work. Must never use rayon's global pool, which belongs to the program.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::ThreadPool;
+
+use crate::error::{Error, Result, Status};
+
+/// How many threads.
+#[derive(Clone, Copy, Debug)]
+pub enum Threads {
+    /// So many; 0 is 1, the caller's own.
+    Fixed(usize),
+    /// As many as this says when there is work.
+    Now(fn() -> usize),
+}
+
+impl Threads {
+    fn number(self) -> usize {
+        match self {
+            Threads::Fixed(number) => number,
+            Threads::Now(number) => number(),
+        }
+    }
+}
+
+impl From<usize> for Threads {
+    fn from(number: usize) -> Threads {
+        Threads::Fixed(number)
+    }
+}
+
+/// A pool of that many threads, which is there as soon as there are more than the caller's own.
+#[derive(Debug)]
+pub struct Crew {
+    threads: Threads,
+    pool: Mutex<Option<Arc<ThreadPool>>>,
+}
+
+impl Crew {
+    /// `Status::Memory` if the threads that it begins with cannot be had.
+    pub fn new(threads: Threads) -> Result<Crew> {
+        let number = threads.number();
+        let pool = match number {
+            0 | 1 => None,
+            _ => Some(Arc::new(pool_of(number)?)),
+        };
+        Ok(Crew {
+            threads,
+            pool: Mutex::new(pool),
+        })
+    }
+
+    /// The pool; None: the caller works alone. Later threads that cannot be had are done without.
+    pub fn pool(&self) -> Option<Arc<ThreadPool>> {
+        let number = self.threads.number();
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
+        if number > there
+            && let Ok(larger) = pool_of(number)
+        {
+            *pool = Some(Arc::new(larger));
+        }
+        pool.clone()
+    }
+}
+
+fn pool_of(threads: usize) -> Result<ThreadPool> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|index| format!("ftsort-{index}"))
+        .build();
+    pool.map_err(|error| {
+        Error::new(
+            Status::Memory,
+            format!("cannot start {threads} threads: {error}"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn there(crew: &Crew) -> usize {
+        crew.pool().map_or(1, |pool| pool.current_num_threads())
+    }
+
+    #[test]
+    fn a_fixed_number_stays() {
+        for (asked, found) in [(0, 1), (1, 1), (3, 3)] {
+            assert_eq!(there(&Crew::new(asked.into()).unwrap()), found);
+        }
+    }
+
+    #[test]
+    fn it_grows_with_what_there_is_and_never_shrinks() {
+        static NUMBER: AtomicUsize = AtomicUsize::new(1);
+        let crew = Crew::new(Threads::Now(|| NUMBER.load(Ordering::Relaxed))).unwrap();
+        for (number, found) in [(1, 1), (2, 2), (4, 4), (3, 4)] {
+            NUMBER.store(number, Ordering::Relaxed);
+            assert_eq!(there(&crew), found);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! What ranks tell each other at a commit, and what follows from it: whom to leave out, and how to share the
+//! work. The group's counters are the 2018 paper's; gain and weights go past it ([`share`]).
+//!
+//! All that is decided follows from what was told and from what was agreed on before, so that all ranks that
+//! heard the same decide the same. Pure; must never look at what only this rank knows but to tell it.
+//!
+//! [`share`]: crate::monitor::share
+
+use crate::engine::{Advice, Load};
+use crate::members::{Rank, RankSet};
+use crate::monitor::options::Options;
+use crate::monitor::share::{Burden, merged, slowdowns, weights, worth_leaving_out};
+
+/// What a rank tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    /// The counters of events, as it knows them, by rank.
+    pub counters: Vec<u32>,
+    /// How long its own test took, where it tests itself.
+    pub figure: Option<f64>,
+    /// Rounds that are committed.
+    pub round: u32,
+    /// All rounds.
+    pub rounds: u32,
+    /// Bytes of its blocks.
+    pub bytes: u64,
+    /// How long others have taken to reply to it of late, by rank; in the foreground empty.
+    pub paces: Vec<Option<f64>>,
+}
+
+/// Figure, round, rounds and bytes.
+const FIXED: usize = 8 + 4 + 4 + 8;
+
+impl Told {
+    /// With what the engine says of the present job.
+    pub fn with(self, load: &Load) -> Told {
+        Told {
+            round: load.round,
+            rounds: load.rounds,
+            bytes: load.bytes,
+            ..self
+        }
+    }
+
+    /// As bytes: as many for all that have as many counters, and as many paces or none.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FIXED + 4 * (self.counters.len() + self.paces.len()));
+        out.extend(self.figure.unwrap_or(f64::NAN).to_le_bytes());
+        out.extend(self.round.to_le_bytes());
+        out.extend(self.rounds.to_le_bytes());
+        out.extend(self.bytes.to_le_bytes());
+        out.extend(
+            self.counters
+                .iter()
+                .flat_map(|counter| counter.to_le_bytes()),
+        );
+        let paces = self
+            .paces
+            .iter()
+            .map(|pace| pace.unwrap_or(f64::NAN) as f32);
+        out.extend(paces.flat_map(f32::to_le_bytes));
+        out
+    }
+
+    /// The opposite of [`Told::encode`], but that times have lost digits; None if there are fewer bytes than
+    /// so many ranks need.
+    pub fn decode(ranks: usize, bytes: &[u8]) -> Option<Told> {
+        let (figure, rest) = bytes.split_first_chunk()?;
+        let (round, rest) = rest.split_first_chunk()?;
+        let (rounds, rest) = rest.split_first_chunk()?;
+        let (size, rest) = rest.split_first_chunk()?;
+        let (words, _) = rest.as_chunks::<4>();
+        let (counters, paces) = words.split_at_checked(ranks)?;
+        let time = |time: f64| (!time.is_nan()).then_some(time);
+        let pace = |word: &[u8; 4]| time(f64::from(f32::from_le_bytes(*word)));
+        Some(Told {
+            counters: counters
+                .iter()
+                .map(|word| u32::from_le_bytes(*word))
+                .collect(),
+            figure: time(f64::from_le_bytes(*figure)),
+            round: u32::from_le_bytes(*round),
+            rounds: u32::from_le_bytes(*rounds),
+            bytes: u64::from_le_bytes(*size),
+            paces: paces.iter().map(pace).collect(),
+        })
+    }
+}
+
+/// The ranks whose counter is odd.
+pub fn odd(counters: &[u32]) -> RankSet {
+    let ranks = Rank::all(counters.len());
+    RankSet::from_ranks(
+        counters.len(),
+        ranks.filter(|rank| counters[rank.index()] % 2 == 1),
+    )
+}
+
+/// What all ranks have agreed on so far.
+#[derive(Clone, Debug)]
+pub struct Counsel {
+    gain: bool,
+    weights: bool,
+    counters: Vec<u32>,
+    advice: Advice,
+}
+
+impl Counsel {
+    /// So many ranks, all recommended and at full speed.
+    pub fn new(ranks: usize, options: &Options) -> Counsel {
+        Counsel {
+            gain: options.gain,
+            weights: options.weights,
+            counters: vec![0; ranks],
+            advice: Advice {
+                left_out: RankSet::new(ranks),
+                weights: Vec::new(),
+            },
+        }
+    }
+
+    /// The counters of events that all go by.
+    pub fn counters(&self) -> &[u32] {
+        &self.counters
+    }
+
+    /// What was decided last.
+    pub fn advice(&self) -> &Advice {
+        &self.advice
+    }
+
+    /// Is it of use to know how fast ranks are?
+    pub fn asks_for_paces(&self) -> bool {
+        self.gain || self.weights
+    }
+
+    /// May it come to something else next time, though nobody's counter has changed?
+    pub fn may_change(&self) -> bool {
+        self.weights || self.advice.left_out != odd(&self.counters)
+    }
+
+    /// Takes in what members of the group said of the counters.
+    pub fn hear(&mut self, told: &[(Rank, Told)], group: &RankSet) {
+        for (_, told) in told.iter().filter(|(rank, _)| group.contains(*rank)) {
+            for (mine, theirs) in self.counters.iter_mut().zip(&told.counters) {
+                *mine = (*theirs).max(*mine);
+            }
+        }
+    }
+
+    /// These are the counters.
+    pub fn set_counters(&mut self, counters: &[u32]) {
+        self.counters = counters.to_vec();
+    }
+
+    /// How long each rank takes, by what all said of each other.
+    pub fn paces(&self, told: &[(Rank, Told)]) -> Vec<Option<f64>> {
+        let said: Vec<_> = told.iter().map(|(_, told)| told.paces.clone()).collect();
+        merged(&said, self.counters.len())
+    }
+
+    /// Whom to leave out, and how to share the work. `paces`: how long each rank takes, the same on all
+    /// ranks; `group`: who executes nodes now.
+    pub fn decide(
+        &mut self,
+        told: &[(Rank, Told)],
+        paces: &[Option<f64>],
+        group: &RankSet,
+    ) -> &Advice {
+        let slowdowns = slowdowns(paces);
+        let suspects = odd(&self.counters);
+        self.advice = if self.weights {
+            Advice {
+                left_out: RankSet::new(self.counters.len()),
+                weights: weights(&slowdowns),
+            }
+        } else {
+            let left_out = match (self.gain, told.first()) {
+                (true, Some((_, first))) => {
+                    let burdens = burdens(told, &slowdowns);
+                    let to_go = first.rounds.saturating_sub(first.round);
+                    worth_leaving_out(&suspects, group, &burdens, to_go)
+                }
+                _ => suspects,
+            };
+            Advice {
+                left_out,
+                weights: Vec::new(),
+            }
+        };
+        &self.advice
+    }
+}
+
+fn burdens(told: &[(Rank, Told)], slowdowns: &[f64]) -> Vec<Burden> {
+    let burden = |slowdown: &f64| Burden {
+        slowdown: *slowdown,
+        bytes: 0,
+    };
+    let mut burdens: Vec<Burden> = slowdowns.iter().map(burden).collect();
+    for (rank, told) in told {
+        burdens[rank.index()].bytes = told.bytes;
+    }
+    burdens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(ranks: usize) -> RankSet {
+        RankSet::from_ranks(ranks, Rank::all(ranks))
+    }
+
+    fn told(counters: &[u32], paces: &[Option<f64>], round: u32) -> Told {
+        Told {
+            counters: counters.to_vec(),
+            round,
+            rounds: 4,
+            bytes: 1000,
+            paces: paces.to_vec(),
+            ..Told::default()
+        }
+    }
+
+    /// Four ranks of which rank 2 takes so many times as long, and has left the group in the eyes of rank 0.
+    fn four(slow: f64, round: u32) -> Vec<(Rank, Told)> {
+        let paces = |me: Rank| {
+            Rank::all(4).map(move |rank| match rank.0 {
+                _ if rank == me => None,
+                2 => Some(0.01 * slow),
+                _ => Some(0.01),
+            })
+        };
+        let counters = |me: Rank| [0, 0, u32::from(me.0 == 0), 0];
+        let told = |me: Rank| {
+            (
+                me,
+                told(&counters(me), &paces(me).collect::<Vec<_>>(), round),
+            )
+        };
+        Rank::all(4).map(told).collect()
+    }
+
+    fn decided(gain: bool, weights: bool, slow: f64, round: u32) -> Advice {
+        let options = Options {
+            gain,
+            weights,
+            ..Options::default()
+        };
+        let mut counsel = Counsel::new(4, &options);
+        let told = four(slow, round);
+        counsel.hear(&told, &all(4));
+        let paces = counsel.paces(&told);
+        counsel.decide(&told, &paces, &all(4)).clone()
+    }
+
+    #[test]
+    fn left_out_weighed_or_neither() {
+        let two = RankSet::from_ranks(4, [Rank(2)]);
+        let out = decided(false, false, 2.0, 1);
+        assert_eq!((out.left_out, out.weights), (two.clone(), vec![]));
+        let weighed = decided(false, true, 2.0, 1);
+        assert_eq!(
+            (weighed.left_out, weighed.weights),
+            (RankSet::new(4), vec![16, 16, 8, 16])
+        );
+        // A cover's two parts are as long as it takes rank 2 itself.
+        assert_eq!(decided(true, false, 2.0, 1).left_out, RankSet::new(4));
+        assert_eq!(decided(true, false, 4.0, 1).left_out, two);
+        // Too late to move anything.
+        assert_eq!(decided(true, false, 4.0, 4).left_out, RankSet::new(4));
+    }
+
+    #[test]
+    fn who_is_outside_is_not_heard() {
+        let mut counsel = Counsel::new(4, &Options::default());
+        let group = RankSet::from_ranks(4, [1, 2, 3].map(Rank));
+        counsel.hear(&four(9.0, 1), &group);
+        assert_eq!(counsel.counters(), [0; 4]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_told_survives_its_encoding(
+            counters in prop::collection::vec(any::<u32>(), 1..20),
+            figure in prop::option::of(0.0_f64..1e3),
+            (round, rounds, bytes) in (any::<u32>(), any::<u32>(), any::<u64>()),
+            pace in prop::option::of(0_u16..1000),
+            has_paces: bool,
+        ) {
+            let ranks = counters.len();
+            let paces = if has_paces { vec![pace.map(f64::from); ranks] } else { Vec::new() };
+            let told = Told { counters, figure, round, rounds, bytes, paces };
+            let encoded = told.encode();
+            prop_assert_eq!(Told::decode(ranks, &encoded), Some(told));
+            prop_assert_eq!(Told::decode(ranks, &encoded[..FIXED + 4 * ranks - 1]), None);
+        }
+
+        #[test]
+        fn who_heard_the_same_decides_the_same(
+            said in prop::collection::vec((0_u32..3, 0.0_f64..1.0, 0_u64..100), 1..9),
+            (gain, weights) in (any::<bool>(), any::<bool>()),
+            dead in 0_usize..9,
+        ) {
+            let ranks = said.len();
+            let options = Options { gain, weights, ..Options::default() };
+            let mut counsels = vec![Counsel::new(ranks, &options); 2];
+            for round in 0..4 {
+                let tell = |rank: Rank| {
+                    let (counter, pace, bytes) = said[(rank.index() + round as usize) % ranks];
+                    let told = told(&vec![counter; ranks], &vec![Some(pace); ranks], round);
+                    (rank, Told { bytes, ..told })
+                };
+                let told: Vec<(Rank, Told)> =
+                    Rank::all(ranks).filter(|rank| ranks == 1 || rank.index() != dead).map(tell).collect();
+                let group = RankSet::from_ranks(ranks, told.iter().map(|(rank, _)| *rank));
+                for counsel in &mut counsels {
+                    counsel.hear(&told, &group);
+                    let paces = counsel.paces(&told);
+                    counsel.decide(&told, &paces, &group);
+                }
+                prop_assert_eq!(counsels[0].advice(), counsels[1].advice());
+                prop_assert!(!weights || counsels[0].advice().left_out.is_empty());
+            }
+        }
+    }
+}
