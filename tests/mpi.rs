@@ -1,12 +1,13 @@
 //! C programs against the library, on real MPI, with real kills.
 //!
-//! Each case is one `mpirun` with a hard limit; what goes past it is a failure. One at a time: the
-//! ranks of a case already share the processors.
+//! Each case is one `mpirun` with a hard limit; what goes past it is a failure. Two at a time, as most
+//! of a case is MPI's start and end; those that measure who is slow one at a time, when the others are done.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -50,6 +51,9 @@ fn run(command: &mut Command) -> Result<String, Failed> {
 
 /// Compiles a C program of the repository against the library; once for all cases.
 fn program(source: &str) -> Result<PathBuf, Failed> {
+    // Two cases that start together would write the same file.
+    static COMPILING: Mutex<()> = Mutex::new(());
+    let _compiling = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
     let library = built();
     let link = library.join(format!(
         "libftsort.so.{}.{}",
