@@ -4,13 +4,23 @@
 use ftsort::defects::Defect;
 use ftsort::members::Rank;
 use ftsort::sort::{Method, PivotRule};
-use ftsort::trial::{Exhaustion, Keeping, Range, Trial, catch, draw, exhaust, judge, run, shrink};
+use ftsort::trial::{
+    Exhaustion, Keeping, Outcome, Range, Trial, catch, draw, exhaust, judge, run, shrink,
+};
 use rayon::prelude::*;
 
 fn expect_right(trial: &Trial) {
     if let Some(wrong) = judge(trial, &run(trial, false)) {
         panic!("{trial}\n{wrong}\nsmaller: {}", shrink(trial));
     }
+}
+
+/// What the first sort gave rank 0, after it was found right.
+fn first_outcome(line: &str) -> Outcome {
+    let trial = Trial::parse(line).expect("a trial");
+    let mut played = run(&trial, false);
+    assert_eq!(judge(&trial, &played), None, "{line}");
+    played.outcomes[0][0].take().expect("it lived")
 }
 
 fn every_fault(line: &str, losses: usize, memo: bool, outlive: bool) -> u64 {
@@ -131,11 +141,7 @@ fn every_crash_while_ranks_are_left_out_and_taken_back() {
         for algorithm in ["samplesort", "hyperquicksort", "bitonic dense=1"] {
             let turns = "turns=1/0@2,2/3@4";
             let line = format!("ranks=4 records=6 store={store} algorithm={algorithm} {turns}");
-            let trial = Trial::parse(&line).expect("a trial");
-            let played = run(&trial, false);
-            assert_eq!(judge(&trial, &played), None, "{line}");
-            let first = played.outcomes[0][0].as_ref().expect("it lived");
-            assert_eq!(first.aside, [Rank(1), Rank(2)], "{line}");
+            assert_eq!(first_outcome(&line).aside, [Rank(1), Rank(2)], "{line}");
             every_fault(&line, 1, false, false);
         }
     }
@@ -152,11 +158,7 @@ fn every_crash_while_work_is_shared_by_speed() {
         for algorithm in ["samplesort", "hyperquicksort dense=1", "bitonic"] {
             let speeds = "speeds=1/0@1:8,2/3@2:3,0/1@3:0";
             let line = format!("ranks=4 records=6 store={store} algorithm={algorithm} {speeds}");
-            let trial = Trial::parse(&line).expect("a trial");
-            let played = run(&trial, false);
-            assert_eq!(judge(&trial, &played), None, "{line}");
-            let first = played.outcomes[0][0].as_ref().expect("it lived");
-            assert_eq!(first.weights, [0, 8, 3, 16], "{line}");
+            assert_eq!(first_outcome(&line).weights, [0, 8, 3, 16], "{line}");
             every_fault(&line, 1, false, false);
         }
     }
@@ -174,11 +176,7 @@ fn every_crash_while_leaving_ranks_out_must_pay() {
                 )
             };
             for (weight, aside) in [(8, vec![]), (1, vec![Rank(1)])] {
-                let trial = Trial::parse(&line(weight)).expect("a trial");
-                let played = run(&trial, false);
-                assert_eq!(judge(&trial, &played), None, "{trial}");
-                let first = played.outcomes[0][0].as_ref().expect("it lived");
-                assert_eq!(first.aside, aside, "{trial}");
+                assert_eq!(first_outcome(&line(weight)).aside, aside, "{weight}");
             }
             every_fault(&line(1), 1, false, false);
         }

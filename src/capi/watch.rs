@@ -9,9 +9,8 @@ use std::time::Duration;
 use super::monitor::{ftsort_monitor, ftsort_test_fn};
 use crate::engine::{Advice, Adviser, Load};
 use crate::error::{Result, caught};
-use crate::members::{Rank, RankSet};
+use crate::members::{FULL_WEIGHT, Rank, RankSet};
 use crate::monitor::counsel::odd;
-use crate::monitor::share::FULL;
 use crate::monitor::{
     Action, Counsel, DEFAULT_LIMIT, Foreground, Monitor, Options, Told, View, count_primes,
 };
@@ -62,7 +61,8 @@ impl ftsort_monitor {
     /// A rank's share of the work in proportion to that of one at full speed, as all have agreed on.
     pub(super) fn weight(&self, rank: Rank) -> f64 {
         let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
-        f64::from(weights.get(rank.index()).copied().unwrap_or(FULL)) / f64::from(FULL)
+        f64::from(weights.get(rank.index()).copied().unwrap_or(FULL_WEIGHT))
+            / f64::from(FULL_WEIGHT)
     }
 }
 

@@ -400,17 +400,12 @@ pub type Ledger = BTreeMap<Node, Digest>;
 mod tests {
     use super::*;
     use crate::buffer::Buffer;
-    use crate::kernel::kernel_for;
-    use crate::record::{Fields, KeyKind, Layout};
+    use crate::kernel::kernel_of;
+    use crate::record::KeyKind;
 
     #[test]
     fn no_number_that_is_reported_is_too_large() {
-        let fields = Fields {
-            record_bytes: 1,
-            key: KeyKind::U8 as i32,
-            ..Fields::default()
-        };
-        let kernel = kernel_for(&Layout::new(fields).unwrap(), 1).unwrap();
+        let kernel = kernel_of(1, KeyKind::U8);
         let report = |node: u32, start: u64, count: u64| {
             let mut words = [&[1][..], &Digest::default().encode()].concat();
             words.extend(start.to_le_bytes());

@@ -131,17 +131,12 @@ pub(super) fn sum_up(told: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
 mod tests {
     use super::*;
     use crate::buffer::Buffer;
-    use crate::kernel::kernel_for;
-    use crate::record::{Fields, KeyKind, Layout};
+    use crate::kernel::kernel_of;
+    use crate::record::KeyKind;
 
     #[test]
     fn no_number_that_is_told_is_too_large() {
-        let fields = Fields {
-            record_bytes: 1,
-            key: KeyKind::U8 as i32,
-            ..Fields::default()
-        };
-        let kernel = kernel_for(&Layout::new(fields).unwrap(), 1).unwrap();
+        let kernel = kernel_of(1, KeyKind::U8);
         let words = |disorders: u64| {
             let digests = [0; 1 + 2 * Digest::BYTES];
             let words = [&disorders.to_le_bytes()[..], &digests].concat();

@@ -85,6 +85,17 @@ pub fn kernel_for(layout: &Layout, threads: impl Into<Threads>) -> Result<Box<dy
     })
 }
 
+/// A kernel on the caller's thread, for records of so many bytes that begin with their key; for tests.
+#[cfg(test)]
+pub fn kernel_of(record_bytes: usize, key: KeyKind) -> Box<dyn Kernel> {
+    let fields = crate::record::Fields {
+        record_bytes,
+        key: key as i32,
+        ..Default::default()
+    };
+    kernel_for(&Layout::new(fields).unwrap(), 1).unwrap()
+}
+
 fn plain<T: PlainKey + 'static>(crew: Crew, descending: bool) -> Box<dyn Kernel> {
     match descending {
         false => Box::new(plain::Plain::<T>::new(crew)),

@@ -175,13 +175,9 @@ impl Counsel {
                 weights: weights(&slowdowns),
             }
         } else {
-            let left_out = match (self.gain, told.first()) {
-                (true, Some((_, first))) => {
-                    let burdens = burdens(told, &slowdowns);
-                    let to_go = first.rounds.saturating_sub(first.round);
-                    worth_leaving_out(&suspects, group, &burdens, to_go)
-                }
-                _ => suspects,
+            let left_out = match self.gain {
+                true => left_out_if_it_pays(suspects, told, &slowdowns, group),
+                false => suspects,
             };
             Advice {
                 left_out,
@@ -192,7 +188,17 @@ impl Counsel {
     }
 }
 
-fn burdens(told: &[(Rank, Told)], slowdowns: &[f64]) -> Vec<Burden> {
+/// Those of the suspects that are worth leaving out, by what all told of their blocks and of the rounds to go;
+/// all of them if nobody told anything. `slowdowns`: how many times as slow as full speed each rank is.
+pub fn left_out_if_it_pays(
+    suspects: RankSet,
+    told: &[(Rank, Told)],
+    slowdowns: &[f64],
+    group: &RankSet,
+) -> RankSet {
+    let Some((_, first)) = told.first() else {
+        return suspects;
+    };
     let burden = |slowdown: &f64| Burden {
         slowdown: *slowdown,
         bytes: 0,
@@ -201,7 +207,8 @@ fn burdens(told: &[(Rank, Told)], slowdowns: &[f64]) -> Vec<Burden> {
     for (rank, told) in told {
         burdens[rank.index()].bytes = told.bytes;
     }
-    burdens
+    let to_go = first.rounds.saturating_sub(first.round);
+    worth_leaving_out(&suspects, group, &burdens, to_go)
 }
 
 #[cfg(test)]

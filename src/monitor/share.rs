@@ -11,9 +11,6 @@
 use crate::members::{FULL_WEIGHT, Rank, RankSet};
 use crate::vcube::{NodeSet, VCube};
 
-/// The weight of a rank at full speed.
-pub const FULL: u8 = FULL_WEIGHT;
-
 /// Times differ by as much without anybody being slow: up to here a rank is at full speed.
 const USUAL: f64 = 1.25;
 
@@ -66,10 +63,10 @@ pub fn slowdowns(means: &[Option<f64>]) -> Vec<f64> {
     means.iter().map(slowdown).collect()
 }
 
-/// Each rank's share of work, from 0 to [`FULL`], by how many times as slow as full speed it is. One that is
+/// Each rank's share of work, from 0 to [`FULL_WEIGHT`], by how many times as slow as full speed it is. One that is
 /// more than 32 times as slow gets 0.
 pub fn weights(slowdowns: &[f64]) -> Vec<u8> {
-    let weight = |slowdown: &f64| (f64::from(FULL) / slowdown.max(1.0)).round() as u8;
+    let weight = |slowdown: &f64| (f64::from(FULL_WEIGHT) / slowdown.max(1.0)).round() as u8;
     slowdowns.iter().map(weight).collect()
 }
 
@@ -259,7 +256,7 @@ mod tests {
         #[test]
         fn the_faster_never_get_less(means in prop::collection::vec(prop::option::of(0.001_f64..100.0), 0..50)) {
             let weights = weights_of(&means);
-            prop_assert!(weights.iter().all(|weight| *weight <= FULL));
+            prop_assert!(weights.iter().all(|weight| *weight <= FULL_WEIGHT));
             for (one, weight) in means.iter().zip(&weights) {
                 for (other, than) in means.iter().zip(&weights) {
                     if let (Some(one), Some(other)) = (one, other) {
@@ -268,7 +265,7 @@ mod tests {
                 }
             }
             // A quarter of them at least is at full speed.
-            let full = weights.iter().filter(|weight| **weight == FULL).count();
+            let full = weights.iter().filter(|weight| **weight == FULL_WEIGHT).count();
             prop_assert!(4 * full >= means.len());
         }
 

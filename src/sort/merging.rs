@@ -94,17 +94,12 @@ pub(super) fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
 mod tests {
     use super::*;
     use crate::block::Run;
-    use crate::kernel::kernel_for;
+    use crate::kernel::kernel_of;
     use crate::members::Rank;
-    use crate::record::{Fields, KeyKind, Layout};
+    use crate::record::KeyKind;
 
     fn pairs_by_first() -> Box<dyn Kernel> {
-        let fields = Fields {
-            record_bytes: 8,
-            key: KeyKind::U32 as i32,
-            ..Fields::default()
-        };
-        kernel_for(&Layout::new(fields).unwrap(), 1).unwrap()
+        kernel_of(8, KeyKind::U32)
     }
 
     /// Runs of pairs with few different keys; the second numbers count all records in the order of the

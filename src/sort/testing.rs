@@ -7,20 +7,15 @@ use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
 use crate::engine::{Algorithm, Exchange, Subcube};
 use crate::error::Result;
-use crate::kernel::{Kernel, kernel_for};
+use crate::kernel::{Kernel, kernel_of};
 use crate::members::{Members, Rank};
-use crate::record::{Fields, KeyKind, Layout};
+use crate::record::KeyKind;
 use crate::vcube::Node;
 
 pub type Blocks = BTreeMap<Node, Block>;
 
 pub fn kernel() -> Box<dyn Kernel> {
-    let numbers = Fields {
-        record_bytes: 4,
-        key: KeyKind::I32 as i32,
-        ..Fields::default()
-    };
-    kernel_for(&Layout::new(numbers).unwrap(), 1).unwrap()
+    kernel_of(4, KeyKind::I32)
 }
 
 pub fn block_of(rank: u32, numbers: &[i32]) -> Block {

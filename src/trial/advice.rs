@@ -7,8 +7,7 @@ use super::Trial;
 use crate::engine::{Advice, Adviser, Load};
 use crate::members::{FULL_WEIGHT, Rank, RankSet};
 use crate::monitor::Told;
-use crate::monitor::counsel::odd;
-use crate::monitor::share::{Burden, worth_leaving_out};
+use crate::monitor::counsel::{left_out_if_it_pays, odd};
 
 /// A rank becomes slow, or is as fast again, as one of the others sees it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,21 +128,12 @@ impl Scripted {
 
     fn left_out(&self, told: &[(Rank, Told)], group: &RankSet) -> RankSet {
         let suspects = odd(&self.agreed);
-        let Some((_, first)) = told.first().filter(|_| self.gain) else {
+        if !self.gain {
             return suspects;
-        };
-        let slowdown = |weight: u8| f64::from(FULL_WEIGHT) / f64::from(weight).max(0.4);
-        let weights = self.weights.iter();
-        let mut burdens: Vec<Burden> = weights
-            .map(|(_, weight)| Burden {
-                slowdown: slowdown(*weight),
-                bytes: 0,
-            })
-            .collect();
-        for (rank, told) in told {
-            burdens[rank.index()].bytes = told.bytes;
         }
-        worth_leaving_out(&suspects, group, &burdens, first.rounds - first.round)
+        let slowdown = |(_, weight): &Weight| f64::from(FULL_WEIGHT) / f64::from(*weight).max(0.4);
+        let slowdowns: Vec<f64> = self.weights.iter().map(slowdown).collect();
+        left_out_if_it_pays(suspects, told, &slowdowns, group)
     }
 }
 

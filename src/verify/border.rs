@@ -111,17 +111,12 @@ pub fn violations(borders: &[Border<'_>], kernel: &dyn Kernel) -> Vec<(Node, Nod
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::kernel_for;
-    use crate::record::{Fields, KeyKind, Layout};
+    use crate::kernel::kernel_of;
+    use crate::record::KeyKind;
     use proptest::prelude::*;
 
     fn kernel() -> Box<dyn Kernel> {
-        let fields = Fields {
-            record_bytes: 1,
-            key: KeyKind::U8 as i32,
-            ..Fields::default()
-        };
-        kernel_for(&Layout::new(fields).unwrap(), 1).unwrap()
+        kernel_of(1, KeyKind::U8)
     }
 
     proptest! {

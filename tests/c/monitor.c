@@ -15,41 +15,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "expect.h"
-#include "ftsort.h"
+#include "monitored.h"
 
 #define MOST_SORTS 20000
 #define COUNT 5000
 
-static volatile int is_slow;
-static volatile useconds_t takes = 0, takes_slow = 60000;
 static int demoted = -1, rejoined = -1;
 static size_t records; /* of this rank in the last sort */
-
-static uint64_t test(void *user)
-{
-  (void)user;
-  usleep(is_slow ? takes_slow : takes);
-  return 42;
-}
 
 static void note(void *user, const ftsort_event *event)
 {
   (void)user;
   if (event->kind == FTSORT_EVENT_DEMOTED) demoted = event->rank;
   if (event->kind == FTSORT_EVENT_REJOINED) rejoined = event->rank;
-}
-
-static ftsort_monitor_config wanted(int mode)
-{
-  ftsort_monitor_config config = FTSORT_MONITOR_INIT;
-  config.mode = mode;
-  config.interval_ms = 20;
-  config.first_ms = mode == FTSORT_MONITOR_THREAD ? 50 : 8000;
-  config.plus_ms = mode == FTSORT_MONITOR_THREAD ? 15 : 4000;
-  config.unforgiving = 1;
-  config.test = test;
-  return config;
 }
 
 /* Sorts numbers, and looks whether that is right; gives how many blocks this rank has. */
@@ -233,21 +211,11 @@ static void gain(ftsort *group, int victim)
 int main(int argc, char **argv)
 {
   const char *what = argc > 2 ? argv[2] : "";
-  int mode = argc > 1 && strcmp(argv[1], "thread") == 0 ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
-  int granted, all;
+  int mode = start("monitor", &argc, &argv), all;
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group;
 
-  ftsort_prepare();
-  MPI_Init_thread(&argc, &argv, mode == FTSORT_MONITOR_THREAD ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
-                  &granted);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (mode == FTSORT_MONITOR_THREAD && granted != MPI_THREAD_MULTIPLE) {
-    if (rank == 0) puts("monitor: skipped");
-    MPI_Finalize();
-    return 0;
-  }
+  if (mode < 0) return 0;
   config.on_event = note;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
   if (strcmp(what, "arguments") == 0) {

@@ -15,24 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "expect.h"
-#include "ftsort.h"
+#include "monitored.h"
 
 #define MOST_SORTS 20000
 #define COUNT 3000
 
-static volatile int is_slow;
 static int slow, victim, when;
 static int is_out, is_back, died, rounds_out;
-
-static uint64_t test(void *user)
-{
-  (void)user;
-  if (is_slow) usleep(60000);
-  return 42;
-}
 
 static void note(void *user, const ftsort_event *event)
 {
@@ -92,35 +82,21 @@ static void sort(ftsort *group, int number)
 
 int main(int argc, char **argv)
 {
-  int mode = argc > 1 && strcmp(argv[1], "thread") == 0 ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
-  int granted, sorts = 0, more, comes_back;
+  int mode, sorts = 0, more, comes_back;
   uint32_t fine;
   ftsort_config config = FTSORT_CONFIG_INIT;
-  ftsort_monitor_config watch = FTSORT_MONITOR_INIT;
+  ftsort_monitor_config watch;
   ftsort *group;
 
   if (argc < 5) return 2;
   slow = atoi(argv[2]);
   victim = atoi(argv[3]);
   when = atoi(argv[4]);
-  ftsort_prepare();
-  MPI_Init_thread(&argc, &argv, mode == FTSORT_MONITOR_THREAD ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
-                  &granted);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (mode == FTSORT_MONITOR_THREAD && granted != MPI_THREAD_MULTIPLE) {
-    if (rank == 0) puts("monitor_kills: skipped");
-    MPI_Finalize();
-    return 0;
-  }
+  mode = start("monitor_kills", &argc, &argv);
+  if (mode < 0) return 0;
   config.on_event = note;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
-  watch.mode = mode;
-  watch.interval_ms = 20;
-  watch.first_ms = mode == FTSORT_MONITOR_THREAD ? 50 : 8000;
-  watch.plus_ms = mode == FTSORT_MONITOR_THREAD ? 15 : 4000;
-  watch.unforgiving = 1;
-  watch.test = test;
+  watch = wanted(mode);
   EXPECT(ftsort_monitor_start(group, &watch, NULL) == FTSORT_OK);
   for (; sorts < MOST_SORTS && failures == 0 && !died; sorts++) {
     is_slow = rank == slow && sorts > 20;

@@ -2,7 +2,7 @@
 
 use super::Order as SendOrder;
 use super::*;
-use crate::kernel::kernel_for;
+use crate::kernel::{kernel_for, kernel_of};
 use crate::random::SplitMix;
 use crate::record::{Comparator, Fields, KeyKind, Layout};
 use crate::vcube::Node;
@@ -11,12 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 
 fn kernel() -> Box<dyn Kernel> {
-    let fields = Fields {
-        record_bytes: 4,
-        key: KeyKind::U32 as i32,
-        ..Fields::default()
-    };
-    kernel_for(&Layout::new(fields).unwrap(), 1).unwrap()
+    kernel_of(4, KeyKind::U32)
 }
 
 /// Counts how often it is asked.

@@ -1,19 +1,13 @@
 //! Progress and feasibility, against what sorting would say.
 
 use super::*;
-use crate::kernel::kernel_for;
-use crate::record::{Fields, KeyKind, Layout};
+use crate::kernel::kernel_of;
+use crate::record::KeyKind;
 use proptest::prelude::*;
 
 /// Records of a key and of a byte that is no key.
 fn kernel() -> Box<dyn Kernel> {
-    let fields = Fields {
-        record_bytes: 2,
-        key_offset: 0,
-        key: KeyKind::U8 as i32,
-        ..Fields::default()
-    };
-    kernel_for(&Layout::new(fields).unwrap(), 1).unwrap()
+    kernel_of(2, KeyKind::U8)
 }
 
 type Record = [u8; 2];

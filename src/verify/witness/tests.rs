@@ -1,18 +1,13 @@
 //! S_FT without liars, the paper's example stage by stage, and the example that the paper misses.
 
 use super::*;
-use crate::kernel::{Kernel, kernel_for};
-use crate::record::{Fields, KeyKind, Layout};
+use crate::kernel::{Kernel, kernel_of};
+use crate::record::KeyKind;
 use crate::verify::mask::rounds;
 use proptest::prelude::*;
 
 fn kernel() -> Box<dyn Kernel> {
-    let fields = Fields {
-        record_bytes: 1,
-        key: KeyKind::U8 as i32,
-        ..Fields::default()
-    };
-    kernel_for(&Layout::new(fields).unwrap(), 1).unwrap()
+    kernel_of(1, KeyKind::U8)
 }
 
 /// Who sends when.

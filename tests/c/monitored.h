@@ -1,0 +1,54 @@
+/* A group with a monitor, and ranks that are slow when they are told so. */
+#ifndef MONITORED_H
+#define MONITORED_H
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "expect.h"
+#include "ftsort.h"
+
+/* Long enough for what else the machine does to be little beside it. */
+static volatile int is_slow;
+static volatile useconds_t takes = 3000, takes_slow = 200000;
+
+static uint64_t test(void *user)
+{
+  (void)user;
+  usleep(is_slow ? takes_slow : takes);
+  return 42;
+}
+
+/* Late is who takes some 50 ms longer than the others, or some ten times as long in the foreground. */
+static ftsort_monitor_config wanted(int mode)
+{
+  ftsort_monitor_config config = FTSORT_MONITOR_INIT;
+  config.mode = mode;
+  config.interval_ms = 20;
+  config.first_ms = mode == FTSORT_MONITOR_THREAD ? 50 : 8000;
+  config.plus_ms = mode == FTSORT_MONITOR_THREAD ? 15 : 4000;
+  config.unforgiving = 1;
+  config.test = test;
+  return config;
+}
+
+/* Starts MPI for a monitor as the first argument says, thread or foreground; its mode, or -1 if MPI allows
+ * no threads, after saying that NAME is skipped, and with MPI ended. */
+static int start(const char *name, int *argc, char ***argv)
+{
+  int thread = *argc > 1 && strcmp((*argv)[1], "thread") == 0, granted;
+  ftsort_prepare();
+  MPI_Init_thread(argc, argv, thread ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &granted);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (thread && granted != MPI_THREAD_MULTIPLE) {
+    if (rank == 0) printf("%s: skipped\n", name);
+    MPI_Finalize();
+    return -1;
+  }
+  return thread ? FTSORT_MONITOR_THREAD : FTSORT_MONITOR_FOREGROUND;
+}
+
+#endif
