@@ -302,6 +302,8 @@ static int run(char **arg)
   if (status != FTSORT_OK) {
     snprintf(text, sizeof text, "status=%d text=%s\n", status, ftsort_last_error(NULL));
     write_status(dir, rank, text);
+    /* Nobody has died, and who aborts first ends the others: not before they have written. */
+    if (status == FTSORT_ERR_NO_ULFM) MPI_Barrier(MPI_COMM_WORLD);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   job.ranks = ftsort_ranks(group);
