@@ -5,7 +5,7 @@
  *   ftsort-mpirun -np 4 ./slowdown MODE VICTIMS [K [SORTS [PERCENT [CGROUP]]]]
  *
  * MODE: none, threads (no monitor, but MPI_THREAD_MULTIPLE), thread or foreground, and these two with -forever,
- * -weights or -gain. The last VICTIMS ranks get PERCENT of the time of their processor (10), from the second
+ * -weights or -gain, and thread-doubt, with testers that doubt themselves. The last VICTIMS ranks get PERCENT of the time of their processor (10), from the second
  * sort on, for two seconds out of four: a child process stops and continues each of them a hundred times a
  * second; or, where CGROUP is a folder of the cpu controller of cgroup version 1, puts each into a group of its
  * own below that and sets its quota. Such groups are left empty for the caller to remove. Sorts 2^K numbers
@@ -157,6 +157,7 @@ int main(int argc, char **argv)
   monitor.zeta = strstr(mode, "-forever") ? 1000000000 : 5;
   monitor.sharing = strstr(mode, "-weights") ? FTSORT_SHARING_WEIGHTS : FTSORT_SHARING_EXCLUDE;
   monitor.gain = strstr(mode, "-gain") != NULL;
+  monitor.self_doubt = strstr(mode, "-doubt") != NULL;
   if (strcmp(mode, "none") != 0 && strcmp(mode, "threads") != 0) {
     check(group, ftsort_monitor_start(group, &monitor, NULL));
   }

@@ -34,6 +34,7 @@ MODES = {
     "foreground": "at the commits",
     "thread-forever": "thread, never back",
     "thread": "thread",
+    "thread-doubt": "thread, self-doubt",
     "foreground-gain": "at the commits, if it pays",
     "foreground-weights": "at the commits, weights",
     "thread-weights": "thread, weights",

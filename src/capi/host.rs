@@ -16,10 +16,10 @@ static OWED: AtomicUsize = AtomicUsize::new(0);
 /// while a sort runs: others need more or less, and the dead leave theirs.
 pub(super) fn limit_memory(asked: usize, living_here: usize) {
     share_host(living_here);
-    // Systems do not count as free what is kept, though they may take it. Where that matters it is given
-    // back, and may be asked for again: the others may not have come to that yet.
+    // Where what is kept is not counted as free, though the system may take it, and that matters, it is
+    // given back, and may be asked for again: the others may not have come to that yet.
     let kept = pages::kept_bytes();
-    let scarce = kept > 0 && kept > available() / living_here.max(1);
+    let scarce = kept > 0 && kept > Room::now().without_kept() / sharers();
     let owed = if scarce && pages::give_back() {
         kept
     } else {
@@ -43,24 +43,49 @@ pub(super) fn sharers() -> usize {
 }
 
 fn share() -> usize {
-    let part = available() / sharers();
+    let part = Room::now().all() / sharers();
     let owed = OWED.load(Ordering::Relaxed);
     buffer::in_use().saturating_add(part).max(owed)
 }
 
 /// Bytes that could be had now, by all processes together; no limit where the system does not say.
-fn available() -> usize {
-    let mut system = sysinfo::System::new();
-    system.refresh_memory();
-    let free = match system.available_memory() {
-        0 => u64::MAX,
-        free => free,
-    };
-    // What the kernel calls free in a control group does not count what it keeps of files, and would
-    // give back.
-    let group = system.cgroup_limits();
-    let group = group.map(|group| group.total_memory.saturating_sub(group.rss));
-    usize::try_from(free.min(group.unwrap_or(u64::MAX))).unwrap_or(usize::MAX)
+struct Room {
+    system: u64,
+    /// In this process's control group; no limit where that is the whole system.
+    group: u64,
+}
+
+impl Room {
+    fn now() -> Room {
+        let mut system = sysinfo::System::new();
+        system.refresh_memory();
+        // What the kernel calls free in a control group does not count what it keeps of files, and would
+        // give back.
+        let group = system.cgroup_limits();
+        let group = group.filter(|group| group.total_memory < system.total_memory());
+        Room {
+            system: match system.available_memory() {
+                0 => u64::MAX,
+                free => free,
+            },
+            group: group.map_or(u64::MAX, |group| {
+                group.total_memory.saturating_sub(group.rss)
+            }),
+        }
+    }
+
+    fn all(&self) -> usize {
+        usize::try_from(self.system.min(self.group)).unwrap_or(usize::MAX)
+    }
+
+    /// The least of what says nothing of pages that are kept: Linux counts those that were lazily freed as
+    /// available, but not in a control group.
+    fn without_kept(&self) -> usize {
+        match cfg!(target_os = "linux") {
+            true => usize::try_from(self.group).unwrap_or(usize::MAX),
+            false => self.all(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -69,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_system_says_something_sensible() {
-        let bytes = available();
+        let bytes = Room::now().all();
         assert!(bytes > 1 << 20, "{bytes}");
         assert!(bytes < 1 << 50, "{bytes}");
     }
