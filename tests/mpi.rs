@@ -336,6 +336,28 @@ fn changes() -> Vec<Trial> {
             },
         ));
     }
+    // Six steps of exchanges on eight nodes, each of which repeats what others have said.
+    for (faults, corruptions, dead) in [
+        ("5@3.send", 0, vec![5]),
+        ("0@1.stored 6@5.begin", 0, vec![0, 6]),
+        ("1~2.message 4@4.send", 1, vec![4]),
+    ] {
+        trials.push(Trial::test(
+            format!("{faults} of 8 ranks with the predicates and digests"),
+            move || {
+                let sort = Sort {
+                    faults: faults.into(),
+                    algorithm: "bitonic:reliable:checked",
+                    count: "200",
+                    ranks: 8,
+                    replicas: "2",
+                    dead,
+                    ..Sort::default()
+                };
+                sort.comes_out_right_after(&format!(" corruptions={corruptions} "))
+            },
+        ));
+    }
     for (ranks, what) in [(2, ""), (4, ""), (3, ""), (4, "clean")] {
         trials.push(Trial::test(
             format!("many changes, one after the other, on {ranks} ranks {what}"),
