@@ -20,7 +20,7 @@ help:
 	@echo "make bench    ftsort in all modes, beside sorts that survive nothing (half an hour; SECTIONS=, TURNS=)"
 	@echo "make tree-paper  what the paper on tree communication claims, counted (5 minutes of processor time)"
 	@echo "make slowdown sorts while ranks are slow, with monitors and without (REPETITIONS=)"
-	@echo "make dgrp-paper  the 2018 paper's experiments on monitoring, simulated (ten minutes; SEED=)"
+	@echo "make dgrp-paper  the 2018 paper's experiments on monitoring, simulated (a quarter of an hour; SEED=)"
 	@echo "make header   include/ftsort.h anew, from the sources"
 	@echo "make clean    what was built;  make distclean: the environment folder too"
 

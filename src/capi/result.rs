@@ -67,9 +67,7 @@ impl ftsort_result {
             absent: self.absent.clone(),
         }
     }
-}
 
-impl ftsort_result {
     /// The blocks, by node, if records have this size.
     pub(super) fn parts(&self, record_bytes: usize) -> Result<Vec<(Node, &[u8])>> {
         if record_bytes != self.record_bytes {

@@ -63,8 +63,8 @@ pub fn slowdowns(means: &[Option<f64>]) -> Vec<f64> {
     means.iter().map(slowdown).collect()
 }
 
-/// Each rank's share of work, from 0 to [`FULL_WEIGHT`], by how many times as slow as full speed it is. One that is
-/// more than 32 times as slow gets 0.
+/// Each rank's share of work, from 0 to [`FULL_WEIGHT`], by how many times as slow as full speed it is. One
+/// that is more than 32 times as slow gets 0.
 pub fn weights(slowdowns: &[f64]) -> Vec<u8> {
     let weight = |slowdown: &f64| (f64::from(FULL_WEIGHT) / slowdown.max(1.0)).round() as u8;
     slowdowns.iter().map(weight).collect()
