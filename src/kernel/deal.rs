@@ -13,9 +13,10 @@ use rayon::prelude::*;
 use super::cut::Order;
 use super::keyed::Keyed;
 use super::merge::merge;
-use super::radix;
+use super::{radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::record::Sign;
 
 /// A bucket has so many records at most; its words fit the radix sort's scratch space.
 const BUCKET: usize = radix::BUCKET;
@@ -145,7 +146,7 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
             return Ok(());
         }
         if count > BUCKET || part.bits + bits_for(count) > u64::BITS {
-            part.bits = self.differing_bits(part.records);
+            part.bits = self.differing_bits(part.records, part.bits);
         }
         match part.bits {
             0 if self.order.is_decided_by_prefix() => part.settle(),
@@ -200,20 +201,27 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         )
     }
 
-    /// How many of the prefixes' low bits it takes to tell them apart.
-    fn differing_bits(&self, records: &[u8]) -> u32 {
+    /// How many of the prefixes' low bits it takes to tell them apart, which are not more than so many.
+    fn differing_bits(&self, records: &[u8], most: u32) -> u32 {
+        // Mostly it is known after a few.
+        const FEW: usize = 1 << 10;
         let count = records.len() / self.size();
         let first = self.order.prefix(&records[..self.size()]);
         let share = count.div_ceil(self.threads(count)) * self.size();
         let differences = self.on_shares(count, records.chunks(share), |share| {
-            let prefixes = self.prefixes(share);
-            prefixes.fold(0, |all, prefix| all | (prefix ^ first))
+            let mut all = 0_u64;
+            for few in share.chunks(FEW * self.size()) {
+                all = self
+                    .prefixes(few)
+                    .fold(all, |all, prefix| all | (prefix ^ first));
+                if u64::BITS - all.leading_zeros() == most {
+                    break;
+                }
+            }
+            all
         });
-        u64::BITS
-            - differences
-                .iter()
-                .fold(0, |all, one| all | one)
-                .leading_zeros()
+        let all = differences.iter().fold(0, |all, one| all | one);
+        u64::BITS - all.leading_zeros()
     }
 
     /// Deals the records out by the leading ones of the bits that may differ, and sorts what each
@@ -233,14 +241,28 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
             }
             tally
         });
-        let rooms = rooms_of(&mut *part.room, &tallies);
-        let shares = part.records.chunks(share).zip(rooms);
-        self.on_shares(count, shares, |(share, mut rooms)| {
-            let records = share.chunks_exact(size).zip(self.prefixes(share));
-            for (record, prefix) in records {
-                self.copy(record, split_off(&mut rooms[place(prefix)], size));
+        match &tallies[..] {
+            [tally] => {
+                // One table of offsets leaves room for the records in a first-level cache.
+                let mut next = starts_of(tally);
+                let records = part.records.chunks_exact(size);
+                for (record, prefix) in records.zip(self.prefixes(part.records)) {
+                    let next = &mut next[place(prefix)];
+                    self.copy(record, &mut part.room[*next..][..size]);
+                    *next += size;
+                }
             }
-        });
+            _ => {
+                let rooms = rooms_of(&mut *part.room, &tallies);
+                let shares = part.records.chunks(share).zip(rooms);
+                self.on_shares(count, shares, |(share, mut rooms)| {
+                    let records = share.chunks_exact(size).zip(self.prefixes(share));
+                    for (record, prefix) in records {
+                        self.copy(record, split_off(&mut rooms[place(prefix)], size));
+                    }
+                });
+            }
+        }
         let (mut records, mut room) = (part.room, part.records);
         let parts = (0..places).map(|place| {
             let bytes = tallies.iter().map(|tally| tally[place]).sum();
@@ -280,8 +302,10 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         for (word, (prefix, number)) in words.iter_mut().zip(keys) {
             *word = prefix << skipped & !numbers | number;
         }
-        if part.bits > 0 {
-            radix::sort_with(words, scratch);
+        match part.bits {
+            0 => {}
+            _ if vector::is_available::<u64>() => vector::sort(words, Sign::Unsigned),
+            _ => radix::sort_with(words, scratch),
         }
         let record = |word: u64| &part.records[(word & numbers) as usize * size..][..size];
         if !self.order.is_decided_by_prefix() || part.bits + number_bits > u64::BITS {
@@ -327,6 +351,16 @@ fn split_off<'a>(rest: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
     let (first, others) = std::mem::take(rest).split_at_mut(bytes);
     *rest = others;
     first
+}
+
+/// Where the room of each place begins, given how many bytes each takes.
+fn starts_of(tally: &[usize]) -> Vec<usize> {
+    let mut sum = 0;
+    let start = |bytes: &usize| {
+        sum += bytes;
+        sum - bytes
+    };
+    tally.iter().map(start).collect()
 }
 
 /// For each share, the room that it has at each place, given how many bytes it takes there. The

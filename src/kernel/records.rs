@@ -1,7 +1,8 @@
 //! The kernel for records that are more than a number.
 //!
-//! Merges move small entries, each with a record's prefix and place, and then every record once. It
-//! must never use rayon's global pool, which belongs to the program.
+//! Merges move small records as they are. Of larger ones, and where prefixes do not decide, they move small
+//! entries, each with a record's prefix and place, and then every record once. It must never use rayon's
+//! global pool, which belongs to the program.
 
 use std::cmp::Ordering;
 
@@ -14,7 +15,7 @@ use super::{Kernel, deal, kernel_for};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
 use crate::record::{Fields, Layout};
-use bytemuck::{Pod, Zeroable, cast_slice_mut};
+use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 
 /// A kernel for records of one layout.
 #[derive(Debug)]
@@ -153,42 +154,76 @@ struct Entry {
 /// Positions have so many bits, which leaves 2^24 runs.
 const POSITION_BITS: u32 = 40;
 
+impl Keyed {
+    /// Are records merged as they are?
+    fn are_moved_whole(&self) -> bool {
+        self.is_decided_by_prefix() && matches!(self.record_bytes(), 8 | 12 | 16)
+    }
+}
+
 impl Merge for Keyed {
-    /// The entries, as they were and merged, and a place where the levels of the tree take turns.
+    /// A place where the levels of the tree take turns; the entries, as they were and merged.
     fn scratch_bytes(&self) -> usize {
-        3 * size_of::<Entry>()
+        match self.are_moved_whole() {
+            true => self.record_bytes(),
+            false => 3 * size_of::<Entry>(),
+        }
     }
 
     fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8]) {
-        let size = self.record_bytes();
-        let scratch: &mut [Entry] = cast_slice_mut(scratch);
-        let (staged, rest) = scratch.split_at_mut(out.len() / size);
-        let (merged, scratch) = rest.split_at_mut(out.len() / size);
-        let entries = stage(self, runs, staged);
-        let record = |entry: Entry| {
-            let position = entry.place & ((1 << POSITION_BITS) - 1);
-            self.record(
-                runs[(entry.place >> POSITION_BITS) as usize],
-                position as usize,
-            )
+        match (self.are_moved_whole(), self.record_bytes()) {
+            (false, _) => merge_entries(self, runs, out, scratch),
+            (true, 8) => merge_whole::<8>(self, runs, out, scratch),
+            (true, 12) => merge_whole::<12>(self, runs, out, scratch),
+            (true, _) => merge_whole::<16>(self, runs, out, scratch),
+        }
+    }
+}
+
+/// Merges records of a size that the compiler knows, between which prefixes decide.
+fn merge_whole<const SIZE: usize>(order: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8])
+where
+    [u8; SIZE]: Pod,
+{
+    let prefix = order.prefix_maker();
+    let before = |one: [u8; SIZE], other: [u8; SIZE]| prefix.of(&one) < prefix.of(&other);
+    let runs: Vec<&[[u8; SIZE]]> = runs.iter().map(|run| cast_slice(run)).collect();
+    let scratch = cast_slice_mut(&mut scratch[..out.len()]);
+    merge_tree(&runs, cast_slice_mut(out), scratch, |one, other, out| {
+        merge_two(one, other, out, before);
+    });
+}
+
+/// Merges records by entries that stand for them.
+fn merge_entries(keyed: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8]) {
+    let size = keyed.record_bytes();
+    let scratch: &mut [Entry] = cast_slice_mut(scratch);
+    let (staged, rest) = scratch.split_at_mut(out.len() / size);
+    let (merged, scratch) = rest.split_at_mut(out.len() / size);
+    let entries = stage(keyed, runs, staged);
+    let record = |entry: Entry| {
+        let position = entry.place & ((1 << POSITION_BITS) - 1);
+        keyed.record(
+            runs[(entry.place >> POSITION_BITS) as usize],
+            position as usize,
+        )
+    };
+    if keyed.is_decided_by_prefix() {
+        merge_tree(&entries, merged, scratch, |one, other, out| {
+            merge_two(one, other, out, |one, other| one.prefix < other.prefix);
+        });
+    } else {
+        let before = |one: Entry, other: Entry| {
+            let order = one.prefix.cmp(&other.prefix);
+            let order = order.then_with(|| keyed.compare_rest(record(one), record(other)));
+            order.is_lt()
         };
-        if self.is_decided_by_prefix() {
-            merge_tree(&entries, merged, scratch, |one, other, out| {
-                merge_two(one, other, out, |one, other| one.prefix < other.prefix);
-            });
-        } else {
-            let before = |one: Entry, other: Entry| {
-                let order = one.prefix.cmp(&other.prefix);
-                let order = order.then_with(|| self.compare_rest(record(one), record(other)));
-                order.is_lt()
-            };
-            merge_tree(&entries, merged, scratch, |one, other, out| {
-                merge_two(one, other, out, before);
-            });
-        }
-        for (to, entry) in out.chunks_exact_mut(size).zip(merged) {
-            to.copy_from_slice(record(*entry));
-        }
+        merge_tree(&entries, merged, scratch, |one, other, out| {
+            merge_two(one, other, out, before);
+        });
+    }
+    for (to, entry) in out.chunks_exact_mut(size).zip(merged) {
+        to.copy_from_slice(record(*entry));
     }
 }
 
