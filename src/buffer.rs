@@ -113,7 +113,7 @@ fn passes_limit(more: usize) -> Option<usize> {
     let now = *LIMIT_NOW.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(now) = now {
         LIMIT.store(now(), Ordering::Relaxed);
-        // What is kept for later may be what is missing now: systems do not count it as free.
+        // What is kept for later may be what is missing now: not everywhere is it counted as free.
         if passes(&LIMIT.load(Ordering::Relaxed)) && pages::give_back() {
             LIMIT.store(now(), Ordering::Relaxed);
         }
