@@ -46,7 +46,7 @@ fmt: setup
 	$(RUN) cargo fmt --check
 
 lint: setup
-	$(RUN) cargo clippy --all-targets --features simulator -- -D warnings
+	$(RUN) cargo clippy --all-targets --features simulator,benchmarks -- -D warnings
 	$(RUN) cargo clippy --lib -- -D warnings
 	$(RUN) cargo clippy --lib --no-default-features -- -D warnings
 	FTSORT_ULFM=off $(RUN) cargo clippy --lib -- -D warnings

@@ -1,24 +1,22 @@
-//! How long the kernels take to sort, as a ratio to the standard library's sorts in the same run:
-//! less than one is faster. `cargo bench --bench kernels [log2 of the number of records]`.
+//! How long the kernels take to sort and to merge, beside the standard library's sorts.
+//! `cargo bench --features benchmarks --bench kernels [-- FILTER]`; FILTER is a part of a name as
+//! `sort/u64/random/2^20/ftsort`.
 //!
-//! Both take turns on the same data, so that a noisy machine is noisy for both. It must never judge:
-//! it prints, and a person reads.
-
-#![allow(
-    clippy::print_stdout,
-    reason = "what a benchmark prints is all it is for"
-)]
+//! Everything is of one thread. Criterion repeats, leaves out what is odd, and compares with the last
+//! run. It must never judge: it prints, and a person reads.
 
 use std::cmp::Ordering;
-use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ftsort::buffer::Buffer;
-use ftsort::kernel::kernel_for;
+use ftsort::kernel::{Kernel, kernel_for};
 use ftsort::random::SplitMix;
 use ftsort::record::{Fields, KeyKind, Layout};
 
-const ROUNDS: usize = 7;
+/// How many records there are: what fits into a cache, and what does not.
+const SORTED: [u32; 3] = [10, 14, 20];
+const MERGED: [u32; 2] = [14, 20];
 
 /// A key with a number that goes along.
 #[repr(C)]
@@ -33,87 +31,157 @@ struct Pair {
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Hundred([u8; 100]);
 
-fn main() {
-    let argument = std::env::args().find_map(|argument| argument.parse().ok());
-    let count = 1 << argument.unwrap_or(18_u32);
-    println!("{count} records: time to sort, in terms of the standard library's");
-    bench("i16", KeyKind::I16, count, |bits| bits as i16, i16::cmp);
-    bench("i32", KeyKind::I32, count, |bits| bits as i32, i32::cmp);
-    bench("u64", KeyKind::U64, count, |bits| bits, u64::cmp);
-    bench(
-        "f64",
-        KeyKind::F64,
-        count,
-        |bits| bits as f64,
-        f64::total_cmp,
-    );
-    let pair = |bits| Pair {
-        key: bits,
-        value: !bits,
-    };
-    let by_key = |one: &Pair, other: &Pair| one.key.cmp(&other.key);
-    bench("pairs", KeyKind::U64, count, pair, by_key);
-    let hundred = |bits: u64| {
-        let mut bytes = [0; 100];
-        bytes[..8].copy_from_slice(&bits.to_be_bytes());
-        Hundred(bytes)
-    };
-    let by_bytes = |one: &Hundred, other: &Hundred| one.0[..10].cmp(&other.0[..10]);
-    bench("100 bytes", KeyKind::Bytes, count, hundred, by_bytes);
+/// One type of record.
+struct Subject<T> {
+    name: &'static str,
+    key: KeyKind,
+    /// A record whose key has the order of these bits.
+    make: fn(u64) -> T,
+    compare: fn(&T, &T) -> Ordering,
 }
 
-/// Prints a line for each shape of data: against the unstable sort, then the stable one.
-fn bench<T: Pod>(
-    name: &str,
-    key: KeyKind,
-    count: usize,
-    make: impl Fn(u64) -> T,
-    compare: impl Fn(&T, &T) -> Ordering,
-) {
-    let layout = Layout::new(Fields {
-        record_bytes: size_of::<T>(),
-        key_bytes: key.natural_bytes().unwrap_or(10),
-        key: key as i32,
-        ..Fields::default()
-    });
-    let kernel = kernel_for(&layout.expect("a layout"), 1).expect("a kernel");
-    let mut random = SplitMix::new(1);
-    let mut numbers: Vec<u64> = (0..count).map(|_| random.bits()).collect();
-    for shape in ["random", "16 values", "sorted"] {
+impl<T: Pod> Subject<T> {
+    fn kernel(&self) -> Box<dyn Kernel> {
+        let layout = Layout::new(Fields {
+            record_bytes: size_of::<T>(),
+            key_bytes: self.key.natural_bytes().unwrap_or(10),
+            key: self.key as i32,
+            ..Fields::default()
+        });
+        kernel_for(&layout.expect("a layout"), 1).expect("a kernel")
+    }
+
+    fn records(&self, count: usize, shape: &str) -> Vec<T> {
+        let mut random = SplitMix::new(1);
+        let mut numbers: Vec<u64> = (0..count).map(|_| random.bits()).collect();
         match shape {
             "16 values" => numbers.iter_mut().for_each(|number| *number >>= 60),
             "sorted" => numbers.sort_unstable(),
             _ => {}
         }
-        let input: Vec<T> = numbers.iter().map(|number| make(*number)).collect();
-        let mut times = [(); 3].map(|()| Vec::new());
-        for _ in 0..ROUNDS {
-            times[0].push(timed(&input, |block| kernel.sort(block).expect("memory")));
-            times[1].push(timed(&input, |block| {
-                cast_slice_mut(block).sort_unstable_by(&compare);
-            }));
-            times[2].push(timed(&input, |block| {
-                cast_slice_mut(block).sort_by(&compare);
-            }));
+        let mut records: Vec<T> = numbers.into_iter().map(self.make).collect();
+        if shape == "sorted" {
+            // Of numbers with a sign the upper half comes first.
+            records.sort_by(self.compare);
         }
-        let [ours, unstable, stable] = times.map(median);
-        println!(
-            "{name:>10} {shape:>10} {:>6.2} {:>6.2}   {:>6.1} ns",
-            ours.as_secs_f64() / unstable.as_secs_f64(),
-            ours.as_secs_f64() / stable.as_secs_f64(),
-            ours.as_nanos() as f64 / count as f64
-        );
+        records
+    }
+
+    /// Sorts records of each shape, and number.
+    fn sort(&self, criterion: &mut Criterion) {
+        let kernel = self.kernel();
+        for shape in ["random", "16 values", "sorted"] {
+            let mut group = criterion.benchmark_group(format!("sort/{}/{shape}", self.name));
+            for log in SORTED {
+                let input = self.records(1 << log, shape);
+                let count = format!("2^{log}");
+                let copy = || Buffer::copy_of(cast_slice(&input)).expect("memory");
+                group.throughput(Throughput::Elements(1 << log));
+                let mut bench = |name: &str, sort: &dyn Fn(&mut [u8])| {
+                    group.bench_function(BenchmarkId::new(&count, name), |bencher| {
+                        bencher.iter_batched_ref(copy, |block| sort(block), BatchSize::LargeInput);
+                    });
+                };
+                bench("ftsort", &|block| kernel.sort(block).expect("memory"));
+                bench("std unstable", &|block| {
+                    cast_slice_mut(block).sort_unstable_by(self.compare);
+                });
+                bench("std stable", &|block| {
+                    cast_slice_mut(block).sort_by(self.compare);
+                });
+            }
+            group.finish();
+        }
+    }
+
+    /// Merges sorted runs, 2 or 8 of them. The standard library's stable sort finds runs and merges them.
+    fn merge(&self, criterion: &mut Criterion) {
+        let kernel = self.kernel();
+        for runs in [2, 8] {
+            let mut group = criterion.benchmark_group(format!("merge/{}/{runs} runs", self.name));
+            for log in MERGED {
+                let mut input = self.records(1 << log, "random");
+                let length = input.len() / runs;
+                input
+                    .chunks_mut(length)
+                    .for_each(|run| run.sort_by(self.compare));
+                let runs: Vec<&[u8]> = input.chunks(length).map(cast_slice).collect();
+                let count = format!("2^{log}");
+                group.throughput(Throughput::Elements(1 << log));
+                group.bench_function(BenchmarkId::new(&count, "ftsort"), |bencher| {
+                    let mut out = Buffer::zeroed(size_of_val(&input[..])).expect("memory");
+                    bencher.iter(|| kernel.merge(&runs, &mut out).expect("memory"));
+                });
+                group.bench_function(BenchmarkId::new(&count, "std stable"), |bencher| {
+                    let copy = || input.clone();
+                    let sort = |block: &mut Vec<T>| block.sort_by(self.compare);
+                    bencher.iter_batched_ref(copy, sort, BatchSize::LargeInput);
+                });
+            }
+            group.finish();
+        }
+    }
+
+    fn all(&self, criterion: &mut Criterion) {
+        self.sort(criterion);
+        self.merge(criterion);
     }
 }
 
-fn timed<T: Pod>(input: &[T], sort: impl FnOnce(&mut [u8])) -> Duration {
-    let mut block = Buffer::copy_of(cast_slice(input)).expect("memory");
-    let start = Instant::now();
-    sort(&mut block);
-    start.elapsed()
+fn numbers(criterion: &mut Criterion) {
+    let of_16_bits = Subject {
+        name: "i16",
+        key: KeyKind::I16,
+        make: |bits| (bits >> 48) as i16,
+        compare: i16::cmp,
+    };
+    of_16_bits.all(criterion);
+    let of_32_bits = Subject {
+        name: "i32",
+        key: KeyKind::I32,
+        make: |bits| (bits >> 32) as i32,
+        compare: i32::cmp,
+    };
+    of_32_bits.all(criterion);
+    let of_64_bits = Subject {
+        name: "u64",
+        key: KeyKind::U64,
+        make: |bits| bits,
+        compare: u64::cmp,
+    };
+    of_64_bits.all(criterion);
+    let floats = Subject {
+        name: "f64",
+        key: KeyKind::F64,
+        make: |bits| bits as f64,
+        compare: f64::total_cmp,
+    };
+    floats.all(criterion);
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
+fn records(criterion: &mut Criterion) {
+    let pairs = Subject {
+        name: "pair of u64",
+        key: KeyKind::U64,
+        make: |bits| Pair {
+            key: bits,
+            value: !bits,
+        },
+        compare: |one, other| one.key.cmp(&other.key),
+    };
+    pairs.all(criterion);
+    let hundreds = Subject {
+        name: "100 bytes",
+        key: KeyKind::Bytes,
+        make: |bits| {
+            let mut bytes = [0; 100];
+            bytes[..8].copy_from_slice(&bits.to_be_bytes());
+            Hundred(bytes)
+        },
+        compare: |one, other| one.0[..10].cmp(&other.0[..10]),
+    };
+    hundreds.all(criterion);
 }
+
+criterion_group!(benches, numbers, records);
+criterion_main!(benches);

@@ -50,7 +50,9 @@
  * Trace: with ftsort_config.trace, or the environment variable FTSORT_TRACE, each rank writes what it does
  * to PREFIX.RANK.json, for Perfetto (ui.perfetto.dev) or chrome://tracing. It is Chrome's trace event format:
  * a JSON array with an event in each line, whose end viewers do not need, so that the file of a rank that
- * was killed can be opened, too. pid is the rank, times are of the system's clock.
+ * was killed can be opened, too; should its last line be cut off, by Perfetto alone, and all by PREFIX.json.
+ * pid is the rank; times are of the system's clock, so that arrows between hosts whose clocks differ by more
+ * than a message takes may be missing.
  *   whole sort, whole rounds       ftsort_run, ftsort_rounds_run; args at the end: their status
  *   sort, exchange, merge, store, commit, repair
  *                                  the phases of ftsort_stats; args: round, epoch (repairs so far)

@@ -112,13 +112,12 @@ impl Trace {
 
     fn begin(&mut self) {
         let rank = self.rank;
-        self.put("[\n");
-        self.line(
-            'M',
-            "process_name",
-            None,
-            format_args!("\"name\":\"rank {rank}\""),
-        );
+        let members = format!("\"pid\":{rank},\"tid\":0,\"args\"");
+        // At once, since viewers do not take an array's beginning alone.
+        self.put(&format!(
+            "[\n{{\"ph\":\"M\",\"name\":\"process_name\",{members}:{{\"name\":\"rank {rank}\"}}}},\n\
+             {{\"ph\":\"M\",\"name\":\"thread_name\",{members}:{{\"name\":\"main\"}}}},\n"
+        ));
     }
 
     /// The trace is this group's.
@@ -138,7 +137,7 @@ impl Trace {
         self.line(
             'B',
             job.name(),
-            Some(self.at(now)),
+            self.at(now),
             format_args!("\"call\":{call}"),
         );
     }
@@ -152,7 +151,7 @@ impl Trace {
         self.line(
             'E',
             job.name(),
-            Some(self.at(now)),
+            self.at(now),
             format_args!("\"status\":{status}"),
         );
     }
@@ -172,7 +171,7 @@ impl Trace {
     }
 
     /// Writes a line.
-    fn line(&mut self, kind: char, name: &str, at: Option<u64>, arguments: Arguments<'_>) {
+    fn line(&mut self, kind: char, name: &str, at: u64, arguments: Arguments<'_>) {
         self.long_line(kind, name, at, format_args!(""), arguments);
     }
 
@@ -181,7 +180,7 @@ impl Trace {
         &mut self,
         kind: char,
         name: &str,
-        at: Option<u64>,
+        at: u64,
         members: Arguments<'_>,
         arguments: Arguments<'_>,
     ) {
@@ -189,13 +188,9 @@ impl Trace {
             return;
         }
         let rank = self.rank;
-        let mut line = format!("{{\"ph\":\"{kind}\",\"name\":\"{name}\",\"pid\":{rank},\"tid\":0");
-        // Writing into a string does not fail.
-        if let Some(at) = at {
-            let _ = write!(line, ",\"ts\":{at}");
-        }
-        let _ = writeln!(line, "{members},\"args\":{{{arguments}}}}},");
-        self.put(&line);
+        self.put(&format!(
+            "{{\"ph\":\"{kind}\",\"name\":\"{name}\",\"pid\":{rank},\"tid\":0,\"ts\":{at}{members},\"args\":{{{arguments}}}}},\n"
+        ));
     }
 
     fn put(&mut self, text: &str) {
@@ -257,7 +252,7 @@ impl Trace {
         self.long_line(
             'i',
             name,
-            Some(system_time() as u64),
+            system_time() as u64,
             format_args!(",\"s\":\"t\""),
             format_args!("\"round\":{round},\"rounds\":{rounds},\"epoch\":{epoch}{about}"),
         );
@@ -279,7 +274,7 @@ impl Trace {
         self.long_line(
             'X',
             name,
-            Some(start),
+            start,
             format_args!(",\"dur\":{length}"),
             format_args!("\"round\":{round},\"epoch\":{epoch}"),
         );
@@ -303,7 +298,7 @@ impl Trace {
         self.long_line(
             'X',
             name,
-            Some(system_time() as u64),
+            system_time() as u64,
             format_args!(
                 ",\"dur\":0,\"cat\":\"message\",\"bind_id\":\"{id:#018x}\",\"{direction}\":true"
             ),

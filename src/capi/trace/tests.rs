@@ -92,8 +92,8 @@ fn spans_are_lines_with_whole_microseconds() {
     trace.job_begins(Whole::Rounds, 4.0);
     trace.span(span(Phase::Merge));
     let wanted = [
-        "[\n",
-        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":3,\"tid\":0,\"args\":{\"name\":\"rank 3\"}},\n",
+        "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":3,\"tid\":0,\"args\":{\"name\":\"rank 3\"}},\n\
+         {\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":3,\"tid\":0,\"args\":{\"name\":\"main\"}},\n",
         "{\"ph\":\"B\",\"name\":\"whole sort\",\"pid\":3,\"tid\":0,\"ts\":1000000001000000,\"args\":{\"call\":1}},\n",
         "{\"ph\":\"X\",\"name\":\"merge\",\"pid\":3,\"tid\":0,\"ts\":1000000002000000,\"dur\":500000,\"args\":{\"round\":1,\"epoch\":0}},\n",
         "{\"ph\":\"E\",\"name\":\"whole sort\",\"pid\":3,\"tid\":0,\"ts\":1000000003000000,\"args\":{\"status\":-40}},\n",

@@ -46,6 +46,29 @@ unsafe fn above_unsigned(one: __m256i, other: __m256i) -> __m256i {
     }
 }
 
+/// The lanes that are set.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn lanes_of(lanes: __m256i) -> u8 {
+    // SAFETY: as promised by the caller.
+    unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8 }
+}
+
+/// The low words in the lowest lanes, the others in the highest.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn ordered(words: __m256i, low: u8) -> __m256i {
+    // SAFETY: as promised by the caller; an order is as long as what is read.
+    unsafe {
+        let order = _mm_loadl_epi64(low_first(low).as_ptr().cast());
+        _mm256_permutevar8x32_epi32(words, _mm256_cvtepu8_epi32(order))
+    }
+}
+
 macro_rules! lanes {
     ($(#[$doc:meta])* $name:ident, $word:ty, $above:ident, $min:ident, $max:ident) => {
         $(#[$doc])*
@@ -150,16 +173,31 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
-            fn split<const UP_TO: bool>(self, pivot: Self) -> (usize, Self, Self) {
+            fn first_everywhere(self) -> Self {
+                unsafe { Self(_mm256_broadcastd_epi32(_mm256_castsi256_si128(self.0))) }
+            }
+
+            #[inline(always)]
+            fn equals(self, other: Self) -> usize {
+                unsafe { lanes_of(_mm256_cmpeq_epi32(self.0, other.0)).count_ones() as usize }
+            }
+
+            #[inline(always)]
+            fn split<const UP_TO: bool>(self, count: usize, pivot: Self) -> (usize, Self, Self) {
                 unsafe {
-                    let low = match UP_TO {
-                        true => !_mm256_movemask_ps(_mm256_castsi256_ps($above(self.0, pivot.0))),
-                        false => _mm256_movemask_ps(_mm256_castsi256_ps($above(pivot.0, self.0))),
-                    } as u8;
-                    let order = _mm_loadl_epi64(low_first(low).as_ptr().cast());
-                    let order = _mm256_cvtepu8_epi32(order);
-                    let both = Self(_mm256_permutevar8x32_epi32(self.0, order));
-                    (low.count_ones() as usize, both, both)
+                    let before = match UP_TO {
+                        true => !lanes_of($above(self.0, pivot.0)),
+                        false => lanes_of($above(pivot.0, self.0)),
+                    };
+                    let valid = ((1_u32 << count) - 1) as u8;
+                    let low = before & valid;
+                    let left = ordered(self.0, low);
+                    let right = match count {
+                        8 => left,
+                        // Those that are not among the others first.
+                        _ => ordered(self.0, before | !valid),
+                    };
+                    (low.count_ones() as usize, Self(left), Self(right))
                 }
             }
         }

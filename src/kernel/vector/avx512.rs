@@ -34,8 +34,8 @@ macro_rules! lanes {
     (
         $(#[$doc:meta])* $name:ident, $word:ty, $lanes:literal, $mask:ty, $index:ty,
         $splat:ident, $load_some:ident, $store_some:ident, $min:ident, $max:ident,
-        $blend:ident, $permute:ident, $permute_two:ident, $before:ident, $up_to:ident,
-        $split:expr
+        $blend:ident, $permute:ident, $permute_two:ident, $broadcast:ident, $compress:ident,
+        $before:ident, $up_to:ident, $same:ident
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
@@ -138,33 +138,37 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
-            fn split<const UP_TO: bool>(self, pivot: Self) -> (usize, Self, Self) {
+            fn first_everywhere(self) -> Self {
+                unsafe { Self($broadcast(_mm512_castsi512_si128(self.0))) }
+            }
+
+            #[inline(always)]
+            fn equals(self, other: Self) -> usize {
+                unsafe { $same(self.0, other.0).count_ones() as usize }
+            }
+
+            #[inline(always)]
+            fn split<const UP_TO: bool>(self, count: usize, pivot: Self) -> (usize, Self, Self) {
                 unsafe {
-                    let low = match UP_TO {
+                    let before = match UP_TO {
                         true => $up_to(self.0, pivot.0),
                         false => $before(self.0, pivot.0),
                     };
-                    let (left, right) = $split(self.0, low);
-                    (low.count_ones() as usize, Self(left), Self(right))
+                    if $lanes == 8 && count == $lanes {
+                        let both = Self(ordered(self.0, before as u8));
+                        return (before.count_ones() as usize, both, both);
+                    }
+                    // In registers, since a store that compresses takes more than a hundred cycles on
+                    // some processors.
+                    let valid = between(0, count) as $mask;
+                    let low = before & valid;
+                    let left = Self($compress(low, self.0));
+                    let right = Self($compress(valid & !before, self.0)).reversed();
+                    (low.count_ones() as usize, left, right)
                 }
             }
         }
     };
-}
-
-/// Words of 32 bits: the low ones to the lowest lanes; the others, in reverse, to the highest. In a
-/// register, since a store that compresses takes more than a hundred cycles on some processors.
-///
-/// # Safety
-/// The processor has AVX-512F.
-#[inline(always)]
-unsafe fn split_32(words: __m512i, low: __mmask16) -> (__m512i, __m512i) {
-    // SAFETY: as promised by the caller.
-    unsafe {
-        let left = _mm512_maskz_compress_epi32(low, words);
-        let right = _mm512_maskz_compress_epi32(!low, words);
-        (left, U32(right).reversed().0)
-    }
 }
 
 /// Words of 64 bits: the low ones to the lowest lanes, the others to the highest. There are so few
@@ -173,12 +177,11 @@ unsafe fn split_32(words: __m512i, low: __mmask16) -> (__m512i, __m512i) {
 /// # Safety
 /// The processor has AVX-512F.
 #[inline(always)]
-unsafe fn split_64(words: __m512i, low: __mmask8) -> (__m512i, __m512i) {
+unsafe fn ordered(words: __m512i, low: u8) -> __m512i {
     // SAFETY: as promised by the caller; an order is as long as what is read.
     unsafe {
         let order = _mm_loadl_epi64(low_first(low).as_ptr().cast());
-        let both = _mm512_permutexvar_epi64(_mm512_cvtepu8_epi64(order), words);
-        (both, both)
+        _mm512_permutexvar_epi64(_mm512_cvtepu8_epi64(order), words)
     }
 }
 
@@ -187,7 +190,8 @@ lanes! {
     U32, u32, 16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epu32, _mm512_max_epu32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
-    _mm512_permutex2var_epi32, _mm512_cmplt_epu32_mask, _mm512_cmple_epu32_mask, split_32
+    _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
+    _mm512_cmplt_epu32_mask, _mm512_cmple_epu32_mask, _mm512_cmpeq_epi32_mask
 }
 
 lanes! {
@@ -195,7 +199,8 @@ lanes! {
     I32, i32, 16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
-    _mm512_permutex2var_epi32, _mm512_cmplt_epi32_mask, _mm512_cmple_epi32_mask, split_32
+    _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
+    _mm512_cmplt_epi32_mask, _mm512_cmple_epi32_mask, _mm512_cmpeq_epi32_mask
 }
 
 lanes! {
@@ -203,7 +208,8 @@ lanes! {
     U64, u64, 8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epu64, _mm512_max_epu64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
-    _mm512_permutex2var_epi64, _mm512_cmplt_epu64_mask, _mm512_cmple_epu64_mask, split_64
+    _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
+    _mm512_cmplt_epu64_mask, _mm512_cmple_epu64_mask, _mm512_cmpeq_epi64_mask
 }
 
 lanes! {
@@ -211,5 +217,6 @@ lanes! {
     I64, i64, 8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
-    _mm512_permutex2var_epi64, _mm512_cmplt_epi64_mask, _mm512_cmple_epi64_mask, split_64
+    _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
+    _mm512_cmplt_epi64_mask, _mm512_cmple_epi64_mask, _mm512_cmpeq_epi64_mask
 }

@@ -71,9 +71,16 @@ pub trait Lanes: Copy {
     /// The words of both by turns: the first half of them, and the second.
     fn interleave(self, other: Self) -> (Self, Self);
 
-    /// Tells the words before the pivot (`UP_TO`: and those equal to it) from the others: how many
-    /// they are, a register with them in its lowest lanes, and one with the others in its highest.
-    fn split<const UP_TO: bool>(self, pivot: Self) -> (usize, Self, Self);
+    /// The word of the first lane in all lanes.
+    fn first_everywhere(self) -> Self;
+
+    /// In how many lanes both have the same word.
+    fn equals(self, other: Self) -> usize;
+
+    /// Tells, of the first `count` words, those before the pivot (`UP_TO`: and those equal to it) from the
+    /// others: how many they are, a register with them in its lowest lanes, and one with the others in
+    /// its highest.
+    fn split<const UP_TO: bool>(self, count: usize, pivot: Self) -> (usize, Self, Self);
 }
 
 /// For each set of low lanes out of 8: these in ascending order, then the others.

@@ -133,26 +133,6 @@ fn in_order_at<V: Lanes, const R: usize, const BIT: usize>(rows: &mut [V; R]) {
     }
 }
 
-/// Sorts the words of one register.
-#[inline(always)]
-pub fn sort_register<V: Lanes>(words: V) -> V {
-    let words = merge_lanes::<V, 2>(words);
-    let words = merge_lanes::<V, 4>(words);
-    let words = merge_lanes::<V, 8>(words);
-    match V::LANES > 8 {
-        true => merge_lanes::<V, 16>(words),
-        false => words,
-    }
-}
-
-/// Merges each group of `GROUP` lanes, both halves of which are sorted.
-#[inline(always)]
-fn merge_lanes<V: Lanes, const GROUP: usize>(words: V) -> V {
-    let other = mirrored::<V, GROUP>(words);
-    let (low, high) = (words.min(other), words.max(other));
-    sort_bitonic_quarters::<V, GROUP>(second_half_from::<V, GROUP>(low, high))
-}
-
 /// Sorts a register whose lanes are a bitonic sequence.
 #[inline(always)]
 pub fn sort_bitonic<V: Lanes>(words: V) -> V {

@@ -9,7 +9,7 @@
 
 use std::hint::select_unpredictable;
 
-use super::lanes::{Lanes, MOST_LANES};
+use super::lanes::Lanes;
 use super::network;
 use crate::random::SplitMix;
 
@@ -132,19 +132,20 @@ unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMi
     }
 }
 
-/// A word that about as many are before as after, and whether it seems to be there several times.
+/// A word that about as many are before as after, in all lanes, and whether it seems to be there several
+/// times.
 #[inline(always)]
 unsafe fn pivot<V: Lanes>(
     words: *const V::Word,
     length: usize,
     random: &mut SplitMix,
-) -> (V::Word, bool) {
+) -> (V, bool) {
     // SAFETY: a register is read at a place that has as many words behind it.
     let mut some = || unsafe {
         let places = length - V::LANES + 1;
         V::load(words.add(random.below(places as u64) as usize))
     };
-    let medians = match length >= LONG {
+    let sample = match length >= LONG {
         true => median(
             median(some(), some(), some()),
             median(some(), some(), some()),
@@ -152,13 +153,11 @@ unsafe fn pivot<V: Lanes>(
         ),
         false => median(some(), some(), some()),
     };
-    let mut sample = [V::LAST; MOST_LANES];
-    // SAFETY: no register has more words than that.
-    unsafe { network::sort_register(medians).store(sample.as_mut_ptr()) };
-    let middle = V::LANES / 2;
-    let pivot = sample[middle];
-    let has_equals = sample[middle - 1] == pivot || sample[middle + 1] == pivot;
-    (pivot, has_equals)
+    // To sort the sample takes as long as to partition a few hundred words, since each step waits for the
+    // one before. The median of three medians of three lanes is nearly as good.
+    let medians = median(sample, sample.swap::<1>(), sample.swap::<2>());
+    let pivot = median(medians, medians.swap::<4>(), medians.reversed()).first_everywhere();
+    (pivot, sample.equals(pivot) > 1)
 }
 
 /// The median in each lane.
@@ -176,7 +175,7 @@ fn median<V: Lanes>(one: V, other: V, third: V) -> V {
 unsafe fn partition<V: Lanes, const UP_TO: bool>(
     words: *mut V::Word,
     length: usize,
-    pivot: V::Word,
+    pivot: V,
 ) -> usize {
     let unrolled = V::ROWS / 4;
     let block = unrolled * V::LANES;
@@ -184,16 +183,12 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
     let odd = length % V::LANES;
     // SAFETY: what is read or written lies between both ends; see Sides for the room to write.
     unsafe {
-        let pivots = V::splat(pivot);
         // Words to be read are between these two.
         let (mut start, mut end) = (2 * block, length - odd - block);
         let first = read::<V>(words);
         let last = read::<V>(words.add(end));
         let mut next = read::<V>(words.add(block));
-        let mut odd_words = [V::LAST; MOST_LANES];
-        words
-            .add(length - odd)
-            .copy_to_nonoverlapping(odd_words.as_mut_ptr(), odd);
+        let odd_words = V::load_first(words.add(length - odd), odd);
         let mut sides = Sides {
             words,
             left: 0,
@@ -207,7 +202,7 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
             end -= block * usize::from(!from_start);
             let now = std::mem::replace(&mut next, read::<V>(words.add(from)));
             for register in &now[..unrolled] {
-                sides.put::<V, UP_TO>(*register, pivots);
+                sides.put::<V, UP_TO>(*register, pivot);
             }
         }
         while start < end {
@@ -215,16 +210,14 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
             let from = select_unpredictable(from_start, start, end - V::LANES);
             start += V::LANES * usize::from(from_start);
             end -= V::LANES * usize::from(!from_start);
-            sides.put::<V, UP_TO>(V::load(words.add(from)), pivots);
+            sides.put::<V, UP_TO>(V::load(words.add(from)), pivot);
         }
         let others = next[..unrolled].iter().chain(&first[..unrolled]);
         for register in others.chain(&last[1..unrolled]) {
-            sides.put::<V, UP_TO>(*register, pivots);
+            sides.put::<V, UP_TO>(*register, pivot);
         }
-        sides.put_exactly::<V, UP_TO>(last[0], pivots);
-        for word in &odd_words[..odd] {
-            sides.put_word(*word, *word < pivot || UP_TO && *word == pivot);
-        }
+        sides.put_exactly::<V, UP_TO>(last[0], V::LANES, pivot);
+        sides.put_exactly::<V, UP_TO>(odd_words, odd, pivot);
         sides.left
     }
 }
@@ -265,7 +258,7 @@ impl<W: Copy> Sides<W> {
     /// some do not count.
     #[inline(always)]
     unsafe fn put<V: Lanes<Word = W>, const UP_TO: bool>(&mut self, register: V, pivot: V) {
-        let (low, to_left, to_right) = register.split::<UP_TO>(pivot);
+        let (low, to_left, to_right) = register.split::<UP_TO>(V::LANES, pivot);
         self.gap -= V::LANES;
         // SAFETY: there is room for a register on each side.
         unsafe {
@@ -275,28 +268,24 @@ impl<W: Copy> Sides<W> {
         self.left += low;
     }
 
-    /// Puts the words of a register to both sides, and writes nothing else.
+    /// Puts the first `count` words of a register to both sides, and writes nothing else.
     #[inline(always)]
-    unsafe fn put_exactly<V: Lanes<Word = W>, const UP_TO: bool>(&mut self, register: V, pivot: V) {
-        let (low, to_left, to_right) = register.split::<UP_TO>(pivot);
-        self.gap -= V::LANES;
-        // SAFETY: there is room for a register between the sides.
+    unsafe fn put_exactly<V: Lanes<Word = W>, const UP_TO: bool>(
+        &mut self,
+        register: V,
+        count: usize,
+        pivot: V,
+    ) {
+        let (low, to_left, to_right) = register.split::<UP_TO>(count, pivot);
+        let end = self.right();
+        self.gap -= count;
+        // SAFETY: there is room for so many words between the sides. A whole register that ends there may
+        // begin before all words.
         unsafe {
             to_left.store_some(self.words.add(self.left), 0, low);
-            to_right.store_some(self.words.add(self.right()), low, V::LANES);
+            let to = self.words.add(end).wrapping_sub(V::LANES);
+            to_right.store_some(to, V::LANES - (count - low), V::LANES);
         }
         self.left += low;
-    }
-
-    /// Puts one word to its side.
-    #[inline(always)]
-    unsafe fn put_word(&mut self, word: W, is_low: bool) {
-        self.gap -= 1;
-        // SAFETY: there is room for a word between the sides.
-        unsafe {
-            self.words.add(self.left).write(word);
-            self.words.add(self.right()).write(word);
-        }
-        self.left += usize::from(is_low);
     }
 }
