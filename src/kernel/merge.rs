@@ -9,6 +9,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::cut::{Order, Place, advance};
+use super::pair::Reader;
 use crate::buffer::Buffer;
 use crate::error::Result;
 
@@ -18,17 +19,21 @@ const PIECE_BYTES: usize = 1 << 18;
 /// Pieces grow with the number of runs, so that finding the cuts stays cheap.
 const RECORDS_PER_RUN: usize = 1 << 9;
 
+/// More than this is not read from a second-level cache afterwards.
+const FAR_BYTES: usize = 2 << 20;
+
 /// So many times as many tasks as threads, since threads are not equally fast.
 const TASKS_PER_THREAD: usize = 4;
 
 /// How pieces are merged.
 pub trait Merge: Order {
-    /// How much scratch space a piece needs for each of its records.
-    fn scratch_bytes(&self) -> usize;
+    /// How much scratch space a piece of so many runs needs for each of its records. 0: pieces may be as
+    /// long as the result, since no more of it than a few places is in use at a time.
+    fn scratch_bytes(&self, runs: usize) -> usize;
 
-    /// Merges non-empty runs that together are as long as `out`; equal keys in the order of the
-    /// runs.
-    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8]);
+    /// Merges non-empty runs that together are as long as `out`, for this reader; equal keys in the order
+    /// of the runs.
+    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], reader: Reader);
 }
 
 /// Merges runs into `out`; equal keys in the order of the runs.
@@ -40,25 +45,44 @@ pub fn merge(
 ) -> Result<()> {
     let runs: Vec<&[u8]> = runs.iter().copied().filter(|run| !run.is_empty()).collect();
     let size = order.record_bytes();
-    let larger = size.max(order.scratch_bytes() / 2);
-    let piece = (PIECE_BYTES / larger).max(RECORDS_PER_RUN * runs.len());
+    let scratch = order.scratch_bytes(runs.len());
+    let least = (PIECE_BYTES / size.max(scratch / 2)).max(RECORDS_PER_RUN * runs.len());
+    let job = Job {
+        order,
+        piece: match scratch {
+            0 => usize::MAX,
+            _ => least,
+        },
+        reader: match out.len() < FAR_BYTES {
+            true => Reader::Soon,
+            false => Reader::Late,
+        },
+    };
     match (&runs[..], pool) {
         ([], _) => Ok(()),
         ([only], _) => {
             out.copy_from_slice(only);
             Ok(())
         }
-        (_, Some(pool)) if out.len() / size > piece => {
+        (_, Some(pool)) if out.len() / size > least => {
             let tasks = pool.current_num_threads() * TASKS_PER_THREAD;
-            let share = (out.len() / size).div_ceil(tasks).max(piece);
+            let share = (out.len() / size).div_ceil(tasks).max(least);
             pool.install(|| {
                 let shares = cut_into_shares(order, &runs, share);
                 let tasks = shares.into_par_iter().zip(out.par_chunks_mut(share * size));
-                tasks.try_for_each(|(runs, out)| merge_pieces(order, &runs, out, piece))
+                tasks.try_for_each(|(runs, out)| job.merge(&runs, out))
             })
         }
-        _ => merge_pieces(order, &runs, out, piece),
+        _ => job.merge(&runs, out),
     }
+}
+
+/// How the pieces of a result are made.
+struct Job<'a, O> {
+    order: &'a O,
+    /// A piece has at most so many records.
+    piece: usize,
+    reader: Reader,
 }
 
 /// The runs' parts that make up each share of the result, of so many records.
@@ -91,39 +115,38 @@ fn parts<'a>(
         .map(move |(run, (from, to))| &run[from * size..to * size])
 }
 
-/// Merges runs in pieces of at most so many records.
-fn merge_pieces(
-    order: &impl Merge,
-    runs: &[&[u8]],
-    mut out: &mut [u8],
-    piece: usize,
-) -> Result<()> {
-    let size = order.record_bytes();
-    let mut scratch = Buffer::unset(piece.min(out.len() / size) * order.scratch_bytes())?;
-    let mut slices = Vec::with_capacity(runs.len());
-    let mut from = vec![0; runs.len()];
-    let mut to = from.clone();
-    let mut guess = None;
-    while !out.is_empty() {
-        let count = match out.len() / size {
-            rest if rest <= piece => rest..=rest,
-            // Pieces need not be of one size: most guesses are good enough.
-            _ => piece / 2..=piece,
-        };
-        advance(order, runs, &mut to, count, guess);
-        slices.clear();
-        slices.extend(parts(runs, &from, &to, size).filter(|part| !part.is_empty()));
-        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
-        let (now, later) = std::mem::take(&mut out).split_at_mut(bytes);
-        match slices[..] {
-            [only] => now.copy_from_slice(only),
-            _ => order.merge_piece(&slices, now, &mut scratch),
+impl<O: Merge> Job<'_, O> {
+    /// Merges runs, piece by piece.
+    fn merge(&self, runs: &[&[u8]], mut out: &mut [u8]) -> Result<()> {
+        let (order, piece) = (self.order, self.piece);
+        let size = order.record_bytes();
+        let longest = piece.min(out.len() / size);
+        let mut scratch = Buffer::unset(longest * order.scratch_bytes(runs.len()))?;
+        let mut slices = Vec::with_capacity(runs.len());
+        let mut from = vec![0; runs.len()];
+        let mut to = from.clone();
+        let mut guess = None;
+        while !out.is_empty() {
+            let count = match out.len() / size {
+                rest if rest <= piece => rest..=rest,
+                // Pieces need not be of one size: most guesses are good enough.
+                _ => piece / 2..=piece,
+            };
+            advance(order, runs, &mut to, count, guess);
+            slices.clear();
+            slices.extend(parts(runs, &from, &to, size).filter(|part| !part.is_empty()));
+            let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+            let (now, later) = std::mem::take(&mut out).split_at_mut(bytes);
+            match slices[..] {
+                [only] => now.copy_from_slice(only),
+                _ => order.merge_piece(&slices, now, &mut scratch, self.reader),
+            }
+            guess = next_cut(&from, &to, bytes / size, longest);
+            from.copy_from_slice(&to);
+            out = later;
         }
-        guess = next_cut(&from, &to, bytes / size, piece);
-        from.copy_from_slice(&to);
-        out = later;
+        Ok(())
     }
-    Ok(())
 }
 
 /// A record near the next cut, if the next piece takes as much of the runs as this one did, which
@@ -139,17 +162,19 @@ fn next_cut(from: &[usize], to: &[usize], moved: usize, piece: usize) -> Option<
 }
 
 /// A tree of merges, balanced by size; `scratch` is at least as long as `out`, if there are more than
-/// two. `merge_two` merges two runs into a place for both, equal ones in the order of the runs.
+/// two. `merge_two` merges two runs into a place for both, equal ones in the order of the runs, for a
+/// reader: in the end this one.
 pub fn merge_tree<W: Copy>(
     runs: &[&[W]],
     out: &mut [W],
     scratch: &mut [W],
-    merge_two: impl Fn(&[W], &[W], &mut [W]) + Copy,
+    reader: Reader,
+    merge_two: impl Fn(&[W], &[W], &mut [W], Reader) + Copy,
 ) {
     match *runs {
         [] => {}
         [only] => out.copy_from_slice(only),
-        [one, other] => merge_two(one, other, out),
+        [one, other] => merge_two(one, other, out, reader),
         _ => {
             let (left, right) = runs.split_at(middle_by_size(runs));
             let cut = left.iter().map(|run| run.len()).sum();
@@ -158,7 +183,7 @@ pub fn merge_tree<W: Copy>(
             let (out_left, out_right) = out.split_at_mut(cut);
             let left = merge_half(left, scratch_left, out_left, merge_two);
             let right = merge_half(right, scratch_right, out_right, merge_two);
-            merge_two(left, right, out);
+            merge_two(left, right, out, reader);
         }
     }
 }
@@ -168,12 +193,12 @@ fn merge_half<'a, W: Copy>(
     runs: &[&'a [W]],
     out: &'a mut [W],
     scratch: &mut [W],
-    merge_two: impl Fn(&[W], &[W], &mut [W]) + Copy,
+    merge_two: impl Fn(&[W], &[W], &mut [W], Reader) + Copy,
 ) -> &'a [W] {
     match *runs {
         [only] => only,
         _ => {
-            merge_tree(runs, out, scratch, merge_two);
+            merge_tree(runs, out, scratch, Reader::Soon, merge_two);
             out
         }
     }

@@ -14,6 +14,15 @@ const SHORT: usize = 32;
 /// If one run is so many times longer than the other, it is copied in long pieces.
 const LOPSIDED: usize = 16;
 
+/// Who reads what a merge writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The next merge, from the cache.
+    Soon,
+    /// Somebody, when it is no longer in the cache.
+    Late,
+}
+
 /// Merges two runs that are sorted in the order of `before` into `out`, which is as long as both; of
 /// equal words those of `one` come first.
 pub fn merge_two<W: Copy>(

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use super::crew::Crew;
 use super::cut::{Order, select};
 use super::merge::{Merge, merge, merge_tree};
-use super::pair::merge_two;
+use super::pair::{Reader, merge_two};
 use super::{Kernel, count, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -48,26 +48,27 @@ impl<T: PlainKey> Order for Numbers<T> {
 }
 
 impl<T: PlainKey> Merge for Numbers<T> {
-    /// One place where the levels of the tree take turns with the output; if the keys are not words
-    /// that can be compared already, another one for the words.
-    fn scratch_bytes(&self) -> usize {
+    /// One place where the levels of the tree take turns with the output, if there are several; if the
+    /// keys are not words that can be compared already, another one for the words.
+    fn scratch_bytes(&self, runs: usize) -> usize {
         match comparable::<T>() {
+            Some(_) if runs <= 2 => 0,
             Some(_) => size_of::<T>(),
             None => 2 * size_of::<T>(),
         }
     }
 
-    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8]) {
-        let (scratch, staged) = scratch.split_at_mut(out.len());
+    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], reader: Reader) {
         let scratch: &mut [T::Bits] = cast_slice_mut(scratch);
         let words: &mut [T::Bits] = cast_slice_mut(out);
         if let Some(sign) = comparable::<T>() {
             let runs: Vec<_> = runs.iter().map(|run| cast_slice(run)).collect();
-            merge_words(&runs, words, scratch, sign);
+            merge_words(&runs, words, scratch, sign, reader);
             return;
         }
-        let runs = copy_words::<T>(runs, cast_slice_mut(staged));
-        merge_words(&runs, words, scratch, Sign::Unsigned);
+        let (scratch, staged) = scratch.split_at_mut(words.len());
+        let runs = copy_words::<T>(runs, staged);
+        merge_words(&runs, words, scratch, Sign::Unsigned, Reader::Soon);
         keys_of::<T>(words);
     }
 }
@@ -87,12 +88,18 @@ fn sort_words<W: Word>(words: &mut [W], sign: Sign) {
 }
 
 /// Merges runs of words; signed ones only with vector instructions.
-fn merge_words<W: Word>(runs: &[&[W]], out: &mut [W], scratch: &mut [W], sign: Sign) {
+fn merge_words<W: Word>(
+    runs: &[&[W]],
+    out: &mut [W],
+    scratch: &mut [W],
+    sign: Sign,
+    reader: Reader,
+) {
     match vector::is_available::<W>() {
-        true => merge_tree(runs, out, scratch, |one, other, out| {
-            vector::merge_two(one, other, out, sign);
+        true => merge_tree(runs, out, scratch, reader, |one, other, out, reader| {
+            vector::merge_two(one, other, out, sign, reader);
         }),
-        false => merge_tree(runs, out, scratch, |one, other, out| {
+        false => merge_tree(runs, out, scratch, reader, |one, other, out, _| {
             merge_two(one, other, out, |one, other| one < other);
         }),
     }

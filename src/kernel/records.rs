@@ -10,7 +10,7 @@ use super::crew::Crew;
 use super::cut::{Order, select};
 use super::keyed::Keyed;
 use super::merge::{Merge, merge, merge_tree};
-use super::pair::merge_two;
+use super::pair::{Reader, merge_two};
 use super::{Kernel, deal, kernel_for};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
@@ -162,15 +162,17 @@ impl Keyed {
 }
 
 impl Merge for Keyed {
-    /// A place where the levels of the tree take turns; the entries, as they were and merged.
-    fn scratch_bytes(&self) -> usize {
+    /// A place where the levels of the tree take turns, if there are several; the entries, as they were and
+    /// merged.
+    fn scratch_bytes(&self, runs: usize) -> usize {
         match self.are_moved_whole() {
+            true if runs <= 2 => 0,
             true => self.record_bytes(),
             false => 3 * size_of::<Entry>(),
         }
     }
 
-    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8]) {
+    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], _: Reader) {
         match (self.are_moved_whole(), self.record_bytes()) {
             (false, _) => merge_entries(self, runs, out, scratch),
             (true, 8) => merge_whole::<8>(self, runs, out, scratch),
@@ -188,8 +190,8 @@ where
     let prefix = order.prefix_maker();
     let before = |one: [u8; SIZE], other: [u8; SIZE]| prefix.of(&one) < prefix.of(&other);
     let runs: Vec<&[[u8; SIZE]]> = runs.iter().map(|run| cast_slice(run)).collect();
-    let scratch = cast_slice_mut(&mut scratch[..out.len()]);
-    merge_tree(&runs, cast_slice_mut(out), scratch, |one, other, out| {
+    let (scratch, out) = (cast_slice_mut(scratch), cast_slice_mut(out));
+    merge_tree(&runs, out, scratch, Reader::Soon, |one, other, out, _| {
         merge_two(one, other, out, before);
     });
 }
@@ -209,18 +211,30 @@ fn merge_entries(keyed: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u
         )
     };
     if keyed.is_decided_by_prefix() {
-        merge_tree(&entries, merged, scratch, |one, other, out| {
-            merge_two(one, other, out, |one, other| one.prefix < other.prefix);
-        });
+        merge_tree(
+            &entries,
+            merged,
+            scratch,
+            Reader::Soon,
+            |one, other, out, _| {
+                merge_two(one, other, out, |one, other| one.prefix < other.prefix);
+            },
+        );
     } else {
         let before = |one: Entry, other: Entry| {
             let order = one.prefix.cmp(&other.prefix);
             let order = order.then_with(|| keyed.compare_rest(record(one), record(other)));
             order.is_lt()
         };
-        merge_tree(&entries, merged, scratch, |one, other, out| {
-            merge_two(one, other, out, before);
-        });
+        merge_tree(
+            &entries,
+            merged,
+            scratch,
+            Reader::Soon,
+            |one, other, out, _| {
+                merge_two(one, other, out, before);
+            },
+        );
     }
     for (to, entry) in out.chunks_exact_mut(size).zip(merged) {
         to.copy_from_slice(record(*entry));

@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 
 use super::lanes::{Lanes, entry_points, low_first};
 use super::{chains, quick};
+use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 
 /// Has the processor such registers?
@@ -98,6 +99,11 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
+            fn prefetch(from: *const $word) {
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+            }
+
+            #[inline(always)]
             unsafe fn load_first(from: *const $word, count: usize) -> Self {
                 unsafe {
                     let first = between(0, count);
@@ -109,6 +115,16 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn store(self, to: *mut $word) {
                 unsafe { _mm256_storeu_si256(to.cast(), self.0) }
+            }
+
+            #[inline(always)]
+            unsafe fn store_past(self, to: *mut $word) {
+                unsafe { _mm256_stream_si256(to.cast(), self.0) }
+            }
+
+            #[inline(always)]
+            fn settle() {
+                unsafe { _mm_sfence() }
             }
 
             #[inline(always)]

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::lanes::{Lanes, entry_points, low_first};
 use super::{chains, quick};
+use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 
 /// Has the processor such registers?
@@ -64,6 +65,11 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
+            fn prefetch(from: *const $word) {
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+            }
+
+            #[inline(always)]
             unsafe fn load_first(from: *const $word, count: usize) -> Self {
                 unsafe {
                     let last = $splat(Self::LAST as _);
@@ -74,6 +80,16 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn store(self, to: *mut $word) {
                 unsafe { _mm512_storeu_si512(to.cast(), self.0) }
+            }
+
+            #[inline(always)]
+            unsafe fn store_past(self, to: *mut $word) {
+                unsafe { _mm512_stream_si512(to.cast(), self.0) }
+            }
+
+            #[inline(always)]
+            fn settle() {
+                unsafe { _mm_sfence() }
             }
 
             #[inline(always)]

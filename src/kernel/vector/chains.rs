@@ -9,9 +9,10 @@
 use std::array;
 use std::hint::select_unpredictable;
 
-use super::lanes::{Lanes, MOST_LANES};
+use super::lanes::{AHEAD_BYTES, Lanes, MOST_LANES};
 use super::network::sort_bitonic;
 use crate::kernel::pair;
+use crate::kernel::pair::Reader;
 
 /// So many chains are as fast as it gets.
 const CHAINS: usize = 4;
@@ -22,25 +23,42 @@ const SHORT: usize = 256;
 /// If one run is so many times longer than the other, it is copied in long pieces.
 const LOPSIDED: usize = 16;
 
-/// Merges two sorted runs into `out`, which is as long as both.
+/// Merges two sorted runs into `out`, which is as long as both, for a reader.
 ///
 /// # Safety
 /// The processor has such registers.
 #[inline(always)]
-pub unsafe fn merge_two<V: Lanes>(one: &[V::Word], other: &[V::Word], out: &mut [V::Word]) {
+pub unsafe fn merge_two<V: Lanes>(
+    one: &[V::Word],
+    other: &[V::Word],
+    out: &mut [V::Word],
+    reader: Reader,
+) {
     let shorter = one.len().min(other.len());
     if out.len() < SHORT || shorter * LOPSIDED < out.len() {
         pair::merge_two(one, other, out, |one, other| one < other);
         return;
     }
+    // Each chain begins where a register may be stored past the caches.
+    let odd = out.as_ptr().align_offset(V::LANES * size_of::<V::Word>());
     let mut rest = Pair { one, other, out };
+    rest.take_first(odd).merge_by_words();
     let mut pairs = array::from_fn(|index| {
-        let length = rest.out.len() / (CHAINS - index);
+        let length = match index + 1 {
+            CHAINS => rest.out.len(),
+            next => (rest.out.len() / (CHAINS + 1 - next)).next_multiple_of(V::LANES),
+        };
         rest.take_first(length)
     });
-    // SAFETY: as promised by the caller.
+    // SAFETY: as promised by the caller; every output is aligned.
     unsafe {
-        in_turns::<V, CHAINS>(&mut pairs);
+        match reader {
+            Reader::Soon => in_turns::<V, CHAINS, false>(&mut pairs),
+            Reader::Late => {
+                in_turns::<V, CHAINS, true>(&mut pairs);
+                V::settle();
+            }
+        }
     }
 }
 
@@ -63,19 +81,21 @@ impl<'a, W: Copy + Ord> Pair<'a, W> {
         Pair { one, other, out }
     }
 
+    fn merge_by_words(&mut self) {
+        pair::merge_two(self.one, self.other, self.out, |one, other| one < other);
+    }
+
     /// How many registers can be read whichever run they come from.
     fn sure_steps(&self, lanes: usize) -> usize {
         self.one.len().min(self.other.len()) / lanes
     }
 }
 
-/// Merges each pair, a step of each in turns as long as all have enough words for that.
+/// Merges each pair, a step of each in turns as long as all have enough words for that; `PAST` the caches.
 #[inline(always)]
-unsafe fn in_turns<V: Lanes, const K: usize>(pairs: &mut [Pair<V::Word>; K]) {
+unsafe fn in_turns<V: Lanes, const K: usize, const PAST: bool>(pairs: &mut [Pair<V::Word>; K]) {
     if pairs.iter().any(|pair| pair.one.len() < V::LANES) {
-        for pair in pairs {
-            pair::merge_two(pair.one, pair.other, pair.out, |one, other| one < other);
-        }
+        pairs.iter_mut().for_each(Pair::merge_by_words);
         return;
     }
     // SAFETY: the first run of each has enough for a register, and `steps` are sure ones; what is
@@ -86,9 +106,10 @@ unsafe fn in_turns<V: Lanes, const K: usize>(pairs: &mut [Pair<V::Word>; K]) {
             pairs[index].one = later;
             V::load(first.as_ptr())
         });
-        sure_steps_in_turns(pairs, &mut held);
+        sure_steps_in_turns::<V, K, PAST>(pairs, &mut held);
         for (pair, mut held) in pairs.iter_mut().zip(held) {
-            sure_steps_in_turns(array::from_mut(pair), array::from_mut(&mut held));
+            let (pair_alone, held_alone) = (array::from_mut(pair), array::from_mut(&mut held));
+            sure_steps_in_turns::<V, 1, PAST>(pair_alone, held_alone);
             finish(pair, held);
         }
     }
@@ -96,7 +117,7 @@ unsafe fn in_turns<V: Lanes, const K: usize>(pairs: &mut [Pair<V::Word>; K]) {
 
 /// Merges each pair as long as the next step of every one is a sure one.
 #[inline(always)]
-unsafe fn sure_steps_in_turns<V: Lanes, const K: usize>(
+unsafe fn sure_steps_in_turns<V: Lanes, const K: usize, const PAST: bool>(
     pairs: &mut [Pair<V::Word>; K],
     held: &mut [V; K],
 ) {
@@ -105,14 +126,14 @@ unsafe fn sure_steps_in_turns<V: Lanes, const K: usize>(
         match sure {
             None | Some(0) => return,
             // SAFETY: as promised by the caller.
-            Some(steps) => unsafe { steps_in_turns::<V, K>(pairs, held, steps) },
+            Some(steps) => unsafe { steps_in_turns::<V, K, PAST>(pairs, held, steps) },
         }
     }
 }
 
 /// So many steps of each pair, all of which must be sure ones.
 #[inline(always)]
-unsafe fn steps_in_turns<V: Lanes, const K: usize>(
+unsafe fn steps_in_turns<V: Lanes, const K: usize, const PAST: bool>(
     pairs: &mut [Pair<V::Word>; K],
     held: &mut [V; K],
     steps: usize,
@@ -126,11 +147,16 @@ unsafe fn steps_in_turns<V: Lanes, const K: usize>(
             for chain in 0..K {
                 let (one, other) = (ones[chain], others[chain]);
                 let from_other = *other < *one;
-                let next = V::load(select_unpredictable(from_other, other, one));
+                let from = select_unpredictable(from_other, other, one);
+                V::prefetch(from.wrapping_byte_add(AHEAD_BYTES));
+                let next = V::load(from);
                 ones[chain] = one.add(V::LANES * usize::from(!from_other));
                 others[chain] = other.add(V::LANES * usize::from(from_other));
                 let (low, high) = merge_registers(held[chain], next);
-                low.store(outs[chain]);
+                match PAST {
+                    true => low.store_past(outs[chain]),
+                    false => low.store(outs[chain]),
+                }
                 outs[chain] = outs[chain].add(V::LANES);
                 held[chain] = high;
             }

@@ -5,6 +5,10 @@ use bytemuck::Pod;
 /// No register holds more words.
 pub const MOST_LANES: usize = 16;
 
+/// Words are fetched into the cache so many bytes before they are read: the processor foresees by itself
+/// what is read next, but stops where a page ends.
+pub const AHEAD_BYTES: usize = 4096;
+
 /// A register of words, all of which are worked on at once. A value exists only on a processor that
 /// has such registers: that is why only what makes one is unsafe.
 ///
@@ -34,6 +38,9 @@ pub trait Lanes: Copy {
     /// The processor has such registers, and `LANES` words can be read at `from`.
     unsafe fn load(from: *const Self::Word) -> Self;
 
+    /// Asks for the words there, which are read later; any place will do.
+    fn prefetch(from: *const Self::Word);
+
     /// The first `count` words from memory, `LAST` in the other lanes.
     ///
     /// # Safety
@@ -45,6 +52,15 @@ pub trait Lanes: Copy {
     /// # Safety
     /// `LANES` words can be written at `to`.
     unsafe fn store(self, to: *mut Self::Word);
+
+    /// As [`Lanes::store`], past the caches; others see the words after [`Lanes::settle`].
+    ///
+    /// # Safety
+    /// As before, and `to` is aligned to what a register holds.
+    unsafe fn store_past(self, to: *mut Self::Word);
+
+    /// Waits until what was stored past the caches is where others see it.
+    fn settle();
 
     /// Puts the words of the lanes from `start` to before `end` into memory, each where
     /// [`Lanes::store`] would put it.
@@ -156,17 +172,25 @@ macro_rules! entry_points {
         /// # Safety
         /// The processor has these instructions; `out` is as long as both runs.
         #[target_feature(enable = $features)]
-        pub unsafe fn merge_two<W: Word>(a: &[W], b: &[W], out: &mut [W], sign: Sign) {
+        pub unsafe fn merge_two<W: Word>(
+            a: &[W],
+            b: &[W],
+            out: &mut [W],
+            sign: Sign,
+            reader: Reader,
+        ) {
             use bytemuck::{cast_slice as cast, cast_slice_mut as cast_mut};
             // SAFETY: as promised by the caller.
             unsafe {
                 match (W::BITS, sign) {
                     $(
                         ($bits, Sign::Unsigned) => {
-                            chains::merge_two::<$unsigned>(cast(a), cast(b), cast_mut(out));
+                            let (a, b, out) = (cast(a), cast(b), cast_mut(out));
+                            chains::merge_two::<$unsigned>(a, b, out, reader);
                         }
                         ($bits, Sign::Signed) => {
-                            chains::merge_two::<$signed>(cast(a), cast(b), cast_mut(out));
+                            let (a, b, out) = (cast(a), cast(b), cast_mut(out));
+                            chains::merge_two::<$signed>(a, b, out, reader);
                         }
                     )*
                     (bits, _) => unreachable!("words of {bits} bits"),

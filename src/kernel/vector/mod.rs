@@ -8,6 +8,7 @@
 //! where it cannot, the caller has other ways. Products of records for digests are here, too. It must
 //! never look at what a word stands for.
 
+use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 
 #[cfg(target_arch = "x86_64")]
@@ -124,21 +125,29 @@ fn divided_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [us
     }
 }
 
-/// Merges two sorted runs into `out`, which is as long as both. There must be a processor that can.
-pub fn merge_two<W: Word>(one: &[W], other: &[W], out: &mut [W], sign: Sign) {
-    merge_two_at(level(), one, other, out, sign);
+/// Merges two sorted runs into `out`, which is as long as both, for a reader. There must be a processor
+/// that can.
+pub fn merge_two<W: Word>(one: &[W], other: &[W], out: &mut [W], sign: Sign, reader: Reader) {
+    merge_two_at(level(), one, other, out, sign, reader);
 }
 
 /// Merges with these instructions, which must be there.
-fn merge_two_at<W: Word>(level: Option<Level>, one: &[W], other: &[W], out: &mut [W], sign: Sign) {
+fn merge_two_at<W: Word>(
+    level: Option<Level>,
+    one: &[W],
+    other: &[W],
+    out: &mut [W],
+    sign: Sign,
+    reader: Reader,
+) {
     assert_eq!(one.len() + other.len(), out.len());
     match level {
         // SAFETY: the processor has these instructions, and the lengths fit.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::merge_two(one, other, out, sign) },
+        Some(Level::Avx512) => unsafe { avx512::merge_two(one, other, out, sign, reader) },
         // SAFETY: as before.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::merge_two(one, other, out, sign) },
-        _ => unreachable!("no vector instructions, {sign:?}"),
+        Some(Level::Avx2) => unsafe { avx2::merge_two(one, other, out, sign, reader) },
+        _ => unreachable!("no vector instructions, {sign:?}, {reader:?}"),
     }
 }

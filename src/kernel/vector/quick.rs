@@ -9,7 +9,7 @@
 
 use std::hint::select_unpredictable;
 
-use super::lanes::Lanes;
+use super::lanes::{AHEAD_BYTES, Lanes};
 use super::network;
 use crate::random::SplitMix;
 
@@ -181,6 +181,7 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
     let block = unrolled * V::LANES;
     debug_assert!(length >= 3 * block);
     let odd = length % V::LANES;
+    let ahead = AHEAD_BYTES / size_of::<V::Word>();
     // SAFETY: what is read or written lies between both ends; see Sides for the room to write.
     unsafe {
         // Words to be read are between these two.
@@ -200,6 +201,14 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
             let from = select_unpredictable(from_start, start, end - block);
             start += block * usize::from(from_start);
             end -= block * usize::from(!from_start);
+            let later = select_unpredictable(
+                from_start,
+                from.wrapping_add(ahead),
+                from.wrapping_sub(ahead),
+            );
+            for register in 0..unrolled {
+                V::prefetch(words.wrapping_add(later.wrapping_add(register * V::LANES)));
+            }
             let now = std::mem::replace(&mut next, read::<V>(words.add(from)));
             for register in &now[..unrolled] {
                 sides.put::<V, UP_TO>(*register, pivot);

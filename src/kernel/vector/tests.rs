@@ -44,10 +44,14 @@ fn check_merge(one: &[u64], other: &[u64]) {
         let mut expected = [&one[..], &other].concat();
         expected.sort_unstable_by_key(|word| order(*word));
         for level in levels::<W>() {
-            let mut out = vec![W::zeroed(); expected.len()];
-            merge_two_at(Some(level), &one, &other, &mut out, sign);
-            let lengths = (one.len(), other.len());
-            assert!(out == expected, "{lengths:?}, {sign:?}, {level:?}");
+            // Wherever the place for both begins.
+            for (start, reader) in [(0, Reader::Soon), (1, Reader::Late), (8, Reader::Late)] {
+                let mut out = vec![W::zeroed(); start + expected.len()];
+                let out = &mut out[start..];
+                merge_two_at(Some(level), &one, &other, out, sign, reader);
+                let lengths = (one.len(), other.len());
+                assert!(out == expected, "{lengths:?}, {sign:?}, {level:?}, {start}");
+            }
         }
     }
     let narrow = |run: &[u64]| -> Vec<u32> { run.iter().map(|word| *word as u32).collect() };
