@@ -15,8 +15,8 @@ use ftsort::random::SplitMix;
 use ftsort::record::{Fields, KeyKind, Layout};
 
 /// How many records there are: what fits into a cache, and what does not.
-const SORTED: [u32; 3] = [10, 14, 20];
-const MERGED: [u32; 2] = [14, 20];
+const SORTED: [u32; 4] = [10, 14, 20, 24];
+const MERGED: [u32; 3] = [14, 20, 24];
 
 /// A key with a number that goes along.
 #[repr(C)]

@@ -9,7 +9,8 @@
  * sort warms up. `allreduce`: what MPI_Allreduce of one number takes on these ranks.
  *
  * With -f one more sort suffers these faults (the words of FTSORT_FAULTS), and each survivor prints a
- * line of its own, since MPI's collectives are of no use any more then. */
+ * line of its own, since MPI's collectives are of no use any more then; struck: when it was last agreed that
+ * somebody is dead. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,10 +89,11 @@ static void fill(const char *type, int rank, size_t count, void *data)
     }
 }
 
-/* What an input is made of, for whoever has to make it again. */
+/* What an input is made of, for whoever has to make it again; and when a death was last agreed on. */
 typedef struct recipe {
   const char *type;
   size_t count, bytes;
+  double struck;
 } recipe;
 
 static int reload(void *user, int32_t rank, ftsort_buffer *out)
@@ -101,6 +103,11 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
   if (!data) return 1;
   fill(input->type, rank, input->count, data);
   return 0;
+}
+
+static void note(void *user, const ftsort_event *event)
+{
+  if (event->kind == FTSORT_EVENT_FAULT) ((recipe *)user)->struck = MPI_Wtime();
 }
 
 static double seconds_of_allreduce(void)
@@ -115,23 +122,26 @@ static double seconds_of_allreduce(void)
 }
 
 /* One sort with faults, and what became of it on this rank. */
-static int suffer(ftsort_config config, const ftsort_record *record, const recipe *input, const void *data, int rank,
+static int suffer(ftsort_config config, const ftsort_record *record, recipe *input, const void *data, int rank,
                   int ranks)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort *group;
   ftsort_result *result;
   ftsort_status status;
+  double start;
   int right;
+  config.on_event = note;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
   MPI_Barrier(MPI_COMM_WORLD);
+  start = input->struck = MPI_Wtime();
   status = ftsort_run(group, record, data, input->count, &result);
   right = status == FTSORT_OK && is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks);
   ftsort_get_stats(group, &stats);
   if (!right) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
-  printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f faults=%d replayed=%d\n", rank,
-         right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, (int)stats.faults,
-         (int)stats.rounds_replayed);
+  printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f faults=%d replayed=%d\n", rank,
+         right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, input->struck - start,
+         (int)stats.faults, (int)stats.rounds_replayed);
   ftsort_result_free(result);
   ftsort_leave(group, right ? 0 : 1);
   return 1;

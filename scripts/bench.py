@@ -164,7 +164,8 @@ def suffered(bench, ranks, log2, faults):
     found = [dict(word.split("=") for word in line.split()[1:]) for line in lines]
     if not found or any(words["outcome"] != "right" for words in found):
         sys.exit(f"{' '.join(map(str, command))}: {output[-2000:]}")
-    return {"total": max(float(words["total"]) for words in found), "quiet": quiet["total"],
+    total = max(float(words["total"]) for words in found)
+    return {"total": total, "quiet": quiet["total"], "after": total - max(float(words["struck"]) for words in found),
             "faults": max(int(words["faults"]) for words in found)}
 
 
@@ -172,7 +173,8 @@ def faults(bench, options):
     """What faults in the middle of a sort cost: the schedule's instants are drawn from its time."""
     cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks if ranks > 2]
     bench.total += len(cases) * (3 * bench.turns * len(FAULTS) + 1)
-    yield ["log2", "ranks", "none ms", "one adds ms", "half", "all but one", "alone ms", "all but one / alone"]
+    yield ["log2", "ranks", "none ms", "one adds ms", "half", "all but one", "alone ms", "all but one / alone",
+           "after the last / alone"]
     for log2, ranks in cases:
         alone = bench.measure(1, [bench.bench, "-k", log2, "-s", "none", "-n", 3])[0]["total"]
         window, told = None, {name: [] for name in FAULTS}
@@ -185,7 +187,7 @@ def faults(bench, options):
         struck = {name: [run for run in runs if run["faults"]] for name, runs in told.items()}
         yield [log2, ranks, median(quiet) * 1e3, (median(struck["one"]) - median(quiet)) * 1e3,
                median(struck["half"]) / median(quiet), median(struck["all but one"]) / median(quiet), alone * 1e3,
-               median(struck["all but one"]) / alone]
+               median(struck["all but one"]) / alone, median(struck["all but one"], "after") / alone]
 
 
 def growth(bench, options):

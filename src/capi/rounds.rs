@@ -7,6 +7,7 @@ use super::config::ftsort_check;
 use super::group::ftsort;
 use super::guard::on_group;
 use super::host::limit_memory;
+use super::run::Work;
 use super::settings::unequal;
 use super::status::ftsort_status;
 use super::trace::Whole;
@@ -96,8 +97,10 @@ pub unsafe extern "C" fn ftsort_rounds_run(
                 Ok((caller, input))
             }
         };
-        let prepared = prepare();
-        let states = group.whole(Whole::Rounds, |group| group.play_rounds(prepared))?;
+        let states = group.whole(Whole::Rounds, |group| {
+            let work = group.begin();
+            group.play_rounds(work, prepare())
+        })?;
         if let Some(out) = out {
             *out = Box::into_raw(Box::new(ftsort_rounds_result { states }));
         }
@@ -135,11 +138,14 @@ fn brought(members: &Members) -> NodeSet {
 }
 
 impl ftsort {
-    fn play_rounds(&mut self, prepared: Result<(Caller, Buffer)>) -> Result<Vec<(Node, Slice)>> {
+    fn play_rounds(
+        &mut self,
+        work: Work<'static>,
+        prepared: Result<(Caller, Buffer)>,
+    ) -> Result<Vec<(Node, Slice)>> {
         let checked = |check: ftsort_check| self.settings.checks & check as u32 != 0;
         let is_pure = !checked(ftsort_check::FTSORT_CHECK_PURITY);
         let is_digested = checked(ftsort_check::FTSORT_CHECK_DIGEST);
-        let mut work = self.begin();
         let dimension = self.members.cube().dimension();
         let brought = brought(&self.members);
         let prepared = prepared.and_then(|(caller, input)| {
@@ -163,6 +169,8 @@ impl ftsort {
             true => Hypercube::new(&caller, dimension, brought)?,
             false => Hypercube::new(&twice, dimension, brought)?,
         };
+        // No longer than what it borrows.
+        let mut work: Work<'_> = work;
         work.key = key.as_ref();
         work.input = input;
         work.is_born = caller.inits_all();

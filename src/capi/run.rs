@@ -60,18 +60,21 @@ pub unsafe extern "C" fn ftsort_run(
         // SAFETY: this function's contract.
         let out = unsafe { out.as_mut() };
         limit_memory(group.settings.memory_limit, group.members.living_here());
-        // SAFETY: this function's contract.
-        let mut prepared = unsafe { prepare(record, input, count, out.is_some()) };
-        if group.settings.checks & ftsort_check::FTSORT_CHECK_DIGEST as u32 != 0 {
-            // Another for every sort, so that nothing can be learned of it.
-            group.seed = SplitMix::new(group.seed).bits();
-            prepared = prepared.map(|prepared| Prepared {
-                // SAFETY: as above.
-                digest: Some(unsafe { prepared.digest_of(input, group.seed) }),
-                ..prepared
-            });
-        }
-        let result = group.whole(Whole::Sort, |group| group.sort(prepared));
+        let result = group.whole(Whole::Sort, |group| {
+            let work = group.begin();
+            // SAFETY: this function's contract.
+            let mut prepared = unsafe { prepare(record, input, count, out.is_some()) };
+            if group.settings.checks & ftsort_check::FTSORT_CHECK_DIGEST as u32 != 0 {
+                // Another for every sort, so that nothing can be learned of it.
+                group.seed = SplitMix::new(group.seed).bits();
+                prepared = prepared.map(|prepared| Prepared {
+                    // SAFETY: as above.
+                    digest: Some(unsafe { prepared.digest_of(input, group.seed) }),
+                    ..prepared
+                });
+            }
+            group.sort(work, prepared)
+        });
         if let Some(out) = out {
             *out = std::ptr::null_mut();
             *out = Box::into_raw(Box::new(result?));
@@ -161,7 +164,7 @@ pub(super) struct Work<'a> {
 
 impl ftsort {
     /// A job begins: with fresh figures, and timers of the fault schedule.
-    pub(super) fn begin<'a>(&mut self) -> Work<'a> {
+    pub(super) fn begin(&mut self) -> Work<'static> {
         self.stats = Stats::default();
         self.lost = RankSet::new(self.members.ranks());
         // Timers do not depend on the number of rounds.
@@ -220,8 +223,7 @@ impl ftsort {
         finished
     }
 
-    fn sort(&mut self, prepared: Result<Prepared>) -> Result<ftsort_result> {
-        let mut work = self.begin();
+    fn sort(&mut self, work: Work<'static>, prepared: Result<Prepared>) -> Result<ftsort_result> {
         let (prepared, kernel) = self.agree_on_input(prepared)?;
         let (method, code) = self.choose(prepared.input.len())?;
         self.algorithm = code;
@@ -238,6 +240,8 @@ impl ftsort {
             kernel: &*kernel,
             input: *input,
         });
+        // No longer than what it borrows.
+        let mut work: Work<'_> = work;
         work.key = checks.as_ref().map(|checks| checks.key);
         work.checks = checks.as_ref();
         work.input = prepared.input;
