@@ -252,7 +252,7 @@ fn random_trials_of_up_to_64_ranks() {
 
 #[test]
 fn hundreds_of_ranks_lose_some() {
-    let line = "ranks=300 records=20 store=memory:1 lose=3@40,200@90,201@200";
+    let line = "ranks=200 records=20 store=memory:1 lose=3@40,150@90,151@200";
     expect_right(&Trial::parse(line).expect("a trial"));
 }
 
