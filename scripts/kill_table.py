@@ -145,6 +145,15 @@ class Table:
         self.options, self.folder = options, folder
         self.subject = (RealFile if options.file else MadeUp)(options, folder)
         self.bad = []
+        self.quiet = {}
+
+    def undisturbed(self, cell):
+        """How long the cell's sort takes where nobody dies: the time in which to strike."""
+        quiet = Cell(cell.ranks, 0, cell.store, cell.replicas, cell.repair, 1, cell.algorithm)
+        key = quiet.name(), quiet.algorithm
+        if key not in self.quiet:
+            _, self.quiet[key], _ = self.one(quiet, 0, 0)
+        return self.quiet[key]
 
     def one(self, cell, seed, window):
         """One run; its column, and how long the sort took on the slowest survivor."""
@@ -180,15 +189,11 @@ class Table:
             file.write_text(f"{column}: {why}\n{command}\n{left}\n{output}")
 
     def row(self, cell):
-        columns, deaths, seconds = collections.Counter(), 0, {}
+        columns, deaths = collections.Counter(), 0
         algorithms = self.options.algorithm.split(",")
         for seed in range(self.options.seed, self.options.seed + cell.runs):
             cell.algorithm = algorithms[seed % len(algorithms)]
-            if cell.algorithm not in seconds:
-                # How long is the time in which to strike?
-                quiet = Cell(cell.ranks, 0, cell.store, cell.replicas, cell.repair, 1, cell.algorithm)
-                _, seconds[cell.algorithm], _ = self.one(quiet, 0, 0)
-            column, _, died = self.one(cell, seed, 0.9 * seconds[cell.algorithm])
+            column, _, died = self.one(cell, seed, 0.9 * self.undisturbed(cell))
             columns[column] += 1
             deaths += died
         counts = " ".join(f"{columns[name]:>5}" for name in COLUMNS)
