@@ -9,7 +9,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::cut::{Order, Place, advance};
-use super::pair::Reader;
+use super::pair::{Reader, merge_two};
 use crate::buffer::Buffer;
 use crate::error::Result;
 
@@ -186,6 +186,18 @@ pub fn merge_tree<W: Copy>(
             merge_two(left, right, out, reader);
         }
     }
+}
+
+/// As [`merge_tree`], in the order of `before`, and for a reader in the cache.
+pub fn merge_tree_by<W: Copy>(
+    runs: &[&[W]],
+    out: &mut [W],
+    scratch: &mut [W],
+    before: impl Fn(W, W) -> bool + Copy,
+) {
+    merge_tree(runs, out, scratch, Reader::Soon, |one, other, out, _| {
+        merge_two(one, other, out, before);
+    });
 }
 
 /// The runs as one: a run alone stays where it is.

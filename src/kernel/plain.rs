@@ -14,8 +14,8 @@ use rayon::prelude::*;
 
 use super::crew::Crew;
 use super::cut::{Order, select};
-use super::merge::{Merge, merge, merge_tree};
-use super::pair::{Reader, merge_two};
+use super::merge::{Merge, merge, merge_tree, merge_tree_by};
+use super::pair::Reader;
 use super::{Kernel, count, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -99,9 +99,7 @@ fn merge_words<W: Word>(
         true => merge_tree(runs, out, scratch, reader, |one, other, out, reader| {
             vector::merge_two(one, other, out, sign, reader);
         }),
-        false => merge_tree(runs, out, scratch, reader, |one, other, out, _| {
-            merge_two(one, other, out, |one, other| one < other);
-        }),
+        false => merge_tree_by(runs, out, scratch, |one, other| one < other),
     }
 }
 

@@ -9,8 +9,8 @@ use std::cmp::Ordering;
 use super::crew::Crew;
 use super::cut::{Order, select};
 use super::keyed::Keyed;
-use super::merge::{Merge, merge, merge_tree};
-use super::pair::{Reader, merge_two};
+use super::merge::{Merge, merge, merge_tree_by};
+use super::pair::Reader;
 use super::{Kernel, deal, kernel_for};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
@@ -191,9 +191,7 @@ where
     let before = |one: [u8; SIZE], other: [u8; SIZE]| prefix.of(&one) < prefix.of(&other);
     let runs: Vec<&[[u8; SIZE]]> = runs.iter().map(|run| cast_slice(run)).collect();
     let (scratch, out) = (cast_slice_mut(scratch), cast_slice_mut(out));
-    merge_tree(&runs, out, scratch, Reader::Soon, |one, other, out, _| {
-        merge_two(one, other, out, before);
-    });
+    merge_tree_by(&runs, out, scratch, before);
 }
 
 /// Merges records by entries that stand for them.
@@ -211,30 +209,15 @@ fn merge_entries(keyed: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u
         )
     };
     if keyed.is_decided_by_prefix() {
-        merge_tree(
-            &entries,
-            merged,
-            scratch,
-            Reader::Soon,
-            |one, other, out, _| {
-                merge_two(one, other, out, |one, other| one.prefix < other.prefix);
-            },
-        );
+        let before = |one: Entry, other: Entry| one.prefix < other.prefix;
+        merge_tree_by(&entries, merged, scratch, before);
     } else {
         let before = |one: Entry, other: Entry| {
             let order = one.prefix.cmp(&other.prefix);
             let order = order.then_with(|| keyed.compare_rest(record(one), record(other)));
             order.is_lt()
         };
-        merge_tree(
-            &entries,
-            merged,
-            scratch,
-            Reader::Soon,
-            |one, other, out, _| {
-                merge_two(one, other, out, before);
-            },
-        );
+        merge_tree_by(&entries, merged, scratch, before);
     }
     for (to, entry) in out.chunks_exact_mut(size).zip(merged) {
         to.copy_from_slice(record(*entry));
