@@ -13,6 +13,8 @@ command that shows them again.
   wrong   anything else: wrong output, survivors that disagree
   crash   a rank that nobody killed died
   hang    not over after the time limit
+  cut     a hang of Open MPI's, and seen to be (launch.cut_queues): a rank was killed while it put a message
+          into another's queue in shared memory. Played again, and not counted among the others.
 """
 
 import argparse
@@ -25,8 +27,10 @@ import tempfile
 
 import launch
 
-COLUMNS = ["right", "lost", "wrong", "crash", "hang"]
+COLUMNS = ["right", "lost", "wrong", "crash", "hang", "cut"]
 DATA_LOST = "-40"
+# A queue is cut once in hundreds of runs; that often in a row it is no accident.
+TRIES = 3
 
 
 class Cell:
@@ -72,7 +76,7 @@ def schedule(cell, rng, window):
 def judge(cell, run, left, victims, check):
     """The column that a run belongs to, and why if it is a bad one."""
     if run.hung:
-        return "hang", "time limit"
+        return ("cut", f"queues of ranks {run.cut}") if run.cut else ("hang", "time limit")
     silent = set(range(cell.ranks)) - set(left) - victims
     if silent:
         return "crash", f"ranks {sorted(silent)} left nothing"
@@ -171,7 +175,7 @@ class Table:
             return "right" if checked.returncode == 0 else checked.stdout.strip()
 
         column, why = judge(cell, run, left, victims, check)
-        if column in ("wrong", "crash", "hang"):
+        if column in ("wrong", "crash", "hang", "cut"):
             self.keep(cell, seed, column, why, launch.shown(cell.ranks, command, faults), run.output + run.stacks, left)
         leftovers = list(work.glob("ftsort-*"))
         if column in ("right", "lost") and leftovers:
@@ -193,8 +197,13 @@ class Table:
         algorithms = self.options.algorithm.split(",")
         for seed in range(self.options.seed, self.options.seed + cell.runs):
             cell.algorithm = algorithms[seed % len(algorithms)]
-            column, _, died = self.one(cell, seed, 0.9 * self.undisturbed(cell))
-            columns[column] += 1
+            for _ in range(TRIES):
+                column, _, died = self.one(cell, seed, 0.9 * self.undisturbed(cell))
+                columns[column] += 1
+                if column != "cut":
+                    break
+            else:
+                columns["hang"] += 1
             deaths += died
         counts = " ".join(f"{columns[name]:>5}" for name in COLUMNS)
         print(f"{cell.name()} {counts}   {deaths / cell.runs:5.1f}", flush=True)
@@ -235,7 +244,7 @@ def main():
     # The papers' repair is measured beside ours; what it cannot survive is no failure of ours.
     ours = total.get("agree", collections.Counter())
     bad = ours["wrong"] + ours["crash"] + ours["hang"]
-    runs = sum(sum(columns.values()) for columns in total.values())
+    runs = sum(sum(columns.values()) - columns["cut"] for columns in total.values())
     print(f"{runs - bad} passed, {bad} failed")
     sys.exit(1 if bad or not runs else 0)
 

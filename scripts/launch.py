@@ -4,11 +4,13 @@ Used by the other scripts. Everything is found through the environment: MPICC an
 from PATH), CARGO_TARGET_DIR (default: target).
 """
 
+import contextlib
 import os
 import pathlib
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -64,11 +66,11 @@ def build_c(source, out_dir, profile="release"):
 
 class Run:
     """What came of a program: its output, its time, and whether it had to be ended. `stacks`: where
-    its processes were then, if there is a gdb to ask."""
+    its processes were then, if there is a gdb to ask. `cut`: see cut_queues."""
 
-    def __init__(self, code, output, seconds, hung, stacks):
+    def __init__(self, code, output, seconds, hung, stacks, cut):
         self.code, self.output, self.seconds, self.hung = code, output, seconds, hung
-        self.stacks = stacks
+        self.stacks, self.cut = stacks, cut
 
 
 def descendants(pid):
@@ -89,20 +91,63 @@ def descendants(pid):
     return found
 
 
-def stacks_of(pid, program):
-    """The call stacks of the processes below `pid` that run `program`."""
-    if shutil.which("gdb") is None:
-        return ""
-    stacks = ""
+def ranks_of(pid, program):
+    """The processes below `pid` that run `program`."""
     for member in descendants(pid):
         try:
             command = pathlib.Path("/proc", str(member), "cmdline").read_text().split("\0")[0]
         except OSError:
             continue
         if command == str(program):
-            ask = ["gdb", "-p", str(member), "-batch", "-ex", "thread apply all backtrace 40"]
-            stacks += f"process {member}\n" + subprocess.run(ask, capture_output=True, text=True).stdout
+            yield member
+
+
+def stacks_of(pid, program):
+    """The call stacks of the processes below `pid` that run `program`."""
+    if shutil.which("gdb") is None:
+        return ""
+    stacks = ""
+    for member in ranks_of(pid, program):
+        ask = ["gdb", "-p", str(member), "-batch", "-ex", "thread apply all backtrace 40"]
+        stacks += f"process {member}\n" + subprocess.run(ask, capture_output=True, text=True).stdout
     return stacks
+
+
+def queue_of(member):
+    """The rank of a process, and the first and the last entry of its queue in Open MPI's shared memory.
+
+    The queue is at the beginning of the process's own segment (Open MPI 5: opal/mca/btl/sm).
+    """
+    environment = pathlib.Path("/proc", str(member), "environ").read_text().split("\0")
+    rank = next(word.split("=")[1] for word in environment if word.startswith("OMPI_COMM_WORLD_RANK="))
+    for line in pathlib.Path("/proc", str(member), "maps").read_text().splitlines():
+        words = line.split()
+        if len(words) > 5 and "/sm_segment." in words[5] and words[5].endswith(f".{rank}"):
+            with open(f"/proc/{member}/mem", "rb") as memory:
+                memory.seek(int(words[0].split("-")[0], 16))
+                return int(rank), struct.unpack("=qq", memory.read(16))
+    return int(rank), None
+
+
+def cut_queues(pid, program):
+    """The ranks whose queue in Open MPI's shared memory is cut: it has a last entry, but no first.
+
+    Whoever puts a message into the queue of another rank makes it the last entry, and then links it to the
+    entry before, or makes it the first (sm_fifo_write). If it is killed in between, the owner finds nothing
+    that comes into this queue any more, and waits for ever, whatever library it is in.
+    """
+    FREE = -2
+    looks = []
+    for _ in range(2):
+        looks.append(set())
+        for member in ranks_of(pid, program):
+            with contextlib.suppress(OSError, StopIteration):
+                rank, queue = queue_of(member)
+                if queue and queue[0] == FREE != queue[1]:
+                    looks[-1].add((rank, queue))
+        # In a living queue this lasts for some nanoseconds.
+        time.sleep(1)
+    return sorted(rank for rank, _ in looks[0] & looks[1])
 
 
 def end(pid):
@@ -131,10 +176,11 @@ def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
             stdout=subprocess.PIPE if on_line else kept, stderr=subprocess.STDOUT,
             text=True, errors="replace", start_new_session=True,
         )
-        hung, stacks = threading.Event(), []
+        hung, stacks, cut = threading.Event(), [], []
 
         def watch():
             hung.set()
+            cut.extend(cut_queues(process.pid, command[0]))
             stacks.append(stacks_of(process.pid, command[0]))
             end(process.pid)
 
@@ -153,7 +199,7 @@ def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
             watchdog.cancel()
         kept.flush()
         kept.seek(0)
-        return Run(code, kept.read(), time.monotonic() - began, hung.is_set(), "".join(stacks))
+        return Run(code, kept.read(), time.monotonic() - began, hung.is_set(), "".join(stacks), cut)
 
 
 def shown(ranks, command, faults):
