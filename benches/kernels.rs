@@ -77,7 +77,7 @@ impl<T: Pod> Subject<T> {
                 let count = format!("2^{log}");
                 let copy = || Buffer::copy_of(cast_slice(&input)).expect("memory");
                 group.throughput(Throughput::Elements(1 << log));
-                let mut bench = |name: &str, sort: &dyn Fn(&mut [u8])| {
+                let mut bench = |name: &str, sort: &dyn Fn(&mut Buffer)| {
                     group.bench_function(BenchmarkId::new(&count, name), |bencher| {
                         bencher.iter_batched_ref(copy, |block| sort(block), BatchSize::LargeInput);
                     });

@@ -32,7 +32,7 @@ pub unsafe fn check_run(
     has_out: bool,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    without_group(|| unsafe { prepare(record, input, count, has_out) }.map(drop))
+    without_group(|| unsafe { prepare(record, input, count, has_out, 1) }.map(drop))
 }
 
 /// What `ftsort_verify` says of its arguments.

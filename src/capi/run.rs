@@ -15,9 +15,9 @@ use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::trace::{Reporter, Whole};
 use crate::buffer::{self, Buffer};
-use crate::engine::{Adviser, Algorithm, Checks, Finished, Job, Source, Stats, sum};
+use crate::engine::{Adviser, Algorithm, Checks, Finished, InputHash, Job, Source, Stats, sum};
 use crate::error::{Error, Result, Status};
-use crate::kernel::{Kernel, kernel_for};
+use crate::kernel::{Kernel, Threads, kernel_for};
 use crate::members::{Rank, RankSet};
 use crate::random::SplitMix;
 use crate::record::Layout;
@@ -62,14 +62,14 @@ pub unsafe extern "C" fn ftsort_run(
         limit_memory(group.settings.memory_limit, group.members.living_here());
         let result = group.whole(Whole::Sort, |group| {
             let work = group.begin();
+            let threads = group.settings.threads;
             // SAFETY: this function's contract.
-            let mut prepared = unsafe { prepare(record, input, count, out.is_some()) };
+            let mut prepared = unsafe { prepare(record, input, count, out.is_some(), threads) };
             if group.settings.checks & ftsort_check::FTSORT_CHECK_DIGEST as u32 != 0 {
                 // Another for every sort, so that nothing can be learned of it.
                 group.seed = SplitMix::new(group.seed).bits();
                 prepared = prepared.map(|prepared| Prepared {
-                    // SAFETY: as above.
-                    digest: Some(unsafe { prepared.digest_of(input, group.seed) }),
+                    digest: Some(prepared.digest_of_given(group.seed)),
                     ..prepared
                 });
             }
@@ -85,36 +85,36 @@ pub unsafe extern "C" fn ftsort_run(
 }
 
 /// The arguments, checked, and a copy of the input.
-pub(super) struct Prepared {
+pub(super) struct Prepared<'a> {
     layout: Layout,
     stable: bool,
+    kernel: Box<dyn Kernel>,
+    /// The caller's records.
+    given: &'a [u8],
+    /// As the kernel has copied them.
     input: Buffer,
     /// What the caller's records are known by, and what makes such digests.
     digest: Option<(DigestKey, Digest)>,
 }
 
-impl Prepared {
-    /// # Safety
-    /// `input` is what was copied.
-    unsafe fn digest_of(&self, input: *const c_void, seed: u64) -> (DigestKey, Digest) {
+impl Prepared<'_> {
+    /// Not of the copy, which may have been changed on the way.
+    fn digest_of_given(&self, seed: u64) -> (DigestKey, Digest) {
         let key = DigestKey::new(seed, self.layout.record_bytes());
-        let digest = match self.input.len() {
-            0 => Digest::default(),
-            // SAFETY: valid for as many bytes as were copied. Of the caller's, not of the copy.
-            bytes => key.digest(unsafe { std::slice::from_raw_parts(input.cast(), bytes) }),
-        };
+        let digest = key.digest(self.given);
         (key, digest)
     }
 }
 
 /// # Safety
-/// As for [`ftsort_run`].
-pub(super) unsafe fn prepare(
+/// As for [`ftsort_run`]; the records stay for `'a`.
+pub(super) unsafe fn prepare<'a>(
     record: *const ftsort_record,
     input: *const c_void,
     count: usize,
     has_out: bool,
-) -> Result<Prepared> {
+    threads: impl Into<Threads>,
+) -> Result<Prepared<'a>> {
     let refuse = |text: String| Error::new(Status::Argument, text);
     if !has_out {
         return Err(refuse("out is NULL".into()));
@@ -129,15 +129,18 @@ pub(super) unsafe fn prepare(
         return Err(refuse(format!("input is NULL, but count is {count}")));
     }
     buffer::start_peak();
-    let input = match bytes {
-        0 => Buffer::default(),
+    let given: &[u8] = match bytes {
+        0 => &[],
         // SAFETY: not NULL, and valid for `count` records by the caller's contract.
-        _ => Buffer::copy_of(unsafe { std::slice::from_raw_parts(input.cast(), bytes) })?,
+        _ => unsafe { std::slice::from_raw_parts(input.cast(), bytes) },
     };
+    let kernel = kernel_for(&layout, threads)?;
     Ok(Prepared {
+        input: kernel.copy(given)?,
         layout,
         stable,
-        input,
+        kernel,
+        given,
         digest: None,
     })
 }
@@ -146,6 +149,8 @@ pub(super) unsafe fn prepare(
 pub(super) struct Work<'a> {
     /// This rank's input.
     pub input: Buffer,
+    /// And as the caller has it, where that is another order.
+    pub given: Option<&'a [u8]>,
     /// Blocks are known by digests of this key.
     pub key: Option<&'a DigestKey>,
     /// And are checked as sorts are.
@@ -171,6 +176,7 @@ impl ftsort {
         let timers = self.settings.plan.resolve(self.members.ranks(), 1);
         Work {
             input: Buffer::default(),
+            given: None,
             key: None,
             checks: None,
             record_bytes: 1,
@@ -189,6 +195,7 @@ impl ftsort {
         let mut reloader = Reloader {
             reload: self.settings.reload,
             user: self.settings.listener.user(),
+            given: work.given,
         };
         if let Some(watch) = &self.watch {
             self.members.leave_out(watch.left_out());
@@ -223,21 +230,26 @@ impl ftsort {
         finished
     }
 
-    fn sort(&mut self, work: Work<'static>, prepared: Result<Prepared>) -> Result<ftsort_result> {
-        let (prepared, kernel) = self.agree_on_input(prepared)?;
+    fn sort(
+        &mut self,
+        work: Work<'static>,
+        prepared: Result<Prepared<'_>>,
+    ) -> Result<ftsort_result> {
+        let prepared = self.agree_on_input(prepared)?;
+        let kernel = &*prepared.kernel;
         let (method, code) = self.choose(prepared.input.len())?;
         self.algorithm = code;
         let dimension = self.members.cube().dimension();
-        let sort = method.on(&*kernel, dimension);
+        let sort = method.on(kernel, dimension);
         let algorithm = Complete {
             sort: &*sort,
-            kernel: &*kernel,
+            kernel,
             dimension,
             dense: self.settings.dense,
         };
         let checks = prepared.digest.as_ref().map(|(key, input)| Checks {
             key,
-            kernel: &*kernel,
+            kernel,
             input: *input,
         });
         // No longer than what it borrows.
@@ -245,6 +257,7 @@ impl ftsort {
         work.key = checks.as_ref().map(|checks| checks.key);
         work.checks = checks.as_ref();
         work.input = prepared.input;
+        work.given = Some(prepared.given);
         work.record_bytes = prepared.layout.record_bytes();
         let mut finished = self.finish(work, &algorithm)?;
         if self.settings.dense {
@@ -260,13 +273,9 @@ impl ftsort {
     }
 
     /// All ranks' arguments are right, and their records alike.
-    fn agree_on_input(
-        &mut self,
-        prepared: Result<Prepared>,
-    ) -> Result<(Prepared, Box<dyn Kernel>)> {
-        let threads = self.settings.threads;
+    fn agree_on_input<'a>(&mut self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
         let method = self.settings.algorithm;
-        let kernel = prepared.and_then(|prepared| {
+        let prepared = prepared.and_then(|prepared| {
             if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
                 return Err(Error::new(
                     Status::Argument,
@@ -274,13 +283,12 @@ impl ftsort {
                      keys",
                 ));
             }
-            let kernel = kernel_for(&prepared.layout, threads)?;
-            Ok((prepared, kernel))
+            Ok(prepared)
         });
         let (agreed, _) = self.together(|engine| {
-            let (prepared, kernel) = engine.all_or_none(kernel)?;
+            let prepared = engine.all_or_none(prepared)?;
             agree_on_equal(engine, prepared.layout.fingerprint(), "record")?;
-            Ok((prepared, kernel))
+            Ok(prepared)
         })?;
         Ok(agreed)
     }
@@ -305,12 +313,17 @@ impl ftsort {
 }
 
 /// Asks the user's callback for inputs.
-struct Reloader {
+struct Reloader<'a> {
     reload: ftsort_reload_fn,
     user: *mut c_void,
+    given: Option<&'a [u8]>,
 }
 
-impl Source for Reloader {
+impl Source for Reloader<'_> {
+    fn known_by(&self, input: &[u8]) -> InputHash {
+        InputHash::of(self.given.unwrap_or(input))
+    }
+
     fn can_reload(&self) -> bool {
         self.reload.is_some()
     }

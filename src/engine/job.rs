@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::checks::{Checks, Ledger};
 use super::commit::agreed_error;
 use super::council::Decisions;
-use super::reload::Digest;
+use super::reload::InputHash;
 use super::versions::retire_before;
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
@@ -41,7 +41,7 @@ pub struct Job<'a, 'e> {
     /// Whose inputs are in this rank's store.
     pub(super) held: RankSet,
     /// What the inputs are known by, where they may be asked for again.
-    pub(super) digests: BTreeMap<Rank, Digest>,
+    pub(super) digests: BTreeMap<Rank, InputHash>,
     /// Whose data cannot be got back, as far as this rank knows.
     pub(super) lost: RankSet,
     /// What is checked by; None: nothing is checked.
@@ -82,7 +82,7 @@ pub(super) struct Attempt {
     /// What was decided.
     pub decisions: Decisions,
     /// What inputs are known by, if that was shared.
-    pub digests: BTreeMap<Rank, Digest>,
+    pub digests: BTreeMap<Rank, InputHash>,
     /// What every node's input is known by, if that was shared.
     pub ledger: Ledger,
     /// Nodes whose blocks this rank got back, and from which rank, if it was one.

@@ -44,7 +44,7 @@ impl Letter {
                 Some(minutes::write(entries))
             }
             Letter::Hello => Some(Hello::decode(letter)?.encode()),
-            Letter::Input => Some(reload::Digest::decode(letter)?.encode()),
+            Letter::Input => Some(reload::InputHash::decode(letter)?.encode()),
             Letter::Accusation => Some(Accusation::decode(letter)?.encode().to_vec()),
             Letter::Digest => Some(Digest::decode(letter)?.encode().to_vec()),
         }

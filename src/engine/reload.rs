@@ -11,22 +11,28 @@ pub trait Source {
     /// Is there a way to get inputs again? The same on all ranks.
     fn can_reload(&self) -> bool;
 
+    /// What this rank's own input is known by; `input` has the same records, but perhaps in another order.
+    fn known_by(&self, input: &[u8]) -> InputHash {
+        InputHash::of(input)
+    }
+
     /// The input of `rank` once more, as it was.
     fn reload(&mut self, rank: Rank) -> Result<Buffer>;
 }
 
 /// What an input is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digest {
+pub struct InputHash {
     bytes: u64,
     hash: u64,
 }
 
 const DIGEST_BYTES: usize = 16;
 
-impl Digest {
-    fn of(input: &[u8]) -> Digest {
-        Digest {
+impl InputHash {
+    /// Of these bytes, in their order.
+    pub fn of(input: &[u8]) -> InputHash {
+        InputHash {
             bytes: input.len() as u64,
             hash: xxhash_rust::xxh3::xxh3_64(input),
         }
@@ -36,9 +42,9 @@ impl Digest {
         [self.bytes.to_le_bytes(), self.hash.to_le_bytes()].concat()
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Digest> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<InputHash> {
         let (bytes, hash) = bytes.split_at_checked(8)?;
-        Some(Digest {
+        Some(InputHash {
             bytes: u64::from_le_bytes(bytes.try_into().ok()?),
             hash: u64::from_le_bytes(hash.try_into().ok()?),
         })
@@ -52,13 +58,13 @@ impl Job<'_, '_> {
         if attempt.interrupted || !self.source.can_reload() || !self.digests.is_empty() {
             return Ok(attempt);
         }
-        let mine = Digest::of(&self.input).encode();
+        let mine = self.source.known_by(&self.input).encode();
         let Some(told) = self.engine.share(mine, DIGEST_BYTES)? else {
             return Ok(attempt.interrupted());
         };
         attempt.digests = told
             .into_iter()
-            .filter_map(|(rank, words)| Some((rank, Digest::decode(&words)?)))
+            .filter_map(|(rank, words)| Some((rank, InputHash::decode(&words)?)))
             .collect();
         Ok(attempt)
     }
@@ -66,7 +72,7 @@ impl Job<'_, '_> {
     /// An input from the user, if it is what it was.
     pub(super) fn reload(&mut self, origin: Rank) -> Result<Block> {
         let input = self.source.reload(origin)?;
-        let found = Digest::of(&input);
+        let found = InputHash::of(&input);
         match self.digests.get(&origin) {
             // It died before it told anybody.
             None => Ok(Block::input(origin, input.into())),

@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 1 << 18;
 const RECORDS_PER_RUN: usize = 1 << 9;
 
 /// More than this is not read from a second-level cache afterwards.
-const FAR_BYTES: usize = 2 << 20;
+pub const FAR_BYTES: usize = 2 << 20;
 
 /// So many times as many tasks as threads, since threads are not equally fast.
 const TASKS_PER_THREAD: usize = 4;

@@ -24,6 +24,7 @@ use std::cmp::Ordering;
 
 pub use crew::Threads;
 
+use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::{Down, KeyKind, Layout, PlainKey};
 use crew::Crew;
@@ -33,10 +34,17 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// The size of a record.
     fn record_bytes(&self) -> usize;
 
+    /// A copy of records that need not be aligned, to be sorted: in another order, if equal keys have none and
+    /// a part of the sorting costs nothing on the way ([`Buffer::divided_at`]). `Status::Memory` if there
+    /// is no room for it.
+    fn copy(&self, records: &[u8]) -> Result<Buffer> {
+        Buffer::copy_of(records)
+    }
+
     /// Sorts a block. Equal keys keep their order, so that the result depends on the block alone,
     /// and not on the number of threads. `Status::Memory` if there is no room for what that needs;
     /// what the block holds is then of no use.
-    fn sort(&self, block: &mut [u8]) -> Result<()>;
+    fn sort(&self, block: &mut Buffer) -> Result<()>;
 
     /// The order of two records, which need not be aligned.
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering;

@@ -8,13 +8,13 @@
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned};
+use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::crew::Crew;
 use super::cut::{Order, select};
-use super::merge::{Merge, merge, merge_tree, merge_tree_by};
+use super::merge::{FAR_BYTES, Merge, merge, merge_tree, merge_tree_by};
 use super::pair::Reader;
 use super::{Kernel, count, radix, vector};
 use crate::buffer::Buffer;
@@ -126,6 +126,21 @@ impl<T: PlainKey> Plain<T> {
         }
     }
 
+    /// Without a look whether that is needed.
+    fn sort_all(&self, records: &mut [T]) {
+        let pool = match records.len() >= SHARED {
+            true => self.crew.pool(),
+            false => None,
+        };
+        if count::is_worth_it::<T>(records.len()) {
+            return count::sort(records, pool.as_deref());
+        }
+        let on_pool = pool.and_then(|pool| self.sort_on(&pool, records));
+        if on_pool.is_none() {
+            sort_unseen(records);
+        }
+    }
+
     /// On the pool's threads; None if there is no room for that.
     fn sort_on(&self, pool: &ThreadPool, records: &mut [T]) -> Option<()> {
         if !vector::is_available::<T::Bits>() {
@@ -198,15 +213,23 @@ fn keys_of<T: PlainKey>(words: &mut [T::Bits]) {
 /// One look over the records: real data often come sorted, or in reverse, and no sort is as fast as
 /// finding that out.
 fn is_done_by_looking<T: PlainKey>(records: &mut [T]) -> bool {
-    if first_that(records, |one, next| next.before(one)).is_none() {
+    if is_ascending(records) {
         return true;
     }
     // Equal numbers are equal bytes, so they may well change places.
-    if first_that(records, |one, next| one.before(next)).is_none() {
+    let is_descending = is_descending(records);
+    if is_descending {
         records.reverse();
-        return true;
     }
-    false
+    is_descending
+}
+
+fn is_ascending<T: PlainKey>(records: &[T]) -> bool {
+    first_that(records, |one, next| next.before(one)).is_none()
+}
+
+fn is_descending<T: PlainKey>(records: &[T]) -> bool {
+    first_that(records, |one, next| one.before(next)).is_none()
 }
 
 /// The index of the first record that has the bad relation to the next one.
@@ -233,22 +256,28 @@ impl<T: PlainKey> Kernel for Plain<T> {
         size_of::<T>()
     }
 
-    fn sort(&self, block: &mut [u8]) -> Result<()> {
-        let records: &mut [T] = cast_slice_mut(block);
-        if is_done_by_looking(records) {
-            return Ok(());
-        }
-        let pool = match records.len() >= SHARED {
-            true => self.crew.pool(),
-            false => None,
+    fn copy(&self, records: &[u8]) -> Result<Buffer> {
+        let can = vector::is_available::<T::Bits>() && records.len() >= FAR_BYTES;
+        let sign = comparable::<T>().filter(|_| can);
+        let keys = try_cast_slice::<u8, T>(records).ok();
+        let unsorted = keys.filter(|keys| !is_ascending(keys) && !is_descending(keys));
+        let Some((sign, _)) = sign.zip(unsorted) else {
+            return Buffer::copy_of(records);
         };
-        if count::is_worth_it::<T>(records.len()) {
-            count::sort(records, pool.as_deref());
-            return Ok(());
-        }
-        let on_pool = pool.and_then(|pool| self.sort_on(&pool, records));
-        if on_pool.is_none() {
-            sort_unseen(records);
+        let mut copy = Buffer::unset(records.len())?;
+        let words: &mut [T::Bits] = cast_slice_mut(&mut copy);
+        let low = vector::divided_copy(records, words, sign);
+        copy.set_divided_at(low * size_of::<T>());
+        Ok(copy)
+    }
+
+    fn sort(&self, block: &mut Buffer) -> Result<()> {
+        let low = block.divided_at() / size_of::<T>();
+        let records: &mut [T] = cast_slice_mut(block);
+        if low > 0 || !is_done_by_looking(records) {
+            let (lower, upper) = records.split_at_mut(low);
+            self.sort_all(lower);
+            self.sort_all(upper);
         }
         Ok(())
     }
@@ -385,6 +414,52 @@ mod tests {
             check::<u64>(&uneven, threads);
             check::<u64>(&apart, threads);
         }
+    }
+
+    /// Whatever a copy has done on the way, and wherever from, sorting it comes to the same.
+    #[test]
+    fn a_copy_of_any_size_is_sorted() {
+        fn check<T: PlainKey>(keys: &[T], threads: usize) -> usize {
+            let kernel = Plain::<T>::new(Crew::new(threads.into()).unwrap());
+            let mut expected = keys.to_vec();
+            expected.sort_by(|one, other| one.order(*other));
+            let bytes: &[u8] = cast_slice(keys);
+            let shifted = [&[7], bytes].concat();
+            let copies = [bytes, &shifted[1..]].map(|bytes| kernel.copy(bytes).unwrap());
+            let divided_at = copies[0].divided_at();
+            for mut copy in copies {
+                kernel.sort(&mut copy).unwrap();
+                assert_eq!(copy.divided_at(), 0);
+                assert!(*copy == *cast_slice::<T, u8>(&expected));
+            }
+            divided_at
+        }
+        let long = 2 * FAR_BYTES / size_of::<u64>();
+        for (length, mask) in [
+            (0, 1),
+            (100, u64::MAX),
+            (long, u64::MAX),
+            (long, 3),
+            (long, 0),
+        ] {
+            let numbers = random(length, mask, 5);
+            let signed: Vec<i32> = numbers.iter().map(|bits| *bits as i32).collect();
+            let floats: Vec<f64> = numbers.iter().map(|bits| f64::from_bits(*bits)).collect();
+            for threads in [1, 2] {
+                let divided_at = [
+                    check(&numbers, threads),
+                    check(&signed, threads),
+                    check(&floats, threads),
+                ];
+                let large = length == long && mask > 0;
+                assert_eq!(divided_at[1] > 0, large && vector::is_available::<u32>());
+                assert_eq!(divided_at[0] > 0, large && vector::is_available::<u64>());
+            }
+        }
+        // What is in order already stays so, and is found to be.
+        let up: Vec<u64> = (0..long as u64).collect();
+        let down: Vec<u64> = (0..long as u64).rev().collect();
+        assert_eq!([check(&up, 1), check(&down, 1)], [0, 0]);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Kernel for Records {
     }
 
     /// Takes as much memory as the block again.
-    fn sort(&self, block: &mut [u8]) -> Result<()> {
+    fn sort(&self, block: &mut Buffer) -> Result<()> {
         if self.is_done_by_looking(block) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::lanes::{Lanes, entry_points, low_first};
-use super::{chains, quick};
+use super::{chains, copy, quick};
 use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 

@@ -167,6 +167,31 @@ macro_rules! entry_points {
             }
         }
 
+        /// As [`copy::divided_copy`], of words that are given by their bytes.
+        ///
+        /// # Safety
+        /// The processor has these instructions; there are as many bytes as in `out`, a register of them at
+        /// least, and `out` begins at a cache line.
+        #[target_feature(enable = $features)]
+        pub unsafe fn divided_copy<W: Word>(words: &[u8], out: &mut [W], sign: Sign) -> usize {
+            use bytemuck::cast_slice_mut as cast;
+            let words = words.as_ptr();
+            // SAFETY: as promised by the caller.
+            unsafe {
+                match (W::BITS, sign) {
+                    $(
+                        ($bits, Sign::Unsigned) => {
+                            copy::divided_copy::<$unsigned>(words.cast(), cast(out))
+                        }
+                        ($bits, Sign::Signed) => {
+                            copy::divided_copy::<$signed>(words.cast(), cast(out))
+                        }
+                    )*
+                    (bits, _) => unreachable!("words of {bits} bits"),
+                }
+            }
+        }
+
         /// Merges two sorted runs.
         ///
         /// # Safety

@@ -8,6 +8,7 @@
 //! where it cannot, the caller has other ways. Products of records for digests are here, too. It must
 //! never look at what a word stands for.
 
+use crate::buffer::ALIGNMENT;
 use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 
@@ -16,6 +17,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod chains;
+mod copy;
 mod lanes;
 mod network;
 mod product;
@@ -122,6 +124,33 @@ fn divided_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [us
         #[cfg(target_arch = "x86_64")]
         Some(Level::Avx2) => unsafe { avx2::divided(words, sign) },
         _ => unreachable!("no vector instructions, {sign:?}, {} words", words.len()),
+    }
+}
+
+/// Copies words, which are given by their bytes, to where a cache line begins, and returns a number of them:
+/// so many of the copies come before all others. There must be a processor that can, and some hundred
+/// words.
+pub fn divided_copy<W: Word>(words: &[u8], out: &mut [W], sign: Sign) -> usize {
+    divided_copy_at(level(), words, out, sign)
+}
+
+/// Copies with these instructions, which must be there.
+fn divided_copy_at<W: Word>(
+    level: Option<Level>,
+    words: &[u8],
+    out: &mut [W],
+    sign: Sign,
+) -> usize {
+    assert_eq!(words.len(), size_of_val(out));
+    assert!(out.len() >= lanes::MOST_LANES && out.as_ptr().align_offset(ALIGNMENT) == 0);
+    match level {
+        // SAFETY: the processor has these instructions; enough words, and where they go, are there.
+        #[cfg(target_arch = "x86_64")]
+        Some(Level::Avx512) => unsafe { avx512::divided_copy(words, out, sign) },
+        // SAFETY: as before.
+        #[cfg(target_arch = "x86_64")]
+        Some(Level::Avx2) => unsafe { avx2::divided_copy(words, out, sign) },
+        _ => unreachable!("no vector instructions, {sign:?}, {} words", out.len()),
     }
 }
 

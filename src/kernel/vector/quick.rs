@@ -134,8 +134,12 @@ unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMi
 
 /// A word that about as many are before as after, in all lanes, and whether it seems to be there several
 /// times.
+///
+/// # Safety
+/// The processor has such registers; so many words, a register of them at least, can be read, and need not be
+/// aligned.
 #[inline(always)]
-unsafe fn pivot<V: Lanes>(
+pub unsafe fn pivot<V: Lanes>(
     words: *const V::Word,
     length: usize,
     random: &mut SplitMix,
@@ -190,11 +194,7 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
         let last = read::<V>(words.add(end));
         let mut next = read::<V>(words.add(block));
         let odd_words = V::load_first(words.add(length - odd), odd);
-        let mut sides = Sides {
-            words,
-            left: 0,
-            gap: length,
-        };
+        let mut sides = Sides::between(words, 0, length);
         while end - start >= block {
             // Read before the last ones have been put, which need not be waited for then.
             let from_start = start - sides.left <= sides.right() - end;
@@ -250,7 +250,7 @@ unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; MOST_UNROLLED] {
 /// in all, the side with less gets one more by reading, so that both have room for a block at least,
 /// and for a register less after each that is put. Once all has been read, the gap is room for both
 /// sides: for two whole registers, until one is left.
-struct Sides<W> {
+pub struct Sides<W> {
     words: *mut W,
     left: usize,
     /// From the left to the right side: it shrinks by what is put, wherever that goes.
@@ -258,6 +258,20 @@ struct Sides<W> {
 }
 
 impl<W: Copy> Sides<W> {
+    /// Those of words that are there already: before `left`, and from `right` on.
+    pub fn between(words: *mut W, left: usize, right: usize) -> Sides<W> {
+        Sides {
+            words,
+            left,
+            gap: right - left,
+        }
+    }
+
+    /// How many words are on the left side.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
     #[inline(always)]
     fn right(&self) -> usize {
         self.left + self.gap
@@ -278,8 +292,11 @@ impl<W: Copy> Sides<W> {
     }
 
     /// Puts the first `count` words of a register to both sides, and writes nothing else.
+    ///
+    /// # Safety
+    /// There is room for so many between both sides.
     #[inline(always)]
-    unsafe fn put_exactly<V: Lanes<Word = W>, const UP_TO: bool>(
+    pub unsafe fn put_exactly<V: Lanes<Word = W>, const UP_TO: bool>(
         &mut self,
         register: V,
         count: usize,

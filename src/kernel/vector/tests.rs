@@ -1,6 +1,7 @@
 //! All lengths, shapes and types against the standard library.
 
 use super::*;
+use crate::buffer::Buffer;
 use proptest::prelude::*;
 
 /// All that the processor here has: the best one, and what others would have to do with.
@@ -67,6 +68,35 @@ fn check_merge(one: &[u64], other: &[u64]) {
         |word| word,
     );
     check(short_one, short_other, Sign::Signed, |word| word as i32);
+}
+
+/// Copies words in all four ways, from any place.
+fn check_copy(words: &[u64]) {
+    fn check<W: Word, O: Ord>(words: &[W], sign: Sign, order: impl Fn(W) -> O) {
+        let bytes = bytemuck::cast_slice(words);
+        let mut expected = words.to_vec();
+        expected.sort_unstable_by_key(|word| order(*word));
+        for level in levels::<W>() {
+            for shift in [0, 1] {
+                let source = [&vec![7; shift][..], bytes].concat();
+                let mut copy = Buffer::zeroed(bytes.len()).unwrap();
+                let copy: &mut [W] = bytemuck::cast_slice_mut(&mut copy);
+                let low = divided_copy_at(Some(level), &source[shift..], copy, sign);
+                let text = || format!("{low} of {} words, {sign:?}, {level:?}", words.len());
+                let (low, high) = copy.split_at(low);
+                let last = low.iter().map(|word| order(*word)).max();
+                let first = high.iter().map(|word| order(*word)).min();
+                assert!(first.is_some() && last < first, "{}", text());
+                copy.sort_unstable_by_key(|word| order(*word));
+                assert!(copy == expected, "{}", text());
+            }
+        }
+    }
+    let narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
+    check(words, Sign::Unsigned, |word| word);
+    check(words, Sign::Signed, |word| word as i64);
+    check(&narrow, Sign::Unsigned, |word| word);
+    check(&narrow, Sign::Signed, |word| word as i32);
 }
 
 /// Pseudo-random numbers, shaped.
@@ -145,6 +175,26 @@ fn parts_that_are_sorted_at_the_same_time() {
         sort_on_threads(&mut words, Sign::Unsigned);
         assert!(words.is_sorted());
     }
+}
+
+#[test]
+fn copies_are_divided_whatever_their_length_and_shape() {
+    for shape in SHAPES {
+        // Around registers, what is read at a time, and what is put together before it goes on.
+        let around = [512, 576, 1024, 1100]
+            .into_iter()
+            .flat_map(|at| at - 20..at + 20);
+        for length in (16..150).chain(around).chain([4999, 20_003]) {
+            check_copy(&shaped(length, length as u64, shape));
+        }
+    }
+    // All words to one end.
+    let up: Vec<u64> = (0..5000).collect();
+    let down: Vec<u64> = (0..5000).rev().collect();
+    let mostly_low: Vec<u64> = (0..5000).map(|at| u64::from(at % 1000 == 0)).collect();
+    [up, down, mostly_low]
+        .iter()
+        .for_each(|words| check_copy(words));
 }
 
 /// A part whose patience is at its end still gets sorted.

@@ -1,0 +1,99 @@
+//! A copy that is divided on the way: the first pass of a quicksort, for which the words need not be read
+//! and written once more.
+//!
+//! Words for each end of the copy are put together in the cache, and go on in whole lines past it: it
+//! would read these lines only for them to be overwritten. It must never write what was not read.
+
+use super::lanes::{AHEAD_BYTES, Lanes, MOST_LANES};
+use super::quick::{Sides, pivot};
+use crate::random::SplitMix;
+
+/// So many words are put together for each end.
+const STAGED: usize = 512;
+
+/// As many registers as are divided before it is looked whether so many are there.
+const AT_ONCE: usize = 4;
+
+/// Words on their way to one end of the copy; with room for those beyond `STAGED` that come at once, and for
+/// the register that is written with the last of them.
+#[repr(align(64))]
+struct Stage<W>([W; STAGED + (AT_ONCE + 1) * MOST_LANES]);
+
+/// Copies words to `out`, which is as long, and returns a number of them: so many of the copies come before
+/// all others.
+///
+/// # Safety
+/// The processor has such registers; as many words as `out` has, at least a register of them, can be read,
+/// which need not be aligned. `out` begins at a cache line.
+#[inline(always)]
+pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word]) -> usize {
+    let length = out.len();
+    let block = AT_ONCE * V::LANES;
+    let ahead = AHEAD_BYTES / size_of::<V::Word>();
+    debug_assert!(out.as_ptr().align_offset(64) == 0);
+    // SAFETY: what is read or written lies within the words, the stages and the copy.
+    unsafe {
+        let (pivot, _) = pivot::<V>(words, length, &mut SplitMix::new(length as u64));
+        let mut low = Stage([V::LAST; STAGED + (AT_ONCE + 1) * MOST_LANES]);
+        let mut high = Stage([V::LAST; STAGED + (AT_ONCE + 1) * MOST_LANES]);
+        let room = high.0.len();
+        let (low, high) = (low.0.as_mut_ptr(), high.0.as_mut_ptr());
+        // Both stages are filled towards the middle, as the copy is. What would be behind the copy in its last
+        // register counts as there from the beginning, so that all others can be stored whole.
+        let behind = length.next_multiple_of(V::LANES) - length;
+        let (mut lows, mut highs) = (0, behind);
+        let (mut left, mut right) = (0, length + behind);
+        let mut from = 0;
+        while length - from >= block {
+            for register in 0..AT_ONCE {
+                V::prefetch(words.wrapping_add(from + ahead + register * V::LANES));
+            }
+            for register in 0..AT_ONCE {
+                let register = V::load(words.add(from + register * V::LANES));
+                let (count, to_low, to_high) = register.split::<false>(V::LANES, pivot);
+                highs += V::LANES - count;
+                to_low.store(low.add(lows));
+                // The words of this register that are no high ones lie before those that are.
+                to_high.store(high.add(room - highs - count));
+                lows += count;
+            }
+            from += block;
+            if lows >= STAGED {
+                for at in (0..STAGED).step_by(V::LANES) {
+                    V::load(low.add(at)).store_past(out.as_mut_ptr().add(left + at));
+                }
+                left += STAGED;
+                lows -= STAGED;
+                std::ptr::copy(low.add(STAGED), low, lows);
+            }
+            if highs >= STAGED {
+                for at in (0..STAGED).step_by(V::LANES) {
+                    let register = V::load(high.add(room - STAGED + at));
+                    let to = right - STAGED + at;
+                    match to + V::LANES <= length {
+                        true => register.store_past(out.as_mut_ptr().add(to)),
+                        false => register.store_some(out.as_mut_ptr().add(to), 0, length - to),
+                    }
+                }
+                right -= STAGED;
+                highs -= STAGED;
+                let rest = room - STAGED - highs;
+                std::ptr::copy(high.add(rest), high.add(room - highs), highs);
+            }
+        }
+        V::settle();
+        let end = right.min(length);
+        let highs = highs - (right - end);
+        std::ptr::copy_nonoverlapping(low, out.as_mut_ptr().add(left), lows);
+        let rest = room - (right - end) - highs;
+        std::ptr::copy_nonoverlapping(high.add(rest), out.as_mut_ptr().add(end - highs), highs);
+        let mut sides = Sides::between(out.as_mut_ptr(), left + lows, end - highs);
+        while from < length {
+            let count = V::LANES.min(length - from);
+            let register = V::load_first(words.add(from), count);
+            sides.put_exactly::<V, false>(register, count, pivot);
+            from += count;
+        }
+        sides.left()
+    }
+}
