@@ -24,6 +24,9 @@ use crate::record::{PlainKey, Sign, Word};
 /// Blocks of fewer records are not worth sharing out to threads.
 const SHARED: usize = 1 << 16;
 
+/// What stays in a second-level cache while it is sorted.
+const CACHED_BYTES: usize = 1 << 19;
+
 /// A kernel for one type of number.
 #[derive(Debug)]
 pub struct Plain<T> {
@@ -79,7 +82,7 @@ fn comparable<T: PlainKey>() -> Option<Sign> {
     T::NATIVE.filter(|sign| any_sign || *sign == Sign::Unsigned)
 }
 
-/// Sorts words on the calling thread; signed ones only with vector instructions.
+/// Sorts words on the calling thread, but no floats; signed ones only with vector instructions.
 fn sort_words<W: Word>(words: &mut [W], sign: Sign) {
     match vector::is_available::<W>() {
         true => vector::sort(words, sign),
@@ -87,7 +90,7 @@ fn sort_words<W: Word>(words: &mut [W], sign: Sign) {
     }
 }
 
-/// Merges runs of words; signed ones only with vector instructions.
+/// Merges runs of words; those with a sign and floats only with vector instructions.
 fn merge_words<W: Word>(
     runs: &[&[W]],
     out: &mut [W],
@@ -146,15 +149,14 @@ impl<T: PlainKey> Plain<T> {
         if !vector::is_available::<T::Bits>() {
             return self.sort_shares_on(pool, records);
         }
-        let sign = comparable::<T>();
         let share = records.len().div_ceil(pool.current_num_threads());
         let words: &mut [T::Bits] = cast_slice_mut(records);
-        pool.install(|| {
-            if sign.is_none() {
+        pool.install(|| match comparable::<T>() {
+            Some(sign) => vector::sort_on_threads(words, sign, |part| sort_keys::<T>(part)),
+            None => {
                 words.par_chunks_mut(share).for_each(words_of::<T>);
-            }
-            vector::sort_on_threads(words, sign.unwrap_or(Sign::Unsigned));
-            if sign.is_none() {
+                let sort = |part: &mut [T::Bits]| sort_words(part, Sign::Unsigned);
+                vector::sort_on_threads(words, Sign::Unsigned, sort);
                 words.par_chunks_mut(share).for_each(keys_of::<T>);
             }
         });
@@ -186,14 +188,34 @@ fn sort_here<T: PlainKey>(records: &mut [T]) {
 
 /// Sorts on the calling thread, without a look whether that is needed.
 fn sort_unseen<T: PlainKey>(records: &mut [T]) {
-    let words: &mut [T::Bits] = cast_slice_mut(records);
-    if let Some(sign) = comparable::<T>() {
-        sort_words(words, sign);
-        return;
+    sort_keys::<T>(cast_slice_mut(records));
+}
+
+/// Sorts keys, which are given by their bits, on the calling thread.
+fn sort_keys<T: PlainKey>(keys: &mut [T::Bits]) {
+    match comparable::<T>() {
+        Some(Sign::Float) => sort_floats::<T>(keys, 2 * (keys.len() | 1).ilog2()),
+        Some(sign) => sort_words(keys, sign),
+        None => sort_as_words::<T>(keys),
     }
-    words_of::<T>(words);
-    sort_words(words, Sign::Unsigned);
-    keys_of::<T>(words);
+}
+
+fn sort_as_words<T: PlainKey>(keys: &mut [T::Bits]) {
+    words_of::<T>(keys);
+    sort_words(keys, Sign::Unsigned);
+    keys_of::<T>(keys);
+}
+
+/// Sorts floats, which takes fewer instructions if they are words; they become words only where they stay in
+/// a cache. No part is divided more often than `patience` says.
+fn sort_floats<T: PlainKey>(keys: &mut [T::Bits], patience: u32) {
+    if size_of_val(keys) <= CACHED_BYTES || patience == 0 {
+        return sort_as_words::<T>(keys);
+    }
+    let [low, high] = vector::divided(keys, Sign::Float);
+    let (lower, rest) = keys.split_at_mut(low);
+    sort_floats::<T>(lower, patience - 1);
+    sort_floats::<T>(&mut rest[high - low..], patience - 1);
 }
 
 /// Turns keys, which are given by their bits, into words in their order.
@@ -452,8 +474,9 @@ mod tests {
                     check(&floats, threads),
                 ];
                 let large = length == long && mask > 0;
-                assert_eq!(divided_at[1] > 0, large && vector::is_available::<u32>());
-                assert_eq!(divided_at[0] > 0, large && vector::is_available::<u64>());
+                let [narrow, wide] = [vector::is_available::<u32>(), vector::is_available::<u64>()];
+                let divides = [wide, narrow, wide].map(|can| can && large);
+                assert_eq!(divided_at.map(|at| at > 0), divides);
             }
         }
         // What is in order already stays so, and is found to be.

@@ -71,6 +71,8 @@ pub enum Sign {
     Unsigned,
     /// As signed numbers in two's complement.
     Signed,
+    /// As the bits of floats, in IEEE 754's total order.
+    Float,
 }
 
 /// A plain number that records can be sorted by.
@@ -139,10 +141,10 @@ plain_key! {
     i16, u16, Some(Sign::Signed), |key| key as u16 ^ SIGN_16, |bits| (bits ^ SIGN_16) as i16;
     i32, u32, Some(Sign::Signed), |key| key as u32 ^ SIGN_32, |bits| (bits ^ SIGN_32) as i32;
     i64, u64, Some(Sign::Signed), |key| key as u64 ^ SIGN_64, |bits| (bits ^ SIGN_64) as i64;
-    f32, u32, None,
+    f32, u32, Some(Sign::Float),
         |key| { let raw = key.to_bits(); raw ^ ((raw as i32 >> 31) as u32 | SIGN_32) },
         |bits| f32::from_bits(bits ^ ((!bits as i32 >> 31) as u32 | SIGN_32));
-    f64, u64, None,
+    f64, u64, Some(Sign::Float),
         |key| { let raw = key.to_bits(); raw ^ ((raw as i64 >> 63) as u64 | SIGN_64) },
         |bits| f64::from_bits(bits ^ ((!bits as i64 >> 63) as u64 | SIGN_64));
 }

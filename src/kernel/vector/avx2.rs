@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{Lanes, entry_points, low_first};
+use super::lanes::{FloatBits, Lanes, entry_points, low_first};
 use super::{chains, copy, quick};
 use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
@@ -14,7 +14,7 @@ pub fn is_there() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
 
-entry_points!("avx2,popcnt", (32, U32, I32));
+entry_points!("avx2,popcnt", (32, U32, I32, F32));
 
 /// The numbers of the lanes.
 static NUMBERS: [i32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -70,8 +70,30 @@ unsafe fn ordered(words: __m256i, low: u8) -> __m256i {
     }
 }
 
+/// Words that the processor compares as they are in memory.
+#[inline(always)]
+fn as_it_is(words: __m256i) -> __m256i {
+    words
+}
+
+/// As [`FloatBits::toggled`], in each lane: floats' bits as words with a sign, and back.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn toggled(words: __m256i) -> __m256i {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let signs = _mm256_srai_epi32::<31>(words);
+        _mm256_xor_si256(words, _mm256_and_si256(signs, _mm256_set1_epi32(i32::MAX)))
+    }
+}
+
 macro_rules! lanes {
-    ($(#[$doc:meta])* $name:ident, $word:ty, $above:ident, $min:ident, $max:ident) => {
+    (
+        $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident,
+        $above:ident, $min:ident, $max:ident
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $name(__m256i);
@@ -86,16 +108,16 @@ macro_rules! lanes {
 
             const ROWS: usize = 8;
 
-            const LAST: $word = <$word>::MAX;
+            const LAST: $word = $last;
 
             #[inline(always)]
             unsafe fn splat(word: $word) -> Self {
-                unsafe { Self(_mm256_set1_epi32(word as i32)) }
+                unsafe { Self(_mm256_set1_epi32($lane(word))) }
             }
 
             #[inline(always)]
             unsafe fn load(from: *const $word) -> Self {
-                unsafe { Self(_mm256_loadu_si256(from.cast())) }
+                unsafe { Self($form(_mm256_loadu_si256(from.cast()))) }
             }
 
             #[inline(always)]
@@ -107,19 +129,19 @@ macro_rules! lanes {
             unsafe fn load_first(from: *const $word, count: usize) -> Self {
                 unsafe {
                     let first = between(0, count);
-                    let words = _mm256_maskload_epi32(from.cast(), first);
+                    let words = $form(_mm256_maskload_epi32(from.cast(), first));
                     Self(_mm256_blendv_epi8(Self::splat(Self::LAST).0, words, first))
                 }
             }
 
             #[inline(always)]
             unsafe fn store(self, to: *mut $word) {
-                unsafe { _mm256_storeu_si256(to.cast(), self.0) }
+                unsafe { _mm256_storeu_si256(to.cast(), $form(self.0)) }
             }
 
             #[inline(always)]
             unsafe fn store_past(self, to: *mut $word) {
-                unsafe { _mm256_stream_si256(to.cast(), self.0) }
+                unsafe { _mm256_stream_si256(to.cast(), $form(self.0)) }
             }
 
             #[inline(always)]
@@ -129,7 +151,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             unsafe fn store_some(self, to: *mut $word, start: usize, end: usize) {
-                unsafe { _mm256_maskstore_epi32(to.cast(), between(start, end), self.0) }
+                unsafe { _mm256_maskstore_epi32(to.cast(), between(start, end), $form(self.0)) }
             }
 
             #[inline(always)]
@@ -222,10 +244,15 @@ macro_rules! lanes {
 
 lanes! {
     /// 8 words of 32 bits without a sign.
-    U32, u32, above_unsigned, _mm256_min_epu32, _mm256_max_epu32
+    U32, u32, u32::MAX, u32::cast_signed, as_it_is, above_unsigned, _mm256_min_epu32, _mm256_max_epu32
 }
 
 lanes! {
     /// 8 words of 32 bits with a sign.
-    I32, i32, _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
+    I32, i32, i32::MAX, std::convert::identity, as_it_is, _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
+}
+
+lanes! {
+    /// 8 floats of 32 bits.
+    F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled, _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{Lanes, entry_points, low_first};
+use super::lanes::{FloatBits, Lanes, entry_points, low_first};
 use super::{chains, copy, quick};
 use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
@@ -12,7 +12,7 @@ pub fn is_there() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
 }
 
-entry_points!("avx512f,popcnt", (32, U32, I32), (64, U64, I64));
+entry_points!("avx512f,popcnt", (32, U32, I32, F32), (64, U64, I64, F64));
 
 /// The lanes of a register from `start` to before `end`.
 #[inline(always)]
@@ -31,9 +31,42 @@ const fn lanes_with(bit: usize) -> u32 {
     mask
 }
 
+/// Words that the processor compares as they are in memory.
+#[inline(always)]
+fn as_it_is(words: __m512i) -> __m512i {
+    words
+}
+
+/// As [`FloatBits::toggled`], in each lane: floats' bits as words with a sign, and back.
+///
+/// # Safety
+/// The processor has AVX-512F.
+#[inline(always)]
+unsafe fn toggled_32(words: __m512i) -> __m512i {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let signs = _mm512_srai_epi32::<31>(words);
+        // The first, XOR the second AND the third.
+        _mm512_ternarylogic_epi32::<0x78>(words, signs, _mm512_set1_epi32(i32::MAX))
+    }
+}
+
+/// The same for lanes of 64 bits.
+///
+/// # Safety
+/// The processor has AVX-512F.
+#[inline(always)]
+unsafe fn toggled_64(words: __m512i) -> __m512i {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let signs = _mm512_srai_epi64::<63>(words);
+        _mm512_ternarylogic_epi64::<0x78>(words, signs, _mm512_set1_epi64(i64::MAX))
+    }
+}
+
 macro_rules! lanes {
     (
-        $(#[$doc:meta])* $name:ident, $word:ty, $lanes:literal, $mask:ty, $index:ty,
+        $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident, $lanes:literal, $mask:ty, $index:ty,
         $splat:ident, $load_some:ident, $store_some:ident, $min:ident, $max:ident,
         $blend:ident, $permute:ident, $permute_two:ident, $broadcast:ident, $compress:ident,
         $before:ident, $up_to:ident, $same:ident
@@ -52,16 +85,16 @@ macro_rules! lanes {
 
             const ROWS: usize = 16;
 
-            const LAST: $word = <$word>::MAX;
+            const LAST: $word = $last;
 
             #[inline(always)]
             unsafe fn splat(word: $word) -> Self {
-                unsafe { Self($splat(word as _)) }
+                unsafe { Self($splat($lane(word))) }
             }
 
             #[inline(always)]
             unsafe fn load(from: *const $word) -> Self {
-                unsafe { Self(_mm512_loadu_si512(from.cast())) }
+                unsafe { Self($form(_mm512_loadu_si512(from.cast()))) }
             }
 
             #[inline(always)]
@@ -72,19 +105,20 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn load_first(from: *const $word, count: usize) -> Self {
                 unsafe {
-                    let last = $splat(Self::LAST as _);
-                    Self($load_some(last, between(0, count) as $mask, from.cast()))
+                    // In both forms the same.
+                    let last = $splat($lane(Self::LAST));
+                    Self($form($load_some(last, between(0, count) as $mask, from.cast())))
                 }
             }
 
             #[inline(always)]
             unsafe fn store(self, to: *mut $word) {
-                unsafe { _mm512_storeu_si512(to.cast(), self.0) }
+                unsafe { _mm512_storeu_si512(to.cast(), $form(self.0)) }
             }
 
             #[inline(always)]
             unsafe fn store_past(self, to: *mut $word) {
-                unsafe { _mm512_stream_si512(to.cast(), self.0) }
+                unsafe { _mm512_stream_si512(to.cast(), $form(self.0)) }
             }
 
             #[inline(always)]
@@ -94,7 +128,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             unsafe fn store_some(self, to: *mut $word, start: usize, end: usize) {
-                unsafe { $store_some(to.cast(), between(start, end) as $mask, self.0) }
+                unsafe { $store_some(to.cast(), between(start, end) as $mask, $form(self.0)) }
             }
 
             #[inline(always)]
@@ -203,7 +237,7 @@ unsafe fn ordered(words: __m512i, low: u8) -> __m512i {
 
 lanes! {
     /// 16 words of 32 bits without a sign.
-    U32, u32, 16, __mmask16, u32,
+    U32, u32, u32::MAX, u32::cast_signed, as_it_is, 16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epu32, _mm512_max_epu32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
     _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
@@ -212,7 +246,7 @@ lanes! {
 
 lanes! {
     /// 16 words of 32 bits with a sign.
-    I32, i32, 16, __mmask16, u32,
+    I32, i32, i32::MAX, std::convert::identity, as_it_is, 16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
     _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
@@ -221,7 +255,7 @@ lanes! {
 
 lanes! {
     /// 8 words of 64 bits without a sign.
-    U64, u64, 8, __mmask8, u64,
+    U64, u64, u64::MAX, u64::cast_signed, as_it_is, 8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epu64, _mm512_max_epu64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
     _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
@@ -230,7 +264,25 @@ lanes! {
 
 lanes! {
     /// 8 words of 64 bits with a sign.
-    I64, i64, 8, __mmask8, u64,
+    I64, i64, i64::MAX, std::convert::identity, as_it_is, 8, __mmask8, u64,
+    _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
+    _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
+    _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
+    _mm512_cmplt_epi64_mask, _mm512_cmple_epi64_mask, _mm512_cmpeq_epi64_mask
+}
+
+lanes! {
+    /// 16 floats of 32 bits.
+    F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled_32, 16, __mmask16, u32,
+    _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
+    _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
+    _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
+    _mm512_cmplt_epi32_mask, _mm512_cmple_epi32_mask, _mm512_cmpeq_epi32_mask
+}
+
+lanes! {
+    /// 8 floats of 64 bits.
+    F64, FloatBits<i64>, FloatBits(i64::MAX), FloatBits::<i64>::toggled, toggled_64, 8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
     _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,

@@ -1,6 +1,8 @@
 //! What the vectorised kernels ask of a vector register.
 
-use bytemuck::Pod;
+use std::cmp::Ordering;
+
+use bytemuck::{Pod, Zeroable};
 
 /// No register holds more words.
 pub const MOST_LANES: usize = 16;
@@ -99,6 +101,40 @@ pub trait Lanes: Copy {
     fn split<const UP_TO: bool>(self, count: usize, pivot: Self) -> (usize, Self, Self);
 }
 
+/// The bits of a float, in IEEE 754's total order.
+#[derive(Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct FloatBits<I>(pub I);
+
+macro_rules! float_bits {
+    ($($bits:ty),*) => {$(
+        impl FloatBits<$bits> {
+            /// A number with a sign that has the order of the floats: of negative ones all bits but the sign are
+            /// turned over, so that greater magnitudes come first. Done twice, it is undone.
+            #[inline(always)]
+            pub fn toggled(self) -> $bits {
+                self.0 ^ (self.0 >> (<$bits>::BITS - 1) & <$bits>::MAX)
+            }
+        }
+
+        impl Ord for FloatBits<$bits> {
+            #[inline(always)]
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.toggled().cmp(&other.toggled())
+            }
+        }
+
+        impl PartialOrd for FloatBits<$bits> {
+            #[inline(always)]
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+    )*};
+}
+
+float_bits!(i32, i64);
+
 /// For each set of low lanes out of 8: these in ascending order, then the others.
 static LOW_FIRST: [[u8; 8]; 256] = {
     let mut orders = [[0; 8]; 256];
@@ -128,8 +164,9 @@ pub fn low_first(low: u8) -> &'static [u8; 8] {
 /// The entry points of a module with registers for words of so many bits, without and with a sign: the
 /// generic kernels, compiled for processors with these features.
 macro_rules! entry_points {
-    ($features:literal, $(($bits:literal, $unsigned:ident, $signed:ident)),*) => {
-        /// Sorts words, ascending, dividing no part more often than `patience` says.
+    ($features:literal, $(($bits:literal, $unsigned:ident, $signed:ident, $float:ident)),*) => {
+        /// Sorts words, ascending, dividing no part more often than `patience` says. No floats: to turn these into
+        /// words takes fewer instructions.
         ///
         /// # Safety
         /// The processor has these instructions.
@@ -143,7 +180,7 @@ macro_rules! entry_points {
                         ($bits, Sign::Unsigned) => quick::sort::<$unsigned>(cast(words), patience),
                         ($bits, Sign::Signed) => quick::sort::<$signed>(cast(words), patience),
                     )*
-                    (bits, _) => unreachable!("words of {bits} bits"),
+                    (bits, _) => unreachable!("words of {bits} bits, {sign:?}"),
                 }
             }
         }
@@ -161,6 +198,7 @@ macro_rules! entry_points {
                     $(
                         ($bits, Sign::Unsigned) => quick::divided::<$unsigned>(cast(words)),
                         ($bits, Sign::Signed) => quick::divided::<$signed>(cast(words)),
+                        ($bits, Sign::Float) => quick::divided::<$float>(cast(words)),
                     )*
                     (bits, _) => unreachable!("words of {bits} bits"),
                 }
@@ -185,6 +223,9 @@ macro_rules! entry_points {
                         }
                         ($bits, Sign::Signed) => {
                             copy::divided_copy::<$signed>(words.cast(), cast(out))
+                        }
+                        ($bits, Sign::Float) => {
+                            copy::divided_copy::<$float>(words.cast(), cast(out))
                         }
                     )*
                     (bits, _) => unreachable!("words of {bits} bits"),
@@ -216,6 +257,10 @@ macro_rules! entry_points {
                         ($bits, Sign::Signed) => {
                             let (a, b, out) = (cast(a), cast(b), cast_mut(out));
                             chains::merge_two::<$signed>(a, b, out, reader);
+                        }
+                        ($bits, Sign::Float) => {
+                            let (a, b, out) = (cast(a), cast(b), cast_mut(out));
+                            chains::merge_two::<$float>(a, b, out, reader);
                         }
                     )*
                     (bits, _) => unreachable!("words of {bits} bits"),

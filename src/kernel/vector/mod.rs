@@ -64,7 +64,7 @@ pub fn is_available<W: Word>() -> bool {
     level().is_some_and(Level::knows::<W>)
 }
 
-/// Sorts words, ascending. There must be a processor that can.
+/// Sorts words, ascending, which are no floats' bits. There must be a processor that can.
 pub fn sort<W: Word>(words: &mut [W], sign: Sign) {
     let patience = quick::patience(words.len());
     sort_at(level(), words, sign, patience);
@@ -84,14 +84,19 @@ fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, patience:
     }
 }
 
-/// As [`sort`], on the threads of the pool that this is called in.
-pub fn sort_on_threads<W: Word>(words: &mut [W], sign: Sign) {
+/// Divides words until there are parts enough for the threads of the pool that this is called in, and has
+/// each of them sorted by `sort`. There must be a processor that can.
+pub fn sort_on_threads<W: Word>(
+    words: &mut [W],
+    sign: Sign,
+    sort: impl Fn(&mut [W]) + Copy + Sync,
+) {
     // Several parts for each thread, since pivots are no medians and threads not equally fast.
     const PARTS: usize = 4;
     const LEAST: usize = 1 << 16;
     let least = words.len() / (PARTS * rayon::current_num_threads());
     let patience = quick::patience(words.len());
-    sort_parts_at(level(), words, sign, least.max(LEAST), patience);
+    sort_parts_at(level(), words, sign, least.max(LEAST), patience, sort);
 }
 
 /// Divides words until there are so few of them, and sorts both parts at the same time.
@@ -101,20 +106,27 @@ fn sort_parts_at<W: Word>(
     sign: Sign,
     least: usize,
     patience: u32,
+    sort: impl Fn(&mut [W]) + Copy + Sync,
 ) {
     if words.len() <= least || patience == 0 {
-        return sort_at(level, words, sign, patience);
+        return sort(words);
     }
     let [low, high] = divided_at(level, words, sign);
     let (lower, rest) = words.split_at_mut(low);
     let upper = &mut rest[high - low..];
     rayon::join(
-        || sort_parts_at(level, lower, sign, least, patience - 1),
-        || sort_parts_at(level, upper, sign, least, patience - 1),
+        || sort_parts_at(level, lower, sign, least, patience - 1, sort),
+        || sort_parts_at(level, upper, sign, least, patience - 1, sort),
     );
 }
 
-/// Puts words around one of them, with these instructions, which must be there.
+/// Puts words around one of them: all of the first so many are before all from the second place on, and
+/// those between are equal. There must be a processor that can, and some hundred words.
+pub fn divided<W: Word>(words: &mut [W], sign: Sign) -> [usize; 2] {
+    divided_at(level(), words, sign)
+}
+
+/// Divides with these instructions, which must be there.
 fn divided_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [usize; 2] {
     match level {
         // SAFETY: the processor has these instructions.

@@ -35,7 +35,16 @@ fn check_sort(words: &[u64]) {
     check(narrow, Sign::Signed, |word| word as i32);
 }
 
-/// Merges two runs in all four ways.
+/// The order of floats with these bits.
+fn float(bits: u64) -> i64 {
+    bits as i64 ^ (bits as i64 >> 63 & i64::MAX)
+}
+
+fn narrow_float(bits: u32) -> i64 {
+    i64::from(bits as i32 ^ (bits as i32 >> 31 & i32::MAX))
+}
+
+/// Merges two runs in all six ways.
 fn check_merge(one: &[u64], other: &[u64]) {
     fn check<W: Word, O: Ord>(one: Vec<W>, other: Vec<W>, sign: Sign, order: impl Fn(W) -> O) {
         let [one, other] = [one, other].map(|mut run| {
@@ -61,16 +70,16 @@ fn check_merge(one: &[u64], other: &[u64]) {
     check(one.to_vec(), other.to_vec(), Sign::Signed, |word| {
         word as i64
     });
-    check(
-        short_one.clone(),
-        short_other.clone(),
-        Sign::Unsigned,
-        |word| word,
-    );
-    check(short_one, short_other, Sign::Signed, |word| word as i32);
+    check(one.to_vec(), other.to_vec(), Sign::Float, float);
+    let check = |sign, order: fn(u32) -> i64| {
+        check(short_one.clone(), short_other.clone(), sign, order);
+    };
+    check(Sign::Unsigned, i64::from);
+    check(Sign::Signed, |word| i64::from(word as i32));
+    check(Sign::Float, narrow_float);
 }
 
-/// Copies words in all four ways, from any place.
+/// Copies words in all six ways, from any place.
 fn check_copy(words: &[u64]) {
     fn check<W: Word, O: Ord>(words: &[W], sign: Sign, order: impl Fn(W) -> O) {
         let bytes = bytemuck::cast_slice(words);
@@ -95,8 +104,10 @@ fn check_copy(words: &[u64]) {
     let narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
     check(words, Sign::Unsigned, |word| word);
     check(words, Sign::Signed, |word| word as i64);
+    check(words, Sign::Float, float);
     check(&narrow, Sign::Unsigned, |word| word);
     check(&narrow, Sign::Signed, |word| word as i32);
+    check(&narrow, Sign::Float, narrow_float);
 }
 
 /// Pseudo-random numbers, shaped.
@@ -157,7 +168,15 @@ fn parts_that_are_sorted_at_the_same_time() {
     let check = |least: usize, patience: u32, words: &[u64]| {
         for level in levels::<u64>() {
             let mut sorted = words.to_vec();
-            sort_parts_at(Some(level), &mut sorted, Sign::Unsigned, least, patience);
+            let sort = |part: &mut [u64]| part.sort_unstable();
+            sort_parts_at(
+                Some(level),
+                &mut sorted,
+                Sign::Unsigned,
+                least,
+                patience,
+                sort,
+            );
             assert!(sorted.is_sorted() && sorted.len() == words.len());
             let mut expected = words.to_vec();
             expected.sort_unstable();
@@ -172,7 +191,9 @@ fn parts_that_are_sorted_at_the_same_time() {
     }
     if is_available::<u64>() {
         let mut words = shaped(1 << 20, 6, |r| r);
-        sort_on_threads(&mut words, Sign::Unsigned);
+        sort_on_threads(&mut words, Sign::Unsigned, |part| {
+            sort(part, Sign::Unsigned)
+        });
         assert!(words.is_sorted());
     }
 }
