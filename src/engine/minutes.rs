@@ -17,7 +17,7 @@ pub fn write<'w>(entries: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u8> {
     minutes
 }
 
-/// The opposite of [`write`].
+/// The opposite of [`write()`].
 pub fn read(minutes: &Slice) -> Result<Vec<(u32, Slice)>> {
     let broken = || Error::new(Status::Internal, "the minutes do not decode");
     let number = |at: usize| -> Option<u32> {

@@ -244,15 +244,18 @@ macro_rules! lanes {
 
 lanes! {
     /// 8 words of 32 bits without a sign.
-    U32, u32, u32::MAX, u32::cast_signed, as_it_is, above_unsigned, _mm256_min_epu32, _mm256_max_epu32
+    U32, u32, u32::MAX, u32::cast_signed, as_it_is,
+    above_unsigned, _mm256_min_epu32, _mm256_max_epu32
 }
 
 lanes! {
     /// 8 words of 32 bits with a sign.
-    I32, i32, i32::MAX, std::convert::identity, as_it_is, _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
+    I32, i32, i32::MAX, std::convert::identity, as_it_is,
+    _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
 }
 
 lanes! {
     /// 8 floats of 32 bits.
-    F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled, _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
+    F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled,
+    _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
 }

@@ -66,7 +66,8 @@ unsafe fn toggled_64(words: __m512i) -> __m512i {
 
 macro_rules! lanes {
     (
-        $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident, $lanes:literal, $mask:ty, $index:ty,
+        $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident,
+        $lanes:literal, $mask:ty, $index:ty,
         $splat:ident, $load_some:ident, $store_some:ident, $min:ident, $max:ident,
         $blend:ident, $permute:ident, $permute_two:ident, $broadcast:ident, $compress:ident,
         $before:ident, $up_to:ident, $same:ident
@@ -105,7 +106,6 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn load_first(from: *const $word, count: usize) -> Self {
                 unsafe {
-                    // In both forms the same.
                     let last = $splat($lane(Self::LAST));
                     Self($form($load_some(last, between(0, count) as $mask, from.cast())))
                 }
@@ -237,7 +237,8 @@ unsafe fn ordered(words: __m512i, low: u8) -> __m512i {
 
 lanes! {
     /// 16 words of 32 bits without a sign.
-    U32, u32, u32::MAX, u32::cast_signed, as_it_is, 16, __mmask16, u32,
+    U32, u32, u32::MAX, u32::cast_signed, as_it_is,
+    16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epu32, _mm512_max_epu32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
     _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
@@ -246,7 +247,8 @@ lanes! {
 
 lanes! {
     /// 16 words of 32 bits with a sign.
-    I32, i32, i32::MAX, std::convert::identity, as_it_is, 16, __mmask16, u32,
+    I32, i32, i32::MAX, std::convert::identity, as_it_is,
+    16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
     _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
@@ -255,7 +257,8 @@ lanes! {
 
 lanes! {
     /// 8 words of 64 bits without a sign.
-    U64, u64, u64::MAX, u64::cast_signed, as_it_is, 8, __mmask8, u64,
+    U64, u64, u64::MAX, u64::cast_signed, as_it_is,
+    8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epu64, _mm512_max_epu64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
     _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
@@ -264,7 +267,8 @@ lanes! {
 
 lanes! {
     /// 8 words of 64 bits with a sign.
-    I64, i64, i64::MAX, std::convert::identity, as_it_is, 8, __mmask8, u64,
+    I64, i64, i64::MAX, std::convert::identity, as_it_is,
+    8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
     _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
@@ -273,7 +277,8 @@ lanes! {
 
 lanes! {
     /// 16 floats of 32 bits.
-    F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled_32, 16, __mmask16, u32,
+    F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled_32,
+    16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
     _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
@@ -282,7 +287,8 @@ lanes! {
 
 lanes! {
     /// 8 floats of 64 bits.
-    F64, FloatBits<i64>, FloatBits(i64::MAX), FloatBits::<i64>::toggled, toggled_64, 8, __mmask8, u64,
+    F64, FloatBits<i64>, FloatBits(i64::MAX), FloatBits::<i64>::toggled, toggled_64,
+    8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
     _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,

@@ -38,8 +38,8 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
         let mut high = Stage([V::LAST; STAGED + (AT_ONCE + 1) * MOST_LANES]);
         let room = high.0.len();
         let (low, high) = (low.0.as_mut_ptr(), high.0.as_mut_ptr());
-        // Both stages are filled towards the middle, as the copy is. What would be behind the copy in its last
-        // register counts as there from the beginning, so that all others can be stored whole.
+        // Both stages are filled towards the middle, as the copy is. What would be behind the copy in its
+        // last register counts as there from the beginning, so that all others can be stored whole.
         let behind = length.next_multiple_of(V::LANES) - length;
         let (mut lows, mut highs) = (0, behind);
         let (mut left, mut right) = (0, length + behind);

@@ -11,12 +11,13 @@ pub const MOST_LANES: usize = 16;
 /// what is read next, but stops where a page ends.
 pub const AHEAD_BYTES: usize = 4096;
 
-/// A register of words, all of which are worked on at once. A value exists only on a processor that
-/// has such registers: that is why only what makes one is unsafe.
+/// A register of words, all of which are worked on at once: in the form in which the processor compares them,
+/// which need not be that in memory. A value exists only on a processor that has such registers: that is
+/// why only what makes one is unsafe.
 ///
 /// Every method must be inlined into a function that is compiled for that processor.
 pub trait Lanes: Copy {
-    /// The words, in the order that the processor compares them in.
+    /// The words as they are in memory, and their order.
     type Word: Pod + Ord;
 
     /// How many words it holds: 8, or `MOST_LANES`.
@@ -25,7 +26,7 @@ pub trait Lanes: Copy {
     /// How many registers are sorted in registers: half as many as there are; 8 or 16.
     const ROWS: usize;
 
-    /// No word is after this one.
+    /// No word is after this one, which has the same form in both places.
     const LAST: Self::Word;
 
     /// The same word in all lanes.
@@ -109,8 +110,8 @@ pub struct FloatBits<I>(pub I);
 macro_rules! float_bits {
     ($($bits:ty),*) => {$(
         impl FloatBits<$bits> {
-            /// A number with a sign that has the order of the floats: of negative ones all bits but the sign are
-            /// turned over, so that greater magnitudes come first. Done twice, it is undone.
+            /// A number with a sign that has the order of the floats: of negative ones all bits but the
+            /// sign are turned over, so that greater magnitudes come first. Done twice, it is undone.
             #[inline(always)]
             pub fn toggled(self) -> $bits {
                 self.0 ^ (self.0 >> (<$bits>::BITS - 1) & <$bits>::MAX)
@@ -165,8 +166,8 @@ pub fn low_first(low: u8) -> &'static [u8; 8] {
 /// generic kernels, compiled for processors with these features.
 macro_rules! entry_points {
     ($features:literal, $(($bits:literal, $unsigned:ident, $signed:ident, $float:ident)),*) => {
-        /// Sorts words, ascending, dividing no part more often than `patience` says. No floats: to turn these into
-        /// words takes fewer instructions.
+        /// Sorts words, ascending, dividing no part more often than `patience` says. No floats: to turn
+        /// these into words takes fewer instructions.
         ///
         /// # Safety
         /// The processor has these instructions.
