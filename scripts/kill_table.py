@@ -45,7 +45,7 @@ class Cell:
 
 
 def cells(short, repairs):
-    """The table of README.md, or a taste of it."""
+    """The table of README.md, or a taste of it, in which somebody always dies."""
     for repair in repairs:
         for ranks, runs in [(1, 5), (2, 30), (3, 10), (4, 30), (5, 10), (6, 10), (7, 10), (8, 30), (16, 10), (32, 5)]:
             for victims in sorted({0, 1, ranks // 2, ranks - 1}):
@@ -56,7 +56,7 @@ def cells(short, repairs):
                 few += [2] if victims > 1 and not short else []
                 memory = [("memory", replicas) for replicas in sorted({*few, max(1, ranks - 1)})]
                 for store, replicas in [*memory, ("directory", 0), ("reload", 0)]:
-                    if short and (ranks not in (3, 4, 8) or repair == "shrink"):
+                    if short and (ranks not in (3, 4, 8) or victims == 0 or repair == "shrink"):
                         continue
                     count = 2 if short else 5 if victims == 0 else runs
                     yield Cell(ranks, victims, store, replicas, repair, count)

@@ -29,6 +29,8 @@ LAUNCH = [
     "--mca", "btl_tcp_flags", "send,inplace",
     "--mca", "coll_ftagree_era_topology", "3",
 ]
+# What mpirun says, once in a thousand times, when it gives up before it has started any rank.
+NOT_STARTED = "PMIx server's listener thread failed to start"
 C_FLAGS = ["-std=c99", "-D_XOPEN_SOURCE=700", "-D_FILE_OFFSET_BITS=64", "-O2",
            "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
@@ -164,6 +166,16 @@ def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
 
     `faults`: the schedule, for FTSORT_FAULTS. `on_line` is told each line of output as it comes.
     """
+    TRIES = 3
+    for _ in range(TRIES):
+        run = launch_once(ranks, command, limit, faults, on_line, extra)
+        if NOT_STARTED not in run.output:
+            break
+    return run
+
+
+def launch_once(ranks, command, limit, faults, on_line, extra):
+    """As launch; but mpirun may not have started anything."""
     environment = dict(os.environ)
     environment.pop("FTSORT_FAULTS", None)
     if faults is not None:

@@ -142,14 +142,22 @@ fn launch(
         faults,
         ulfm: true,
     };
-    let text = run(&mut launch.command(program, arguments));
-    text.map_err(|error| {
-        format!(
-            "FTSORT_FAULTS={faults:?}: {}",
-            error.message().unwrap_or("failed")
-        )
-        .into()
-    })
+    // Once in a thousand times mpirun gives up before it has started any rank.
+    const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
+    const TRIES: usize = 3;
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        match run(&mut launch.command(program, arguments)) {
+            Ok(text) => return Ok(text),
+            Err(error) => {
+                let message = error.message().unwrap_or("failed");
+                if tried == TRIES || !message.contains(NOT_STARTED) {
+                    return Err(format!("FTSORT_FAULTS={faults:?}: {message}").into());
+                }
+            }
+        }
+    }
 }
 
 /// One run of tests/c/sorter.c, checked bit for bit. `dead`: the ranks that must have died.
