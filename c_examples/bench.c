@@ -71,6 +71,15 @@ static int is_right(const ftsort_result *result, const char *type, uint64_t tota
   return ftsort_result_total(result) == total;
 }
 
+/* How many records of the result are here. */
+static size_t held(const ftsort_result *result)
+{
+  ftsort_block block;
+  size_t i, records = 0;
+  for (i = 0; ftsort_result_block(result, i, &block) == FTSORT_OK; i++) records += block.count;
+  return records;
+}
+
 /* A loop for each type: where an input is made again in the middle of a sort, its time counts. */
 static void fill(const char *type, int rank, size_t count, void *data)
 {
@@ -139,9 +148,9 @@ static int suffer(ftsort_config config, const ftsort_record *record, recipe *inp
   right = status == FTSORT_OK && is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks);
   ftsort_get_stats(group, &stats);
   if (!right) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
-  printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f faults=%d replayed=%d\n", rank,
-         right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, input->struck - start,
-         (int)stats.faults, (int)stats.rounds_replayed);
+  printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f faults=%d replayed=%d records=%zu\n",
+         rank, right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, input->struck - start,
+         (int)stats.faults, (int)stats.rounds_replayed, right ? held(result) : 0);
   ftsort_result_free(result);
   ftsort_leave(group, right ? 0 : 1);
   return 1;
