@@ -41,11 +41,20 @@ fn compiler(standard: &str) -> Command {
 }
 
 fn run(command: &mut Command) -> Result<String, Failed> {
-    let output = command.stdin(Stdio::null()).output()?;
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    match output.status.success() {
-        true => Ok(text.into_owned()),
-        false => Err(format!("{command:?}: {}\n{text}", output.status).into()),
+    // Once in a thousand times mpirun gives up before it has started any rank.
+    const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
+    const TRIES: usize = 3;
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let output = command.stdin(Stdio::null()).output()?;
+        let text =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        match output.status.success() {
+            true => return Ok(text.into_owned()),
+            false if tried < TRIES && text.contains(NOT_STARTED) => {}
+            false => return Err(format!("{command:?}: {}\n{text}", output.status).into()),
+        }
     }
 }
 
@@ -142,22 +151,14 @@ fn launch(
         faults,
         ulfm: true,
     };
-    // Once in a thousand times mpirun gives up before it has started any rank.
-    const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
-    const TRIES: usize = 3;
-    let mut tried = 0;
-    loop {
-        tried += 1;
-        match run(&mut launch.command(program, arguments)) {
-            Ok(text) => return Ok(text),
-            Err(error) => {
-                let message = error.message().unwrap_or("failed");
-                if tried == TRIES || !message.contains(NOT_STARTED) {
-                    return Err(format!("FTSORT_FAULTS={faults:?}: {message}").into());
-                }
-            }
-        }
-    }
+    let text = run(&mut launch.command(program, arguments));
+    text.map_err(|error| {
+        format!(
+            "FTSORT_FAULTS={faults:?}: {}",
+            error.message().unwrap_or("failed")
+        )
+        .into()
+    })
 }
 
 /// One run of tests/c/sorter.c, checked bit for bit. `dead`: the ranks that must have died.

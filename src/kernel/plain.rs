@@ -194,7 +194,7 @@ fn sort_unseen<T: PlainKey>(records: &mut [T]) {
 /// Sorts keys, which are given by their bits, on the calling thread.
 fn sort_keys<T: PlainKey>(keys: &mut [T::Bits]) {
     match comparable::<T>() {
-        Some(Sign::Float) => sort_floats::<T>(keys, 2 * (keys.len() | 1).ilog2()),
+        Some(Sign::Float) => sort_floats::<T>(keys, vector::patience(keys.len())),
         Some(sign) => sort_words(keys, sign),
         None => sort_as_words::<T>(keys),
     }
@@ -280,10 +280,12 @@ impl<T: PlainKey> Kernel for Plain<T> {
 
     fn copy(&self, records: &[u8]) -> Result<Buffer> {
         let can = vector::is_available::<T::Bits>() && records.len() >= FAR_BYTES;
-        let sign = comparable::<T>().filter(|_| can);
-        let keys = try_cast_slice::<u8, T>(records).ok();
-        let unsorted = keys.filter(|keys| !is_ascending(keys) && !is_descending(keys));
-        let Some((sign, _)) = sign.zip(unsorted) else {
+        let is_unsorted = |_: &Sign| {
+            let keys = try_cast_slice::<u8, T>(records);
+            keys.is_ok_and(|keys| !is_ascending(keys) && !is_descending(keys))
+        };
+        let sign = comparable::<T>().filter(|_| can).filter(is_unsorted);
+        let Some(sign) = sign else {
             return Buffer::copy_of(records);
         };
         let mut copy = Buffer::unset(records.len())?;

@@ -3,6 +3,7 @@
 //! sort is faster.
 
 use std::arch::x86_64::*;
+use std::convert::identity;
 
 use super::lanes::{FloatBits, Lanes, entry_points, low_first};
 use super::{chains, copy, quick};
@@ -70,12 +71,6 @@ unsafe fn ordered(words: __m256i, low: u8) -> __m256i {
     }
 }
 
-/// Words that the processor compares as they are in memory.
-#[inline(always)]
-fn as_it_is(words: __m256i) -> __m256i {
-    words
-}
-
 /// As [`FloatBits::toggled`], in each lane: floats' bits as words with a sign, and back.
 ///
 /// # Safety
@@ -91,9 +86,11 @@ unsafe fn toggled(words: __m256i) -> __m256i {
 
 macro_rules! lanes {
     (
-        $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident,
+        [$(
+            $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident;
+        )+],
         $above:ident, $min:ident, $max:ident
-    ) => {
+    ) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $name(__m256i);
@@ -239,23 +236,23 @@ macro_rules! lanes {
                 }
             }
         }
-    };
+    )+};
 }
 
 lanes! {
-    /// 8 words of 32 bits without a sign.
-    U32, u32, u32::MAX, u32::cast_signed, as_it_is,
+    [
+        /// 8 words of 32 bits without a sign.
+        U32, u32, u32::MAX, u32::cast_signed, identity;
+    ],
     above_unsigned, _mm256_min_epu32, _mm256_max_epu32
 }
 
 lanes! {
-    /// 8 words of 32 bits with a sign.
-    I32, i32, i32::MAX, std::convert::identity, as_it_is,
-    _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
-}
-
-lanes! {
-    /// 8 floats of 32 bits.
-    F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled,
+    [
+        /// 8 words of 32 bits with a sign.
+        I32, i32, i32::MAX, identity, identity;
+        /// 8 floats of 32 bits.
+        F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled;
+    ],
     _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32
 }

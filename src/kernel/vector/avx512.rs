@@ -1,6 +1,7 @@
 //! Vector registers of 512 bits (AVX-512F), and the kernels compiled for them.
 
 use std::arch::x86_64::*;
+use std::convert::identity;
 
 use super::lanes::{FloatBits, Lanes, entry_points, low_first};
 use super::{chains, copy, quick};
@@ -29,12 +30,6 @@ const fn lanes_with(bit: usize) -> u32 {
         lane += 1;
     }
     mask
-}
-
-/// Words that the processor compares as they are in memory.
-#[inline(always)]
-fn as_it_is(words: __m512i) -> __m512i {
-    words
 }
 
 /// As [`FloatBits::toggled`], in each lane: floats' bits as words with a sign, and back.
@@ -66,12 +61,14 @@ unsafe fn toggled_64(words: __m512i) -> __m512i {
 
 macro_rules! lanes {
     (
-        $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident,
+        [$(
+            $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident;
+        )+],
         $lanes:literal, $mask:ty, $index:ty,
         $splat:ident, $load_some:ident, $store_some:ident, $min:ident, $max:ident,
         $blend:ident, $permute:ident, $permute_two:ident, $broadcast:ident, $compress:ident,
         $before:ident, $up_to:ident, $same:ident
-    ) => {
+    ) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $name(__m512i);
@@ -218,7 +215,7 @@ macro_rules! lanes {
                 }
             }
         }
-    };
+    )+};
 }
 
 /// Words of 64 bits: the low ones to the lowest lanes, the others to the highest. There are so few
@@ -236,8 +233,10 @@ unsafe fn ordered(words: __m512i, low: u8) -> __m512i {
 }
 
 lanes! {
-    /// 16 words of 32 bits without a sign.
-    U32, u32, u32::MAX, u32::cast_signed, as_it_is,
+    [
+        /// 16 words of 32 bits without a sign.
+        U32, u32, u32::MAX, u32::cast_signed, identity;
+    ],
     16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epu32, _mm512_max_epu32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
@@ -246,8 +245,12 @@ lanes! {
 }
 
 lanes! {
-    /// 16 words of 32 bits with a sign.
-    I32, i32, i32::MAX, std::convert::identity, as_it_is,
+    [
+        /// 16 words of 32 bits with a sign.
+        I32, i32, i32::MAX, identity, identity;
+        /// 16 floats of 32 bits.
+        F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled_32;
+    ],
     16, __mmask16, u32,
     _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
     _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
@@ -256,8 +259,10 @@ lanes! {
 }
 
 lanes! {
-    /// 8 words of 64 bits without a sign.
-    U64, u64, u64::MAX, u64::cast_signed, as_it_is,
+    [
+        /// 8 words of 64 bits without a sign.
+        U64, u64, u64::MAX, u64::cast_signed, identity;
+    ],
     8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epu64, _mm512_max_epu64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
@@ -266,28 +271,12 @@ lanes! {
 }
 
 lanes! {
-    /// 8 words of 64 bits with a sign.
-    I64, i64, i64::MAX, std::convert::identity, as_it_is,
-    8, __mmask8, u64,
-    _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
-    _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
-    _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
-    _mm512_cmplt_epi64_mask, _mm512_cmple_epi64_mask, _mm512_cmpeq_epi64_mask
-}
-
-lanes! {
-    /// 16 floats of 32 bits.
-    F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled_32,
-    16, __mmask16, u32,
-    _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
-    _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
-    _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
-    _mm512_cmplt_epi32_mask, _mm512_cmple_epi32_mask, _mm512_cmpeq_epi32_mask
-}
-
-lanes! {
-    /// 8 floats of 64 bits.
-    F64, FloatBits<i64>, FloatBits(i64::MAX), FloatBits::<i64>::toggled, toggled_64,
+    [
+        /// 8 words of 64 bits with a sign.
+        I64, i64, i64::MAX, identity, identity;
+        /// 8 floats of 64 bits.
+        F64, FloatBits<i64>, FloatBits(i64::MAX), FloatBits::<i64>::toggled, toggled_64;
+    ],
     8, __mmask8, u64,
     _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
     _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,

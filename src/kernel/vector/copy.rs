@@ -14,10 +14,13 @@ const STAGED: usize = 512;
 /// As many registers as are divided before it is looked whether so many are there.
 const AT_ONCE: usize = 4;
 
-/// Words on their way to one end of the copy; with room for those beyond `STAGED` that come at once, and for
-/// the register that is written with the last of them.
+/// With room for words beyond `STAGED` that come at once, and for the register that is written with the last
+/// of them.
+const ROOM: usize = STAGED + (AT_ONCE + 1) * MOST_LANES;
+
+/// Words on their way to one end of the copy.
 #[repr(align(64))]
-struct Stage<W>([W; STAGED + (AT_ONCE + 1) * MOST_LANES]);
+struct Stage<W>([W; ROOM]);
 
 /// Copies words to `out`, which is as long, and returns a number of them: so many of the copies come before
 /// all others.
@@ -30,13 +33,11 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
     let length = out.len();
     let block = AT_ONCE * V::LANES;
     let ahead = AHEAD_BYTES / size_of::<V::Word>();
-    debug_assert!(out.as_ptr().align_offset(64) == 0);
     // SAFETY: what is read or written lies within the words, the stages and the copy.
     unsafe {
         let (pivot, _) = pivot::<V>(words, length, &mut SplitMix::new(length as u64));
-        let mut low = Stage([V::LAST; STAGED + (AT_ONCE + 1) * MOST_LANES]);
-        let mut high = Stage([V::LAST; STAGED + (AT_ONCE + 1) * MOST_LANES]);
-        let room = high.0.len();
+        let mut low = Stage([V::LAST; ROOM]);
+        let mut high = Stage([V::LAST; ROOM]);
         let (low, high) = (low.0.as_mut_ptr(), high.0.as_mut_ptr());
         // Both stages are filled towards the middle, as the copy is. What would be behind the copy in its
         // last register counts as there from the beginning, so that all others can be stored whole.
@@ -54,7 +55,7 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
                 highs += V::LANES - count;
                 to_low.store(low.add(lows));
                 // The words of this register that are no high ones lie before those that are.
-                to_high.store(high.add(room - highs - count));
+                to_high.store(high.add(ROOM - highs - count));
                 lows += count;
             }
             from += block;
@@ -68,7 +69,7 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
             }
             if highs >= STAGED {
                 for at in (0..STAGED).step_by(V::LANES) {
-                    let register = V::load(high.add(room - STAGED + at));
+                    let register = V::load(high.add(ROOM - STAGED + at));
                     let to = right - STAGED + at;
                     match to + V::LANES <= length {
                         true => register.store_past(out.as_mut_ptr().add(to)),
@@ -77,15 +78,15 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
                 }
                 right -= STAGED;
                 highs -= STAGED;
-                let rest = room - STAGED - highs;
-                std::ptr::copy(high.add(rest), high.add(room - highs), highs);
+                let rest = ROOM - STAGED - highs;
+                std::ptr::copy(high.add(rest), high.add(ROOM - highs), highs);
             }
         }
         V::settle();
         let end = right.min(length);
         let highs = highs - (right - end);
         std::ptr::copy_nonoverlapping(low, out.as_mut_ptr().add(left), lows);
-        let rest = room - (right - end) - highs;
+        let rest = ROOM - (right - end) - highs;
         std::ptr::copy_nonoverlapping(high.add(rest), out.as_mut_ptr().add(end - highs), highs);
         let mut sides = Sides::between(out.as_mut_ptr(), left + lows, end - highs);
         while from < length {

@@ -26,6 +26,7 @@ mod quick;
 mod tests;
 
 pub use product::factors;
+pub use quick::patience;
 
 /// The instructions that a processor may have, the best ones last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub fn is_available<W: Word>() -> bool {
 
 /// Sorts words, ascending, which are no floats' bits. There must be a processor that can.
 pub fn sort<W: Word>(words: &mut [W], sign: Sign) {
-    let patience = quick::patience(words.len());
+    let patience = patience(words.len());
     sort_at(level(), words, sign, patience);
 }
 
@@ -95,7 +96,7 @@ pub fn sort_on_threads<W: Word>(
     const PARTS: usize = 4;
     const LEAST: usize = 1 << 16;
     let least = words.len() / (PARTS * rayon::current_num_threads());
-    let patience = quick::patience(words.len());
+    let patience = patience(words.len());
     sort_parts_at(level(), words, sign, least.max(LEAST), patience, sort);
 }
 
