@@ -30,8 +30,8 @@ pub struct Buffer {
     room_len: usize,
     /// What counts as in use: as much of that as has memory.
     counted: usize,
-    /// See [`Buffer::divided_at`].
-    divided_at: usize,
+    /// See [`Buffer::borders`].
+    borders: Vec<usize>,
 }
 
 /// Where the bytes are.
@@ -176,7 +176,7 @@ impl Buffer {
             len,
             room_len: len.next_multiple_of(ALIGNMENT),
             counted: 0,
-            divided_at: 0,
+            borders: Vec::new(),
         };
         buffer.count();
         Ok(buffer)
@@ -235,15 +235,20 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// No record before this byte comes after one from it on, if a kernel has divided them; 0 if nothing is
-    /// known. Forgotten as soon as the bytes may change.
-    pub fn divided_at(&self) -> usize {
-        self.divided_at
+    /// Where bytes have been divided by a kernel: no record before a border comes after one from it on. Empty if
+    /// nothing is known. Forgotten as soon as the bytes may change.
+    pub fn borders(&self) -> &[usize] {
+        &self.borders
     }
 
     /// A kernel has divided the records that are there.
-    pub fn set_divided_at(&mut self, border: usize) {
-        self.divided_at = border;
+    pub fn set_borders(&mut self, borders: Vec<usize>) {
+        self.borders = borders;
+    }
+
+    /// The borders, for somebody who is about to sort: forgotten from now on.
+    pub fn take_borders(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.borders)
     }
 
     /// Adds bytes at the end, in room that grows by half of what is there at least. `Status::Memory` if
@@ -263,7 +268,7 @@ impl Buffer {
 
     /// Forgets the bytes from `len` on.
     pub fn truncate(&mut self, len: usize) {
-        self.divided_at = 0;
+        self.borders.clear();
         self.len = self.len.min(len);
     }
 }
@@ -287,7 +292,7 @@ impl Deref for Buffer {
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.divided_at = 0;
+        self.borders.clear();
         match &mut self.room {
             Room::Lines(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.len],
             Room::Pages(pages) => &mut pages[..self.len],
@@ -399,14 +404,14 @@ mod tests {
     fn what_is_known_of_the_bytes_ends_where_they_may_change() {
         let divided = || {
             let mut buffer = Buffer::copy_of(&[3, 1, 9]).unwrap();
-            buffer.set_divided_at(2);
+            buffer.set_borders(vec![2]);
             buffer
         };
         let kept = Slice::from(divided()).into_buffer().unwrap();
-        assert_eq!((&*kept, kept.divided_at()), (&[3, 1, 9][..], 2));
+        assert_eq!((&*kept, kept.borders()), (&[3, 1, 9][..], &[2][..]));
         let slice = Slice::from(divided());
         let copied = slice.clone().into_buffer().unwrap();
-        assert_eq!(copied.divided_at(), 0);
+        assert!(copied.borders().is_empty());
         let changes: [fn(&mut Buffer); 3] = [
             |buffer| buffer[0] = 10,
             |buffer| buffer.append(&[0]).unwrap(),
@@ -415,7 +420,7 @@ mod tests {
         for change in changes {
             let mut buffer = divided();
             change(&mut buffer);
-            assert_eq!(buffer.divided_at(), 0);
+            assert!(buffer.borders().is_empty());
         }
     }
 

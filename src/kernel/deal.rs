@@ -18,8 +18,9 @@ use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::Sign;
 
-/// A bucket has so many records at most; its words fit the radix sort's scratch space.
-const BUCKET: usize = radix::BUCKET;
+/// A bucket has so many records at most. Their words and, if they are small, the records fit a second-level
+/// cache: the fewer places there are to deal to, the better.
+const BUCKET: usize = 1 << 14;
 
 /// Blocks of fewer records are not worth sharing out to threads.
 const SHARED: usize = 1 << 17;
@@ -30,23 +31,47 @@ const DEAL_BITS: u32 = 11;
 /// So many runs at most are merged at a time.
 const RUNS: usize = 256;
 
-/// Sorts the records of a block, through a scratch space of its size, on the pool's threads or the
-/// caller's alone.
+/// Does something with a dealer for records of this order: with a size that the compiler knows, a small record
+/// is moved by an instruction or two.
+macro_rules! with_dealer {
+    ($order:expr, $pool:expr, $dealer:ident => $work:expr) => {
+        with_dealer!($order, $pool, $dealer => $work, 8 12 16 24 32)
+    };
+    ($order:expr, $pool:expr, $dealer:ident => $work:expr, $($size:literal)*) => {{
+        let (order, pool) = ($order, $pool);
+        match order.record_bytes() {
+            $($size => {
+                let $dealer = Dealer::<$size> { order, pool };
+                $work
+            })*
+            _ => {
+                let $dealer = Dealer::<0> { order, pool };
+                $work
+            }
+        }
+    }};
+}
+
+/// Sorts the records of a block, on the pool's threads or the caller's alone. No record before a border comes
+/// after one from it on: each part in between takes as much memory again while it is sorted.
 pub fn sort(
     order: &Keyed,
     pool: Option<&ThreadPool>,
     block: &mut [u8],
-    scratch: &mut [u8],
+    borders: &[usize],
 ) -> Result<()> {
-    // With a size that the compiler knows, a small record is moved by an instruction or two.
-    match order.record_bytes() {
-        8 => Dealer::<8> { order, pool }.sort(block, scratch),
-        12 => Dealer::<12> { order, pool }.sort(block, scratch),
-        16 => Dealer::<16> { order, pool }.sort(block, scratch),
-        24 => Dealer::<24> { order, pool }.sort(block, scratch),
-        32 => Dealer::<32> { order, pool }.sort(block, scratch),
-        _ => Dealer::<0> { order, pool }.sort(block, scratch),
-    }
+    with_dealer!(order, pool, dealer => dealer.sort(block, borders))
+}
+
+/// Copies records to `out`, which is as long. Returns borders in the copy, as [`sort`] wants them; without any,
+/// the records have the order that they had.
+pub fn copy(
+    order: &Keyed,
+    pool: Option<&ThreadPool>,
+    records: &[u8],
+    out: &mut [u8],
+) -> Vec<usize> {
+    with_dealer!(order, pool, dealer => dealer.copy_all(records, out))
 }
 
 /// Sorts records of `SIZE` bytes; 0 if the compiler does not know how many.
@@ -82,7 +107,17 @@ impl Words {
     }
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// Of a block, of which nothing else is known.
+    fn new(records: &'a mut [u8], room: &'a mut [u8]) -> Part<'a> {
+        Part {
+            records,
+            room,
+            stay: true,
+            bits: u64::BITS,
+        }
+    }
+
     /// For records that are in order.
     fn settle(self) {
         if !self.stay {
@@ -125,18 +160,57 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         })
     }
 
-    fn sort(&self, block: &mut [u8], scratch: &mut [u8]) -> Result<()> {
-        let part = Part {
-            records: block,
-            room: scratch,
-            stay: true,
-            bits: u64::BITS,
-        };
-        let mut words = Words::new(part.records.len() / self.size())?;
-        match self.pool {
-            Some(pool) => pool.install(|| self.sort_part(part, &mut words)),
-            None => self.sort_part(part, &mut words),
+    fn sort(&self, mut block: &mut [u8], borders: &[usize]) -> Result<()> {
+        let bytes = block.len();
+        let count = bytes / self.size();
+        let starts = [0].iter().chain(borders);
+        let ends = borders.iter().chain([&bytes]);
+        let lengths = starts.zip(ends).map(|(start, end)| end - start);
+        let largest = lengths.clone().max().unwrap_or(0);
+        let mut words = Words::new(largest / self.size())?;
+        match self.pool.filter(|_| self.threads(count) > 1) {
+            Some(pool) => {
+                let mut room = Buffer::unset(bytes)?;
+                let mut room = &mut room[..];
+                let parts = lengths
+                    .map(|length| {
+                        Part::new(split_off(&mut block, length), split_off(&mut room, length))
+                    })
+                    .collect();
+                pool.install(|| self.sort_parts(count, parts, &mut words))
+            }
+            None => {
+                let mut room = Buffer::unset(largest)?;
+                lengths.into_iter().try_for_each(|length| {
+                    let part = Part::new(split_off(&mut block, length), &mut room[..length]);
+                    self.sort_part(part, &mut words)
+                })
+            }
         }
+    }
+
+    fn copy_all(&self, records: &[u8], out: &mut [u8]) -> Vec<usize> {
+        match self.pool {
+            Some(pool) => pool.install(|| self.copy_here(records, out)),
+            None => self.copy_here(records, out),
+        }
+    }
+
+    /// On the threads that this one belongs to.
+    fn copy_here(&self, records: &[u8], out: &mut [u8]) -> Vec<usize> {
+        let bits = match records.len() / self.size() {
+            ..=BUCKET => 0,
+            _ => self.differing_bits(records, u64::BITS),
+        };
+        if bits == 0 {
+            out.copy_from_slice(records);
+            return Vec::new();
+        }
+        let (sizes, _) = self.deal_out(records, out, bits);
+        let mut borders = starts_of(&sizes);
+        borders.dedup();
+        borders.retain(|border| (1..records.len()).contains(border));
+        borders
     }
 
     fn sort_part(&self, mut part: Part, words: &mut Words) -> Result<()> {
@@ -227,14 +301,29 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
     /// Deals the records out by the leading ones of the bits that may differ, and sorts what each
     /// place got.
     fn deal(&self, part: Part, words: &mut Words) -> Result<()> {
+        let count = part.records.len() / self.size();
+        let (sizes, bits) = self.deal_out(part.records, part.room, part.bits);
+        let (mut records, mut room) = (part.room, part.records);
+        let parts = sizes.into_iter().map(|bytes| Part {
+            records: split_off(&mut records, bytes),
+            room: split_off(&mut room, bytes),
+            stay: !part.stay,
+            bits,
+        });
+        self.sort_parts(count, parts.collect(), words)
+    }
+
+    /// Deals records out to places in the room by the leading ones of so many bits that may differ. Returns how
+    /// many bytes each place got, and how many bits may still differ there.
+    fn deal_out(&self, records: &[u8], room: &mut [u8], bits: u32) -> (Vec<usize>, u32) {
         let size = self.size();
-        let count = part.records.len() / size;
-        let width = self.deal_width(part.records, part.bits);
-        let shift = part.bits - width;
+        let count = records.len() / size;
+        let width = self.deal_width(records, bits);
+        let shift = bits - width;
         let places = 1 << width;
         let place = |prefix: u64| (prefix >> shift) as usize & (places - 1);
         let share = count.div_ceil(self.threads(count)) * size;
-        let tallies = self.on_shares(count, part.records.chunks(share), |share| {
+        let tallies = self.on_shares(count, records.chunks(share), |share| {
             let mut tally = vec![0; places];
             for prefix in self.prefixes(share) {
                 tally[place(prefix)] += size;
@@ -245,16 +334,14 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
             [tally] => {
                 // One table of offsets leaves room for the records in a first-level cache.
                 let mut next = starts_of(tally);
-                let records = part.records.chunks_exact(size);
-                for (record, prefix) in records.zip(self.prefixes(part.records)) {
+                for (record, prefix) in records.chunks_exact(size).zip(self.prefixes(records)) {
                     let next = &mut next[place(prefix)];
-                    self.copy(record, &mut part.room[*next..][..size]);
+                    self.copy(record, &mut room[*next..][..size]);
                     *next += size;
                 }
             }
             _ => {
-                let rooms = rooms_of(&mut *part.room, &tallies);
-                let shares = part.records.chunks(share).zip(rooms);
+                let shares = records.chunks(share).zip(rooms_of(room, &tallies));
                 self.on_shares(count, shares, |(share, mut rooms)| {
                     let records = share.chunks_exact(size).zip(self.prefixes(share));
                     for (record, prefix) in records {
@@ -263,17 +350,8 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
                 });
             }
         }
-        let (mut records, mut room) = (part.room, part.records);
-        let parts = (0..places).map(|place| {
-            let bytes = tallies.iter().map(|tally| tally[place]).sum();
-            Part {
-                records: split_off(&mut records, bytes),
-                room: split_off(&mut room, bytes),
-                stay: !part.stay,
-                bits: shift,
-            }
-        });
-        self.sort_parts(count, parts.collect(), words)
+        let size_of = |place| tallies.iter().map(|tally| tally[place]).sum();
+        ((0..places).map(size_of).collect(), shift)
     }
 
     /// By how many bits to deal.

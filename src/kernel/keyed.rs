@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::cut::Order;
 use crate::record::{Comparator, KeyKind, Layout};
 
-const PREFIX_BYTES: usize = 8;
+pub const PREFIX_BYTES: usize = 8;
 const SIGN: u64 = 1 << 63;
 
 /// The order of records of one layout.
@@ -111,9 +111,12 @@ impl Prefix {
     fn new(layout: &Layout, key: Range<usize>) -> Prefix {
         let kind = layout.kind();
         let big_endian = cfg!(target_endian = "big") || kind == KeyKind::Bytes;
-        let at = key
-            .start
-            .min(layout.record_bytes().saturating_sub(PREFIX_BYTES));
+        // At one end of the record, if the key is there: that is what loops are made for.
+        let last = layout.record_bytes().saturating_sub(PREFIX_BYTES);
+        let at = match key.end {
+            ..=PREFIX_BYTES => 0,
+            _ => key.start.min(last),
+        };
         let bits = key.len().min(PREFIX_BYTES) as u32 * u8::BITS;
         let skipped = (key.start - at) as u32 * u8::BITS;
         let shift = match big_endian {
@@ -142,6 +145,17 @@ impl Prefix {
         }
     }
 
+    /// Where a record has the eight bytes that its prefix is made of.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What is flipped in these bytes, as a number of this processor, if nothing else is done with them.
+    pub fn flipped_alone(&self) -> Option<u64> {
+        let as_they_are = self.big_endian == cfg!(target_endian = "big") && self.shift == 0;
+        (as_they_are && self.mask == u64::MAX && self.flip_negative == 0).then_some(self.flip)
+    }
+
     /// The prefix of a record.
     #[inline(always)]
     pub fn of(&self, record: &[u8]) -> u64 {
@@ -151,6 +165,12 @@ impl Prefix {
             PREFIX_BYTES.. => bytes.copy_from_slice(&record[self.at..][..PREFIX_BYTES]),
             short => bytes[..short].copy_from_slice(record),
         }
+        self.of_bytes(bytes)
+    }
+
+    /// The prefix of a record that has these bytes from [`Prefix::at`] on.
+    #[inline(always)]
+    pub fn of_bytes(&self, bytes: [u8; PREFIX_BYTES]) -> u64 {
         let raw = match self.big_endian {
             true => u64::from_be_bytes(bytes),
             false => u64::from_le_bytes(bytes),

@@ -34,8 +34,8 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// The size of a record.
     fn record_bytes(&self) -> usize;
 
-    /// A copy of records that need not be aligned, to be sorted: in another order, if equal keys have none
-    /// and a part of the sorting costs nothing on the way ([`Buffer::divided_at`]). `Status::Memory` if
+    /// A copy of records that need not be aligned, to be sorted: in another order, in which equal keys keep
+    /// theirs, if a part of the sorting costs nothing on the way ([`Buffer::borders`]). `Status::Memory` if
     /// there is no room for it.
     fn copy(&self, records: &[u8]) -> Result<Buffer> {
         Buffer::copy_of(records)

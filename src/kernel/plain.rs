@@ -291,18 +291,23 @@ impl<T: PlainKey> Kernel for Plain<T> {
         let mut copy = Buffer::unset(records.len())?;
         let words: &mut [T::Bits] = cast_slice_mut(&mut copy);
         let low = vector::divided_copy(records, words, sign);
-        copy.set_divided_at(low * size_of::<T>());
+        copy.set_borders(vec![low * size_of::<T>()]);
         Ok(copy)
     }
 
     fn sort(&self, block: &mut Buffer) -> Result<()> {
-        let low = block.divided_at() / size_of::<T>();
-        let records: &mut [T] = cast_slice_mut(block);
-        if low > 0 || !is_done_by_looking(records) {
-            let (lower, upper) = records.split_at_mut(low);
-            self.sort_all(lower);
-            self.sort_all(upper);
+        let borders = block.take_borders();
+        let mut records: &mut [T] = cast_slice_mut(block);
+        if borders.is_empty() && is_done_by_looking(records) {
+            return Ok(());
         }
+        let mut start = 0;
+        for border in borders {
+            let (part, rest) = records.split_at_mut((border - start) / size_of::<T>());
+            self.sort_all(part);
+            (records, start) = (rest, border);
+        }
+        self.sort_all(records);
         Ok(())
     }
 
@@ -450,13 +455,13 @@ mod tests {
             let bytes: &[u8] = cast_slice(keys);
             let shifted = [&[7], bytes].concat();
             let copies = [bytes, &shifted[1..]].map(|bytes| kernel.copy(bytes).unwrap());
-            let divided_at = copies[0].divided_at();
+            let borders = copies[0].borders().len();
             for mut copy in copies {
                 kernel.sort(&mut copy).unwrap();
-                assert_eq!(copy.divided_at(), 0);
+                assert!(copy.borders().is_empty());
                 assert!(*copy == *cast_slice::<T, u8>(&expected));
             }
-            divided_at
+            borders
         }
         let long = 2 * FAR_BYTES / size_of::<u64>();
         for (length, mask) in [
@@ -470,15 +475,15 @@ mod tests {
             let signed: Vec<i32> = numbers.iter().map(|bits| *bits as i32).collect();
             let floats: Vec<f64> = numbers.iter().map(|bits| f64::from_bits(*bits)).collect();
             for threads in [1, 2] {
-                let divided_at = [
+                let borders = [
                     check(&numbers, threads),
                     check(&signed, threads),
                     check(&floats, threads),
                 ];
                 let large = length == long && mask > 0;
                 let [narrow, wide] = [vector::is_available::<u32>(), vector::is_available::<u64>()];
-                let divides = [wide, narrow, wide].map(|can| can && large);
-                assert_eq!(divided_at.map(|at| at > 0), divides);
+                let divides = [wide, narrow, wide].map(|can| usize::from(can && large));
+                assert_eq!(borders, divides);
             }
         }
         // What is in order already stays so, and is found to be.

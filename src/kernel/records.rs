@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use super::crew::Crew;
 use super::cut::{Order, select};
-use super::keyed::Keyed;
+use super::keyed::{Keyed, PREFIX_BYTES, Prefix};
 use super::merge::{Merge, merge, merge_tree_by};
 use super::pair::Reader;
 use super::{Kernel, deal, kernel_for};
@@ -62,17 +62,25 @@ impl Records {
         })
     }
 
-    /// One look over the records, as in the kernel for numbers. Equal keys must keep their order:
-    /// only a strictly descending block is reversed.
+    fn is_ascending(&self, block: &[u8]) -> bool {
+        self.first_that(block, Ordering::is_gt).is_none()
+    }
+
+    /// Equal keys must keep their order: only strictly descending records can be reversed.
+    fn is_descending(&self, block: &[u8]) -> bool {
+        self.first_that(block, Ordering::is_le).is_none()
+    }
+
+    /// One look over the records, as in the kernel for numbers.
     fn is_done_by_looking(&self, block: &mut [u8]) -> bool {
-        if self.first_that(block, Ordering::is_gt).is_none() {
+        if self.is_ascending(block) {
             return true;
         }
-        if self.first_that(block, Ordering::is_le).is_none() {
+        let is_descending = self.is_descending(block);
+        if is_descending {
             reverse(block, self.record_bytes());
-            return true;
         }
-        false
+        is_descending
     }
 }
 
@@ -91,14 +99,28 @@ impl Kernel for Records {
         self.order.record_bytes()
     }
 
-    /// Takes as much memory as the block again.
+    /// Records are dealt out on the way, if that would be the first that is done to sort them.
+    fn copy(&self, records: &[u8]) -> Result<Buffer> {
+        // A comparator is not called yet: what it does is the sort's business.
+        let is_keyed = self.layout.comparator().is_none();
+        if !is_keyed || self.is_ascending(records) || self.is_descending(records) {
+            return Buffer::copy_of(records);
+        }
+        let mut copy = Buffer::unset(records.len())?;
+        let pool = self.crew.pool();
+        let borders = deal::copy(&self.order, pool.as_deref(), records, &mut copy);
+        copy.set_borders(borders);
+        Ok(copy)
+    }
+
+    /// Takes as much memory as the block again; after such a copy, on one thread, as its largest part.
     fn sort(&self, block: &mut Buffer) -> Result<()> {
-        if self.is_done_by_looking(block) {
+        let borders = block.take_borders();
+        if borders.is_empty() && self.is_done_by_looking(block) {
             return Ok(());
         }
-        let mut scratch = Buffer::unset(block.len())?;
         let pool = self.crew.pool();
-        self.guarded(|| deal::sort(&self.order, pool.as_deref(), block, &mut scratch))
+        self.guarded(|| deal::sort(&self.order, pool.as_deref(), block, &borders))
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
@@ -154,10 +176,29 @@ struct Entry {
 /// Positions have so many bits, which leaves 2^24 runs.
 const POSITION_BITS: u32 = 40;
 
+/// How records are merged.
+#[derive(Clone, Copy)]
+enum Way {
+    /// As they are: they have a size that the compiler knows, their keys are where it knows, too, and prefixes
+    /// decide.
+    Whole(fn(Prefix, &[&[u8]], &mut [u8], &mut [u8])),
+    /// By entries.
+    Entries,
+}
+
 impl Keyed {
-    /// Are records merged as they are?
-    fn are_moved_whole(&self) -> bool {
-        self.is_decided_by_prefix() && matches!(self.record_bytes(), 8 | 12 | 16)
+    fn way(&self) -> Way {
+        if !self.is_decided_by_prefix() {
+            return Way::Entries;
+        }
+        match (self.record_bytes(), self.prefix_maker().at()) {
+            (8, _) => Way::Whole(merge_whole::<8, 0>),
+            (12, 0) => Way::Whole(merge_whole::<12, 0>),
+            (12, 4) => Way::Whole(merge_whole::<12, 4>),
+            (16, 0) => Way::Whole(merge_whole::<16, 0>),
+            (16, 8) => Way::Whole(merge_whole::<16, 8>),
+            _ => Way::Entries,
+        }
     }
 }
 
@@ -165,33 +206,45 @@ impl Merge for Keyed {
     /// A place where the levels of the tree take turns, if there are several; the entries, as they were and
     /// merged.
     fn scratch_bytes(&self, runs: usize) -> usize {
-        match self.are_moved_whole() {
-            true if runs <= 2 => 0,
-            true => self.record_bytes(),
-            false => 3 * size_of::<Entry>(),
+        match self.way() {
+            Way::Whole(_) if runs <= 2 => 0,
+            Way::Whole(_) => self.record_bytes(),
+            Way::Entries => 3 * size_of::<Entry>(),
         }
     }
 
     fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], _: Reader) {
-        match (self.are_moved_whole(), self.record_bytes()) {
-            (false, _) => merge_entries(self, runs, out, scratch),
-            (true, 8) => merge_whole::<8>(self, runs, out, scratch),
-            (true, 12) => merge_whole::<12>(self, runs, out, scratch),
-            (true, _) => merge_whole::<16>(self, runs, out, scratch),
+        match self.way() {
+            Way::Whole(merge) => merge(self.prefix_maker(), runs, out, scratch),
+            Way::Entries => merge_entries(self, runs, out, scratch),
         }
     }
 }
 
-/// Merges records of a size that the compiler knows, between which prefixes decide.
-fn merge_whole<const SIZE: usize>(order: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8])
-where
+/// Merges records of `SIZE` bytes, whose prefixes are made of the bytes from `AT` on.
+fn merge_whole<const SIZE: usize, const AT: usize>(
+    prefix: Prefix,
+    runs: &[&[u8]],
+    out: &mut [u8],
+    scratch: &mut [u8],
+) where
     [u8; SIZE]: Pod,
 {
-    let prefix = order.prefix_maker();
-    let before = |one: [u8; SIZE], other: [u8; SIZE]| prefix.of(&one) < prefix.of(&other);
     let runs: Vec<&[[u8; SIZE]]> = runs.iter().map(|run| cast_slice(run)).collect();
     let (scratch, out) = (cast_slice_mut(scratch), cast_slice_mut(out));
-    merge_tree_by(&runs, out, scratch, before);
+    let bytes = |record: [u8; SIZE]| {
+        *record[AT..]
+            .first_chunk::<PREFIX_BYTES>()
+            .expect("a prefix")
+    };
+    // The merges are functions of their own: what they compare by has to be within the closures.
+    if let Some(flip) = prefix.flipped_alone() {
+        let key = move |record| u64::from_ne_bytes(bytes(record)) ^ flip;
+        merge_tree_by(&runs, out, scratch, move |one, other| key(one) < key(other));
+    } else {
+        let key = move |record| prefix.of_bytes(bytes(record));
+        merge_tree_by(&runs, out, scratch, move |one, other| key(one) < key(other));
+    }
 }
 
 /// Merges records by entries that stand for them.

@@ -55,9 +55,16 @@ fn check(fields: &Fields, runs: &[Vec<u8>], threads: usize) {
     let sorted: Vec<Buffer> = runs
         .iter()
         .map(|run| {
+            // The caller's records need not be aligned.
+            let shifted = [&[0], &run[..]].concat();
+            let mut copy = kernel.copy(&shifted[1..]).unwrap();
             let mut block = Buffer::copy_of(run).unwrap();
-            kernel.sort(&mut block).unwrap();
+            for block in [&mut copy, &mut block] {
+                kernel.sort(block).unwrap();
+                assert!(block.borders().is_empty());
+            }
             assert!(*block == stably_sorted(fields, run), "{fields:?}");
+            assert!(*block == *copy, "{fields:?}");
             assert_eq!(kernel.first_disorder(&block), None);
             block
         })
@@ -230,9 +237,38 @@ fn layouts_for_large_blocks() -> Vec<Fields> {
 fn large_blocks() {
     for fields in layouts_for_large_blocks() {
         for (shape, seed) in SHAPES.into_iter().zip(0..) {
-            let runs = [70_000, 9_000, 0, 8_193]
+            let runs = [70_000, 17_000, 0, 16_385]
                 .map(|records| block(records, fields.record_bytes, shape, seed + records as u64));
             check(&fields, &runs, if seed % 2 == 0 { 3 } else { 1 });
+        }
+    }
+}
+
+/// Where the first pass of a sort would deal, a copy is that pass; nowhere else.
+#[test]
+fn copies_are_dealt_out() {
+    for fields in layouts_for_large_blocks() {
+        let size = fields.record_bytes;
+        let has_prefix = fields.compare.is_none();
+        let layout = Layout::new(fields.clone()).unwrap();
+        for threads in [1, 3] {
+            let kernel = kernel_for(&layout, threads).unwrap();
+            let borders = |records: &[u8]| kernel.copy(records).unwrap().borders().to_vec();
+            let records = block(140_000, size, SHAPES[0], 1);
+            let dealt = borders(&records);
+            assert_eq!(dealt.is_empty(), !has_prefix, "{fields:?}");
+            assert!(dealt.iter().all(|border| border % size == 0));
+            assert!(dealt.is_sorted_by(|one, other| one < other));
+            assert!(borders(&records[..size * 10_000]).is_empty());
+            assert!(borders(&block(20_000, size, SHAPES[4], 1)).is_empty());
+            let mut in_order = stably_sorted(&fields, &records[..size * 20_000]);
+            assert!(borders(&in_order).is_empty());
+            super::records::reverse(&mut in_order, size);
+            let is_strict = kernel.first_disorder(&in_order).is_some()
+                && in_order
+                    .chunks_exact(size)
+                    .is_sorted_by(|one, other| kernel.compare(one, other).is_gt());
+            assert!(!is_strict || borders(&in_order).is_empty());
         }
     }
 }
@@ -243,11 +279,12 @@ fn the_result_does_not_depend_on_the_number_of_threads() {
         let input = block(140_000, fields.record_bytes, |r| (r >> 20) as u8 & 0xc3, 5);
         let layout = Layout::new(fields).unwrap();
         let sorted = [1, 2, 3, 8].map(|threads| {
+            let kernel = kernel_for(&layout, threads).unwrap();
             let mut block = Buffer::copy_of(&input).unwrap();
-            kernel_for(&layout, threads)
-                .unwrap()
-                .sort(&mut block)
-                .unwrap();
+            let mut copy = kernel.copy(&input).unwrap();
+            kernel.sort(&mut block).unwrap();
+            kernel.sort(&mut copy).unwrap();
+            assert!(*block == *copy);
             block.to_vec()
         });
         assert!(sorted.iter().all(|block| *block == sorted[0]));
