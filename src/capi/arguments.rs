@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use super::config::ftsort_config;
 use super::guard::without_group;
 use super::record::ftsort_record;
-use super::run::prepare;
+use super::run::{Learn, prepare};
 use super::settings::Settings;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree};
@@ -32,7 +32,9 @@ pub unsafe fn check_run(
     has_out: bool,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    without_group(|| unsafe { prepare(record, input, count, has_out, 1) }.map(drop))
+    without_group(|| {
+        unsafe { prepare(record, input, count, has_out, 1, Learn::default()) }.map(drop)
+    })
 }
 
 /// What `ftsort_verify` says of its arguments.

@@ -15,7 +15,9 @@ use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::trace::{Reporter, Whole};
 use crate::buffer::{self, Buffer};
-use crate::engine::{Adviser, Algorithm, Checks, Finished, InputHash, Job, Source, Stats, sum};
+use crate::engine::{
+    Adviser, Algorithm, Checks, Finished, InputHash, InputHasher, Job, Source, Stats, sum,
+};
 use crate::error::{Error, Result, Status};
 use crate::kernel::{Kernel, Threads, kernel_for};
 use crate::members::{Rank, RankSet};
@@ -63,16 +65,16 @@ pub unsafe extern "C" fn ftsort_run(
         let result = group.whole(Whole::Sort, |group| {
             let work = group.begin();
             let threads = group.settings.threads;
+            // Another for every sort, so that nothing can be learned of it.
+            group.seed = SplitMix::new(group.seed).bits();
+            let wants_digest =
+                group.settings.checks & ftsort_check::FTSORT_CHECK_DIGEST as u32 != 0;
+            let learn = Learn {
+                hash: group.settings.reload.is_some(),
+                digest: wants_digest.then_some(group.seed),
+            };
             // SAFETY: this function's contract.
-            let mut prepared = unsafe { prepare(record, input, count, out.is_some(), threads) };
-            if group.settings.checks & ftsort_check::FTSORT_CHECK_DIGEST as u32 != 0 {
-                // Another for every sort, so that nothing can be learned of it.
-                group.seed = SplitMix::new(group.seed).bits();
-                prepared = prepared.map(|prepared| Prepared {
-                    digest: Some(prepared.digest_of_given(group.seed)),
-                    ..prepared
-                });
-            }
+            let prepared = unsafe { prepare(record, input, count, out.is_some(), threads, learn) };
             group.sort(work, prepared)
         });
         if let Some(out) = out {
@@ -85,36 +87,38 @@ pub unsafe extern "C" fn ftsort_run(
 }
 
 /// The arguments, checked, and a copy of the input.
-pub(super) struct Prepared<'a> {
+pub(super) struct Prepared {
     layout: Layout,
     stable: bool,
     kernel: Box<dyn Kernel>,
-    /// The caller's records.
-    given: &'a [u8],
-    /// As the kernel has copied them.
+    /// The caller's records, as the kernel has copied them.
     input: Buffer,
-    /// What the caller's records are known by, and what makes such digests.
+    /// What the caller's records are known by in their order.
+    hash: Option<InputHash>,
+    /// And in any order, with what makes such digests.
     digest: Option<(DigestKey, Digest)>,
 }
 
-impl Prepared<'_> {
-    /// Not of the copy, which may have been changed on the way.
-    fn digest_of_given(&self, seed: u64) -> (DigestKey, Digest) {
-        let key = DigestKey::new(seed, self.layout.record_bytes());
-        let digest = key.digest(self.given);
-        (key, digest)
-    }
+/// What is learned of the caller's records while they are copied: not from the copy, which may have been
+/// changed on the way.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Learn {
+    /// What reload knows them by.
+    pub hash: bool,
+    /// A digest of this seed's key.
+    pub digest: Option<u64>,
 }
 
 /// # Safety
-/// As for [`ftsort_run`]; the records stay for `'a`.
-pub(super) unsafe fn prepare<'a>(
+/// As for [`ftsort_run`].
+pub(super) unsafe fn prepare(
     record: *const ftsort_record,
     input: *const c_void,
     count: usize,
     has_out: bool,
     threads: impl Into<Threads>,
-) -> Result<Prepared<'a>> {
+    learn: Learn,
+) -> Result<Prepared> {
     let refuse = |text: String| Error::new(Status::Argument, text);
     if !has_out {
         return Err(refuse("out is NULL".into()));
@@ -135,13 +139,26 @@ pub(super) unsafe fn prepare<'a>(
         _ => unsafe { std::slice::from_raw_parts(input.cast(), bytes) },
     };
     let kernel = kernel_for(&layout, threads)?;
+    let mut hasher = learn.hash.then(InputHasher::default);
+    let key = learn
+        .digest
+        .map(|seed| DigestKey::new(seed, layout.record_bytes()));
+    let mut digest = key.map(|key| (key, Digest::default()));
+    let input = kernel.copy(given, &mut |records| {
+        if let Some(hasher) = &mut hasher {
+            hasher.add(records);
+        }
+        if let Some((key, sum)) = &mut digest {
+            *sum = sum.combine(key.digest(records));
+        }
+    })?;
     Ok(Prepared {
-        input: kernel.copy(given)?,
+        input,
         layout,
         stable,
         kernel,
-        given,
-        digest: None,
+        hash: hasher.map(InputHasher::finish),
+        digest,
     })
 }
 
@@ -149,8 +166,8 @@ pub(super) unsafe fn prepare<'a>(
 pub(super) struct Work<'a> {
     /// This rank's input.
     pub input: Buffer,
-    /// And as the caller has it, where that is another order.
-    pub given: Option<&'a [u8]>,
+    /// What it is known by, if that is known already.
+    pub hash: Option<InputHash>,
     /// Blocks are known by digests of this key.
     pub key: Option<&'a DigestKey>,
     /// And are checked as sorts are.
@@ -176,7 +193,7 @@ impl ftsort {
         let timers = self.settings.plan.resolve(self.members.ranks(), 1);
         Work {
             input: Buffer::default(),
-            given: None,
+            hash: None,
             key: None,
             checks: None,
             record_bytes: 1,
@@ -195,7 +212,7 @@ impl ftsort {
         let mut reloader = Reloader {
             reload: self.settings.reload,
             user: self.settings.listener.user(),
-            given: work.given,
+            hash: work.hash,
         };
         if let Some(watch) = &self.watch {
             self.members.leave_out(watch.left_out());
@@ -230,11 +247,7 @@ impl ftsort {
         finished
     }
 
-    fn sort(
-        &mut self,
-        work: Work<'static>,
-        prepared: Result<Prepared<'_>>,
-    ) -> Result<ftsort_result> {
+    fn sort(&mut self, work: Work<'static>, prepared: Result<Prepared>) -> Result<ftsort_result> {
         let prepared = self.agree_on_input(prepared)?;
         let kernel = &*prepared.kernel;
         let (method, code) = self.choose(prepared.input.len())?;
@@ -257,7 +270,7 @@ impl ftsort {
         work.key = checks.as_ref().map(|checks| checks.key);
         work.checks = checks.as_ref();
         work.input = prepared.input;
-        work.given = Some(prepared.given);
+        work.hash = prepared.hash;
         work.record_bytes = prepared.layout.record_bytes();
         let mut finished = self.finish(work, &algorithm)?;
         if self.settings.dense {
@@ -273,7 +286,7 @@ impl ftsort {
     }
 
     /// All ranks' arguments are right, and their records alike.
-    fn agree_on_input<'a>(&mut self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
+    fn agree_on_input(&mut self, prepared: Result<Prepared>) -> Result<Prepared> {
         let method = self.settings.algorithm;
         let prepared = prepared.and_then(|prepared| {
             if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
@@ -313,15 +326,15 @@ impl ftsort {
 }
 
 /// Asks the user's callback for inputs.
-struct Reloader<'a> {
+struct Reloader {
     reload: ftsort_reload_fn,
     user: *mut c_void,
-    given: Option<&'a [u8]>,
+    hash: Option<InputHash>,
 }
 
-impl Source for Reloader<'_> {
+impl Source for Reloader {
     fn known_by(&self, input: &[u8]) -> InputHash {
-        InputHash::of(self.given.unwrap_or(input))
+        self.hash.unwrap_or_else(|| InputHash::of(input))
     }
 
     fn can_reload(&self) -> bool {

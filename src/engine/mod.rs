@@ -39,7 +39,7 @@ pub use commit::{Engine, Verdict, agreed_error};
 pub use hello::{Hello, hello, sum};
 pub use job::{Finished, Job};
 pub use mail::{Delivery, Letter, Shipment};
-pub use reload::{InputHash, Source};
+pub use reload::{InputHash, InputHasher, Source};
 pub use stats::{Phase, Stats};
 pub use verify::{Exhibit, verify};
 

@@ -1,5 +1,7 @@
 //! Inputs that the user gives again, and how it is known that they are the same.
 
+use xxhash_rust::xxh3::Xxh3;
+
 use super::job::{Attempt, Job};
 use crate::block::Block;
 use crate::buffer::Buffer;
@@ -32,10 +34,9 @@ const DIGEST_BYTES: usize = 16;
 impl InputHash {
     /// Of these bytes, in their order.
     pub fn of(input: &[u8]) -> InputHash {
-        InputHash {
-            bytes: input.len() as u64,
-            hash: xxhash_rust::xxh3::xxh3_64(input),
-        }
+        let mut hasher = InputHasher::default();
+        hasher.add(input);
+        hasher.finish()
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
@@ -48,6 +49,29 @@ impl InputHash {
             bytes: u64::from_le_bytes(bytes.try_into().ok()?),
             hash: u64::from_le_bytes(hash.try_into().ok()?),
         })
+    }
+}
+
+/// Makes an [`InputHash`] of an input that comes in pieces, from the first to the last.
+#[derive(Default)]
+pub struct InputHasher {
+    bytes: u64,
+    state: Xxh3,
+}
+
+impl InputHasher {
+    /// The next piece.
+    pub fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        self.state.update(piece);
+    }
+
+    /// What the pieces are known by together.
+    pub fn finish(self) -> InputHash {
+        InputHash {
+            bytes: self.bytes,
+            hash: self.state.digest(),
+        }
     }
 }
 

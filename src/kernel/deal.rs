@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::cut::Order;
 use super::keyed::Keyed;
 use super::merge::merge;
-use super::{radix, vector};
+use super::{Seen, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::Sign;
@@ -27,6 +27,9 @@ const SHARED: usize = 1 << 17;
 
 /// Records are dealt to at most 2^11 places at a time.
 const DEAL_BITS: u32 = 11;
+
+/// So many records are looked at together.
+const FEW: usize = 1 << 10;
 
 /// So many runs at most are merged at a time.
 const RUNS: usize = 256;
@@ -64,14 +67,15 @@ pub fn sort(
 }
 
 /// Copies records to `out`, which is as long. Returns borders in the copy, as [`sort`] wants them; without any,
-/// the records have the order that they had.
+/// the records have the order that they had. `seen` is shown the records, from the first to the last.
 pub fn copy(
     order: &Keyed,
     pool: Option<&ThreadPool>,
     records: &[u8],
     out: &mut [u8],
+    seen: &mut Seen,
 ) -> Vec<usize> {
-    with_dealer!(order, pool, dealer => dealer.copy_all(records, out))
+    with_dealer!(order, pool, dealer => dealer.copy_all(records, out, seen))
 }
 
 /// Sorts records of `SIZE` bytes; 0 if the compiler does not know how many.
@@ -189,24 +193,25 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         }
     }
 
-    fn copy_all(&self, records: &[u8], out: &mut [u8]) -> Vec<usize> {
+    fn copy_all(&self, records: &[u8], out: &mut [u8], seen: &mut Seen) -> Vec<usize> {
         match self.pool {
-            Some(pool) => pool.install(|| self.copy_here(records, out)),
-            None => self.copy_here(records, out),
+            Some(pool) => pool.install(|| self.copy_here(records, out, seen)),
+            None => self.copy_here(records, out, seen),
         }
     }
 
     /// On the threads that this one belongs to.
-    fn copy_here(&self, records: &[u8], out: &mut [u8]) -> Vec<usize> {
+    fn copy_here(&self, records: &[u8], out: &mut [u8], seen: &mut Seen) -> Vec<usize> {
         let bits = match records.len() / self.size() {
             ..=BUCKET => 0,
             _ => self.differing_bits(records, u64::BITS),
         };
         if bits == 0 {
+            seen(records);
             out.copy_from_slice(records);
             return Vec::new();
         }
-        let (sizes, _) = self.deal_out(records, out, bits);
+        let (sizes, _) = self.deal_out(records, out, bits, seen);
         let mut borders = starts_of(&sizes);
         borders.dedup();
         borders.retain(|border| (1..records.len()).contains(border));
@@ -277,13 +282,12 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
 
     /// How many of the prefixes' low bits it takes to tell them apart, which are not more than so many.
     fn differing_bits(&self, records: &[u8], most: u32) -> u32 {
-        // Mostly it is known after a few.
-        const FEW: usize = 1 << 10;
         let count = records.len() / self.size();
         let first = self.order.prefix(&records[..self.size()]);
         let share = count.div_ceil(self.threads(count)) * self.size();
         let differences = self.on_shares(count, records.chunks(share), |share| {
             let mut all = 0_u64;
+            // Mostly it is known after a few.
             for few in share.chunks(FEW * self.size()) {
                 all = self
                     .prefixes(few)
@@ -302,7 +306,7 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
     /// place got.
     fn deal(&self, part: Part, words: &mut Words) -> Result<()> {
         let count = part.records.len() / self.size();
-        let (sizes, bits) = self.deal_out(part.records, part.room, part.bits);
+        let (sizes, bits) = self.deal_out(part.records, part.room, part.bits, &mut |_| ());
         let (mut records, mut room) = (part.room, part.records);
         let parts = sizes.into_iter().map(|bytes| Part {
             records: split_off(&mut records, bytes),
@@ -314,8 +318,14 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
     }
 
     /// Deals records out to places in the room by the leading ones of so many bits that may differ. Returns how
-    /// many bytes each place got, and how many bits may still differ there.
-    fn deal_out(&self, records: &[u8], room: &mut [u8], bits: u32) -> (Vec<usize>, u32) {
+    /// many bytes each place got, and how many bits may still differ there. `seen` is shown the records.
+    fn deal_out(
+        &self,
+        records: &[u8],
+        room: &mut [u8],
+        bits: u32,
+        seen: &mut Seen,
+    ) -> (Vec<usize>, u32) {
         let size = self.size();
         let count = records.len() / size;
         let width = self.deal_width(records, bits);
@@ -323,13 +333,27 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         let places = 1 << width;
         let place = |prefix: u64| (prefix >> shift) as usize & (places - 1);
         let share = count.div_ceil(self.threads(count)) * size;
-        let tallies = self.on_shares(count, records.chunks(share), |share| {
-            let mut tally = vec![0; places];
-            for prefix in self.prefixes(share) {
+        let add = |tally: &mut Vec<usize>, records| {
+            for prefix in self.prefixes(records) {
                 tally[place(prefix)] += size;
             }
-            tally
-        });
+        };
+        let nothing = || vec![0; places];
+        let tallies = if self.threads(count) == 1 {
+            let mut tally = nothing();
+            for few in records.chunks(FEW * size) {
+                add(&mut tally, few);
+                seen(few);
+            }
+            vec![tally]
+        } else {
+            seen(records);
+            self.on_shares(count, records.chunks(share), |share| {
+                let mut tally = nothing();
+                add(&mut tally, share);
+                tally
+            })
+        };
         match &tallies[..] {
             [tally] => {
                 // One table of offsets leaves room for the records in a first-level cache.

@@ -29,17 +29,19 @@ use crate::error::Result;
 use crate::record::{Down, KeyKind, Layout, PlainKey};
 use crew::Crew;
 
+/// What is shown records.
+pub type Seen<'a> = dyn FnMut(&[u8]) + Send + 'a;
+
 /// Sorts, searches and merges records of one layout.
 pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// The size of a record.
     fn record_bytes(&self) -> usize;
 
     /// A copy of records that need not be aligned, to be sorted: in another order, in which equal keys keep
-    /// theirs, if a part of the sorting costs nothing on the way ([`Buffer::borders`]). `Status::Memory` if
-    /// there is no room for it.
-    fn copy(&self, records: &[u8]) -> Result<Buffer> {
-        Buffer::copy_of(records)
-    }
+    /// theirs, if a part of the sorting costs nothing on the way ([`Buffer::borders`]). `seen` is shown them as
+    /// they are, from the first to the last, in pieces that are in a cache if they can be. `Status::Memory` if
+    /// there is no room for the copy.
+    fn copy(&self, records: &[u8], seen: &mut Seen) -> Result<Buffer>;
 
     /// Sorts a block. Equal keys keep their order, so that the result depends on the block alone,
     /// and not on the number of threads. `Status::Memory` if there is no room for what that needs;

@@ -16,7 +16,7 @@ use super::crew::Crew;
 use super::cut::{Order, select};
 use super::merge::{FAR_BYTES, Merge, merge, merge_tree, merge_tree_by};
 use super::pair::Reader;
-use super::{Kernel, count, radix, vector};
+use super::{Kernel, Seen, count, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::{PlainKey, Sign, Word};
@@ -278,7 +278,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
         size_of::<T>()
     }
 
-    fn copy(&self, records: &[u8]) -> Result<Buffer> {
+    fn copy(&self, records: &[u8], seen: &mut Seen) -> Result<Buffer> {
         let can = vector::is_available::<T::Bits>() && records.len() >= FAR_BYTES;
         let is_unsorted = |_: &Sign| {
             let keys = try_cast_slice::<u8, T>(records);
@@ -286,11 +286,12 @@ impl<T: PlainKey> Kernel for Plain<T> {
         };
         let sign = comparable::<T>().filter(|_| can).filter(is_unsorted);
         let Some(sign) = sign else {
+            seen(records);
             return Buffer::copy_of(records);
         };
         let mut copy = Buffer::unset(records.len())?;
         let words: &mut [T::Bits] = cast_slice_mut(&mut copy);
-        let low = vector::divided_copy(records, words, sign);
+        let low = vector::divided_copy(records, words, sign, seen);
         copy.set_borders(vec![low * size_of::<T>()]);
         Ok(copy)
     }
@@ -348,6 +349,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
 mod tests {
     use super::*;
     use crate::buffer::Buffer;
+    use crate::kernel::tests::copy_seen;
     use proptest::prelude::*;
 
     fn alone() -> Crew {
@@ -454,7 +456,7 @@ mod tests {
             expected.sort_by(|one, other| one.order(*other));
             let bytes: &[u8] = cast_slice(keys);
             let shifted = [&[7], bytes].concat();
-            let copies = [bytes, &shifted[1..]].map(|bytes| kernel.copy(bytes).unwrap());
+            let copies = [bytes, &shifted[1..]].map(|bytes| copy_seen(&kernel, bytes));
             let borders = copies[0].borders().len();
             for mut copy in copies {
                 kernel.sort(&mut copy).unwrap();

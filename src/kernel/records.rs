@@ -11,7 +11,7 @@ use super::cut::{Order, select};
 use super::keyed::{Keyed, PREFIX_BYTES, Prefix};
 use super::merge::{Merge, merge, merge_tree_by};
 use super::pair::Reader;
-use super::{Kernel, deal, kernel_for};
+use super::{Kernel, Seen, deal, kernel_for};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
 use crate::record::{Fields, Layout};
@@ -100,15 +100,16 @@ impl Kernel for Records {
     }
 
     /// Records are dealt out on the way, if that would be the first that is done to sort them.
-    fn copy(&self, records: &[u8]) -> Result<Buffer> {
+    fn copy(&self, records: &[u8], seen: &mut Seen) -> Result<Buffer> {
         // A comparator is not called yet: what it does is the sort's business.
         let is_keyed = self.layout.comparator().is_none();
         if !is_keyed || self.is_ascending(records) || self.is_descending(records) {
+            seen(records);
             return Buffer::copy_of(records);
         }
         let mut copy = Buffer::unset(records.len())?;
         let pool = self.crew.pool();
-        let borders = deal::copy(&self.order, pool.as_deref(), records, &mut copy);
+        let borders = deal::copy(&self.order, pool.as_deref(), records, &mut copy, seen);
         copy.set_borders(borders);
         Ok(copy)
     }

@@ -7,6 +7,7 @@ use std::convert::identity;
 
 use super::lanes::{FloatBits, Lanes, entry_points, low_first};
 use super::{chains, copy, quick};
+use crate::kernel::Seen;
 use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 

@@ -4,12 +4,19 @@
 //! Words for each end of the copy are put together in the cache, and go on in whole lines past it: it
 //! would read these lines only for them to be overwritten. It must never write what was not read.
 
+use std::ops::Range;
+use std::slice;
+
 use super::lanes::{AHEAD_BYTES, Lanes, MOST_LANES};
 use super::quick::{Sides, pivot};
+use crate::kernel::Seen;
 use crate::random::SplitMix;
 
 /// So many words are put together for each end.
 const STAGED: usize = 512;
+
+/// So many bytes are shown once they are copied: they are in a first-level cache still.
+const SHOWN_BYTES: usize = 1 << 14;
 
 /// As many registers as are divided before it is looked whether so many are there.
 const AT_ONCE: usize = 4;
@@ -23,13 +30,17 @@ const ROOM: usize = STAGED + (AT_ONCE + 1) * MOST_LANES;
 struct Stage<W>([W; ROOM]);
 
 /// Copies words to `out`, which is as long, and returns a number of them: so many of the copies come before
-/// all others.
+/// all others. `seen` is shown the words' bytes, from the first to the last.
 ///
 /// # Safety
 /// The processor has such registers; as many words as `out` has, at least a register of them, can be read,
 /// which need not be aligned. `out` begins at a cache line.
 #[inline(always)]
-pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word]) -> usize {
+pub unsafe fn divided_copy<V: Lanes>(
+    words: *const V::Word,
+    out: &mut [V::Word],
+    seen: &mut Seen,
+) -> usize {
     let length = out.len();
     let block = AT_ONCE * V::LANES;
     let ahead = AHEAD_BYTES / size_of::<V::Word>();
@@ -44,7 +55,7 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
         let behind = length.next_multiple_of(V::LANES) - length;
         let (mut lows, mut highs) = (0, behind);
         let (mut left, mut right) = (0, length + behind);
-        let mut from = 0;
+        let (mut from, mut shown) = (0, 0);
         while length - from >= block {
             for register in 0..AT_ONCE {
                 V::prefetch(words.wrapping_add(from + ahead + register * V::LANES));
@@ -59,6 +70,10 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
                 lows += count;
             }
             from += block;
+            if size_of::<V::Word>() * (from - shown) >= SHOWN_BYTES {
+                show::<V>(words, shown..from, seen);
+                shown = from;
+            }
             if lows >= STAGED {
                 for at in (0..STAGED).step_by(V::LANES) {
                     V::load(low.add(at)).store_past(out.as_mut_ptr().add(left + at));
@@ -83,6 +98,7 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
             }
         }
         V::settle();
+        show::<V>(words, shown..length, seen);
         let end = right.min(length);
         let highs = highs - (right - end);
         std::ptr::copy_nonoverlapping(low, out.as_mut_ptr().add(left), lows);
@@ -97,4 +113,19 @@ pub unsafe fn divided_copy<V: Lanes>(words: *const V::Word, out: &mut [V::Word])
         }
         sides.left()
     }
+}
+
+/// Shows words.
+///
+/// # Safety
+/// They can be read.
+unsafe fn show<V: Lanes>(words: *const V::Word, range: Range<usize>, seen: &mut Seen) {
+    // SAFETY: as promised by the caller.
+    let words = unsafe {
+        slice::from_raw_parts(
+            words.add(range.start).cast(),
+            size_of::<V::Word>() * range.len(),
+        )
+    };
+    seen(words);
 }

@@ -212,7 +212,12 @@ macro_rules! entry_points {
         /// The processor has these instructions; there are as many bytes as in `out`, a register of them at
         /// least, and `out` begins at a cache line.
         #[target_feature(enable = $features)]
-        pub unsafe fn divided_copy<W: Word>(words: &[u8], out: &mut [W], sign: Sign) -> usize {
+        pub unsafe fn divided_copy<W: Word>(
+            words: &[u8],
+            out: &mut [W],
+            sign: Sign,
+            seen: &mut Seen,
+        ) -> usize {
             use bytemuck::cast_slice_mut as cast;
             let words = words.as_ptr();
             // SAFETY: as promised by the caller.
@@ -220,13 +225,13 @@ macro_rules! entry_points {
                 match (W::BITS, sign) {
                     $(
                         ($bits, Sign::Unsigned) => {
-                            copy::divided_copy::<$unsigned>(words.cast(), cast(out))
+                            copy::divided_copy::<$unsigned>(words.cast(), cast(out), seen)
                         }
                         ($bits, Sign::Signed) => {
-                            copy::divided_copy::<$signed>(words.cast(), cast(out))
+                            copy::divided_copy::<$signed>(words.cast(), cast(out), seen)
                         }
                         ($bits, Sign::Float) => {
-                            copy::divided_copy::<$float>(words.cast(), cast(out))
+                            copy::divided_copy::<$float>(words.cast(), cast(out), seen)
                         }
                     )*
                     (bits, _) => unreachable!("words of {bits} bits"),

@@ -9,6 +9,7 @@
 //! never look at what a word stands for.
 
 use crate::buffer::ALIGNMENT;
+use crate::kernel::Seen;
 use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 
@@ -142,9 +143,9 @@ fn divided_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [us
 
 /// Copies words, which are given by their bytes, to where a cache line begins, and returns a number of them:
 /// so many of the copies come before all others. There must be a processor that can, and some hundred
-/// words.
-pub fn divided_copy<W: Word>(words: &[u8], out: &mut [W], sign: Sign) -> usize {
-    divided_copy_at(level(), words, out, sign)
+/// words. `seen` is shown the words' bytes, from the first to the last.
+pub fn divided_copy<W: Word>(words: &[u8], out: &mut [W], sign: Sign, seen: &mut Seen) -> usize {
+    divided_copy_at(level(), words, out, sign, seen)
 }
 
 /// Copies with these instructions, which must be there.
@@ -153,16 +154,17 @@ fn divided_copy_at<W: Word>(
     words: &[u8],
     out: &mut [W],
     sign: Sign,
+    seen: &mut Seen,
 ) -> usize {
     assert_eq!(words.len(), size_of_val(out));
     assert!(out.len() >= lanes::MOST_LANES && out.as_ptr().align_offset(ALIGNMENT) == 0);
     match level {
         // SAFETY: the processor has these instructions; enough words, and where they go, are there.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::divided_copy(words, out, sign) },
+        Some(Level::Avx512) => unsafe { avx512::divided_copy(words, out, sign, seen) },
         // SAFETY: as before.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::divided_copy(words, out, sign) },
+        Some(Level::Avx2) => unsafe { avx2::divided_copy(words, out, sign, seen) },
         _ => unreachable!("no vector instructions, {sign:?}, {} words", out.len()),
     }
 }

@@ -90,7 +90,10 @@ fn check_copy(words: &[u64]) {
                 let source = [&vec![7; shift][..], bytes].concat();
                 let mut copy = Buffer::zeroed(bytes.len()).unwrap();
                 let copy: &mut [W] = bytemuck::cast_slice_mut(&mut copy);
-                let low = divided_copy_at(Some(level), &source[shift..], copy, sign);
+                let mut shown = Vec::new();
+                let mut seen = |bytes: &[u8]| shown.extend_from_slice(bytes);
+                let low = divided_copy_at(Some(level), &source[shift..], copy, sign, &mut seen);
+                assert!(shown == bytes);
                 let text = || format!("{low} of {} words, {sign:?}, {level:?}", words.len());
                 let (low, high) = copy.split_at(low);
                 let last = low.iter().map(|word| order(*word)).max();
