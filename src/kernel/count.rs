@@ -4,8 +4,9 @@
 //! records that hold more than their key, since it writes the keys anew.
 
 use rayon::ThreadPool;
-use rayon::prelude::*;
 
+use super::crew::{each, on_pool, width};
+use super::merge::TASKS_PER_THREAD;
 use crate::record::{PlainKey, Word};
 
 /// Is counting the fastest way to sort so many numbers?
@@ -20,17 +21,20 @@ pub fn sort<T: PlainKey>(records: &mut [T], pool: Option<&ThreadPool>) {
             let counts = occurrences(records);
             runs_of_equals(records, &counts).for_each(|(run, key)| run.fill(key));
         }
-        Some(pool) => pool.install(|| {
-            let share = records.len().div_ceil(pool.current_num_threads());
-            let shares = records.par_chunks(share).map(occurrences);
-            let counts = shares.reduce_with(|mut counts, others| {
+        Some(pool) => on_pool(pool, || {
+            let share = records.len().div_ceil(width());
+            let shares = each(records.chunks(share), occurrences).into_iter();
+            let counts = shares.reduce(|mut counts, others| {
                 let pairs = counts.iter_mut().zip(others);
                 pairs.for_each(|(count, other)| *count += other);
                 counts
             });
             let counts = counts.unwrap_or_default();
-            let runs: Vec<_> = runs_of_equals(records, &counts).collect();
-            runs.into_par_iter().for_each(|(run, key)| run.fill(key));
+            let mut runs: Vec<_> = runs_of_equals(records, &counts).collect();
+            let share = runs.len().div_ceil(width() * TASKS_PER_THREAD).max(1);
+            each(runs.chunks_mut(share), |runs| {
+                runs.iter_mut().for_each(|(run, key)| run.fill(*key));
+            });
         }),
     }
 }

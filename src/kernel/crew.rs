@@ -1,11 +1,13 @@
 //! The threads that a kernel works on.
 //!
 //! How many there are may grow while a sort runs: the dead leave their processors to those who do
-//! their work. Must never use rayon's global pool, which belongs to the program.
+//! their work. What threads do is compiled once and not for each kernel that has something to do. Must never use
+//! rayon's global pool, which belongs to the program.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::ThreadPool;
+use rayon::prelude::*;
 
 use crate::error::{Error, Result, Status};
 
@@ -68,6 +70,46 @@ impl Crew {
     }
 }
 
+/// Work on one of the pool's threads, where [`each`] and [`both`] find the others.
+pub fn on_pool<R: Send>(pool: &ThreadPool, work: impl FnOnce() -> R + Send) -> R {
+    let (mut work, mut result) = (Some(work), None);
+    let mut once = || result = work.take().map(|work| work());
+    let once: &mut (dyn FnMut() + Send) = &mut once;
+    pool.install(once);
+    result.expect("work that is done")
+}
+
+/// Does the same for each item, on the threads of the pool that this one belongs to. Returns what comes of each,
+/// in their order.
+pub fn each<T: Send, R: Send>(
+    items: impl Iterator<Item = T>,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let items: Vec<T> = items.collect();
+    let mut results: Vec<Option<R>> = items.iter().map(|_| None).collect();
+    let work = &work;
+    let pairs = items.into_iter().zip(&mut results);
+    let tasks = pairs.map(|(item, result)| -> Task { Box::new(|| *result = Some(work(item))) });
+    do_all(tasks.collect());
+    results.into_iter().flatten().collect()
+}
+
+type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+fn do_all(tasks: Vec<Task>) {
+    tasks.into_par_iter().for_each(|task| task());
+}
+
+/// Does both at the same time, on the threads of the pool that this one belongs to.
+pub fn both(one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+    rayon::join(one, other);
+}
+
+/// How many threads that pool has.
+pub fn width() -> usize {
+    rayon::current_num_threads()
+}
+
 fn pool_of(threads: usize) -> Result<ThreadPool> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
@@ -88,6 +130,27 @@ mod tests {
 
     fn there(crew: &Crew) -> usize {
         crew.pool().map_or(1, |pool| pool.current_num_threads())
+    }
+
+    #[test]
+    fn everything_is_done_once_and_comes_back_in_order() {
+        let pool = pool_of(3).unwrap();
+        let count = AtomicUsize::new(0);
+        let squares = on_pool(&pool, || {
+            assert_eq!(width(), 3);
+            each(0..100_usize, |number| {
+                count.fetch_add(1, Ordering::Relaxed);
+                number * number
+            })
+        });
+        assert_eq!(
+            squares,
+            (0..100).map(|number| number * number).collect::<Vec<_>>()
+        );
+        assert_eq!(count.into_inner(), 100);
+        let (mut one, mut other) = (0, 0);
+        on_pool(&pool, || both(&mut || one += 1, &mut || other += 2));
+        assert_eq!((one, other), (1, 2));
     }
 
     #[test]

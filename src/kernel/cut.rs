@@ -61,7 +61,7 @@ pub struct Place {
 }
 
 /// How many records of each run are among the first `count` of all.
-pub fn select(order: &impl Order, runs: &[&[u8]], count: usize) -> Vec<usize> {
+pub fn select(order: &dyn Order, runs: &[&[u8]], count: usize) -> Vec<usize> {
     let total: usize = runs.iter().map(|run| run.len()).sum();
     let count = count.min(total / order.record_bytes());
     let mut cut = vec![0; runs.len()];
@@ -73,7 +73,7 @@ pub fn select(order: &impl Order, runs: &[&[u8]], count: usize) -> Vec<usize> {
 /// allows. There must be as many in the runs. A good `guess` for the record that comes next after
 /// the new cut makes it fast.
 pub fn advance(
-    order: &impl Order,
+    order: &dyn Order,
     runs: &[&[u8]],
     from: &mut [usize],
     count: RangeInclusive<usize>,
@@ -110,7 +110,7 @@ pub fn advance(
 
 /// A comparator that contradicts itself may rule out every cut. Any will do then, as long as no
 /// record is lost.
-fn take_any(order: &impl Order, runs: &[&[u8]], low: &mut [usize], mut missing: usize) {
+fn take_any(order: &dyn Order, runs: &[&[u8]], low: &mut [usize], mut missing: usize) {
     for (run, low) in runs.iter().zip(low) {
         let taken = missing.min(run.len() / order.record_bytes() - *low);
         *low += taken;
@@ -120,7 +120,7 @@ fn take_any(order: &impl Order, runs: &[&[u8]], low: &mut [usize], mut missing: 
 
 /// The cut right below a record, as far as it is within `low` and `high`.
 fn cut_below(
-    order: &impl Order,
+    order: &dyn Order,
     runs: &[&[u8]],
     place: Place,
     (low, high): (&[usize], &[usize]),
@@ -140,7 +140,7 @@ fn cut_below(
 
 /// The median of the windows' middles, weighted by their sizes: whichever side of it the cut is on,
 /// a quarter of all that is between `low` and `high` is ruled out.
-fn middle_of(order: &impl Order, runs: &[&[u8]], low: &[usize], high: &[usize]) -> Option<Place> {
+fn middle_of(order: &dyn Order, runs: &[&[u8]], low: &[usize], high: &[usize]) -> Option<Place> {
     let windows = low.iter().zip(high).enumerate();
     let mut middles: Vec<(Place, usize)> = windows
         .filter(|(_, (low, high))| low < high)

@@ -7,9 +7,11 @@
 //! comparisons. Records whose prefixes say nothing are sorted in buckets all the same, which are
 //! merged. All of it keeps equal keys in order. It must never look up what a key is made of.
 
-use rayon::ThreadPool;
-use rayon::prelude::*;
+use std::sync::{Mutex, PoisonError};
 
+use rayon::ThreadPool;
+
+use super::crew::{each, on_pool};
 use super::cut::Order;
 use super::keyed::Keyed;
 use super::merge::merge;
@@ -181,7 +183,7 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
                         Part::new(split_off(&mut block, length), split_off(&mut room, length))
                     })
                     .collect();
-                pool.install(|| self.sort_parts(count, parts, &mut words))
+                on_pool(pool, || self.sort_parts(count, parts, &mut words))
             }
             None => {
                 let mut room = Buffer::unset(largest)?;
@@ -195,7 +197,7 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
 
     fn copy_all(&self, records: &[u8], out: &mut [u8], seen: &mut Seen) -> Vec<usize> {
         match self.pool {
-            Some(pool) => pool.install(|| self.copy_here(records, out, seen)),
+            Some(pool) => on_pool(pool, || self.copy_here(records, out, seen)),
             None => self.copy_here(records, out, seen),
         }
     }
@@ -261,8 +263,7 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
         if self.threads(count) == 1 {
             return shares.map(work).collect();
         }
-        let shares: Vec<T> = shares.collect();
-        shares.into_par_iter().map(work).collect()
+        each(shares, work)
     }
 
     /// Sorts parts of so many records.
@@ -271,13 +272,17 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
             let mut parts = parts.into_iter();
             return parts.try_for_each(|part| self.sort_part(part, words));
         }
-        parts.into_par_iter().try_for_each_init(
-            || Words::new(count),
-            |words, part| match words {
-                Ok(words) => self.sort_part(part, words),
-                Err(error) => Err(error.clone()),
-            },
-        )
+        // As many as there are threads, in the end.
+        let spare = Mutex::new(Vec::new());
+        let take = || spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let sorted = each(parts.into_iter(), |part| {
+            let words = take().pop();
+            let mut words = words.map_or_else(|| Words::new(count), Ok)?;
+            self.sort_part(part, &mut words)?;
+            take().push(words);
+            Ok(())
+        });
+        sorted.into_iter().collect()
     }
 
     /// How many of the prefixes' low bits it takes to tell them apart, which are not more than so many.

@@ -6,8 +6,8 @@
 //! memory that grows with the runs.
 
 use rayon::ThreadPool;
-use rayon::prelude::*;
 
+use super::crew::{each, on_pool, width};
 use super::cut::{Order, Place, advance};
 use super::pair::{Reader, merge_two};
 use crate::buffer::Buffer;
@@ -23,7 +23,7 @@ const RECORDS_PER_RUN: usize = 1 << 9;
 pub const FAR_BYTES: usize = 2 << 20;
 
 /// So many times as many tasks as threads, since threads are not equally fast.
-const TASKS_PER_THREAD: usize = 4;
+pub const TASKS_PER_THREAD: usize = 4;
 
 /// How pieces are merged.
 pub trait Merge: Order {
@@ -38,7 +38,7 @@ pub trait Merge: Order {
 
 /// Merges runs into `out`; equal keys in the order of the runs.
 pub fn merge(
-    order: &impl Merge,
+    order: &dyn Merge,
     runs: &[&[u8]],
     out: &mut [u8],
     pool: Option<&ThreadPool>,
@@ -64,29 +64,28 @@ pub fn merge(
             out.copy_from_slice(only);
             Ok(())
         }
-        (_, Some(pool)) if out.len() / size > least => {
-            let tasks = pool.current_num_threads() * TASKS_PER_THREAD;
+        (_, Some(pool)) if out.len() / size > least => on_pool(pool, || {
+            let tasks = width() * TASKS_PER_THREAD;
             let share = (out.len() / size).div_ceil(tasks).max(least);
-            pool.install(|| {
-                let shares = cut_into_shares(order, &runs, share);
-                let tasks = shares.into_par_iter().zip(out.par_chunks_mut(share * size));
-                tasks.try_for_each(|(runs, out)| job.merge(&runs, out))
-            })
-        }
+            let shares = cut_into_shares(order, &runs, share).into_iter();
+            let tasks = shares.zip(out.chunks_mut(share * size));
+            let merged = each(tasks, |(runs, out)| job.merge(&runs, out));
+            merged.into_iter().collect()
+        }),
         _ => job.merge(&runs, out),
     }
 }
 
 /// How the pieces of a result are made.
-struct Job<'a, O> {
-    order: &'a O,
+struct Job<'a> {
+    order: &'a dyn Merge,
     /// A piece has at most so many records.
     piece: usize,
     reader: Reader,
 }
 
 /// The runs' parts that make up each share of the result, of so many records.
-fn cut_into_shares<'a>(order: &impl Order, runs: &[&'a [u8]], share: usize) -> Vec<Vec<&'a [u8]>> {
+fn cut_into_shares<'a>(order: &dyn Order, runs: &[&'a [u8]], share: usize) -> Vec<Vec<&'a [u8]>> {
     let size = order.record_bytes();
     let mut rest = runs.iter().map(|run| run.len()).sum::<usize>() / size;
     let mut from = vec![0; runs.len()];
@@ -115,7 +114,7 @@ fn parts<'a>(
         .map(move |(run, (from, to))| &run[from * size..to * size])
 }
 
-impl<O: Merge> Job<'_, O> {
+impl Job<'_> {
     /// Merges runs, piece by piece.
     fn merge(&self, runs: &[&[u8]], mut out: &mut [u8]) -> Result<()> {
         let (order, piece) = (self.order, self.piece);

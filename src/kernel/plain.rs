@@ -10,9 +10,8 @@ use std::marker::PhantomData;
 
 use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
 use rayon::ThreadPool;
-use rayon::prelude::*;
 
-use super::crew::Crew;
+use super::crew::{Crew, each, on_pool, width};
 use super::cut::{Order, select};
 use super::merge::{FAR_BYTES, Merge, merge, merge_tree, merge_tree_by};
 use super::pair::Reader;
@@ -149,15 +148,15 @@ impl<T: PlainKey> Plain<T> {
         if !vector::is_available::<T::Bits>() {
             return self.sort_shares_on(pool, records);
         }
-        let share = records.len().div_ceil(pool.current_num_threads());
         let words: &mut [T::Bits] = cast_slice_mut(records);
-        pool.install(|| match comparable::<T>() {
-            Some(sign) => vector::sort_on_threads(words, sign, |part| sort_keys::<T>(part)),
+        on_pool(pool, || match comparable::<T>() {
+            Some(sign) => vector::sort_on_threads(words, sign, &sort_keys::<T>),
             None => {
-                words.par_chunks_mut(share).for_each(words_of::<T>);
+                let share = words.len().div_ceil(width());
+                each(words.chunks_mut(share), words_of::<T>);
                 let sort = |part: &mut [T::Bits]| sort_words(part, Sign::Unsigned);
-                vector::sort_on_threads(words, Sign::Unsigned, sort);
-                words.par_chunks_mut(share).for_each(keys_of::<T>);
+                vector::sort_on_threads(words, Sign::Unsigned, &sort);
+                each(words.chunks_mut(share), keys_of::<T>);
             }
         });
         Some(())
@@ -167,13 +166,13 @@ impl<T: PlainKey> Plain<T> {
     fn sort_shares_on(&self, pool: &ThreadPool, records: &mut [T]) -> Option<()> {
         let mut merged = Buffer::unset(size_of_val(records)).ok()?;
         let share = records.len().div_ceil(pool.current_num_threads());
-        pool.install(|| records.par_chunks_mut(share).for_each(sort_here));
+        on_pool(pool, || each(records.chunks_mut(share), sort_here));
         let runs: Vec<&[u8]> = records.chunks(share).map(cast_slice).collect();
         merge(&self.numbers, &runs, &mut merged, Some(pool)).ok()?;
         let merged: &[T] = cast_slice(&merged);
-        pool.install(|| {
-            let shares = records.par_chunks_mut(share).zip(merged.par_chunks(share));
-            shares.for_each(|(records, merged)| records.copy_from_slice(merged));
+        let shares = records.chunks_mut(share).zip(merged.chunks(share));
+        on_pool(pool, || {
+            each(shares, |(records, merged)| records.copy_from_slice(merged))
         });
         Some(())
     }

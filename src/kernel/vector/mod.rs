@@ -10,6 +10,7 @@
 
 use crate::buffer::ALIGNMENT;
 use crate::kernel::Seen;
+use crate::kernel::crew::{both, width};
 use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 
@@ -88,15 +89,11 @@ fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, patience:
 
 /// Divides words until there are parts enough for the threads of the pool that this is called in, and has
 /// each of them sorted by `sort`. There must be a processor that can.
-pub fn sort_on_threads<W: Word>(
-    words: &mut [W],
-    sign: Sign,
-    sort: impl Fn(&mut [W]) + Copy + Sync,
-) {
+pub fn sort_on_threads<W: Word>(words: &mut [W], sign: Sign, sort: &(dyn Fn(&mut [W]) + Sync)) {
     // Several parts for each thread, since pivots are no medians and threads not equally fast.
     const PARTS: usize = 4;
     const LEAST: usize = 1 << 16;
-    let least = words.len() / (PARTS * rayon::current_num_threads());
+    let least = words.len() / (PARTS * width());
     let patience = patience(words.len());
     sort_parts_at(level(), words, sign, least.max(LEAST), patience, sort);
 }
@@ -108,7 +105,7 @@ fn sort_parts_at<W: Word>(
     sign: Sign,
     least: usize,
     patience: u32,
-    sort: impl Fn(&mut [W]) + Copy + Sync,
+    sort: &(dyn Fn(&mut [W]) + Sync),
 ) {
     if words.len() <= least || patience == 0 {
         return sort(words);
@@ -116,9 +113,9 @@ fn sort_parts_at<W: Word>(
     let [low, high] = divided_at(level, words, sign);
     let (lower, rest) = words.split_at_mut(low);
     let upper = &mut rest[high - low..];
-    rayon::join(
-        || sort_parts_at(level, lower, sign, least, patience - 1, sort),
-        || sort_parts_at(level, upper, sign, least, patience - 1, sort),
+    both(
+        &mut || sort_parts_at(level, lower, sign, least, patience - 1, sort),
+        &mut || sort_parts_at(level, upper, sign, least, patience - 1, sort),
     );
 }
 

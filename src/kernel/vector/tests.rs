@@ -178,7 +178,7 @@ fn parts_that_are_sorted_at_the_same_time() {
                 Sign::Unsigned,
                 least,
                 patience,
-                sort,
+                &sort,
             );
             assert!(sorted.is_sorted() && sorted.len() == words.len());
             let mut expected = words.to_vec();
@@ -194,7 +194,7 @@ fn parts_that_are_sorted_at_the_same_time() {
     }
     if is_available::<u64>() {
         let mut words = shaped(1 << 20, 6, |r| r);
-        sort_on_threads(&mut words, Sign::Unsigned, |part| {
+        sort_on_threads(&mut words, Sign::Unsigned, &|part| {
             sort(part, Sign::Unsigned)
         });
         assert!(words.is_sorted());
