@@ -272,7 +272,7 @@ impl<const SIZE: usize> Dealer<'_, SIZE> {
             let mut parts = parts.into_iter();
             return parts.try_for_each(|part| self.sort_part(part, words));
         }
-        // As many as there are threads, in the end.
+        // Words that no thread uses now: in the end there are as many as threads.
         let spare = Mutex::new(Vec::new());
         let take = || spare.lock().unwrap_or_else(PoisonError::into_inner);
         let sorted = each(parts.into_iter(), |part| {

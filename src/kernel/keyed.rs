@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::cut::Order;
 use crate::record::{Comparator, KeyKind, Layout};
 
+/// A prefix is made of so many bytes.
 pub const PREFIX_BYTES: usize = 8;
 const SIGN: u64 = 1 << 63;
 
