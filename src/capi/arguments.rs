@@ -31,8 +31,8 @@ pub unsafe fn check_run(
     count: usize,
     has_out: bool,
 ) -> ftsort_status {
-    // SAFETY: this function's contract.
     without_group(|| {
+        // SAFETY: this function's contract.
         unsafe { prepare(record, input, count, has_out, 1, Learn::default()) }.map(drop)
     })
 }

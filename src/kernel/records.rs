@@ -177,29 +177,23 @@ struct Entry {
 /// Positions have so many bits, which leaves 2^24 runs.
 const POSITION_BITS: u32 = 40;
 
-/// How records are merged.
-#[derive(Clone, Copy)]
-enum Way {
-    /// As they are: they have a size that the compiler knows, their keys are where it knows, too, and prefixes
-    /// decide.
-    Whole(fn(Prefix, &[&[u8]], &mut [u8], &mut [u8])),
-    /// By entries.
-    Entries,
-}
+/// Merges runs of records by their prefixes into a place for all of them, through a scratch space.
+type MergeWhole = fn(Prefix, &[&[u8]], &mut [u8], &mut [u8]);
 
 impl Keyed {
-    fn way(&self) -> Way {
-        if !self.is_decided_by_prefix() {
-            return Way::Entries;
-        }
-        match (self.record_bytes(), self.prefix_maker().at()) {
-            (8, _) => Way::Whole(merge_whole::<8, 0>),
-            (12, 0) => Way::Whole(merge_whole::<12, 0>),
-            (12, 4) => Way::Whole(merge_whole::<12, 4>),
-            (16, 0) => Way::Whole(merge_whole::<16, 0>),
-            (16, 8) => Way::Whole(merge_whole::<16, 8>),
-            _ => Way::Entries,
-        }
+    /// What merges records as they are: if they have a size that the compiler knows, their keys are where it
+    /// knows, too, and prefixes decide.
+    fn merge_whole(&self) -> Option<MergeWhole> {
+        let place = (self.record_bytes(), self.prefix_maker().at());
+        Some(match place {
+            _ if !self.is_decided_by_prefix() => return None,
+            (8, _) => merge_whole::<8, 0>,
+            (12, 0) => merge_whole::<12, 0>,
+            (12, 4) => merge_whole::<12, 4>,
+            (16, 0) => merge_whole::<16, 0>,
+            (16, 8) => merge_whole::<16, 8>,
+            _ => return None,
+        })
     }
 }
 
@@ -207,17 +201,17 @@ impl Merge for Keyed {
     /// A place where the levels of the tree take turns, if there are several; the entries, as they were and
     /// merged.
     fn scratch_bytes(&self, runs: usize) -> usize {
-        match self.way() {
-            Way::Whole(_) if runs <= 2 => 0,
-            Way::Whole(_) => self.record_bytes(),
-            Way::Entries => 3 * size_of::<Entry>(),
+        match self.merge_whole() {
+            Some(_) if runs <= 2 => 0,
+            Some(_) => self.record_bytes(),
+            None => 3 * size_of::<Entry>(),
         }
     }
 
     fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], _: Reader) {
-        match self.way() {
-            Way::Whole(merge) => merge(self.prefix_maker(), runs, out, scratch),
-            Way::Entries => merge_entries(self, runs, out, scratch),
+        match self.merge_whole() {
+            Some(merge) => merge(self.prefix_maker(), runs, out, scratch),
+            None => merge_entries(self, runs, out, scratch),
         }
     }
 }
