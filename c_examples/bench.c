@@ -156,8 +156,20 @@ static int suffer(ftsort_config config, const ftsort_record *record, recipe *inp
   return 1;
 }
 
+/* The place of a word in a list that ends with NULL; -1 if it is not there. */
+static int place_of(const char *word, const char *const *words)
+{
+  int k;
+  for (k = 0; words[k]; k++)
+    if (!strcmp(words[k], word)) return k;
+  return -1;
+}
+
 int main(int argc, char **argv)
 {
+  static const char *const types[] = {"i32", "u64", "f64", "pairs", NULL};
+  static const char *const stores[] = {"memory", "directory", "reload", "none", NULL};
+  static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD, FTSORT_STORE_NONE};
   static double seconds[PHASES][100];
   ftsort_config config = FTSORT_CONFIG_INIT;
   const ftsort_record numbers = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
@@ -188,13 +200,13 @@ int main(int argc, char **argv)
     else if (option == 'x') config.checks = (uint32_t)atoi(optarg);
     else return 2;
   }
-  if (repetitions < 1 || repetitions > 100) return 2;
+  if (repetitions < 1 || repetitions > 100 || place_of(type, types) < 0 || place_of(store, stores) < 0) {
+    fprintf(stderr, "bench: -t %s, -s %s or -n %d is nothing that it knows\n", type, store, repetitions);
+    return 2;
+  }
   record = type[0] == 'u' ? numbers : type[0] == 'f' ? floats : type[0] == 'p' ? pairs : record;
-  config.store = store[0] == 'd'   ? FTSORT_STORE_DIRECTORY
-                 : store[0] == 'n' ? FTSORT_STORE_NONE
-                 : store[0] == 'r' ? FTSORT_STORE_RELOAD
-                                   : FTSORT_STORE_MEMORY;
-  config.reload = store[0] == 'r' ? reload : NULL;
+  config.store = kinds[place_of(store, stores)];
+  config.reload = config.store == FTSORT_STORE_RELOAD ? reload : NULL;
   config.user = &input;
   config.faults = "";
 

@@ -778,8 +778,8 @@ typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
  * How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
  * versions append fields, and take a shorter struct as one whose missing fields are zero.
  *
- * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and `min_survivors`,
- * and either all or none a `reload` and a `timeout_ms`; the rest may differ.
+ * All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and
+ * `min_survivors`, and either all or none a `reload` and a `timeout_ms`; the rest may differ.
  */
 typedef struct ftsort_config {
   /**
@@ -921,12 +921,13 @@ typedef struct ftsort_round {
 } ftsort_round;
 
 /**
- * Makes the state before the first round of a node whose home brings none: where the number of ranks is no
- * power of two, or a rank was known to be dead before the call; with `begin_all` that of every node. Pure, as all of these callbacks: the same
- * bytes for the same arguments, on every rank, at any time, any number of times; nothing kept from call to
- * call, no clock, no random numbers, no communication. Called for any node, on any rank, by the thread that
- * called ftsort. Returns 0, or anything else to refuse, which ends the run with `FTSORT_ERR_CALLBACK` on
- * all ranks. Must not throw, longjmp, or call ftsort or MPI, but for the functions of `ftsort_buffer`.
+ * Makes the state before the first round of a node whose home brings none: where the number of ranks is
+ * no power of two, or a rank was known to be dead before the call; with `begin_all` that of every node.
+ * Pure, as all of these callbacks: the same bytes for the same arguments, on every rank, at any time,
+ * any number of times; nothing kept from call to call, no clock, no random numbers, no communication.
+ * Called for any node, on any rank, by the thread that called ftsort. Returns 0, or anything else to
+ * refuse, which ends the run with `FTSORT_ERR_CALLBACK` on all ranks. Must not throw, longjmp, or call
+ * ftsort or MPI, but for the functions of `ftsort_buffer`.
  */
 typedef int (*ftsort_begin_fn)(void *user, int32_t node, struct ftsort_buffer *state);
 
@@ -1702,8 +1703,8 @@ const char *ftsort_last_error(const struct ftsort *group);
  * \param[out] out the result, to be freed with `ftsort_result_free`; NULL after a failure.
  * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on all ranks),
  * `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`,
- * `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_CORRUPT`, `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`,
- * `FTSORT_ERR_INTERNAL`.
+ * `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`,
+ * `FTSORT_ERR_CORRUPT`, `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_run(struct ftsort *group,
                          const struct ftsort_record *record,
@@ -1796,7 +1797,8 @@ int ftsort_slot(const struct ftsort *group, int32_t rank);
 
 /**
  * Whose data the last `ftsort_run`, `ftsort_rounds_run`, `ftsort_fault_check`, `ftsort_store_commit` or
- * call that takes a tree could not get back: the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
+ * call that takes a tree could not get back: the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on
+ * all survivors. [L]
  *
  * \param[in] group a live group; NULL has none.
  * \param[out] ranks filled with up to `capacity` ranks, ascending; may be NULL if `capacity` is 0.
@@ -2159,11 +2161,12 @@ ftsort_status ftsort_gather_sorted(struct ftsort *group,
 
 /**
  * Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
- * Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on who is recommended; who is
- * not executes no node from then on, as if it had crashed, but its blocks are moved, not lost, and once it
- * is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`, `FTSORT_EVENT_REJOINED`). If
- * nobody is recommended, all work. A rank that is left out still takes part in every collective call: one
- * that is stopped altogether keeps the others waiting, and leaving it out shortens only its work. [C]
+ * Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on
+ * who is recommended; who is not executes no node from then on, as if it had crashed, but its blocks are
+ * moved, not lost, and once it is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`,
+ * `FTSORT_EVENT_REJOINED`). If nobody is recommended, all work. A rank that is left out still takes part
+ * in every collective call: one that is stopped altogether keeps the others waiting, and leaving it out
+ * shortens only its work. [C]
  *
  * \param[in,out] group a live group without a monitor.
  * \param[in] config borrowed for the call; NULL: all defaults.

@@ -60,12 +60,13 @@ pub struct ftsort_proposal {
     pub bytes: usize,
 }
 
-/// Makes the state before the first round of a node whose home brings none: where the number of ranks is no
-/// power of two, or a rank was known to be dead before the call; with `begin_all` that of every node. Pure, as all of these callbacks: the same
-/// bytes for the same arguments, on every rank, at any time, any number of times; nothing kept from call to
-/// call, no clock, no random numbers, no communication. Called for any node, on any rank, by the thread that
-/// called ftsort. Returns 0, or anything else to refuse, which ends the run with `FTSORT_ERR_CALLBACK` on
-/// all ranks. Must not throw, longjmp, or call ftsort or MPI, but for the functions of `ftsort_buffer`.
+/// Makes the state before the first round of a node whose home brings none: where the number of ranks is
+/// no power of two, or a rank was known to be dead before the call; with `begin_all` that of every node.
+/// Pure, as all of these callbacks: the same bytes for the same arguments, on every rank, at any time,
+/// any number of times; nothing kept from call to call, no clock, no random numbers, no communication.
+/// Called for any node, on any rank, by the thread that called ftsort. Returns 0, or anything else to
+/// refuse, which ends the run with `FTSORT_ERR_CALLBACK` on all ranks. Must not throw, longjmp, or call
+/// ftsort or MPI, but for the functions of `ftsort_buffer`.
 pub type ftsort_begin_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, node: i32, state: *mut ftsort_buffer) -> c_int>;
 

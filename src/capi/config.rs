@@ -231,8 +231,8 @@ pub type ftsort_reload_fn =
 /// How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
 /// versions append fields, and take a shorter struct as one whose missing fields are zero.
 ///
-/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and `min_survivors`,
-/// and either all or none a `reload` and a `timeout_ms`; the rest may differ.
+/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and
+/// `min_survivors`, and either all or none a `reload` and a `timeout_ms`; the rest may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {

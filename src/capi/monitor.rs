@@ -294,11 +294,12 @@ fn message_limit(ranks: usize) -> usize {
 }
 
 /// Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
-/// Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on who is recommended; who is
-/// not executes no node from then on, as if it had crashed, but its blocks are moved, not lost, and once it
-/// is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`, `FTSORT_EVENT_REJOINED`). If
-/// nobody is recommended, all work. A rank that is left out still takes part in every collective call: one
-/// that is stopped altogether keeps the others waiting, and leaving it out shortens only its work. [C]
+/// Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on
+/// who is recommended; who is not executes no node from then on, as if it had crashed, but its blocks are
+/// moved, not lost, and once it is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`,
+/// `FTSORT_EVENT_REJOINED`). If nobody is recommended, all work. A rank that is left out still takes part
+/// in every collective call: one that is stopped altogether keeps the others waiting, and leaving it out
+/// shortens only its work. [C]
 ///
 /// \param[in,out] group a live group without a monitor.
 /// \param[in] config borrowed for the call; NULL: all defaults.

@@ -158,7 +158,8 @@ pub unsafe extern "C" fn ftsort_slot(group: *const ftsort, rank: i32) -> c_int {
 }
 
 /// Whose data the last `ftsort_run`, `ftsort_rounds_run`, `ftsort_fault_check`, `ftsort_store_commit` or
-/// call that takes a tree could not get back: the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on all survivors. [L]
+/// call that takes a tree could not get back: the ranks behind its `FTSORT_ERR_DATA_LOST`, the same on
+/// all survivors. [L]
 ///
 /// \param[in] group a live group; NULL has none.
 /// \param[out] ranks filled with up to `capacity` ranks, ascending; may be NULL if `capacity` is 0.

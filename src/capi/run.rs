@@ -45,8 +45,8 @@ use crate::verify::digest::{Digest, DigestKey};
 /// \param[out] out the result, to be freed with `ftsort_result_free`; NULL after a failure.
 /// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on all ranks),
 /// `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`,
-/// `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`, `FTSORT_ERR_CORRUPT`, `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`,
-/// `FTSORT_ERR_INTERNAL`.
+/// `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`,
+/// `FTSORT_ERR_CORRUPT`, `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
 ///
 /// # Safety
 /// The pointers are NULL or valid, `input` for `count` records.
