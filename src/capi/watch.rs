@@ -12,7 +12,7 @@ use crate::error::{Result, caught};
 use crate::members::{FULL_WEIGHT, Rank, RankSet};
 use crate::monitor::counsel::odd;
 use crate::monitor::{
-    Action, Counsel, DEFAULT_LIMIT, Foreground, Monitor, Options, Told, View, count_primes,
+    Action, Counsel, DEFAULT_LIMIT, Foreground, Monitor, Options, Rhythm, Told, View, count_primes,
 };
 use crate::transport::ulfm::Courier;
 
@@ -72,16 +72,17 @@ pub(super) struct Watch {
     thread: Option<JoinHandle<()>>,
     procedure: Procedure,
     me: Rank,
-    /// In seconds; in the foreground, at least so much is between two tests.
-    interval: f64,
+    /// When it tells the others how it is, though it has no news.
+    rhythm: Rhythm,
     /// What all ranks have agreed on: what the group goes by.
     counsel: Counsel,
-    last: Last,
+    /// Since when its share of a processor counts.
+    since: Moment,
 }
 
-/// When this rank told the others last how it is, and what it had used by then.
-#[derive(Clone, Copy, Default)]
-struct Last {
+/// A moment, and how long this process had had processors by then, in seconds.
+#[derive(Clone, Copy)]
+struct Moment {
     at: f64,
     processor: f64,
 }
@@ -116,9 +117,9 @@ impl Watch {
             thread,
             procedure,
             me,
-            interval,
+            rhythm: Rhythm::new(interval, now),
             counsel: Counsel::new(ranks, options),
-            last: Last {
+            since: Moment {
                 at: now,
                 processor: processor_seconds(),
             },
@@ -134,44 +135,47 @@ impl Watch {
         &self.counsel.advice().left_out
     }
 
-    /// Has this rank told the others how it is within this interval?
-    fn has_told(&self, now: f64) -> bool {
-        now - self.last.at < self.interval
-    }
-
-    /// How many seconds have passed for each that this rank had a processor; or how long the user's test
-    /// took. None: too little time has passed to tell.
-    fn figure(&self, now: f64, processor: f64) -> Option<f64> {
-        if self.has_told(now) {
-            return None;
-        }
-        let share = (processor - self.last.processor) / (now - self.last.at);
-        Some(match self.procedure.run {
+    /// How many seconds have passed until now for each that this rank had a processor; or how long the user's
+    /// test takes.
+    fn figure(&self, now: Moment) -> f64 {
+        let share = (now.processor - self.since.processor) / (now.at - self.since.at);
+        match self.procedure.run {
             None => 1.0 / share.clamp(1e-3, 1.0),
             Some(_) => {
                 let start = monotonic_seconds();
                 self.procedure.answer();
                 (monotonic_seconds() - start).max(1e-9)
             }
-        })
+        }
     }
 
     /// What this rank knows, for all others.
-    fn tell(&self, now: f64, processor: f64) -> Told {
+    fn tell(&mut self, now: Moment) -> Told {
         match &*self.shared.mind() {
-            Mind::Background(monitor) => Told {
-                counters: monitor.counters().to_vec(),
-                paces: match self.counsel.asks_for_paces() {
-                    true => monitor.paces(),
-                    false => Vec::new(),
-                },
-                ..Told::default()
-            },
-            Mind::Foreground(_) => Told {
-                counters: self.counsel.counters().to_vec(),
-                figure: self.figure(now, processor),
-                ..Told::default()
-            },
+            Mind::Background(monitor) => {
+                self.rhythm.rest(now.at);
+                Told {
+                    counters: monitor.counters().to_vec(),
+                    paces: match self.counsel.asks_for_paces() {
+                        true => monitor.paces(),
+                        false => Vec::new(),
+                    },
+                    ..Told::default()
+                }
+            }
+            Mind::Foreground(_) => {
+                let is_due = self.rhythm.is_due(now.at);
+                let figure = self.rhythm.tell(now.at).then(|| self.figure(now));
+                if figure.is_some() {
+                    self.since = now;
+                }
+                Told {
+                    counters: self.counsel.counters().to_vec(),
+                    is_due,
+                    figure,
+                    ..Told::default()
+                }
+            }
         }
     }
 }
@@ -189,8 +193,8 @@ impl Drop for Watch {
 impl Adviser for Watch {
     fn is_content(&self, left_out: &RankSet, _weights: &[u8], now: f64) -> bool {
         match &*self.shared.mind() {
-            Mind::Foreground(_) => self.has_told(now),
-            _ if self.counsel.may_change() && !self.has_told(now) => false,
+            Mind::Foreground(_) => !self.rhythm.has_news(now),
+            _ if self.counsel.may_change() && self.rhythm.is_due(now) => false,
             // What a rank outside of the group knows counts for nothing.
             Mind::Background(_) if left_out.contains(self.me) => true,
             Mind::Background(monitor) => {
@@ -203,13 +207,11 @@ impl Adviser for Watch {
     }
 
     fn testimony(&mut self, load: &Load) -> Vec<u8> {
-        let processor = processor_seconds();
-        let told = self.tell(load.now, processor).with(load);
-        if !self.has_told(load.now) {
-            let at = load.now;
-            self.last = Last { at, processor };
-        }
-        told.encode()
+        let now = Moment {
+            at: load.now,
+            processor: processor_seconds(),
+        };
+        self.tell(now).with(load).encode()
     }
 
     fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Advice {
@@ -229,6 +231,7 @@ impl Adviser for Watch {
                 self.counsel.paces(&told)
             }
             Mind::Foreground(foreground) => {
+                self.rhythm.heard(told.iter().any(|(_, told)| told.is_due));
                 let figures = told.iter();
                 let figures = figures.filter_map(|(rank, told)| Some((*rank, told.figure?)));
                 foreground.absorb_dead(&dead);

@@ -16,7 +16,9 @@ use crate::monitor::share::{Burden, merged, slowdowns, weights, worth_leaving_ou
 pub struct Told {
     /// The counters of events, as it knows them, by rank.
     pub counters: Vec<u32>,
-    /// How long its own test took, where it tests itself.
+    /// Does it find it time for a test, where ranks test themselves?
+    pub is_due: bool,
+    /// How long its own test took, if this is the occasion.
     pub figure: Option<f64>,
     /// Rounds that are committed.
     pub round: u32,
@@ -28,8 +30,8 @@ pub struct Told {
     pub paces: Vec<Option<f64>>,
 }
 
-/// Figure, round, rounds and bytes.
-const FIXED: usize = 8 + 4 + 4 + 8;
+/// Whether it is time, figure, round, rounds and bytes.
+const FIXED: usize = 1 + 8 + 4 + 4 + 8;
 
 impl Told {
     /// With what the engine says of the present job.
@@ -45,6 +47,7 @@ impl Told {
     /// As bytes: as many for all that have as many counters, and as many paces or none.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED + 4 * (self.counters.len() + self.paces.len()));
+        out.push(u8::from(self.is_due));
         out.extend(self.figure.unwrap_or(f64::NAN).to_le_bytes());
         out.extend(self.round.to_le_bytes());
         out.extend(self.rounds.to_le_bytes());
@@ -65,7 +68,8 @@ impl Told {
     /// The opposite of [`Told::encode`], but that times have lost digits; None if there are fewer bytes than
     /// so many ranks need.
     pub fn decode(ranks: usize, bytes: &[u8]) -> Option<Told> {
-        let (figure, rest) = bytes.split_first_chunk()?;
+        let (is_due, rest) = bytes.split_first()?;
+        let (figure, rest) = rest.split_first_chunk()?;
         let (round, rest) = rest.split_first_chunk()?;
         let (rounds, rest) = rest.split_first_chunk()?;
         let (size, rest) = rest.split_first_chunk()?;
@@ -78,6 +82,7 @@ impl Told {
                 .iter()
                 .map(|word| u32::from_le_bytes(*word))
                 .collect(),
+            is_due: *is_due != 0,
             figure: time(f64::from_le_bytes(*figure)),
             round: u32::from_le_bytes(*round),
             rounds: u32::from_le_bytes(*rounds),
@@ -295,11 +300,11 @@ mod tests {
             figure in prop::option::of(0.0_f64..1e3),
             (round, rounds, bytes) in (any::<u32>(), any::<u32>(), any::<u64>()),
             pace in prop::option::of(0_u16..1000),
-            has_paces: bool,
+            [has_paces, is_due]: [bool; 2],
         ) {
             let ranks = counters.len();
             let paces = if has_paces { vec![pace.map(f64::from); ranks] } else { Vec::new() };
-            let told = Told { counters, figure, round, rounds, bytes, paces };
+            let told = Told { counters, is_due, figure, round, rounds, bytes, paces };
             let encoded = told.encode();
             prop_assert_eq!(Told::decode(ranks, &encoded), Some(told));
             prop_assert_eq!(Told::decode(ranks, &encoded[..FIXED + 4 * ranks - 1]), None);

@@ -126,6 +126,54 @@ impl Foreground {
     }
 }
 
+/// When a rank is tested. A figure says something beside others of the same moment only: so whoever finds it
+/// time says so, and then all are tested at the same occasion, however far apart their clocks began.
+#[derive(Clone, Copy, Debug)]
+pub struct Rhythm {
+    interval: f64,
+    last: f64,
+    asked: bool,
+}
+
+impl Rhythm {
+    /// At least so many seconds between two tests, the first of them from `now`.
+    pub fn new(interval: f64, now: f64) -> Rhythm {
+        Rhythm {
+            interval,
+            last: now,
+            asked: false,
+        }
+    }
+
+    /// Does this rank find it time for a test?
+    pub fn is_due(&self, now: f64) -> bool {
+        now - self.last >= self.interval
+    }
+
+    /// Is there something to tell the others: that it is time, or a figure?
+    pub fn has_news(&self, now: f64) -> bool {
+        self.asked || self.is_due(now)
+    }
+
+    /// This rank tells the others. True if all tell their figures now: the test is this one.
+    pub fn tell(&mut self, now: f64) -> bool {
+        if self.asked {
+            self.last = now;
+        }
+        self.asked
+    }
+
+    /// This rank has told others what it has without a test: it is not time before the interval is over again.
+    pub fn rest(&mut self, now: f64) {
+        self.last = now;
+    }
+
+    /// All have told each other, and for some of them it was time.
+    pub fn heard(&mut self, is_due: bool) {
+        self.asked = is_due && !self.asked;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +258,40 @@ mod tests {
             strict.interval(&slow);
         }
         assert_eq!((paper.counters()[1], strict.counters()[1]), (2, 1));
+    }
+
+    proptest! {
+        /// Clocks that began at different times, ranks that come to each commit one after the other, and some
+        /// occasions at which nobody finds it time.
+        #[test]
+        fn all_have_figures_at_the_same_occasions(
+            begun in prop::collection::vec(0.0..0.9_f64, 1..9),
+            steps in prop::collection::vec(
+                (0.001..0.2_f64, prop::collection::vec(0.0..0.05_f64, 9), any::<bool>()), 1..200),
+        ) {
+            let mut ranks: Vec<Rhythm> = begun.iter().map(|now| Rhythm::new(1.0, *now)).collect();
+            let (mut time, mut tested) = (1.0, Vec::new());
+            for (step, delays, anyway) in steps {
+                time += step;
+                let clocked = |ranks: &[Rhythm], asks: fn(&Rhythm, f64) -> bool| {
+                    ranks.iter().zip(&delays).any(|(rank, delay)| asks(rank, time + delay))
+                };
+                if !anyway && !clocked(&ranks, Rhythm::has_news) {
+                    continue;
+                }
+                let is_due = clocked(&ranks, Rhythm::is_due);
+                let pairs = ranks.iter_mut().zip(&delays);
+                let told: Vec<bool> = pairs.map(|(rank, delay)| rank.tell(time + delay)).collect();
+                prop_assert!(told.iter().all(|one| *one == told[0]));
+                if told[0] {
+                    tested.push(time);
+                }
+                ranks.iter_mut().for_each(|rank| rank.heard(is_due));
+            }
+            // One commit until somebody finds it time, and one more for the figures.
+            prop_assert!(time - tested.last().unwrap_or(&0.9) < 1.0 + 2.0 * 0.25);
+            prop_assert!(tested.is_sorted_by(|one, next| next - one > 0.9));
+        }
     }
 
     proptest! {

@@ -42,7 +42,7 @@ mod wire;
 
 pub use assignment::Assignment;
 pub use counsel::{Counsel, Told};
-pub use foreground::Foreground;
+pub use foreground::{Foreground, Rhythm};
 pub use machine::{Action, Monitor, View};
 pub use options::{Options, Suspicion};
 
