@@ -399,8 +399,6 @@ def main():
     parser.add_argument("--keep", help="a folder for the logs of bad runs")
     parser.add_argument("--verbose", action="store_true", help="a line for each run")
     options = parser.parse_args()
-    # As Ctrl-C: the namespaces must go.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     total = collections.Counter()
     try:

@@ -34,7 +34,7 @@ NOT_STARTED = "PMIx server's listener thread failed to start"
 C_FLAGS = ["-std=c99", "-D_XOPEN_SOURCE=700", "-D_FILE_OFFSET_BITS=64", "-O2",
            "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
-# Whoever ends a script ends its ranks with it: as an exception, which `launch` sees.
+# Whoever ends a script ends its ranks with it, as Ctrl-C does: by an exception, which `launch` and others see.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 

@@ -11,6 +11,9 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result, Status};
 
+/// So many times as many tasks as threads, since neither tasks nor threads are alike.
+pub const TASKS_PER_THREAD: usize = 4;
+
 /// How many threads.
 #[derive(Clone, Copy, Debug)]
 pub enum Threads {

@@ -7,7 +7,7 @@
 
 use rayon::ThreadPool;
 
-use super::crew::{each, on_pool, width};
+use super::crew::{TASKS_PER_THREAD, each, on_pool, width};
 use super::cut::{Order, Place, advance};
 use super::pair::{Reader, merge_two};
 use crate::buffer::Buffer;
@@ -21,9 +21,6 @@ const RECORDS_PER_RUN: usize = 1 << 9;
 
 /// More than this is not read from a second-level cache afterwards.
 pub const FAR_BYTES: usize = 2 << 20;
-
-/// So many times as many tasks as threads, since threads are not equally fast.
-pub const TASKS_PER_THREAD: usize = 4;
 
 /// How pieces are merged.
 pub trait Merge: Order {

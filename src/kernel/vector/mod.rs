@@ -10,7 +10,7 @@
 
 use crate::buffer::ALIGNMENT;
 use crate::kernel::Seen;
-use crate::kernel::crew::{both, width};
+use crate::kernel::crew::{TASKS_PER_THREAD, both, width};
 use crate::kernel::pair::Reader;
 use crate::record::{Sign, Word};
 
@@ -90,10 +90,8 @@ fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, patience:
 /// Divides words until there are parts enough for the threads of the pool that this is called in, and has
 /// each of them sorted by `sort`. There must be a processor that can.
 pub fn sort_on_threads<W: Word>(words: &mut [W], sign: Sign, sort: &(dyn Fn(&mut [W]) + Sync)) {
-    // Several parts for each thread, since pivots are no medians and threads not equally fast.
-    const PARTS: usize = 4;
     const LEAST: usize = 1 << 16;
-    let least = words.len() / (PARTS * width());
+    let least = words.len() / (TASKS_PER_THREAD * width());
     let patience = patience(words.len());
     sort_parts_at(level(), words, sign, least.max(LEAST), patience, sort);
 }
