@@ -714,7 +714,8 @@ typedef struct ftsort_record {
  * nobody has it: with `FTSORT_STORE_RELOAD`, and with the other stores where theirs is lost. What it
  * gives is checked by size and hash against what the rank had, if that lived to tell. Returns 0, or
  * anything else to refuse; a refusal, or other bytes, end the sort with `FTSORT_ERR_CALLBACK`. The
- * same rules as for `ftsort_event_fn`.
+ * same rules as for `ftsort_event_fn`; where a rank has several threads, they sort what it gave before
+ * (and may call `compare`) while it makes the next.
  */
 typedef int (*ftsort_reload_fn)(void *user, int32_t rank, struct ftsort_buffer *out);
 

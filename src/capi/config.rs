@@ -224,7 +224,8 @@ pub type ftsort_log_fn =
 /// nobody has it: with `FTSORT_STORE_RELOAD`, and with the other stores where theirs is lost. What it
 /// gives is checked by size and hash against what the rank had, if that lived to tell. Returns 0, or
 /// anything else to refuse; a refusal, or other bytes, end the sort with `FTSORT_ERR_CALLBACK`. The
-/// same rules as for `ftsort_event_fn`.
+/// same rules as for `ftsort_event_fn`; where a rank has several threads, they sort what it gave before
+/// (and may call `compare`) while it makes the next.
 pub type ftsort_reload_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, out: *mut ftsort_buffer) -> c_int>;
 

@@ -143,8 +143,14 @@ pub trait Algorithm {
     /// What this round needs.
     fn step(&self, round: u32) -> Step;
 
-    /// Brings a node's input into the form in which the first round takes it.
+    /// Brings a node's input into the form in which the first round takes it. What it is known by stays.
     fn prepare(&self, block: Block) -> Result<Block>;
+
+    /// As [`Algorithm::prepare`], for inputs that come one after the other: where there are threads, one is
+    /// prepared while the next is fetched, on the caller's.
+    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
+        inputs.map(|input| self.prepare(input?)).collect()
+    }
 
     /// What the node contributes to its subcube's decision. `before`: the decision that held for it in
     /// the round before; empty in the first. Called in rounds that decide, as [`Algorithm::decide`].

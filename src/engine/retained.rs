@@ -73,11 +73,7 @@ impl Job<'_, '_> {
             // Sorting is in place if nobody else holds on to the bytes.
             self.store.put(Stamp::INPUT, node, &Block::empty())?;
         }
-        let digest = block.digest;
-        let block = Block {
-            digest,
-            ..caught(|| algorithm.prepare(block))?
-        };
+        let block = caught(|| algorithm.prepare(block))?;
         if node != self.engine.members.me().home() {
             // Of the own one what is kept is known by division, and found wrong at the end at the latest.
             self.stands_by(&block)?;
@@ -272,18 +268,27 @@ impl Job<'_, '_> {
         near.into_iter()
     }
 
+    /// Gets the inputs that this rank must ask the user for, and brings each into the form in which the first
+    /// round takes it while the user makes the next.
     fn reload_inputs(&mut self, plan: &Plan, attempt: &mut Attempt) {
         let me = self.engine.members.me();
-        for origin in &plan.reloads {
-            if plan.keepers.get(origin) != Some(&me) || self.held.contains(*origin) {
-                continue;
-            }
-            let input = self.reload(*origin);
-            if let Some(input) = attempt.check(input) {
-                let put = self.store.put(Stamp::INPUT, origin.home(), &input);
-                if attempt.check(put).is_some() {
-                    self.held.insert(*origin);
-                }
+        let origins: Vec<Rank> = (plan.reloads.iter().copied())
+            .filter(|origin| plan.keepers.get(origin) == Some(&me) && !self.held.contains(*origin))
+            .collect();
+        let algorithm = self.algorithm;
+        let mut inputs = origins.iter().map(|origin| {
+            let input = self.reload(*origin)?;
+            Ok(self.engine.sealed(input))
+        });
+        let prepared = caught(|| Ok(algorithm.prepare_each(&mut inputs)));
+        let prepared = attempt.check(prepared).unwrap_or_default();
+        for (origin, input) in origins.into_iter().zip(prepared) {
+            let kept = input.and_then(|input| {
+                self.stands_by(&input)?;
+                self.store.put(Stamp::INPUT, origin.home(), &input)
+            });
+            if attempt.check(kept).is_some() {
+                self.held.insert(origin);
             }
         }
     }

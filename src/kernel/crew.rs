@@ -4,6 +4,7 @@
 //! their work. What threads do is compiled once and not for each kernel that has something to do. Must never use
 //! rayon's global pool, which belongs to the program.
 
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::ThreadPool;
@@ -70,6 +71,31 @@ impl Crew {
             *pool = Some(Arc::new(larger));
         }
         pool.clone()
+    }
+
+    /// Does the same for each item as soon as it is there, for one after the other. Returns what comes of each,
+    /// in their order. Items are fetched on the caller's thread; where there is a pool, it works meanwhile.
+    pub fn as_they_come<T: Send, R: Send>(
+        &self,
+        items: &mut dyn Iterator<Item = T>,
+        work: impl Fn(T) -> R + Sync,
+    ) -> Vec<R> {
+        let Some(pool) = self.pool() else {
+            return items.map(work).collect();
+        };
+        let (sender, receiver) = channel();
+        let mut results = Vec::new();
+        let (done, work) = (&mut results, &work);
+        pool.in_place_scope(move |scope| {
+            scope.spawn(move |_| done.extend(receiver.into_iter().map(work)));
+            for item in items {
+                if sender.send(item).is_err() {
+                    // The work has panicked, and goes on to do so as soon as the scope ends.
+                    break;
+                }
+            }
+        });
+        results
     }
 }
 
@@ -154,6 +180,41 @@ mod tests {
         let (mut one, mut other) = (0, 0);
         on_pool(&pool, || both(&mut || one += 1, &mut || other += 2));
         assert_eq!((one, other), (1, 2));
+    }
+
+    #[test]
+    fn items_are_fetched_here_and_worked_on_elsewhere_in_their_order() {
+        let here = std::thread::current().id();
+        for threads in [1, 2, 3] {
+            let crew = Crew::new(threads.into()).unwrap();
+            let mut items = (0..50_u32).inspect(|_| assert_eq!(std::thread::current().id(), here));
+            let squares = crew.as_they_come(&mut items, |number| {
+                assert_eq!(std::thread::current().id() == here, threads == 1);
+                number * number
+            });
+            assert!(
+                squares
+                    .into_iter()
+                    .eq((0..50).map(|number| number * number))
+            );
+            assert!(
+                crew.as_they_come(&mut std::iter::empty::<u32>(), |number| number)
+                    .is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn a_panic_on_either_side_comes_out_and_leaves_no_thread_waiting() {
+        let crew = Crew::new(2.into()).unwrap();
+        for (fetch, work) in [(3, 100), (100, 3), (5, 5)] {
+            let panicked = crate::error::caught(|| {
+                let mut items = (0..50).inspect(|number| assert_ne!(*number, fetch));
+                Ok(crew.as_they_come(&mut items, |number| assert_ne!(number, work)))
+            });
+            assert_eq!(panicked.unwrap_err().status, Status::Internal);
+        }
+        assert_eq!(crew.as_they_come(&mut (0..3), |number| number), [0, 1, 2]);
     }
 
     #[test]

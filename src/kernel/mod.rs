@@ -22,12 +22,11 @@ pub use vector::factors;
 
 use std::cmp::Ordering;
 
-pub use crew::Threads;
+pub use crew::{Crew, Threads};
 
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::{Down, KeyKind, Layout, PlainKey};
-use crew::Crew;
 
 /// What is shown records.
 pub type Seen<'a> = dyn FnMut(&[u8]) + Send + 'a;
@@ -36,6 +35,9 @@ pub type Seen<'a> = dyn FnMut(&[u8]) + Send + 'a;
 pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// The size of a record.
     fn record_bytes(&self) -> usize;
+
+    /// The threads that it works on.
+    fn crew(&self) -> &Crew;
 
     /// A copy of records that need not be aligned, to be sorted: in another order, in which equal keys keep
     /// theirs, if a part of the sorting costs nothing on the way ([`Buffer::borders`]). `seen` is shown them as

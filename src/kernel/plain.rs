@@ -277,6 +277,10 @@ impl<T: PlainKey> Kernel for Plain<T> {
         size_of::<T>()
     }
 
+    fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
     fn copy(&self, records: &[u8], seen: &mut Seen) -> Result<Buffer> {
         let can = vector::is_available::<T::Bits>() && records.len() >= FAR_BYTES;
         let is_unsorted = |_: &Sign| {

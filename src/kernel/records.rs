@@ -99,6 +99,10 @@ impl Kernel for Records {
         self.order.record_bytes()
     }
 
+    fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
     /// Records are dealt out on the way, if that would be the first that is done to sort them.
     fn copy(&self, records: &[u8], seen: &mut Seen) -> Result<Buffer> {
         // A comparator is not called yet: what it does is the sort's business.

@@ -219,6 +219,10 @@ impl Algorithm for Complete<'_> {
         self.sort.prepare(block)
     }
 
+    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
+        self.sort.prepare_each(inputs)
+    }
+
     fn propose(
         &self,
         round: u32,

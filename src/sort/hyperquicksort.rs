@@ -9,7 +9,7 @@
 //! on average. Must never: look at who is alive, but for the weights of the two halves.
 
 use super::pivot::{self, Cut};
-use super::{PivotRule, sorted};
+use super::{PivotRule, sorted, sorted_each};
 use crate::block::Block;
 use crate::buffer::Slice;
 use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
@@ -66,6 +66,10 @@ impl Algorithm for HyperQuickSort<'_> {
 
     fn prepare(&self, block: Block) -> Result<Block> {
         sorted(block, self.kernel)
+    }
+
+    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
+        sorted_each(inputs, self.kernel)
     }
 
     fn propose(

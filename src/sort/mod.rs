@@ -63,3 +63,12 @@ fn sorted(mut block: Block, kernel: &dyn Kernel) -> Result<Block> {
     block.sorted = true;
     Ok(block)
 }
+
+/// Inputs with their runs sorted, each while the next is fetched.
+fn sorted_each(
+    inputs: &mut dyn Iterator<Item = Result<Block>>,
+    kernel: &dyn Kernel,
+) -> Vec<Result<Block>> {
+    let crew = kernel.crew();
+    crew.as_they_come(inputs, |input| sorted(input?, kernel))
+}

@@ -10,7 +10,7 @@
 
 use super::hyperquicksort::halve;
 use super::pivot::{self, Cut, Place};
-use super::sorted;
+use super::{sorted, sorted_each};
 use crate::block::Block;
 use crate::buffer::Slice;
 use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
@@ -103,6 +103,10 @@ impl Algorithm for QuickMerge<'_> {
 
     fn prepare(&self, block: Block) -> Result<Block> {
         sorted(block, self.kernel)
+    }
+
+    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
+        sorted_each(inputs, self.kernel)
     }
 
     fn propose(

@@ -8,7 +8,7 @@
 //! Must never: look at who is alive, but for the shares that nodes are to get.
 
 use super::pivot::{self, Cut};
-use super::sorted;
+use super::{sorted, sorted_each};
 use crate::block::Block;
 use crate::buffer::Slice;
 use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
@@ -46,6 +46,10 @@ impl Algorithm for SampleSort<'_> {
 
     fn prepare(&self, block: Block) -> Result<Block> {
         sorted(block, self.kernel)
+    }
+
+    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
+        sorted_each(inputs, self.kernel)
     }
 
     fn propose(
