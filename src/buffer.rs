@@ -59,7 +59,9 @@ enum Fill {
 impl Room {
     /// So many bytes, or somewhat more.
     fn new(len: usize, fill: Fill) -> Option<Room> {
-        const LARGE: usize = 4 << 20;
+        // What is smaller an allocator keeps by itself, as a rule; larger pieces it gets from the system again and
+        // again.
+        const LARGE: usize = 256 << 10;
         if len < LARGE {
             let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT));
             return lines.ok().map(Room::Lines);
@@ -201,7 +203,10 @@ impl Buffer {
     /// Nobody reads the bytes before `end` any more: their memory may serve others.
     pub fn spend(&mut self, end: usize) {
         if let Room::Pages(pages) = &mut self.room {
-            pages.spend(end.min(self.len));
+            pages.spend(match end < self.len {
+                true => end,
+                false => pages.len(),
+            });
         }
     }
 
@@ -209,7 +214,7 @@ impl Buffer {
     pub fn spendable(&self) -> usize {
         match &self.room {
             Room::Lines(_) => 0,
-            Room::Pages(_) => self.counted,
+            Room::Pages(pages) => pages.spendable(),
         }
     }
 

@@ -17,6 +17,9 @@ use memmap2::MmapMut;
 /// Memory moves in units of this size, which the page table moves at once.
 const UNIT: usize = 2 << 20;
 
+/// A piece is longer by a part of so many, for a use that is somewhat longer: what is not touched costs nothing.
+const SLACK: usize = 32;
+
 /// A piece of memory.
 pub struct Pages {
     /// None only while it is dropped.
@@ -98,10 +101,13 @@ impl Kept {
         self.free.iter().map(Free::bytes).sum()
     }
 
-    /// The smallest free piece that is large enough, but not much too large.
+    /// The smallest free piece that is large enough, but not much too large; some of its last bytes may have
+    /// no memory yet.
     fn find(&mut self, len: usize) -> Option<Free> {
-        let fitting =
-            |free: &Free| free.from == 0 && free.bytes() >= len && free.bytes() / 2 <= len;
+        let fitting = |free: &Free| {
+            let has_memory = free.bytes() >= len - len / SLACK && free.bytes() / 2 <= len;
+            free.from == 0 && free.map.len() >= len && has_memory
+        };
         let free = self.free.iter().enumerate();
         let (at, _) = free
             .filter(|(_, free)| fitting(free))
@@ -109,22 +115,30 @@ impl Kept {
         Some(self.free.remove(at))
     }
 
-    /// Moves memory of a free piece to this unit. False if there is none.
+    /// Moves memory of a free piece to this unit, of one that others have taken from already if there is such
+    /// a piece. False if there is none.
     fn fill(&mut self, unit: &mut [u8]) -> bool {
-        while let Some(last) = self.free.last_mut() {
-            let Some(next) = next_unit(&last.map, last.from, last.to) else {
-                self.free.pop();
-                continue;
-            };
-            let end = next.end;
-            let done = moved(&mut last.map[next], unit);
-            if done {
-                last.from = end;
-                claim(unit);
+        let has_unit = |free: &Free| next_unit(&free.map, free.from, free.to).is_some();
+        let broken = |free: &Free| free.from > 0 && has_unit(free);
+        let at = self.free.iter().rposition(broken);
+        let Some(at) = at.or_else(|| self.free.iter().rposition(has_unit)) else {
+            return false;
+        };
+        let free = &mut self.free[at];
+        let Some(next) = next_unit(&free.map, free.from, free.to) else {
+            return false;
+        };
+        let end = next.end;
+        let done = moved(&mut free.map[next], unit);
+        if done {
+            free.from = end;
+            claim(unit);
+            if !has_unit(&self.free[at]) {
+                // Nobody could use the rest.
+                self.free.remove(at);
             }
-            return done;
         }
-        false
+        done
     }
 
     /// Gives free pieces back to the system, the oldest first, until there are no more bytes than were
@@ -142,6 +156,34 @@ impl Kept {
         self.most = self.most.max(self.used);
         self.shrink();
     }
+}
+
+/// A new piece of this length, or somewhat more.
+fn mapped(len: usize) -> Option<MmapMut> {
+    if len < UNIT {
+        return MmapMut::map_anon(len).ok();
+    }
+    // Linux puts whole units where units begin, and nothing else; only there can they be huge pages, and move.
+    let whole = MmapMut::map_anon(len.next_multiple_of(UNIT)).ok()?;
+    let beyond = len % UNIT;
+    if beyond > UNIT / 2 {
+        return Some(whole);
+    }
+    // A whole one for the rest would be memory for nothing.
+    shortened(whole, len)
+}
+
+#[cfg(target_os = "linux")]
+fn shortened(mut map: MmapMut, len: usize) -> Option<MmapMut> {
+    let stays = memmap2::RemapOptions::new().may_move(false);
+    // SAFETY: nobody has a reference to the bytes.
+    unsafe { map.remap(len, stays) }.ok()?;
+    Some(map)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shortened(map: MmapMut, _len: usize) -> Option<MmapMut> {
+    Some(map)
 }
 
 /// The first whole unit of these bytes between two places in them.
@@ -189,7 +231,7 @@ pub fn give_back() -> bool {
 
 impl Pages {
     fn new(len: usize) -> Option<Pages> {
-        let map = MmapMut::map_anon(len).ok()?;
+        let map = mapped(len)?;
         // Only a wish: with small pages, a fault for every 4 KiB costs as much as the copy that fills them.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
@@ -203,7 +245,7 @@ impl Pages {
     /// At least `len` bytes, all of them zero. None if they cannot be had.
     pub fn zeroed(len: usize) -> Option<Pages> {
         let mut pages = Pages::new(len)?;
-        pages.held = 0..pages.len();
+        pages.held = 0..len;
         kept().count(len);
         Some(pages)
     }
@@ -211,29 +253,39 @@ impl Pages {
     /// At least `len` bytes, whatever they are. None if they cannot be had.
     pub fn unset(len: usize) -> Option<Pages> {
         let found = kept().find(len);
-        let Some(Free { mut map, to, .. }) = found else {
-            let mut pages = Pages::later(len)?;
-            pages.reach(len, &mut []);
-            return Some(pages);
+        let mut pages = match found {
+            None => Pages::later(len)?,
+            Some(Free { mut map, to, .. }) => {
+                claim(&mut map[..to]);
+                kept().count(to);
+                Pages {
+                    map: Some(map),
+                    held: 0..to,
+                    spent: 0,
+                }
+            }
         };
-        claim(&mut map[..to]);
-        kept().count(to);
-        Some(Pages {
-            map: Some(map),
-            held: 0..to,
-            spent: 0,
-        })
+        pages.reach(len, &mut []);
+        Some(pages)
     }
 
     /// At least `len` bytes, which are to be reached before they are written. None if they cannot be had.
     pub fn later(len: usize) -> Option<Pages> {
-        // Somewhat more, for one that is a bit longer later: what is not touched costs nothing.
-        Pages::new(len + len / 32)
+        Pages::new(len + len / SLACK)
     }
 
     /// How many of the first `len` bytes have memory.
     pub fn held(&self, len: usize) -> usize {
         self.held.end.min(len) - self.held.start.min(len)
+    }
+
+    /// How many bytes of memory others can get of these, if all are spent.
+    pub fn spendable(&self) -> usize {
+        let first = next_unit(self, self.held.start, self.held.end);
+        first.map_or(0, |unit| {
+            let units = (self.held.end - unit.start) / UNIT;
+            units * UNIT
+        })
     }
 
     /// The bytes before `end` are not needed any more: whoever reaches for memory may take theirs.
@@ -257,7 +309,7 @@ impl Pages {
                     to
                 }
                 Some(unit) => unit.start,
-                None => self.len(),
+                None => end,
             };
             kept().count(to - from);
             self.held.end = to;
@@ -295,7 +347,7 @@ impl Drop for Pages {
             start: from,
             end: to,
         } = self.held;
-        if next_unit(&map, from, to).is_some() {
+        if from == 0 || next_unit(&map, from, to).is_some() {
             kept.free.push(Free { map, from, to });
         }
         kept.shrink();
@@ -374,6 +426,48 @@ mod tests {
         assert!((1..=2).contains(&of(1)) && (3..=4).contains(&of(2)) && of(0) == 0);
         // Of what is no longer whole nobody gets the place.
         assert!(kept.find(5 << 20).is_none());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_others_have_taken_from_goes_first_and_small_pieces_stay_whole() {
+        let mut kept = kept_of(vec![free(5 * UNIT, 1), free(5 * UNIT, 2), free(1 << 20, 3)]);
+        kept.free[0].from = UNIT;
+        let mut map = mapped(2 * UNIT).unwrap();
+        let (unit, rest) = map.split_at_mut(UNIT);
+        assert!(kept.fill(unit) && kept.fill(&mut rest[..UNIT]));
+        assert_eq!((unit[1], rest[1]), (1, 1));
+        assert_eq!(kept.find(5 * UNIT).map(|free| free.map[0]), Some(2));
+        assert_eq!(kept.find(1 << 20).map(|free| free.map[0]), Some(3));
+    }
+
+    #[test]
+    fn a_piece_serves_somewhat_longer_ones_too() {
+        let mut pages = Pages::unset(40 * UNIT).unwrap();
+        pages.fill(1);
+        let (map, from, to) = (pages.map.take().unwrap(), 0, pages.held.end);
+        let mut kept = kept_of(vec![Free { map, from, to }]);
+        assert!(kept.find(42 * UNIT).is_none());
+        let found = kept.find(41 * UNIT).unwrap();
+        assert!(found.map.len() >= 41 * UNIT && found.to == 40 * UNIT);
+    }
+
+    #[test]
+    fn a_piece_is_at_most_half_a_unit_longer_than_it_must() {
+        for len in [1 << 20, UNIT, UNIT + 1, 3 * UNIT / 2 + 1, 20 * UNIT + 4097] {
+            let mut map = mapped(len).unwrap();
+            assert!((len..len + UNIT / 2).contains(&map.len()), "{len}");
+            map.fill(1);
+        }
+    }
+
+    #[test]
+    fn what_can_be_spent_are_whole_units() {
+        let mut pages = Pages::later(5 * UNIT).unwrap();
+        assert_eq!(pages.spendable(), 0);
+        pages.reach(4 * UNIT, &mut []);
+        assert!((3 * UNIT..=4 * UNIT).contains(&pages.spendable()));
+        assert_eq!(Pages::zeroed(UNIT / 2).unwrap().spendable(), 0);
     }
 
     #[test]

@@ -57,12 +57,14 @@ pub(super) fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
     let mut runs: Vec<Source> = block.runs.into_iter().map(|run| run.data.into()).collect();
     let to_spend = runs.iter_mut().filter_map(Source::sole);
     let to_spend = to_spend.map(|run| run.spendable()).sum();
-    let mut out = Buffer::later(bytes, to_spend)?;
-    let size = kernel.record_bytes();
-    let share = match to_spend {
-        0 => bytes,
-        _ => (bytes / 32).clamp(LEAST, MOST),
+    let (mut out, share) = match to_spend {
+        0 => (Buffer::unset(bytes)?, bytes),
+        _ => (
+            Buffer::later(bytes, to_spend)?,
+            (bytes / 32).clamp(LEAST, MOST),
+        ),
     };
+    let size = kernel.record_bytes();
     let mut read = vec![0; runs.len()];
     let mut written = 0;
     while written < bytes {
