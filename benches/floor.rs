@@ -40,7 +40,7 @@ fn main() {
     let world = World::new();
     let _keeping = Keeping::new();
     let layout = layout_of(&options.record);
-    let kernel = kernel_for(&layout, 1).expect("a kernel");
+    let kernel = kernel_for(&layout, 1);
     let count = (1 << options.log2) / world.size;
     let input = input(&options.record, world.rank, count, layout.record_bytes());
     let mut times: Vec<[f64; PHASES.len()]> = Vec::new();

@@ -180,6 +180,12 @@ impl Header {
 
     /// The opposite of [`Header::encode`]; None if the bytes are no header.
     pub fn decode(bytes: &[u8]) -> Option<Header> {
+        let (header, rest) = Header::split(bytes)?;
+        rest.is_empty().then_some(header)
+    }
+
+    /// The header that the bytes begin with, and what follows it; None if they begin with none.
+    fn split(bytes: &[u8]) -> Option<(Header, &[u8])> {
         let (fixed, rest) = bytes.split_at_checked(FIXED)?;
         let (count, flags) = fixed.split_at(4);
         let (flags, digest) = flags.split_at(4);
@@ -189,10 +195,8 @@ impl Header {
             0 => None,
             _ => Some(Digest::decode(digest)?),
         };
-        if rest.len() != count.checked_mul(PER_RUN)? {
-            return None;
-        }
-        let runs = rest
+        let (runs, rest) = rest.split_at_checked(count.checked_mul(PER_RUN)?)?;
+        let runs = runs
             .chunks_exact(PER_RUN)
             .map(|run| {
                 let origin = u32::from_le_bytes(run[0..4].try_into().ok()?);
@@ -201,11 +205,19 @@ impl Header {
                 Some((Rank(origin), start, usize::try_from(bytes).ok()?))
             })
             .collect::<Option<Vec<_>>>()?;
-        Some(Header {
-            sorted: flags & 1 == 1,
+        let sorted = flags & 1 == 1;
+        let header = Header {
+            sorted,
             digest,
             runs,
-        })
+        };
+        Some((header, rest))
+    }
+
+    /// The size of all runs.
+    pub fn bytes(&self) -> usize {
+        let sizes = self.runs.iter().map(|(_, _, bytes)| *bytes);
+        sizes.fold(0, usize::saturating_add)
     }
 
     /// The header as a message.
@@ -213,9 +225,9 @@ impl Header {
         Ok(Buffer::copy_of(&self.encode())?.into())
     }
 
-    /// The header in a message that a rank of this group sent.
-    pub fn from_message(bytes: &[u8]) -> Result<Header> {
-        Header::decode(bytes)
+    /// The header in a message that a rank of this group sent, and what follows it.
+    pub fn from_message(bytes: &[u8]) -> Result<(Header, &[u8])> {
+        Header::split(bytes)
             .ok_or_else(|| Error::new(Status::Internal, "a block's header does not decode"))
     }
 }
@@ -231,16 +243,18 @@ mod tests {
             sorted: bool,
             sealed: bool,
             runs in prop::collection::vec((0_u32..1000, any::<u64>(), 0_usize..1 << 40), 0..20),
+            behind in prop::collection::vec(any::<u8>(), 1..100),
         ) {
             let runs: Vec<_> = runs.into_iter().map(|(o, s, b)| (Rank(o), s, b)).collect();
             let digest = sealed.then(|| DigestKey::new(1, 1).digest(&[7, 8]));
             let header = Header { sorted, digest, runs };
             let bytes = header.encode();
             prop_assert!(bytes.len() <= Header::limit(header.runs.len()));
-            prop_assert_eq!(Header::decode(&bytes), Some(header));
-            if !bytes.is_empty() {
-                prop_assert_eq!(Header::decode(&bytes[..bytes.len() - 1]), None);
-            }
+            prop_assert_eq!(Header::decode(&bytes), Some(header.clone()));
+            prop_assert_eq!(Header::decode(&bytes[..bytes.len() - 1]), None);
+            let longer = [&bytes[..], &behind].concat();
+            prop_assert_eq!(Header::decode(&longer), None);
+            prop_assert_eq!(Header::from_message(&longer).unwrap(), (header, &behind[..]));
         }
     }
 

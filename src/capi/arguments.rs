@@ -11,6 +11,7 @@ use super::settings::Settings;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree};
 use super::verify::Arguments;
+use crate::kernel::Crew;
 
 /// What `ftsort_init` says of a configuration before it looks at the communicator.
 ///
@@ -33,7 +34,17 @@ pub unsafe fn check_run(
 ) -> ftsort_status {
     without_group(|| {
         // SAFETY: this function's contract.
-        unsafe { prepare(record, input, count, has_out, 1, Learn::default()) }.map(drop)
+        unsafe {
+            prepare(
+                record,
+                input,
+                count,
+                has_out,
+                &Crew::from(1),
+                Learn::default(),
+            )
+        }
+        .map(drop)
     })
 }
 
@@ -57,5 +68,5 @@ pub unsafe fn check_verify(
 /// As for `ftsort_tree_merge`.
 pub unsafe fn check_tree(options: *const ftsort_tree, ranks: usize) -> ftsort_status {
     // SAFETY: this function's contract.
-    without_group(|| unsafe { Options::read(options, ranks)?.fold(1.into()) }.map(drop))
+    without_group(|| unsafe { Options::read(options, ranks)?.fold(&Crew::from(1)) }.map(drop))
 }

@@ -44,6 +44,8 @@ pub struct ftsort {
     pub(super) checkpoints: Checkpoints,
     /// All ranks know it, and nobody else: digests are drawn from it.
     pub(super) seed: u64,
+    /// What the records are that all have agreed on last.
+    pub(super) agreed_record: Option<u64>,
     /// What trees are to bring.
     pub(super) contributions: Checkpoints,
     /// The last one.
@@ -264,6 +266,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         store: Box::new(Memory::new(0)),
         checkpoints: Checkpoints::new(Box::new(Memory::new(0)), &members),
         seed: 0,
+        agreed_record: None,
         contributions: Checkpoints::new(Box::new(Memory::new(0)), &members),
         tree: None,
         stats: Stats::default(),

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::buffer;
 use crate::pages;
 
+/// A job may take so much before the system is asked what there is: asking takes longer than a small sort.
+const UNASKED: usize = 8 << 20;
+
 /// The living ranks on this host.
 static SHARERS: AtomicUsize = AtomicUsize::new(1);
 
@@ -19,7 +22,7 @@ pub(super) fn limit_memory(asked: usize, living_here: usize) {
     // Where what is kept is not counted as free, though the system may take it, and that matters, it is
     // given back, and may be asked for again: the others may not have come to that yet.
     let kept = pages::kept_bytes();
-    let scarce = kept > 0 && kept > Room::now().without_kept() / sharers();
+    let scarce = kept > UNASKED && kept > Room::now().without_kept() / sharers();
     let owed = if scarce && pages::give_back() {
         kept
     } else {
@@ -27,7 +30,7 @@ pub(super) fn limit_memory(asked: usize, living_here: usize) {
     };
     OWED.store(owed, Ordering::Relaxed);
     match asked {
-        0 => buffer::set_limit(share(), Some(share)),
+        0 => buffer::set_limit(buffer::in_use().saturating_add(UNASKED), Some(share)),
         asked => buffer::set_limit(asked, None),
     }
 }

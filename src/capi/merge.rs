@@ -157,7 +157,7 @@ pub unsafe extern "C" fn ftsort_tree_merge(
             // SAFETY: this function's contract.
             unsafe {
                 let options = Options::read(options, group.members.ranks())?;
-                let fold = options.fold(group.settings.threads)?;
+                let fold = options.fold(&group.settings.crew)?;
                 Ok((options, fold, copied("state", state, bytes)?))
             }
         };

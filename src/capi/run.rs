@@ -19,7 +19,7 @@ use crate::engine::{
     Adviser, Algorithm, Checks, Finished, InputHash, InputHasher, Job, Source, Stats, sum,
 };
 use crate::error::{Error, Result, Status};
-use crate::kernel::{Kernel, Threads, kernel_for};
+use crate::kernel::{Crew, Kernel, kernel_for};
 use crate::members::{Rank, RankSet};
 use crate::random::SplitMix;
 use crate::record::Layout;
@@ -64,7 +64,6 @@ pub unsafe extern "C" fn ftsort_run(
         limit_memory(group.settings.memory_limit, group.members.living_here());
         let result = group.whole(Whole::Sort, |group| {
             let work = group.begin();
-            let threads = group.settings.threads;
             // Another for every sort, so that nothing can be learned of it.
             group.seed = SplitMix::new(group.seed).bits();
             let wants_digest =
@@ -74,7 +73,16 @@ pub unsafe extern "C" fn ftsort_run(
                 digest: wants_digest.then_some(group.seed),
             };
             // SAFETY: this function's contract.
-            let prepared = unsafe { prepare(record, input, count, out.is_some(), threads, learn) };
+            let prepared = unsafe {
+                prepare(
+                    record,
+                    input,
+                    count,
+                    out.is_some(),
+                    &group.settings.crew,
+                    learn,
+                )
+            };
             group.sort(work, prepared)
         });
         if let Some(out) = out {
@@ -116,7 +124,7 @@ pub(super) unsafe fn prepare(
     input: *const c_void,
     count: usize,
     has_out: bool,
-    threads: impl Into<Threads>,
+    crew: &Crew,
     learn: Learn,
 ) -> Result<Prepared> {
     let refuse = |text: String| Error::new(Status::Argument, text);
@@ -138,7 +146,7 @@ pub(super) unsafe fn prepare(
         // SAFETY: not NULL, and valid for `count` records by the caller's contract.
         _ => unsafe { std::slice::from_raw_parts(input.cast(), bytes) },
     };
-    let kernel = kernel_for(&layout, threads)?;
+    let kernel = kernel_for(&layout, crew.clone());
     let mut hasher = learn.hash.then(InputHasher::default);
     let key = learn
         .digest
@@ -298,12 +306,19 @@ impl ftsort {
             }
             Ok(prepared)
         });
-        let (agreed, _) = self.together(|engine| {
-            let prepared = engine.all_or_none(prepared)?;
-            agree_on_equal(engine, prepared.layout.fingerprint(), "record")?;
+        let fingerprint = |prepared: &Prepared| prepared.layout.fingerprint();
+        // What all have agreed on they have not to agree on again.
+        let before = self.agreed_record;
+        let again = prepared.as_ref().map(fingerprint).ok() == before;
+        let (prepared, _) = self.together(|engine| {
+            let (prepared, again) = engine.all_or_none_with(prepared, again)?;
+            if !again {
+                agree_on_equal(engine, fingerprint(&prepared), "record")?;
+            }
             Ok(prepared)
         })?;
-        Ok(agreed)
+        self.agreed_record = Some(fingerprint(&prepared));
+        Ok(prepared)
     }
 
     /// The sort, and its number in `ftsort_algorithm`.

@@ -14,7 +14,7 @@ use super::host::{share_host, sharers};
 use crate::engine::{Engine, Event, Observer, Occasion};
 use crate::error::{Error, Result, Status};
 use crate::faults::Plan;
-use crate::kernel::Threads;
+use crate::kernel::{Crew, Threads};
 use crate::members::Rank;
 use crate::sort::{Method, PivotRule, Shape, Splitters};
 use crate::store::Store;
@@ -34,7 +34,7 @@ pub(super) struct Settings {
     pub dense: bool,
     /// See `ftsort_check`.
     pub checks: u32,
-    pub threads: Threads,
+    pub crew: Crew,
     /// Seconds; see `ftsort_config.timeout_ms`.
     pub patience: Option<f64>,
     pub memory_limit: usize,
@@ -321,7 +321,7 @@ impl Settings {
             algorithm_code: config.algorithm,
             dense: config.dense != 0,
             checks: config.checks,
-            threads: threads(config.threads as usize),
+            crew: threads(config.threads as usize).into(),
             patience: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,

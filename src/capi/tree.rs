@@ -9,7 +9,7 @@ use super::settings::read_sized;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::error::{Error, Result, Status};
-use crate::kernel::{Kernel, Threads, kernel_for};
+use crate::kernel::{Crew, Kernel, kernel_for};
 use crate::members::Rank;
 use crate::record::KeyKind;
 use crate::tree::fold::{Concatenate, Elementwise, Operation, Sorted};
@@ -184,7 +184,7 @@ impl Options {
     ///
     /// # Safety
     /// The record is NULL or valid, the callback does what it promises.
-    pub(super) unsafe fn fold(&self, threads: Threads) -> Result<Fold> {
+    pub(super) unsafe fn fold(&self, crew: &Crew) -> Result<Fold> {
         let ordered = self.ordered;
         let numbers = |operation| {
             let kind = KeyKind::from_code(self.key);
@@ -201,7 +201,7 @@ impl Options {
             1 => {
                 // SAFETY: this function's contract.
                 let Wanted { layout, stable } = unsafe { read_layout(self.record)? };
-                let kernel = kernel_for(&layout, threads)?;
+                let kernel = kernel_for(&layout, crew.clone());
                 let fingerprint = layout.fingerprint();
                 Ok(Fold::Sorted(kernel, ordered || stable, fingerprint))
             }

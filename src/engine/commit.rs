@@ -27,6 +27,8 @@ const COMPLETE: u32 = 1;
 /// Set by a rank whose adviser would have the same ranks execute as now, with the same shares. It does not
 /// matter to the round.
 const CONTENT: u32 = 2;
+/// Set by a rank that has nothing against what it is asked, beside how the step went.
+const CONSENT: u32 = 1 << 29;
 
 /// Agreement is a bitwise AND, so a set bit means: no trouble of this kind here.
 fn bit_of(status: Status) -> u32 {
@@ -75,6 +77,16 @@ impl Engine<'_> {
     /// `trouble`: why it could not, if the reason is its own. After anything but
     /// [`Verdict::Committed`] no message is under way any more.
     pub fn commit(&mut self, complete: bool, trouble: Option<&Error>) -> Result<Verdict> {
+        Ok(self.commit_with(complete, trouble, true)?.0)
+    }
+
+    /// As [`Engine::commit`]; also: do all consent?
+    fn commit_with(
+        &mut self,
+        complete: bool,
+        trouble: Option<&Error>,
+        consent: bool,
+    ) -> Result<(Verdict, bool)> {
         self.members.check_quorum()?;
         let mut flag = all_clear();
         if !complete || trouble.is_some() {
@@ -86,7 +98,10 @@ impl Engine<'_> {
             flag &= !bit_of(error.status);
         }
         if planted(Defect::AgreesOnlyInTrouble) && flag == all_clear() {
-            return Ok(Verdict::Committed);
+            return Ok((Verdict::Committed, consent));
+        }
+        if consent {
+            flag |= CONSENT;
         }
         let (left_out, weights) = (self.members.left_out(), self.members.weights());
         let now = self.transport.now();
@@ -97,28 +112,35 @@ impl Engine<'_> {
         let Agreed { flag, faults } =
             self.timed(Phase::Commit, |engine| engine.transport.agree(flag))?;
         self.reconsider |= flag & CONTENT == 0;
+        let consent = flag & CONSENT != 0;
         let flag = flag & all_clear();
         let finished = flag == all_clear() || planted(Defect::UnfinishedIsFine);
         if finished && (!faults || planted(Defect::DeathsDoNotMatter)) {
             self.strike(Point::Commit)?;
-            return Ok(Verdict::Committed);
+            return Ok((Verdict::Committed, consent));
         }
         self.timed(Phase::Repair, Engine::learn_of_faults)?;
         let gravest = Status::BY_GRAVITY
             .into_iter()
             .find(|status| flag & bit_of(*status) == 0);
-        Ok(gravest.map_or(Verdict::Replay, Verdict::Failed))
+        let verdict = gravest.map_or(Verdict::Replay, Verdict::Failed);
+        Ok((verdict, consent))
     }
 
     /// Every survivor succeeded with something of its own, or all fail alike: with their own error
     /// where they have one of the agreed status. Collective.
     pub fn all_or_none<T>(&mut self, own: Result<T>) -> Result<T> {
+        Ok(self.all_or_none_with(own, true)?.0)
+    }
+
+    /// As [`Engine::all_or_none`]; also: do all consent? Collective.
+    pub fn all_or_none_with<T>(&mut self, own: Result<T>, consent: bool) -> Result<(T, bool)> {
         let trouble = own.as_ref().err().cloned();
         loop {
-            match self.commit(trouble.is_none(), trouble.as_ref())? {
-                Verdict::Committed => return own,
-                Verdict::Failed(status) => return Err(agreed_error(status, trouble)),
-                Verdict::Replay => {}
+            match self.commit_with(trouble.is_none(), trouble.as_ref(), consent)? {
+                (Verdict::Committed, all) => return Ok((own?, all)),
+                (Verdict::Failed(status), _) => return Err(agreed_error(status, trouble)),
+                (Verdict::Replay, _) => {}
             }
         }
     }
@@ -293,12 +315,12 @@ mod tests {
     #[test]
     fn every_status_has_a_bit_of_its_own_below_the_sign() {
         let bits: Vec<u32> = Status::BY_GRAVITY.map(bit_of).to_vec();
-        let all = bits.iter().fold(COMPLETE | CONTENT, |all, bit| {
+        let all = bits.iter().fold(COMPLETE | CONTENT | CONSENT, |all, bit| {
             assert_eq!(bit.count_ones(), 1);
             assert_eq!(all & bit, 0);
             all | bit
         });
-        assert_eq!(all, all_clear() | CONTENT);
+        assert_eq!(all, all_clear() | CONTENT | CONSENT);
         // The transport and MPI's signed int keep the top bits for themselves.
         assert!(all < 1 << 30);
     }

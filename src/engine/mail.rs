@@ -61,8 +61,17 @@ impl<T> Delivery<T> {
 const SHORT: usize = 4 << 10;
 const BUNDLE: usize = 64 << 10;
 
-/// A message that is awaited, and which runs of its block it brings.
-type Awaited = (Range<usize>, Ticket);
+/// A block that is no larger than one of so many parts of a message travels with its header: a message more
+/// takes longer.
+const ENCLOSED_PART: usize = 2048;
+
+/// The records of a block that is awaited.
+enum Awaited {
+    /// Messages, and which runs of the block each of them brings.
+    Messages(Vec<(Range<usize>, Ticket)>),
+    /// They have come with the header.
+    Enclosed(Slice),
+}
 
 /// Goes before every letter's body: is there one?
 const IN_TROUBLE: u8 = 0;
@@ -165,25 +174,26 @@ impl Engine<'_> {
                 shipment.block = block.transpose()?;
             }
         }
+        let enclosed = self.enclosed(most_runs);
         let labels = shipments
             .iter()
             .map(|shipment| Letter {
                 from: shipment.from,
                 to: shipment.to,
-                body: shipment.block.as_ref().map(|block| block.header().encode()),
+                body: (shipment.block.as_ref()).map(|block| label_of(block, enclosed)),
             })
             .collect();
-        let Some(labels) = self.deliver(labels, Header::limit(most_runs))? else {
+        let Some(labels) = self.deliver(labels, Header::limit(most_runs) + enclosed)? else {
             return Ok(None);
         };
         let mut awaited = Vec::with_capacity(shipments.len());
         for (shipment, label) in shipments.iter().zip(labels) {
             if shipment.from == me && shipment.to != me {
-                self.send_runs(shipment)?;
+                self.send_runs(shipment, enclosed)?;
             }
             awaited.push(match label {
                 Delivery::Got(label) if shipment.from != me => {
-                    Some(self.await_runs(shipment.from, &label, trouble)?)
+                    Some(self.await_runs(shipment.from, &label, enclosed, trouble)?)
                 }
                 _ => None,
             });
@@ -213,10 +223,21 @@ impl Engine<'_> {
         Ok(Some(deliveries))
     }
 
-    fn send_runs(&mut self, shipment: &Shipment) -> Result<()> {
+    /// How large a block may be to travel with its header: whoever awaits one needs room for that.
+    fn enclosed(&self, most_runs: usize) -> usize {
+        let most = self.transport.longest_short() / ENCLOSED_PART;
+        let fits = Header::limit(most_runs) + most < self.transport.longest_short();
+        if fits { most } else { 0 }
+    }
+
+    fn send_runs(&mut self, shipment: &Shipment, enclosed: usize) -> Result<()> {
         let Some(block) = shipment.block.clone() else {
             return Ok(());
         };
+        if (1..=enclosed).contains(&block.bytes()) {
+            self.tell_parcel(shipment.from, shipment.to, block.bytes());
+            return Ok(());
+        }
         let sizes: Vec<usize> = block.runs.iter().map(|run| run.data.len()).collect();
         for runs in bundles(&sizes) {
             let message = bundled(&block.runs[runs])?;
@@ -229,10 +250,19 @@ impl Engine<'_> {
     }
 
     /// The block of which all messages have come.
-    fn arrived(&mut self, from: Rank, header: &Header, awaited: Vec<Awaited>) -> Block {
+    fn arrived(&mut self, from: Rank, header: &Header, awaited: Awaited) -> Block {
+        let messages = match awaited {
+            Awaited::Enclosed(records) => vec![(0..header.runs.len(), records)],
+            Awaited::Messages(messages) => {
+                let messages = messages.into_iter();
+                let taken = messages.map(|(runs, ticket)| (runs, self.transport.take(ticket)));
+                taken
+                    .map(|(runs, message)| (runs, message.into()))
+                    .collect()
+            }
+        };
         let mut parts = Vec::with_capacity(header.runs.len());
-        for (runs, ticket) in awaited {
-            let message = Slice::from(self.transport.take(ticket));
+        for (runs, message) in messages {
             self.tell_parcel(from, self.members.me(), message.len());
             let mut start = 0;
             for (_, _, bytes) in &header.runs[runs] {
@@ -248,9 +278,18 @@ impl Engine<'_> {
         &mut self,
         from: Rank,
         label: &Slice,
+        enclosed: usize,
         trouble: &mut Option<Error>,
-    ) -> Result<Option<(Header, Vec<Awaited>)>> {
-        let header = Header::from_message(label)?;
+    ) -> Result<Option<(Header, Awaited)>> {
+        let (header, rest) = Header::from_message(label)?;
+        if (1..=enclosed).contains(&header.bytes()) {
+            // For records the label is not aligned.
+            let records = match rest.len() == header.bytes() {
+                true => buffer::beyond_limit(|| Buffer::copy_of(rest))?,
+                false => return Err(Error::new(Status::Internal, "a label lacks its records")),
+            };
+            return Ok(Some((header, Awaited::Enclosed(records.into()))));
+        }
         let sizes: Vec<usize> = header.runs.iter().map(|(_, _, bytes)| *bytes).collect();
         let mut awaited = Vec::new();
         let mut room = true;
@@ -266,8 +305,17 @@ impl Engine<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(room.then_some((header, awaited)))
+        Ok(room.then_some((header, Awaited::Messages(awaited))))
     }
+}
+
+/// What goes before a block's records, and these themselves if they are few.
+fn label_of(block: &Block, enclosed: usize) -> Vec<u8> {
+    let mut label = block.header().encode();
+    if block.bytes() <= enclosed {
+        label.extend(block.runs.iter().flat_map(|run| run.data.iter()));
+    }
+    label
 }
 
 /// Which runs of these sizes travel in one message, in order: short ones that follow each other, as many

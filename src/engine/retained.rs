@@ -275,6 +275,9 @@ impl Job<'_, '_> {
         let origins: Vec<Rank> = (plan.reloads.iter().copied())
             .filter(|origin| plan.keepers.get(origin) == Some(&me) && !self.held.contains(*origin))
             .collect();
+        if origins.is_empty() {
+            return;
+        }
         let algorithm = self.algorithm;
         let mut inputs = origins.iter().map(|origin| {
             let input = self.reload(*origin)?;

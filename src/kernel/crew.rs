@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::error::{Error, Result, Status};
-
 /// So many times as many tasks as threads, since neither tasks nor threads are alike.
 pub const TASKS_PER_THREAD: usize = 4;
 
@@ -39,34 +37,31 @@ impl From<usize> for Threads {
     }
 }
 
-/// A pool of that many threads, which is there as soon as there are more than the caller's own.
-#[derive(Debug)]
+/// A pool of that many threads, which is there from the first work on that more than the caller's own have to
+/// do until the last clone of it is gone.
+#[derive(Clone, Debug)]
 pub struct Crew {
     threads: Threads,
-    pool: Mutex<Option<Arc<ThreadPool>>>,
+    pool: Arc<Mutex<Option<Arc<ThreadPool>>>>,
+}
+
+impl<T: Into<Threads>> From<T> for Crew {
+    fn from(threads: T) -> Crew {
+        Crew {
+            threads: threads.into(),
+            pool: Arc::default(),
+        }
+    }
 }
 
 impl Crew {
-    /// `Status::Memory` if the threads that it begins with cannot be had.
-    pub fn new(threads: Threads) -> Result<Crew> {
-        let number = threads.number();
-        let pool = match number {
-            0 | 1 => None,
-            _ => Some(Arc::new(pool_of(number)?)),
-        };
-        Ok(Crew {
-            threads,
-            pool: Mutex::new(pool),
-        })
-    }
-
-    /// The pool; None: the caller works alone. Later threads that cannot be had are done without.
+    /// The pool; None: the caller works alone. Threads that cannot be had are done without.
     pub fn pool(&self) -> Option<Arc<ThreadPool>> {
         let number = self.threads.number();
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let there = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
         if number > there
-            && let Ok(larger) = pool_of(number)
+            && let Some(larger) = pool_of(number)
         {
             *pool = Some(Arc::new(larger));
         }
@@ -139,17 +134,11 @@ pub fn width() -> usize {
     rayon::current_num_threads()
 }
 
-fn pool_of(threads: usize) -> Result<ThreadPool> {
+fn pool_of(threads: usize) -> Option<ThreadPool> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
-        .thread_name(|index| format!("ftsort-{index}"))
-        .build();
-    pool.map_err(|error| {
-        Error::new(
-            Status::Memory,
-            format!("cannot start {threads} threads: {error}"),
-        )
-    })
+        .thread_name(|index| format!("ftsort-{index}"));
+    pool.build().ok()
 }
 
 #[cfg(test)]
@@ -186,7 +175,7 @@ mod tests {
     fn items_are_fetched_here_and_worked_on_elsewhere_in_their_order() {
         let here = std::thread::current().id();
         for threads in [1, 2, 3] {
-            let crew = Crew::new(threads.into()).unwrap();
+            let crew = Crew::from(threads);
             let mut items = (0..50_u32).inspect(|_| assert_eq!(std::thread::current().id(), here));
             let squares = crew.as_they_come(&mut items, |number| {
                 assert_eq!(std::thread::current().id() == here, threads == 1);
@@ -206,13 +195,13 @@ mod tests {
 
     #[test]
     fn a_panic_on_either_side_comes_out_and_leaves_no_thread_waiting() {
-        let crew = Crew::new(2.into()).unwrap();
+        let crew = Crew::from(2);
         for (fetch, work) in [(3, 100), (100, 3), (5, 5)] {
             let panicked = crate::error::caught(|| {
                 let mut items = (0..50).inspect(|number| assert_ne!(*number, fetch));
                 Ok(crew.as_they_come(&mut items, |number| assert_ne!(number, work)))
             });
-            assert_eq!(panicked.unwrap_err().status, Status::Internal);
+            assert_eq!(panicked.unwrap_err().status, crate::error::Status::Internal);
         }
         assert_eq!(crew.as_they_come(&mut (0..3), |number| number), [0, 1, 2]);
     }
@@ -220,14 +209,14 @@ mod tests {
     #[test]
     fn a_fixed_number_stays() {
         for (asked, found) in [(0, 1), (1, 1), (3, 3)] {
-            assert_eq!(there(&Crew::new(asked.into()).unwrap()), found);
+            assert_eq!(there(&Crew::from(asked)), found);
         }
     }
 
     #[test]
     fn it_grows_with_what_there_is_and_never_shrinks() {
         static NUMBER: AtomicUsize = AtomicUsize::new(1);
-        let crew = Crew::new(Threads::Now(|| NUMBER.load(Ordering::Relaxed))).unwrap();
+        let crew = Crew::from(Threads::Now(|| NUMBER.load(Ordering::Relaxed)));
         for (number, found) in [(1, 1), (2, 2), (4, 4), (3, 4)] {
             NUMBER.store(number, Ordering::Relaxed);
             assert_eq!(there(&crew), found);

@@ -74,15 +74,14 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     fn first_disorder(&self, block: &[u8]) -> Option<usize>;
 }
 
-/// A kernel for this layout, on so many threads; one is the caller's own. `Status::Memory` if the
-/// threads cannot be had.
-pub fn kernel_for(layout: &Layout, threads: impl Into<Threads>) -> Result<Box<dyn Kernel>> {
-    let crew = Crew::new(threads.into())?;
+/// A kernel for this layout, on these threads; a number of them: one is the caller's own.
+pub fn kernel_for(layout: &Layout, crew: impl Into<Crew>) -> Box<dyn Kernel> {
+    let crew = crew.into();
     if !layout.is_plain_number() {
-        return Ok(Box::new(records::Records::new(layout, crew)));
+        return Box::new(records::Records::new(layout, crew));
     }
     let down = layout.is_descending();
-    Ok(match layout.kind() {
+    match layout.kind() {
         KeyKind::I8 => plain::<i8>(crew, down),
         KeyKind::U8 => plain::<u8>(crew, down),
         KeyKind::I16 => plain::<i16>(crew, down),
@@ -94,7 +93,7 @@ pub fn kernel_for(layout: &Layout, threads: impl Into<Threads>) -> Result<Box<dy
         KeyKind::F32 => plain::<f32>(crew, down),
         KeyKind::F64 => plain::<f64>(crew, down),
         KeyKind::Bytes | KeyKind::Compare => Box::new(records::Records::new(layout, crew)),
-    })
+    }
 }
 
 /// A kernel on the caller's thread, for records of so many bytes that begin with their key; for tests.
@@ -105,7 +104,7 @@ pub fn kernel_of(record_bytes: usize, key: KeyKind) -> Box<dyn Kernel> {
         key: key as i32,
         ..Default::default()
     };
-    kernel_for(&Layout::new(fields).unwrap(), 1).unwrap()
+    kernel_for(&Layout::new(fields).unwrap(), 1)
 }
 
 fn plain<T: PlainKey + 'static>(crew: Crew, descending: bool) -> Box<dyn Kernel> {

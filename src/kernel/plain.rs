@@ -356,12 +356,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn alone() -> Crew {
-        Crew::new(1.into()).unwrap()
+        Crew::from(1)
     }
 
     /// Sorts and merges as the engine would, and compares with the standard library bit for bit.
     fn check<T: PlainKey>(runs: &[Vec<T>], threads: usize) {
-        let kernel = Plain::<T>::new(Crew::new(threads.into()).unwrap());
+        let kernel = Plain::<T>::new(Crew::from(threads));
         let sorted: Vec<Buffer> = runs
             .iter()
             .map(|run| {
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn a_copy_of_any_size_is_sorted() {
         fn check<T: PlainKey>(keys: &[T], threads: usize) -> usize {
-            let kernel = Plain::<T>::new(Crew::new(threads.into()).unwrap());
+            let kernel = Plain::<T>::new(Crew::from(threads));
             let mut expected = keys.to_vec();
             expected.sort_by(|one, other| one.order(*other));
             let bytes: &[u8] = cast_slice(keys);

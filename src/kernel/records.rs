@@ -158,7 +158,7 @@ impl Kernel for Records {
         });
         let key = self.layout.key_offset()..self.layout.key_offset() + bytes;
         let keys: Vec<&[u8]> = records.iter().map(|record| &record[key.clone()]).collect();
-        let average = kernel_for(&number.ok()?, 1).ok()?.average(&keys)?;
+        let average = kernel_for(&number.ok()?, 1).average(&keys)?;
         let mut record = vec![0; self.record_bytes()];
         record[key].copy_from_slice(&average);
         Some(record)

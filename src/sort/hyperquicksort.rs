@@ -44,12 +44,8 @@ pub fn halve(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kernel)
     }
 }
 
-impl HyperQuickSort<'_> {
-    /// How many records a node shows.
-    fn samples(&self) -> usize {
-        pivot::samples_for(2, self.kernel.record_bytes())
-    }
-}
+/// A subcube is cut into two.
+const HALVES: usize = 2;
 
 impl Algorithm for HyperQuickSort<'_> {
     fn rounds(&self) -> u32 {
@@ -82,11 +78,11 @@ impl Algorithm for HyperQuickSort<'_> {
     ) -> Result<Vec<u8>> {
         Ok(match self.rule {
             PivotRule::Sampled => {
-                let samples = pivot::sample(block, self.samples(), self.kernel);
+                let samples = pivot::sample(block, HALVES, self.kernel);
                 pivot::encode_samples(&samples)
             }
             PivotRule::Paper if node == subcube.root() => {
-                let median = pivot::even_splitters(block, 2, self.kernel);
+                let median = pivot::even_splitters(block, HALVES, self.kernel);
                 let cut = median.into_iter().next().map_or(Cut::AllLower, Cut::At);
                 Cut::encode_all(&[cut], self.kernel.record_bytes())
             }
@@ -122,7 +118,7 @@ impl Algorithm for HyperQuickSort<'_> {
 
     fn proposal_limit(&self, _round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(self.samples(), size).max(Cut::encoded_bytes(size))
+        pivot::samples_limit(HALVES, size).max(Cut::encoded_bytes(size))
     }
 
     fn decision_limit(&self, _round: u32) -> usize {

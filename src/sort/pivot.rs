@@ -11,15 +11,18 @@ use crate::error::{Error, Result, Status};
 use crate::kernel::Kernel;
 use crate::vcube::Node;
 
-/// How many records a node shows of its block, where it is cut into so many parts. The estimated place
+/// So many samples for each part that a block is cut into: where one node has everything, half of the distance
+/// between them is 2 % of a part.
+const PER_PART: usize = 24;
+
+/// How many records a node shows of its block at most, where it is cut into so many parts. The estimated place
 /// of a cut is then off by about sqrt(P) / (3.5 x 512) of a node's share, P being the number of runs;
-/// where one node has everything, by half of the distance between its samples, which is 2 % of a
-/// part of up to 85. Very large records show fewer.
-pub fn samples_for(parts: usize, record_bytes: usize) -> usize {
+/// where one node has everything, by 2 % of a part of up to 85. Very large records show fewer.
+fn samples_for(parts: usize, record_bytes: usize) -> usize {
     const MOST_BYTES: usize = 1 << 20;
     const FEWEST: usize = 16;
     let affordable = (MOST_BYTES / record_bytes).max(FEWEST);
-    (24 * parts).clamp(512, 2048).min(affordable)
+    (PER_PART * parts).clamp(512, 2048).min(affordable)
 }
 
 /// A place in the total order: the records before it are the lower part.
@@ -237,11 +240,15 @@ fn divided(run: &Run, below: usize, record_bytes: usize) -> (Run, Run) {
     (first, others)
 }
 
-/// Up to so many records of a block, evenly spaced, whose weights add up to its size.
-pub fn sample<'a>(block: &'a Block, most: usize, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
+/// Records of a block that is to be cut into so many parts, evenly spaced, whose weights add up to its size. Of a
+/// small block there are fewer: to compare them all would take longer than to sort it.
+pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
+    const ONE_OF: usize = 16;
     let size = kernel.record_bytes();
-    let total = (block.bytes() / size) as u64;
-    let wanted = total.min(most as u64);
+    let total = block.bytes() / size;
+    let enough = (PER_PART * parts).max(total / ONE_OF);
+    let wanted = total.min(samples_for(parts, size)).min(enough) as u64;
+    let total = total as u64;
     let mut samples = Vec::with_capacity(wanted as usize);
     let mut runs = block.runs.iter();
     let mut run = runs.next();
@@ -277,9 +284,9 @@ pub fn encode_samples(samples: &[Sample<'_>]) -> Vec<u8> {
     out
 }
 
-/// The size of so many samples as a message.
-pub fn samples_limit(samples: usize, record_bytes: usize) -> usize {
-    samples * (Place::encoded_bytes(record_bytes) + 8)
+/// The size of the most samples as a message.
+pub fn samples_limit(parts: usize, record_bytes: usize) -> usize {
+    samples_for(parts, record_bytes) * (Place::encoded_bytes(record_bytes) + 8)
 }
 
 /// The opposite of [`encode_samples`].

@@ -51,11 +51,6 @@ fn splitter_index(d: u32, round: u32, k: Node) -> usize {
 }
 
 impl QuickMerge<'_> {
-    /// How many records a node shows.
-    fn samples(&self) -> usize {
-        pivot::samples_for(self.nodes(), self.kernel.record_bytes())
-    }
-
     fn nodes(&self) -> usize {
         1 << self.dimension
     }
@@ -119,7 +114,7 @@ impl Algorithm for QuickMerge<'_> {
     ) -> Result<Vec<u8>> {
         let asked = match self.splitters {
             Splitters::Sampled => {
-                let samples = pivot::sample(block, self.samples(), self.kernel);
+                let samples = pivot::sample(block, self.nodes(), self.kernel);
                 return Ok(pivot::encode_samples(&samples));
             }
             Splitters::Root => node == subcube.root(),
@@ -153,7 +148,7 @@ impl Algorithm for QuickMerge<'_> {
 
     fn proposal_limit(&self, _round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(self.samples(), size).max(self.nodes() * Place::encoded_bytes(size))
+        pivot::samples_limit(self.nodes(), size).max(self.nodes() * Place::encoded_bytes(size))
     }
 
     fn decision_limit(&self, _round: u32) -> usize {

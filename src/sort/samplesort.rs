@@ -26,9 +26,8 @@ pub struct SampleSort<'a> {
 }
 
 impl SampleSort<'_> {
-    /// How many records a node shows.
-    fn samples(&self) -> usize {
-        pivot::samples_for(1 << self.dimension, self.kernel.record_bytes())
+    fn nodes(&self) -> usize {
+        1 << self.dimension
     }
 }
 
@@ -60,12 +59,8 @@ impl Algorithm for SampleSort<'_> {
         block: &Block,
         _before: &[u8],
     ) -> Result<Vec<u8>> {
-        let samples = self.samples();
-        Ok(pivot::encode_samples(&pivot::sample(
-            block,
-            samples,
-            self.kernel,
-        )))
+        let samples = pivot::sample(block, self.nodes(), self.kernel);
+        Ok(pivot::encode_samples(&samples))
     }
 
     fn decide(
@@ -80,7 +75,7 @@ impl Algorithm for SampleSort<'_> {
     }
 
     fn proposal_limit(&self, _round: u32) -> usize {
-        pivot::samples_limit(self.samples(), self.kernel.record_bytes())
+        pivot::samples_limit(self.nodes(), self.kernel.record_bytes())
     }
 
     fn decision_limit(&self, _round: u32) -> usize {
@@ -88,7 +83,7 @@ impl Algorithm for SampleSort<'_> {
     }
 
     fn most_runs(&self) -> usize {
-        1 << self.dimension
+        self.nodes()
     }
 
     fn is_piecewise(&self) -> bool {

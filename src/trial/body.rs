@@ -322,7 +322,7 @@ fn kernel(trial: &Trial) -> Result<Box<dyn Kernel>> {
         key: KeyKind::I32 as i32,
         ..Fields::default()
     };
-    kernel_for(&Layout::new(fields)?, 1)
+    Ok(kernel_for(&Layout::new(fields)?, 1))
 }
 
 /// An algorithm of which nobody knows that its blocks can be made again.

@@ -182,7 +182,7 @@ fn judge_shares(trial: &Trial, living: &[(Rank, &Outcome)], total: usize) -> Opt
     let late = trial.speeds.iter().any(|speed| speed.turn.commit > 1);
     let known = |rank: Rank| rank.index() < trial.ranks;
     let unseen = trial.speeds.iter().any(|speed| !known(speed.turn.witness));
-    let exact = total <= EVERY_RECORD_IS_A_SAMPLE && weighs.contains(&trial.algorithm);
+    let exact = total <= OWN_SAMPLES * trial.ranks && weighs.contains(&trial.algorithm);
     if disturbed || late || unseen || trial.own || trial.dense || !exact {
         return None;
     }
@@ -206,8 +206,9 @@ fn judge_shares(trial: &Trial, living: &[(Rank, &Outcome)], total: usize) -> Opt
     })
 }
 
-/// What a node shows of its block at least.
-const EVERY_RECORD_IS_A_SAMPLE: usize = 512;
+/// Where there are no more records for each rank, a node shows every record of its block, although some blocks are
+/// larger than others.
+const OWN_SAMPLES: usize = 24;
 
 /// The result is on the rank that the tree leads to, and nowhere else; or on all, if it comes from there.
 fn judge_tree(

@@ -458,6 +458,7 @@ static void refused(ftsort_record record, const char *words)
 
 static void refusals(void)
 {
+  int i;
   const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   const ftsort_record other = FTSORT_RECORD_COMPARE(int32_t, compare, NULL);
   ftsort_record record = other;
@@ -504,13 +505,18 @@ static void refusals(void)
   refused(record, "record.struct_size is 4096");
   record.struct_size = 0;
   refused(record, "record.struct_size is 0");
-  /* Alike, but for the direction on one rank. */
-  if (ranks > 1) {
+  /* Alike, but for the direction on one rank, or on all others: also where the last sort was in one of both. */
+  sort_job(job_of(FTSORT_KEY_I32, 4, 0, 4));
+  for (i = 0; i < 4 && ranks > 1; i++) {
+    struct job job = job_of(FTSORT_KEY_I32, 4, 0, 4);
     record = i32;
-    record.descending = rank == 1;
+    record.descending = (rank == 1) == (i % 2);
     refused(record, "not the same");
+    record.descending = !record.descending;
+    refused(record, "not the same");
+    job.record.descending = i / 2;
+    sort_job(job); /* the group stays usable */
   }
-  sort_job(job_of(FTSORT_KEY_I32, 4, 0, 4)); /* the group stays usable */
 }
 
 static void is_record_of(MPI_Datatype type, int32_t key, size_t size)

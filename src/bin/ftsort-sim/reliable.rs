@@ -70,7 +70,7 @@ fn kernel() -> Option<Box<dyn Kernel>> {
         key: KeyKind::U32 as i32,
         ..Fields::default()
     };
-    kernel_for(&Layout::new(fields).ok()?, 1).ok()
+    Some(kernel_for(&Layout::new(fields).ok()?, 1))
 }
 
 /// One line for each kind of lie.
