@@ -814,7 +814,8 @@ typedef struct ftsort_config {
   uint32_t replicas;
   /**
    * Threads for local sorting and merging. 0: the processors that this process may use, divided
-   * by the living ranks on this host, at least one; as ranks die, survivors use what they leave.
+   * by the living ranks on this host, at least one; as ranks die, survivors use what they leave. They start
+   * when there is work for them, and end with the group; what cannot be started is done without.
    */
   uint32_t threads;
   /**
@@ -840,7 +841,7 @@ typedef struct ftsort_config {
    * would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. What ranks
    * tell each other to agree (some records of each rank in every round) counts, but is not limited.
    * 0: this rank's part of what the system has available, divided evenly by the living ranks on this
-   * host.
+   * host, and 8 MiB in any case.
    */
   size_t memory_limit;
   /**

@@ -159,31 +159,26 @@ impl Kept {
 }
 
 /// A new piece of this length, or somewhat more.
+#[cfg(target_os = "linux")]
 fn mapped(len: usize) -> Option<MmapMut> {
     if len < UNIT {
         return MmapMut::map_anon(len).ok();
     }
     // Linux puts whole units where units begin, and nothing else; only there can they be huge pages, and move.
-    let whole = MmapMut::map_anon(len.next_multiple_of(UNIT)).ok()?;
+    let mut map = MmapMut::map_anon(len.next_multiple_of(UNIT)).ok()?;
     let beyond = len % UNIT;
-    if beyond > UNIT / 2 {
-        return Some(whole);
+    if (1..=UNIT / 2).contains(&beyond) {
+        // A whole one for the rest would be memory for nothing.
+        let stays = memmap2::RemapOptions::new().may_move(false);
+        // SAFETY: nobody has a reference to the bytes.
+        unsafe { map.remap(len, stays) }.ok()?;
     }
-    // A whole one for the rest would be memory for nothing.
-    shortened(whole, len)
-}
-
-#[cfg(target_os = "linux")]
-fn shortened(mut map: MmapMut, len: usize) -> Option<MmapMut> {
-    let stays = memmap2::RemapOptions::new().may_move(false);
-    // SAFETY: nobody has a reference to the bytes.
-    unsafe { map.remap(len, stays) }.ok()?;
     Some(map)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn shortened(map: MmapMut, _len: usize) -> Option<MmapMut> {
-    Some(map)
+fn mapped(len: usize) -> Option<MmapMut> {
+    MmapMut::map_anon(len).ok()
 }
 
 /// The first whole unit of these bytes between two places in them.
@@ -454,7 +449,14 @@ mod tests {
 
     #[test]
     fn a_piece_is_at_most_half_a_unit_longer_than_it_must() {
-        for len in [1 << 20, UNIT, UNIT + 1, 3 * UNIT / 2 + 1, 20 * UNIT + 4097] {
+        for len in [
+            1 << 20,
+            UNIT,
+            UNIT + 1,
+            UNIT + UNIT / 2,
+            3 * UNIT / 2 + 1,
+            20 * UNIT + 4097,
+        ] {
             let mut map = mapped(len).unwrap();
             assert!((len..len + UNIT / 2).contains(&map.len()), "{len}");
             map.fill(1);

@@ -253,7 +253,8 @@ pub struct ftsort_config {
     /// `FTSORT_STORE_MEMORY` only: copies of each input beside the original. 0: one.
     pub replicas: u32,
     /// Threads for local sorting and merging. 0: the processors that this process may use, divided
-    /// by the living ranks on this host, at least one; as ranks die, survivors use what they leave.
+    /// by the living ranks on this host, at least one; as ranks die, survivors use what they leave. They start
+    /// when there is work for them, and end with the group; what cannot be started is done without.
     pub threads: u32,
     /// Not 0: an MPI without ULFM is accepted; faults are then not survived.
     pub accept_no_ulfm: i32,
@@ -271,7 +272,7 @@ pub struct ftsort_config {
     /// would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. What ranks
     /// tell each other to agree (some records of each rank in every round) counts, but is not limited.
     /// 0: this rank's part of what the system has available, divided evenly by the living ranks on this
-    /// host.
+    /// host, and 8 MiB in any case.
     pub memory_limit: usize,
     /// `FTSORT_STORE_DIRECTORY` only: an existing directory that all ranks can write and see.
     /// Copied. Files named `ftsort-*` in it are the library's, and are removed at the end.

@@ -61,7 +61,7 @@ pub(super) fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
         0 => (Buffer::unset(bytes)?, bytes),
         _ => (
             Buffer::later(bytes, to_spend)?,
-            (bytes / 32).clamp(LEAST, MOST),
+            (bytes / 32).clamp(LEAST, MOST) / LEAST * LEAST,
         ),
     };
     let size = kernel.record_bytes();
