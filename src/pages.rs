@@ -227,9 +227,12 @@ pub fn give_back() -> bool {
 impl Pages {
     fn new(len: usize) -> Option<Pages> {
         let map = mapped(len)?;
-        // Only a wish: with small pages, a fault for every 4 KiB costs as much as the copy that fills them.
+        // Only a wish: with small pages, a fault for every 4 KiB costs as much as the copy that fills them. For less
+        // it is no gain, and in a virtual machine whole free pages may have to come from its host first.
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
+        if len >= 2 * UNIT {
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
         Some(Pages {
             map: Some(map),
             held: 0..0,
