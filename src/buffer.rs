@@ -205,6 +205,7 @@ impl Buffer {
         if let Room::Pages(pages) = &mut self.room {
             pages.spend(match end < self.len {
                 true => end,
+                // Nobody reads what is behind the last byte, either.
                 false => pages.len(),
             });
         }

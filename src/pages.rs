@@ -94,6 +94,11 @@ impl Free {
     fn bytes(&self) -> usize {
         self.to - self.from
     }
+
+    /// The first whole unit of its memory.
+    fn unit(&self) -> Option<Range<usize>> {
+        next_unit(&self.map, self.from, self.to)
+    }
 }
 
 impl Kept {
@@ -118,14 +123,14 @@ impl Kept {
     /// Moves memory of a free piece to this unit, of one that others have taken from already if there is such
     /// a piece. False if there is none.
     fn fill(&mut self, unit: &mut [u8]) -> bool {
-        let has_unit = |free: &Free| next_unit(&free.map, free.from, free.to).is_some();
+        let has_unit = |free: &Free| free.unit().is_some();
         let broken = |free: &Free| free.from > 0 && has_unit(free);
         let at = self.free.iter().rposition(broken);
         let Some(at) = at.or_else(|| self.free.iter().rposition(has_unit)) else {
             return false;
         };
         let free = &mut self.free[at];
-        let Some(next) = next_unit(&free.map, free.from, free.to) else {
+        let Some(next) = free.unit() else {
             return false;
         };
         let end = next.end;

@@ -234,7 +234,7 @@ impl Engine<'_> {
         let Some(block) = shipment.block.clone() else {
             return Ok(());
         };
-        if (1..=enclosed).contains(&block.bytes()) {
+        if travels_along(block.bytes(), enclosed) {
             self.tell_parcel(shipment.from, shipment.to, block.bytes());
             return Ok(());
         }
@@ -282,7 +282,7 @@ impl Engine<'_> {
         trouble: &mut Option<Error>,
     ) -> Result<Option<(Header, Awaited)>> {
         let (header, rest) = Header::from_message(label)?;
-        if (1..=enclosed).contains(&header.bytes()) {
+        if travels_along(header.bytes(), enclosed) {
             // For records the label is not aligned.
             let records = match rest.len() == header.bytes() {
                 true => buffer::beyond_limit(|| Buffer::copy_of(rest))?,
@@ -309,10 +309,15 @@ impl Engine<'_> {
     }
 }
 
+/// Do so many bytes of records travel with their header?
+fn travels_along(bytes: usize, enclosed: usize) -> bool {
+    (1..=enclosed).contains(&bytes)
+}
+
 /// What goes before a block's records, and these themselves if they are few.
 fn label_of(block: &Block, enclosed: usize) -> Vec<u8> {
     let mut label = block.header().encode();
-    if block.bytes() <= enclosed {
+    if travels_along(block.bytes(), enclosed) {
         label.extend(block.runs.iter().flat_map(|run| run.data.iter()));
     }
     label

@@ -10,8 +10,8 @@ use crate::buffer::{Buffer, Slice};
 use crate::error::Result;
 use crate::kernel::Kernel;
 
-/// A share is a thirty-second of the result, but not smaller nor larger than this: cuts are looked for anew
-/// in each.
+/// A share is a thirty-second of the result, but not smaller nor larger than this, and a multiple of the least:
+/// cuts are looked for anew in each, and memory comes in units of that size.
 const LEAST: usize = 2 << 20;
 const MOST: usize = 32 << 20;
 
