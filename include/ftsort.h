@@ -1700,7 +1700,8 @@ const char *ftsort_last_error(const struct ftsort *group);
  *
  * \param[in,out] group a live group.
  * \param[in] record what is sorted; borrowed for the call.
- * \param[in] input this rank's records; not changed; any alignment. NULL if `count` is 0.
+ * \param[in] input this rank's records; not changed; any alignment. NULL if `count` is 0. They must stay what
+ * they are until the function returns: after a late fault they are read again.
  * \param[in] count how many records; may differ between ranks.
  * \param[out] out the result, to be freed with `ftsort_result_free`; NULL after a failure.
  * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on all ranks),

@@ -14,6 +14,9 @@ use crate::error::{Error, Result, Status};
 use crate::pages::{self, Pages};
 use bytemuck::{Pod, Zeroable};
 
+/// Memory goes from a large buffer to another in units of this size ([`Buffer::reach`]).
+pub use crate::pages::UNIT;
+
 /// Buffers start on a cache line, which is more than any record needs.
 pub const ALIGNMENT: usize = 64;
 
@@ -211,6 +214,14 @@ impl Buffer {
         }
     }
 
+    /// Nobody reads the bytes outside of `needed` any more: as [`Buffer::spend`].
+    pub fn spend_around(&mut self, needed: Range<usize>) {
+        self.spend(needed.start);
+        if let Room::Pages(pages) = &mut self.room {
+            pages.spend_from(needed.end);
+        }
+    }
+
     /// How many bytes of memory others can get, if all are spent.
     pub fn spendable(&self) -> usize {
         match &self.room {
@@ -341,6 +352,25 @@ impl Slice {
         Arc::try_unwrap(self.buffer).map_err(|buffer| Slice { buffer, range })
     }
 
+    /// The buffer, if nobody else shares it, and which part of it this view is.
+    pub fn sole_part(self) -> std::result::Result<(Buffer, Range<usize>), Slice> {
+        let range = self.range;
+        match Arc::try_unwrap(self.buffer) {
+            Ok(buffer) => Ok((buffer, range)),
+            Err(buffer) => Err(Slice { buffer, range }),
+        }
+    }
+
+    /// The same bytes, without keeping the buffer's memory from others for so few of them: in a buffer of their own
+    /// if they are less than a unit, and lie in two. `Status::Memory` if there is no room.
+    pub fn apart(&self) -> Result<Slice> {
+        let start = self.as_ptr() as usize % UNIT;
+        match self.len() < UNIT && start + self.len() > UNIT {
+            true => Ok(Buffer::copy_of(self)?.into()),
+            false => Ok(self.clone()),
+        }
+    }
+
     /// The bytes to write to: without a copy where nobody else shares them. `Status::Memory` if a
     /// copy is needed and there is no room.
     pub fn into_buffer(self) -> Result<Buffer> {
@@ -434,6 +464,32 @@ mod tests {
     fn a_part_of_a_part_counts_from_the_part() {
         let slice = Slice::from(Buffer::copy_of(&[0, 1, 2, 3, 4, 5, 6, 7]).unwrap());
         assert_eq!(&*slice.part(2..7).part(1..3), &[3, 4]);
+    }
+
+    #[test]
+    fn what_lies_in_two_units_and_needs_less_than_one_leaves() {
+        let slice = Slice::from(Buffer::zeroed(4 * UNIT).unwrap());
+        let first = UNIT - slice.as_ptr() as usize % UNIT;
+        let is_apart = |range: Range<usize>| {
+            let part = slice.part(range);
+            let apart = part.apart().unwrap();
+            assert_eq!(apart, part);
+            apart.as_ptr() != part.as_ptr()
+        };
+        assert!(is_apart(first - 1..first + 1));
+        assert!(!is_apart(first..first + UNIT / 2));
+        assert!(!is_apart(first - 1..first + UNIT));
+        assert!(!is_apart(0..0));
+    }
+
+    #[test]
+    fn the_only_view_of_a_part_has_the_buffer() {
+        let slice = Slice::from(Buffer::copy_of(&[1, 2, 3, 4]).unwrap());
+        let part = slice.part(1..3);
+        let part = part.sole_part().unwrap_err();
+        drop(slice);
+        let (buffer, range) = part.sole_part().unwrap();
+        assert_eq!(&buffer[range], &[2, 3]);
     }
 
     #[test]

@@ -88,6 +88,8 @@ defects! {
     WrongSide,
     /// Pieces are cut out of a copy that is not sorted.
     CutsUnsorted,
+    /// An own input that was released is not had again.
+    ReleasedIsLost,
     /// A rank does not tell of copies that it got.
     CopiesUntold,
     /// Ranks that were dead before the sort count as having had an input.

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use memmap2::MmapMut;
 
 /// Memory moves in units of this size, which the page table moves at once.
-const UNIT: usize = 2 << 20;
+pub const UNIT: usize = 2 << 20;
 
 /// A piece is longer by a part of so many, for a use that is somewhat longer: what is not touched costs nothing.
 const SLACK: usize = 32;
@@ -29,6 +29,8 @@ pub struct Pages {
     held: Range<usize>,
     /// So many bytes from the start are not needed any more.
     spent: usize,
+    /// Nor are those from here on.
+    needed_to: usize,
 }
 
 /// The state of all pieces of this process.
@@ -193,6 +195,14 @@ fn next_unit(bytes: &[u8], from: usize, to: usize) -> Option<Range<usize>> {
     (start + UNIT <= to).then(|| start..start + UNIT)
 }
 
+/// The last whole unit of these bytes between two places in them.
+fn last_unit(bytes: &[u8], from: usize, to: usize) -> Option<Range<usize>> {
+    let beyond = (bytes.as_ptr() as usize + to) % UNIT;
+    let end = to.checked_sub(beyond)?;
+    let start = end.checked_sub(UNIT).filter(|start| *start >= from)?;
+    Some(start..end)
+}
+
 /// Gives the memory of one unit to another, which loses its own. The first is zeroes then, which take no
 /// memory until they are touched. False if the system cannot do that: nothing has changed then.
 #[cfg(target_os = "linux")]
@@ -242,6 +252,7 @@ impl Pages {
             map: Some(map),
             held: 0..0,
             spent: 0,
+            needed_to: usize::MAX,
         })
     }
 
@@ -265,6 +276,7 @@ impl Pages {
                     map: Some(map),
                     held: 0..to,
                     spent: 0,
+                    needed_to: usize::MAX,
                 }
             }
         };
@@ -296,6 +308,11 @@ impl Pages {
         self.spent = self.spent.max(end.min(self.held.end));
     }
 
+    /// The bytes from `start` on are not needed any more.
+    pub fn spend_from(&mut self, start: usize) {
+        self.needed_to = self.needed_to.min(start);
+    }
+
     /// The bytes before `end` may be written from now on. Their memory comes from what others have
     /// spent, or else from what is kept, or else from the system.
     pub fn reach(&mut self, end: usize, others: &mut [&mut Pages]) {
@@ -321,15 +338,20 @@ impl Pages {
 
     /// Moves the memory of what is spent to this unit. False if there is none.
     fn give(&mut self, to: &mut [u8]) -> bool {
-        let Some(unit) = next_unit(self, self.held.start, self.spent) else {
+        let first = next_unit(self, self.held.start, self.spent);
+        let last = || last_unit(self, self.needed_to.max(self.held.start), self.held.end);
+        let Some(unit) = first.clone().or_else(last) else {
             return false;
         };
-        let Range { start, end } = unit;
-        let done = moved(&mut self[unit], to);
+        let done = moved(&mut self[unit.clone()], to);
         if done {
-            // What is before the first whole unit stays here, and nobody counts it any more.
-            kept().used -= start - self.held.start;
-            self.held.start = end;
+            let before = self.held.len();
+            match first {
+                Some(_) => self.held.start = unit.end,
+                None => self.held.end = unit.start,
+            }
+            // What is beside the units stays here, and nobody counts it any more.
+            kept().used -= before - self.held.len() - UNIT;
         }
         done
     }
@@ -548,5 +570,25 @@ mod tests {
         out.fill(9);
         assert!(source[2 * UNIT..].iter().all(|byte| *byte == 7));
         assert!(source.held(LEN) >= LEN - 2 * UNIT);
+    }
+
+    #[test]
+    fn what_is_needed_stays_and_both_sides_of_it_go() {
+        const LEN: usize = 20 << 20;
+        let needed = 5 * UNIT + 7..6 * UNIT + 9;
+        let mut source = Pages::zeroed(LEN).unwrap();
+        source.fill(7);
+        source.spend(needed.start);
+        source.spend_from(needed.end);
+        let mut out = Pages::later(LEN).unwrap();
+        out.reach(LEN, &mut [&mut source]);
+        out[..LEN].fill(9);
+        assert!(source[needed].iter().all(|byte| *byte == 7));
+        // Two units hold what is needed.
+        let left = match cfg!(target_os = "linux") {
+            true => 2 * UNIT,
+            false => LEN,
+        };
+        assert!((left..=left + UNIT).contains(&source.held(LEN)));
     }
 }

@@ -40,7 +40,8 @@ use crate::verify::digest::{Digest, DigestKey};
 ///
 /// \param[in,out] group a live group.
 /// \param[in] record what is sorted; borrowed for the call.
-/// \param[in] input this rank's records; not changed; any alignment. NULL if `count` is 0.
+/// \param[in] input this rank's records; not changed; any alignment. NULL if `count` is 0. They must stay what
+/// they are until the function returns: after a late fault they are read again.
 /// \param[in] count how many records; may differ between ranks.
 /// \param[out] out the result, to be freed with `ftsort_result_free`; NULL after a failure.
 /// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on all ranks),
@@ -95,11 +96,12 @@ pub unsafe extern "C" fn ftsort_run(
 }
 
 /// The arguments, checked, and a copy of the input.
-pub(super) struct Prepared {
+pub(super) struct Prepared<'a> {
     layout: Layout,
     stable: bool,
     kernel: Box<dyn Kernel>,
-    /// The caller's records, as the kernel has copied them.
+    /// The caller's records, and as the kernel has copied them.
+    given: &'a [u8],
     input: Buffer,
     /// What the caller's records are known by in their order.
     hash: Option<InputHash>,
@@ -118,15 +120,15 @@ pub(super) struct Learn {
 }
 
 /// # Safety
-/// As for [`ftsort_run`].
-pub(super) unsafe fn prepare(
+/// As for [`ftsort_run`]; the caller's records stay what they are as long as what is returned is there.
+pub(super) unsafe fn prepare<'a>(
     record: *const ftsort_record,
     input: *const c_void,
     count: usize,
     has_out: bool,
     crew: &Crew,
     learn: Learn,
-) -> Result<Prepared> {
+) -> Result<Prepared<'a>> {
     let refuse = |text: String| Error::new(Status::Argument, text);
     if !has_out {
         return Err(refuse("out is NULL".into()));
@@ -141,7 +143,7 @@ pub(super) unsafe fn prepare(
         return Err(refuse(format!("input is NULL, but count is {count}")));
     }
     buffer::start_peak();
-    let given: &[u8] = match bytes {
+    let given: &'a [u8] = match bytes {
         0 => &[],
         // SAFETY: not NULL, and valid for `count` records by the caller's contract.
         _ => unsafe { std::slice::from_raw_parts(input.cast(), bytes) },
@@ -161,6 +163,7 @@ pub(super) unsafe fn prepare(
         }
     })?;
     Ok(Prepared {
+        given,
         input,
         layout,
         stable,
@@ -174,6 +177,8 @@ pub(super) unsafe fn prepare(
 pub(super) struct Work<'a> {
     /// This rank's input.
     pub input: Buffer,
+    /// Makes a copy of it again.
+    pub own: Option<&'a dyn Fn() -> Result<Buffer>>,
     /// What it is known by, if that is known already.
     pub hash: Option<InputHash>,
     /// Blocks are known by digests of this key.
@@ -201,6 +206,7 @@ impl ftsort {
         let timers = self.settings.plan.resolve(self.members.ranks(), 1);
         Work {
             input: Buffer::default(),
+            own: None,
             hash: None,
             key: None,
             checks: None,
@@ -221,6 +227,7 @@ impl ftsort {
             reload: self.settings.reload,
             user: self.settings.listener.user(),
             hash: work.hash,
+            own: work.own,
         };
         if let Some(watch) = &self.watch {
             self.members.leave_out(watch.left_out());
@@ -255,7 +262,11 @@ impl ftsort {
         finished
     }
 
-    fn sort(&mut self, work: Work<'static>, prepared: Result<Prepared>) -> Result<ftsort_result> {
+    fn sort(
+        &mut self,
+        work: Work<'static>,
+        prepared: Result<Prepared<'_>>,
+    ) -> Result<ftsort_result> {
         let prepared = self.agree_on_input(prepared)?;
         let kernel = &*prepared.kernel;
         let (method, code) = self.choose(prepared.input.len())?;
@@ -278,6 +289,9 @@ impl ftsort {
         work.key = checks.as_ref().map(|checks| checks.key);
         work.checks = checks.as_ref();
         work.input = prepared.input;
+        let (kernel, given) = (&*prepared.kernel, prepared.given);
+        let own = || kernel.copy(given, &mut |_| {});
+        work.own = Some(&own);
         work.hash = prepared.hash;
         work.record_bytes = prepared.layout.record_bytes();
         let mut finished = self.finish(work, &algorithm)?;
@@ -294,7 +308,7 @@ impl ftsort {
     }
 
     /// All ranks' arguments are right, and their records alike.
-    fn agree_on_input(&mut self, prepared: Result<Prepared>) -> Result<Prepared> {
+    fn agree_on_input<'a>(&mut self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
         let method = self.settings.algorithm;
         let prepared = prepared.and_then(|prepared| {
             if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
@@ -306,7 +320,7 @@ impl ftsort {
             }
             Ok(prepared)
         });
-        let fingerprint = |prepared: &Prepared| prepared.layout.fingerprint();
+        let fingerprint = |prepared: &Prepared<'_>| prepared.layout.fingerprint();
         // What all have agreed on they have not to agree on again.
         let before = self.agreed_record;
         let again = prepared.as_ref().map(fingerprint).ok() == before;
@@ -340,14 +354,24 @@ impl ftsort {
     }
 }
 
-/// Asks the user's callback for inputs.
-struct Reloader {
+/// Makes copies of the caller's own records, and asks the user's callback for inputs of others.
+struct Reloader<'a> {
+    own: Option<&'a dyn Fn() -> Result<Buffer>>,
     reload: ftsort_reload_fn,
     user: *mut c_void,
     hash: Option<InputHash>,
 }
 
-impl Source for Reloader {
+impl Source for Reloader<'_> {
+    fn has_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn own(&mut self) -> Result<Buffer> {
+        let own = self.own;
+        own.ok_or_else(|| Error::new(Status::Internal, "nobody has the input"))?()
+    }
+
     fn known_by(&self, input: &[u8]) -> InputHash {
         self.hash.unwrap_or_else(|| InputHash::of(input))
     }

@@ -305,6 +305,10 @@ impl Job<'_, '_> {
         let me = self.engine.members.me();
         let stopped = self.engine.members.is_set_aside(me);
         for origin in self.held.clone().iter() {
+            if origin == me && self.released && !stopped {
+                // What its owner has is right.
+                continue;
+            }
             let kept = self.store.get(Stamp::INPUT, origin.home())?;
             let known = self.ledger.get(&origin.home()).copied();
             let right = kept.is_some_and(|block| {

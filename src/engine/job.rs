@@ -40,6 +40,8 @@ pub struct Job<'a, 'e> {
     pub(super) log: Vec<Decisions>,
     /// Whose inputs are in this rank's store.
     pub(super) held: RankSet,
+    /// But its own is not there: it can be had of its owner.
+    pub(super) released: bool,
     /// What the inputs are known by, where they may be asked for again.
     pub(super) digests: BTreeMap<Rank, InputHash>,
     /// Whose data cannot be got back, as far as this rank knows.
@@ -181,6 +183,7 @@ impl<'a, 'e> Job<'a, 'e> {
             committed_with: None,
             log: Vec::new(),
             held: RankSet::new(ranks),
+            released: false,
             digests: BTreeMap::new(),
             lost: RankSet::new(ranks),
             checks,

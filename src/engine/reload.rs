@@ -8,9 +8,19 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status};
 use crate::members::Rank;
 
-/// Where inputs come from that no store has.
+/// Where inputs come from that are not in a store.
 pub trait Source {
-    /// Is there a way to get inputs again? The same on all ranks.
+    /// Can this rank's own input be copied again, as long as the job runs?
+    fn has_own(&self) -> bool {
+        false
+    }
+
+    /// Such a copy, to be sorted; in another order perhaps than before.
+    fn own(&mut self) -> Result<Buffer> {
+        Err(Error::new(Status::Internal, "the input is copied once"))
+    }
+
+    /// Is there a way to get inputs of other ranks again? The same on all ranks.
     fn can_reload(&self) -> bool;
 
     /// What this rank's own input is known by; `input` has the same records, but perhaps in another order.

@@ -6,6 +6,9 @@
 //! that fault tolerance costs. Inputs are copied before they are sorted, since sorting is when most
 //! time passes; whoever needs another rank's input first sorts its copy, and comes to the same bytes.
 //!
+//! Before the last merge a rank may release its own input, which takes as much memory as the result: others
+//! have their pieces of it, and the caller has the records. It is sorted again only if somebody dies then.
+//!
 //! [`Algorithm::is_piecewise`]: super::Algorithm::is_piecewise
 
 use std::collections::BTreeMap;
@@ -81,8 +84,36 @@ impl Job<'_, '_> {
         if kept {
             self.store.put(Stamp::INPUT, node, &block)?;
             self.held.insert(Rank(node.0));
+            if node == self.engine.members.me().home() {
+                self.released = false;
+            }
         }
         Ok(block)
+    }
+
+    /// Releases this rank's own input, if it can be had again.
+    pub(super) fn release_own(&mut self) -> Result<()> {
+        let members = &self.engine.members;
+        let home = members.me().home();
+        // Where one has died others may follow, and each takes the input once more.
+        let undisturbed = *members.faulty() == self.absent && members.my_nodes() == [home];
+        let held = self.held.contains(members.me()) && !self.released;
+        if !(self.retains() && undisturbed && held && self.source.has_own()) {
+            return Ok(());
+        }
+        let Some(block) = self.blocks.get_mut(&home) else {
+            return Ok(());
+        };
+        for run in block
+            .runs
+            .iter_mut()
+            .filter(|run| run.origin.home() == home)
+        {
+            run.data = run.data.apart()?;
+        }
+        self.store.put(Stamp::INPUT, home, &Block::empty())?;
+        self.released = true;
+        Ok(())
     }
 
     /// Makes the blocks again that died with their executors, and the copies that died with their
@@ -332,8 +363,13 @@ impl Job<'_, '_> {
         shipments
     }
 
-    /// An input that this rank holds.
-    fn retained(&self, origin: Rank) -> Result<Block> {
+    /// An input that this rank holds; sorted, unless it is this rank's own, and was released.
+    fn retained(&mut self, origin: Rank) -> Result<Block> {
+        let own = origin == self.engine.members.me();
+        if own && self.released && !planted(Defect::ReleasedIsLost) {
+            let input = self.source.own()?;
+            return Ok(self.with_digest(origin, Block::input(origin, input.into())));
+        }
         let input = self.store.get(Stamp::INPUT, origin.home())?;
         input.ok_or_else(|| {
             Error::new(

@@ -71,6 +71,10 @@ impl Job<'_, '_> {
         }
         let exchange = self.algorithm.step(round).exchange;
         if exchange == Exchange::Nobody {
+            if round == self.algorithm.rounds() {
+                let released = self.release_own();
+                attempt.check(released);
+            }
             for node in mine {
                 self.condense(round, node, &mut attempt);
                 let block = self.blocks.get(&node).cloned();

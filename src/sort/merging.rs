@@ -3,7 +3,7 @@
 //! The merge goes on in shares of the result. As soon as one is done, what was read for it gives its
 //! memory to the next ones, unless somebody else holds on to it. Must never: read a record twice.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
@@ -17,14 +17,22 @@ const MOST: usize = 32 << 20;
 
 /// The bytes of a run.
 enum Source {
-    /// Nobody else needs them.
-    Sole(Buffer),
+    /// This part of a buffer, of which nobody else needs anything.
+    Sole(Buffer, Range<usize>),
     Shared(Slice),
 }
 
 impl From<Slice> for Source {
     fn from(slice: Slice) -> Source {
-        slice.sole().map_or_else(Source::Shared, Source::Sole)
+        match slice.sole_part() {
+            Err(shared) => Source::Shared(shared),
+            Ok((mut buffer, part)) => {
+                if part != (0..buffer.len()) {
+                    buffer.spend_around(part.clone());
+                }
+                Source::Sole(buffer, part)
+            }
+        }
     }
 }
 
@@ -33,7 +41,7 @@ impl Deref for Source {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Source::Sole(buffer) => buffer,
+            Source::Sole(buffer, part) => &buffer[part.clone()],
             Source::Shared(slice) => slice,
         }
     }
@@ -42,8 +50,15 @@ impl Deref for Source {
 impl Source {
     fn sole(&mut self) -> Option<&mut Buffer> {
         match self {
-            Source::Sole(buffer) => Some(buffer),
+            Source::Sole(buffer, _) => Some(buffer),
             Source::Shared(_) => None,
+        }
+    }
+
+    /// So many bytes have been read.
+    fn spend(&mut self, read: usize) {
+        if let Source::Sole(buffer, part) = self {
+            buffer.spend(part.start + read);
         }
     }
 }
@@ -83,9 +98,7 @@ pub(super) fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
         kernel.merge(&parts, &mut out[written..end])?;
         for ((run, read), taken) in runs.iter_mut().zip(&mut read).zip(taken) {
             *read += taken * size;
-            if let Some(buffer) = run.sole() {
-                buffer.spend(*read);
-            }
+            run.spend(*read);
         }
         written = end;
     }
@@ -122,11 +135,18 @@ mod tests {
         lengths.iter().map(run).collect()
     }
 
+    /// Each run lies between others in its buffer.
     fn merged_as_expected(lengths: &[usize], shared: &[usize]) -> usize {
+        const BESIDE: usize = (5 << 20) + 8;
         let runs = runs(lengths);
         let mut expected: Vec<[u8; 8]> = runs.concat().as_chunks().0.to_vec();
         expected.sort_by_key(|record| u32::from_ne_bytes(*record.first_chunk().unwrap()));
-        let slices = runs.iter().map(|run| Buffer::copy_of(run).unwrap().into());
+        let slices = runs.iter().enumerate().map(|(index, run)| {
+            let (before, behind) = [(0, 0), (BESIDE, 0), (BESIDE, BESIDE)][index % 3];
+            let mut buffer = Buffer::zeroed(before + run.len() + behind).unwrap();
+            buffer[before..][..run.len()].copy_from_slice(run);
+            Slice::from(buffer).part(before..before + run.len())
+        });
         let slices: Vec<Slice> = slices.collect();
         let held: Vec<Slice> = shared.iter().map(|run| slices[*run].clone()).collect();
         let block = Block {

@@ -280,10 +280,18 @@ impl Observer for Witness {
     }
 }
 
-/// Gives inputs again, if the trial allows it.
-struct Library<'a>(&'a Trial, usize);
+/// Gives a rank's own input again, and all others if the trial allows it.
+struct Library<'a>(&'a Trial, usize, Rank);
 
 impl Source for Library<'_> {
+    fn has_own(&self) -> bool {
+        true
+    }
+
+    fn own(&mut self) -> Result<Buffer> {
+        bytes_of(self.0, self.1, self.2)
+    }
+
     fn can_reload(&self) -> bool {
         self.0.store == Keeping::Reload
     }
@@ -487,7 +495,7 @@ impl Sorting<'_> {
             Keeping::Versions(_) => &opaque,
             _ => &algorithm,
         };
-        let mut source = Library(self.trial, self.sort);
+        let mut source = Library(self.trial, self.sort, engine.members.me());
         let absent = absent.clone();
         engine.record_bytes = kernel.record_bytes();
         let key = DigestKey::new(self.trial.seed, kernel.record_bytes());
