@@ -10,7 +10,7 @@
  *
  * With -f one more sort suffers these faults (the words of FTSORT_FAULTS), and each survivor prints a
  * line of its own, since MPI's collectives are of no use any more then; struck: when it was last agreed that
- * somebody is dead. */
+ * somebody is dead; made: how long inputs of the dead were made again since then. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,25 +98,31 @@ static void fill(const char *type, int rank, size_t count, void *data)
     }
 }
 
-/* What an input is made of, for whoever has to make it again; and when a death was last agreed on. */
+/* What an input is made of, for whoever has to make it again; when a death was last agreed on, and how long inputs
+ * were made since then. */
 typedef struct recipe {
   const char *type;
   size_t count, bytes;
-  double struck;
+  double struck, made;
 } recipe;
 
 static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
-  const recipe *input = (const recipe *)user;
+  recipe *input = (recipe *)user;
+  double start = MPI_Wtime();
   void *data = ftsort_buffer_resize(out, input->count * input->bytes);
   if (!data) return 1;
   fill(input->type, rank, input->count, data);
+  input->made += MPI_Wtime() - start;
   return 0;
 }
 
 static void note(void *user, const ftsort_event *event)
 {
-  if (event->kind == FTSORT_EVENT_FAULT) ((recipe *)user)->struck = MPI_Wtime();
+  recipe *input = (recipe *)user;
+  if (event->kind != FTSORT_EVENT_FAULT) return;
+  input->struck = MPI_Wtime();
+  input->made = 0;
 }
 
 static double seconds_of_allreduce(void)
@@ -144,13 +150,15 @@ static int suffer(ftsort_config config, const ftsort_record *record, recipe *inp
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
   MPI_Barrier(MPI_COMM_WORLD);
   start = input->struck = MPI_Wtime();
+  input->made = 0;
   status = ftsort_run(group, record, data, input->count, &result);
   right = status == FTSORT_OK && is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks);
   ftsort_get_stats(group, &stats);
   if (!right) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
-  printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f faults=%d replayed=%d records=%zu\n",
+  printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f made=%.6f faults=%d replayed=%d "
+         "records=%zu\n",
          rank, right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, input->struck - start,
-         (int)stats.faults, (int)stats.rounds_replayed, right ? held(result) : 0);
+         input->made, (int)stats.faults, (int)stats.rounds_replayed, right ? held(result) : 0);
   ftsort_result_free(result);
   ftsort_leave(group, right ? 0 : 1);
   return 1;

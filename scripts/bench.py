@@ -182,6 +182,7 @@ def suffered(bench, ranks, log2, faults):
         sys.exit(f"{' '.join(map(str, command))}: {output[-2000:]}")
     total = max(float(words["total"]) for words in found)
     return {"total": total, "quiet": quiet["total"], "after": total - max(float(words["struck"]) for words in found),
+            "made": max(float(words["made"]) for words in found),
             "faults": max(int(words["faults"]) for words in found)}
 
 
@@ -190,7 +191,7 @@ def faults(bench, options):
     cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks if ranks > 2]
     bench.total += len(cases) * (3 * bench.turns * len(FAULTS) + 1)
     yield ["log2", "ranks", "none ms", "one adds ms", "half", "all but one", "alone ms", "all but one / alone",
-           "after the last / alone"]
+           "after the last / alone", "of it inputs are made again, ms"]
     for log2, ranks in cases:
         alone = bench.measure(1, [bench.bench, "-k", log2, "-s", "none", "-n", 3])[0]["total"]
         window, told = None, {name: [] for name in FAULTS}
@@ -203,7 +204,8 @@ def faults(bench, options):
         struck = {name: [run for run in runs if run["faults"]] for name, runs in told.items()}
         yield [log2, ranks, median(quiet) * 1e3, (median(struck["one"]) - median(quiet)) * 1e3,
                median(struck["half"]) / median(quiet), median(struck["all but one"]) / median(quiet), alone * 1e3,
-               median(struck["all but one"]) / alone, median(struck["all but one"], "after") / alone]
+               median(struck["all but one"]) / alone, median(struck["all but one"], "after") / alone,
+               median(struck["all but one"], "made") * 1e3]
 
 
 def growth(bench, options):

@@ -82,6 +82,15 @@ impl Crew {
         let mut results = Vec::new();
         let (done, work) = (&mut results, &work);
         pool.in_place_scope(move |scope| {
+            // As long as it fetches, the caller's thread works too: one of the others leaves it its processor.
+            let (resting, rests) = channel();
+            let (last_is_there, is_last_there) = channel::<()>();
+            scope.spawn(move |_| {
+                let _ = resting.send(());
+                let _ = is_last_there.recv();
+            });
+            // Not before: whoever does the work could take the rest on itself.
+            let _ = rests.recv();
             scope.spawn(move |_| done.extend(receiver.into_iter().map(work)));
             for item in items {
                 if sender.send(item).is_err() {
@@ -89,6 +98,7 @@ impl Crew {
                     break;
                 }
             }
+            drop(last_is_there);
         });
         results
     }
