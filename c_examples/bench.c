@@ -10,7 +10,7 @@
  *
  * With -f one more sort suffers these faults (the words of FTSORT_FAULTS), and each survivor prints a
  * line of its own, since MPI's collectives are of no use any more then; struck: when it was last agreed that
- * somebody is dead; made: how long inputs of the dead were made again since then. */
+ * somebody is dead; made: how long inputs of the dead were made again since then; peak: the most memory, bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,9 +156,10 @@ static int suffer(ftsort_config config, const ftsort_record *record, recipe *inp
   ftsort_get_stats(group, &stats);
   if (!right) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
   printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f made=%.6f faults=%d replayed=%d "
-         "records=%zu\n",
+         "records=%zu peak=%llu\n",
          rank, right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, input->struck - start,
-         input->made, (int)stats.faults, (int)stats.rounds_replayed, right ? held(result) : 0);
+         input->made, (int)stats.faults, (int)stats.rounds_replayed, right ? held(result) : 0,
+         (unsigned long long)stats.peak_bytes);
   ftsort_result_free(result);
   ftsort_leave(group, right ? 0 : 1);
   return 1;

@@ -352,13 +352,35 @@ impl Slice {
         Arc::try_unwrap(self.buffer).map_err(|buffer| Slice { buffer, range })
     }
 
-    /// The buffer, if nobody else shares it, and which part of it this view is.
-    pub fn sole_part(self) -> std::result::Result<(Buffer, Range<usize>), Slice> {
-        let range = self.range;
-        match Arc::try_unwrap(self.buffer) {
-            Ok(buffer) => Ok((buffer, range)),
-            Err(buffer) => Err(Slice { buffer, range }),
+    /// Tells views of the same buffer from those of others.
+    pub fn buffer_address(&self) -> usize {
+        Arc::as_ptr(&self.buffer) as usize
+    }
+
+    /// The buffer of these views of the same one, if nobody else has a view of it, and which parts they are.
+    pub fn sole_parts(
+        views: Vec<Slice>,
+    ) -> std::result::Result<(Buffer, Vec<Range<usize>>), Vec<Slice>> {
+        let same = |pair: &[Slice]| Arc::ptr_eq(&pair[0].buffer, &pair[1].buffer);
+        let Some(Slice { buffer, .. }) = views.first().filter(|_| views.windows(2).all(same))
+        else {
+            return Err(views);
+        };
+        let buffer = Arc::clone(buffer);
+        if Arc::strong_count(&buffer) > views.len() + 1 {
+            return Err(views);
         }
+        let parts: Vec<Range<usize>> = views.into_iter().map(|view| view.range).collect();
+        let again = |buffer: Arc<Buffer>| {
+            let views = parts.iter().map(|range| Slice {
+                buffer: Arc::clone(&buffer),
+                range: range.clone(),
+            });
+            views.collect::<Vec<Slice>>()
+        };
+        // Another thread may have made a view meanwhile.
+        let buffer = Arc::try_unwrap(buffer).map_err(again)?;
+        Ok((buffer, parts))
     }
 
     /// The same bytes, without keeping the buffer's memory from others for so few of them: in a buffer of their own
@@ -483,13 +505,20 @@ mod tests {
     }
 
     #[test]
-    fn the_only_view_of_a_part_has_the_buffer() {
+    fn the_only_views_have_the_buffer() {
         let slice = Slice::from(Buffer::copy_of(&[1, 2, 3, 4]).unwrap());
-        let part = slice.part(1..3);
-        let part = part.sole_part().unwrap_err();
+        let other = Slice::from(Buffer::copy_of(&[1, 2, 3, 4]).unwrap());
+        let parts = vec![slice.part(1..3), slice.part(0..1)];
+        assert_ne!(slice.buffer_address(), other.buffer_address());
+        assert_eq!(slice.buffer_address(), parts[1].buffer_address());
+        let mut parts = Slice::sole_parts(parts).unwrap_err();
         drop(slice);
-        let (buffer, range) = part.sole_part().unwrap();
-        assert_eq!(&buffer[range], &[2, 3]);
+        parts.push(other);
+        let mut parts = Slice::sole_parts(parts).unwrap_err();
+        parts.pop();
+        let (buffer, parts) = Slice::sole_parts(parts).unwrap();
+        assert_eq!((&*buffer, parts), (&[1, 2, 3, 4][..], vec![1..3, 0..1]));
+        assert!(Slice::sole_parts(Vec::new()).is_err());
     }
 
     #[test]

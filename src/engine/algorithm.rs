@@ -195,11 +195,12 @@ pub trait Algorithm {
     /// What the node keeps and what it gives. Called in rounds that exchange.
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split>;
 
-    /// A block in a form that takes less memory, or is faster to join: the same records in the same
+    /// Blocks in a form that takes less memory, or is faster to join: the same records in the same
     /// order, and on any rank the round gives the same. Called before the join of rounds that exchange
-    /// nothing; the block takes the place of the one that it is made of.
-    fn condensed(&self, _round: u32, block: Block) -> Result<Block> {
-        Ok(block)
+    /// nothing, with those of all nodes that this rank executes, ascending; each takes the place of the one
+    /// that it is made of.
+    fn condensed(&self, _round: u32, blocks: Vec<Block>) -> Result<Vec<Block>> {
+        Ok(blocks)
     }
 
     /// The node's new block, from what it kept and what it got from its peers, united: both together,

@@ -91,9 +91,15 @@ impl Job<'_, '_> {
         Ok(block)
     }
 
-    /// Releases this rank's own input, if it can be had again.
-    pub(super) fn release_own(&mut self) -> Result<()> {
+    /// Before the last merge: releases this rank's own input, if it can be had again; and all inputs, if nobody is
+    /// left who could ask for a piece of one.
+    pub(super) fn release(&mut self) -> Result<()> {
         let members = &self.engine.members;
+        if self.retains() && members.survivors().count() == 1 && self.checks.is_none() {
+            self.store.clear();
+            self.held = RankSet::new(members.ranks());
+            return Ok(());
+        }
         let home = members.me().home();
         // Where one has died others may follow, and each takes the input once more.
         let undisturbed = *members.faulty() == self.absent && members.my_nodes() == [home];

@@ -72,11 +72,11 @@ impl Job<'_, '_> {
         let exchange = self.algorithm.step(round).exchange;
         if exchange == Exchange::Nobody {
             if round == self.algorithm.rounds() {
-                let released = self.release_own();
+                let released = self.release();
                 attempt.check(released);
             }
+            self.condense(round, &mut attempt);
             for node in mine {
-                self.condense(round, node, &mut attempt);
                 let block = self.blocks.get(&node).cloned();
                 let got = Some(Block::unite([]));
                 self.join(round, node, (block, got), decisions, &mut attempt);
@@ -108,17 +108,21 @@ impl Job<'_, '_> {
         Ok(attempt)
     }
 
-    /// Without a block there is trouble, which ends the sort or takes it back to the inputs: what was
+    /// Without blocks there is trouble, which ends the sort or takes it back to the inputs: what was
     /// being condensed is not needed again.
-    fn condense(&mut self, round: u32, node: Node, attempt: &mut Attempt) {
-        let Some(block) = self.blocks.remove(&node) else {
-            return;
-        };
-        let digest = block.digest;
-        let condensed = caught(|| self.algorithm.condensed(round, block));
-        if let Some(block) = attempt.check(condensed) {
-            self.blocks.insert(node, Block { digest, ..block });
+    fn condense(&mut self, round: u32, attempt: &mut Attempt) {
+        let (mut known, mut blocks) = (Vec::new(), Vec::new());
+        for node in self.engine.members.my_nodes() {
+            if let Some(block) = self.blocks.remove(&node) {
+                known.push((node, block.digest));
+                blocks.push(block);
+            }
         }
+        let condensed = caught(|| self.algorithm.condensed(round, blocks));
+        let condensed = attempt.check(condensed).into_iter().flatten();
+        let blocks = known.into_iter().zip(condensed);
+        let blocks = blocks.map(|((node, digest), block)| (node, Block { digest, ..block }));
+        self.blocks.extend(blocks);
     }
 
     /// What this rank's nodes keep, and what each gives to whom.

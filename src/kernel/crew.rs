@@ -68,6 +68,11 @@ impl Crew {
         pool.clone()
     }
 
+    /// How many threads there are to work on.
+    pub fn threads(&self) -> usize {
+        self.pool().map_or(1, |pool| pool.current_num_threads())
+    }
+
     /// Does the same for each item as soon as it is there, for one after the other. Returns what comes of each,
     /// in their order. Items are fetched on the caller's thread; where there is a pool, it works meanwhile.
     pub fn as_they_come<T: Send, R: Send>(
@@ -156,10 +161,6 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    fn there(crew: &Crew) -> usize {
-        crew.pool().map_or(1, |pool| pool.current_num_threads())
-    }
-
     #[test]
     fn everything_is_done_once_and_comes_back_in_order() {
         let pool = pool_of(3).unwrap();
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn a_fixed_number_stays() {
         for (asked, found) in [(0, 1), (1, 1), (3, 3)] {
-            assert_eq!(there(&Crew::from(asked)), found);
+            assert_eq!(Crew::from(asked).threads(), found);
         }
     }
 
@@ -229,7 +230,7 @@ mod tests {
         let crew = Crew::from(Threads::Now(|| NUMBER.load(Ordering::Relaxed)));
         for (number, found) in [(1, 1), (2, 2), (4, 4), (3, 4)] {
             NUMBER.store(number, Ordering::Relaxed);
-            assert_eq!(there(&crew), found);
+            assert_eq!(crew.threads(), found);
         }
     }
 }

@@ -22,7 +22,7 @@ pub use vector::factors;
 
 use std::cmp::Ordering;
 
-pub use crew::{Crew, Threads};
+pub use crew::{Crew, TASKS_PER_THREAD, Threads};
 
 use crate::buffer::Buffer;
 use crate::error::Result;

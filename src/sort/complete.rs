@@ -6,7 +6,7 @@
 //! fall into, everybody sends what belongs elsewhere, and what came is merged. If somebody dies in it,
 //! it starts again with other parts. Must never: compare records but by way of the kernel.
 
-use super::merging::merged;
+use super::merging::{merged, merged_each};
 use super::pivot::{self, Cut, Place};
 use crate::block::{Block, Run};
 use crate::buffer::Slice;
@@ -305,19 +305,23 @@ impl Algorithm for Complete<'_> {
         Ok(Split { keep, give })
     }
 
-    fn condensed(&self, round: u32, block: Block) -> Result<Block> {
+    fn condensed(&self, round: u32, blocks: Vec<Block>) -> Result<Vec<Block>> {
         if round <= self.sort.rounds() {
-            return self.sort.condensed(round, block);
+            return self.sort.condensed(round, blocks);
         }
         // For a dense result runs are counted first, and then split each by itself.
-        match self.dense {
-            true => Ok(block),
-            false => Ok(Block::of_sorted(vec![Run {
+        if self.dense {
+            return Ok(blocks);
+        }
+        let merged = merged_each(self.kernel, blocks)?.into_iter();
+        let blocks = merged.map(|data| {
+            Block::of_sorted(vec![Run {
                 origin: Rank(0),
                 start: 0,
-                data: merged(self.kernel, block)?,
-            }])),
-        }
+                data,
+            }])
+        });
+        Ok(blocks.collect())
     }
 
     fn join(

@@ -1,108 +1,200 @@
 //! The runs of a block become one, in little more memory than the runs have.
 //!
 //! The merge goes on in shares of the result. As soon as one is done, what was read for it gives its
-//! memory to the next ones, unless somebody else holds on to it. Must never: read a record twice.
+//! memory to the next ones, unless somebody else holds on to it; blocks that are merged one after the other
+//! may have their runs in the same buffers. Must never: read a record twice.
 
-use std::ops::{Deref, Range};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use crate::block::Block;
 use crate::buffer::{Buffer, Slice};
-use crate::error::Result;
-use crate::kernel::Kernel;
+use crate::error::{Error, Result, Status};
+use crate::kernel::{Kernel, TASKS_PER_THREAD};
 
 /// A share is a thirty-second of the result, but not smaller nor larger than this, and a multiple of the least:
-/// cuts are looked for anew in each, and memory comes in units of that size.
+/// cuts are looked for anew in each, and memory comes in units of that size. On several threads each share is
+/// cut into tasks, which must be worth that.
 const LEAST: usize = 2 << 20;
 const MOST: usize = 32 << 20;
 
-/// The bytes of a run.
-enum Source {
-    /// This part of a buffer, of which nobody else needs anything.
-    Sole(Buffer, Range<usize>),
+/// A buffer of which nobody else needs anything, and what of it is still to be read.
+struct Sole {
+    buffer: Buffer,
+    left: Vec<Range<usize>>,
+}
+
+impl Sole {
+    /// What has been read may serve others.
+    fn spend(&mut self) {
+        let left = || self.left.iter().filter(|part| !part.is_empty());
+        let end = self.buffer.len();
+        let from = left().map(|part| part.start).min();
+        let to = left().map(|part| part.end).max();
+        self.buffer
+            .spend_around(from.unwrap_or(end)..to.unwrap_or(end));
+    }
+}
+
+/// Where what is left of a run is.
+enum Place {
+    /// In this buffer, as this part of what is left of it.
+    Sole {
+        buffer: usize,
+        part: usize,
+    },
     Shared(Slice),
 }
 
-impl From<Slice> for Source {
-    fn from(slice: Slice) -> Source {
-        match slice.sole_part() {
-            Err(shared) => Source::Shared(shared),
-            Ok((mut buffer, part)) => {
-                if part != (0..buffer.len()) {
-                    buffer.spend_around(part.clone());
-                }
-                Source::Sole(buffer, part)
+/// The runs of the blocks that are to be merged.
+struct Runs {
+    buffers: Vec<Sole>,
+    /// Block by block.
+    places: VecDeque<Vec<Place>>,
+}
+
+impl Runs {
+    fn of(blocks: Vec<Vec<Slice>>) -> Runs {
+        let mut views: BTreeMap<usize, Vec<(usize, usize, Slice)>> = BTreeMap::new();
+        let mut places: Vec<Vec<Option<Place>>> = Vec::new();
+        for (block, runs) in blocks.into_iter().enumerate() {
+            places.push(runs.iter().map(|_| None).collect());
+            for (run, slice) in runs.into_iter().enumerate() {
+                let views = views.entry(slice.buffer_address()).or_default();
+                views.push((block, run, slice));
             }
         }
+        let mut buffers = Vec::new();
+        for views in views.into_values() {
+            let (at, slices): (Vec<_>, Vec<_>) = (views.into_iter())
+                .map(|(block, run, slice)| ((block, run), slice))
+                .unzip();
+            let found: Vec<Place> = match Slice::sole_parts(slices) {
+                Err(slices) => slices.into_iter().map(Place::Shared).collect(),
+                Ok((buffer, left)) => {
+                    let place = |part| Place::Sole {
+                        buffer: buffers.len(),
+                        part,
+                    };
+                    let found = (0..left.len()).map(place).collect();
+                    let mut sole = Sole { buffer, left };
+                    sole.spend();
+                    buffers.push(sole);
+                    found
+                }
+            };
+            for ((block, run), place) in at.into_iter().zip(found) {
+                places[block][run] = Some(place);
+            }
+        }
+        Runs {
+            buffers,
+            places: (places.into_iter())
+                .map(|runs| runs.into_iter().flatten().collect())
+                .collect(),
+        }
+    }
+
+    /// What is left of each run of the first block.
+    fn rest(&self) -> Vec<&[u8]> {
+        let places = self.places.front().into_iter().flatten();
+        let rest = places.map(|place| match place {
+            Place::Sole { buffer, part } => {
+                let Sole { buffer, left } = &self.buffers[*buffer];
+                &buffer[left[*part].clone()]
+            }
+            Place::Shared(slice) => slice,
+        });
+        rest.collect()
+    }
+
+    /// So many bytes of each run of the first block have been read.
+    fn advance(&mut self, read: impl Iterator<Item = usize>) {
+        let places = self.places.front_mut().into_iter().flatten();
+        for (place, read) in places.zip(read) {
+            match place {
+                Place::Sole { buffer, part } => self.buffers[*buffer].left[*part].start += read,
+                Place::Shared(slice) => *slice = slice.part(read..slice.len()),
+            }
+        }
+        self.buffers.iter_mut().for_each(Sole::spend);
+    }
+
+    /// How many bytes of memory the first block's result can get of what is read for it, if each block has an
+    /// equal part of that.
+    fn to_spend(&self) -> usize {
+        let all = self.buffers.iter().map(|sole| sole.buffer.spendable());
+        all.sum::<usize>() / self.places.len().max(1)
+    }
+
+    /// Merges the runs of the first block, so that the next one is the first.
+    fn merge(&mut self, kernel: &dyn Kernel) -> Result<Slice> {
+        let bytes = self.rest().iter().map(|run| run.len()).sum();
+        let (mut out, share) = match self.to_spend() {
+            0 => (Buffer::unset(bytes)?, bytes),
+            to_spend => (Buffer::later(bytes, to_spend)?, share_of(bytes, kernel)),
+        };
+        let size = kernel.record_bytes();
+        let mut written = 0;
+        while written < bytes {
+            let count = (share / size).clamp(1, (bytes - written) / size);
+            let end = written + count * size;
+            let spent = self.buffers.iter_mut().map(|sole| &mut sole.buffer);
+            out.reach(end, &mut spent.collect::<Vec<_>>());
+            let rest = self.rest();
+            let taken = match end < bytes {
+                true => kernel.select(&rest, count),
+                false => rest.iter().map(|rest| rest.len() / size).collect(),
+            };
+            let parts = rest.iter().zip(&taken);
+            let parts: Vec<&[u8]> = parts.map(|(rest, taken)| &rest[..taken * size]).collect();
+            kernel.merge(&parts, &mut out[written..end])?;
+            self.advance(taken.into_iter().map(|taken| taken * size));
+            written = end;
+        }
+        self.places.pop_front();
+        Ok(out.into())
     }
 }
 
-impl Deref for Source {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Source::Sole(buffer, part) => &buffer[part.clone()],
-            Source::Shared(slice) => slice,
-        }
+fn share_of(bytes: usize, kernel: &dyn Kernel) -> usize {
+    const LEAST_TASK: usize = 1 << 20;
+    let share = (bytes / 32).clamp(LEAST, MOST) / LEAST * LEAST;
+    match kernel.crew().threads() {
+        1 => share,
+        threads => share.max(threads * TASKS_PER_THREAD * LEAST_TASK),
     }
 }
 
-impl Source {
-    fn sole(&mut self) -> Option<&mut Buffer> {
-        match self {
-            Source::Sole(buffer, _) => Some(buffer),
-            Source::Shared(_) => None,
-        }
-    }
-
-    /// So many bytes have been read.
-    fn spend(&mut self, read: usize) {
-        if let Source::Sole(buffer, part) = self {
-            buffer.spend(part.start + read);
-        }
-    }
+/// The records of each block as one run, for one block after the other; equal keys in the order of the runs.
+pub(super) fn merged_each(kernel: &dyn Kernel, blocks: Vec<Block>) -> Result<Vec<Slice>> {
+    let runs = blocks.into_iter().map(|block| {
+        let runs = block.runs.into_iter().map(|run| run.data);
+        runs.collect::<Vec<Slice>>()
+    });
+    let runs: Vec<Vec<Slice>> = runs.collect();
+    // What is one run already stays where it is.
+    let single: Vec<Option<Slice>> = (runs.iter())
+        .map(|runs| match &runs[..] {
+            [run] => Some(run.clone()),
+            _ => None,
+        })
+        .collect();
+    let several = runs.into_iter().filter(|runs| runs.len() != 1).collect();
+    let mut several = Runs::of(several);
+    let merged = single.into_iter().map(|single| match single {
+        Some(run) => Ok(run),
+        None => several.merge(kernel),
+    });
+    merged.collect()
 }
 
 /// A block's records as one run; equal keys in the order of the runs.
-pub(super) fn merged(kernel: &dyn Kernel, mut block: Block) -> Result<Slice> {
-    if block.runs.len() == 1 {
-        return Ok(block.runs.remove(0).data);
-    }
-    let bytes = block.bytes();
-    let mut runs: Vec<Source> = block.runs.into_iter().map(|run| run.data.into()).collect();
-    let to_spend = runs.iter_mut().filter_map(Source::sole);
-    let to_spend = to_spend.map(|run| run.spendable()).sum();
-    let (mut out, share) = match to_spend {
-        0 => (Buffer::unset(bytes)?, bytes),
-        _ => (
-            Buffer::later(bytes, to_spend)?,
-            (bytes / 32).clamp(LEAST, MOST) / LEAST * LEAST,
-        ),
-    };
-    let size = kernel.record_bytes();
-    let mut read = vec![0; runs.len()];
-    let mut written = 0;
-    while written < bytes {
-        let count = (share / size).clamp(1, (bytes - written) / size);
-        let end = written + count * size;
-        let mut sole: Vec<&mut Buffer> = runs.iter_mut().filter_map(Source::sole).collect();
-        out.reach(end, &mut sole);
-        let rest = runs.iter().zip(&read).map(|(run, read)| &run[*read..]);
-        let rest: Vec<&[u8]> = rest.collect();
-        let taken = match end < bytes {
-            true => kernel.select(&rest, count),
-            false => rest.iter().map(|rest| rest.len() / size).collect(),
-        };
-        let parts = rest.iter().zip(&taken);
-        let parts: Vec<&[u8]> = parts.map(|(rest, taken)| &rest[..taken * size]).collect();
-        kernel.merge(&parts, &mut out[written..end])?;
-        for ((run, read), taken) in runs.iter_mut().zip(&mut read).zip(taken) {
-            *read += taken * size;
-            run.spend(*read);
-        }
-        written = end;
-    }
-    Ok(out.into())
+pub(super) fn merged(kernel: &dyn Kernel, block: Block) -> Result<Slice> {
+    let mut merged = merged_each(kernel, vec![block])?;
+    merged
+        .pop()
+        .ok_or_else(|| Error::new(Status::Internal, "a block is gone"))
 }
 
 #[cfg(test)]
@@ -168,6 +260,41 @@ mod tests {
             assert!(**slice == *runs[*run]);
         }
         out.len()
+    }
+
+    /// Each of three buffers, sorted, has a part in each of four blocks.
+    #[test]
+    fn blocks_that_share_buffers_are_merged_one_after_the_other() {
+        const PART: usize = 3 << 20;
+        let kernel = kernel_of(4, KeyKind::U32);
+        let keys = |of: usize| (0..PART as u32).map(move |n| n * 3 + of as u32);
+        let buffer = |of: usize| {
+            Slice::from(
+                Buffer::copy_of(&keys(of).flat_map(u32::to_ne_bytes).collect::<Vec<u8>>()).unwrap(),
+            )
+        };
+        let buffers: Vec<Slice> = (0..3).map(buffer).collect();
+        let run = |(rank, buffer): (u32, &Slice), part: usize| Run {
+            origin: Rank(rank),
+            start: 0,
+            data: buffer.part(part * PART..(part + 1) * PART),
+        };
+        let block = |part: usize| {
+            let runs = (0..).zip(&buffers).map(|of| run(of, part));
+            Block::of_sorted(runs.collect())
+        };
+        let mut blocks: Vec<Block> = (0..4).map(block).collect();
+        // A run alone stays where it is, and its buffer with it.
+        blocks[2].runs.truncate(1);
+        drop(buffers);
+        let merged = merged_each(&*kernel, blocks).unwrap();
+        for (part, merged) in (0..).zip(&merged) {
+            let each = if part == 2 { 3 } else { 1 };
+            let first = part * (PART as u32 / 4) * 3;
+            let count = PART as u32 / 4 * 3 / each;
+            let expected = (0..count).flat_map(|n| (first + n * each).to_ne_bytes());
+            assert!(merged.iter().copied().eq(expected), "{part}");
+        }
     }
 
     #[test]
