@@ -203,22 +203,14 @@ impl Buffer {
         self.counted = held;
     }
 
-    /// Nobody reads the bytes before `end` any more: their memory may serve others.
-    pub fn spend(&mut self, end: usize) {
-        if let Room::Pages(pages) = &mut self.room {
-            pages.spend(match end < self.len {
-                true => end,
-                // Nobody reads what is behind the last byte, either.
-                false => pages.len(),
-            });
-        }
-    }
-
-    /// Nobody reads the bytes outside of `needed` any more: as [`Buffer::spend`].
+    /// Nobody reads the bytes outside of `needed` any more: their memory may serve others.
     pub fn spend_around(&mut self, needed: Range<usize>) {
-        self.spend(needed.start);
         if let Room::Pages(pages) = &mut self.room {
-            pages.spend_from(needed.end);
+            pages.spend_around(match needed.start < self.len {
+                true => needed,
+                // Nobody reads what is behind the last byte, either.
+                false => pages.len()..pages.len(),
+            });
         }
     }
 
@@ -361,26 +353,22 @@ impl Slice {
     pub fn sole_parts(
         views: Vec<Slice>,
     ) -> std::result::Result<(Buffer, Vec<Range<usize>>), Vec<Slice>> {
-        let same = |pair: &[Slice]| Arc::ptr_eq(&pair[0].buffer, &pair[1].buffer);
-        let Some(Slice { buffer, .. }) = views.first().filter(|_| views.windows(2).all(same))
-        else {
-            return Err(views);
+        let all_of = |first: &Slice| {
+            let mut views = views.iter();
+            views.all(|view| Arc::ptr_eq(&view.buffer, &first.buffer))
         };
-        let buffer = Arc::clone(buffer);
-        if Arc::strong_count(&buffer) > views.len() + 1 {
+        let others = |first: &Slice| Arc::strong_count(&first.buffer) > views.len();
+        if !views
+            .first()
+            .is_some_and(|first| all_of(first) && !others(first))
+        {
             return Err(views);
         }
-        let parts: Vec<Range<usize>> = views.into_iter().map(|view| view.range).collect();
-        let again = |buffer: Arc<Buffer>| {
-            let views = parts.iter().map(|range| Slice {
-                buffer: Arc::clone(&buffer),
-                range: range.clone(),
-            });
-            views.collect::<Vec<Slice>>()
-        };
-        // Another thread may have made a view meanwhile.
-        let buffer = Arc::try_unwrap(buffer).map_err(again)?;
-        Ok((buffer, parts))
+        let views = views.into_iter().map(|view| (view.buffer, view.range));
+        let (buffers, parts): (Vec<Arc<Buffer>>, Vec<_>) = views.unzip();
+        // Views come of views: nobody can have made another one meanwhile.
+        let buffer = buffers.into_iter().find_map(Arc::into_inner);
+        Ok((buffer.expect("the buffer of the last view"), parts))
     }
 
     /// The same bytes, without keeping the buffer's memory from others for so few of them: in a buffer of their own

@@ -27,10 +27,8 @@ pub struct Pages {
     /// The bytes that have memory, or get it when they are touched. What is before has given it to
     /// others, and what is behind has not been reached.
     held: Range<usize>,
-    /// So many bytes from the start are not needed any more.
-    spent: usize,
-    /// Nor are those from here on.
-    needed_to: usize,
+    /// The bytes outside of these are not needed any more.
+    needed: Range<usize>,
 }
 
 /// The state of all pieces of this process.
@@ -251,8 +249,7 @@ impl Pages {
         Some(Pages {
             map: Some(map),
             held: 0..0,
-            spent: 0,
-            needed_to: usize::MAX,
+            needed: 0..usize::MAX,
         })
     }
 
@@ -275,8 +272,7 @@ impl Pages {
                 Pages {
                     map: Some(map),
                     held: 0..to,
-                    spent: 0,
-                    needed_to: usize::MAX,
+                    needed: 0..usize::MAX,
                 }
             }
         };
@@ -303,14 +299,10 @@ impl Pages {
         })
     }
 
-    /// The bytes before `end` are not needed any more: whoever reaches for memory may take theirs.
-    pub fn spend(&mut self, end: usize) {
-        self.spent = self.spent.max(end.min(self.held.end));
-    }
-
-    /// The bytes from `start` on are not needed any more.
-    pub fn spend_from(&mut self, start: usize) {
-        self.needed_to = self.needed_to.min(start);
+    /// The bytes outside of `needed` are not needed any more: whoever reaches for memory may take theirs.
+    pub fn spend_around(&mut self, needed: Range<usize>) {
+        self.needed.start = self.needed.start.max(needed.start);
+        self.needed.end = self.needed.end.min(needed.end);
     }
 
     /// The bytes before `end` may be written from now on. Their memory comes from what others have
@@ -338,8 +330,9 @@ impl Pages {
 
     /// Moves the memory of what is spent to this unit. False if there is none.
     fn give(&mut self, to: &mut [u8]) -> bool {
-        let first = next_unit(self, self.held.start, self.spent);
-        let last = || last_unit(self, self.needed_to.max(self.held.start), self.held.end);
+        let Range { start, end } = self.held.clone();
+        let first = next_unit(self, start, self.needed.start.min(end));
+        let last = || last_unit(self, self.needed.end.max(start), end);
         let Some(unit) = first.clone().or_else(last) else {
             return false;
         };
@@ -545,7 +538,7 @@ mod tests {
             out[from..2 * read].fill(done as u8);
             for (fill, source) in (1..).zip(&mut sources) {
                 assert!(source[read - (1 << 20)..].iter().all(|byte| *byte == fill));
-                source.spend(read);
+                source.spend_around(read..LEN);
             }
             let held = sources.iter().map(|source| source.held(LEN)).sum::<usize>();
             let there = sources.iter().map(|source| resident(source)).sum::<usize>();
@@ -564,7 +557,7 @@ mod tests {
         const LEN: usize = 9 << 20;
         let mut source = Pages::zeroed(LEN).unwrap();
         source.fill(7);
-        source.spend(UNIT + 1);
+        source.spend_around(UNIT + 1..LEN);
         let mut out = Pages::later(LEN).unwrap();
         out.reach(LEN, &mut [&mut source]);
         out.fill(9);
@@ -578,8 +571,7 @@ mod tests {
         let needed = 5 * UNIT + 7..6 * UNIT + 9;
         let mut source = Pages::zeroed(LEN).unwrap();
         source.fill(7);
-        source.spend(needed.start);
-        source.spend_from(needed.end);
+        source.spend_around(needed.clone());
         let mut out = Pages::later(LEN).unwrap();
         out.reach(LEN, &mut [&mut source]);
         out[..LEN].fill(9);

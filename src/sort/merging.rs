@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use crate::block::Block;
-use crate::buffer::{Buffer, Slice};
+use crate::buffer::{Buffer, Slice, UNIT};
 use crate::error::{Error, Result, Status};
 use crate::kernel::{Kernel, TASKS_PER_THREAD};
 
-/// A share is a thirty-second of the result, but not smaller nor larger than this, and a multiple of the least:
-/// cuts are looked for anew in each, and memory comes in units of that size. On several threads each share is
-/// cut into tasks, which must be worth that.
-const LEAST: usize = 2 << 20;
+/// A share is not smaller nor larger than this, and a multiple of the least: cuts are looked for anew in each, and
+/// memory comes in units of that size.
+const LEAST: usize = UNIT;
 const MOST: usize = 32 << 20;
 
 /// A buffer of which nobody else needs anything, and what of it is still to be read.
@@ -157,6 +156,8 @@ impl Runs {
     }
 }
 
+/// How many bytes of a result of so many are one share: a thirty-second, but on several threads, where each share is
+/// cut into tasks, as many as are worth that.
 fn share_of(bytes: usize, kernel: &dyn Kernel) -> usize {
     const LEAST_TASK: usize = 1 << 20;
     let share = (bytes / 32).clamp(LEAST, MOST) / LEAST * LEAST;
