@@ -17,7 +17,7 @@ use ftsort::kernel::kernel_for;
 use ftsort::random::SplitMix;
 use ftsort::record::{Fields, KeyKind, Layout};
 use ftsort::verify::digest::DigestKey;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 const ROUNDS: usize = 9;
 
@@ -145,5 +145,7 @@ fn mixed(block: &[u8]) -> u64 {
 }
 
 fn xxh3(block: &[u8]) -> u64 {
-    summed(block, |number| xxh3_64_with_seed(&number.to_le_bytes(), 1))
+    summed(block, |number| {
+        XxHash3_64::oneshot_with_seed(1, &number.to_le_bytes())
+    })
 }

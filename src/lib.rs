@@ -6,7 +6,7 @@
 //!
 //! | layer | what |
 //! |---|---|
-//! | `error`, `pages`, `buffer`, `vcube`, `record`, `kernel`, `faults`, `random`, `defects` | statuses; large pieces of memory; shared bytes; the virtual hypercube; record layout and key order; local sort, split, merge; schedules of injected faults; random numbers; defects planted for tests |
+//! | `error`, `checksum`, `pages`, `buffer`, `vcube`, `record`, `kernel`, `faults`, `random`, `defects` | statuses; a checksum; large pieces of memory; shared bytes; the virtual hypercube; record layout and key order; local sort, split, merge; schedules of injected faults; random numbers; defects planted for tests |
 //! | `members` | who lives: ranks, nodes they execute, fault set, epoch |
 //! | `verify` | is the result right, and who is to blame: the predicates of the 1989 paper, and a digest |
 //! | `block` | what a node holds |
@@ -24,6 +24,7 @@ mod bits;
 pub mod block;
 pub mod buffer;
 pub mod capi;
+pub mod checksum;
 pub mod defects;
 pub mod engine;
 pub mod error;

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use twox_hash::XxHash3_64;
+
 use crate::bits::Bits;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
@@ -120,7 +122,7 @@ impl RankSet {
     /// A number that is the same for equal sets and hardly ever for others; every 16 bits of it can
     /// be used alone.
     pub fn fingerprint(&self) -> u32 {
-        xxhash_rust::xxh3::xxh3_64(&self.to_bytes()) as u32
+        XxHash3_64::oneshot(&self.to_bytes()) as u32
     }
 }
 

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 pub use numbers::{Down, PlainKey, Sign, Word};
 
@@ -223,7 +223,7 @@ impl Layout {
             self.kind as u64,
             u64::from(self.descending),
         ];
-        xxh3_64(fields.map(u64::to_le_bytes).as_flattened())
+        XxHash3_64::oneshot(fields.map(u64::to_le_bytes).as_flattened())
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// From the ground up. A module may import what stands before it, and what stands beside it in the
 /// same line if the line says so by holding only parts of one layer.
 const LAYERS: [&[&str]; 10] = [
-    &["error", "bits", "random", "defects", "pages"],
+    &["error", "bits", "checksum", "random", "defects", "pages"],
     &["buffer", "vcube", "record"],
     &["kernel", "members"],
     &["verify"],

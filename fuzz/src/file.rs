@@ -8,14 +8,14 @@ use std::rc::Rc;
 
 use ftsort::block::{Block, Header, Run};
 use ftsort::buffer::{self, Buffer};
+use ftsort::checksum::Checksum;
 use ftsort::members::Rank;
 use ftsort::store::directory::{Directory, Files};
 use ftsort::store::{Stamp, Store};
 use ftsort::vcube::Node;
 use ftsort::verify::digest::DigestKey;
-use xxhash_rust::xxh3::xxh3_64;
 
-const MAGIC: &[u8; 8] = b"ftsort\0\x02";
+const MAGIC: &[u8; 8] = b"ftsort\0\x03";
 
 type Shelf = Rc<RefCell<BTreeMap<String, Vec<u8>>>>;
 
@@ -92,7 +92,7 @@ fn said(file: &[u8]) -> Option<(Header, Vec<u8>)> {
     let header = Header::decode(header)?;
     let all = header.runs.iter().map(|(_, _, bytes)| *bytes as u128);
     let is_whole = all.sum::<u128>() == records.len() as u128;
-    let is_intact = xxh3_64(content) == u64::from_le_bytes(*sum);
+    let is_intact = Checksum::of(content) == u64::from_le_bytes(*sum);
     (is_whole && is_intact).then(|| (header, records.to_vec()))
 }
 
@@ -116,7 +116,7 @@ fn agrees(file: &[u8]) {
 fn framed(header: &[u8], records: &[u8]) -> Vec<u8> {
     let length = (header.len() as u64).to_le_bytes();
     let mut file = [MAGIC, &length[..], header, records].concat();
-    file.extend(xxh3_64(&file).to_le_bytes());
+    file.extend(Checksum::of(&file).to_le_bytes());
     file
 }
 

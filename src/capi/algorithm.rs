@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
 
+use twox_hash::XxHash3_64;
+
 use super::buffer::{Offer, ftsort_buffer};
 use super::settings::read_sized;
 use crate::buffer::{self, Buffer, Slice};
@@ -230,7 +232,7 @@ impl Caller {
 
     /// The same on all ranks.
     pub(super) fn fingerprint(&self, dimension: u32) -> u64 {
-        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        let mut hasher = XxHash3_64::new();
         self.plan(dimension).hash(&mut hasher);
         let given = &self.given;
         (given.share_limit, given.begin_all != 0).hash(&mut hasher);

@@ -5,6 +5,8 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use twox_hash::XxHash3_64;
+
 use super::config::{
     ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_finding,
     ftsort_reload_fn,
@@ -350,7 +352,7 @@ impl Settings {
 
     /// What must be the same on all ranks.
     pub fn fingerprint(&self) -> u64 {
-        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        let mut hasher = XxHash3_64::new();
         (self.repair as u8).hash(&mut hasher);
         self.algorithm.hash(&mut hasher);
         self.dense.hash(&mut hasher);

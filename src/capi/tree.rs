@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
 
+use twox_hash::XxHash3_64;
+
 use super::buffer::ftsort_buffer;
 use super::record::{Wanted, ftsort_record, read_layout};
 use super::settings::read_sized;
@@ -168,7 +170,7 @@ impl Options {
 
     /// The same on all ranks, with what else must be.
     pub(super) fn fingerprint(&self, layout: u64) -> u64 {
-        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        let mut hasher = XxHash3_64::new();
         let wish = &self.wish;
         wish.sink.map(|rank| rank.0).hash(&mut hasher);
         (wish.remedy == Remedy::Reroute).hash(&mut hasher);

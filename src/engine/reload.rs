@@ -1,10 +1,9 @@
 //! Inputs that the user gives again, and how it is known that they are the same.
 
-use xxhash_rust::xxh3::Xxh3;
-
 use super::job::{Attempt, Job};
 use crate::block::Block;
 use crate::buffer::Buffer;
+use crate::checksum::Checksum;
 use crate::error::{Error, Result, Status};
 use crate::members::Rank;
 
@@ -66,21 +65,21 @@ impl InputHash {
 #[derive(Default)]
 pub struct InputHasher {
     bytes: u64,
-    state: Xxh3,
+    sum: Checksum,
 }
 
 impl InputHasher {
     /// The next piece.
     pub fn add(&mut self, piece: &[u8]) {
         self.bytes += piece.len() as u64;
-        self.state.update(piece);
+        self.sum.add(piece);
     }
 
     /// What the pieces are known by together.
     pub fn finish(self) -> InputHash {
         InputHash {
             bytes: self.bytes,
-            hash: self.state.digest(),
+            hash: self.sum.finish(),
         }
     }
 }

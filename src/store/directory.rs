@@ -6,18 +6,17 @@
 
 use std::io::{self, Read};
 
-use xxhash_rust::xxh3::Xxh3;
-
 use super::{Reach, Stamp, Store};
 use crate::block::{Block, Header};
 use crate::buffer::{Buffer, Slice};
+use crate::checksum::Checksum;
 use crate::defects::{Defect, planted};
 use crate::error::{Error, Result, Status};
 use crate::members::Rank;
 use crate::vcube::Node;
 
 /// Starts every file; the last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"ftsort\0\x02";
+const MAGIC: [u8; 8] = *b"ftsort\0\x03";
 
 /// One directory's files, by name.
 pub trait Files {
@@ -113,9 +112,9 @@ impl Directory {
         let length = (header.len() as u64).to_le_bytes();
         let mut parts: Vec<&[u8]> = vec![&MAGIC, &length, &header];
         parts.extend(block.runs.iter().map(|run| &*run.data));
-        let mut sum = Xxh3::new();
-        parts.iter().for_each(|part| sum.update(part));
-        let sum = sum.digest().to_le_bytes();
+        let mut sum = Checksum::default();
+        parts.iter().for_each(|part| sum.add(part));
+        let sum = sum.finish().to_le_bytes();
         parts.push(&sum);
         self.files.write(name, &parts)
     }
@@ -123,10 +122,10 @@ impl Directory {
     /// None: torn, truncated or spoiled.
     fn read(&self, name: &str) -> io::Result<Option<Result<Block>>> {
         let (size, mut file) = self.files.read(name)?;
-        let mut sum = Xxh3::new();
+        let mut sum = Checksum::default();
         let mut fixed = [0_u8; 16];
         file.read_exact(&mut fixed)?;
-        sum.update(&fixed);
+        sum.add(&fixed);
         let (magic, length) = fixed.split_at(8);
         let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
         if magic != MAGIC || length > size {
@@ -134,7 +133,7 @@ impl Directory {
         }
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header)?;
-        sum.update(&header);
+        sum.add(&header);
         let Some(header) = Header::decode(&header) else {
             return Ok(None);
         };
@@ -150,12 +149,12 @@ impl Directory {
                 Err(error) => return Ok(Some(Err(error))),
             };
             file.read_exact(&mut buffer)?;
-            sum.update(&buffer);
+            sum.add(&buffer);
             parts.push(buffer.into());
         }
         let mut expected = [0_u8; 8];
         file.read_exact(&mut expected)?;
-        let intact = sum.digest() == u64::from_le_bytes(expected) || planted(Defect::NoChecksum);
+        let intact = sum.finish() == u64::from_le_bytes(expected) || planted(Defect::NoChecksum);
         Ok(intact.then(|| Ok(Block::from_parts(&header, parts))))
     }
 
@@ -332,7 +331,7 @@ mod tests {
             file[place..place + 8].copy_from_slice(&size.to_le_bytes());
         }
         let content = file.len() - 8;
-        let sum = xxhash_rust::xxh3::xxh3_64(&file[..content]).to_le_bytes();
+        let sum = Checksum::of(&file[..content]).to_le_bytes();
         file[content..].copy_from_slice(&sum);
         fs::write(&path, &file).unwrap();
         assert_eq!(store.get(at(0), Node(0)).unwrap(), None);

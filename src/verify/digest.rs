@@ -36,6 +36,8 @@
 //! registers for 1, 2, 4 and 8 bytes where the processor has them; the value is the same. `benches/digest.rs`
 //! compares it with others, and `docs/reliable.md` has the figures.
 
+use twox_hash::XxHash3_64;
+
 use crate::kernel;
 use crate::random::SplitMix;
 
@@ -178,7 +180,7 @@ impl DigestKey {
         if let Some(seed) = self.ordered {
             return Digest {
                 count: block.len() as u64,
-                product: xxhash_rust::xxh3::xxh3_64_with_seed(block, seed) % P,
+                product: XxHash3_64::oneshot_with_seed(seed, block) % P,
             };
         }
         let records = block.len() / self.record_bytes;

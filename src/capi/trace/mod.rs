@@ -17,6 +17,8 @@ use std::fmt::{Arguments, Write as _};
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use twox_hash::XxHash3_64;
+
 use self::files::Place;
 use super::settings::{LOG_WARNING, Listener};
 use crate::engine::{Event, Observer, Occasion, Parcel, Phase, Span};
@@ -321,7 +323,7 @@ impl Trace {
             number,
         ];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        xxhash_rust::xxh3::xxh3_64(&bytes)
+        XxHash3_64::oneshot(&bytes)
     }
 }
 
