@@ -2,10 +2,13 @@
 //! What ftsort takes longer than this is what surviving costs; a rank that dies here ends the job.
 //!
 //!     cargo bench --bench floor --no-run      # says where the program is
-//!     mpirun -np 4 FLOOR [-k K] [-t i32|u64|f64|pairs] [-n repetitions] [-l ours|std]
+//!     mpirun -np 4 FLOOR [-k K] [-t i32|u64|f64|pairs] [-n repetitions] [-l ours|std] [-r 0|1]
 //!
 //! With `-l std` the standard library sorts, before the exchange and again after it, as in most sample
 //! sorts that one finds.
+//!
+//! With `-r 1` each rank also gives the next one a copy of its input, in one message, before it sorts: no
+//! sort that keeps a replica of what it was given can do with less.
 //!
 //! 2^K random records over all ranks, the same as those of `c_examples/bench.c`, whose line for machines
 //! it prints, too: times of the slowest rank in each phase, the median of the repetitions. The input is
@@ -31,7 +34,7 @@ use ftsort::record::{Fields, KeyKind, Layout};
 /// So many samples of each rank make the cuts: the largest share is then some 2 % over the mean.
 const SAMPLES: usize = 1 << 10;
 
-const PHASES: [&str; 4] = ["total", "sort", "exchange", "merge"];
+const PHASES: [&str; 5] = ["total", "store", "sort", "exchange", "merge"];
 
 fn main() {
     let options = Options::of_arguments();
@@ -62,8 +65,12 @@ fn main() {
             times[times.len() / 2]
         });
         print!(
-            "ftsort-bench type={} log2={} ranks={} local={} replicas=0",
-            options.record, options.log2, world.size, options.local
+            "ftsort-bench type={} log2={} ranks={} local={} replicas={}",
+            options.record,
+            options.log2,
+            world.size,
+            options.local,
+            u8::from(options.replicate)
         );
         for (name, seconds) in PHASES.iter().zip(medians) {
             print!(" {name}={seconds:.6}");
@@ -80,6 +87,8 @@ struct Options {
     repetitions: usize,
     /// Who sorts: "ours" or "std".
     local: String,
+    /// Does the next rank get a copy of the input?
+    replicate: bool,
 }
 
 impl Options {
@@ -89,6 +98,7 @@ impl Options {
             record: "i32".to_owned(),
             repetitions: 5,
             local: "ours".to_owned(),
+            replicate: false,
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(flag) = arguments.next() {
@@ -97,6 +107,7 @@ impl Options {
                 "-n" => options.repetitions = number(arguments.next()) as usize,
                 "-t" => options.record = arguments.next().expect("a type after -t"),
                 "-l" => options.local = arguments.next().expect("a kernel after -l"),
+                "-r" => options.replicate = number(arguments.next()) > 0,
                 // What cargo bench says to every benchmark.
                 _ => {}
             }
@@ -144,6 +155,7 @@ fn input(record: &str, rank: usize, count: usize, bytes: usize) -> Buffer {
 
 #[derive(Default)]
 struct Clock {
+    store: f64,
     sort: f64,
     exchange: f64,
     merge: f64,
@@ -151,8 +163,8 @@ struct Clock {
 
 impl Clock {
     fn phases(&self) -> [f64; PHASES.len()] {
-        let total = self.sort + self.exchange + self.merge;
-        [total, self.sort, self.exchange, self.merge]
+        let total = self.store + self.sort + self.exchange + self.merge;
+        [total, self.store, self.sort, self.exchange, self.merge]
     }
 }
 
@@ -184,6 +196,10 @@ fn sort(
     clock: &mut Clock,
 ) -> Buffer {
     let size = kernel.record_bytes();
+    let start = Instant::now();
+    let _replica = options.replicate.then(|| world.give_to_next(input));
+    clock.store = start.elapsed().as_secs_f64();
+
     let start = Instant::now();
     let mut block = Buffer::copy_of(input).expect("memory");
     let by_std = options.local == "std";
@@ -290,6 +306,29 @@ impl World {
             );
         }
         all
+    }
+
+    /// Sends the next rank these bytes, and returns as many from the one before.
+    fn give_to_next(&self, bytes: &[u8]) -> Buffer {
+        let mut got = Buffer::unset(bytes.len()).expect("memory");
+        let (next, before) = (self.rank + 1, self.rank + self.size - 1);
+        unsafe {
+            mpi_sys::MPI_Sendrecv(
+                bytes.as_ptr().cast(),
+                bytes.len() as c_int,
+                mpi_sys::RSMPI_UINT8_T,
+                (next % self.size) as c_int,
+                0,
+                got.as_mut_ptr().cast(),
+                bytes.len() as c_int,
+                mpi_sys::RSMPI_UINT8_T,
+                (before % self.size) as c_int,
+                0,
+                mpi_sys::RSMPI_COMM_WORLD,
+                mpi_sys::RSMPI_STATUS_IGNORE,
+            );
+        }
+        got
     }
 
     /// Sends every other rank its part of the block, between two cuts, and returns what they sent.

@@ -3,7 +3,8 @@
 
 Sections, any of which can be chosen:
   floor       each type, size and number of ranks: the plain sample sort around the same local kernel
-              (benches/floor.rs), one around the C library's qsort, and ftsort with each store
+              (benches/floor.rs), around the standard library's, and with one copy of each input by plain MPI;
+              and ftsort with each store
   algorithms  the algorithms beside each other
   checks      what it costs that wrong data are found
   faults      no fault, one, half of the ranks, all but one; and one rank that sorts everything alone
@@ -40,6 +41,8 @@ import launch  # noqa: E402
 
 PHASES = ["sort", "exchange", "merge", "store", "commit"]
 STORES = ["none", "reload", "memory"]
+# The sort that survives nothing; around the standard library's sorts; and with a copy of each input.
+PLAIN = {"plain": [], "std": ["-l", "std"], "copy": ["-r", 1]}
 ALGORITHMS = {"auto": 0, "HyperQuickSort": 1, "QuickMerge": 2, "modified QuickMerge": 3, "bitonic": 4}
 DIGEST = 1
 S_FT = 14
@@ -103,14 +106,14 @@ def ratio(told, beside, name="total"):
 def floor(bench, options):
     """How much longer ftsort takes than a sort that survives nothing."""
     cases = [(kind, log2, ranks) for kind in options.types for log2 in options.sizes for ranks in options.ranks]
-    bench.total += len(cases) * bench.turns * (2 + len(STORES))
-    yield ["records", "log2", "ranks", "plain ns", "with std", *STORES, "memory/none", "reload/none",
+    bench.total += len(cases) * bench.turns * (len(PLAIN) + len(STORES))
+    yield ["records", "log2", "ranks", "plain ns", "with std", "with a copy", *STORES, "memory/none", "reload/none",
+           "memory / with a copy",
            *[f"{store} peak" for store in STORES], *[f"{store} resident" for store in STORES]]
     for kind, log2, ranks in cases:
         commands = {
-            local: lambda local=local: bench.measure(
-                ranks, [bench.floor, "-k", log2, "-t", kind, "-n", 3, "-l", local])[0]
-            for local in ("ours", "std")
+            name: lambda more=more: bench.measure(ranks, [bench.floor, "-k", log2, "-t", kind, "-n", 3, *more])[0]
+            for name, more in PLAIN.items()
         }
         for store in STORES:
             commands[store] = lambda store=store: bench.ftsort(ranks, log2, kind, store)
@@ -118,9 +121,11 @@ def floor(bench, options):
         size = [statistics.median(run["peak"] / run["input"] for run in told[store]) for store in STORES]
         # The caller's own input is no part of what the sort takes.
         held = [statistics.median(run["resident"] / run["input"] - 1 for run in told[store]) for store in STORES]
-        yield [kind, log2, ranks, median(told["ours"]) / 2**log2 * 1e9, ratio(told["std"], told["ours"]),
-               *[ratio(told[store], told["ours"]) for store in STORES],
-               ratio(told["memory"], told["none"]), ratio(told["reload"], told["none"]), *size, *held]
+        plain = told["plain"]
+        yield [kind, log2, ranks, median(plain) / 2**log2 * 1e9, ratio(told["std"], plain), ratio(told["copy"], plain),
+               *[ratio(told[store], plain) for store in STORES],
+               ratio(told["memory"], told["none"]), ratio(told["reload"], told["none"]),
+               ratio(told["memory"], told["copy"]), *size, *held]
 
 
 def algorithms(bench, options):
