@@ -2,11 +2,15 @@
  *
  *   ftsort-mpirun -np 4 ./bench [-k K] [-t i32|u64|f64|pairs] [-s memory|directory|reload|none] [-d DIR]
  *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x checks] [-f faults]
+ *                               [-b memory|directory|reload|none]
  *
  * -a: its number in ftsort_algorithm; -p: the papers' pivots; -x: the sum of ftsort_check's numbers.
  * Prints a table of phases, and one line for machines. Times are those of the slowest rank in each
  * phase; the median over the repetitions counts. Inputs are made before the clock starts, and a first
  * sort warms up. `allreduce`: what MPI_Allreduce of one number takes on these ranks.
+ *
+ * With -b every sort has one beside it that uses this store, now before it and now after it, and `beside` is the
+ * median of how many times as long as that one it took: a machine that is slow for a second is slow for both.
  *
  * With -f one more sort suffers these faults (the words of FTSORT_FAULTS), and each survivor prints a
  * line of its own, since MPI's collectives are of no use any more then; struck: when it was last agreed that
@@ -34,6 +38,12 @@ static int by_value(const void *a, const void *b)
 {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+  qsort(values, (size_t)count, sizeof(double), by_value);
+  return values[count / 2];
 }
 
 static void read_phases(const ftsort_stats *stats, double *seconds)
@@ -106,6 +116,26 @@ typedef struct recipe {
   double struck, made;
 } recipe;
 
+/* One sort, and the seconds of the slowest rank in each phase. 0: it failed, or the result is wrong. */
+static int sort_once(ftsort *group, const ftsort_record *record, const recipe *input, const void *data, double *slowest)
+{
+  ftsort_stats stats = FTSORT_STATS_INIT;
+  ftsort_result *result = NULL;
+  double own[PHASES];
+  int ranks, sorted;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Barrier(MPI_COMM_WORLD);
+  sorted = ftsort_run(group, record, data, input->count, &result) == FTSORT_OK;
+  /* Nobody looks at the result while others still wait for a processor to leave the sort with. */
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (!sorted || !is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks)) return 0;
+  ftsort_result_free(result);
+  ftsort_get_stats(group, &stats);
+  read_phases(&stats, own);
+  MPI_Allreduce(own, slowest, PHASES, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return 1;
+}
+
 static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
   recipe *input = (recipe *)user;
@@ -136,6 +166,19 @@ static double seconds_of_allreduce(void)
   return (MPI_Wtime() - start) / TIMES;
 }
 
+/* A group of all ranks that keeps its inputs in this store. */
+static ftsort *group_with(ftsort_store store, ftsort_config *config)
+{
+  ftsort *group = NULL;
+  config->store = store;
+  config->reload = store == FTSORT_STORE_RELOAD ? reload : NULL;
+  if (ftsort_init(MPI_COMM_WORLD, config, &group) != FTSORT_OK) {
+    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  return group;
+}
+
 /* One sort with faults, and what became of it on this rank. */
 static int suffer(ftsort_config config, const ftsort_record *record, recipe *input, const void *data, int rank,
                   int ranks)
@@ -152,8 +195,10 @@ static int suffer(ftsort_config config, const ftsort_record *record, recipe *inp
   start = input->struck = MPI_Wtime();
   input->made = 0;
   status = ftsort_run(group, record, data, input->count, &result);
-  right = status == FTSORT_OK && is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks);
   ftsort_get_stats(group, &stats);
+  /* As above: first let everybody leave the sort. */
+  if (status == FTSORT_OK) status = ftsort_fault_check(group, NULL);
+  right = status == FTSORT_OK && is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks);
   if (!right) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
   printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f made=%.6f faults=%d replayed=%d "
          "records=%zu peak=%llu\n",
@@ -179,15 +224,15 @@ int main(int argc, char **argv)
   static const char *const types[] = {"i32", "u64", "f64", "pairs", NULL};
   static const char *const stores[] = {"memory", "directory", "reload", "none", NULL};
   static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD, FTSORT_STORE_NONE};
-  static double seconds[PHASES][100];
+  static double seconds[PHASES][100], ratios[100];
   ftsort_config config = FTSORT_CONFIG_INIT;
   const ftsort_record numbers = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
   const ftsort_record floats = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64);
   const ftsort_record pairs = FTSORT_RECORD_INIT(pair, key, FTSORT_KEY_U64);
   ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   ftsort_stats stats = FTSORT_STATS_INIT;
-  ftsort *group = NULL;
-  const char *type = "i32", *store = "memory", *faults = NULL;
+  ftsort *group, *neighbour = NULL;
+  const char *type = "i32", *store = "memory", *beside = NULL, *faults = NULL;
   int k = 22, repetitions = 5, option, rank, ranks, n, phase;
   unsigned long long peak, resident, most[2], mine[2];
   struct rusage usage;
@@ -196,10 +241,11 @@ int main(int argc, char **argv)
   char *data;
   double allreduce;
 
-  while ((option = getopt(argc, argv, "k:t:s:d:c:n:a:f:x:p")) != -1) {
+  while ((option = getopt(argc, argv, "k:t:s:b:d:c:n:a:f:x:p")) != -1) {
     if (option == 'k') k = atoi(optarg);
     else if (option == 't') type = optarg;
     else if (option == 's') store = optarg;
+    else if (option == 'b') beside = optarg;
     else if (option == 'd') config.store_directory = optarg;
     else if (option == 'a') config.algorithm = atoi(optarg);
     else if (option == 'c') config.replicas = (uint32_t)atoi(optarg);
@@ -209,13 +255,13 @@ int main(int argc, char **argv)
     else if (option == 'x') config.checks = (uint32_t)atoi(optarg);
     else return 2;
   }
-  if (repetitions < 1 || repetitions > 100 || place_of(type, types) < 0 || place_of(store, stores) < 0) {
-    fprintf(stderr, "bench: -t %s, -s %s or -n %d is nothing that it knows\n", type, store, repetitions);
+  if (repetitions < 1 || repetitions > 100 || place_of(type, types) < 0 || place_of(store, stores) < 0 ||
+      (beside && place_of(beside, stores) < 0)) {
+    fprintf(stderr, "bench: -t %s, -s %s, -b %s or -n %d is nothing that it knows\n", type, store, beside ? beside : "",
+            repetitions);
     return 2;
   }
   record = type[0] == 'u' ? numbers : type[0] == 'f' ? floats : type[0] == 'p' ? pairs : record;
-  config.store = kinds[place_of(store, stores)];
-  config.reload = config.store == FTSORT_STORE_RELOAD ? reload : NULL;
   config.user = &input;
   config.faults = "";
 
@@ -223,10 +269,8 @@ int main(int argc, char **argv)
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  if (beside) neighbour = group_with(kinds[place_of(beside, stores)], &config);
+  group = group_with(kinds[place_of(store, stores)], &config);
   count = ((size_t)1 << k) / (size_t)ranks;
   input.type = type;
   input.count = count;
@@ -236,23 +280,19 @@ int main(int argc, char **argv)
   fill(type, rank, count, data);
   allreduce = seconds_of_allreduce();
   for (n = -1; n < repetitions; n++) { /* the first one warms up */
-    ftsort_result *result = NULL;
-    double own[PHASES], slowest[PHASES];
-    int sorted;
-    MPI_Barrier(MPI_COMM_WORLD);
-    sorted = ftsort_run(group, &record, data, count, &result) == FTSORT_OK;
-    /* Nobody looks at the result while others still wait for a processor to leave the sort with. */
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (!sorted || !is_right(result, type, (uint64_t)count * (uint64_t)ranks)) {
-      fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
-      MPI_Abort(MPI_COMM_WORLD, 1);
+    double slowest[PHASES], other[PHASES];
+    int turn;
+    for (turn = 0; turn < 2; turn++) {
+      ftsort *now = (turn + n) % 2 ? group : neighbour;
+      if (now && !sort_once(now, &record, &input, data, now == group ? slowest : other)) {
+        fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(now));
+        MPI_Abort(MPI_COMM_WORLD, 1);
+      }
     }
-    ftsort_result_free(result);
-    ftsort_get_stats(group, &stats);
-    read_phases(&stats, own);
-    MPI_Allreduce(own, slowest, PHASES, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     for (phase = 0; n >= 0 && phase < PHASES; phase++) seconds[phase][n] = slowest[phase];
+    if (n >= 0 && beside) ratios[n] = slowest[TOTAL] / other[TOTAL];
   }
+  ftsort_get_stats(group, &stats);
   getrusage(RUSAGE_SELF, &usage);
   mine[0] = stats.peak_bytes;
   mine[1] = (unsigned long long)usage.ru_maxrss * 1024;
@@ -261,14 +301,15 @@ int main(int argc, char **argv)
   resident = most[1];
   if (rank == 0) {
     double records = (double)count * ranks;
-    for (phase = 0; phase < PHASES; phase++)
-      qsort(seconds[phase], (size_t)repetitions, sizeof(double), by_value);
+    double typical[PHASES];
+    for (phase = 0; phase < PHASES; phase++) typical[phase] = median(seconds[phase], repetitions);
     printf("ftsort-bench type=%s log2=%d ranks=%d store=%s replicas=%u", type, k, ranks, store, config.replicas);
-    for (phase = 0; phase < PHASES; phase++) printf(" %s=%.6f", names[phase], seconds[phase][repetitions / 2]);
+    for (phase = 0; phase < PHASES; phase++) printf(" %s=%.6f", names[phase], typical[phase]);
+    if (beside) printf(" beside=%.4f", median(ratios, repetitions));
     printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f\n", peak, resident, count * record.record_bytes, allreduce);
     for (phase = 0; phase < PHASES; phase++)
-      printf("  %-9s %8.3f ns a record  %5.1f %%\n", names[phase], seconds[phase][repetitions / 2] / records * 1e9,
-             100 * seconds[phase][repetitions / 2] / seconds[TOTAL][repetitions / 2]);
+      printf("  %-9s %8.3f ns a record  %5.1f %%\n", names[phase], typical[phase] / records * 1e9,
+             100 * typical[phase] / typical[TOTAL]);
     printf("  memory    %8.2f times a rank's input\n", (double)peak / (double)(count * record.record_bytes));
   }
   if (faults) {

@@ -5,6 +5,7 @@ Sections, any of which can be chosen:
   floor       each type, size and number of ranks: the plain sample sort around the same local kernel
               (benches/floor.rs), around the standard library's, and with one copy of each input by plain MPI;
               and ftsort with each store
+  stores      sorts with a store and sorts without one, one after the other in the same processes
   algorithms  the algorithms beside each other
   checks      what it costs that wrong data are found
   faults      no fault, one, half of the ranks, all but one; and one rank that sorts everything alone
@@ -128,6 +129,19 @@ def floor(bench, options):
                ratio(told["memory"], told["copy"]), *size, *held]
 
 
+def stores(bench, options):
+    """What a store costs, sort by sort beside none in the same processes."""
+    cases = [(kind, log2, ranks) for kind in options.types for log2 in options.sizes for ranks in options.ranks]
+    bench.total += len(cases) * bench.turns * len(STORES)
+    yield ["records", "log2", "ranks", *[f"{store}/none" for store in STORES]]
+    for kind, log2, ranks in cases:
+        told = bench.in_turns({
+            store: lambda store=store: bench.ftsort(ranks, log2, kind, store, ["-b", "none", "-n", 15])
+            for store in STORES
+        })
+        yield [kind, log2, ranks, *[median(told[store], "beside") for store in STORES]]
+
+
 def algorithms(bench, options):
     """What each algorithm takes, beside the one-exchange sort."""
     cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks]
@@ -240,7 +254,8 @@ def small(bench, options):
         yield [ranks, allreduce, *both, *[time / allreduce for time in both]]
 
 
-SECTIONS = {"floor": floor, "algorithms": algorithms, "checks": checks, "faults": faults, "growth": growth, "small": small}
+SECTIONS = {"floor": floor, "stores": stores, "algorithms": algorithms, "checks": checks, "faults": faults,
+            "growth": growth, "small": small}
 
 
 def text(value):

@@ -17,6 +17,12 @@ use memmap2::MmapMut;
 /// Memory moves in units of this size, which the page table moves at once.
 pub const UNIT: usize = 2 << 20;
 
+/// From this size on a piece begins with a whole unit, which is one page: pieces of a page each come in sizes around
+/// it. With small pages, a fault for every 4 KiB costs as much as the copy that fills them, and what a piece gives
+/// to another stays in small pages there.
+#[cfg(target_os = "linux")]
+const LARGE: usize = UNIT - UNIT / 16;
+
 /// A piece is longer by a part of so many, for a use that is somewhat longer: what is not touched costs nothing.
 const SLACK: usize = 32;
 
@@ -166,7 +172,7 @@ impl Kept {
 /// A new piece of this length, or somewhat more.
 #[cfg(target_os = "linux")]
 fn mapped(len: usize) -> Option<MmapMut> {
-    if len < UNIT {
+    if len < LARGE {
         return MmapMut::map_anon(len).ok();
     }
     // Linux puts whole units where units begin, and nothing else; only there can they be huge pages, and move.
@@ -240,10 +246,9 @@ pub fn give_back() -> bool {
 impl Pages {
     fn new(len: usize) -> Option<Pages> {
         let map = mapped(len)?;
-        // Only a wish: with small pages, a fault for every 4 KiB costs as much as the copy that fills them. For less
-        // it is no gain, and in a virtual machine whole free pages may have to come from its host first.
+        // Only a wish. Smaller pieces would take a page that is much too large.
         #[cfg(target_os = "linux")]
-        if len >= 2 * UNIT {
+        if len >= LARGE {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Some(Pages {
