@@ -210,7 +210,7 @@ def faults(bench, options):
     cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks if ranks > 2]
     bench.total += len(cases) * (3 * bench.turns * len(FAULTS) + 1)
     yield ["log2", "ranks", "none ms", "one adds ms", "half", "all but one", "alone ms", "all but one / alone",
-           "after the last / alone", "of it inputs are made again, ms"]
+           "after the last / alone", "of it inputs are made again, ms", "after the last / alone and making them"]
     for log2, ranks in cases:
         alone = bench.measure(1, [bench.bench, "-k", log2, "-s", "none", "-n", 3])[0]["total"]
         window, told = None, {name: [] for name in FAULTS}
@@ -221,10 +221,10 @@ def faults(bench, options):
                 window = window or max(1, int(told[name][0]["total"] * 800))
         quiet = told["none"]
         struck = {name: [run for run in runs if run["faults"]] for name, runs in told.items()}
+        after, made = (median(struck["all but one"], name) for name in ("after", "made"))
         yield [log2, ranks, median(quiet) * 1e3, (median(struck["one"]) - median(quiet)) * 1e3,
                median(struck["half"]) / median(quiet), median(struck["all but one"]) / median(quiet), alone * 1e3,
-               median(struck["all but one"]) / alone, median(struck["all but one"], "after") / alone,
-               median(struck["all but one"], "made") * 1e3]
+               median(struck["all but one"]) / alone, after / alone, made * 1e3, after / (alone + made)]
 
 
 def growth(bench, options):
