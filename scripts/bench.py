@@ -19,6 +19,7 @@ turn, and the median of these counts. Writes CSV files, plots (SVG and PNG) and 
 import argparse
 import csv
 import html
+import itertools
 import mmap
 import os
 import pathlib
@@ -106,7 +107,7 @@ def ratio(told, beside, name="total"):
 
 def floor(bench, options):
     """How much longer ftsort takes than a sort that survives nothing."""
-    cases = [(kind, log2, ranks) for kind in options.types for log2 in options.sizes for ranks in options.ranks]
+    cases = list(itertools.product(options.types, options.sizes, options.ranks))
     bench.total += len(cases) * bench.turns * (len(PLAIN) + len(STORES))
     yield ["records", "log2", "ranks", "plain ns", "with std", "with a copy", *STORES, "memory/none", "reload/none",
            "memory / with a copy",
@@ -131,7 +132,7 @@ def floor(bench, options):
 
 def stores(bench, options):
     """What a store costs, sort by sort beside none in the same processes."""
-    cases = [(kind, log2, ranks) for kind in options.types for log2 in options.sizes for ranks in options.ranks]
+    cases = list(itertools.product(options.types, options.sizes, options.ranks))
     bench.total += len(cases) * bench.turns * len(STORES)
     yield ["records", "log2", "ranks", *[f"{store}/none" for store in STORES]]
     for kind, log2, ranks in cases:
@@ -144,7 +145,7 @@ def stores(bench, options):
 
 def algorithms(bench, options):
     """What each algorithm takes, beside the one-exchange sort."""
-    cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks]
+    cases = list(itertools.product(options.sizes, options.ranks))
     bench.total += len(cases) * bench.turns * len(ALGORITHMS)
     yield ["log2", "ranks", "auto ns", *list(ALGORITHMS)[1:]]
     for log2, ranks in cases:
@@ -229,7 +230,7 @@ def faults(bench, options):
 
 def growth(bench, options):
     """How the time grows with the size and the ranks, with one copy of each input."""
-    cases = [(log2, ranks) for log2 in options.grow for ranks in options.crowd]
+    cases = list(itertools.product(options.grow, options.crowd))
     bench.total += len(cases) * bench.turns
     yield ["log2", "ranks", "total ms", "ns a record", *PHASES, "peak"]
     for log2, ranks in cases:

@@ -19,7 +19,7 @@ pub const UNIT: usize = 2 << 20;
 
 /// From this size on a piece begins with a whole unit, which is one page: pieces of a page each come in sizes around
 /// it. With small pages, a fault for every 4 KiB costs as much as the copy that fills them, and what a piece gives
-/// to another stays in small pages there.
+/// to another stays in small pages there. Smaller pieces would take a page that is much too large.
 #[cfg(target_os = "linux")]
 const LARGE: usize = UNIT - UNIT / 16;
 
@@ -184,6 +184,8 @@ fn mapped(len: usize) -> Option<MmapMut> {
         // SAFETY: nobody has a reference to the bytes.
         unsafe { map.remap(len, stays) }.ok()?;
     }
+    // Only a wish.
+    let _ = map.advise(memmap2::Advice::HugePage);
     Some(map)
 }
 
@@ -245,14 +247,8 @@ pub fn give_back() -> bool {
 
 impl Pages {
     fn new(len: usize) -> Option<Pages> {
-        let map = mapped(len)?;
-        // Only a wish. Smaller pieces would take a page that is much too large.
-        #[cfg(target_os = "linux")]
-        if len >= LARGE {
-            let _ = map.advise(memmap2::Advice::HugePage);
-        }
         Some(Pages {
-            map: Some(map),
+            map: Some(mapped(len)?),
             held: 0..0,
             needed: 0..usize::MAX,
         })
