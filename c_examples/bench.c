@@ -150,7 +150,7 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
 static void note(void *user, const ftsort_event *event)
 {
   recipe *input = (recipe *)user;
-  if (event->kind != FTSORT_EVENT_FAULT) return;
+  if (event->kind != FTSORT_EVENT_FAILURE) return;
   input->struck = MPI_Wtime();
   input->made = 0;
 }
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
   ftsort_config config = FTSORT_CONFIG_INIT;
   const ftsort_record numbers = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
   const ftsort_record floats = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64);
-  const ftsort_record pairs = FTSORT_RECORD_INIT(pair, key, FTSORT_KEY_U64);
+  const ftsort_record pairs = FTSORT_RECORD_MEMBER(pair, key, FTSORT_KEY_U64);
   ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort *group, *neighbour = NULL;

@@ -32,19 +32,19 @@ static long recomputed(int node, int nodes, unsigned s)
 static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const long *value, long *heard)
 {
   MPI_Request requests[2 * MAX_NODES];
-  int self = ftsort_self(group), posted = 0, node, fine = 1;
+  int self = ftsort_rank(group), posted = 0, node, fine = 1;
   for (node = 0; node < nodes; node++) {
     int neighbour = node ^ (1 << (s - 1));
-    int other = ftsort_cover(group, neighbour);
+    int other = ftsort_executor(group, neighbour);
     requests[posted] = requests[posted + 1] = MPI_REQUEST_NULL;
-    if (ftsort_cover(group, node) != self) continue;
+    if (ftsort_executor(group, node) != self) continue;
     if (other == self) {
       heard[node] = value[neighbour]; /* both are executed here */
       continue;
     }
-    fine &= MPI_Irecv(&heard[node], 1, MPI_LONG, ftsort_slot(group, other), neighbour, comm,
+    fine &= MPI_Irecv(&heard[node], 1, MPI_LONG, ftsort_comm_rank(group, other), neighbour, comm,
                       &requests[posted++]) == MPI_SUCCESS;
-    fine &= MPI_Isend(&value[node], 1, MPI_LONG, ftsort_slot(group, other), node, comm,
+    fine &= MPI_Isend(&value[node], 1, MPI_LONG, ftsort_comm_rank(group, other), node, comm,
                       &requests[posted++]) == MPI_SUCCESS;
   }
   while (posted > 0) {
@@ -58,9 +58,9 @@ static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const l
 static void show_faults(ftsort *group, int nodes)
 {
   int node;
-  printf("rank %d sees:", (int)ftsort_self(group));
+  printf("rank %d sees:", (int)ftsort_rank(group));
   for (node = 0; node < nodes; node++)
-    if (ftsort_is_faulty(group, node)) printf(" node %d covered by %d;", node, (int)ftsort_cover(group, node));
+    if (ftsort_is_failed(group, node)) printf(" node %d covered by %d;", node, (int)ftsort_executor(group, node));
   printf("\n");
 }
 
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  self = ftsort_self(group);
+  self = ftsort_rank(group);
   dimension = ftsort_dimension(group);
   nodes = 1 << dimension;
   if (nodes > MAX_NODES) ftsort_leave(group, 2);
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
     if (ftsort_fault_check(group, &died) != FTSORT_OK || ftsort_comm(group, &comm) != FTSORT_OK) break;
     if (died > 0) show_faults(group, nodes);
     for (node = 0; node < nodes; node++)
-      if (ftsort_cover(group, node) == self && !mine[node]) {
+      if (ftsort_executor(group, node) == self && !mine[node]) {
         mine[node] = 1;
         value[node] = recomputed(node, nodes, s);
       }

@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 
   /* The result goes on from rank to rank. A rank has its own block, and one for each dead rank
    * that it covers; a block says where in the whole it starts. */
-  for (k = 0; k < ftsort_result_blocks(result); k++) {
+  for (k = 0; k < ftsort_result_count(result); k++) {
     ftsort_block block;
     const int32_t *sorted;
     ftsort_result_block(result, k, &block);
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
   }
   printf("rank %d of %d: %zu of %llu numbers, blocks: %zu, %s\n", rank, (int)ftsort_ranks(group),
          numbers ? (size_t)COUNT : 0, (unsigned long long)ftsort_result_total(result),
-         ftsort_result_blocks(result), in_order ? "in order" : "NOT in order");
+         ftsort_result_count(result), in_order ? "in order" : "NOT in order");
   ftsort_result_free(result);
   free(numbers);
 

@@ -112,7 +112,7 @@ static int64_t *my_strips(size_t *count)
   long r;
   if (sums == NULL || strip == NULL || has == NULL) give_up("malloc");
   for (node = 0; node < rows * columns; node++) {
-    if (ftsort_cover(group, node) != self) continue;
+    if (ftsort_executor(group, node) != self) continue;
     multiply(node, strip);
     i = (int)strip[0];
     has[i] = 1;
@@ -143,7 +143,7 @@ static int is_right(const int64_t *strips, size_t bytes)
 
 int main(int argc, char **argv)
 {
-  ftsort_tree options = FTSORT_TREE_INIT;
+  ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
   ftsort_tree_result *result = NULL;
   ftsort_status status;
   int32_t links[2 * MAX_LINKS];
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
     MPI_Finalize();
     return 1;
   }
-  self = ftsort_self(group);
+  self = ftsort_rank(group);
   bits = (unsigned)ftsort_dimension(group);
   row_bits = bits / 2;
   rows = 1 << row_bits;

@@ -51,7 +51,7 @@ int main(int argc, char **argv)
   const int k = argc > 4 ? atoi(argv[4]) : 22, pairs = argc > 5 ? atoi(argv[5]) : 20;
   const int in_thread = strcmp(mode, "thread") == 0 || strcmp(mode, "vcube") == 0;
   const int watches = in_thread || strcmp(mode, "foreground") == 0;
-  ftsort_monitor_config config = FTSORT_MONITOR_INIT;
+  ftsort_monitor_options config = FTSORT_MONITOR_OPTIONS_INIT;
   const ftsort_monitor *monitor = NULL;
   double *times[2], idle[3] = {0, 0, 0}, all[3] = {0, 0, 0};
   uint64_t sent[2] = {0, 0}, answered[2] = {0, 0};

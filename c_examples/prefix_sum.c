@@ -71,7 +71,7 @@ static int is_right(const ftsort_state *state)
 
 static void give_up(const char *what)
 {
-  fprintf(stderr, "rank %d: %s: %s\n", (int)ftsort_self(group), what, ftsort_last_error(group));
+  fprintf(stderr, "rank %d: %s: %s\n", (int)ftsort_rank(group), what, ftsort_last_error(group));
   ftsort_leave(group, 1);
 }
 
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
   }
   mine = (int64_t *)malloc((2 * count + 1) * sizeof *mine);
   if (mine == NULL) give_up("malloc");
-  for (i = 0; i < count; i++) mine[i] = mine[count + i] = number(ftsort_self(group), i);
+  for (i = 0; i < count; i++) mine[i] = mine[count + i] = number(ftsort_rank(group), i);
   do { /* who dies after the end takes its states along: the others do it again */
     ftsort_rounds_result_free(result);
     if (ftsort_rounds_run(group, &rounds, mine, 2 * count * sizeof *mine, &result) != FTSORT_OK)
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
   } while (died > 0);
   for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
-    printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_self(group), fine ? "right" : "WRONG");
+    printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");
     right &= fine;
   }
   ftsort_rounds_result_free(result);

@@ -46,12 +46,12 @@ static int by_shell(void *user, const void *a, const void *b)
 /* This rank's stars, and those of the ranks that died in an earlier sort and that it covers. */
 static struct star *bring_stars(const ftsort *group, size_t *count)
 {
-  int32_t owner, self = ftsort_self(group), ranks = ftsort_ranks(group);
+  int32_t owner, self = ftsort_rank(group), ranks = ftsort_ranks(group);
   struct star *stars = (struct star *)calloc((size_t)ranks * COUNT, sizeof *stars);
   uint32_t state, i;
   *count = 0;
   for (owner = 0; stars && owner < ranks; owner++) {
-    if (ftsort_cover(group, owner) != self) continue;
+    if (ftsort_executor(group, owner) != self) continue;
     state = 2463534242u + 7919u * (uint32_t)owner;
     for (i = 0; i < COUNT; i++) {
       struct star *star = &stars[*count];
@@ -92,7 +92,7 @@ static int sort_stars(ftsort *group, const ftsort_record *record, ftsort_compare
   if (status == FTSORT_OK) status = ftsort_comm(group, &comm); /* of the survivors */
   if (status != FTSORT_OK || nodes > MAX_NODES) return fprintf(stderr, "%s\n", ftsort_last_error(group)), 0;
   memset(told, 0, sizeof told);
-  for (k = 0; k < ftsort_result_blocks(result); k++) {
+  for (k = 0; k < ftsort_result_count(result); k++) {
     ftsort_block block;
     ftsort_result_block(result, k, &block);
     stars = (const struct star *)block.data;
@@ -113,7 +113,7 @@ static int sort_stars(ftsort *group, const ftsort_record *record, ftsort_compare
   fine &= total == ftsort_result_total(result) && total == (uint64_t)ftsort_ranks(group) * COUNT;
   ftsort_result_free(result);
   if (ftsort_agree(group, &fine, NULL) != FTSORT_OK) fine = 0;
-  if (top && ftsort_cover(group, 0) == ftsort_self(group)) /* the lowest survivor */
+  if (top && ftsort_executor(group, 0) == ftsort_rank(group)) /* the lowest survivor */
     printf("%d stars from %s (%.1f, %.0f) to %s (%.1f, %.0f), blocks here: %d, %s\n", (int)total,
            top->name, top->magnitude, top->distance, bottom->name, bottom->magnitude, bottom->distance,
            (int)k, fine ? "in order" : "NOT in order");
@@ -123,7 +123,7 @@ static int sort_stars(ftsort *group, const ftsort_record *record, ftsort_compare
 int main(int argc, char **argv)
 {
   double thickness = 250;
-  ftsort_record magnitude = FTSORT_RECORD_INIT(struct star, magnitude, FTSORT_KEY_F32);
+  ftsort_record magnitude = FTSORT_RECORD_MEMBER(struct star, magnitude, FTSORT_KEY_F32);
   ftsort_record name = FTSORT_RECORD_BYTES(struct star, name);
   ftsort_record shell = FTSORT_RECORD_COMPARE(struct star, by_shell, &thickness);
   ftsort_config config = FTSORT_CONFIG_INIT;

@@ -32,13 +32,13 @@ static void run_and_leave(ftsort_rounds *rounds, int (*is_right)(const ftsort_st
     ftsort_rounds_result_free(result);
     if (ftsort_rounds_run(group, rounds, NULL, 0, &result) != FTSORT_OK ||
         ftsort_fault_check(group, &died) != FTSORT_OK) {
-      fprintf(stderr, "rank %d: %s\n", (int)ftsort_self(group), ftsort_last_error(group));
+      fprintf(stderr, "rank %d: %s\n", (int)ftsort_rank(group), ftsort_last_error(group));
       ftsort_leave(group, 1);
     }
   } while (died > 0);
   for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
-    printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_self(group), fine ? "right" : "WRONG");
+    printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");
     right &= fine;
   }
   ftsort_rounds_result_free(result);

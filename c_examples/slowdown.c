@@ -32,7 +32,7 @@ static size_t least = (size_t)-1; /* records of this rank's, of a result */
 static void note(void *user, const ftsort_event *event)
 {
   (void)user;
-  demoted += event->kind == FTSORT_EVENT_DEMOTED;
+  demoted += event->kind == FTSORT_EVENT_EXCLUDED;
   rejoined += event->kind == FTSORT_EVENT_REJOINED;
 }
 
@@ -114,7 +114,7 @@ static void look(const ftsort_result *result)
 {
   ftsort_block block;
   size_t records = 0, i;
-  for (i = 0; i < ftsort_result_blocks(result); i++) {
+  for (i = 0; i < ftsort_result_count(result); i++) {
     if (ftsort_result_block(result, i, &block) == FTSORT_OK) records += block.count;
   }
   if (records < least) least = records;
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
   const int victims = argc > 2 ? atoi(argv[2]) : 0, k = argc > 3 ? atoi(argv[3]) : 24;
   const int sorts = argc > 4 ? atoi(argv[4]) : 20, percent = argc > 5 ? atoi(argv[5]) : 10;
   const int needs_threads = strncmp(mode, "thread", 6) == 0;
-  ftsort_monitor_config monitor = FTSORT_MONITOR_INIT;
+  ftsort_monitor_options monitor = FTSORT_MONITOR_OPTIONS_INIT;
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group;
   int rank, ranks, granted, brake, n;

@@ -97,8 +97,8 @@ static void on_event(void *user, const ftsort_event *event)
     printf("restored %d by %d from %s\n", rank, job->self, peer < 0 ? "the store" : "a copy");
   else if (event->speaker == job->self) {
     if (event->kind == FTSORT_EVENT_ROUND) printf("round %u of %u\n", event->round + 1, event->rounds);
-    if (event->kind == FTSORT_EVENT_FAULT) printf("died %d\n", rank);
-    if (event->kind == FTSORT_EVENT_COVERED) printf("covered %d by %d\n", rank, peer);
+    if (event->kind == FTSORT_EVENT_FAILURE) printf("died %d\n", rank);
+    if (event->kind == FTSORT_EVENT_EXECUTOR) printf("covered %d by %d\n", rank, peer);
     if (event->kind == FTSORT_EVENT_REPLAY) printf("replay %u of %u\n", event->round + 1, event->rounds);
   }
   fflush(stdout);
@@ -114,7 +114,7 @@ static int sort_once(struct job *job)
   size_t records, i, size = job->record.record_bytes;
   char *data;
   int rank, fd, failed;
-  for (rank = 0; rank < job->ranks; rank++) job->bringer[rank] = ftsort_cover(job->group, rank);
+  for (rank = 0; rank < job->ranks; rank++) job->bringer[rank] = ftsort_executor(job->group, rank);
   bring(job, job->self, NULL, &records);
   data = (char *)malloc(records * size + 1);
   failed = !data || bring(job, job->self, data, &records);
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
   } while (fine && (died > 0 || job.lost));
   /* One rank gives OUTPUT its name: the one that executes node 0. Should it die over that, the next. */
   for (died = 1; fine && died > 0;) {
-    if (ftsort_cover(job.group, 0) == job.self && access(job.part, F_OK) == 0)
+    if (ftsort_executor(job.group, 0) == job.self && access(job.part, F_OK) == 0)
       fine = truncate(job.part, info.st_size) == 0 && rename(job.part, job.output) == 0;
     if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
   }

@@ -27,8 +27,8 @@ static void show(const struct screen *screen, int second)
   printf("\n%4d s, %lu sorts\n rank  group   events  last reply   mean   late after (ms)\n", second,
          screen->sorts);
   for (rank = 0; rank < screen->ranks; rank++) {
-    ftsort_monitor_view view = FTSORT_VIEW_INIT;
-    ftsort_monitor_look(screen->monitor, rank, &view);
+    ftsort_monitor_view view = FTSORT_MONITOR_VIEW_INIT;
+    ftsort_monitor_get_view(screen->monitor, rank, &view);
     if (rank == screen->rank) {
       printf("%5d  %-6s %7u  (this one)\n", rank, view.recommended ? "in" : "OUT", view.counter);
     } else {
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
   const double seconds = argc > 1 ? atof(argv[1]) : 20;
   const size_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000;
   static const ftsort_record plain = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
-  ftsort_monitor_config config = FTSORT_MONITOR_INIT;
+  ftsort_monitor_options config = FTSORT_MONITOR_OPTIONS_INIT;
   struct screen screen = {NULL, 0, 0, 0, 0};
   pthread_t thread;
   uint32_t *input, x = 1, goes_on = 1;

@@ -62,7 +62,7 @@ static int32_t *my_keys(long count, size_t *total)
   *total = 0;
   for (node = 0; node < ftsort_ranks(group); node++) {
     long i;
-    if (ftsort_cover(group, node) != self) continue;
+    if (ftsort_executor(group, node) != self) continue;
     more = (int32_t *)realloc(keys, (*total + (size_t)count + 1) * sizeof *keys);
     if (more == NULL) give_up("realloc");
     keys = more;
@@ -91,7 +91,7 @@ static int is_right(const int32_t *keys, size_t found, long count)
 int main(int argc, char **argv)
 {
   ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
-  ftsort_tree options = FTSORT_TREE_INIT;
+  ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
   ftsort_tree_result *result = NULL;
   ftsort_status status;
   int32_t links[2 * MAX_LINKS];
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     MPI_Finalize();
     return 1;
   }
-  self = ftsort_self(group);
+  self = ftsort_rank(group);
   options.operation = FTSORT_TREE_SORTED;
   options.record = &record;
   options.link_count = argc > 2 ? read_links(argv[2], links) : 0;

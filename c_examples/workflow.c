@@ -69,7 +69,7 @@ static int key_of(int node, int index)
   return (int)(uint32_t)(x >> 32);
 }
 
-static int mine(int node) { return ftsort_cover(group, node) == self; }
+static int mine(int node) { return ftsort_executor(group, node) == self; }
 
 /* Line 9, and the papers' readCheckpoint: the list assigned to node k. */
 static list read_list(int node)
@@ -89,7 +89,7 @@ static int root_of(int node, unsigned d)
 {
   int first = node >> d << d, other;
   for (other = first; other < first + (1 << d); other++)
-    if (!ftsort_is_faulty(group, other)) return other;
+    if (!ftsort_is_failed(group, other)) return other;
   return first;
 }
 
@@ -97,7 +97,7 @@ static int root_of(int node, unsigned d)
 static MPI_Request requests[4 * MAX_NODES];
 static int posted;
 
-static int slot_of(int node) { return ftsort_slot(group, ftsort_cover(group, node)); }
+static int slot_of(int node) { return ftsort_comm_rank(group, ftsort_executor(group, node)); }
 
 static int post_send(MPI_Comm comm, const void *data, int count, int from, int to, int kind)
 {
@@ -268,7 +268,7 @@ int main(int argc, char **argv)
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  self = ftsort_self(group);
+  self = ftsort_rank(group);
   d = ftsort_dimension(group); /* line 2 */
   nodes = 1 << d;
   if (count < 0 || nodes > MAX_NODES || count > INT_MAX / nodes) {

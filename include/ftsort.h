@@ -91,8 +91,8 @@
 #define FTSORT_RECORD_PLAIN(T, KIND) \
   { sizeof(ftsort_record), sizeof(T), 0, 0, (KIND), 0, 0, NULL, NULL }
 
-/* A struct that is sorted by one of its members, a number: FTSORT_RECORD_INIT(struct star, mass, FTSORT_KEY_F32) */
-#define FTSORT_RECORD_INIT(T, MEMBER, KIND) \
+/* A struct that is sorted by one of its members, a number: FTSORT_RECORD_MEMBER(struct star, mass, FTSORT_KEY_F32) */
+#define FTSORT_RECORD_MEMBER(T, MEMBER, KIND) \
   { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), 0, (KIND), 0, 0, NULL, NULL }
 
 /* A struct that is sorted by one of its members, an array of bytes, in the order of memcmp. */
@@ -103,16 +103,16 @@
 #define FTSORT_RECORD_COMPARE(T, FUNCTION, USER) \
   { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_COMPARE, 0, 0, (FUNCTION), (USER) }
 
-/* A tree with all defaults: ftsort_tree options = FTSORT_TREE_INIT; */
-#define FTSORT_TREE_INIT \
-  { sizeof(ftsort_tree), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
+/* A tree with all defaults: ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT; */
+#define FTSORT_TREE_OPTIONS_INIT \
+  { sizeof(ftsort_tree_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
 
-/* A monitor with all defaults: ftsort_monitor_config config = FTSORT_MONITOR_INIT; */
-#define FTSORT_MONITOR_INIT \
-  { sizeof(ftsort_monitor_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, 0 }
+/* A monitor with all defaults: ftsort_monitor_options config = FTSORT_MONITOR_OPTIONS_INIT; */
+#define FTSORT_MONITOR_OPTIONS_INIT \
+  { sizeof(ftsort_monitor_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, 0 }
 
-/* A view to be filled in: ftsort_monitor_view view = FTSORT_VIEW_INIT; */
-#define FTSORT_VIEW_INIT \
+/* A view to be filled in: ftsort_monitor_view view = FTSORT_MONITOR_VIEW_INIT; */
+#define FTSORT_MONITOR_VIEW_INIT \
   { sizeof(ftsort_monitor_view), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* An algorithm with all defaults: ftsort_rounds rounds = FTSORT_ROUNDS_INIT; */
@@ -125,9 +125,9 @@
 /* In ftsort_round.share: all nodes. */
 #define FTSORT_SHARE_ALL UINT32_MAX
 
-/* Simulated ranks with all defaults: ftsort_simulation simulation = FTSORT_SIMULATION_INIT; */
-#define FTSORT_SIMULATION_INIT \
-  { sizeof(ftsort_simulation), 0, 0, 0, 0, 0, 0, NULL }
+/* Simulated ranks with all defaults: ftsort_simulation_options simulation = FTSORT_SIMULATION_OPTIONS_INIT; */
+#define FTSORT_SIMULATION_OPTIONS_INIT \
+  { sizeof(ftsort_simulation_options), 0, 0, 0, 0, 0, 0, NULL }
 
 /* Statistics to be filled in: ftsort_stats stats = FTSORT_STATS_INIT; */
 #define FTSORT_STATS_INIT \
@@ -373,11 +373,11 @@ typedef enum ftsort_event_kind {
   /**
    * `rank` was found dead.
    */
-  FTSORT_EVENT_FAULT = 2,
+  FTSORT_EVENT_FAILURE = 2,
   /**
    * Node `rank` is from now on executed by rank `peer`.
    */
-  FTSORT_EVENT_COVERED = 3,
+  FTSORT_EVENT_EXECUTOR = 3,
   /**
    * This rank got the block of node `rank` back; `peer` is the rank that held a copy of all of
    * it, or -1: from the directory, or made again from pieces of inputs.
@@ -396,7 +396,7 @@ typedef enum ftsort_event_kind {
   /**
    * A monitor does not recommend `rank`, which executes no node from now on.
    */
-  FTSORT_EVENT_DEMOTED = 7,
+  FTSORT_EVENT_EXCLUDED = 7,
   /**
    * `rank` is recommended again, and executes nodes from now on.
    */
@@ -662,7 +662,7 @@ typedef int (*ftsort_compare_fn)(void *user, const void *a, const void *b);
 
 /**
  * What a record is: contiguous bytes of a fixed size that may be copied freely (no pointers, for they
- * go to other processes). Start from `FTSORT_RECORD_PLAIN` (a number), `FTSORT_RECORD_INIT` (a struct
+ * go to other processes). Start from `FTSORT_RECORD_PLAIN` (a number), `FTSORT_RECORD_MEMBER` (a struct
  * with a number in it), `FTSORT_RECORD_BYTES` or `FTSORT_RECORD_COMPARE`. Later versions append
  * fields. The same on all ranks.
  */
@@ -1134,12 +1134,12 @@ typedef struct ftsort_state {
 } ftsort_state;
 
 /**
- * Ranks to be simulated. Start from `FTSORT_SIMULATION_INIT`; zero always means the default. Later versions
+ * Ranks to be simulated. Start from `FTSORT_SIMULATION_OPTIONS_INIT`; zero always means the default. Later versions
  * append fields. Borrowed for the call.
  */
-typedef struct ftsort_simulation {
+typedef struct ftsort_simulation_options {
   /**
-   * `sizeof(ftsort_simulation)`.
+   * `sizeof(ftsort_simulation_options)`.
    */
   size_t struct_size;
   /**
@@ -1174,7 +1174,7 @@ typedef struct ftsort_simulation {
    * `RANK@STEP`, several with commas between. NULL: what the seed draws.
    */
   const char *lose;
-} ftsort_simulation;
+} ftsort_simulation_options;
 
 /**
  * Merges two contributions, or what was merged of several, into `out` (see `ftsort_buffer_resize`).
@@ -1193,13 +1193,13 @@ typedef int (*ftsort_tree_merge_fn)(void *user,
                                     struct ftsort_buffer *out);
 
 /**
- * What a tree is to be like. Start from `FTSORT_TREE_INIT`; zero always means the default. Later
+ * What a tree is to be like. Start from `FTSORT_TREE_OPTIONS_INIT`; zero always means the default. Later
  * versions append fields. The same on all ranks, but for `user`. Borrowed for the call, with all that it
  * points to.
  */
-typedef struct ftsort_tree {
+typedef struct ftsort_tree_options {
   /**
-   * `sizeof(ftsort_tree)`.
+   * `sizeof(ftsort_tree_options)`.
    */
   size_t struct_size;
   /**
@@ -1260,7 +1260,7 @@ typedef struct ftsort_tree {
    * Passed to `merge` as it is; never read.
    */
   void *user;
-} ftsort_tree;
+} ftsort_tree_options;
 
 /**
  * Takes the next `count` records of a sorted result. Called on the rank that gets them, by the thread that
@@ -1279,12 +1279,12 @@ typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
 typedef uint64_t (*ftsort_test_fn)(void *user);
 
 /**
- * How ranks are watched. Start from `FTSORT_MONITOR_INIT`; zero always means the default. Later versions
+ * How ranks are watched. Start from `FTSORT_MONITOR_OPTIONS_INIT`; zero always means the default. Later versions
  * append fields. The same on all ranks, but for `test` and `user`. Borrowed for the call.
  */
-typedef struct ftsort_monitor_config {
+typedef struct ftsort_monitor_options {
   /**
-   * `sizeof(ftsort_monitor_config)`.
+   * `sizeof(ftsort_monitor_options)`.
    */
   size_t struct_size;
   /**
@@ -1357,7 +1357,7 @@ typedef struct ftsort_monitor_config {
    * out comes back as without this. Nothing with `FTSORT_SHARING_WEIGHTS`.
    */
   int32_t gain;
-} ftsort_monitor_config;
+} ftsort_monitor_options;
 
 /**
  * What one rank's monitor knows of another rank. Later versions append fields.
@@ -1509,8 +1509,8 @@ const char *ftsort_status_text(ftsort_status status);
  * no order (complex numbers, `long double`), or a NULL `out`; `FTSORT_ERR_MPI`.
  * `ftsort_last_error(NULL)` has the text.
  */
-ftsort_status ftsort_record_from_datatype(MPI_Datatype type,
-                                          struct ftsort_record *out);
+ftsort_status ftsort_record_of_type(MPI_Datatype type,
+                                    struct ftsort_record *out);
 
 /**
  * Makes `buffer` hold `bytes` bytes, all zero, and gives their address. [L]
@@ -1608,7 +1608,7 @@ ftsort_status ftsort_init(MPI_Comm comm, const struct ftsort_config *config, str
 
 /**
  * Finds new faults: the papers' FaultDetection. Afterwards all survivors know the same faulty
- * ranks, and every rank keeps its identity; `ftsort_is_faulty`, `ftsort_cover` and
+ * ranks, and every rank keeps its identity; `ftsort_is_failed`, `ftsort_executor` and
  * `ftsort_partner` answer by it. Needs no sort: a loop of the caller's own calls it each round. Where
  * such a loop keeps states (`ftsort_store_put`), a round of it begins here: what was put and not
  * committed is forgotten, and the states of the dead come to the ranks that cover them. [C]
@@ -1679,7 +1679,7 @@ void ftsort_free(struct ftsort *group);
  * Why the last failing call with this group failed: names the argument and the value, the file, or
  * the rank. [L]
  *
- * \param[in] group a group; NULL: the last failing `ftsort_init` or `ftsort_record_from_datatype` of
+ * \param[in] group a group; NULL: the last failing `ftsort_init` or `ftsort_record_of_type` of
  * this thread.
  * \return a NUL-terminated string, valid until the next call with this group (or, for NULL, the
  * next of these calls of this thread); empty if nothing failed; never NULL.
@@ -1720,13 +1720,13 @@ ftsort_status ftsort_run(struct ftsort *group,
  *
  * \param[in] result a result; NULL has none.
  */
-size_t ftsort_result_blocks(const struct ftsort_result *result);
+size_t ftsort_result_count(const struct ftsort_result *result);
 
 /**
  * One block of this rank's. [L]
  *
  * \param[in] result a live result.
- * \param[in] index below `ftsort_result_blocks`; blocks are in ascending order of node.
+ * \param[in] index below `ftsort_result_count`; blocks are in ascending order of node.
  * \param[out] out the block; its data live as long as the result.
  * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL or an index that is too great.
  */
@@ -1751,7 +1751,7 @@ void ftsort_result_free(struct ftsort_result *result);
 /**
  * This process's rank: for ever the one in the communicator given to `ftsort_init`. -1 for NULL. [L]
  */
-int32_t ftsort_self(const struct ftsort *group);
+int32_t ftsort_rank(const struct ftsort *group);
 
 /**
  * How many ranks there were at `ftsort_init`, the dead included. 0 for NULL. [L]
@@ -1767,13 +1767,13 @@ uint32_t ftsort_dimension(const struct ftsort *group);
 /**
  * 1 if node `rank` is faulty, that is: the rank is dead, or there is no such rank; else 0. [L]
  */
-int ftsort_is_faulty(const struct ftsort *group, int32_t rank);
+int ftsort_is_failed(const struct ftsort *group, int32_t rank);
 
 /**
  * The rank that executes `node`: itself if it is fault-free, else its cover, the first fault-free
  * node of c(node,1), c(node,2), ... (2024 paper, Section 3). -1 if the cube has no such node. [L]
  */
-int32_t ftsort_cover(const struct ftsort *group, int32_t node);
+int32_t ftsort_executor(const struct ftsort *group, int32_t node);
 
 /**
  * The papers' partner of `node` in dimension `s` (from 1 to d): the first fault-free node of
@@ -1796,7 +1796,7 @@ size_t ftsort_cluster(int32_t node, uint32_t s, int32_t *out, size_t capacity);
  * The rank of `rank` in the communicator of the last `ftsort_comm`; `MPI_PROC_NULL` if it is not in
  * it, or there is none yet. [L]
  */
-int ftsort_slot(const struct ftsort *group, int32_t rank);
+int ftsort_comm_rank(const struct ftsort *group, int32_t rank);
 
 /**
  * Whose data the last `ftsort_run`, `ftsort_rounds_run`, `ftsort_fault_check`, `ftsort_store_commit` or
@@ -1869,7 +1869,7 @@ ftsort_status ftsort_verify_array(struct ftsort *group,
  * from what `ftsort_run` keeps. [L]
  *
  * \param[in,out] group a live group.
- * \param[in] node with `ftsort_cover(group, node) == ftsort_self(group)`.
+ * \param[in] node with `ftsort_executor(group, node) == ftsort_rank(group)`.
  * \param[in] state copied; NULL if `bytes` is 0.
  * \param[in] bytes its size.
  * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, or a node that another rank executes;
@@ -1886,7 +1886,7 @@ ftsort_status ftsort_store_put(struct ftsort *group,
  * `ftsort_fault_check` or `ftsort_store_commit` has returned. [L]
  *
  * \param[in,out] group a live group.
- * \param[in] node with `ftsort_cover(group, node) == ftsort_self(group)`.
+ * \param[in] node with `ftsort_executor(group, node) == ftsort_rank(group)`.
  * \param[out] state the bytes, aligned to 64; valid until the next `ftsort_fault_check`,
  * `ftsort_store_commit` or `ftsort_store_clear`, or the group's end. NULL if nothing was ever committed
  * for this node, or what was is lost.
@@ -2010,7 +2010,7 @@ void ftsort_rounds_result_free(struct ftsort_rounds_result *result);
  * `FTSORT_ERR_INTERNAL` if ranks hang, or differ. `ftsort_last_error(NULL)` has the text, and who died when.
  */
 ftsort_status ftsort_rounds_simulate(const struct ftsort_rounds *rounds,
-                                     const struct ftsort_simulation *simulation,
+                                     const struct ftsort_simulation_options *simulation,
                                      const void *const *states,
                                      const size_t *bytes,
                                      struct ftsort_rounds_result **out);
@@ -2041,7 +2041,7 @@ ftsort_status ftsort_rounds_simulate(const struct ftsort_rounds *rounds,
  * `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_tree_merge(struct ftsort *group,
-                                const struct ftsort_tree *options,
+                                const struct ftsort_tree_options *options,
                                 const void *state,
                                 size_t bytes,
                                 struct ftsort_tree_result **out);
@@ -2067,7 +2067,7 @@ ftsort_status ftsort_tree_merge(struct ftsort *group,
  * `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_tree_broadcast(struct ftsort *group,
-                                    const struct ftsort_tree *options,
+                                    const struct ftsort_tree_options *options,
                                     int32_t root,
                                     void *buffer,
                                     size_t bytes);
@@ -2157,7 +2157,7 @@ size_t ftsort_tree_faulty_links(const struct ftsort *group,
  * `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_gather_sorted(struct ftsort *group,
-                                   const struct ftsort_tree *options,
+                                   const struct ftsort_tree_options *options,
                                    const struct ftsort_result *result,
                                    ftsort_consume_fn consume,
                                    void *user);
@@ -2166,7 +2166,7 @@ ftsort_status ftsort_gather_sorted(struct ftsort *group,
  * Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
  * Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on
  * who is recommended; who is not executes no node from then on, as if it had crashed, but its blocks are
- * moved, not lost, and once it is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`,
+ * moved, not lost, and once it is recommended again its nodes come back to it (`FTSORT_EVENT_EXCLUDED`,
  * `FTSORT_EVENT_REJOINED`). If nobody is recommended, all work. A rank that is left out still takes part
  * in every collective call: one that is stopped altogether keeps the others waiting, and leaving it out
  * shortens only its work. [C]
@@ -2180,7 +2180,7 @@ ftsort_status ftsort_gather_sorted(struct ftsort *group,
  * `FTSORT_ERR_MEMORY`; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
  */
 ftsort_status ftsort_monitor_start(struct ftsort *group,
-                                   const struct ftsort_monitor_config *config,
+                                   const struct ftsort_monitor_options *config,
                                    const struct ftsort_monitor **out);
 
 /**
@@ -2203,9 +2203,9 @@ ftsort_status ftsort_monitor_stop(struct ftsort *group);
  * \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, a rank that there is not, or a `struct_size` too
  * small to hold itself.
  */
-ftsort_status ftsort_monitor_look(const struct ftsort_monitor *monitor,
-                                  int32_t rank,
-                                  struct ftsort_monitor_view *out);
+ftsort_status ftsort_monitor_get_view(const struct ftsort_monitor *monitor,
+                                      int32_t rank,
+                                      struct ftsort_monitor_view *out);
 
 /**
  * What a monitor has cost this rank so far. May be called by any thread at any time. [L]

@@ -124,7 +124,7 @@ static int sort_and_save(sorting *job, ftsort_status *status)
   for (rank = 0; rank < job->ranks; rank++) {
     /* Dead before this sort: it brings nothing, so its cover does. */
     size_t more = share_size(job, rank);
-    if (rank == job->self || ftsort_cover(job->group, rank) != job->self || more == 0) continue;
+    if (rank == job->self || ftsort_executor(job->group, rank) != job->self || more == 0) continue;
     joined = (int32_t *)realloc(joined, (count + more) * sizeof *joined);
     if (joined == NULL) refuse("%s: no memory for %zu integers", job->program, count + more);
     if (input != joined && count > 0) memcpy(joined, input, count * sizeof *joined);
@@ -186,7 +186,7 @@ static int original(int argc, char **argv, int32_t algorithm, enum input_kind ki
     /* Whoever died since the sort took its lists along: then once more. */
     if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
   } while (fine && (died > 0 || status == FTSORT_ERR_DATA_LOST));
-  if (fine && ftsort_cover(job.group, 0) == job.self)
+  if (fine && ftsort_executor(job.group, 0) == job.self)
     printf("Total time: %f seconds\n", MPI_Wtime() - start);
   fflush(stdout);
   ftsort_leave(job.group, fine ? 0 : 1);

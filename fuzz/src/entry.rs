@@ -18,11 +18,11 @@ use ftsort::capi::merge::{
     ftsort_tree_order, ftsort_tree_result_data, ftsort_tree_result_free, ftsort_tree_sink,
 };
 use ftsort::capi::query::{
-    ftsort_cluster, ftsort_cover, ftsort_is_faulty, ftsort_lost_ranks, ftsort_partner,
+    ftsort_cluster, ftsort_executor, ftsort_is_failed, ftsort_lost_ranks, ftsort_partner,
 };
 use ftsort::capi::record::ftsort_record;
 use ftsort::capi::result::{
-    ftsort_result_block, ftsort_result_blocks, ftsort_result_free, ftsort_result_total,
+    ftsort_result_block, ftsort_result_count, ftsort_result_free, ftsort_result_total,
 };
 use ftsort::capi::run::ftsort_run;
 use ftsort::capi::stats::{ftsort_get_stats, ftsort_version};
@@ -30,7 +30,7 @@ use ftsort::capi::status::{ftsort_status, ftsort_status_text};
 use ftsort::capi::store::{
     ftsort_store_clear, ftsort_store_commit, ftsort_store_get, ftsort_store_put,
 };
-use ftsort::capi::tree::ftsort_tree;
+use ftsort::capi::tree::ftsort_tree_options;
 use ftsort::capi::verify::{ftsort_verify, ftsort_verify_array};
 
 const OK: ftsort_status = 0;
@@ -264,8 +264,8 @@ fn trees(values: &mut Values<'_>) {
     let links: [i32; 8] = std::array::from_fn(|_| values.int());
     let record = any_record(values);
     let has_links = !values.byte().is_multiple_of(4);
-    let options = ftsort_tree {
-        struct_size: size_of::<ftsort_tree>(),
+    let options = ftsort_tree_options {
+        struct_size: size_of::<ftsort_tree_options>(),
         has_sink: values.int(),
         sink: values.int(),
         operation: values.int(),
@@ -331,9 +331,9 @@ fn others(values: &mut Values<'_>) {
         assert!(nodes[size.min(room)..].iter().all(|member| *member == -7));
         assert_eq!(ftsort_cluster(node, s, null_mut(), bytes), size);
         assert!(!ftsort_status_text(node).is_null());
-        assert_eq!(ftsort_cover(null(), node), -1);
+        assert_eq!(ftsort_executor(null(), node), -1);
         assert_eq!(ftsort_partner(null(), node, s), -1);
-        assert_eq!(ftsort_is_faulty(null(), node), 1);
+        assert_eq!(ftsort_is_failed(null(), node), 1);
         assert_eq!(ftsort_lost_ranks(null(), nodes.as_mut_ptr(), room), 0);
         assert_eq!(
             ftsort_get_stats(null(), stats.as_mut_ptr().cast()),
@@ -354,7 +354,7 @@ fn others(values: &mut Values<'_>) {
         assert_eq!(ftsort_agree(null_mut(), null_mut(), null_mut()), ARGUMENT);
         assert_eq!(ftsort_comm(null_mut(), null_mut()), ARGUMENT);
         assert_eq!(ftsort_result_block(null(), bytes, null_mut()), ARGUMENT);
-        assert_eq!(ftsort_result_blocks(null()), 0);
+        assert_eq!(ftsort_result_count(null()), 0);
         assert_eq!(ftsort_result_total(null()), 0);
         assert!(ftsort_buffer_resize(null_mut(), bytes).is_null());
         ftsort_result_free(null_mut());

@@ -9,7 +9,7 @@ use super::record::ftsort_record;
 use super::run::{Learn, prepare};
 use super::settings::Settings;
 use super::status::ftsort_status;
-use super::tree::{Options, ftsort_tree};
+use super::tree::{Options, ftsort_tree_options};
 use super::verify::Arguments;
 use crate::kernel::Crew;
 
@@ -66,7 +66,7 @@ pub unsafe fn check_verify(
 ///
 /// # Safety
 /// As for `ftsort_tree_merge`.
-pub unsafe fn check_tree(options: *const ftsort_tree, ranks: usize) -> ftsort_status {
+pub unsafe fn check_tree(options: *const ftsort_tree_options, ranks: usize) -> ftsort_status {
     // SAFETY: this function's contract.
     without_group(|| unsafe { Options::read(options, ranks)?.fold(&Crew::from(1)) }.map(drop))
 }

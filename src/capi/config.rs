@@ -92,9 +92,9 @@ pub enum ftsort_event_kind {
     /// A round was committed: `round` of `rounds`.
     FTSORT_EVENT_ROUND = 1,
     /// `rank` was found dead.
-    FTSORT_EVENT_FAULT = 2,
+    FTSORT_EVENT_FAILURE = 2,
     /// Node `rank` is from now on executed by rank `peer`.
-    FTSORT_EVENT_COVERED = 3,
+    FTSORT_EVENT_EXECUTOR = 3,
     /// This rank got the block of node `rank` back; `peer` is the rank that held a copy of all of
     /// it, or -1: from the directory, or made again from pieces of inputs.
     FTSORT_EVENT_RESTORED = 4,
@@ -105,7 +105,7 @@ pub enum ftsort_event_kind {
     /// any more for the rest of it.
     FTSORT_EVENT_CORRUPT = 6,
     /// A monitor does not recommend `rank`, which executes no node from now on.
-    FTSORT_EVENT_DEMOTED = 7,
+    FTSORT_EVENT_EXCLUDED = 7,
     /// `rank` is recommended again, and executes nodes from now on.
     FTSORT_EVENT_REJOINED = 8,
 }

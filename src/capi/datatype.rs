@@ -93,7 +93,7 @@ const PAIRS: [(&CStr, usize); 7] = [
 /// # Safety
 /// `type` is a datatype handle; `out` is NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_record_from_datatype(
+pub unsafe extern "C" fn ftsort_record_of_type(
     r#type: MPI_Datatype,
     out: *mut ftsort_record,
 ) -> ftsort_status {

@@ -7,7 +7,7 @@ use super::guard::on_group;
 use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
-use super::tree::{Options, ftsort_tree};
+use super::tree::{Options, ftsort_tree_options};
 use crate::error::{Error, Result, Status};
 use crate::tree::run::collect::Collect;
 
@@ -48,7 +48,7 @@ const WINDOW: usize = 4 << 20;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_gather_sorted(
     group: *mut ftsort,
-    options: *const ftsort_tree,
+    options: *const ftsort_tree_options,
     result: *const ftsort_result,
     consume: ftsort_consume_fn,
     user: *mut c_void,

@@ -374,7 +374,7 @@ fn introduce_oneself(engine: &Engine<'_>) -> Hello {
 }
 
 /// Finds new faults: the papers' FaultDetection. Afterwards all survivors know the same faulty
-/// ranks, and every rank keeps its identity; `ftsort_is_faulty`, `ftsort_cover` and
+/// ranks, and every rank keeps its identity; `ftsort_is_failed`, `ftsort_executor` and
 /// `ftsort_partner` answer by it. Needs no sort: a loop of the caller's own calls it each round. Where
 /// such a loop keeps states (`ftsort_store_put`), a round of it begins here: what was put and not
 /// committed is forgotten, and the states of the dead come to the ranks that cover them. [C]
@@ -526,7 +526,7 @@ pub unsafe extern "C" fn ftsort_free(group: *mut ftsort) {
 /// Why the last failing call with this group failed: names the argument and the value, the file, or
 /// the rank. [L]
 ///
-/// \param[in] group a group; NULL: the last failing `ftsort_init` or `ftsort_record_from_datatype` of
+/// \param[in] group a group; NULL: the last failing `ftsort_init` or `ftsort_record_of_type` of
 /// this thread.
 /// \return a NUL-terminated string, valid until the next call with this group (or, for NULL, the
 /// next of these calls of this thread); empty if nothing failed; never NULL.

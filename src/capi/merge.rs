@@ -6,7 +6,7 @@ use super::group::{Keeping, ftsort};
 use super::guard::on_group;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
-use super::tree::{Fold, Options, ftsort_tree, rank_of};
+use super::tree::{Fold, Options, ftsort_tree_options, rank_of};
 use crate::buffer::{Buffer, Slice};
 use crate::engine::{Checkpoints, Engine};
 use crate::error::{Error, Result, Status};
@@ -139,7 +139,7 @@ const ROUNDS: u32 = crate::tree::run::CARRYING + 1;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_tree_merge(
     group: *mut ftsort,
-    options: *const ftsort_tree,
+    options: *const ftsort_tree_options,
     state: *const c_void,
     bytes: usize,
     out: *mut *mut ftsort_tree_result,
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn ftsort_tree_merge(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_tree_broadcast(
     group: *mut ftsort,
-    options: *const ftsort_tree,
+    options: *const ftsort_tree_options,
     root: i32,
     buffer: *mut c_void,
     bytes: usize,

@@ -67,12 +67,12 @@ pub enum ftsort_monitor_sharing {
 /// or longjmp.
 pub type ftsort_test_fn = Option<unsafe extern "C" fn(user: *mut c_void) -> u64>;
 
-/// How ranks are watched. Start from `FTSORT_MONITOR_INIT`; zero always means the default. Later versions
+/// How ranks are watched. Start from `FTSORT_MONITOR_OPTIONS_INIT`; zero always means the default. Later versions
 /// append fields. The same on all ranks, but for `test` and `user`. Borrowed for the call.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ftsort_monitor_config {
-    /// `sizeof(ftsort_monitor_config)`.
+pub struct ftsort_monitor_options {
+    /// `sizeof(ftsort_monitor_options)`.
     pub struct_size: usize,
     /// One of `ftsort_monitor_mode`.
     pub mode: i32,
@@ -167,7 +167,7 @@ struct Wanted {
 impl Wanted {
     /// # Safety
     /// `config` is NULL or valid.
-    unsafe fn read(config: *const ftsort_monitor_config) -> Result<Wanted> {
+    unsafe fn read(config: *const ftsort_monitor_options) -> Result<Wanted> {
         // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
         let given = unsafe { read_sized(config, "config")? };
         let mut wanted = Wanted {
@@ -296,7 +296,7 @@ fn message_limit(ranks: usize) -> usize {
 /// Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
 /// Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on
 /// who is recommended; who is not executes no node from then on, as if it had crashed, but its blocks are
-/// moved, not lost, and once it is recommended again its nodes come back to it (`FTSORT_EVENT_DEMOTED`,
+/// moved, not lost, and once it is recommended again its nodes come back to it (`FTSORT_EVENT_EXCLUDED`,
 /// `FTSORT_EVENT_REJOINED`). If nobody is recommended, all work. A rank that is left out still takes part
 /// in every collective call: one that is stopped altogether keeps the others waiting, and leaving it out
 /// shortens only its work. [C]
@@ -314,7 +314,7 @@ fn message_limit(ranks: usize) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_monitor_start(
     group: *mut ftsort,
-    config: *const ftsort_monitor_config,
+    config: *const ftsort_monitor_options,
     out: *mut *const ftsort_monitor,
 ) -> ftsort_status {
     on_group(group, |group| {
@@ -359,7 +359,7 @@ pub unsafe extern "C" fn ftsort_monitor_stop(group: *mut ftsort) -> ftsort_statu
 /// # Safety
 /// `monitor` is NULL or valid; `out` is NULL or valid for its `struct_size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_monitor_look(
+pub unsafe extern "C" fn ftsort_monitor_get_view(
     monitor: *const ftsort_monitor,
     rank: i32,
     out: *mut ftsort_monitor_view,

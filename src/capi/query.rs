@@ -27,7 +27,7 @@ fn node_of(group: &ftsort, node: i32) -> Option<Node> {
 /// # Safety
 /// `group` is NULL or live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_self(group: *const ftsort) -> i32 {
+pub unsafe extern "C" fn ftsort_rank(group: *const ftsort) -> i32 {
     // SAFETY: this function's contract.
     unsafe { of(group, -1, |group| group.members.me().0 as i32) }
 }
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ftsort_dimension(group: *const ftsort) -> u32 {
 /// # Safety
 /// `group` is NULL or live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_is_faulty(group: *const ftsort, rank: i32) -> c_int {
+pub unsafe extern "C" fn ftsort_is_failed(group: *const ftsort, rank: i32) -> c_int {
     // SAFETY: this function's contract.
     unsafe {
         of(group, 1, |group| {
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ftsort_is_faulty(group: *const ftsort, rank: i32) -> c_
 /// # Safety
 /// `group` is NULL or live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_cover(group: *const ftsort, node: i32) -> i32 {
+pub unsafe extern "C" fn ftsort_executor(group: *const ftsort, node: i32) -> i32 {
     // SAFETY: this function's contract.
     unsafe {
         of(group, -1, |group| {
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn ftsort_cluster(
 /// # Safety
 /// `group` is NULL or live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_slot(group: *const ftsort, rank: i32) -> c_int {
+pub unsafe extern "C" fn ftsort_comm_rank(group: *const ftsort, rank: i32) -> c_int {
     // SAFETY: a constant of the MPI library.
     let nowhere = unsafe { mpi_sys::RSMPI_PROC_NULL };
     // SAFETY: this function's contract.

@@ -45,7 +45,7 @@ pub type ftsort_compare_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, a: *const c_void, b: *const c_void) -> c_int>;
 
 /// What a record is: contiguous bytes of a fixed size that may be copied freely (no pointers, for they
-/// go to other processes). Start from `FTSORT_RECORD_PLAIN` (a number), `FTSORT_RECORD_INIT` (a struct
+/// go to other processes). Start from `FTSORT_RECORD_PLAIN` (a number), `FTSORT_RECORD_MEMBER` (a struct
 /// with a number in it), `FTSORT_RECORD_BYTES` or `FTSORT_RECORD_COMPARE`. Later versions append
 /// fields. The same on all ranks.
 #[repr(C)]

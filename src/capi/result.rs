@@ -89,7 +89,7 @@ impl ftsort_result {
 /// # Safety
 /// `result` is NULL or live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_result_blocks(result: *const ftsort_result) -> usize {
+pub unsafe extern "C" fn ftsort_result_count(result: *const ftsort_result) -> usize {
     // SAFETY: this function's contract.
     unsafe { result.as_ref() }.map_or(0, |result| result.blocks.len())
 }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn ftsort_result_blocks(result: *const ftsort_result) -> u
 /// One block of this rank's. [L]
 ///
 /// \param[in] result a live result.
-/// \param[in] index below `ftsort_result_blocks`; blocks are in ascending order of node.
+/// \param[in] index below `ftsort_result_count`; blocks are in ascending order of node.
 /// \param[out] out the block; its data live as long as the result.
 /// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL or an index that is too great.
 ///

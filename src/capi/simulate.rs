@@ -9,12 +9,12 @@ use super::settings::read_sized;
 use super::status::ftsort_status;
 use crate::error::{Error, Result, Status};
 
-/// Ranks to be simulated. Start from `FTSORT_SIMULATION_INIT`; zero always means the default. Later versions
+/// Ranks to be simulated. Start from `FTSORT_SIMULATION_OPTIONS_INIT`; zero always means the default. Later versions
 /// append fields. Borrowed for the call.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ftsort_simulation {
-    /// `sizeof(ftsort_simulation)`.
+pub struct ftsort_simulation_options {
+    /// `sizeof(ftsort_simulation_options)`.
     pub struct_size: usize,
     /// Decides everything that chance decides: in what order ranks go on and messages come, who dies and
     /// when. The same seed gives the same run.
@@ -59,7 +59,7 @@ pub struct ftsort_simulation {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_rounds_simulate(
     rounds: *const ftsort_rounds,
-    simulation: *const ftsort_simulation,
+    simulation: *const ftsort_simulation_options,
     states: *const *const c_void,
     bytes: *const usize,
     out: *mut *mut ftsort_rounds_result,
@@ -87,7 +87,7 @@ mod simulated {
 
     pub unsafe fn run(
         _rounds: *const ftsort_rounds,
-        _given: &ftsort_simulation,
+        _given: &ftsort_simulation_options,
         _states: *const *const c_void,
         _bytes: *const usize,
     ) -> Result<ftsort_rounds_result> {
@@ -119,7 +119,7 @@ mod simulated {
     /// As for [`ftsort_rounds_simulate`].
     pub unsafe fn run(
         rounds: *const ftsort_rounds,
-        given: &ftsort_simulation,
+        given: &ftsort_simulation_options,
         states: *const *const c_void,
         bytes: *const usize,
     ) -> Result<ftsort_rounds_result> {
@@ -149,7 +149,7 @@ mod simulated {
         Ok(ftsort_rounds_result { states })
     }
 
-    fn ranks_of(given: &ftsort_simulation) -> Result<usize> {
+    fn ranks_of(given: &ftsort_simulation_options) -> Result<usize> {
         let ranks = match given.ranks {
             0 => 4,
             ranks => ranks as usize,
@@ -170,7 +170,7 @@ mod simulated {
 
     /// # Safety
     /// The text is NULL or valid.
-    unsafe fn read(given: &ftsort_simulation, ranks: usize) -> Result<Setting> {
+    unsafe fn read(given: &ftsort_simulation_options, ranks: usize) -> Result<Setting> {
         let mut reload = given.reload != 0;
         let keeping = match given.store {
             0 => Keeping::Memory(given.replicas.max(1) as usize),

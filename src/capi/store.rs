@@ -51,7 +51,7 @@ impl ftsort {
 /// from what `ftsort_run` keeps. [L]
 ///
 /// \param[in,out] group a live group.
-/// \param[in] node with `ftsort_cover(group, node) == ftsort_self(group)`.
+/// \param[in] node with `ftsort_executor(group, node) == ftsort_rank(group)`.
 /// \param[in] state copied; NULL if `bytes` is 0.
 /// \param[in] bytes its size.
 /// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, or a node that another rank executes;
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn ftsort_store_put(
 /// `ftsort_fault_check` or `ftsort_store_commit` has returned. [L]
 ///
 /// \param[in,out] group a live group.
-/// \param[in] node with `ftsort_cover(group, node) == ftsort_self(group)`.
+/// \param[in] node with `ftsort_executor(group, node) == ftsort_rank(group)`.
 /// \param[out] state the bytes, aligned to 64; valid until the next `ftsort_fault_check`,
 /// `ftsort_store_commit` or `ftsort_store_clear`, or the group's end. NULL if nothing was ever committed
 /// for this node, or what was is lost.

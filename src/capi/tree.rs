@@ -61,13 +61,13 @@ pub type ftsort_tree_merge_fn = Option<
     ) -> c_int,
 >;
 
-/// What a tree is to be like. Start from `FTSORT_TREE_INIT`; zero always means the default. Later
+/// What a tree is to be like. Start from `FTSORT_TREE_OPTIONS_INIT`; zero always means the default. Later
 /// versions append fields. The same on all ranks, but for `user`. Borrowed for the call, with all that it
 /// points to.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ftsort_tree {
-    /// `sizeof(ftsort_tree)`.
+pub struct ftsort_tree_options {
+    /// `sizeof(ftsort_tree_options)`.
     pub struct_size: usize,
     /// Not 0: the tree leads to the node of rank `sink`. 0: FIND_TREE chooses (1996 paper, Section 3.1):
     /// a node with as few faulty links as any; without faulty links the lowest survivor's.
@@ -120,7 +120,10 @@ pub(super) struct Options {
 impl Options {
     /// # Safety
     /// `options` is NULL or valid, and so is what it points to.
-    pub(super) unsafe fn read(options: *const ftsort_tree, ranks: usize) -> Result<Options> {
+    pub(super) unsafe fn read(
+        options: *const ftsort_tree_options,
+        ranks: usize,
+    ) -> Result<Options> {
         // SAFETY: the caller's contract; the struct holds numbers, pointers and an optional function.
         let given = unsafe { read_sized(options, "options")? };
         let mut read = Options {

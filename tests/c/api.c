@@ -174,7 +174,7 @@ static void sort_fine(ftsort *group, MPI_Comm comm, size_t count)
   EXPECT(ftsort_run(group, &i32, data, count, &result) == FTSORT_OK);
   MPI_Allreduce(&mine, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, comm);
   EXPECT(ftsort_result_total(result) == all);
-  for (i = 0; i < ftsort_result_blocks(result); i++) {
+  for (i = 0; i < ftsort_result_count(result); i++) {
     EXPECT(ftsort_result_block(result, i, &block) == FTSORT_OK);
     EXPECT(block.data != NULL);
     for (k = 0; k < block.count; k++) {
@@ -205,16 +205,16 @@ static void null_handles(void)
   size_t faults;
   uint32_t flags = 0;
   int major = -1;
-  EXPECT(ftsort_self(NULL) == -1 && ftsort_ranks(NULL) == 0 && ftsort_dimension(NULL) == 0);
-  EXPECT(ftsort_is_faulty(NULL, 0) == 1 && ftsort_cover(NULL, 0) == -1 && ftsort_partner(NULL, 0, 1) == -1);
-  EXPECT(ftsort_slot(NULL, 0) == MPI_PROC_NULL);
+  EXPECT(ftsort_rank(NULL) == -1 && ftsort_ranks(NULL) == 0 && ftsort_dimension(NULL) == 0);
+  EXPECT(ftsort_is_failed(NULL, 0) == 1 && ftsort_executor(NULL, 0) == -1 && ftsort_partner(NULL, 0, 1) == -1);
+  EXPECT(ftsort_comm_rank(NULL, 0) == MPI_PROC_NULL);
   EXPECT(ftsort_comm(NULL, &comm) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_fault_check(NULL, &faults) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_agree(NULL, &flags, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_inject(NULL, 0) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_leave(NULL, 0) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_get_stats(NULL, &stats) == FTSORT_ERR_ARGUMENT);
-  EXPECT(ftsort_result_blocks(NULL) == 0 && ftsort_result_total(NULL) == 0);
+  EXPECT(ftsort_result_count(NULL) == 0 && ftsort_result_total(NULL) == 0);
   EXPECT(ftsort_result_block(NULL, 0, &block) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_buffer_resize(NULL, 1) == NULL);
   ftsort_result_free(NULL);
@@ -230,17 +230,17 @@ static void topology(ftsort *group)
 {
   int32_t nodes[4] = {-1, -1, -1, -1};
   int node;
-  EXPECT(ftsort_self(group) == rank && ftsort_ranks(group) == ranks);
+  EXPECT(ftsort_rank(group) == rank && ftsort_ranks(group) == ranks);
   EXPECT(ftsort_cluster(0, 3, nodes, 4) == 4);
   EXPECT(nodes[0] == 4 && nodes[1] == 5 && nodes[2] == 6 && nodes[3] == 7); /* 2024 paper, Table 1 */
   EXPECT(ftsort_cluster(5, 2, nodes, 1) == 2 && nodes[0] == 7 && nodes[1] == 5);
   EXPECT(ftsort_cluster(0, 0, nodes, 4) == 0 && ftsort_cluster(-1, 1, nodes, 4) == 0);
   for (node = 0; node < ranks; node++) {
-    EXPECT(!ftsort_is_faulty(group, node) && ftsort_cover(group, node) == node);
+    EXPECT(!ftsort_is_failed(group, node) && ftsort_executor(group, node) == node);
     if (node < ranks - 1 || node % 2) EXPECT(ftsort_partner(group, node, 1) == (node ^ 1));
   }
-  EXPECT(ftsort_is_faulty(group, 1 << ftsort_dimension(group)) && ftsort_is_faulty(group, -1));
-  EXPECT(ftsort_cover(group, 1 << ftsort_dimension(group)) == -1);
+  EXPECT(ftsort_is_failed(group, 1 << ftsort_dimension(group)) && ftsort_is_failed(group, -1));
+  EXPECT(ftsort_executor(group, 1 << ftsort_dimension(group)) == -1);
   EXPECT(ftsort_partner(group, 0, ftsort_dimension(group) + 1) == -1 && ftsort_partner(group, 0, 0) == -1);
 }
 
@@ -302,9 +302,9 @@ static void reuse_and_neighbours(void)
   flags = 0xdead0000u | 1u << rank;
   EXPECT(ftsort_agree(world, &flags, &faults) == FTSORT_OK && flags == 0xdead0000u);
   EXPECT(ftsort_agree(world, rank == 1 ? NULL : &flags, NULL) == (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_OK));
-  EXPECT(ftsort_slot(world, 0) == MPI_PROC_NULL);
+  EXPECT(ftsort_comm_rank(world, 0) == MPI_PROC_NULL);
   EXPECT(ftsort_comm(world, &shrunk) == FTSORT_OK && ftsort_comm(world, &again) == FTSORT_OK);
-  EXPECT(shrunk == again && ftsort_slot(world, rank) == rank);
+  EXPECT(shrunk == again && ftsort_comm_rank(world, rank) == rank);
   EXPECT(MPI_Barrier(shrunk) == MPI_SUCCESS);
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
   EXPECT(before == after);

@@ -180,9 +180,9 @@ typedef struct given {
   ftsort_record record;
   size_t key_size;
   const ftsort_record *a_record;
-  ftsort_tree tree;
+  ftsort_tree_options tree;
   int32_t links[2 * LINKS];
-  const ftsort_tree *a_tree;
+  const ftsort_tree_options *a_tree;
   size_t bytes, count;
   const void *input;
   int has_place;
@@ -221,7 +221,7 @@ static const void *draw_input(const given *g, size_t *count)
 
 static void draw_tree(given *g)
 {
-  ftsort_tree *tree = &g->tree;
+  ftsort_tree_options *tree = &g->tree;
   int i;
   memset(tree, 0, sizeof *tree);
   tree->struct_size = size_of_struct(sizeof *tree);
@@ -344,9 +344,9 @@ static void queries(ftsort *group, const ftsort_result *result)
   uint32_t order[2];
   stats.struct_size = (size_t)below(sizeof stats + 1);
   EXPECT(ftsort_get_stats(group, &stats) == (stats.struct_size < sizeof(size_t) ? FTSORT_ERR_ARGUMENT : FTSORT_OK));
-  EXPECT(ftsort_is_faulty(group, node) == (node < 0 || node >= ranks));
-  EXPECT(ftsort_cover(group, node) >= -1 && ftsort_partner(group, node, (uint32_t)number()) >= -1);
-  EXPECT(ftsort_slot(group, node) >= 0 || ftsort_slot(group, node) == MPI_PROC_NULL);
+  EXPECT(ftsort_is_failed(group, node) == (node < 0 || node >= ranks));
+  EXPECT(ftsort_executor(group, node) >= -1 && ftsort_partner(group, node, (uint32_t)number()) >= -1);
+  EXPECT(ftsort_comm_rank(group, node) >= 0 || ftsort_comm_rank(group, node) == MPI_PROC_NULL);
   EXPECT(ftsort_lost_ranks(group, NULL, (size_t)number()) == 0);
   EXPECT(ftsort_inject(group, (uint32_t)number()) == FTSORT_OK);
   EXPECT(ftsort_tree_holder(group) >= -1 && ftsort_tree_holder(group) < ranks);

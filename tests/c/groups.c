@@ -20,7 +20,7 @@ struct pair {
   uint32_t owner, place;
 };
 
-static const ftsort_record by_number = FTSORT_RECORD_INIT(struct pair, number, FTSORT_KEY_I32);
+static const ftsort_record by_number = FTSORT_RECORD_MEMBER(struct pair, number, FTSORT_KEY_I32);
 
 static size_t count_of(uint32_t seed, int owner)
 {
@@ -51,7 +51,7 @@ static int order(const void *a, const void *b)
 /* Sorts the numbers of a seed among all ranks of the group. */
 static ftsort_status sort(ftsort *group, uint32_t seed, ftsort_result **result)
 {
-  int self = ftsort_self(group);
+  int self = ftsort_rank(group);
   size_t count = count_of(seed, self), i;
   struct pair *input = (struct pair *)malloc(count * sizeof *input + 1);
   ftsort_status status;
@@ -78,7 +78,7 @@ static int is_right(const ftsort_result *result, uint32_t seed, int members, siz
   }
   qsort(all, total, sizeof *all, order);
   fine &= ftsort_result_total(result) == total;
-  for (k = 0; fine && k < ftsort_result_blocks(result); k++) {
+  for (k = 0; fine && k < ftsort_result_count(result); k++) {
     ftsort_block block;
     fine &= ftsort_result_block(result, k, &block) == FTSORT_OK && block.offset + block.count <= total;
     fine = fine && memcmp(block.data, all + block.offset, block.count * sizeof *all) == 0;
@@ -133,7 +133,7 @@ static void turns(void)
   MPI_Comm_size(halves, &members);
   world = group_of(MPI_COMM_WORLD, FTSORT_AUTO, FTSORT_STORE_MEMORY);
   half = group_of(halves, FTSORT_HYPERQUICKSORT, FTSORT_STORE_MEMORY);
-  EXPECT(ftsort_self(world) == rank && ftsort_ranks(world) == ranks && ftsort_ranks(half) == members);
+  EXPECT(ftsort_rank(world) == rank && ftsort_ranks(world) == ranks && ftsort_ranks(half) == members);
   for (i = 0; i < TIMES; i++) {
     seed = (uint32_t)i;
     /* The halves sort different numbers, and one of them before the other. */
@@ -180,7 +180,7 @@ static void part(void)
       MPI_Comm_rank(comm, &self);
       for (i = 0; i < 3; i++) {
         group = group_of(comm, algorithms[i], FTSORT_STORE_MEMORY);
-        EXPECT(ftsort_self(group) == self && ftsort_ranks(group) == ranks - 1);
+        EXPECT(ftsort_rank(group) == self && ftsort_ranks(group) == ranks - 1);
         EXPECT(sort(group, 20 + (uint32_t)i, &result) == FTSORT_OK);
         EXPECT(is_right_everywhere(result, 20 + (uint32_t)i, comm));
         ftsort_result_free(result);

@@ -276,7 +276,7 @@ static int is_right(const struct trial *trial, const ftsort_result *result)
                              || !(trial->config.checks & FTSORT_CHECK_DIGEST);
   memset(mine, 0, sizeof mine);
   memset(covered, 0, sizeof covered);
-  for (size_t i = 0; i < ftsort_result_blocks(result); i++) {
+  for (size_t i = 0; i < ftsort_result_count(result); i++) {
     ftsort_block block;
     if (ftsort_result_block(result, i, &block) != FTSORT_OK || block.offset + block.count > trial->total) {
       odd = 1;

@@ -26,7 +26,7 @@ static size_t records; /* of this rank in the last sort */
 static void note(void *user, const ftsort_event *event)
 {
   (void)user;
-  if (event->kind == FTSORT_EVENT_DEMOTED) demoted = event->rank;
+  if (event->kind == FTSORT_EVENT_EXCLUDED) demoted = event->rank;
   if (event->kind == FTSORT_EVENT_REJOINED) rejoined = event->rank;
 }
 
@@ -43,7 +43,7 @@ static size_t sort(ftsort *group)
   EXPECT(ftsort_run(group, &plain, input, COUNT, &result) == FTSORT_OK);
   EXPECT(ftsort_verify(group, &plain, result, input, COUNT, &violations) == FTSORT_OK);
   EXPECT(violations == 0);
-  blocks = ftsort_result_blocks(result);
+  blocks = ftsort_result_count(result);
   for (records = 0, i = 0; i < blocks; i++) {
     ftsort_block block;
     EXPECT(ftsort_result_block(result, i, &block) == FTSORT_OK);
@@ -56,8 +56,8 @@ static size_t sort(ftsort *group)
 static void arguments(ftsort *group, int mode)
 {
   const ftsort_monitor *monitor = NULL, *second = NULL;
-  ftsort_monitor_config config = wanted(mode);
-  ftsort_monitor_view view = FTSORT_VIEW_INIT;
+  ftsort_monitor_options config = wanted(mode);
+  ftsort_monitor_view view = FTSORT_MONITOR_VIEW_INIT;
   uint64_t sent = 1, answered = 1;
   int i;
 
@@ -88,14 +88,14 @@ static void arguments(ftsort *group, int mode)
     EXPECT(sort(group) >= 1);
     usleep(20000);
   }
-  EXPECT(ftsort_monitor_look(NULL, 0, &view) == FTSORT_ERR_ARGUMENT);
-  EXPECT(ftsort_monitor_look(monitor, 0, NULL) == FTSORT_ERR_ARGUMENT);
-  EXPECT(ftsort_monitor_look(monitor, -1, &view) == FTSORT_ERR_ARGUMENT);
-  EXPECT(ftsort_monitor_look(monitor, ranks, &view) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_monitor_get_view(NULL, 0, &view) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_monitor_get_view(monitor, 0, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_monitor_get_view(monitor, -1, &view) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_monitor_get_view(monitor, ranks, &view) == FTSORT_ERR_ARGUMENT);
   view.struct_size = 4;
-  EXPECT(ftsort_monitor_look(monitor, 0, &view) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_monitor_get_view(monitor, 0, &view) == FTSORT_ERR_ARGUMENT);
   view.struct_size = sizeof view;
-  EXPECT(ftsort_monitor_look(monitor, (rank + 1) % ranks, &view) == FTSORT_OK);
+  EXPECT(ftsort_monitor_get_view(monitor, (rank + 1) % ranks, &view) == FTSORT_OK);
   EXPECT(view.counter % 2 != (unsigned)view.recommended);
   EXPECT(ranks == 1 || view.last_reply > 0);
   EXPECT(view.threshold > 0);
@@ -110,7 +110,7 @@ static void arguments(ftsort *group, int mode)
 
 static void slow(ftsort *group, int mode, int victim)
 {
-  ftsort_monitor_config config = wanted(mode);
+  ftsort_monitor_options config = wanted(mode);
   size_t blocks = 0;
   int sorts;
 
@@ -142,9 +142,9 @@ static int all_say(ftsort *group, int yes)
 /* Three times as slow: a third of a share. */
 static void weights(ftsort *group, int mode, int victim)
 {
-  ftsort_monitor_config config = wanted(mode);
+  ftsort_monitor_options config = wanted(mode);
   const ftsort_monitor *monitor = NULL;
-  ftsort_monitor_view view = FTSORT_VIEW_INIT;
+  ftsort_monitor_view view = FTSORT_MONITOR_VIEW_INIT;
   int sorts, less = 0, equal = 0;
 
   takes = 5000;
@@ -162,7 +162,7 @@ static void weights(ftsort *group, int mode, int victim)
     less = all_say(group, rank != victim || records < COUNT * 7 / 10);
   }
   EXPECT(less);
-  EXPECT(ftsort_monitor_look(monitor, victim, &view) == FTSORT_OK);
+  EXPECT(ftsort_monitor_get_view(monitor, victim, &view) == FTSORT_OK);
   EXPECT(view.weight > 0 && view.weight < 0.75);
   is_slow = 0;
   for (; sorts < MOST_SORTS && !equal; sorts++) {
@@ -179,9 +179,9 @@ static void weights(ftsort *group, int mode, int victim)
 /* Not recommended, but left out only where its own work takes longer than a cover with twice as much. */
 static void gain(ftsort *group, int victim)
 {
-  ftsort_monitor_config config = wanted(FTSORT_MONITOR_FOREGROUND);
+  ftsort_monitor_options config = wanted(FTSORT_MONITOR_FOREGROUND);
   const ftsort_monitor *monitor = NULL;
-  ftsort_monitor_view view = FTSORT_VIEW_INIT;
+  ftsort_monitor_view view = FTSORT_MONITOR_VIEW_INIT;
   double start = MPI_Wtime();
   int sorts, seen = 0;
 
@@ -199,7 +199,7 @@ static void gain(ftsort *group, int victim)
     /* As usual for a second, and then slow for three: a busy machine may have made it as slow before. */
     is_slow = rank == victim && (long)(MPI_Wtime() - start) % 4 > 0;
     EXPECT(sort(group) >= 1);
-    EXPECT(ftsort_monitor_look(monitor, victim, &view) == FTSORT_OK);
+    EXPECT(ftsort_monitor_get_view(monitor, victim, &view) == FTSORT_OK);
     seen = all_say(group, !view.recommended) ? seen + 1 : 0;
   }
   EXPECT(seen == 10);

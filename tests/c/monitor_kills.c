@@ -27,9 +27,9 @@ static int is_out, is_back, died, rounds_out;
 static void note(void *user, const ftsort_event *event)
 {
   (void)user;
-  if (event->kind == FTSORT_EVENT_DEMOTED && event->rank == slow) is_out = 1;
+  if (event->kind == FTSORT_EVENT_EXCLUDED && event->rank == slow) is_out = 1;
   if (event->kind == FTSORT_EVENT_REJOINED && event->rank == slow) is_back = 1;
-  if (event->kind == FTSORT_EVENT_FAULT && event->rank == victim) died = 1;
+  if (event->kind == FTSORT_EVENT_FAILURE && event->rank == victim) died = 1;
   /* Who dies with its result is found dead in the next sort, to which it has brought nothing. */
   if (event->kind != FTSORT_EVENT_ROUND || !is_out || event->round + 1 == event->rounds) return;
   if (++rounds_out == when && rank == victim) raise(SIGKILL);
@@ -69,7 +69,7 @@ static void sort(ftsort *group, int number)
   EXPECT(status == FTSORT_OK);
   if (status == FTSORT_OK) {
     EXPECT(ftsort_result_total(result) == total);
-    for (block = 0; block < ftsort_result_blocks(result); block++) {
+    for (block = 0; block < ftsort_result_count(result); block++) {
       ftsort_block part;
       EXPECT(ftsort_result_block(result, block, &part) == FTSORT_OK);
       EXPECT(part.offset + part.count <= total &&
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
   int mode, sorts = 0, more, comes_back;
   uint32_t fine;
   ftsort_config config = FTSORT_CONFIG_INIT;
-  ftsort_monitor_config watch;
+  ftsort_monitor_options watch;
   ftsort *group;
 
   if (argc < 5) return 2;

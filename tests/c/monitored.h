@@ -22,9 +22,9 @@ static uint64_t test(void *user)
 }
 
 /* Late is who takes some 50 ms longer than the others, or some ten times as long in the foreground. */
-static ftsort_monitor_config wanted(int mode)
+static ftsort_monitor_options wanted(int mode)
 {
-  ftsort_monitor_config config = FTSORT_MONITOR_INIT;
+  ftsort_monitor_options config = FTSORT_MONITOR_OPTIONS_INIT;
   config.mode = mode;
   config.interval_ms = 20;
   config.first_ms = mode == FTSORT_MONITOR_THREAD ? 50 : 8000;

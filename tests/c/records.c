@@ -185,7 +185,7 @@ static int is_as_expected(const ftsort_result *result, const unsigned char *expe
   ftsort_block block;
   size_t k;
   int fine = ftsort_result_total(result) == total, node;
-  for (k = 0; k < ftsort_result_blocks(result); k++) {
+  for (k = 0; k < ftsort_result_count(result); k++) {
     fine &= ftsort_result_block(result, k, &block) == FTSORT_OK && block.data != NULL && block.node < MAX_RANKS;
     fine &= block.offset + block.count <= total;
     if (!fine) break;
@@ -193,7 +193,7 @@ static int is_as_expected(const ftsort_result *result, const unsigned char *expe
     counts[block.node] += block.count;
   }
   MPI_Allreduce(MPI_IN_PLACE, counts, MAX_RANKS, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-  for (k = 0; fine && k < ftsort_result_blocks(result); k++) {
+  for (k = 0; fine && k < ftsort_result_count(result); k++) {
     ftsort_result_block(result, k, &block);
     for (node = 0, offset = 0; node < block.node; node++) offset += counts[node];
     fine &= block.offset == offset;
@@ -399,7 +399,7 @@ static int order_of_pairs(const void *a, const void *b)
 static void bitonic_merge(void)
 {
   enum { COUNT = 500 };
-  ftsort_record record = FTSORT_RECORD_INIT(struct pair, number, FTSORT_KEY_I32);
+  ftsort_record record = FTSORT_RECORD_MEMBER(struct pair, number, FTSORT_KEY_I32);
   ftsort *group = make_group(FTSORT_BITONIC_MERGE, FTSORT_PIVOT_SAMPLED, FTSORT_STORE_MEMORY, 1);
   struct pair input[COUNT], all[COUNT * MAX_RANKS], *found;
   ftsort_result *result = NULL;
@@ -425,7 +425,7 @@ static void bitonic_merge(void)
     }
     EXPECT(ftsort_run(group, &record, input, COUNT, &result) == FTSORT_OK);
     qsort(all, (size_t)total, sizeof *all, order_of_pairs);
-    EXPECT(ftsort_result_blocks(result) == 1 && ftsort_result_block(result, 0, &block) == FTSORT_OK);
+    EXPECT(ftsort_result_count(result) == 1 && ftsort_result_block(result, 0, &block) == FTSORT_OK);
     EXPECT(block.count == COUNT && block.offset == (uint64_t)start);
     found = (struct pair *)malloc((size_t)total * sizeof *found);
     MPI_Allgather(block.data, COUNT * (int)sizeof *found, MPI_BYTE, found, COUNT * (int)sizeof *found, MPI_BYTE,
@@ -523,7 +523,7 @@ static void is_record_of(MPI_Datatype type, int32_t key, size_t size)
 {
   ftsort_record record;
   memset(&record, 0xff, sizeof record);
-  EXPECT(ftsort_record_from_datatype(type, &record) == FTSORT_OK);
+  EXPECT(ftsort_record_of_type(type, &record) == FTSORT_OK);
   EXPECT(record.struct_size == sizeof record && record.record_bytes == size && record.key == key);
   EXPECT(record.key_offset == 0 && (record.key_bytes == 0 || record.key_bytes == widths[key]));
   EXPECT(!record.descending && !record.stable && record.compare == NULL && record.user == NULL);
@@ -532,7 +532,7 @@ static void is_record_of(MPI_Datatype type, int32_t key, size_t size)
 static void is_no_record(MPI_Datatype type, const char *words)
 {
   ftsort_record record;
-  EXPECT(ftsort_record_from_datatype(type, &record) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_record_of_type(type, &record) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(NULL), words) != NULL);
 }
 
@@ -560,7 +560,7 @@ static void datatypes(void)
   is_record_of(MPI_SHORT_INT, FTSORT_KEY_I16, 2 * sizeof(int));
   /* Pairs are sorted by their numbers, and keep whatever else is in them. */
   job = job_of(FTSORT_KEY_F64, sizeof(struct double_int), 0, 8);
-  EXPECT(ftsort_record_from_datatype(MPI_DOUBLE_INT, &job.record) == FTSORT_OK);
+  EXPECT(ftsort_record_of_type(MPI_DOUBLE_INT, &job.record) == FTSORT_OK);
   sort_job(job);
   is_no_record(MPI_C_DOUBLE_COMPLEX, "COMPLEX");
   is_no_record(MPI_LONG_DOUBLE, "MPI_LONG_DOUBLE");
@@ -574,7 +574,7 @@ static void datatypes(void)
   MPI_Type_set_name(type, "MPI_INT");
   is_no_record(type, "not one of MPI's predefined types");
   MPI_Type_free(&type);
-  EXPECT(ftsort_record_from_datatype(MPI_INT, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_record_of_type(MPI_INT, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(NULL), "out is NULL") != NULL);
 }
 

@@ -186,7 +186,7 @@ static void failing_callbacks(void)
   for (victim = 0; victim < ranks; victim++) {
     char word[100];
     const char *emit = "the emit callback returned 42", *absorb = "the absorb callback returned -3";
-    int here = ftsort_cover(group, victim) == rank;
+    int here = ftsort_executor(group, victim) == rank;
     rounds = gathering();
     rounds.emit = refuse_emit;
     snprintf(word, sizeof word, "%s for node %d in round 1", emit, victim);
@@ -226,10 +226,10 @@ static void run_gathering(ftsort *on, const char *what)
   ftsort_status status = ftsort_rounds_run(on, &rounds, bytes ? text : NULL, bytes, &result);
   EXPECT(status == FTSORT_OK);
   if (status != FTSORT_OK) fprintf(stderr, "%s: %s\n", what, ftsort_last_error(on));
-  for (node = 0; node < nodes; node++) mine += ftsort_cover(on, node) == rank;
+  for (node = 0; node < nodes; node++) mine += ftsort_executor(on, node) == rank;
   EXPECT(ftsort_rounds_result_states(result) == (size_t)mine);
   for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
-    EXPECT(ftsort_cover(on, state.node) == rank);
+    EXPECT(ftsort_executor(on, state.node) == rank);
     EXPECT(has_all_texts(&state, ranks, nodes));
   }
   EXPECT(i == (size_t)mine && told_wrong == 0);
@@ -484,7 +484,7 @@ static void sort_as_the_library(void)
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &sorter) == FTSORT_OK);
   EXPECT(ftsort_run(sorter, &record, list, count, &inside) == FTSORT_OK);
   EXPECT(ftsort_rounds_run(sorter, &rounds, list, 4 * count, &outside) == FTSORT_OK);
-  EXPECT(ftsort_result_blocks(inside) == ftsort_rounds_result_states(outside));
+  EXPECT(ftsort_result_count(inside) == ftsort_rounds_result_states(outside));
   for (i = 0; ftsort_result_block(inside, i, &block) == FTSORT_OK; i++) {
     EXPECT(ftsort_rounds_result_state(outside, i, &state) == FTSORT_OK);
     EXPECT(state.node == block.node && state.bytes == 4 * block.count);
@@ -499,7 +499,7 @@ static void sort_as_the_library(void)
 
 static void simulation(void)
 {
-  ftsort_simulation setting = FTSORT_SIMULATION_INIT;
+  ftsort_simulation_options setting = FTSORT_SIMULATION_OPTIONS_INIT;
   ftsort_rounds rounds = gathering();
   ftsort_rounds_result *result = NULL;
   ftsort_state state;

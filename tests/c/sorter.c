@@ -213,7 +213,7 @@ static int write_blocks(const char *dir, const ftsort_result *result, size_t siz
   snprintf(path, sizeof path, "%s/output", dir);
   fd = open(path, O_CREAT | O_WRONLY, 0644);
   if (fd < 0) return 1;
-  for (i = 0; i < ftsort_result_blocks(result); i++) {
+  for (i = 0; i < ftsort_result_count(result); i++) {
     ftsort_block block;
     const char *data;
     size_t left;
@@ -239,8 +239,8 @@ static int is_dense(const ftsort *group, const ftsort_result *result)
   uint64_t total = ftsort_result_total(result), survivors = 0;
   ftsort_block block;
   int32_t rank;
-  for (rank = 0; rank < ftsort_ranks(group); rank++) survivors += !ftsort_is_faulty(group, rank);
-  if (ftsort_result_blocks(result) != 1) return 0;
+  for (rank = 0; rank < ftsort_ranks(group); rank++) survivors += !ftsort_is_failed(group, rank);
+  if (ftsort_result_count(result) != 1) return 0;
   if (ftsort_result_block(result, 0, &block) != FTSORT_OK) return 0;
   return block.count == total / survivors || block.count == (total + survivors - 1) / survivors;
 }
@@ -312,7 +312,7 @@ static int run(char **arg)
     size_t records;
     void *input;
     int owner;
-    for (owner = 0; owner < job.ranks; owner++) job.bringer[owner] = ftsort_cover(group, owner);
+    for (owner = 0; owner < job.ranks; owner++) job.bringer[owner] = ftsort_executor(group, owner);
     input = bring_inputs(&job, rank, &records);
     status = ftsort_run(group, &record, input, records, &result);
     if (status == FTSORT_OK && config.dense && !is_dense(group, result)) status = 2;

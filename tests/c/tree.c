@@ -13,10 +13,10 @@
 #include "ftsort.h"
 
 static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
-static const ftsort_tree plain = FTSORT_TREE_INIT;
+static const ftsort_tree_options plain = FTSORT_TREE_OPTIONS_INIT;
 static ftsort *group;
 
-static void refused(const ftsort_tree *options, const void *state, size_t bytes, const char *word)
+static void refused(const ftsort_tree_options *options, const void *state, size_t bytes, const char *word)
 {
   ftsort_tree_result *result = (ftsort_tree_result *)&failures;
   EXPECT(ftsort_tree_merge(group, options, state, bytes, &result) == FTSORT_ERR_ARGUMENT);
@@ -35,7 +35,7 @@ static void bad_arguments(void)
 {
   static const int32_t outside[] = {0, 99}, itself[] = {1, 1}, sink_alone[] = {0, 1, 0, 2};
   const int32_t unsorted[] = {2, 1};
-  ftsort_tree options = plain;
+  ftsort_tree_options options = plain;
   ftsort_tree_result *result = NULL;
   int32_t data[2] = {1, 2};
 
@@ -128,7 +128,7 @@ static int refuse(void *user, const void *low, size_t low_bytes, const void *hig
 }
 
 /* Merges at every sink; on the sink the bytes must be these. */
-static void merges(ftsort_tree options, const void *state, size_t bytes, const void *expected, size_t length)
+static void merges(ftsort_tree_options options, const void *state, size_t bytes, const void *expected, size_t length)
 {
   static const int32_t links[] = {0, 1};
   int sink, broken;
@@ -156,7 +156,7 @@ static void merges(ftsort_tree options, const void *state, size_t bytes, const v
 
 static void operations(void)
 {
-  ftsort_tree options = plain;
+  ftsort_tree_options options = plain;
   int32_t mine[2], all[8], sums[2] = {0, 0}, least[2] = {0, 0}, greatest[2], logical[2];
   ftsort_tree_result *result = NULL;
   int r, calls = 0;
@@ -253,7 +253,7 @@ static ftsort_result *sorted_numbers(long count)
 static void gather_fine(void)
 {
   ftsort_result *result = sorted_numbers(1200000), *older = sorted_numbers(10);
-  ftsort_tree options = plain;
+  ftsort_tree_options options = plain;
   int second = 2;
   options.has_sink = 1;
   options.sink = ranks - 1;
@@ -273,7 +273,7 @@ static void gather_fine(void)
 static void gather_with_faults(const char *who)
 {
   ftsort_result *result = sorted_numbers(1500000);
-  ftsort_tree options = plain;
+  ftsort_tree_options options = plain;
   ftsort_status status;
   long pid = getpid(), pids[16];
   int32_t lost = -1;
