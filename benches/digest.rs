@@ -12,11 +12,11 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use ftsort::buffer::Buffer;
-use ftsort::kernel::kernel_for;
-use ftsort::random::SplitMix;
-use ftsort::record::{Fields, KeyKind, Layout};
-use ftsort::verify::digest::DigestKey;
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::kernel::kernel_for;
+use ftsort_kernels::random::SplitMix;
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use twox_hash::XxHash3_64;
 
 const ROUNDS: usize = 9;

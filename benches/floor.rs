@@ -25,11 +25,11 @@ use std::ptr;
 use std::time::Instant;
 
 use bytemuck::{Pod, cast_slice_mut};
-use ftsort::buffer::Buffer;
-use ftsort::kernel::{Kernel, kernel_for};
-use ftsort::pages::Keeping;
-use ftsort::random::SplitMix;
-use ftsort::record::{Fields, KeyKind, Layout};
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::pages::Keeping;
+use ftsort_kernels::random::SplitMix;
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 /// So many samples of each rank make the cuts: the largest share is then some 2 % over the mean.
 const SAMPLES: usize = 1 << 10;

@@ -9,10 +9,10 @@ use std::cmp::Ordering;
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use ftsort::buffer::Buffer;
-use ftsort::kernel::{Kernel, kernel_for};
-use ftsort::random::SplitMix;
-use ftsort::record::{Fields, KeyKind, Layout};
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::random::SplitMix;
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 /// How many records there are: what fits into a cache, and what does not.
 const SORTED: [u32; 4] = [10, 14, 20, 24];

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ftsort::transport::sim::{Script, play};
-use ftsort::transport::{Manners, Protocol, Repair};
-use ftsort::trial::{CASES, Case};
+use ftsort_core::transport::{Manners, Protocol, Repair};
+use ftsort_sim::transport::{Script, play};
+use ftsort_sim::trial::{CASES, Case};
 
 const LIMIT_SECONDS: &str = "60";
 

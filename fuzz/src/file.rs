@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::rc::Rc;
 
-use ftsort::block::{Block, Header, Run};
-use ftsort::buffer::{self, Buffer};
-use ftsort::checksum::Checksum;
-use ftsort::members::Rank;
-use ftsort::store::directory::{Directory, Files};
-use ftsort::store::{Stamp, Store};
-use ftsort::vcube::Node;
-use ftsort::verify::digest::DigestKey;
+use ftsort_core::block::{Block, Header, Run};
+use ftsort_core::members::Rank;
+use ftsort_core::store::directory::{Directory, Files};
+use ftsort_core::store::{Stamp, Store};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::{self, Buffer};
+use ftsort_kernels::checksum::Checksum;
+use ftsort_kernels::digest::DigestKey;
 
 const MAGIC: &[u8; 8] = b"ftsort\0\x03";
 

@@ -1,6 +1,6 @@
 //! Whatever a rank sends: its readers refuse it, or give what can be written and read again.
 
-use ftsort::block::Header;
+use ftsort_core::block::Header;
 
 /// A header that can be read is written as it was, but for bits that say nothing.
 fn header(data: &[u8]) {
@@ -15,13 +15,13 @@ fn header(data: &[u8]) {
 
 /// The letters that the library shows to tests alone.
 mod letters {
-    use ftsort::engine::letters as engine;
-    use ftsort::kernel::{Kernel, kernel_for};
-    use ftsort::members::Rank;
-    use ftsort::record::{Fields, KeyKind, Layout};
-    use ftsort::sort::letters as sort;
-    use ftsort::verify::border::Border;
-    use ftsort::verify::digest::Digest;
+    use ftsort_core::engine::letters as engine;
+    use ftsort_core::members::Rank;
+    use ftsort_core::sort::letters as sort;
+    use ftsort_core::verify::border::Border;
+    use ftsort_kernels::digest::Digest;
+    use ftsort_kernels::kernel::{Kernel, kernel_for};
+    use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
     /// What is written of what was read is read as the same.
     fn stable(data: &[u8], reread: impl Fn(&[u8]) -> Option<Vec<u8>>) {
@@ -41,7 +41,7 @@ mod letters {
     }
 
     /// Each rank's words start with how many they are.
-    fn told(mut data: &[u8]) -> Vec<(Rank, ftsort::buffer::Slice)> {
+    fn told(mut data: &[u8]) -> Vec<(Rank, ftsort_kernels::buffer::Slice)> {
         let mut told = Vec::new();
         while let Some((length, rest)) = data.split_first() {
             let (words, later) = rest.split_at(rest.len().min(usize::from(*length)));

@@ -1,8 +1,8 @@
 //! Whatever the text of a schedule is: it is refused by a name, or becomes a schedule that prints as text
 //! which gives the same schedule.
 
-use ftsort::error::Status;
-use ftsort::faults::Plan;
+use ftsort_core::faults::Plan;
+use ftsort_kernels::error::Status;
 
 /// Two bytes for the numbers of ranks and of rounds; the rest is text.
 pub fn check(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! Whatever the line of a trial is: it is refused, or becomes a trial that prints as a line which gives the
 //! same trial.
 
-use ftsort::trial::Trial;
+use ftsort_sim::trial::Trial;
 
 /// The bytes are text.
 pub fn check(data: &[u8]) {

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use ftsort::capi::launch::ftsort_prepare;
-use ftsort::transport::ulfm::{CHUNK, Mpi, Ulfm};
-use ftsort::transport::{Manners, Protocol, Repair, Transport};
-use ftsort::trial::CASES;
+use ftsort::ulfm::{CHUNK, Mpi, Ulfm};
+use ftsort_core::transport::{Manners, Protocol, Repair, Transport};
+use ftsort_sim::trial::CASES;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();

@@ -7,10 +7,10 @@ use twox_hash::XxHash3_64;
 
 use super::buffer::{Offer, ftsort_buffer};
 use super::settings::read_sized;
-use crate::buffer::{self, Buffer, Slice};
-use crate::error::{Error, Result, Status};
-use crate::rounds::{self, Round, Rounds, Task};
-use crate::vcube::Node;
+use ftsort_core::rounds::{self, Round, Rounds, Task};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::{self, Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// A node's part of a round, or of what comes before it. Valid during the callback only, with all that it
 /// points to, which must not be written to.

@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
 use super::verify::Arguments;
-use crate::kernel::Crew;
+use ftsort_kernels::kernel::Crew;
 
 /// What `ftsort_init` says of a configuration before it looks at the communicator.
 ///

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::{Buffer, Slice};
 
 /// Growable bytes that ftsort owns; a callback fills them. What a callback that fails has put there is
 /// freed by ftsort.

@@ -7,7 +7,7 @@ use mpi_sys::MPI_Datatype;
 use super::guard::without_group;
 use super::record::{ftsort_key, ftsort_record};
 use super::status::ftsort_status;
-use crate::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// How the first component of a type is to be compared.
 #[derive(Clone, Copy)]

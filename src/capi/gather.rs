@@ -8,8 +8,8 @@ use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
-use crate::error::{Error, Result, Status};
-use crate::tree::run::collect::Collect;
+use ftsort_core::tree::run::collect::Collect;
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// Takes the next `count` records of a sorted result. Called on the rank that gets them, by the thread that
 /// called ftsort; `records` are aligned to 8 at least, and valid during the callback. Returns 0, or

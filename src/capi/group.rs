@@ -13,16 +13,16 @@ use super::settings::{Settings, agree_on_settings, open_store, store_beside, war
 use super::status::ftsort_status;
 use super::trace::{Reporter, Trace, Whole};
 use super::watch::Watch;
-use crate::engine::{Checkpoints, Engine, Hello, Observer, Stats, hello};
-use crate::error::{Error, Result, Status, caught};
-use crate::faults::{Point, Schedule};
-use crate::members::{Members, Rank, RankSet};
-use crate::pages;
-use crate::store::Store;
-use crate::store::memory::Memory;
-use crate::transport::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
-use crate::transport::{Manners, Protocol, Repair, Transport};
-use crate::tree::run::choose::Chosen;
+use crate::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
+use ftsort_core::engine::{Checkpoints, Engine, Hello, Observer, Stats, hello};
+use ftsort_core::faults::{Point, Schedule};
+use ftsort_core::members::{Members, Rank, RankSet};
+use ftsort_core::store::Store;
+use ftsort_core::store::memory::Memory;
+use ftsort_core::transport::{Manners, Protocol, Repair, Transport};
+use ftsort_core::tree::run::choose::Chosen;
+use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::pages;
 
 /// A group of ranks, and who of them lives. Made by `ftsort_init`, freed by `ftsort_free`. May be
 /// used by any thread, by one at a time; MPI is called from that thread. Several groups may be used by

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char};
 
 use super::group::ftsort;
 use super::status::ftsort_status;
-use crate::error::{Result, Status, caught};
+use ftsort_kernels::error::{Result, Status, caught};
 
 /// Text for C: without the NULs that would end it early.
 pub fn c_text(text: &str) -> CString {

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::buffer;
-use crate::pages;
+use ftsort_kernels::buffer;
+use ftsort_kernels::pages;
 
 /// A job may take so much before the system is asked what there is: asking takes longer than a small sort.
 const UNASKED: usize = 8 << 20;

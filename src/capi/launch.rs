@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::group::ftsort;
 use super::guard::on_group;
 use super::status::ftsort_status;
-use crate::error::{Error, Status, caught};
+use ftsort_kernels::error::{Error, Status, caught};
 
 /// Settings of Open MPI without which survivors hang or crash; each with the value that holds.
 ///

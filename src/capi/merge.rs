@@ -7,12 +7,12 @@ use super::guard::on_group;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::tree::{Fold, Options, ftsort_tree_options, rank_of};
-use crate::buffer::{Buffer, Slice};
-use crate::engine::{Checkpoints, Engine};
-use crate::error::{Error, Result, Status};
-use crate::members::{Rank, RankSet};
-use crate::tree::run::Errand;
-use crate::tree::run::choose::Chosen;
+use ftsort_core::engine::{Checkpoints, Engine};
+use ftsort_core::members::{Rank, RankSet};
+use ftsort_core::tree::run::Errand;
+use ftsort_core::tree::run::choose::Chosen;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// What a tree has brought to this rank. Owned by the caller; may outlive its group. May be read by several
 /// threads at once.
@@ -108,7 +108,7 @@ impl ftsort {
 }
 
 /// Of a fault schedule: from 0, which is not used here, to that in which contributions are carried.
-const ROUNDS: u32 = crate::tree::run::CARRYING + 1;
+const ROUNDS: u32 = ftsort_core::tree::run::CARRYING + 1;
 
 /// Brings what all ranks contribute to one rank, merged on its way along a tree around faulty links
 /// (Leu and Kuo 1996, Sections 3.1 and 3.2, FIND_TREE and FTTC). [C]

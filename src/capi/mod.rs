@@ -9,7 +9,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 pub mod algorithm;
-#[cfg(feature = "simulator")]
+#[cfg(feature = "testing")]
 pub mod arguments;
 pub mod buffer;
 pub mod config;

@@ -10,11 +10,11 @@ use super::guard::on_group;
 use super::settings::{agree_on_equal, read_sized, write_sized};
 use super::status::ftsort_status;
 use super::watch::{Mind, Procedure, Watch};
-use crate::error::{Error, Result, Status};
-use crate::members::Rank;
-use crate::monitor::{Assignment, Foreground, Monitor, Options, Suspicion};
-use crate::transport::Transport;
-use crate::transport::ulfm::among_threads;
+use crate::ulfm::among_threads;
+use ftsort_core::members::Rank;
+use ftsort_core::monitor::{Assignment, Foreground, Monitor, Options, Suspicion};
+use ftsort_core::transport::Transport;
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// How a monitor runs.
 #[repr(C)]

@@ -4,8 +4,8 @@
 use std::ffi::c_int;
 
 use super::group::ftsort;
-use crate::members::Rank;
-use crate::vcube::{Node, cluster};
+use ftsort_core::members::Rank;
+use ftsort_core::vcube::{Node, cluster};
 
 /// Reads from a group; `otherwise` for a NULL one.
 ///

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
 
 use super::settings::read_sized;
-use crate::error::{Error, Result, Status};
-use crate::record::{Comparator, Fields, Layout};
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::record::{Comparator, Fields, Layout};
 
 /// What the key of a record is.
 #[repr(C)]

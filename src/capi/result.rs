@@ -3,13 +3,13 @@
 use std::ffi::c_void;
 
 use super::status::ftsort_status;
-use crate::buffer::Slice;
-use crate::engine::Finished;
-use crate::error::{Error, Result, Status};
-use crate::members::{Members, RankSet};
-use crate::sort::{global_offset, total_records};
-use crate::tree::run::collect::Holding;
-use crate::vcube::Node;
+use ftsort_core::engine::Finished;
+use ftsort_core::members::{Members, RankSet};
+use ftsort_core::sort::{global_offset, total_records};
+use ftsort_core::tree::run::collect::Holding;
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// The sorted blocks that this rank holds: its own, and one for each node that it covers, in
 /// ascending order of node. Owned by the caller; may outlive its group. May be read by several

@@ -11,14 +11,14 @@ use super::run::Work;
 use super::settings::unequal;
 use super::status::ftsort_status;
 use super::trace::Whole;
-use crate::buffer::{self, Buffer, Slice};
-use crate::error::{Error, Result, Status};
-use crate::members::{Members, Rank};
-use crate::random::SplitMix;
-use crate::rounds::twice::Twice;
-use crate::rounds::{Hypercube, Rounds};
-use crate::vcube::{Node, NodeSet};
-use crate::verify::digest::DigestKey;
+use ftsort_core::members::{Members, Rank};
+use ftsort_core::rounds::twice::Twice;
+use ftsort_core::rounds::{Hypercube, Rounds};
+use ftsort_core::vcube::{Node, NodeSet};
+use ftsort_kernels::buffer::{self, Buffer, Slice};
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::random::SplitMix;
 
 /// The states of the nodes that a rank executes in the end: its own, and one for each node that it covers,
 /// in ascending order of node. Owned by the caller; may outlive its group. May be read by several threads

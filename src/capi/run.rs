@@ -14,18 +14,18 @@ use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::trace::{Reporter, Whole};
-use crate::buffer::{self, Buffer};
-use crate::engine::{
+use ftsort_core::engine::{
     Adviser, Algorithm, Checks, Finished, InputHash, InputHasher, Job, Source, Stats, sum,
 };
-use crate::error::{Error, Result, Status};
-use crate::kernel::{Crew, Kernel, kernel_for};
-use crate::members::{Rank, RankSet};
-use crate::random::SplitMix;
-use crate::record::Layout;
-use crate::sort::{Complete, MANY_RANKS, Method, Shape};
-use crate::transport::Transport;
-use crate::verify::digest::{Digest, DigestKey};
+use ftsort_core::members::{Rank, RankSet};
+use ftsort_core::sort::{Complete, MANY_RANKS, Method, Shape};
+use ftsort_core::transport::Transport;
+use ftsort_kernels::buffer::{self, Buffer};
+use ftsort_kernels::digest::{Digest, DigestKey};
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::{Crew, Kernel, kernel_for};
+use ftsort_kernels::random::SplitMix;
+use ftsort_kernels::record::Layout;
 
 /// Sorts the records of all ranks together. [C]
 ///

@@ -13,18 +13,18 @@ use super::config::{
 };
 use super::guard::c_text;
 use super::host::{share_host, sharers};
-use crate::engine::{Engine, Event, Observer, Occasion};
-use crate::error::{Error, Result, Status};
-use crate::faults::Plan;
-use crate::kernel::{Crew, Threads};
-use crate::members::Rank;
-use crate::sort::{Method, PivotRule, Shape, Splitters};
-use crate::store::Store;
-use crate::store::directory::Directory;
-use crate::store::disk::Disk;
-use crate::store::memory::Memory;
-use crate::transport::Repair;
-use crate::transport::ulfm::Ulfm;
+use crate::ulfm::Ulfm;
+use ftsort_core::engine::{Engine, Event, Observer, Occasion};
+use ftsort_core::faults::Plan;
+use ftsort_core::members::Rank;
+use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_core::store::Store;
+use ftsort_core::store::directory::Directory;
+use ftsort_core::store::disk::Disk;
+use ftsort_core::store::memory::Memory;
+use ftsort_core::transport::Repair;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::{Crew, Threads};
 
 /// The configuration, checked and with defaults filled in.
 pub(super) struct Settings {

@@ -7,7 +7,7 @@ use super::guard::without_group;
 use super::rounds::ftsort_rounds_result;
 use super::settings::read_sized;
 use super::status::ftsort_status;
-use crate::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// Ranks to be simulated. Start from `FTSORT_SIMULATION_OPTIONS_INIT`; zero always means the default. Later versions
 /// append fields. Borrowed for the call.
@@ -103,11 +103,11 @@ mod simulated {
 
     use super::super::algorithm::Caller;
     use super::*;
-    use crate::buffer::Slice;
-    use crate::rounds::Rounds;
-    use crate::simulate::{Ended, Keeping, Setting, run_with_deaths};
-    use crate::transport::sim::Loss;
-    use crate::vcube::Node;
+    use ftsort_core::rounds::Rounds;
+    use ftsort_core::vcube::Node;
+    use ftsort_kernels::buffer::Slice;
+    use ftsort_sim::simulate::{Ended, Keeping, Setting, run_with_deaths};
+    use ftsort_sim::transport::Loss;
 
     const MOST_RANKS: usize = 256;
 

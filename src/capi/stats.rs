@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use super::group::ftsort;
 use super::settings::write_sized;
 use super::status::ftsort_status;
-use crate::engine::Phase;
-use crate::error::Status;
-use crate::transport::ulfm;
+use crate::ulfm;
+use ftsort_core::engine::Phase;
+use ftsort_kernels::error::Status;
 
 /// Figures of the last `ftsort_run` or `ftsort_rounds_run` on this rank. Later versions append fields.
 #[repr(C)]

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char};
 use std::sync::OnceLock;
 
 use super::guard::c_text;
-use crate::error::Status;
+use ftsort_kernels::error::Status;
 
 /// What a call returned: one of `ftsort_status_code`. Later versions may add codes, so treat every
 /// value below zero as a failure.

@@ -5,12 +5,12 @@ use std::ffi::{c_int, c_void};
 use super::group::{Keeping, ftsort};
 use super::guard::on_group;
 use super::status::ftsort_status;
-use crate::buffer::Buffer;
-use crate::engine::{Checkpoints, Engine};
-use crate::error::{Error, Result, Status};
-use crate::faults::Schedule;
-use crate::members::RankSet;
-use crate::vcube::Node;
+use ftsort_core::engine::{Checkpoints, Engine};
+use ftsort_core::faults::Schedule;
+use ftsort_core::members::RankSet;
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// Where a state of no bytes is: aligned as all others are.
 #[repr(align(64))]

@@ -8,17 +8,17 @@ use twox_hash::XxHash3_64;
 use super::buffer::ftsort_buffer;
 use super::record::{Wanted, ftsort_record, read_layout};
 use super::settings::read_sized;
-use crate::buffer::Buffer;
-use crate::engine::Engine;
-use crate::error::{Error, Result, Status};
-use crate::kernel::{Crew, Kernel, kernel_for};
-use crate::members::Rank;
-use crate::record::KeyKind;
-use crate::tree::fold::{Concatenate, Elementwise, Operation, Sorted};
-use crate::tree::plan::Remedy;
-use crate::tree::run::carry::Merge;
-use crate::tree::run::choose::Wish;
-use crate::tree::run::probe::suspects;
+use ftsort_core::engine::Engine;
+use ftsort_core::members::Rank;
+use ftsort_core::tree::fold::{Concatenate, Elementwise, Operation, Sorted};
+use ftsort_core::tree::plan::Remedy;
+use ftsort_core::tree::run::carry::Merge;
+use ftsort_core::tree::run::choose::Wish;
+use ftsort_core::tree::run::probe::suspects;
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::{Crew, Kernel, kernel_for};
+use ftsort_kernels::record::KeyKind;
 
 /// What `ftsort_tree_merge` makes of two contributions.
 #[repr(C)]

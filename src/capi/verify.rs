@@ -8,13 +8,13 @@ use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
-use crate::engine::{Exhibit, verify};
-use crate::error::{Error, Result, Status};
-use crate::kernel::{Kernel, kernel_for};
-use crate::random::SplitMix;
-use crate::record::Layout;
-use crate::vcube::Node;
-use crate::verify::digest::DigestKey;
+use ftsort_core::engine::{Exhibit, verify};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::random::SplitMix;
+use ftsort_kernels::record::Layout;
 
 /// Is a result in order, from block to block, and does it consist of exactly the records that went in?
 /// Looks at the records themselves, whoever made the result and whatever was checked meanwhile. [C]

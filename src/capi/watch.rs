@@ -7,14 +7,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::monitor::{ftsort_monitor, ftsort_test_fn};
-use crate::engine::{Advice, Adviser, Load};
-use crate::error::{Result, caught};
-use crate::members::{FULL_WEIGHT, Rank, RankSet};
-use crate::monitor::counsel::odd;
-use crate::monitor::{
+use crate::ulfm::Courier;
+use ftsort_core::engine::{Advice, Adviser, Load};
+use ftsort_core::members::{FULL_WEIGHT, Rank, RankSet};
+use ftsort_core::monitor::counsel::odd;
+use ftsort_core::monitor::{
     Action, Counsel, DEFAULT_LIMIT, Foreground, Monitor, Options, Rhythm, Told, View, count_primes,
 };
-use crate::transport::ulfm::Courier;
+use ftsort_kernels::error::{Result, caught};
 
 /// The test procedure.
 #[derive(Clone, Copy)]

@@ -5,9 +5,9 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::members::Rank;
-use crate::store::directory::Files;
-use crate::store::disk::Disk;
+use ftsort_core::members::Rank;
+use ftsort_core::store::directory::Files;
+use ftsort_core::store::disk::Disk;
 
 /// Where the files are.
 pub struct Place {

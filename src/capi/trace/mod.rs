@@ -21,9 +21,9 @@ use twox_hash::XxHash3_64;
 
 use self::files::Place;
 use super::settings::{LOG_WARNING, Listener};
-use crate::engine::{Event, Observer, Occasion, Parcel, Phase, Span};
-use crate::error::{Error, Result, Status};
-use crate::members::Rank;
+use ftsort_core::engine::{Event, Observer, Occasion, Parcel, Phase, Span};
+use ftsort_core::members::Rank;
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// What is a span around phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

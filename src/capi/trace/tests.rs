@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use super::super::config::ftsort_config;
 use super::super::settings::Settings;
 use super::*;
-use crate::error::Finding;
-use crate::vcube::Node;
+use ftsort_core::vcube::Node;
+use ftsort_kernels::error::Finding;
 
 /// What was written, one entry for each write; it is full after so many.
 #[derive(Clone)]

@@ -1,0 +1,283 @@
+//! A block: the records that a node holds, as a list of runs.
+//!
+//! A run is a piece of one rank's sorted input, known by where it starts there. Cuts are made in
+//! the total order (key, origin rank, position), so that equal keys can be cut anywhere and every
+//! record has exactly one place. Runs stay apart while blocks travel and are merged once, at the
+//! end: moving a block from hand to hand copies nothing.
+
+use crate::members::Rank;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::digest::{Digest, DigestKey};
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// Consecutive records of one rank's sorted input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Whose input.
+    pub origin: Rank,
+    /// The position of the first record in that sorted input, in records.
+    pub start: u64,
+    /// The records.
+    pub data: Slice,
+}
+
+/// What a node holds. Runs are in ascending order of origin and start, none empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// The runs are sorted; false for inputs as they were loaded.
+    pub sorted: bool,
+    /// What the records must be known by, where blocks are checked; those who hold the block need not
+    /// have looked.
+    pub digest: Option<Digest>,
+}
+
+/// The sizes and origins of a block's runs: what travels, or is stored, before the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// See [`Block::sorted`].
+    pub sorted: bool,
+    /// See [`Block::digest`].
+    pub digest: Option<Digest>,
+    /// (origin, start, bytes) for each run.
+    pub runs: Vec<(Rank, u64, usize)>,
+}
+
+const FIXED: usize = 8 + Digest::BYTES;
+const PER_RUN: usize = 4 + 8 + 8;
+
+impl Block {
+    /// The input of one rank, as it was loaded.
+    pub fn input(origin: Rank, data: Slice) -> Block {
+        Block {
+            runs: non_empty(vec![Run {
+                origin,
+                start: 0,
+                data,
+            }]),
+            sorted: false,
+            digest: None,
+        }
+    }
+
+    /// A block without records.
+    pub fn empty() -> Block {
+        Block {
+            runs: Vec::new(),
+            sorted: true,
+            digest: None,
+        }
+    }
+
+    /// A block of sorted runs; empty ones are left out.
+    pub fn of_sorted(runs: Vec<Run>) -> Block {
+        Block {
+            runs: non_empty(runs),
+            sorted: true,
+            digest: None,
+        }
+    }
+
+    /// The digest of its records as they are now.
+    pub fn digest_now(&self, key: &DigestKey) -> Digest {
+        let runs = self.runs.iter().map(|run| key.digest(&run.data));
+        runs.fold(Digest::default(), Digest::combine)
+    }
+
+    /// With what its records are known by from now on.
+    pub fn sealed(self, key: &DigestKey) -> Block {
+        let digest = Some(self.digest_now(key));
+        Block { digest, ..self }
+    }
+
+    /// The records are still what they must be; or nobody said what that is.
+    pub fn is_intact(&self, key: &DigestKey) -> bool {
+        self.digest
+            .is_none_or(|digest| digest == self.digest_now(key))
+    }
+
+    /// The size of all runs.
+    pub fn bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.data.len()).sum()
+    }
+
+    /// The runs of all; no two of the blocks have a record in common.
+    pub fn unite(blocks: impl IntoIterator<Item = Block>) -> Block {
+        let mut united = Block::empty();
+        united.digest = Some(Digest::default());
+        for block in blocks {
+            united.sorted &= block.sorted;
+            united.runs.extend(block.runs);
+            let both = united.digest.zip(block.digest);
+            united.digest = both.map(|(one, other)| one.combine(other));
+        }
+        united.runs = non_empty(united.runs);
+        united.runs.sort_by_key(|run| (run.origin, run.start));
+        united
+    }
+
+    /// What to send before the records.
+    pub fn header(&self) -> Header {
+        Header {
+            sorted: self.sorted,
+            digest: self.digest,
+            runs: self
+                .runs
+                .iter()
+                .map(|run| (run.origin, run.start, run.data.len()))
+                .collect(),
+        }
+    }
+
+    /// A block from its header and the runs' bytes, in the header's order.
+    pub fn from_parts(header: &Header, parts: Vec<Slice>) -> Block {
+        let runs = header
+            .runs
+            .iter()
+            .zip(parts)
+            .map(|(&(origin, start, _), data)| Run {
+                origin,
+                start,
+                data,
+            })
+            .collect();
+        Block {
+            runs: non_empty(runs),
+            sorted: header.sorted,
+            digest: header.digest,
+        }
+    }
+}
+
+fn non_empty(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.retain(|run| !run.data.is_empty());
+    runs
+}
+
+impl Header {
+    /// The greatest size of an encoded header of so many runs.
+    pub fn limit(runs: usize) -> usize {
+        FIXED + runs * PER_RUN
+    }
+
+    /// Little-endian bytes: number of runs (u32), sorted (bit 0) and has a digest (bit 1) (u32), the
+    /// digest or as many zeroes, then per run its origin (u32), its start (u64) and its size in bytes
+    /// (u64).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FIXED + self.runs.len() * PER_RUN);
+        out.extend((self.runs.len() as u32).to_le_bytes());
+        let flags = u32::from(self.sorted) | u32::from(self.digest.is_some()) << 1;
+        out.extend(flags.to_le_bytes());
+        out.extend(self.digest.map_or([0; Digest::BYTES], Digest::encode));
+        for (origin, start, bytes) in &self.runs {
+            out.extend(origin.0.to_le_bytes());
+            out.extend(start.to_le_bytes());
+            out.extend((*bytes as u64).to_le_bytes());
+        }
+        out
+    }
+
+    /// The opposite of [`Header::encode`]; None if the bytes are no header.
+    pub fn decode(bytes: &[u8]) -> Option<Header> {
+        let (header, rest) = Header::split(bytes)?;
+        rest.is_empty().then_some(header)
+    }
+
+    /// The header that the bytes begin with, and what follows it; None if they begin with none.
+    fn split(bytes: &[u8]) -> Option<(Header, &[u8])> {
+        let (fixed, rest) = bytes.split_at_checked(FIXED)?;
+        let (count, flags) = fixed.split_at(4);
+        let (flags, digest) = flags.split_at(4);
+        let count = u32::from_le_bytes(count.try_into().ok()?) as usize;
+        let flags = u32::from_le_bytes(flags.try_into().ok()?);
+        let digest = match flags >> 1 & 1 {
+            0 => None,
+            _ => Some(Digest::decode(digest)?),
+        };
+        let (runs, rest) = rest.split_at_checked(count.checked_mul(PER_RUN)?)?;
+        let runs = runs
+            .chunks_exact(PER_RUN)
+            .map(|run| {
+                let origin = u32::from_le_bytes(run[0..4].try_into().ok()?);
+                let start = u64::from_le_bytes(run[4..12].try_into().ok()?);
+                let bytes = u64::from_le_bytes(run[12..20].try_into().ok()?);
+                Some((Rank(origin), start, usize::try_from(bytes).ok()?))
+            })
+            .collect::<Option<Vec<_>>>()?;
+        let sorted = flags & 1 == 1;
+        let header = Header {
+            sorted,
+            digest,
+            runs,
+        };
+        Some((header, rest))
+    }
+
+    /// The size of all runs.
+    pub fn bytes(&self) -> usize {
+        let sizes = self.runs.iter().map(|(_, _, bytes)| *bytes);
+        sizes.fold(0, usize::saturating_add)
+    }
+
+    /// The header as a message.
+    pub fn to_slice(&self) -> Result<Slice> {
+        Ok(Buffer::copy_of(&self.encode())?.into())
+    }
+
+    /// The header in a message that a rank of this group sent, and what follows it.
+    pub fn from_message(bytes: &[u8]) -> Result<(Header, &[u8])> {
+        Header::split(bytes)
+            .ok_or_else(|| Error::new(Status::Internal, "a block's header does not decode"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_header_survives_its_encoding(
+            sorted: bool,
+            sealed: bool,
+            runs in prop::collection::vec((0_u32..1000, any::<u64>(), 0_usize..1 << 40), 0..20),
+            behind in prop::collection::vec(any::<u8>(), 1..100),
+        ) {
+            let runs: Vec<_> = runs.into_iter().map(|(o, s, b)| (Rank(o), s, b)).collect();
+            let digest = sealed.then(|| DigestKey::new(1, 1).digest(&[7, 8]));
+            let header = Header { sorted, digest, runs };
+            let bytes = header.encode();
+            prop_assert!(bytes.len() <= Header::limit(header.runs.len()));
+            prop_assert_eq!(Header::decode(&bytes), Some(header.clone()));
+            prop_assert_eq!(Header::decode(&bytes[..bytes.len() - 1]), None);
+            let longer = [&bytes[..], &behind].concat();
+            prop_assert_eq!(Header::decode(&longer), None);
+            prop_assert_eq!(Header::from_message(&longer).unwrap(), (header, &behind[..]));
+        }
+    }
+
+    #[test]
+    fn a_union_is_in_order_of_origin_and_has_no_empty_runs() {
+        let run = |origin, bytes: &[u8]| Run {
+            origin: Rank(origin),
+            start: 0,
+            data: Buffer::copy_of(bytes).unwrap().into(),
+        };
+        let low = Block {
+            runs: vec![run(0, &[1]), run(2, &[2, 3])],
+            sorted: true,
+            digest: None,
+        };
+        let high = Block {
+            runs: vec![run(1, &[4]), run(3, &[])],
+            sorted: true,
+            digest: None,
+        };
+        let both = Block::unite([low, high]);
+        let origins: Vec<u32> = both.runs.iter().map(|run| run.origin.0).collect();
+        assert_eq!(origins, [0, 1, 2]);
+        assert_eq!(both.bytes(), 4);
+    }
+}

@@ -1,0 +1,244 @@
+//! What an algorithm on the virtual hypercube is, to the engine.
+
+use crate::block::Block;
+use crate::members::{Members, Rank};
+use crate::mutants::{Defect, planted};
+use crate::vcube::{Node, first_of};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::Result;
+
+/// Between which nodes a round moves records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// None.
+    Nobody,
+    /// Node v and its neighbour v xor 2^(s-1), for this s.
+    Neighbours(u32),
+    /// Every node and every other.
+    Everybody,
+}
+
+impl Exchange {
+    /// The first stop on the way from one node to another.
+    pub fn next_stop(self, from: Node, to: Node) -> Node {
+        match self {
+            Exchange::Nobody => from,
+            Exchange::Neighbours(s) => {
+                let bit = 1 << (s - 1);
+                Node(from.0 & !bit | to.0 & bit)
+            }
+            Exchange::Everybody => to,
+        }
+    }
+
+    /// The nodes, of a cube of so many, that a node exchanges with, ascending.
+    pub fn peers(self, node: Node, nodes: usize) -> Vec<Node> {
+        match self {
+            Exchange::Nobody => Vec::new(),
+            Exchange::Neighbours(s) => vec![Node(node.0 ^ 1 << (s - 1))],
+            Exchange::Everybody => {
+                let all = (0..nodes as u32).map(Node);
+                all.filter(|peer| *peer != node).collect()
+            }
+        }
+    }
+}
+
+/// What a round needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The nodes of a subcube of this dimension decide something together before they act. None: the
+    /// decision of the round before holds on; before the first one that is an empty one.
+    pub scope: Option<u32>,
+    /// Who exchanges with whom.
+    pub exchange: Exchange,
+}
+
+/// The subcube in which a decision is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subcube {
+    /// Its dimension.
+    pub dimension: u32,
+    /// Its smallest node.
+    pub first: Node,
+    /// Its fault-free nodes, ascending.
+    pub fault_free: Vec<Node>,
+    /// What share each of these is to have of the records, in proportion to the others', as all ranks
+    /// have agreed on.
+    pub weights: Vec<u8>,
+}
+
+impl Subcube {
+    /// The subcube of this dimension that a node is in.
+    pub fn of(members: &Members, node: Node, dimension: u32) -> Subcube {
+        let faulty = members.faulty_nodes();
+        let nodes = members.cube().subcube(node, dimension);
+        let fault_free: Vec<Node> = nodes.filter(|node| !faulty.contains(*node)).collect();
+        let weight = |node: &Node| members.weights()[Rank(node.0).index()];
+        Subcube {
+            dimension,
+            first: first_of(node, dimension),
+            weights: fault_free.iter().map(weight).collect(),
+            fault_free,
+        }
+    }
+
+    /// Each node's share of the subcube's records, in proportion to the others': its weight if it is
+    /// fault-free, else 0. Where all fault-free nodes weigh 0 they weigh the same.
+    pub fn shares(&self) -> Vec<usize> {
+        let weightless = self.weights.iter().all(|weight| *weight == 0);
+        let alike = weightless || planted(Defect::SharesAreEqual);
+        let mut shares = vec![0; self.len()];
+        for (node, weight) in self.fault_free.iter().zip(&self.weights) {
+            shares[(node.0 - self.first.0) as usize] = match alike {
+                true => 1,
+                false => usize::from(*weight),
+            };
+        }
+        shares
+    }
+
+    /// The fault-free node with the smallest identifier; where all are faulty, the smallest, which is
+    /// then executed from outside.
+    pub fn root(&self) -> Node {
+        self.fault_free.first().copied().unwrap_or(self.first)
+    }
+
+    /// The number of its nodes.
+    pub fn len(&self) -> usize {
+        1 << self.dimension
+    }
+
+    /// Never: it has at least one node.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// How many fault-free nodes are before this place, counted from the first node.
+    pub fn fault_free_before(&self, place: usize) -> usize {
+        let end = Node(self.first.0 + place as u32);
+        self.fault_free.partition_point(|node| *node < end)
+    }
+}
+
+/// What a node keeps, and what it gives to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Stays.
+    pub keep: Block,
+    /// Goes: to each of the node's peers ([`Exchange::peers`]), in their order.
+    pub give: Vec<Block>,
+}
+
+/// An algorithm written over nodes, which knows nothing of ranks and faults.
+///
+/// Decisions are told to all ranks, and kept until the end. All functions are pure: no input or
+/// output, no clock, no randomness. They may be called for any node, on any rank, more than once, and
+/// give the same bytes. Rounds count from 1; version 0 of a block is the node's input, and version r
+/// is its state after round r.
+pub trait Algorithm {
+    /// How many rounds there are.
+    fn rounds(&self) -> u32;
+
+    /// What this round needs.
+    fn step(&self, round: u32) -> Step;
+
+    /// Brings a node's input into the form in which the first round takes it. What it is known by stays.
+    fn prepare(&self, block: Block) -> Result<Block>;
+
+    /// As [`Algorithm::prepare`], for inputs that come one after the other: where there are threads, one is
+    /// prepared while the next is fetched, on the caller's.
+    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
+        inputs.map(|input| self.prepare(input?)).collect()
+    }
+
+    /// What the node contributes to its subcube's decision. `before`: the decision that held for it in
+    /// the round before; empty in the first. Called in rounds that decide, as [`Algorithm::decide`].
+    fn propose(
+        &self,
+        round: u32,
+        node: Node,
+        subcube: &Subcube,
+        block: &Block,
+        before: &[u8],
+    ) -> Result<Vec<u8>>;
+
+    /// The decision, made by the subcube's root from the contributions of all its nodes, in
+    /// ascending order of node.
+    fn decide(
+        &self,
+        round: u32,
+        subcube: &Subcube,
+        proposals: &[(Node, Slice)],
+        before: &[u8],
+    ) -> Result<Vec<u8>>;
+
+    /// The greatest size of a contribution to this round, in bytes.
+    fn proposal_limit(&self, round: u32) -> usize;
+
+    /// The greatest size of a decision of this round, in bytes.
+    fn decision_limit(&self, round: u32) -> usize;
+
+    /// The most runs that a block has.
+    fn most_runs(&self) -> usize;
+
+    /// In all rounds but the last, every run is split by itself, whatever the other runs are, and
+    /// joining unites runs. So a block of any version before the result consists of pieces of inputs,
+    /// and can be made again from the inputs and the decisions: versions need not be stored.
+    fn is_piecewise(&self) -> bool;
+
+    /// How many records the result has, if a decision of the last round says so: it is told to the caller.
+    fn promised(&self, _decision: &[u8]) -> Option<u64> {
+        None
+    }
+
+    /// What the node keeps and what it gives. Called in rounds that exchange.
+    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split>;
+
+    /// Blocks in a form that takes less memory, or is faster to join: the same records in the same
+    /// order, and on any rank the round gives the same. Called before the join of rounds that exchange
+    /// nothing, with those of all nodes that this rank executes, ascending; each takes the place of the one
+    /// that it is made of.
+    fn condensed(&self, _round: u32, blocks: Vec<Block>) -> Result<Vec<Block>> {
+        Ok(blocks)
+    }
+
+    /// The node's new block, from what it kept and what it got from its peers, united: both together,
+    /// if the algorithm does not say otherwise. In rounds that exchange nothing `keep` is the whole
+    /// block and `got` is empty. An [`Error::corrupt`](ftsort_kernels::error::Error::corrupt) says that
+    /// the algorithm's own checks have found wrong data: the round starts again from what is stored.
+    fn join(
+        &self,
+        _round: u32,
+        _node: Node,
+        keep: Block,
+        got: Block,
+        _decision: &[u8],
+    ) -> Result<Block> {
+        Ok(Block::unite([keep, got]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_way_leads_to_its_end_and_by_way_of_peers(from in 0_u32..64, to in 0_u32..64) {
+            let (from, to) = (Node(from), Node(to));
+            let mut at = from;
+            for s in [3, 1, 2, 6, 5, 4] {
+                let next = Exchange::Neighbours(s).next_stop(at, to);
+                prop_assert!(next == at || Exchange::Neighbours(s).peers(at, 64) == [next]);
+                at = next;
+            }
+            prop_assert_eq!(at, to);
+            prop_assert_eq!(Exchange::Everybody.next_stop(from, to), to);
+            prop_assert_eq!(Exchange::Nobody.next_stop(from, to), from);
+            let peers = Exchange::Everybody.peers(from, 64);
+            prop_assert!(peers.len() == 63 && !peers.contains(&from) && peers.is_sorted());
+        }
+    }
+}

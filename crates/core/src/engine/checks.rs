@@ -1,0 +1,433 @@
+//! Wrong data: found, told to all, and made good.
+//!
+//! Every block has a digest, which is never computed from what has lain in memory but from what went
+//! in: an input's from the caller's own records, a piece's by division, a joined block's by
+//! multiplication. What a rank gets must have the digest that its sender says; what it makes of its
+//! pieces must have theirs; all results together must have that of all inputs, and be in order. So
+//! whatever memory, a network, a file or a defect changes is found at the latest before the result is
+//! committed, mostly where it happened.
+//!
+//! Then nothing is committed. All survivors learn who is accused, forget their blocks, and start again
+//! from the inputs, or from the last version where only that is stored, out of copies that are still
+//! what they were. Who is accused a second time executes
+//! no node any more: the 1989 paper's processors that lie become processors that stop.
+
+use std::collections::BTreeMap;
+
+use super::commit::agreed_error;
+use super::job::{Attempt, Flow, Job};
+use super::{Engine, Event, Verdict};
+use crate::block::Block;
+use crate::members::Rank;
+use crate::mutants::{Defect, planted};
+use crate::store::{Reach, Stamp};
+use crate::vcube::Node;
+use crate::verify::border::{Border, violations};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::digest::{Digest, DigestKey};
+use ftsort_kernels::error::{Error, Finding, Result, Status};
+use ftsort_kernels::kernel::Kernel;
+
+/// What a sort is checked by.
+pub struct Checks<'a> {
+    /// Makes digests; the same on all ranks.
+    pub key: &'a DigestKey,
+    /// The order.
+    pub kernel: &'a dyn Kernel,
+    /// Of this rank's input, as its caller has it.
+    pub input: Digest,
+}
+
+/// Who is said to have done what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Accusation {
+    /// The accused; None: nobody knows.
+    pub accused: Option<Rank>,
+    /// What was found.
+    pub finding: Finding,
+}
+
+impl Accusation {
+    const BYTES: usize = 5;
+
+    pub(super) fn encode(self) -> [u8; Accusation::BYTES] {
+        let rank = self.accused.map_or(u32::MAX, |rank| rank.0).to_le_bytes();
+        [self.finding as u8, rank[0], rank[1], rank[2], rank[3]]
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Accusation> {
+        let (finding, rank) = bytes.split_first()?;
+        let rank = u32::from_le_bytes(rank.try_into().ok()?);
+        Some(Accusation {
+            accused: (rank != u32::MAX).then_some(Rank(rank)),
+            finding: Finding::from_code(*finding)?,
+        })
+    }
+}
+
+/// So many times in one sort something wrong is made good; who is accused so often in one sort stops.
+const MOST_MENDED: u32 = 8;
+const OFFENCES_TO_STOP: u32 = 2;
+
+impl Engine<'_> {
+    /// Something is wrong, and nothing of it can be committed: the reason why.
+    pub(super) fn accuse(&mut self, accused: Option<Rank>, finding: Finding) -> Error {
+        self.accusations.push(Accusation { accused, finding });
+        let who = accused.map_or_else(String::new, |rank| format!(", rank {rank} is accused"));
+        Error::corrupt(finding, format!("{}{who}", finding.text()))
+    }
+
+    /// What an algorithm says of a node's part: where its own checks do not hold, nobody is accused,
+    /// since who it was they do not reliably tell.
+    pub(super) fn heed<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && let Some(finding) = error.finding
+        {
+            let accused = None;
+            self.accusations.push(Accusation { accused, finding });
+        }
+        result
+    }
+
+    /// A block as it goes to others: where blocks are checked, with a digest.
+    pub(super) fn sealed(&self, block: Block) -> Block {
+        match self.key {
+            Some(key) if block.digest.is_none() => block.sealed(key),
+            _ => block,
+        }
+    }
+
+    /// Is a block that came what its sender says?
+    pub(super) fn is_intact(&self, block: &Block) -> bool {
+        let intact = || self.key.is_none_or(|key| block.is_intact(key));
+        planted(Defect::NothingIsVerified) || intact()
+    }
+}
+
+impl Job<'_, '_> {
+    /// Why this rank's part of a step failed. Where blocks are checked and it was for no reason of the
+    /// caller's, its records are the likeliest to be wrong: algorithms rely on their order.
+    pub(super) fn suspected(&mut self, trouble: Option<Error>) -> Option<Error> {
+        trouble.map(|error| match self.checks {
+            Some(_) if error.status == Status::Internal => {
+                let me = self.engine.members.me();
+                self.engine.accuse(Some(me), Finding::Memory)
+            }
+            _ => error,
+        })
+    }
+
+    /// What this rank made, or has kept, is what it must be, or it accuses itself.
+    pub(super) fn stands_by(&mut self, block: &Block) -> Result<()> {
+        match self.engine.is_intact(block) {
+            true => Ok(()),
+            false => {
+                let me = self.engine.members.me();
+                Err(self.engine.accuse(Some(me), Finding::Memory))
+            }
+        }
+    }
+
+    /// An input as it comes to this rank: known by what its caller had, if it is this rank's own.
+    pub(super) fn with_digest(&self, home: Rank, block: Block) -> Block {
+        let own = home == self.engine.members.me() && self.input_is_here;
+        match self.checks {
+            Some(checks) if own => Block {
+                digest: Some(checks.input),
+                ..block
+            },
+            _ => self.engine.sealed(block),
+        }
+    }
+
+    /// All survivors learn what every node's input is known by. Also who is in trouble tells, for the
+    /// others wait.
+    pub(super) fn share_ledger(&mut self, mut attempt: Attempt) -> Result<Attempt> {
+        if attempt.interrupted || self.checks.is_none() || !self.ledger.is_empty() {
+            return Ok(attempt);
+        }
+        let mut mine = Vec::new();
+        for (node, block) in &attempt.blocks {
+            mine.extend(node.0.to_le_bytes());
+            mine.extend(block.digest.unwrap_or_default().encode());
+        }
+        let limit = self.engine.members.cube().len() * (4 + Digest::BYTES);
+        let Some(told) = self.engine.share(mine, limit)? else {
+            return Ok(attempt.interrupted());
+        };
+        let entries = told
+            .iter()
+            .flat_map(|(_, words)| words.chunks_exact(4 + Digest::BYTES));
+        attempt.ledger = entries
+            .filter_map(|entry| {
+                let (node, digest) = entry.split_at(4);
+                let node = u32::from_le_bytes(node.try_into().ok()?);
+                Some((Node(node), Digest::decode(digest)?))
+            })
+            .collect();
+        Ok(attempt)
+    }
+
+    /// The result is all inputs, in order, as far as all survivors together can see.
+    pub(super) fn verify_result(&mut self, mut attempt: Attempt) -> Result<Attempt> {
+        let skipped = attempt.interrupted || planted(Defect::NothingIsVerified);
+        let Some(checks) = self.checks.filter(|_| !skipped) else {
+            return Ok(attempt);
+        };
+        let mut total = Digest::default();
+        let mut reports = Vec::new();
+        let mut in_order = true;
+        for (node, block) in &attempt.blocks {
+            total = total.combine(block.digest.unwrap_or_default());
+            reports.extend(report_of(*node, block, checks.kernel));
+            let mut runs = block.runs.iter();
+            in_order &= runs.all(|run| checks.kernel.first_disorder(&run.data).is_none());
+        }
+        if !in_order {
+            let me = self.engine.members.me();
+            attempt.check::<()>(Err(self.engine.accuse(Some(me), Finding::Order)));
+        }
+        let known = self.ledger.values();
+        let known = known.fold(Digest::default(), |all, digest| all.combine(*digest));
+        let promises = (attempt.blocks.keys())
+            .filter_map(|node| self.algorithm.promised(attempt.decisions.of(*node)?));
+        let mut promises = promises.filter(|records| *records != known.count());
+        if promises.next().is_some() && attempt.complete {
+            // Counted when blocks had other records than now.
+            attempt.check::<()>(Err(self.engine.accuse(None, Finding::Whole)));
+        }
+        let complete = u8::from(attempt.complete);
+        let mine = [&[complete][..], &total.encode(), &reports].concat();
+        let nodes = self.engine.members.cube().len();
+        let limit =
+            1 + Digest::BYTES + nodes * (START_BYTES + Border::limit(checks.kernel.record_bytes()));
+        let Some(told) = self.engine.share(mine, limit)? else {
+            return Ok(attempt.interrupted());
+        };
+        if let Some((finding, node)) = judged(&told, known, checks.kernel) {
+            let accused = node.map(|node| self.engine.members.executor(node));
+            attempt.check::<()>(Err(self.engine.accuse(accused, finding)));
+        }
+        Ok(attempt)
+    }
+
+    /// After an agreement that something is wrong: all learn what, and blocks and inputs that may be
+    /// wrong are forgotten; or, where there is nothing to get them from, or no end of it, all give up.
+    /// Collective.
+    pub(super) fn face_corruption(&mut self, own: Option<Error>) -> Result<()> {
+        let found = self.tell_accusations()?;
+        self.engine.stats.corruptions += 1;
+        for (by, accusation) in &found {
+            let Accusation { accused, finding } = *accusation;
+            self.engine.tell(Event::Corrupt(accused, *by, finding));
+        }
+        self.mended += 1;
+        let has_copies = self.store.reach() != Reach::Copies(0) || self.source.can_reload();
+        if self.mended > MOST_MENDED || !has_copies {
+            return Err(agreed_error(Status::Corrupt, own));
+        }
+        self.stop_offenders(&found);
+        self.distrust()
+    }
+
+    /// As [`Job::face_corruption`], and what is gone on from comes back from copies that are right.
+    pub(super) fn mend(&mut self, own: Option<Error>) -> Result<Flow> {
+        self.face_corruption(own)?;
+        if self.committed_with.is_none() {
+            return Ok(Flow::Onward);
+        }
+        Ok(match self.recover()? {
+            Flow::Onward if self.retains() => Flow::FromTheInputs,
+            other => other,
+        })
+    }
+
+    /// What every survivor found, each once. Collective.
+    fn tell_accusations(&mut self) -> Result<Vec<(Rank, Accusation)>> {
+        let nodes = self.engine.members.cube().len();
+        let mut mine = std::mem::take(&mut self.engine.accusations);
+        mine.sort_unstable();
+        mine.dedup();
+        mine.truncate(nodes);
+        let words: Vec<u8> = mine.iter().flat_map(|one| one.encode()).collect();
+        loop {
+            let told = self
+                .engine
+                .share(words.clone(), nodes * Accusation::BYTES)?;
+            let verdict = self.engine.commit(told.is_some(), None)?;
+            if let (Verdict::Committed, Some(told)) = (verdict, told) {
+                let accusations = |words: &Slice| -> Vec<Accusation> {
+                    let words = words.chunks_exact(Accusation::BYTES);
+                    words.filter_map(Accusation::decode).collect()
+                };
+                let all = told.iter().flat_map(|(by, words)| {
+                    let said = accusations(words).into_iter();
+                    said.map(|accusation| (*by, accusation))
+                });
+                return Ok(all.collect());
+            }
+        }
+    }
+
+    /// Who is accused again executes nothing any more, as long as somebody else is there.
+    fn stop_offenders(&mut self, found: &[(Rank, Accusation)]) {
+        let mut accused: Vec<Rank> = found.iter().filter_map(|(_, one)| one.accused).collect();
+        accused.sort_unstable();
+        accused.dedup();
+        for rank in accused {
+            let offences = self.offences.entry(rank).or_insert(0);
+            *offences += 1;
+            if *offences >= OFFENCES_TO_STOP {
+                let before = self.engine.executors();
+                self.engine.members.set_aside(rank);
+                self.engine.tell_covers(&before);
+            }
+        }
+    }
+
+    /// Forgets all blocks, and those inputs in this rank's store that are not what they were.
+    fn distrust(&mut self) -> Result<()> {
+        if planted(Defect::BlocksAreTrustedAgain) {
+            return Ok(());
+        }
+        if self.committed_with.is_some() {
+            self.distrusted = true;
+            self.blocks.clear();
+        }
+        if self.retains() {
+            // What was decided may have come of wrong data too.
+            self.stamp = Stamp::INPUT;
+            self.log.clear();
+        }
+        let Some(checks) = self.checks.filter(|_| self.retains()) else {
+            return Ok(());
+        };
+        let me = self.engine.members.me();
+        let stopped = self.engine.members.is_set_aside(me);
+        for origin in self.held.clone().iter() {
+            if origin == me && self.released && !stopped {
+                // What its owner has is right.
+                continue;
+            }
+            let kept = self.store.get(Stamp::INPUT, origin.home())?;
+            let known = self.ledger.get(&origin.home()).copied();
+            let right = kept.is_some_and(|block| {
+                known.is_none_or(|known| block.digest_now(checks.key) == known)
+            });
+            if self.committed_with.is_none() && origin == me {
+                // Nobody else has it yet.
+                let own = self.with_digest(me, Block::input(me, self.input.clone()));
+                self.store.put(Stamp::INPUT, me.home(), &own)?;
+                self.blocks.insert(me.home(), own);
+            } else if stopped || !right {
+                self.store
+                    .put(Stamp::INPUT, origin.home(), &Block::empty())?;
+                self.held.remove(origin);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a block starts in the whole goes before its border.
+const START_BYTES: usize = 8;
+
+fn report_of(node: Node, block: &Block, kernel: &dyn Kernel) -> Vec<u8> {
+    let data = block.runs.first().map_or(&[][..], |run| &run.data);
+    let start = block.runs.first().map_or(0, |run| run.start);
+    let mut words = start.to_le_bytes().to_vec();
+    Border::of(node, data, kernel).encode(&mut words);
+    words
+}
+
+/// The borders in a rank's report; None if it cannot be read.
+fn read_reports<'r>(mut words: &'r [u8], kernel: &dyn Kernel) -> Option<Vec<(Border<'r>, u64)>> {
+    let mut borders = Vec::new();
+    while !words.is_empty() {
+        let (start, rest) = words.split_at_checked(START_BYTES)?;
+        let start = u64::from_le_bytes(start.try_into().ok()?);
+        let (border, rest) = Border::decode(rest, kernel.record_bytes())?;
+        borders.push((border, start));
+        words = rest;
+    }
+    Some(borders)
+}
+
+/// What is wrong with the reports of all survivors, and at which node; None if nothing is.
+pub(super) fn judged(
+    told: &[(Rank, Slice)],
+    known: Digest,
+    kernel: &dyn Kernel,
+) -> Option<(Finding, Option<Node>)> {
+    let mut total = Digest::default();
+    let mut borders = Vec::new();
+    let mut complete = true;
+    for (rank, words) in told {
+        let read = || {
+            let (part, words) = words.split_first()?;
+            let (digest, reports) = words.split_at_checked(Digest::BYTES)?;
+            Some((
+                *part,
+                Digest::decode(digest)?,
+                read_reports(reports, kernel)?,
+            ))
+        };
+        let Some((part, digest, read)) = read() else {
+            return Some((Finding::Whole, Some(rank.home())));
+        };
+        complete &= part == 1;
+        total = total.combine(digest);
+        borders.extend(read);
+    }
+    borders.sort_by_key(|(border, _)| border.node);
+    let (borders, starts): (Vec<_>, Vec<_>) = borders.into_iter().unzip();
+    if let Some((one, other)) = violations(&borders, kernel).first() {
+        // Between two either may be to blame, and its own digest tells.
+        return Some((Finding::Order, Some(*one).filter(|one| one == other)));
+    }
+    let mut place = 0;
+    for (border, start) in borders.iter().zip(starts) {
+        if complete && border.count > 0 && start != place {
+            return Some((Finding::Order, None));
+        }
+        // What others say may be any number.
+        place = place.wrapping_add(border.count);
+    }
+    // Who is in trouble has told of less than there is.
+    (complete && total != known).then_some((Finding::Whole, None))
+}
+
+/// What inputs are known by, by the node whose input it is.
+pub type Ledger = BTreeMap<Node, Digest>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftsort_kernels::buffer::Buffer;
+    use ftsort_kernels::kernel::kernel_of;
+    use ftsort_kernels::record::KeyKind;
+
+    #[test]
+    fn no_number_that_is_reported_is_too_large() {
+        let kernel = kernel_of(1, KeyKind::U8);
+        let report = |node: u32, start: u64, count: u64| {
+            let mut words = [&[1][..], &Digest::default().encode()].concat();
+            words.extend(start.to_le_bytes());
+            let border = Border {
+                node: Node(node),
+                count,
+                first: b"a",
+                last: b"a",
+            };
+            border.encode(&mut words);
+            (Rank(node), Slice::from(Buffer::copy_of(&words).unwrap()))
+        };
+        let judged = |told: &[_]| judged(told, Digest::default(), &*kernel);
+        assert_eq!(judged(&[report(0, 0, 2), report(1, 2, 1)]), None);
+        let wrong = Some((Finding::Order, None));
+        assert_eq!(judged(&[report(0, 0, 2), report(1, 3, 1)]), wrong);
+        let most = u64::MAX;
+        assert_eq!(judged(&[report(0, 0, most), report(1, 3, 9)]), wrong);
+        assert_eq!(judged(&[report(0, 0, most), report(1, most, most)]), None);
+    }
+}

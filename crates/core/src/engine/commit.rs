@@ -1,0 +1,327 @@
+//! The agreement that ends a round, and what follows from it.
+
+use super::checks::Accusation;
+use super::{Adviser, Event, Observer, Occasion, Parcel, Phase, Span, Stats};
+use crate::faults::{Point, Schedule};
+use crate::members::{Members, Rank};
+use crate::mutants::{Defect, planted};
+use crate::store::{Reach, Store};
+use crate::transport::{Agreed, Transport};
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// What all survivors decided, all alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Everybody finished, nobody died.
+    Committed,
+    /// Somebody died, or could not finish because somebody died. The members are up to date.
+    Replay,
+    /// Somebody failed in a way that trying again does not cure.
+    Failed(Status),
+}
+
+/// Set by a rank that finished its part of the round.
+const COMPLETE: u32 = 1;
+/// Set by a rank whose adviser would have the same ranks execute as now, with the same shares. It does not
+/// matter to the round.
+const CONTENT: u32 = 2;
+/// Set by a rank that has nothing against what it is asked, beside how the step went.
+const CONSENT: u32 = 1 << 29;
+
+/// Agreement is a bitwise AND, so a set bit means: no trouble of this kind here.
+fn bit_of(status: Status) -> u32 {
+    let place = Status::BY_GRAVITY.iter().position(|other| *other == status);
+    place.map_or(0, |place| 4 << place)
+}
+
+fn all_clear() -> u32 {
+    Status::BY_GRAVITY
+        .iter()
+        .fold(COMPLETE, |flag, status| flag | bit_of(*status))
+}
+
+/// The means by which a group acts together: messages, agreement, knowledge of who lives.
+pub struct Engine<'a> {
+    /// Moves messages.
+    pub transport: &'a mut dyn Transport,
+    /// Who lives.
+    pub members: &'a mut Members,
+    /// Is told what happens.
+    pub observer: &'a mut dyn Observer,
+    /// Where the time goes.
+    pub stats: &'a mut Stats,
+    /// Who is to die, in tests.
+    pub schedule: &'a Schedule,
+    /// Says who should not execute anything; on all ranks or none.
+    pub adviser: Option<&'a mut dyn Adviser>,
+    /// All survivors know that an adviser would have it otherwise.
+    pub reconsider: bool,
+    /// What makes the digests of blocks; None: blocks are not checked.
+    pub key: Option<&'a DigestKey>,
+    /// What this rank has found wrong since all were told last.
+    pub accusations: Vec<Accusation>,
+    /// What of the schedule is done, that is to be done once.
+    pub spoilt: Vec<usize>,
+    /// Blocks consist of records of this size.
+    pub record_bytes: usize,
+    /// The present round, and how many there are; for events.
+    pub round: u32,
+    /// See `round`.
+    pub rounds: u32,
+}
+
+impl Engine<'_> {
+    /// Agrees with all survivors on how the present step went. `complete`: this rank did its part;
+    /// `trouble`: why it could not, if the reason is its own. After anything but
+    /// [`Verdict::Committed`] no message is under way any more.
+    pub fn commit(&mut self, complete: bool, trouble: Option<&Error>) -> Result<Verdict> {
+        Ok(self.commit_with(complete, trouble, true)?.0)
+    }
+
+    /// As [`Engine::commit`]; also: do all consent?
+    fn commit_with(
+        &mut self,
+        complete: bool,
+        trouble: Option<&Error>,
+        consent: bool,
+    ) -> Result<(Verdict, bool)> {
+        self.members.check_quorum()?;
+        let mut flag = all_clear();
+        if !complete || trouble.is_some() {
+            flag &= !COMPLETE;
+        }
+        if let Some(error) = trouble
+            && !planted(Defect::TroubleIsSecret)
+        {
+            flag &= !bit_of(error.status);
+        }
+        if planted(Defect::AgreesOnlyInTrouble) && flag == all_clear() {
+            return Ok((Verdict::Committed, consent));
+        }
+        if consent {
+            flag |= CONSENT;
+        }
+        let (left_out, weights) = (self.members.left_out(), self.members.weights());
+        let now = self.transport.now();
+        let content = |adviser: &&mut dyn Adviser| adviser.is_content(left_out, weights, now);
+        if self.adviser.as_ref().is_none_or(content) {
+            flag |= CONTENT;
+        }
+        let Agreed { flag, faults } =
+            self.timed(Phase::Commit, |engine| engine.transport.agree(flag))?;
+        self.reconsider |= flag & CONTENT == 0;
+        let consent = flag & CONSENT != 0;
+        let flag = flag & all_clear();
+        let finished = flag == all_clear() || planted(Defect::UnfinishedIsFine);
+        if finished && (!faults || planted(Defect::DeathsDoNotMatter)) {
+            self.strike(Point::Commit)?;
+            return Ok((Verdict::Committed, consent));
+        }
+        self.timed(Phase::Repair, Engine::learn_of_faults)?;
+        let gravest = Status::BY_GRAVITY
+            .into_iter()
+            .find(|status| flag & bit_of(*status) == 0);
+        let verdict = gravest.map_or(Verdict::Replay, Verdict::Failed);
+        Ok((verdict, consent))
+    }
+
+    /// Every survivor succeeded with something of its own, or all fail alike: with their own error
+    /// where they have one of the agreed status. Collective.
+    pub fn all_or_none<T>(&mut self, own: Result<T>) -> Result<T> {
+        Ok(self.all_or_none_with(own, true)?.0)
+    }
+
+    /// As [`Engine::all_or_none`]; also: do all consent? Collective.
+    pub fn all_or_none_with<T>(&mut self, own: Result<T>, consent: bool) -> Result<(T, bool)> {
+        let trouble = own.as_ref().err().cloned();
+        loop {
+            match self.commit_with(trouble.is_none(), trouble.as_ref(), consent)? {
+                (Verdict::Committed, all) => return Ok((own?, all)),
+                (Verdict::Failed(status), _) => return Err(agreed_error(status, trouble)),
+                (Verdict::Replay, _) => {}
+            }
+        }
+    }
+
+    /// Finds out who died: afterwards all survivors know the same. Collective.
+    pub fn check_faults(&mut self) -> Result<()> {
+        while self.commit(true, None)? != Verdict::Committed {}
+        Ok(())
+    }
+
+    /// The bitwise AND of the survivors' values; afterwards they know the same faults. Collective.
+    pub fn agree_on(&mut self, value: u32) -> Result<u32> {
+        let low = self.agree_on_bits(value & 0xffff)?;
+        let high = self.agree_on_bits(value >> 16)?;
+        Ok(high << 16 | low)
+    }
+
+    /// As [`Engine::agree_on`], for values that leave the bits alone which the transport keeps for
+    /// itself.
+    fn agree_on_bits(&mut self, value: u32) -> Result<u32> {
+        loop {
+            let agreed = self.transport.agree(value)?;
+            if !agreed.faults {
+                return Ok(agreed.flag);
+            }
+            self.timed(Phase::Repair, Engine::learn_of_faults)?;
+        }
+    }
+
+    /// Do all survivors hold the same value? Collective.
+    pub fn all_equal(&mut self, value: u64) -> Result<bool> {
+        self.all_equal_in(value, u64::BITS)
+    }
+
+    /// As [`Engine::all_equal`], in the value's lowest so many bits, at 15 to an agreement. Collective.
+    pub fn all_equal_in(&mut self, value: u64, bits: u32) -> Result<bool> {
+        // 15 bits of the value go with
+        // their complement in one agreement: where the AND of both has a bit in neither, or in
+        // both, somebody differs.
+        const BITS: u32 = 15;
+        const MASK: u32 = (1 << BITS) - 1;
+        let mut equal = true;
+        let mut shift = 0;
+        while shift < bits {
+            let piece = (value >> shift) as u32 & MASK;
+            let agreed = self.agree_on_bits(piece | (!piece & MASK) << BITS)?;
+            equal &= agreed & MASK == !(agreed >> BITS) & MASK;
+            shift += BITS;
+        }
+        Ok(equal)
+    }
+
+    /// Empties the store when nobody will read it any more. Collective.
+    pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<()> {
+        if store.reach() == Reach::Everyone && !planted(Defect::ClearedAtCommit) {
+            // An agreement that ends without faults shows that everybody has heard the one before. Who
+            // has died meanwhile took its part of the result along; that is for the next call to find.
+            if self.transport.agree(0)?.faults && !planted(Defect::ClearedAlone) {
+                store.leave();
+                return Ok(());
+            }
+        }
+        store.clear();
+        if self.members.lowest_survivor() == self.members.me() {
+            store.sweep();
+        }
+        Ok(())
+    }
+
+    /// Makes the dead known to the members and the observer.
+    fn learn_of_faults(&mut self) -> Result<()> {
+        let dead = self.transport.recover()?;
+        let before = self.executors();
+        let newly_dead = self.members.absorb(&dead);
+        self.stats.faults += newly_dead.len() as u64;
+        for rank in newly_dead {
+            self.tell(Event::Fault(rank));
+        }
+        self.tell_covers(&before);
+        self.members.check_quorum()
+    }
+
+    /// Who executes which node, ascending.
+    pub(super) fn executors(&self) -> Vec<Rank> {
+        let nodes = self.members.cube().nodes();
+        nodes.map(|node| self.members.executor(node)).collect()
+    }
+
+    /// Tells the observer which nodes have other executors than before.
+    pub(super) fn tell_covers(&mut self, before: &[Rank]) {
+        for (node, before) in self.members.cube().nodes().zip(before) {
+            let now = self.members.executor(node);
+            if now != *before {
+                self.tell(Event::Covered(node, now));
+            }
+        }
+    }
+
+    /// Runs `work` and adds its time to a phase.
+    pub fn timed<T>(&mut self, phase: Phase, work: impl FnOnce(&mut Self) -> T) -> T {
+        let start = self.transport.now();
+        let result = work(self);
+        self.spent(phase, start);
+        result
+    }
+
+    /// From `start` until now all time went into a phase.
+    pub(super) fn spent(&mut self, phase: Phase, start: f64) {
+        let seconds = self.transport.now() - start;
+        self.stats.add(phase, seconds);
+        self.observer.span(Span {
+            phase,
+            start,
+            seconds,
+            round: self.round,
+            epoch: self.members.epoch(),
+        });
+    }
+
+    /// Tells the observer of a message.
+    pub(super) fn tell_parcel(&mut self, from: Rank, to: Rank, bytes: usize) {
+        self.observer.parcel(Parcel {
+            from,
+            to,
+            bytes,
+            round: self.round,
+            epoch: self.members.epoch(),
+        });
+    }
+
+    /// Tells the observer.
+    pub fn tell(&mut self, event: Event) {
+        self.observer.event(Occasion {
+            event,
+            round: self.round,
+            rounds: self.rounds,
+            epoch: self.members.epoch(),
+            speaker: self.members.lowest_survivor(),
+            living_here: self.members.living_here(),
+        });
+    }
+
+    /// Dies here if the schedule says so.
+    pub fn strike(&mut self, point: Point) -> Result<()> {
+        if self.schedule.strikes(self.members.me(), self.round, point) {
+            self.transport.crash()?;
+        }
+        Ok(())
+    }
+}
+
+/// The error to return where all survivors agreed that somebody failed: the own one if it is of
+/// that status, else one that says that another rank has the reason.
+pub fn agreed_error(status: Status, own: Option<Error>) -> Error {
+    match own {
+        Some(error) if error.status == status => error,
+        _ if status == Status::Argument => Error::new(
+            Status::PeerArgument,
+            "another rank passed a wrong argument; it has the details",
+        ),
+        _ => Error::new(
+            status,
+            format!("{} on another rank, which has the details", status.text()),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_a_bit_of_its_own_below_the_sign() {
+        let bits: Vec<u32> = Status::BY_GRAVITY.map(bit_of).to_vec();
+        let all = bits.iter().fold(COMPLETE | CONTENT | CONSENT, |all, bit| {
+            assert_eq!(bit.count_ones(), 1);
+            assert_eq!(all & bit, 0);
+            all | bit
+        });
+        assert_eq!(all, all_clear() | CONTENT | CONSENT);
+        // The transport and MPI's signed int keep the top bits for themselves.
+        assert!(all < 1 << 30);
+    }
+}

@@ -1,0 +1,70 @@
+//! Numbered words in one letter: what each speaker said, or what each subcube decided.
+
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// What goes before each entry's words: its number, and how many bytes follow.
+pub const PER_ENTRY: usize = 8;
+
+/// The entries one after the other, each with its number (u32) and size (u32), little-endian.
+pub fn write<'w>(entries: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u8> {
+    let mut minutes = Vec::new();
+    for (number, words) in entries {
+        minutes.extend(number.to_le_bytes());
+        minutes.extend((words.len() as u32).to_le_bytes());
+        minutes.extend_from_slice(words);
+    }
+    minutes
+}
+
+/// The opposite of [`write()`].
+pub fn read(minutes: &Slice) -> Result<Vec<(u32, Slice)>> {
+    let broken = || Error::new(Status::Internal, "the minutes do not decode");
+    let number = |at: usize| -> Option<u32> {
+        let bytes = minutes.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(bytes))
+    };
+    let mut entries = Vec::new();
+    let mut at = 0;
+    while at < minutes.len() {
+        let (Some(entry), Some(length)) = (number(at), number(at + 4)) else {
+            return Err(broken());
+        };
+        let start = at + PER_ENTRY;
+        at = start + length as usize;
+        if at > minutes.len() {
+            return Err(broken());
+        }
+        entries.push((entry, minutes.part(start..at)));
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftsort_kernels::buffer::Buffer;
+    use proptest::prelude::*;
+
+    fn slice(bytes: &[u8]) -> Slice {
+        Buffer::copy_of(bytes).unwrap().into()
+    }
+
+    proptest! {
+        #[test]
+        fn minutes_survive_writing_and_cut_ones_are_refused(
+            entries in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 0..9)), 0..9),
+            cut in 1_usize..8,
+        ) {
+            let minutes = write(entries.iter().map(|(number, words)| (*number, &words[..])));
+            let back = read(&slice(&minutes)).unwrap();
+            let back: Vec<(u32, Vec<u8>)> =
+                back.into_iter().map(|(number, words)| (number, words.to_vec())).collect();
+            prop_assert_eq!(&back, &entries);
+            let last = entries.last().map_or(0, |(_, words)| PER_ENTRY + words.len());
+            if cut < last {
+                prop_assert!(read(&slice(&minutes[..minutes.len() - cut])).is_err());
+            }
+        }
+    }
+}

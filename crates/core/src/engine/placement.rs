@@ -1,0 +1,75 @@
+//! Who holds copies of what.
+
+use crate::members::{Members, Rank, Standing};
+use crate::mutants::{Defect, planted};
+use crate::vcube::Node;
+
+/// Who holds a node's block, or its home's input, while the ranks stand like this: its executor, and
+/// then the ranks that would cover it next if those before them died, those on hosts of their own
+/// first. So a cover mostly has the block already, and a lost host takes one copy along. Who is left
+/// out is asked if nobody else is there.
+pub fn holders(node: Node, members: &Members, standing: &Standing, copies: usize) -> Vec<Rank> {
+    let nodes = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
+    let living = nodes
+        .clone()
+        .filter(|candidate| !standing.faulty.contains(*candidate));
+    let reserve = nodes.filter(|candidate| standing.reserve.contains(*candidate));
+    let wanted = 1 + copies;
+    let mut chosen: Vec<Rank> = Vec::with_capacity(wanted);
+    let mut passed_over = Vec::new();
+    for candidate in living.map(|candidate| Rank(candidate.0)) {
+        if chosen.len() == wanted {
+            break;
+        }
+        let host = members.host(candidate);
+        let elsewhere = chosen.iter().all(|other| members.host(*other) != host);
+        match elsewhere || members.is_one_host() {
+            true => chosen.push(candidate),
+            false => passed_over.push(candidate),
+        }
+    }
+    let others = passed_over
+        .into_iter()
+        .chain(reserve.map(|node| Rank(node.0)));
+    chosen.extend(others.take(wanted - chosen.len()));
+    if planted(Defect::CopiesAtHome) {
+        chosen.truncate(1);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::RankSet;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_executor_holds_and_a_second_host_does_where_there_is_one(
+            ranks in 1_usize..40,
+            dead in prop::collection::vec(0_u32..40, 0..30),
+            hosts in prop::collection::vec(0_u64..4, 40),
+            copies in 0_usize..5,
+            node in 0_u32..40,
+        ) {
+            let mut members = Members::new(Rank(0), ranks);
+            members.set_hosts(hosts[..ranks].to_vec());
+            let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+            members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
+            let node = Node(node % members.cube().len() as u32);
+            let found = holders(node, &members, members.standing(), copies);
+            let living: Vec<Rank> = members.survivors().collect();
+            prop_assert_eq!(found.len(), living.len().min(1 + copies));
+            prop_assert_eq!(found[0], members.executor(node));
+            prop_assert!(found.iter().all(|rank| living.contains(rank)));
+            let on = |ranks: &[Rank]| {
+                let mut all: Vec<u64> = ranks.iter().map(|rank| members.host(*rank)).collect();
+                all.sort_unstable();
+                all.dedup();
+                all.len()
+            };
+            prop_assert_eq!(on(&found), on(&living).min(1 + copies));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! After faults: what died with its executors comes back, as a transaction; and what living ranks have
+//! that others are to execute goes there.
+
+use super::commit::agreed_error;
+use super::job::{Flow, Job};
+use super::{Event, Phase, Verdict};
+use crate::faults::Point;
+use crate::members::RankSet;
+use crate::mutants::{Defect, planted};
+use ftsort_kernels::error::{Result, Status};
+
+impl Job<'_, '_> {
+    /// Brings the committed version of every node to its executor of now, and copies to as many
+    /// ranks as before. Ranks that die meanwhile make it start again.
+    pub(super) fn recover(&mut self) -> Result<Flow> {
+        let mut flow = Flow::Onward;
+        loop {
+            self.engine.strike(Point::Recover)?;
+            let Some(held_with) = self.committed_with.clone() else {
+                // Nothing is committed yet; loading sees to the inputs of the dead.
+                return Ok(Flow::Onward);
+            };
+            let start = self.engine.transport.now();
+            let mut attempt = match self.retains() {
+                true => self.restore_retained()?,
+                false => self.restore_version(&held_with)?,
+            };
+            attempt.trouble = self.suspected(attempt.trouble);
+            self.engine.spent(Phase::Repair, start);
+            let verdict = match planted(Defect::RecoveryIsNotAgreed) && attempt.complete {
+                true => Verdict::Committed,
+                false => self
+                    .engine
+                    .commit(attempt.complete, attempt.trouble.as_ref())?,
+            };
+            match verdict {
+                Verdict::Committed if attempt.starts_over => {
+                    self.start_over();
+                    return Ok(Flow::FromTheStart);
+                }
+                Verdict::Committed => {
+                    self.blocks.extend(attempt.blocks);
+                    let mine = self.engine.members.my_nodes();
+                    self.blocks.retain(|node, _| mine.contains(node));
+                    self.distrusted = false;
+                    let standing = self.engine.members.standing();
+                    if !planted(Defect::FaultSetStaysAfterRecovery) {
+                        self.committed_with = Some(standing.clone());
+                    }
+                    for (node, from) in attempt.restored {
+                        self.engine.tell(Event::Restored(node, from));
+                    }
+                    return Ok(flow);
+                }
+                Verdict::Replay => {}
+                Verdict::Failed(Status::Corrupt) => {
+                    self.face_corruption(attempt.trouble)?;
+                    if self.retains() {
+                        flow = Flow::FromTheInputs;
+                    }
+                }
+                Verdict::Failed(status) => {
+                    return Err(agreed_error(status, attempt.trouble));
+                }
+            }
+        }
+    }
+
+    /// After an agreed loss of data: everybody learns what is lost.
+    pub(super) fn tell_losses(&mut self) -> Result<()> {
+        if planted(Defect::LossesUntold) {
+            return Ok(());
+        }
+        let ranks = self.engine.members.ranks();
+        loop {
+            let mine = self.lost.to_bytes();
+            let limit = mine.len();
+            let told = self.engine.share(mine, limit)?;
+            for (_, words) in told.iter().flatten() {
+                self.lost.extend(&RankSet::from_bytes(ranks, words));
+            }
+            if self.engine.commit(told.is_some(), None)? == Verdict::Committed {
+                break;
+            }
+        }
+        if self.lost.is_empty() {
+            // Whoever missed something has died too.
+            for rank in self.engine.members.faulty().iter() {
+                let node = rank.home();
+                let before = self.committed_with.as_ref();
+                if !before.is_some_and(|before| before.faulty.contains(node))
+                    && !self.absent.contains(rank)
+                {
+                    self.lost.insert(rank);
+                }
+            }
+        }
+        Ok(())
+    }
+}

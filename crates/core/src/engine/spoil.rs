@@ -1,0 +1,195 @@
+//! Data that are changed on purpose: what memory, a network, a file or a defect may do to them, and the
+//! lies of the 1989 paper's nodes. The fault schedule says whose, when, and how; digests stay what they
+//! were, as of somebody who does not know.
+
+use super::Engine;
+use crate::block::{Block, Run};
+use crate::faults::{Change, Spoil, Target};
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::error::Result;
+
+/// Where a record is: the number of its run, where it starts there, and a bit of it.
+struct Spot {
+    run: usize,
+    start: usize,
+    bit: usize,
+}
+
+impl Engine<'_> {
+    /// Changes this rank's data if the schedule says so.
+    pub(super) fn spoil(&mut self, target: Target, block: Block) -> Result<Block> {
+        let Some((number, how)) = self.due(target) else {
+            return Ok(block);
+        };
+        let changed = changed(&how, block.clone(), self.record_bytes)?;
+        self.done(number, changed != block);
+        Ok(changed)
+    }
+
+    /// Swaps records between the first two pieces that have any, if the schedule says so.
+    pub(super) fn swap_records(&mut self, mut pieces: Vec<&mut Block>) -> Result<()> {
+        let Some((number, how)) = self.due(Target::Swap) else {
+            return Ok(());
+        };
+        let size = self.record_bytes;
+        pieces.retain(|piece| spot(piece, &how, size).is_some());
+        let [one, other, ..] = &mut pieces[..] else {
+            return Ok(());
+        };
+        let (Some(here), Some(there)) = (spot(one, &how, size), spot(other, &how, size)) else {
+            return Ok(());
+        };
+        let mut ours = Buffer::copy_of(&one.runs[here.run].data)?;
+        let mut theirs = Buffer::copy_of(&other.runs[there.run].data)?;
+        let mine = &mut ours[here.start..here.start + size];
+        let yours = &mut theirs[there.start..there.start + size];
+        let differ = mine != yours;
+        mine.swap_with_slice(yours);
+        one.runs[here.run].data = ours.into();
+        other.runs[there.run].data = theirs.into();
+        self.done(number, differ);
+        Ok(())
+    }
+
+    /// What the schedule has for now, and has not been done yet.
+    fn due(&self, target: Target) -> Option<(usize, Spoil)> {
+        let me = self.members.me();
+        let mut found = self.schedule.spoils(me, self.round, target);
+        let found = found.find(|(number, one)| one.always || !self.spoilt.contains(number));
+        found.map(|(number, one)| (number, *one))
+    }
+
+    fn done(&mut self, number: usize, differs: bool) {
+        if differs {
+            self.spoilt.push(number);
+            self.stats.spoilt += 1;
+        }
+    }
+}
+
+/// The record that is meant; None: there is none.
+fn spot(block: &Block, how: &Spoil, size: usize) -> Option<Spot> {
+    let Some(place) = how.place else {
+        let length = block.runs.first()?.data.len();
+        let middle = length / 2;
+        let there = length >= size;
+        return there.then_some(Spot {
+            run: 0,
+            start: middle / size * size,
+            bit: middle % size * 8 + middle % 8,
+        });
+    };
+    let count = |run: &Run| (run.data.len() / size) as u64;
+    let records: u64 = block.runs.iter().map(count).sum();
+    let mut index = place.checked_rem(records)?;
+    let bit = place / records % (8 * size as u64);
+    for (run, found) in block.runs.iter().enumerate() {
+        if index < count(found) {
+            return Some(Spot {
+                run,
+                start: index as usize * size,
+                bit: bit as usize,
+            });
+        }
+        index -= count(found);
+    }
+    None
+}
+
+/// The block with one change. The same where it has not got what is to be changed.
+fn changed(how: &Spoil, mut block: Block, size: usize) -> Result<Block> {
+    let Some(Spot { run, start, bit }) = spot(&block, how, size) else {
+        return Ok(block);
+    };
+    let data = &block.runs[run].data;
+    let (record, end) = (start..start + size, data.len());
+    let buffer = match how.change {
+        _ if how.target == Target::Order => {
+            let middle = end / size / 2 * size;
+            [&data[middle..], &data[..middle]].concat()
+        }
+        Change::Flip => {
+            let mut data = data.to_vec();
+            data[start + bit / 8] ^= 1 << (bit % 8);
+            data
+        }
+        Change::Key => {
+            let mut data = data.to_vec();
+            data[record].iter_mut().for_each(|byte| *byte = !*byte);
+            data
+        }
+        Change::Copy if end < 2 * size => return Ok(block),
+        Change::Copy => {
+            let neighbour = if start >= size { start - size } else { size };
+            let mut data = data.to_vec();
+            data.copy_within(neighbour..neighbour + size, start);
+            data
+        }
+        Change::Drop => [&data[..start], &data[record.end..]].concat(),
+        Change::Double => [&data[..record.end], &data[start..]].concat(),
+    };
+    match buffer.is_empty() {
+        true => drop(block.runs.remove(run)),
+        false => block.runs[run].data = Buffer::copy_of(&buffer)?.into(),
+    }
+    Ok(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Plan;
+    use crate::members::Rank;
+
+    fn run(origin: u32, bytes: &[u8]) -> Run {
+        Run {
+            origin: Rank(origin),
+            start: 0,
+            data: Buffer::copy_of(bytes).unwrap().into(),
+        }
+    }
+
+    /// What becomes of two runs of records of two bytes.
+    fn after(words: &str) -> Vec<Vec<u8>> {
+        let block = Block::of_sorted(vec![run(0, &[1, 2, 3, 4, 5, 6]), run(1, &[7, 8])]);
+        let plan = Plan::parse(&format!("0~0.{words}")).unwrap();
+        let schedule = plan.resolve(1, 1);
+        let target = match words.starts_with("order") {
+            true => Target::Order,
+            false => Target::Block,
+        };
+        let (_, how) = schedule.spoils(Rank(0), 0, target).next().unwrap();
+        let block = changed(how, block, 2).unwrap();
+        block.runs.iter().map(|run| run.data.to_vec()).collect()
+    }
+
+    #[test]
+    fn each_change_does_what_it_says() {
+        assert_eq!(after("block"), [vec![1, 2, 3, 12, 5, 6], vec![7, 8]]);
+        assert_eq!(after("block/0"), [vec![0, 2, 3, 4, 5, 6], vec![7, 8]]);
+        // Record 3 of 4 is that of the second run; bit 9 is in its second byte.
+        assert_eq!(after("block/39"), [vec![1, 2, 3, 4, 5, 6], vec![7, 10]]);
+        assert_eq!(
+            after("block.key/1"),
+            [vec![1, 2, 252, 251, 5, 6], vec![7, 8]]
+        );
+        assert_eq!(after("block.copy/0"), [vec![3, 4, 3, 4, 5, 6], vec![7, 8]]);
+        assert_eq!(after("block.copy/2"), [vec![1, 2, 3, 4, 3, 4], vec![7, 8]]);
+        assert_eq!(after("block.copy/3"), [vec![1, 2, 3, 4, 5, 6], vec![7, 8]]);
+        assert_eq!(after("block.drop/1"), [vec![1, 2, 5, 6], vec![7, 8]]);
+        assert_eq!(after("block.drop/3"), [vec![1, 2, 3, 4, 5, 6]]);
+        let doubled = [vec![1, 2, 3, 4, 5, 6], vec![7, 8, 7, 8]];
+        assert_eq!(after("block.double/3"), doubled);
+        assert_eq!(after("order"), [vec![3, 4, 5, 6, 1, 2], vec![7, 8]]);
+    }
+
+    #[test]
+    fn what_is_not_there_stays_as_it_is() {
+        let plan = Plan::parse("0~0.block.drop/5 0~0.block.key").unwrap();
+        let schedule = plan.resolve(1, 1);
+        for (_, how) in schedule.spoils(Rank(0), 0, Target::Block) {
+            let changed = changed(how, Block::empty(), 4).unwrap();
+            assert_eq!(changed, Block::empty());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Is an array that lies across the ranks sorted, and is it what it was made from? For results, and for
+//! what another program sorted.
+
+use super::commit::{Engine, Verdict, agreed_error};
+use crate::members::Rank;
+use crate::vcube::Node;
+use crate::verify::border::{Border, violations};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::digest::{Digest, DigestKey};
+use ftsort_kernels::error::Result;
+use ftsort_kernels::kernel::Kernel;
+
+/// What one rank brings to be verified.
+pub struct Exhibit<'a> {
+    /// The order.
+    pub kernel: &'a dyn Kernel,
+    /// Makes digests; the same on all ranks.
+    pub key: &'a DigestKey,
+    /// The records from which all was made; None: this rank has none to compare with.
+    pub input: Option<&'a [u8]>,
+    /// This rank's parts of the whole, each with its place in the order of all parts.
+    pub parts: Vec<(Node, &'a [u8])>,
+}
+
+/// Bytes before the parts: disorders, has an input, its digest, that of all parts.
+const FIXED: usize = 8 + 1 + 2 * Digest::BYTES;
+
+/// In how many places the whole is wrong: pairs of neighbours in the wrong order, within parts and from
+/// part to part, and one more if it is not what it was made from. The same on all survivors. Collective.
+pub fn verify(engine: &mut Engine<'_>, exhibit: &Exhibit<'_>) -> Result<u64> {
+    let size = exhibit.kernel.record_bytes();
+    let mine = testimony(exhibit);
+    // A part for each node, or one for each rank.
+    let parts = engine.members.cube().len();
+    let limit = FIXED + parts * Border::limit(size);
+    loop {
+        let told = engine.share(mine.clone(), limit)?;
+        match (engine.commit(told.is_some(), None)?, told) {
+            (Verdict::Committed, Some(told)) => return Ok(sum_up(&told, exhibit.kernel)),
+            (Verdict::Failed(status), _) => return Err(agreed_error(status, None)),
+            _ => {}
+        }
+    }
+}
+
+fn testimony(exhibit: &Exhibit<'_>) -> Vec<u8> {
+    let Exhibit { kernel, key, .. } = exhibit;
+    let parts = exhibit.parts.iter();
+    let disorders: u64 = parts
+        .clone()
+        .map(|(_, part)| disorders(*kernel, part))
+        .sum();
+    let input = exhibit.input.map(|input| key.digest(input));
+    let all = parts.clone().map(|(_, part)| key.digest(part));
+    let all = all.fold(Digest::default(), Digest::combine);
+    let mut words = disorders.to_le_bytes().to_vec();
+    words.push(input.is_some().into());
+    words.extend(input.unwrap_or_default().encode());
+    words.extend(all.encode());
+    for (place, part) in parts {
+        Border::of(*place, part, *kernel).encode(&mut words);
+    }
+    words
+}
+
+fn disorders(kernel: &dyn Kernel, mut part: &[u8]) -> u64 {
+    let mut found = 0;
+    while let Some(index) = kernel.first_disorder(part) {
+        found += 1;
+        part = &part[(index + 1) * kernel.record_bytes()..];
+    }
+    found
+}
+
+struct Heard<'h> {
+    disorders: u64,
+    input: Option<Digest>,
+    all: Digest,
+    borders: Vec<Border<'h>>,
+}
+
+fn read(words: &[u8], size: usize) -> Option<Heard<'_>> {
+    let (disorders, rest) = words.split_at_checked(8)?;
+    let (has_input, rest) = rest.split_first()?;
+    let (input, rest) = rest.split_at_checked(Digest::BYTES)?;
+    let (all, mut rest) = rest.split_at_checked(Digest::BYTES)?;
+    let mut borders = Vec::new();
+    while !rest.is_empty() {
+        let (border, after) = Border::decode(rest, size)?;
+        borders.push(border);
+        rest = after;
+    }
+    Some(Heard {
+        disorders: u64::from_le_bytes(disorders.try_into().ok()?),
+        input: match has_input {
+            0 => None,
+            _ => Some(Digest::decode(input)?),
+        },
+        all: Digest::decode(all)?,
+        borders,
+    })
+}
+
+pub(super) fn sum_up(told: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
+    let mut found = 0_u64;
+    let (mut input, mut all) = (None::<Digest>, Digest::default());
+    let mut borders = Vec::new();
+    for (_, words) in told {
+        let Some(heard) = read(words, kernel.record_bytes()) else {
+            // It cannot say what it has.
+            found = found.saturating_add(1);
+            continue;
+        };
+        // What others say may be any number.
+        found = found.saturating_add(heard.disorders);
+        all = all.combine(heard.all);
+        if let Some(more) = heard.input {
+            input = Some(input.unwrap_or_default().combine(more));
+        }
+        borders.extend(heard.borders);
+    }
+    borders.sort_by_key(|border| border.node);
+    // Parts whose ends are in the wrong order have been counted within.
+    let falls = violations(&borders, kernel).into_iter();
+    let falls = falls.filter(|(one, other)| one != other).count() as u64;
+    let differ = u64::from(input.is_some_and(|input| input != all));
+    found.saturating_add(falls).saturating_add(differ)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftsort_kernels::buffer::Buffer;
+    use ftsort_kernels::kernel::kernel_of;
+    use ftsort_kernels::record::KeyKind;
+
+    #[test]
+    fn no_number_that_is_told_is_too_large() {
+        let kernel = kernel_of(1, KeyKind::U8);
+        let words = |disorders: u64| {
+            let digests = [0; 1 + 2 * Digest::BYTES];
+            let words = [&disorders.to_le_bytes()[..], &digests].concat();
+            Slice::from(Buffer::copy_of(&words).unwrap())
+        };
+        let told = [(Rank(0), words(2)), (Rank(1), words(3))];
+        assert_eq!(sum_up(&told, &*kernel), 5);
+        let told = [(Rank(0), words(2)), (Rank(1), words(u64::MAX))];
+        assert_eq!(sum_up(&told, &*kernel), u64::MAX);
+        let torn = Slice::from(Buffer::copy_of(&[1]).unwrap());
+        let told = [(Rank(0), words(u64::MAX)), (Rank(1), torn)];
+        assert_eq!(sum_up(&told, &*kernel), u64::MAX);
+    }
+}

@@ -1,0 +1,458 @@
+//! Fault injection: which rank dies when. Faults are data: a schedule that can be printed, parsed
+//! and replayed.
+//!
+//! This is the papers' FaultInject (2024, Section 5.1), which kills random nodes at the start of
+//! random rounds, with more points in a round, and with timers that strike at any instant. Pure: it
+//! says who dies; the engine lets it happen.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::members::Rank;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::random::SplitMix;
+
+/// A point in a round at which a rank can be made to die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Point {
+    /// Before anything of the round.
+    Begin,
+    /// After the round's messages to the neighbours were posted.
+    Send,
+    /// Before the new version goes to the store.
+    Store,
+    /// After the new version went to the store, before the agreement.
+    Stored,
+    /// After the agreement, before anybody acts on it.
+    Commit,
+    /// In the recovery of the round, after the dead were agreed on.
+    Recover,
+}
+
+impl Point {
+    const ALL: [(Point, &'static str); 6] = [
+        (Point::Begin, "begin"),
+        (Point::Send, "send"),
+        (Point::Store, "store"),
+        (Point::Stored, "stored"),
+        (Point::Commit, "commit"),
+        (Point::Recover, "recover"),
+    ];
+}
+
+/// When a rank dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At a point of a round; the first time that it is reached.
+    At(u32, Point),
+    /// By a timer, counted from the start of the sort.
+    After(Duration),
+}
+
+/// What of a rank's data is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A block that it sends.
+    Message,
+    /// A block that it has.
+    Block,
+    /// Its input, right after it was loaded.
+    Input,
+    /// Another's input, or block, that it keeps.
+    Replica,
+    /// A block that it puts into a store which all ranks see.
+    Stored,
+    /// The result that it has just made.
+    Result,
+    /// That, too: its first half comes last, whatever the change is.
+    Order,
+    /// A record of one that it gives away, for one of another that it gives away, or of what it keeps.
+    Swap,
+}
+
+impl Target {
+    const ALL: [(Target, &'static str); 8] = [
+        (Target::Message, "message"),
+        (Target::Block, "block"),
+        (Target::Input, "input"),
+        (Target::Replica, "replica"),
+        (Target::Stored, "stored"),
+        (Target::Result, "result"),
+        (Target::Order, "order"),
+        (Target::Swap, "swap"),
+    ];
+}
+
+/// How it is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// One bit.
+    Flip,
+    /// All bits of a record: a lie in a key.
+    Key,
+    /// A record becomes its neighbour.
+    Copy,
+    /// A record is left out.
+    Drop,
+    /// A record comes twice.
+    Double,
+}
+
+impl Change {
+    const ALL: [(Change, &'static str); 5] = [
+        (Change::Flip, "flip"),
+        (Change::Key, "key"),
+        (Change::Copy, "copy"),
+        (Change::Drop, "drop"),
+        (Change::Double, "double"),
+    ];
+}
+
+/// Data of a rank that are changed in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spoil {
+    /// Whose.
+    pub rank: Rank,
+    /// When.
+    pub round: u32,
+    /// Which.
+    pub target: Target,
+    /// How.
+    pub change: Change,
+    /// At which record, modulo their number; and from what is beyond that, at which bit. None: in the
+    /// middle of the first run.
+    pub place: Option<u64>,
+    /// Whenever it comes to that; otherwise once.
+    pub always: bool,
+}
+
+/// Who dies when, at most one death a rank, and whose data are changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    deaths: BTreeMap<Rank, When>,
+    spoils: Vec<Spoil>,
+}
+
+/// A schedule as text, before it is known how many ranks and rounds there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    deaths: Vec<(Rank, When)>,
+    spoils: Vec<Spoil>,
+    scenario: Option<Scenario>,
+    seed: u64,
+    window: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scenario {
+    None,
+    One,
+    Half,
+    AllButOne,
+}
+
+impl Plan {
+    /// Reads words separated by spaces or commas:
+    ///
+    /// - `RANK@ROUND` or `RANK@ROUND.POINT`, where POINT is begin, send, store, stored, commit or
+    ///   recover;
+    /// - `RANK@TIMEms`;
+    /// - `RANK~ROUND.TARGET`, where TARGET is message, block, input, replica, stored, result, order or
+    ///   swap; with `.CHANGE` behind it, which is flip (if not given), key, copy, drop or double; then
+    ///   with `/PLACE`, a number that chooses record and bit; and with a `*` at its end not once, but
+    ///   whenever it comes to that;
+    /// - `none`, `one`, `half` or `all-but-one`, with `seed=S` and `window=Tms`: that many victims,
+    ///   drawn by the seed; they die at the start of random rounds, or, with a window, at random
+    ///   instants within it.
+    ///
+    /// `Status::Argument` naming the word that is wrong.
+    pub fn parse(text: &str) -> Result<Plan> {
+        let mut plan = Plan {
+            seed: 1,
+            ..Plan::default()
+        };
+        for word in text
+            .split([' ', ',', '\t', '\n'])
+            .filter(|word| !word.is_empty())
+        {
+            plan.read_word(word).ok_or_else(|| {
+                Error::new(
+                    Status::Argument,
+                    format!("faults: {word:?} is not understood"),
+                )
+            })?;
+        }
+        Ok(plan)
+    }
+
+    fn read_word(&mut self, word: &str) -> Option<()> {
+        if let Some(seed) = word.strip_prefix("seed=") {
+            self.seed = seed.parse().ok()?;
+        } else if let Some(window) = word.strip_prefix("window=") {
+            self.window = Some(milliseconds(window)?);
+        } else if let Some((rank, what)) = word.split_once('~') {
+            self.spoils
+                .push(read_spoil(Rank(rank.parse().ok()?), what)?);
+        } else if let Some((rank, when)) = word.split_once('@') {
+            self.deaths
+                .push((Rank(rank.parse().ok()?), read_when(when)?));
+        } else {
+            self.scenario = Some(match word {
+                "none" => Scenario::None,
+                "one" => Scenario::One,
+                "half" => Scenario::Half,
+                "all-but-one" => Scenario::AllButOne,
+                _ => return None,
+            });
+        }
+        Some(())
+    }
+
+    /// The schedule for a group of `ranks` and a sort of `rounds`. Ranks that are not there are
+    /// left out. The same on every rank.
+    pub fn resolve(&self, ranks: usize, rounds: u32) -> Schedule {
+        let mut deaths = BTreeMap::new();
+        let victims = match self.scenario {
+            None | Some(Scenario::None) => 0,
+            Some(Scenario::One) => 1.min(ranks - 1),
+            Some(Scenario::Half) => ranks / 2,
+            Some(Scenario::AllButOne) => ranks - 1,
+        };
+        let mut draw = SplitMix::new(self.seed);
+        let mut everyone: Vec<Rank> = Rank::all(ranks).collect();
+        for index in 0..victims {
+            let victim = draw.draw_at(&mut everyone, index);
+            let when = match self.window {
+                Some(window) => {
+                    let micros = draw.below(window.as_micros() as u64 + 1);
+                    When::After(Duration::from_micros(micros))
+                }
+                None => When::At(draw.below(u64::from(rounds.max(1))) as u32, Point::Begin),
+            };
+            deaths.insert(victim, when);
+        }
+        let named = self.deaths.iter().filter(|(rank, _)| rank.index() < ranks);
+        deaths.extend(named.copied());
+        let there = self.spoils.iter().filter(|one| one.rank.index() < ranks);
+        Schedule {
+            deaths,
+            spoils: there.copied().collect(),
+        }
+    }
+}
+
+fn read_spoil(rank: Rank, text: &str) -> Option<Spoil> {
+    let (round, target) = text.split_once('.')?;
+    let (always, name) = match target.strip_suffix('*') {
+        Some(name) => (true, name),
+        None => (false, target),
+    };
+    let (name, place) = match name.split_once('/') {
+        Some((name, place)) => (name, Some(place.parse().ok()?)),
+        None => (name, None),
+    };
+    let (name, change) = name.split_once('.').unwrap_or((name, "flip"));
+    let (target, _) = Target::ALL.into_iter().find(|(_, other)| *other == name)?;
+    let (change, _) = (Change::ALL.into_iter()).find(|(_, other)| *other == change)?;
+    Some(Spoil {
+        rank,
+        round: round.parse().ok()?,
+        target,
+        change,
+        place,
+        always,
+    })
+}
+
+fn read_when(text: &str) -> Option<When> {
+    if text.ends_with("ms") {
+        return Some(When::After(milliseconds(text)?));
+    }
+    let (round, point) = text.split_once('.').unwrap_or((text, "begin"));
+    let (point, _) = Point::ALL.into_iter().find(|(_, name)| *name == point)?;
+    Some(When::At(round.parse().ok()?, point))
+}
+
+/// Whole microseconds, up to some thirty years: what can be printed and read again as the same.
+fn milliseconds(text: &str) -> Option<Duration> {
+    const MOST: f64 = 1e12;
+    let number: f64 = text.strip_suffix("ms")?.parse().ok()?;
+    let micros = (number * 1e3).round() as u64;
+    (0.0..=MOST)
+        .contains(&number)
+        .then_some(Duration::from_micros(micros))
+}
+
+impl Schedule {
+    /// Does `rank` die at this point?
+    pub fn strikes(&self, rank: Rank, round: u32, point: Point) -> bool {
+        self.deaths.get(&rank) == Some(&When::At(round, point))
+    }
+
+    /// What is changed of this rank's data now, by its number in the schedule.
+    pub fn spoils(
+        &self,
+        rank: Rank,
+        round: u32,
+        target: Target,
+    ) -> impl Iterator<Item = (usize, &Spoil)> {
+        let spoils = self.spoils.iter().enumerate();
+        spoils.filter(move |(_, one)| (one.rank, one.round, one.target) == (rank, round, target))
+    }
+
+    /// After what time `rank` dies by a timer.
+    pub fn timer(&self, rank: Rank) -> Option<Duration> {
+        match self.deaths.get(&rank) {
+            Some(When::After(time)) => Some(*time),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    /// The words that [`Plan::parse`] reads.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (rank, when)) in self.deaths.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            match when {
+                When::At(round, point) => {
+                    let name = Point::ALL.iter().find(|(other, _)| other == point);
+                    let name = name.map_or("begin", |(_, name)| name);
+                    write!(out, "{space}{rank}@{round}.{name}")?;
+                }
+                When::After(time) => {
+                    write!(out, "{space}{rank}@{}ms", time.as_micros() as f64 / 1e3)?;
+                }
+            }
+        }
+        for (index, spoil) in self.spoils.iter().enumerate() {
+            let space = if index == 0 && self.deaths.is_empty() {
+                ""
+            } else {
+                " "
+            };
+            let name = Target::ALL.iter().find(|(other, _)| *other == spoil.target);
+            let name = name.map_or("block", |(_, name)| name);
+            let change = Change::ALL.iter().find(|(other, _)| *other == spoil.change);
+            let change = change.map_or("flip", |(_, change)| change);
+            let (rank, round) = (spoil.rank, spoil.round);
+            write!(out, "{space}{rank}~{round}.{name}.{change}")?;
+            if let Some(place) = spoil.place {
+                write!(out, "/{place}")?;
+            }
+            if spoil.always {
+                write!(out, "*")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_are_read() {
+        let text = "3@2, 1@0.commit 2@12.5ms 3~1.message 9~1.block 0~2.order* \
+                    1~0.stored.double/77* 2~4.swap/9 1~3.message.drop";
+        let plan = Plan::parse(text).unwrap();
+        let schedule = plan.resolve(4, 5);
+        assert!(schedule.strikes(Rank(3), 2, Point::Begin));
+        assert!(!schedule.strikes(Rank(3), 2, Point::Send));
+        assert!(schedule.strikes(Rank(1), 0, Point::Commit));
+        assert_eq!(schedule.timer(Rank(2)), Some(Duration::from_micros(12_500)));
+        assert_eq!(schedule.timer(Rank(0)), None);
+        let number = |rank, round, target| {
+            let found = schedule.spoils(Rank(rank), round, target);
+            found
+                .map(|(number, one)| (number, one.always))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(number(3, 1, Target::Message), [(0, false)]);
+        assert_eq!(number(3, 2, Target::Message), []);
+        assert_eq!(number(0, 2, Target::Order), [(1, true)]);
+        assert_eq!(number(1, 0, Target::Stored), [(2, true)]);
+        let how = |rank, round, target| {
+            let mut found = schedule.spoils(Rank(rank), round, target);
+            found.next().map(|(_, one)| (one.change, one.place))
+        };
+        let (message, stored) = (Target::Message, Target::Stored);
+        assert_eq!(how(3, 1, message), Some((Change::Flip, None)));
+        assert_eq!(how(1, 3, message), Some((Change::Drop, None)));
+        assert_eq!(how(1, 0, stored), Some((Change::Double, Some(77))));
+        assert_eq!(how(2, 4, Target::Swap), Some((Change::Flip, Some(9))));
+        let printed = schedule.to_string();
+        assert_eq!(Plan::parse(&printed).unwrap().resolve(4, 5), schedule);
+    }
+
+    #[test]
+    fn a_wrong_word_is_named() {
+        for word in [
+            "x",
+            "1@",
+            "@2",
+            "1@2.nowhere",
+            "1~2",
+            "1~2.nothing",
+            "~2.block",
+            "1~2.block.melt",
+            "1~2.block/x",
+            "1@-5ms",
+            "seed=x",
+            "window=3",
+            "1@1e13ms",
+            "1@infms",
+            "window=nanms",
+        ] {
+            let error = Plan::parse(word).unwrap_err();
+            assert_eq!(error.status, Status::Argument);
+            assert!(error.text.contains(word), "{}", error.text);
+        }
+    }
+
+    #[test]
+    fn any_time_is_printed_as_what_is_read_as_the_same() {
+        for time in [
+            "0.0001",
+            "0.0006",
+            "1e12",
+            "999999999999.999",
+            "0.1",
+            "-0",
+            "33.3333333",
+        ] {
+            let schedule = Plan::parse(&format!("1@{time}ms")).unwrap().resolve(4, 5);
+            let printed = schedule.to_string();
+            let again = Plan::parse(&printed).unwrap().resolve(4, 5);
+            assert_eq!(again, schedule, "{time}: {printed}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_scenario_kills_as_many_as_it_says_and_the_same_on_every_rank(
+            ranks in 1_usize..100,
+            rounds in 1_u32..10,
+            seed: u64,
+            window in prop::option::of(0_u32..1000),
+        ) {
+            for (name, victims) in [
+                ("none", 0),
+                ("one", 1.min(ranks - 1)),
+                ("half", ranks / 2),
+                ("all-but-one", ranks - 1),
+            ] {
+                let window = window.map(|ms| format!("window={ms}ms")).unwrap_or_default();
+                let text = format!("{name} seed={seed} {window}");
+                let schedule = Plan::parse(&text).unwrap().resolve(ranks, rounds);
+                prop_assert_eq!(schedule.deaths.len(), victims);
+                prop_assert!(schedule.deaths.keys().all(|rank| rank.index() < ranks));
+                let printed = schedule.to_string();
+                prop_assert_eq!(Plan::parse(&printed).unwrap().resolve(ranks, rounds), schedule);
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The fault-tolerant engine and its algorithms, over an abstract [`transport`]: no MPI, no C, no clock.
+//!
+//! Modules from the ground up; imports point downwards.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`vcube`], [`members`] | the virtual hypercube; which ranks live and which nodes they execute |
+//! | [`verify`], [`block`], [`faults`] | predicates of the 1989 paper; the records of a node; fault schedules |
+//! | [`transport`], [`store`] | messages and agreement; redundancy of inputs and versions |
+//! | [`engine`] | rounds as transactions: detect, agree, remap, restore, replay |
+//! | [`sort`], [`rounds`], [`tree`], [`monitor`] | sorting algorithms; user-defined algorithms; tree communication; slow ranks |
+
+pub mod block;
+pub mod engine;
+pub mod faults;
+pub mod members;
+pub mod monitor;
+pub mod mutants;
+pub mod rounds;
+pub mod sort;
+pub mod store;
+pub mod transport;
+pub mod tree;
+pub mod vcube;
+pub mod verify;

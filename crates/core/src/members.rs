@@ -1,0 +1,542 @@
+//! Who lives: ranks, the nodes that they execute, the set of faulty ranks, and the epoch.
+//!
+//! A rank is a process's rank in the communicator given to `ftsort_init` and never changes; its rank
+//! in a shrunk communicator is a [`Slot`], a different type on purpose. Pure: it is told who died,
+//! by the transport's agreement, and must never find out by itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use twox_hash::XxHash3_64;
+
+use crate::mutants::{Defect, planted};
+use crate::vcube::{Node, NodeSet, VCube};
+use ftsort_kernels::bits::Bits;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// A process, by its rank in the communicator given to `ftsort_init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(pub u32);
+
+impl Rank {
+    /// All ranks of a group of so many, ascending.
+    pub fn all(ranks: usize) -> impl Iterator<Item = Rank> {
+        (0..ranks as u32).map(Rank)
+    }
+
+    /// The rank as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The node whose home this rank is.
+    pub fn home(self) -> Node {
+        Node(self.0)
+    }
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// A process, by its rank in a shrunk communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+/// A set of ranks of one group, in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankSet(Bits);
+
+impl RankSet {
+    /// The empty set, for a group of so many ranks.
+    pub fn new(ranks: usize) -> RankSet {
+        RankSet(Bits::new(ranks))
+    }
+
+    /// The set of these ranks.
+    pub fn from_ranks(ranks: usize, members: impl IntoIterator<Item = Rank>) -> RankSet {
+        let mut set = RankSet::new(ranks);
+        for rank in members {
+            set.insert(rank);
+        }
+        set
+    }
+
+    /// Adds a rank. False if it was there.
+    ///
+    /// # Panics
+    /// If the group has no such rank.
+    pub fn insert(&mut self, rank: Rank) -> bool {
+        self.0.insert(rank.index())
+    }
+
+    /// Takes a rank out.
+    pub fn remove(&mut self, rank: Rank) {
+        self.0.remove(rank.index());
+    }
+
+    /// Is the rank in the set?
+    pub fn contains(&self, rank: Rank) -> bool {
+        self.0.contains(rank.index())
+    }
+
+    /// How many ranks.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// No rank at all?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The ranks, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.0.iter().map(|index| Rank(index as u32))
+    }
+
+    /// Adds all of another set of the same group.
+    pub fn extend(&mut self, other: &RankSet) {
+        for rank in other.iter() {
+            self.insert(rank);
+        }
+    }
+
+    /// The set as bytes, as many for all sets of a group: one bit for each rank.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let words = self.0.words().iter();
+        words.flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// The opposite of [`RankSet::to_bytes`]; ranks that the group does not have are left out.
+    pub fn from_bytes(ranks: usize, bytes: &[u8]) -> RankSet {
+        let set = |rank: &Rank| {
+            let byte = bytes.get(rank.index() / 8).copied().unwrap_or(0);
+            byte >> (rank.0 % 8) & 1 == 1
+        };
+        RankSet::from_ranks(ranks, Rank::all(ranks).filter(set))
+    }
+
+    /// A number that is the same for equal sets and hardly ever for others; every 16 bits of it can
+    /// be used alone.
+    pub fn fingerprint(&self) -> u32 {
+        XxHash3_64::oneshot(&self.to_bytes()) as u32
+    }
+}
+
+/// The weight of a rank at full speed: what shares are counted in.
+pub const FULL_WEIGHT: u8 = 16;
+
+/// Who executes nodes, and who could keep copies, at some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The nodes whose home is dead or executes nothing, and those without a home.
+    pub faulty: NodeSet,
+    /// Those of them whose home lives, and is only left out.
+    pub reserve: NodeSet,
+}
+
+/// Who lives, as all survivors agreed.
+#[derive(Clone, Debug)]
+pub struct Members {
+    me: Rank,
+    ranks: usize,
+    cube: VCube,
+    faulty: RankSet,
+    /// Living ranks that were stopped for the rest of a sort.
+    stopped: RankSet,
+    /// Ranks that an adviser leaves out, as long as others are there.
+    left_out: RankSet,
+    /// Each rank's share of the work, up to `FULL_WEIGHT`, as an adviser wishes it.
+    weights: Vec<u8>,
+    standing: Standing,
+    epoch: u32,
+    /// On which host each rank is; empty: not known, and as if each were on its own.
+    hosts: Vec<u64>,
+    one_host: bool,
+    /// How many must be left.
+    quorum: usize,
+}
+
+impl Members {
+    /// A group of `ranks`, all alive. Nodes without a home count as faulty from the start.
+    pub fn new(me: Rank, ranks: usize) -> Members {
+        let cube = VCube::for_ranks(ranks);
+        let mut members = Members {
+            me,
+            ranks,
+            standing: Standing {
+                faulty: NodeSet::new(cube.len()),
+                reserve: NodeSet::new(cube.len()),
+            },
+            cube,
+            faulty: RankSet::new(ranks),
+            stopped: RankSet::new(ranks),
+            left_out: RankSet::new(ranks),
+            weights: vec![FULL_WEIGHT; ranks],
+            epoch: 0,
+            hosts: Vec::new(),
+            one_host: false,
+            quorum: 1,
+        };
+        members.assign_nodes();
+        members
+    }
+
+    /// Finds out anew whose nodes are faulty. Where that would leave nobody to execute anything, those
+    /// that were left out are taken back, and in the last resort those that were stopped.
+    fn assign_nodes(&mut self) {
+        let apart: [&[&RankSet]; 3] = [&[&self.stopped, &self.left_out], &[&self.stopped], &[]];
+        let executing = |apart: &[&RankSet]| -> Vec<Rank> {
+            let idle = |rank: &Rank| apart.iter().any(|set| set.contains(*rank));
+            self.survivors().filter(|rank| !idle(rank)).collect()
+        };
+        let executing = apart.into_iter().map(executing);
+        let executing = executing.into_iter().find(|some| !some.is_empty());
+        let mut faulty = NodeSet::new(self.cube.len());
+        for node in self.cube.nodes() {
+            faulty.insert(node);
+        }
+        for rank in executing.unwrap_or_default() {
+            faulty.remove(rank.home());
+        }
+        let mut reserve = NodeSet::new(self.cube.len());
+        let fit = self
+            .survivors()
+            .filter(|rank| !self.stopped.contains(*rank));
+        for node in fit.map(Rank::home).filter(|node| faulty.contains(*node)) {
+            reserve.insert(node);
+        }
+        self.standing = Standing { faulty, reserve };
+    }
+
+    /// Who executes nodes, and who could keep copies.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// This process.
+    pub fn me(&self) -> Rank {
+        self.me
+    }
+
+    /// How many ranks there were at the start.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// The cube that the ranks' nodes are in.
+    pub fn cube(&self) -> &VCube {
+        &self.cube
+    }
+
+    /// Learns on which host each rank is: ranks with the same number are on the same one.
+    pub fn set_hosts(&mut self, hosts: Vec<u64>) {
+        self.one_host = hosts.windows(2).all(|pair| pair[0] == pair[1]);
+        self.hosts = hosts;
+    }
+
+    /// Are all ranks on one host, as far as is known?
+    pub fn is_one_host(&self) -> bool {
+        self.one_host
+    }
+
+    /// The host of a rank, as a number that ranks of the same host share.
+    pub fn host(&self, rank: Rank) -> u64 {
+        let host = self.hosts.get(rank.index()).copied();
+        host.unwrap_or(u64::from(rank.0))
+    }
+
+    /// Learns how many ranks must be left for the group to go on.
+    pub fn set_quorum(&mut self, quorum: usize) {
+        self.quorum = quorum;
+    }
+
+    /// `Status::Excluded` if fewer are left than must be.
+    pub fn check_quorum(&self) -> Result<()> {
+        let left = self.ranks - self.faulty.len();
+        match left >= self.quorum {
+            true => Ok(()),
+            false => Err(Error::new(
+                Status::Excluded,
+                format!(
+                    "{left} of {} ranks are left, as far as this one can see; {} must be",
+                    self.ranks, self.quorum
+                ),
+            )),
+        }
+    }
+
+    /// How many survivors are on this rank's host, itself included.
+    pub fn living_here(&self) -> usize {
+        let here = self.host(self.me);
+        let survivors = self.survivors();
+        survivors.filter(|rank| self.host(*rank) == here).count()
+    }
+
+    /// Repairs so far.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The dead.
+    pub fn faulty(&self) -> &RankSet {
+        &self.faulty
+    }
+
+    /// The nodes whose home is dead or executes nothing, and those without a home.
+    pub fn faulty_nodes(&self) -> &NodeSet {
+        &self.standing.faulty
+    }
+
+    /// From now on a living rank executes no node, unless it is the only one left. The epoch grows by
+    /// one if that is new.
+    pub fn set_aside(&mut self, rank: Rank) {
+        let before = self.standing.clone();
+        self.stopped.insert(rank);
+        self.assign_nodes();
+        self.epoch += u32::from(before != self.standing);
+    }
+
+    /// From now on these ranks execute no node, and those that were left out before do again, unless
+    /// nobody else is left. True if other ranks execute than before; then the epoch grows by one.
+    pub fn leave_out(&mut self, ranks: &RankSet) -> bool {
+        let before = self.standing.clone();
+        self.left_out = ranks.clone();
+        self.assign_nodes();
+        let changed = before != self.standing;
+        self.epoch += u32::from(changed);
+        changed
+    }
+
+    /// The ranks that were last asked to be left out.
+    pub fn left_out(&self) -> &RankSet {
+        &self.left_out
+    }
+
+    /// From now on the ranks have shares in these proportions, where an algorithm can give them. Ranks
+    /// beyond the list, and all if it is empty, have `FULL_WEIGHT`.
+    pub fn weigh(&mut self, weights: &[u8]) {
+        let weight = |rank: Rank| weights.get(rank.index()).copied();
+        self.weights = Rank::all(self.ranks)
+            .map(|rank| weight(rank).unwrap_or(FULL_WEIGHT).min(FULL_WEIGHT))
+            .collect();
+    }
+
+    /// The ranks' weights, as all have agreed on.
+    pub fn weights(&self) -> &[u8] {
+        &self.weights
+    }
+
+    /// Is it a living rank that executes no node?
+    pub fn is_set_aside(&self, rank: Rank) -> bool {
+        !self.is_faulty(rank) && self.standing.faulty.contains(rank.home())
+    }
+
+    /// All living ranks execute their nodes again, and weigh the same.
+    pub fn take_back_all(&mut self) {
+        self.weigh(&[]);
+        self.stopped = RankSet::new(self.ranks);
+        self.leave_out(&RankSet::new(self.ranks));
+    }
+
+    /// Is the rank dead?
+    pub fn is_faulty(&self, rank: Rank) -> bool {
+        self.faulty.contains(rank)
+    }
+
+    /// The living, ascending.
+    pub fn survivors(&self) -> impl Iterator<Item = Rank> + '_ {
+        Rank::all(self.ranks).filter(|rank| !self.faulty.contains(*rank))
+    }
+
+    /// The living rank with the smallest number.
+    pub fn lowest_survivor(&self) -> Rank {
+        self.survivors().next().unwrap_or(self.me)
+    }
+
+    /// The living rank with the smallest number that executes nodes.
+    pub fn lowest_executor(&self) -> Rank {
+        self.executing().iter().next().unwrap_or(self.me)
+    }
+
+    /// The living ranks that execute nodes.
+    pub fn executing(&self) -> RankSet {
+        let homes = self.survivors().filter(|rank| !self.is_set_aside(*rank));
+        RankSet::from_ranks(self.ranks, homes)
+    }
+
+    /// Learns of deaths; returns those that are new, ascending. The epoch grows by one if there are
+    /// any. This rank itself is never counted as dead: it is the one who is told.
+    pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
+        debug_assert!(!dead.contains(self.me));
+        let mut newly_dead = Vec::new();
+        if planted(Defect::CoversAreStale) {
+            self.assign_nodes();
+        }
+        for rank in dead.iter().filter(|rank| *rank != self.me) {
+            if planted(Defect::OneDeathAtATime) && !newly_dead.is_empty() {
+                break;
+            }
+            if self.faulty.insert(rank) {
+                newly_dead.push(rank);
+            }
+        }
+        if !planted(Defect::CoversAreStale) {
+            self.assign_nodes();
+        }
+        if !newly_dead.is_empty() {
+            self.epoch += 1;
+        }
+        newly_dead
+    }
+
+    /// The rank that does a node's work: its home, or the home of its cover.
+    pub fn executor(&self, node: Node) -> Rank {
+        // This rank lives, so there always is one.
+        let executor = self.cube.executor(node, &self.standing.faulty);
+        executor.map_or(self.me, |node| Rank(node.0))
+    }
+
+    /// The nodes whose work a rank does, ascending. None for a dead one.
+    pub fn nodes_of(&self, rank: Rank) -> Vec<Node> {
+        let nodes = self.cube.nodes();
+        nodes.filter(|node| self.executor(*node) == rank).collect()
+    }
+
+    /// The nodes whose work this rank does, ascending.
+    pub fn my_nodes(&self) -> Vec<Node> {
+        self.nodes_of(self.me)
+    }
+}
+
+/// Where the survivors are in a shrunk communicator.
+#[derive(Clone, Debug)]
+pub struct SlotMap {
+    slots: BTreeMap<Rank, Slot>,
+}
+
+impl SlotMap {
+    /// For a communicator in which these ranks follow each other.
+    pub fn new(survivors: impl IntoIterator<Item = Rank>) -> SlotMap {
+        SlotMap {
+            slots: survivors.into_iter().zip((0..).map(Slot)).collect(),
+        }
+    }
+
+    /// The rank's place; None if it is not in the communicator.
+    pub fn slot_of(&self, rank: Rank) -> Option<Slot> {
+        self.slots.get(&rank).copied()
+    }
+
+    /// How many ranks are in the communicator.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// None at all?
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn homeless_nodes_are_covered_from_the_start() {
+        let members = Members::new(Rank(2), 3);
+        assert_eq!(members.cube().len(), 4);
+        assert_eq!(members.executor(Node(3)), Rank(2));
+        assert_eq!(members.my_nodes(), [Node(2), Node(3)]);
+        assert!(members.faulty().is_empty());
+    }
+
+    #[test]
+    fn slots_close_the_ranks_up() {
+        let slots = SlotMap::new([Rank(1), Rank(4), Rank(5)]);
+        assert_eq!(slots.slot_of(Rank(4)), Some(Slot(1)));
+        assert_eq!(slots.slot_of(Rank(2)), None);
+        assert_eq!(slots.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn the_living_share_out_all_nodes(
+            ranks in 1_usize..200,
+            me: u32,
+            deaths in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..40), 0..6),
+        ) {
+            let me = Rank(me % ranks as u32);
+            let mut members = Members::new(me, ranks);
+            for wave in deaths {
+                let dead: Vec<Rank> = wave
+                    .into_iter()
+                    .map(|rank| Rank(rank % ranks as u32))
+                    .filter(|rank| *rank != me)
+                    .collect();
+                let before = (members.epoch(), members.faulty().len());
+                let newly_dead = members.absorb(&RankSet::from_ranks(ranks, dead));
+                prop_assert_eq!(members.faulty().len(), before.1 + newly_dead.len());
+                prop_assert_eq!(members.epoch(), before.0 + u32::from(!newly_dead.is_empty()));
+            }
+            let mut all: Vec<Node> = members.survivors().flat_map(|rank| members.nodes_of(rank)).collect();
+            all.sort();
+            prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
+            for dead in members.faulty().iter() {
+                prop_assert!(members.nodes_of(dead).is_empty());
+            }
+            for rank in members.survivors() {
+                prop_assert!(members.nodes_of(rank).contains(&rank.home()));
+            }
+        }
+
+        #[test]
+        fn somebody_executes_whoever_is_stopped_left_out_or_dead(
+            ranks in 1_usize..40,
+            steps in prop::collection::vec((0_u32..4, prop::collection::vec(0_u32..40, 0..40)), 1..12),
+        ) {
+            let mut members = Members::new(Rank(0), ranks);
+            for (what, some) in steps {
+                let some = some.into_iter().filter(|rank| (*rank as usize) < ranks).map(Rank);
+                match what {
+                    0 => drop(members.absorb(&RankSet::from_ranks(ranks, some.filter(|rank| rank.0 > 0)))),
+                    1 => drop(members.leave_out(&RankSet::from_ranks(ranks, some))),
+                    2 => some.for_each(|rank| members.set_aside(rank)),
+                    _ => members.take_back_all(),
+                }
+                let executing: Vec<Rank> = members.executing().iter().collect();
+                prop_assert!(!executing.is_empty());
+                prop_assert_eq!(executing[0], members.lowest_executor());
+                let mut all: Vec<Node> = executing.iter().flat_map(|rank| members.nodes_of(*rank)).collect();
+                all.sort();
+                prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
+                let wanted = |rank: &Rank| !members.stopped.contains(*rank) && !members.left_out.contains(*rank);
+                let wanted: Vec<Rank> = members.survivors().filter(wanted).collect();
+                prop_assert!(wanted.is_empty() || wanted == executing);
+            }
+            members.take_back_all();
+            prop_assert!(members.survivors().all(|rank| !members.is_set_aside(rank)));
+        }
+
+        #[test]
+        fn a_set_survives_its_encoding(ranks in 1_usize..200, members: Vec<u32>) {
+            let members = members.into_iter().map(|rank| Rank(rank % ranks as u32));
+            let set = RankSet::from_ranks(ranks, members);
+            let bytes = set.to_bytes();
+            prop_assert_eq!(bytes.len(), RankSet::new(ranks).to_bytes().len());
+            prop_assert_eq!(RankSet::from_bytes(ranks, &bytes), set);
+        }
+
+        #[test]
+        fn fingerprints_tell_sets_apart(ranks in 1_usize..200, one: u32, other: u32) {
+            let set = |rank: u32| RankSet::from_ranks(ranks, [Rank(rank % ranks as u32)]);
+            let equal = one % ranks as u32 == other % ranks as u32;
+            prop_assert_eq!(set(one).fingerprint() == set(other).fingerprint(), equal);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The adapter: an algorithm of the caller's as the engine takes it. A node's state is a block of one
+//! run.
+
+use super::{Round, Rounds, Task};
+use crate::block::Block;
+use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::members::Rank;
+use crate::vcube::{Node, NodeSet};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// An algorithm of the caller's, on a cube of some dimension.
+pub struct Hypercube<'a> {
+    rounds: &'a dyn Rounds,
+    dimension: u32,
+    plan: Vec<Round>,
+    /// The nodes whose homes bring a state.
+    brought: NodeSet,
+}
+
+impl<'a> Hypercube<'a> {
+    /// `brought`: the nodes whose homes bring a state, the same on all ranks. `Status::Argument` naming
+    /// the round whose plan cannot be.
+    pub fn new(rounds: &'a dyn Rounds, dimension: u32, brought: NodeSet) -> Result<Hypercube<'a>> {
+        let plan = rounds.plan(dimension);
+        for (round, entry) in (1..).zip(&plan) {
+            check(round, *entry, dimension)?;
+        }
+        if u32::try_from(plan.len()).is_err() {
+            return Err(Error::new(Status::Argument, "more than 2^32 rounds"));
+        }
+        Ok(Hypercube {
+            rounds,
+            dimension,
+            plan,
+            brought,
+        })
+    }
+
+    /// A node's state, of the block that it ended with.
+    pub fn finished(&self, node: Node, block: &Block) -> Result<Slice> {
+        match self.plan.is_empty() {
+            true => self.state(1, node, block),
+            false => Ok(state_of(block)),
+        }
+    }
+
+    /// A node's state before a round.
+    fn state(&self, round: u32, node: Node, block: &Block) -> Result<Slice> {
+        let brought = self.brought.contains(node) && !self.rounds.inits_all();
+        match round == 1 && !brought {
+            true => self.rounds.init(node),
+            false => Ok(state_of(block)),
+        }
+    }
+
+    fn task<'t>(
+        &self,
+        (round, node): (u32, Node),
+        state: &'t Slice,
+        shared: &'t [u8],
+        subcube: Option<&'t Subcube>,
+    ) -> Task<'t> {
+        Task {
+            node,
+            nodes: 1 << self.dimension,
+            round,
+            rounds: self.plan.len() as u32,
+            dimension: self.entry(round).dimension,
+            state,
+            shared,
+            subcube,
+        }
+    }
+
+    fn entry(&self, round: u32) -> Round {
+        self.plan[round as usize - 1]
+    }
+
+    fn small(&self, what: &str, task: &Task<'_>, words: &Slice) -> Result<Vec<u8>> {
+        let limit = self.rounds.share_limit();
+        if words.len() > limit {
+            let text = format!(
+                "{what} of node {} in round {} has {} bytes, more than the limit of {limit}",
+                task.node,
+                task.round,
+                words.len()
+            );
+            return Err(Error::new(Status::Callback, text));
+        }
+        Ok(words.to_vec())
+    }
+}
+
+fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
+    let refuse = |text: String| {
+        Err(Error::new(
+            Status::Argument,
+            format!("round {round} {text}"),
+        ))
+    };
+    match entry {
+        Round {
+            dimension: Some(bit),
+            ..
+        } if bit >= dimension => refuse(format!(
+            "is along dimension {bit}, but the cube has dimensions below {dimension}"
+        )),
+        Round {
+            share: Some(share), ..
+        } if share > dimension => refuse(format!(
+            "shares in subcubes of {share} dimensions, but the cube has {dimension}"
+        )),
+        Round {
+            dimension: Some(bit),
+            share: Some(share),
+        } if share <= bit => refuse(format!(
+            "shares in subcubes of {share} dimensions, in which node and partner along dimension {bit} \
+             are not together"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The state of a node in a block.
+fn state_of(block: &Block) -> Slice {
+    let run = block.runs.first();
+    run.map_or_else(|| Buffer::default().into(), |run| run.data.clone())
+}
+
+fn block_of(node: Node, state: Slice) -> Block {
+    Block::input(Rank(node.0), state)
+}
+
+impl Algorithm for Hypercube<'_> {
+    fn rounds(&self) -> u32 {
+        self.plan.len() as u32
+    }
+
+    fn step(&self, round: u32) -> Step {
+        let entry = self.entry(round);
+        let exchange = entry.dimension;
+        Step {
+            scope: entry.share,
+            exchange: exchange.map_or(Exchange::Nobody, |bit| Exchange::Neighbours(bit + 1)),
+        }
+    }
+
+    fn prepare(&self, block: Block) -> Result<Block> {
+        Ok(block)
+    }
+
+    fn propose(
+        &self,
+        round: u32,
+        node: Node,
+        subcube: &Subcube,
+        block: &Block,
+        before: &[u8],
+    ) -> Result<Vec<u8>> {
+        let state = self.state(round, node, block)?;
+        let task = self.task((round, node), &state, before, Some(subcube));
+        self.small("the proposal", &task, &self.rounds.propose(&task)?)
+    }
+
+    fn decide(
+        &self,
+        round: u32,
+        subcube: &Subcube,
+        proposals: &[(Node, Slice)],
+        before: &[u8],
+    ) -> Result<Vec<u8>> {
+        let nothing = Buffer::default().into();
+        let task = self.task((round, subcube.root()), &nothing, before, Some(subcube));
+        let decided = self.rounds.decide(&task, proposals)?;
+        self.small("the decision", &task, &decided)
+    }
+
+    fn proposal_limit(&self, _round: u32) -> usize {
+        self.rounds.share_limit()
+    }
+
+    fn decision_limit(&self, _round: u32) -> usize {
+        self.rounds.share_limit()
+    }
+
+    fn most_runs(&self) -> usize {
+        1
+    }
+
+    fn is_piecewise(&self) -> bool {
+        false
+    }
+
+    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
+        let state = self.state(round, node, block)?;
+        let task = self.task((round, node), &state, decision, None);
+        let outbox = self.rounds.emit(&task)?;
+        Ok(Split {
+            give: vec![block_of(node, outbox)],
+            keep: block_of(node, state),
+        })
+    }
+
+    fn join(
+        &self,
+        round: u32,
+        node: Node,
+        keep: Block,
+        got: Block,
+        decision: &[u8],
+    ) -> Result<Block> {
+        let state = match self.entry(round).dimension {
+            // It has been split already.
+            Some(_) => state_of(&keep),
+            None => self.state(round, node, &keep)?,
+        };
+        let task = self.task((round, node), &state, decision, None);
+        // Moved, so that it can be changed in place where nobody else has it.
+        let inbox = got.runs.into_iter().next().map(|run| run.data);
+        let inbox = inbox.unwrap_or_else(|| Buffer::default().into());
+        Ok(block_of(node, self.rounds.absorb(&task, inbox)?))
+    }
+}

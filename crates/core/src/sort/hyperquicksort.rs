@@ -1,0 +1,170 @@
+//! HyperQuickSort (Wagar 1987), as the 2024 paper has it in Section 4.1 and Algorithm 1.
+//!
+//! In each round the cube is cut into halves at a pivot: the lower half keeps what is below it, the
+//! upper half what is above, and neighbours across the cut exchange the rest. After log2(N) rounds
+//! node i holds the i-th part. Inputs are sorted once, before the first round; the pieces stay
+//! sorted runs and are merged at the end, where the paper sorts the whole list again every round.
+//!
+//! Cost: log2(N) rounds, each with a decision and one exchange, in which half of a node's block moves
+//! on average. Must never: look at who is alive, but for the weights of the two halves.
+
+use super::pivot::{self, Cut};
+use super::{PivotRule, sorted, sorted_each};
+use crate::block::Block;
+use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::vcube::Node;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::Kernel;
+
+/// HyperQuickSort on a cube of some dimension.
+#[derive(Debug)]
+pub struct HyperQuickSort<'a> {
+    /// Sorts, compares and merges.
+    pub kernel: &'a dyn Kernel,
+    /// log2 of the number of nodes.
+    pub dimension: u32,
+    /// How pivots are found. The papers': the median of the root's own list, with all records of that
+    /// key in the lower half; an empty root cuts nothing off.
+    pub rule: PivotRule,
+}
+
+/// What the lower and the upper one of two halves keep and give.
+pub fn halve(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kernel) -> Split {
+    let (lower, upper) = cut.divide(block, kernel);
+    match in_upper_half {
+        true => Split {
+            keep: upper,
+            give: vec![lower],
+        },
+        false => Split {
+            keep: lower,
+            give: vec![upper],
+        },
+    }
+}
+
+/// A subcube is cut into two.
+const HALVES: usize = 2;
+
+impl Algorithm for HyperQuickSort<'_> {
+    fn rounds(&self) -> u32 {
+        self.dimension
+    }
+
+    fn step(&self, round: u32) -> Step {
+        let s = self.dimension + 1 - round;
+        Step {
+            scope: Some(s),
+            exchange: Exchange::Neighbours(s),
+        }
+    }
+
+    fn prepare(&self, block: Block) -> Result<Block> {
+        sorted(block, self.kernel)
+    }
+
+    fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
+        sorted_each(inputs, self.kernel)
+    }
+
+    fn propose(
+        &self,
+        _round: u32,
+        node: Node,
+        subcube: &Subcube,
+        block: &Block,
+        _before: &[u8],
+    ) -> Result<Vec<u8>> {
+        Ok(match self.rule {
+            PivotRule::Sampled => {
+                let samples = pivot::sample(block, HALVES, self.kernel);
+                pivot::encode_samples(&samples)
+            }
+            PivotRule::Paper if node == subcube.root() => {
+                let median = pivot::even_splitters(block, HALVES, self.kernel);
+                let cut = median.into_iter().next().map_or(Cut::AllLower, Cut::At);
+                Cut::encode_all(&[cut], self.kernel.record_bytes())
+            }
+            PivotRule::Paper => Vec::new(),
+        })
+    }
+
+    fn decide(
+        &self,
+        _round: u32,
+        subcube: &Subcube,
+        proposals: &[(Node, Slice)],
+        _before: &[u8],
+    ) -> Result<Vec<u8>> {
+        match self.rule {
+            PivotRule::Sampled => {
+                let shares = subcube.shares();
+                let halves = shares
+                    .chunks(shares.len() / 2)
+                    .map(|half| half.iter().sum());
+                let halves: Vec<usize> = halves.collect();
+                let cuts = pivot::balanced(proposals, &halves, self.kernel)?;
+                Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
+            }
+            PivotRule::Paper => {
+                let root = proposals.iter().find(|(node, _)| *node == subcube.root());
+                let (_, median) =
+                    root.ok_or_else(|| Error::new(Status::Internal, "the root proposed nothing"))?;
+                Ok(median.to_vec())
+            }
+        }
+    }
+
+    fn proposal_limit(&self, _round: u32) -> usize {
+        let size = self.kernel.record_bytes();
+        pivot::samples_limit(HALVES, size).max(Cut::encoded_bytes(size))
+    }
+
+    fn decision_limit(&self, _round: u32) -> usize {
+        Cut::encoded_bytes(self.kernel.record_bytes())
+    }
+
+    fn most_runs(&self) -> usize {
+        1 << self.dimension
+    }
+
+    fn is_piecewise(&self) -> bool {
+        true
+    }
+
+    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
+        let cut = Cut::decode(decision, self.kernel.record_bytes())?;
+        let in_upper_half = node.0 >> (self.dimension - round) & 1 == 1;
+        Ok(halve(&cut, in_upper_half, block, self.kernel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sort::pivot::Place;
+    use crate::sort::testing::{block_of, kernel};
+
+    /// The paper's rule, on its own terms: the median of the root's list, equal keys below it.
+    #[test]
+    fn the_roots_median_is_the_paper_s_pivot() {
+        let kernel = kernel();
+        let mut numbers = vec![5, 1, 4, 2, 3, 3, 9];
+        let algorithm = HyperQuickSort {
+            kernel: &*kernel,
+            dimension: 1,
+            rule: PivotRule::Paper,
+        };
+        let block = algorithm.prepare(block_of(0, &numbers)).unwrap();
+        let median = pivot::even_splitters(&block, 2, &*kernel);
+        let [median]: [Place; 1] = median.try_into().unwrap();
+        let (lower, upper) = Cut::At(median).divide(&block, &*kernel);
+        numbers.sort();
+        let median = numbers[numbers.len() / 2];
+        let below = numbers.iter().filter(|number| **number <= median).count();
+        assert_eq!(lower.bytes() / 4, below);
+        assert_eq!(lower.bytes() + upper.bytes(), block.bytes());
+        assert_eq!(pivot::even_splitters(&Block::empty(), 2, &*kernel), []);
+    }
+}

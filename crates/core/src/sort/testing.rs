@@ -1,0 +1,165 @@
+//! Plays algorithms as pure functions, over all nodes in one place, without any transport.
+
+use std::collections::BTreeMap;
+
+use super::{Complete, global_offset, total_records};
+use crate::block::Block;
+use crate::engine::{Algorithm, Exchange, Subcube};
+use crate::members::{Members, Rank};
+use crate::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::Result;
+use ftsort_kernels::kernel::{Kernel, kernel_of};
+use ftsort_kernels::record::KeyKind;
+
+pub type Blocks = BTreeMap<Node, Block>;
+
+pub fn kernel() -> Box<dyn Kernel> {
+    kernel_of(4, KeyKind::I32)
+}
+
+pub fn block_of(rank: u32, numbers: &[i32]) -> Block {
+    block_of_bytes(rank, bytemuck::cast_slice(numbers))
+}
+
+fn block_of_bytes(rank: u32, bytes: &[u8]) -> Block {
+    Block::input(Rank(rank), Buffer::copy_of(bytes).unwrap().into())
+}
+
+pub fn bytes_of(inputs: &[Vec<i32>]) -> Vec<Vec<u8>> {
+    let inputs = inputs.iter();
+    inputs
+        .map(|input| bytemuck::cast_slice(input).to_vec())
+        .collect()
+}
+
+/// A pure function says the same twice.
+fn same<T: PartialEq + std::fmt::Debug>(work: impl Fn() -> T) -> T {
+    let first = work();
+    assert_eq!(first, work(), "not pure");
+    first
+}
+
+/// What every node's subcube decides.
+fn decide(
+    algorithm: &dyn Algorithm,
+    members: &Members,
+    (round, scope): (u32, u32),
+    blocks: &Blocks,
+    before: &BTreeMap<Node, Vec<u8>>,
+) -> Result<BTreeMap<Node, Vec<u8>>> {
+    let mut decisions = BTreeMap::new();
+    let known = |node: Node| before.get(&node).map_or(&[][..], |decision| decision);
+    for first in members.cube().nodes().step_by(1 << scope) {
+        let subcube = Subcube::of(members, first, scope);
+        let mut proposals: Vec<(Node, Slice)> = Vec::new();
+        for node in members.cube().subcube(first, scope) {
+            let propose = || algorithm.propose(round, node, &subcube, &blocks[&node], known(node));
+            let words = same(propose)?;
+            assert!(words.len() <= algorithm.proposal_limit(round));
+            proposals.push((node, Buffer::copy_of(&words).unwrap().into()));
+        }
+        let decision = same(|| algorithm.decide(round, &subcube, &proposals, known(first)))?;
+        assert!(decision.len() <= algorithm.decision_limit(round));
+        let nodes = members.cube().subcube(first, scope);
+        decisions.extend(nodes.map(|node| (node, decision.clone())));
+    }
+    Ok(decisions)
+}
+
+/// The blocks of all nodes after one round.
+fn exchange(
+    algorithm: &dyn Algorithm,
+    members: &Members,
+    round: u32,
+    blocks: &Blocks,
+    decisions: &BTreeMap<Node, Vec<u8>>,
+) -> Result<Blocks> {
+    let step = algorithm.step(round);
+    let mut got: Blocks = members
+        .cube()
+        .nodes()
+        .map(|node| (node, Block::empty()))
+        .collect();
+    let mut kept = blocks.clone();
+    if step.exchange != Exchange::Nobody {
+        for node in members.cube().nodes() {
+            let split = same(|| algorithm.split(round, node, &blocks[&node], &decisions[&node]))?;
+            kept.insert(node, split.keep);
+            let peers = step.exchange.peers(node, members.cube().len());
+            assert_eq!(split.give.len(), peers.len());
+            for (peer, block) in peers.into_iter().zip(split.give) {
+                let before = got.remove(&peer).unwrap();
+                got.insert(peer, Block::unite([before, block]));
+            }
+        }
+    }
+    let joined = members.cube().nodes().map(|node| {
+        let join = || {
+            let (keep, got) = (kept[&node].clone(), got[&node].clone());
+            algorithm.join(round, node, keep, got, &decisions[&node])
+        };
+        let block = same(join)?;
+        assert!(block.runs.len() <= algorithm.most_runs());
+        Ok((node, block))
+    });
+    joined.collect()
+}
+
+/// All versions of all blocks, and the last decision.
+pub fn play(
+    algorithm: &dyn Algorithm,
+    members: &Members,
+    inputs: &[Vec<u8>],
+) -> Result<(Vec<Blocks>, Vec<u8>)> {
+    let input = |node: Node| inputs.get(node.0 as usize).map_or(&[][..], |input| input);
+    let prepare = |node: Node| {
+        let block = same(|| algorithm.prepare(block_of_bytes(node.0, input(node))))?;
+        Ok((node, block))
+    };
+    let first: Blocks = members.cube().nodes().map(prepare).collect::<Result<_>>()?;
+    let mut versions = vec![first];
+    let mut decisions = BTreeMap::new();
+    for round in 1..=algorithm.rounds() {
+        let blocks = &versions[versions.len() - 1];
+        if let Some(scope) = algorithm.step(round).scope {
+            decisions = decide(algorithm, members, (round, scope), blocks, &decisions)?;
+        }
+        versions.push(exchange(algorithm, members, round, blocks, &decisions)?);
+    }
+    let last = decisions.remove(&Node(0)).unwrap_or_default();
+    Ok((versions, last))
+}
+
+/// The whole sort, checked against a stable one: each block where its offset says. Returns each rank's
+/// share, in records.
+pub fn shares(
+    sort: &dyn Algorithm,
+    kernel: &dyn Kernel,
+    members: &Members,
+    inputs: &[Vec<u8>],
+    dense: bool,
+) -> Vec<usize> {
+    let algorithm = Complete {
+        sort,
+        kernel,
+        dimension: members.cube().dimension(),
+        dense,
+    };
+    let (versions, decision) = play(&algorithm, members, inputs).unwrap();
+    let size = kernel.record_bytes();
+    let all = inputs.concat();
+    let mut expected: Vec<&[u8]> = all.chunks_exact(size).collect();
+    expected.sort_by(|one, other| kernel.compare(one, other));
+    let mut found: Vec<&[u8]> = Vec::new();
+    let mut shares = vec![0; members.ranks()];
+    for (node, block) in &versions[versions.len() - 1] {
+        let (offset, data) = global_offset(block).unwrap();
+        assert_eq!(offset, found.len() as u64);
+        found.extend(data.chunks_exact(size));
+        shares[members.executor(*node).index()] += data.len() / size;
+    }
+    assert_eq!(found, expected);
+    assert_eq!(total_records(&decision), expected.len() as u64);
+    shares
+}

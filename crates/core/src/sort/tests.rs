@@ -1,0 +1,350 @@
+//! All algorithms on all kinds of input, as pure functions.
+
+use std::io::Write;
+
+use proptest::prelude::*;
+
+use super::pivot::{self, Cut};
+use super::testing::{block_of, bytes_of, kernel, shares};
+use super::{Method, PivotRule, Shape, Splitters};
+use crate::block::Block;
+use crate::engine::Algorithm;
+use crate::members::{Members, Rank, RankSet};
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
+
+fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed | 1;
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state >> 31
+    }
+}
+
+/// The distributions that upset sorting programs.
+fn inputs(shape: &str, ranks: usize, each: usize) -> Vec<Vec<i32>> {
+    let mut draw = random(ranks as u64 * 31 + each as u64);
+    (0..ranks)
+        .map(|rank| {
+            let length = match shape {
+                "one huge" => {
+                    if rank == ranks / 2 {
+                        each * ranks
+                    } else {
+                        3
+                    }
+                }
+                "holes" => {
+                    if rank % 2 == 0 {
+                        each
+                    } else {
+                        0
+                    }
+                }
+                _ => each,
+            };
+            (0..length)
+                .map(|index| match shape {
+                    "equal" => 7,
+                    "sorted" => (rank * each + index) as i32,
+                    "reversed" => -((rank * each + index) as i32),
+                    "two values" => (draw() % 2) as i32,
+                    "the same on all ranks" => index as i32,
+                    "zipf" => ((1u64 << 32) / (1 + draw() % 100_000)) as i32,
+                    "staggered" => (((rank * 7) % ranks) * each + draw() as usize % each) as i32,
+                    "organ pipe" => (index.min(each - index)) as i32,
+                    _ => draw() as i32,
+                })
+                .collect()
+        })
+        .collect()
+}
+
+const SHAPES: [&str; 11] = [
+    "random",
+    "equal",
+    "sorted",
+    "reversed",
+    "two values",
+    "the same on all ranks",
+    "zipf",
+    "staggered",
+    "organ pipe",
+    "one huge",
+    "holes",
+];
+
+/// Those that sort any input, by name.
+fn algorithms(kernel: &dyn Kernel, dimension: u32) -> Vec<(&'static str, Box<dyn Algorithm + '_>)> {
+    let methods = [
+        ("sample sort", Method::SampleSort),
+        ("HyperQuickSort", Method::HyperQuickSort(PivotRule::Sampled)),
+        ("QuickMerge", Method::QuickMerge(Splitters::Sampled)),
+        (
+            "HyperQuickSort by its paper",
+            Method::HyperQuickSort(PivotRule::Paper),
+        ),
+        (
+            "QuickMerge by its paper",
+            Method::QuickMerge(Splitters::Root),
+        ),
+        (
+            "modified QuickMerge",
+            Method::QuickMerge(Splitters::Averaged),
+        ),
+        ("bitonic sort", Method::Bitonic(Shape::Any)),
+        ("bitonic sort that checks itself", Method::Reliable),
+    ];
+    let methods = methods.into_iter();
+    methods
+        .map(|(name, method)| (name, method.on(kernel, dimension)))
+        .collect()
+}
+
+/// How many of them are balanced for every distribution.
+const BALANCED: usize = 3;
+
+fn largest(shares: &[usize], inputs: &[Vec<i32>], survivors: usize) -> f64 {
+    let largest = shares.iter().max().map_or(0, |share| *share) as f64;
+    let mean = inputs.concat().len() as f64 / survivors as f64;
+    (largest - 2.0) / mean
+}
+
+#[test]
+fn the_largest_share_is_within_5_percent_of_the_mean() {
+    let kernel = kernel();
+    for shape in SHAPES {
+        for ranks in [1, 2, 3, 4, 5, 7, 8, 16, 31] {
+            let inputs = inputs(shape, ranks, 4000);
+            let members = Members::new(Rank(0), ranks);
+            let all = algorithms(&*kernel, members.cube().dimension());
+            for (name, algorithm) in &all[..BALANCED] {
+                let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
+                let largest = largest(&shares, &inputs, ranks);
+                assert!(largest <= 1.05, "{name}, {shape}, {ranks} ranks: {largest}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_distribution_is_sorted_by_every_algorithm() {
+    let kernel = kernel();
+    for shape in SHAPES {
+        for ranks in [1, 2, 3, 5, 8, 13, 32, 64] {
+            let inputs = inputs(shape, ranks, 130);
+            let members = Members::new(Rank(0), ranks);
+            for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
+                shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), false);
+            }
+        }
+    }
+}
+
+#[test]
+fn after_faults_the_survivors_have_equal_shares() {
+    let kernel = kernel();
+    let inputs = inputs("random", 16, 4000);
+    let mut members = Members::new(Rank(3), 16);
+    members.absorb(&RankSet::from_ranks(16, [0, 1, 2, 7, 8, 12, 13].map(Rank)));
+    for (name, algorithm) in &algorithms(&*kernel, 4)[..BALANCED] {
+        let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
+        let mean = 16.0 * 4000.0 / 9.0;
+        for rank in members.survivors() {
+            let share = shares[rank.index()] as f64;
+            assert!(
+                (share / mean - 1.0).abs() < 0.05,
+                "{name}, rank {rank}: {share} of {mean}"
+            );
+        }
+    }
+}
+
+#[test]
+fn shares_are_in_proportion_to_weights() {
+    let kernel = kernel();
+    for (ranks, dead) in [
+        (2, vec![]),
+        (5, vec![]),
+        (8, vec![]),
+        (8, vec![0, 5]),
+        (13, vec![6, 7]),
+    ] {
+        let inputs = inputs("random", ranks, 4000);
+        let mut members = Members::new(Rank(3 % ranks as u32), ranks);
+        members.absorb(&RankSet::from_ranks(ranks, dead.into_iter().map(Rank)));
+        let weights: Vec<u8> = (0..ranks as u8)
+            .map(|rank| [16, 8, 4, 0, 16][rank as usize % 5])
+            .collect();
+        members.weigh(&weights);
+        let living: Vec<Rank> = members.survivors().collect();
+        let all: usize = living
+            .iter()
+            .map(|rank| usize::from(weights[rank.index()]))
+            .sum();
+        let total = ranks * 4000;
+        for (name, algorithm) in &algorithms(&*kernel, members.cube().dimension())[..BALANCED] {
+            let dense = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), true);
+            let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
+            for rank in &living {
+                let due = total * usize::from(weights[rank.index()]) / all;
+                let off = shares[rank.index()].abs_diff(due) as f64 / (total / living.len()) as f64;
+                assert!(
+                    off < 0.05,
+                    "{name}, {ranks} ranks: rank {rank} has {shares:?}, due {due}"
+                );
+                assert!(dense[rank.index()].abs_diff(total / living.len()) <= 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn where_all_weigh_nothing_they_weigh_the_same() {
+    let kernel = kernel();
+    let inputs = inputs("random", 4, 100);
+    let mut members = Members::new(Rank(0), 4);
+    members.weigh(&[0; 4]);
+    for (_, algorithm) in &algorithms(&*kernel, 2)[..BALANCED] {
+        let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
+        assert!(
+            shares.iter().all(|share| share.abs_diff(100) <= 3),
+            "{shares:?}"
+        );
+    }
+}
+
+/// The shares of all algorithms, for people: `cargo test --lib table_of_shares -- --ignored`.
+#[test]
+#[ignore = "prints a table"]
+fn table_of_shares() {
+    let kernel = kernel();
+    for ranks in [8, 13] {
+        let members = Members::new(Rank(0), ranks);
+        for (name, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
+            let largest = SHAPES.map(|shape| {
+                let inputs = inputs(shape, ranks, 10_000);
+                let shares = shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), false);
+                format!("{:.3}", largest(&shares, &inputs, ranks))
+            });
+            let row = format!("| {ranks} | {name} | {} |\n", largest.join(" | "));
+            std::io::stdout().write_all(row.as_bytes()).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn any_inputs_on_any_ranks_with_any_faults(
+        inputs in prop::collection::vec(prop::collection::vec(-20_i32..20, 0..60), 1..20),
+        dead in prop::collection::vec(0_u32..20, 0..12),
+        weights in prop::collection::vec(0_u8..=16, 0..20),
+        dense: bool,
+    ) {
+        let kernel = kernel();
+        let ranks = inputs.len();
+        let mut members = Members::new(Rank(0), ranks);
+        members.weigh(&weights);
+        let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+        members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
+        for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
+            let shares = shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), dense);
+            if dense {
+                let total = inputs.concat().len();
+                let survivors = members.survivors().count();
+                for rank in members.survivors() {
+                    let share = shares[rank.index()];
+                    prop_assert!(share == total / survivors || share == total.div_ceil(survivors));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn records_of_any_kind(
+        key in 1_i32..=12,
+        (before, key_bytes, after) in (0_usize..7, 1_usize..12, 0_usize..7),
+        descending: bool,
+        dense: bool,
+        inputs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..400), 1..9),
+        mask in prop::sample::select(vec![0xff_u8, 0x81, 1]),
+        dead in prop::collection::vec(0_u32..9, 0..4),
+    ) {
+        let numbers = [1, 1, 2, 2, 4, 4, 8, 8, 4, 8];
+        let natural = numbers.get(key as usize - 1);
+        let key_bytes = *natural.unwrap_or(&key_bytes);
+        let by_last_byte = |one: &[u8], other: &[u8]| one.last().cmp(&other.last());
+        let compares = key == KeyKind::Compare as i32;
+        let fields = Fields {
+            record_bytes: before + key_bytes + after,
+            key_offset: if compares { 0 } else { before },
+            key_bytes: if natural.is_some() || compares { 0 } else { key_bytes },
+            key,
+            descending,
+            compare: compares.then(|| Comparator::new(by_last_byte)),
+        };
+        let kernel = kernel_for(&Layout::new(fields).unwrap(), 1);
+        let size = kernel.record_bytes();
+        let few = |input: Vec<u8>| {
+            let bytes = input.len() / size * size;
+            input[..bytes].iter().map(|byte| byte & mask).collect()
+        };
+        let inputs: Vec<Vec<u8>> = inputs.into_iter().map(few).collect();
+        let ranks = inputs.len();
+        let mut members = Members::new(Rank(0), ranks);
+        let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+        members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
+        for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
+            shares(&*algorithm, &*kernel, &members, &inputs, dense);
+        }
+    }
+
+    #[test]
+    fn a_cut_divides_the_total_order(
+        runs in prop::collection::vec(prop::collection::vec(0_i32..9, 0..30), 1..6),
+        key in 0_i32..9,
+        origin in 0_u32..7,
+        position in 0_u64..40,
+    ) {
+        let kernel = kernel();
+        let mut all: Vec<(i32, u32, u64)> = Vec::new();
+        let mut block = Block::empty();
+        for (rank, mut run) in (0..).zip(runs) {
+            run.sort();
+            all.extend((0..).zip(&run).map(|(index, key)| (*key, rank, index)));
+            let mut part = block_of(rank, &run);
+            part.sorted = true;
+            block = Block::unite([block, part]);
+        }
+        let place = pivot::Place { record: key.to_ne_bytes().to_vec(), origin, position };
+        let cut = Cut::At(place);
+        let encoded = Cut::encode_all(&[cut.clone(), Cut::AllLower], 4);
+        prop_assert_eq!(Cut::decode_all(&encoded, 4).unwrap(), vec![cut.clone(), Cut::AllLower]);
+        let (lower, upper) = cut.divide(&block, &*kernel);
+        let below = all.iter().filter(|record| **record < (key, origin, position)).count();
+        prop_assert_eq!(lower.bytes() / 4, below);
+        prop_assert_eq!(Block::unite([lower, upper_rest(upper)]).bytes() / 4, all.len());
+    }
+
+    #[test]
+    fn samples_weigh_as_much_as_their_block(length in 0_usize..12_000) {
+        let kernel = kernel();
+        let numbers: Vec<i32> = (0..length as i32).collect();
+        let mut block = block_of(0, &numbers);
+        block.sorted = true;
+        let samples = pivot::sample(&block, 8, &*kernel);
+        prop_assert_eq!(samples.len(), length.min((length / 16).clamp(8 * 24, 512)));
+        prop_assert_eq!(samples.iter().map(|sample| sample.weight).sum::<u64>(), length as u64);
+    }
+}
+
+/// A run cut in two has its origin on both sides, which a block never has: told apart for the sum.
+fn upper_rest(mut upper: Block) -> Block {
+    for run in &mut upper.runs {
+        run.origin = Rank(run.origin.0 + 1000);
+    }
+    upper
+}

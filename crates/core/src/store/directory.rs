@@ -1,0 +1,348 @@
+//! The store in a directory that all ranks see: each version of a node's block is one file.
+//!
+//! A file is written under a temporary name and renamed, so that a reader sees all of it or
+//! nothing; it ends with a checksum, so that what a file system lost or spoiled is noticed. The
+//! papers' programs write their checkpoints in place. What a file is, [`Files`] says.
+
+use std::io::{self, Read};
+
+use super::{Reach, Stamp, Store};
+use crate::block::{Block, Header};
+use crate::members::Rank;
+use crate::mutants::{Defect, planted};
+use crate::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::checksum::Checksum;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// Starts every file; the last byte is the version of the format.
+const MAGIC: [u8; 8] = *b"ftsort\0\x03";
+
+/// One directory's files, by name.
+pub trait Files {
+    /// What to call the directory in a message to people.
+    fn place(&self) -> String;
+
+    /// Makes a file of these parts, one after the other, in place of what had the name.
+    fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()>;
+
+    /// Gives a file another name, at once and in place of what had that.
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+
+    /// A file's size and content.
+    fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)>;
+
+    /// Removes a file.
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+}
+
+/// Files of one group in a directory.
+pub struct Directory {
+    files: Box<dyn Files>,
+    /// Starts the name of every file of this group, and of no other.
+    prefix: String,
+    /// How many sorts have come to their end: files of one must not be taken for those of the next,
+    /// in which a rank may die before it has written anything.
+    sorts: u32,
+    /// Tells the files that ranks write at the same time apart.
+    me: Rank,
+    /// What this rank has put and not removed yet.
+    mine: Vec<(Stamp, Node)>,
+}
+
+impl Directory {
+    /// A store in a directory for the group that all ranks know under the number `group`.
+    pub fn new(files: Box<dyn Files>, group: u64, me: Rank) -> Directory {
+        Directory {
+            files,
+            prefix: format!("ftsort-{group:016x}-"),
+            sorts: 0,
+            me,
+            mine: Vec::new(),
+        }
+    }
+
+    /// As [`Directory::new`], but tries at once to write there: `Status::Store` with the system's reason
+    /// if it cannot.
+    pub fn open(files: Box<dyn Files>, group: u64, me: Rank) -> Result<Directory> {
+        let mut store = Directory::new(files, group, me);
+        let probe = format!("{}probe.{me}", store.prefix);
+        let written = store.files.write(&probe, &[]);
+        written
+            .and_then(|()| store.files.remove(&probe))
+            .map_err(|error| store.refusal("store directory", "", &error))?;
+        Ok(store)
+    }
+
+    /// Leaves a sign that ranks which see the same directory find with [`Directory::sees_sign`].
+    pub fn leave_sign(&mut self) -> Result<()> {
+        let sign = self.sign();
+        let written = self.files.write(&sign, &[]);
+        written.map_err(|error| self.refusal("cannot create", &sign, &error))
+    }
+
+    /// Is the sign there?
+    pub fn sees_sign(&self) -> bool {
+        self.files.read(&self.sign()).is_ok()
+    }
+
+    /// Starts the names of this sort's files.
+    fn sort_prefix(&self) -> String {
+        let sorts = match planted(Defect::FilesOfAnySort) {
+            true => 0,
+            false => self.sorts,
+        };
+        format!("{}s{sorts}-", self.prefix)
+    }
+
+    fn sign(&self) -> String {
+        format!("{}sign", self.prefix)
+    }
+
+    fn name(&self, stamp: Stamp, node: Node) -> String {
+        let Stamp { version, faults } = stamp;
+        format!("{}v{version}-f{faults:08x}-n{node}", self.sort_prefix())
+    }
+
+    fn write(&mut self, name: &str, block: &Block) -> io::Result<()> {
+        let header = block.header().encode();
+        let length = (header.len() as u64).to_le_bytes();
+        let mut parts: Vec<&[u8]> = vec![&MAGIC, &length, &header];
+        parts.extend(block.runs.iter().map(|run| &*run.data));
+        let mut sum = Checksum::default();
+        parts.iter().for_each(|part| sum.add(part));
+        let sum = sum.finish().to_le_bytes();
+        parts.push(&sum);
+        self.files.write(name, &parts)
+    }
+
+    /// None: torn, truncated or spoiled.
+    fn read(&self, name: &str) -> io::Result<Option<Result<Block>>> {
+        let (size, mut file) = self.files.read(name)?;
+        let mut sum = Checksum::default();
+        let mut fixed = [0_u8; 16];
+        file.read_exact(&mut fixed)?;
+        sum.add(&fixed);
+        let (magic, length) = fixed.split_at(8);
+        let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
+        if magic != MAGIC || length > size {
+            return Ok(None);
+        }
+        let mut header = vec![0; length as usize];
+        file.read_exact(&mut header)?;
+        sum.add(&header);
+        let Some(header) = Header::decode(&header) else {
+            return Ok(None);
+        };
+        // Sizes of a spoiled file may add up to anything, round the end of the numbers too.
+        let mut sizes = header.runs.iter().map(|(_, _, bytes)| *bytes as u64);
+        if sizes.try_fold(length + 24, u64::checked_add) != Some(size) {
+            return Ok(None);
+        }
+        let mut parts: Vec<Slice> = Vec::with_capacity(header.runs.len());
+        for (_, _, bytes) in &header.runs {
+            let mut buffer = match Buffer::unset(*bytes) {
+                Ok(buffer) => buffer,
+                Err(error) => return Ok(Some(Err(error))),
+            };
+            file.read_exact(&mut buffer)?;
+            sum.add(&buffer);
+            parts.push(buffer.into());
+        }
+        let mut expected = [0_u8; 8];
+        file.read_exact(&mut expected)?;
+        let intact = sum.finish() == u64::from_le_bytes(expected) || planted(Defect::NoChecksum);
+        Ok(intact.then(|| Ok(Block::from_parts(&header, parts))))
+    }
+
+    fn refusal(&self, what: &str, name: &str, error: &io::Error) -> Error {
+        let place = self.files.place();
+        let path = match name {
+            "" => place,
+            name => format!("{place}/{name}"),
+        };
+        Error::new(Status::Store, format!("{what} {path}: {error}"))
+    }
+}
+
+impl Store for Directory {
+    fn reach(&self) -> Reach {
+        Reach::Everyone
+    }
+
+    fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()> {
+        let name = self.name(stamp, node);
+        // Two ranks may write the same version after a repair; each has a temporary name.
+        let draft = match planted(Defect::WritesInPlace) {
+            true => name.clone(),
+            false => format!("{name}.draft.{}", self.me),
+        };
+        let written = self
+            .write(&draft, block)
+            .and_then(|()| self.files.rename(&draft, &name));
+        if let Err(error) = written {
+            let _ = self.files.remove(&draft);
+            return Err(self.refusal("cannot write", &name, &error));
+        }
+        if !self.mine.contains(&(stamp, node)) {
+            self.mine.push((stamp, node));
+        }
+        Ok(())
+    }
+
+    fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>> {
+        let name = self.name(stamp, node);
+        match self.read(&name) {
+            Ok(Some(block)) => block.map(Some),
+            Ok(None) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(self.refusal("cannot read", &name, &error)),
+        }
+    }
+
+    fn retire(&mut self, version: u32) {
+        let (old, kept) = self
+            .mine
+            .iter()
+            .partition(|(mine, _)| mine.version < version);
+        self.mine = kept;
+        let old: Vec<(Stamp, Node)> = old;
+        for (stamp, node) in old {
+            // Another rank may have removed it, and a leftover does no harm.
+            let _ = self.files.remove(&self.name(stamp, node));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.retire(u32::MAX);
+        self.sorts += 1;
+    }
+
+    fn leave(&mut self) {
+        self.mine.clear();
+        self.sorts += 1;
+    }
+
+    fn sweep(&mut self) {
+        for name in self.files.list().unwrap_or_default() {
+            // Others may have begun with the next sort.
+            if name.starts_with(&self.prefix) && !name.starts_with(&self.sort_prefix()) {
+                let _ = self.files.remove(&name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::block::Run;
+    use crate::store::disk::Disk;
+
+    fn open(folder: &Path, group: u64) -> Result<Directory> {
+        Directory::open(Box::new(Disk::new(folder)), group, Rank(0))
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder =
+            std::env::temp_dir().join(format!("ftsort-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn at(version: u32) -> Stamp {
+        Stamp { version, faults: 2 }
+    }
+
+    fn sample() -> Block {
+        let run = |origin, bytes: &[u8]| Run {
+            origin: Rank(origin),
+            start: 7,
+            data: Buffer::copy_of(bytes).unwrap().into(),
+        };
+        Block {
+            runs: vec![run(1, &[1; 100]), run(4, &[2; 3000])],
+            sorted: true,
+            digest: None,
+        }
+    }
+
+    #[test]
+    fn what_was_put_is_found_until_it_is_retired() {
+        let folder = folder("put");
+        let mut store = open(&folder, 1).unwrap();
+        store.put(at(3), Node(2), &sample()).unwrap();
+        let other = open(&folder, 1).unwrap();
+        assert_eq!(other.get(at(3), Node(2)).unwrap(), Some(sample()));
+        assert_eq!(other.get(at(4), Node(2)).unwrap(), None);
+        let stranger = open(&folder, 2).unwrap();
+        assert_eq!(stranger.get(at(3), Node(2)).unwrap(), None);
+        store.retire(4);
+        assert_eq!(other.get(at(3), Node(2)).unwrap(), None);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_torn_or_spoiled_file_counts_as_absent() {
+        let folder = folder("torn");
+        let mut store = open(&folder, 1).unwrap();
+        store.put(at(0), Node(0), &sample()).unwrap();
+        let path = folder.join(store.name(at(0), Node(0)));
+        let whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert_eq!(store.get(at(0), Node(0)).unwrap(), None, "cut at {length}");
+        }
+        for position in 0..whole.len() {
+            let mut spoiled = whole.clone();
+            spoiled[position] ^= 0x10;
+            fs::write(&path, &spoiled).unwrap();
+            assert_eq!(
+                store.get(at(0), Node(0)).unwrap(),
+                None,
+                "spoiled at {position}"
+            );
+        }
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(store.get(at(0), Node(0)).unwrap(), Some(sample()));
+        store.clear();
+        store.sweep();
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn sizes_that_add_up_to_the_right_one_round_the_end_of_numbers_are_no_file() {
+        let folder = folder("sizes");
+        let mut store = open(&folder, 1).unwrap();
+        store.put(at(0), Node(0), &sample()).unwrap();
+        let path = folder.join(store.name(at(0), Node(0)));
+        let mut file = fs::read(&path).unwrap();
+        let header = sample().header().encode();
+        for (run, size) in [(0, u64::MAX - 99), (1, 3200)] {
+            let place = 16 + header.len() - 40 + run * 20 + 12;
+            file[place..place + 8].copy_from_slice(&size.to_le_bytes());
+        }
+        let content = file.len() - 8;
+        let sum = Checksum::of(&file[..content]).to_le_bytes();
+        file[content..].copy_from_slice(&sum);
+        fs::write(&path, &file).unwrap();
+        assert_eq!(store.get(at(0), Node(0)).unwrap(), None);
+        store.clear();
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_refused_by_name() {
+        let error = open(Path::new("/nowhere/at/all"), 1).err().unwrap();
+        assert_eq!(error.status, Status::Store);
+        assert!(error.text.contains("/nowhere/at/all"), "{}", error.text);
+    }
+}

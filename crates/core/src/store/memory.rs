@@ -1,0 +1,77 @@
+//! The store in this rank's memory, for copies of other ranks' blocks; also the store that keeps
+//! nothing, which is one without copies.
+
+use std::collections::BTreeMap;
+
+use super::{Reach, Stamp, Store};
+use crate::block::Block;
+use crate::vcube::Node;
+use ftsort_kernels::error::Result;
+
+/// Blocks in memory. They are shared, not copied.
+#[derive(Debug, Default)]
+pub struct Memory {
+    replicas: usize,
+    blocks: BTreeMap<(Stamp, Node), Block>,
+}
+
+impl Memory {
+    /// A store whose blocks are to be held by `replicas` other ranks; 0: a fault loses data.
+    pub fn new(replicas: usize) -> Memory {
+        Memory {
+            replicas,
+            blocks: BTreeMap::new(),
+        }
+    }
+}
+
+impl Store for Memory {
+    fn reach(&self) -> Reach {
+        Reach::Copies(self.replicas)
+    }
+
+    fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()> {
+        self.blocks.insert((stamp, node), block.clone());
+        Ok(())
+    }
+
+    fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>> {
+        Ok(self.blocks.get(&(stamp, node)).cloned())
+    }
+
+    fn retire(&mut self, version: u32) {
+        self.blocks.retain(|(kept, _), _| kept.version >= version);
+    }
+
+    fn clear(&mut self) {
+        self.blocks.clear();
+    }
+
+    fn leave(&mut self) {
+        self.clear();
+    }
+
+    fn sweep(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(version: u32) -> Stamp {
+        Stamp { version, faults: 1 }
+    }
+
+    #[test]
+    fn older_versions_are_retired_and_newer_ones_stay() {
+        let mut store = Memory::new(1);
+        for version in 0..3 {
+            store.put(at(version), Node(5), &Block::empty()).unwrap();
+        }
+        store.retire(2);
+        assert_eq!(store.get(at(1), Node(5)), Ok(None));
+        assert_eq!(store.get(at(2), Node(5)), Ok(Some(Block::empty())));
+        store.clear();
+        assert_eq!(store.get(at(2), Node(5)), Ok(None));
+    }
+}

@@ -1,0 +1,213 @@
+//! The protocol: a transport made of MPI's calls as they really behave when processes crash.
+//!
+//! One communicator is made once and never repaired. Survivors agree on it, acknowledge failures on
+//! it, and keep their ranks. Nothing is created, revoked or shrunk while ranks die, because Open
+//! MPI's communicator creation crashes survivors when a failure notice arrives within it. The
+//! papers' own sequence (2024, Section 5.1), which shrinks at every fault, is here too
+//! ([`Repair::Shrink`]), for comparison.
+//!
+//! Must never: receive from any source, send to a rank known to be dead, or conclude from what this
+//! rank alone has seen that others have seen it.
+
+mod pending;
+mod repair;
+
+use std::convert::Infallible;
+
+use super::fabric::{Fabric, Outcome};
+use super::{Agreed, Flow, Ticket, Transport};
+use crate::members::{Rank, RankSet};
+use crate::mutants::{Defect, planted};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
+use pending::Pending;
+
+/// How the survivors come to know the same dead ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// Agree and acknowledge on one communicator for life.
+    Agree,
+    /// The papers' FaultDetection: barrier, agree, revoke, acknowledge, shrink, same identities.
+    Shrink,
+}
+
+/// How a [`Protocol`] behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Manners {
+    /// See [`Repair`].
+    pub repair: Repair,
+    /// Payloads travel in messages of at most so many bytes.
+    pub chunk: usize,
+    /// Seconds without any progress after which a wait ends with `Status::Mpi`; None: never.
+    pub patience: Option<f64>,
+}
+
+/// A transport over a fabric.
+pub struct Protocol<F> {
+    fabric: F,
+    manners: Manners,
+    pending: Pending,
+    dead: RankSet,
+    /// The failures in the present communicator that everybody knows of already.
+    known_failures: usize,
+    /// A message was not sent because somebody is dead; the next wait says so.
+    unsent: bool,
+    /// Repairs so far: keeps the messages of different epochs apart.
+    epoch: u32,
+}
+
+impl<F: Fabric> Protocol<F> {
+    /// The transport of one rank.
+    pub fn new(fabric: F, manners: Manners) -> Protocol<F> {
+        Protocol {
+            dead: fabric.absent(),
+            pending: Pending::new(manners.chunk),
+            fabric,
+            manners,
+            known_failures: 0,
+            unsent: false,
+            epoch: 0,
+        }
+    }
+
+    /// From now on faults are repaired in this manner; on all ranks at the same place of the program.
+    pub fn repair_by(&mut self, repair: Repair) {
+        self.manners.repair = repair;
+    }
+
+    /// What it is made of.
+    pub fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    /// The ranks that all survivors know to be dead.
+    pub fn dead(&self) -> &RankSet {
+        &self.dead
+    }
+
+    fn refuse_the_dead(&self, rank: Rank) -> Result<()> {
+        match rank.index() < self.fabric.ranks() && !self.dead.contains(rank) {
+            true => Ok(()),
+            false => Err(Error::new(
+                Status::Internal,
+                format!("rank {rank} is dead, but a message names it"),
+            )),
+        }
+    }
+
+    /// Failures that this rank sees and that are not agreed on yet.
+    fn sees_new_failures(&mut self) -> Result<bool> {
+        Ok(self.fabric.failures()? > self.known_failures)
+    }
+}
+
+impl<F: Fabric> Transport for Protocol<F> {
+    fn me(&self) -> Rank {
+        self.fabric.me()
+    }
+
+    fn ranks(&self) -> usize {
+        self.fabric.ranks()
+    }
+
+    fn now(&self) -> f64 {
+        self.fabric.now()
+    }
+
+    fn send(&mut self, to: Rank, payload: Slice) -> Result<()> {
+        self.refuse_the_dead(to)?;
+        // Open MPI has forgotten the way to a process that it has seen die, and dereferences NULL in
+        // a large send to it. It learns of deaths only while it makes progress, so between this look
+        // and the send nothing changes.
+        self.unsent |= self.sees_new_failures()?;
+        if self.unsent {
+            return Ok(());
+        }
+        self.pending
+            .send(&mut self.fabric, to, self.epoch, &payload)
+    }
+
+    fn receive(&mut self, from: Rank, capacity: usize) -> Result<Ticket> {
+        self.refuse_the_dead(from)?;
+        self.pending
+            .receive(&mut self.fabric, from, self.epoch, capacity)
+    }
+
+    fn discard(&mut self, from: Rank, length: usize) -> Result<()> {
+        self.refuse_the_dead(from)?;
+        self.pending
+            .discard(&mut self.fabric, from, self.epoch, length)
+    }
+
+    fn longest_short(&self) -> usize {
+        self.manners.chunk
+    }
+
+    fn settle(&mut self) -> Result<Flow> {
+        const LOOK_EVERY: f64 = 0.001;
+        if self.unsent {
+            return Ok(Flow::Interrupted);
+        }
+        let mut looked = self.now();
+        let mut progressed = looked;
+        while !self.pending.is_settled() {
+            let before = self.pending.open();
+            if self.pending.poll(&mut self.fabric)? == Outcome::Failed {
+                return Ok(Flow::Interrupted);
+            }
+            let now = self.now();
+            if self.pending.open() < before {
+                progressed = now;
+                continue;
+            }
+            if now - looked > LOOK_EVERY {
+                looked = now;
+                if self.sees_new_failures()? && !planted(Defect::WaitsWithoutLooking) {
+                    return Ok(Flow::Interrupted);
+                }
+                out_of_patience(self.manners.patience, now - progressed)?;
+            }
+            self.fabric.rest()?;
+        }
+        Ok(Flow::Done)
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Buffer {
+        self.pending.take(&mut self.fabric, ticket)
+    }
+
+    fn agree(&mut self, flag: u32) -> Result<Agreed> {
+        match self.manners.repair {
+            Repair::Agree => self.agree_alone(flag),
+            Repair::Shrink => self.agree_after_barrier(flag),
+        }
+    }
+
+    fn recover(&mut self) -> Result<RankSet> {
+        match self.manners.repair {
+            Repair::Agree => self.agree_on_the_dead()?,
+            Repair::Shrink => self.shrink_to_survivors()?,
+        }
+        self.epoch = self.epoch.wrapping_add(1);
+        self.unsent = false;
+        Ok(self.dead.clone())
+    }
+
+    fn crash(&mut self) -> Result<Infallible> {
+        self.fabric.crash()
+    }
+}
+
+/// `Status::Mpi` where nothing has moved for longer than anybody wants to wait.
+fn out_of_patience(patience: Option<f64>, waited: f64) -> Result<()> {
+    match patience {
+        Some(patience) if waited > patience => Err(Error::new(
+            Status::Mpi,
+            format!(
+                "no progress for {waited:.1} seconds, but no fault was reported: a process is \
+                 stopped or cut off, or MPI hangs"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,111 @@
+//! How survivors come to hold the same set of dead ranks.
+
+use super::Protocol;
+use crate::members::{Rank, RankSet};
+use crate::mutants::{Defect, planted};
+use crate::transport::Agreed;
+use crate::transport::fabric::{Fabric, Outcome};
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// What an agreement is on. Who hears first what was decided may go on to the next agreement and die
+/// there, while the others decide anew and go on to another one: then the dead rank's word on the one
+/// can be counted in the other, and no such bit is left.
+const ON_A_FLAG: u32 = 1 << 31;
+const ON_THE_DEAD: u32 = 1 << 30;
+
+/// The part of a fingerprint that fits an agreement together with its complement.
+const HASH: u32 = (1 << 15) - 1;
+
+impl<F: Fabric> Protocol<F> {
+    /// Agreement; a failure that is not acknowledged yet is reported to all alike.
+    pub(super) fn agree_alone(&mut self, flag: u32) -> Result<Agreed> {
+        let own = flag & !ON_THE_DEAD | ON_A_FLAG;
+        let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
+        let mixed = agreed & ON_A_FLAG == 0 && !planted(Defect::AgreementsMix);
+        Ok(Agreed {
+            flag: if mixed { !0 } else { agreed & !ON_A_FLAG },
+            faults: outcome == Outcome::Failed || mixed,
+        })
+    }
+
+    /// The papers' FaultDetection begins with a barrier. It may succeed on some ranks and fail on
+    /// others, so it decides nothing: whoever saw it fail says so in the agreement.
+    pub(super) fn agree_after_barrier(&mut self, flag: u32) -> Result<Agreed> {
+        const BARRIER_PASSED: u32 = 1 << 31;
+        let passed = match self.fabric.barrier()? {
+            Outcome::Fine => BARRIER_PASSED,
+            Outcome::Failed => {
+                // Others may still wait in it.
+                self.fabric.revoke()?;
+                0
+            }
+        };
+        if planted(Defect::BarrierDecides) && passed != 0 {
+            return Ok(Agreed {
+                flag,
+                faults: false,
+            });
+        }
+        let own = flag & !BARRIER_PASSED | passed;
+        let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
+        Ok(Agreed {
+            flag: agreed & !BARRIER_PASSED,
+            faults: outcome == Outcome::Failed || agreed & BARRIER_PASSED == 0,
+        })
+    }
+
+    /// Everybody acknowledges what it has seen fail and proposes a hash of that; the bitwise AND of
+    /// a hash and of its complement show whether all proposals were equal.
+    pub(super) fn agree_on_the_dead(&mut self) -> Result<()> {
+        const ATTEMPTS: usize = 100_000;
+        for _ in 0..ATTEMPTS {
+            let seen = self.fabric.acknowledge()?;
+            let hash = seen.fingerprint() & HASH;
+            let own = ON_THE_DEAD | hash | (!hash & HASH) << HASH.count_ones();
+            let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
+            let equal = agreed & HASH == !(agreed >> HASH.count_ones()) & HASH;
+            let same = equal && agreed & ON_THE_DEAD != 0 || planted(Defect::HashIsNotCompared);
+            if outcome == Outcome::Fine && same || planted(Defect::DeadByOwnView) {
+                if !planted(Defect::FailuresStayNew) {
+                    self.known_failures = seen.len();
+                }
+                if !planted(Defect::MessagesStay) {
+                    self.drain(&seen)?;
+                }
+                for rank in seen.iter() {
+                    self.dead.insert(rank);
+                }
+                return Ok(());
+            }
+        }
+        Err(Error::new(
+            Status::Mpi,
+            "the survivors do not come to see the same ranks as dead",
+        ))
+    }
+
+    fn drain(&mut self, newly_dead: &RankSet) -> Result<()> {
+        let me = self.fabric.me();
+        let live: Vec<Rank> = Rank::all(self.fabric.ranks())
+            .filter(|rank| *rank != me)
+            .filter(|rank| !newly_dead.contains(*rank) && !self.dead.contains(*rank))
+            .collect();
+        self.pending
+            .drain(&mut self.fabric, &live, self.epoch, self.manners.patience)
+    }
+
+    /// Revoke, acknowledge, shrink, and give the survivors their ranks back.
+    pub(super) fn shrink_to_survivors(&mut self) -> Result<()> {
+        self.fabric.revoke()?;
+        self.pending.abandon(&mut self.fabric)?;
+        let seen = self.fabric.acknowledge()?;
+        let mut dead = self.fabric.shrink()?;
+        if planted(Defect::DeadBeforeShrinking) {
+            dead = self.dead.clone();
+            dead.extend(&seen);
+        }
+        self.dead = dead;
+        self.known_failures = 0;
+        Ok(())
+    }
+}

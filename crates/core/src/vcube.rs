@@ -1,0 +1,313 @@
+//! The virtual hypercube (VCube): clusters, covers, executors, partners.
+//!
+//! Follows Section 3 of the 2024 paper (Duarte, Bona and Ruoso 2014). Pure topology over nodes and
+//! sets of faulty nodes; it must never know of ranks, messages or data.
+
+use std::fmt;
+
+use ftsort_kernels::bits::Bits;
+
+/// A vertex of the virtual hypercube.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(pub u32);
+
+impl fmt::Display for Node {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// A set of nodes of one cube, in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSet(Bits);
+
+impl NodeSet {
+    /// The empty set, for a cube of `len` nodes.
+    pub fn new(len: usize) -> NodeSet {
+        NodeSet(Bits::new(len))
+    }
+
+    /// Adds a node.
+    ///
+    /// # Panics
+    /// If the cube has no such node.
+    pub fn insert(&mut self, node: Node) {
+        self.0.insert(node.0 as usize);
+    }
+
+    /// Takes a node out.
+    pub fn remove(&mut self, node: Node) {
+        self.0.remove(node.0 as usize);
+    }
+
+    /// Is the node in the set? No for one that the cube does not have.
+    pub fn contains(&self, node: Node) -> bool {
+        self.0.contains(node.0 as usize)
+    }
+
+    /// How many nodes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// No node at all?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The nodes, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Node> + '_ {
+        self.0.iter().map(|index| Node(index as u32))
+    }
+}
+
+/// c(i,s): the nodes of the s-th cluster of node i, in the order in which i turns to them.
+///
+/// The paper defines c(i,s) = (i xor 2^(s-1), c(i xor 2^(s-1), 1), ..., c(i xor 2^(s-1), s-1)),
+/// which is i xor 2^(s-1) xor e for e = 0, 1, ..., 2^(s-1) - 1. s is at least 1.
+pub fn cluster(i: Node, s: u32) -> impl Iterator<Item = Node> {
+    let size = 1_u32 << (s - 1);
+    (0..size).map(move |e| Node(i.0 ^ size ^ e))
+}
+
+/// The smallest node of v's s-dimensional subcube.
+pub fn first_of(v: Node, s: u32) -> Node {
+    Node(v.0 >> s << s)
+}
+
+/// A hypercube of virtual nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VCube {
+    dimension: u32,
+}
+
+impl VCube {
+    /// The smallest cube with a node for each of `ranks` processes.
+    pub fn for_ranks(ranks: usize) -> VCube {
+        VCube {
+            dimension: ranks.max(1).next_power_of_two().trailing_zeros(),
+        }
+    }
+
+    /// log2 of the number of nodes.
+    pub fn dimension(&self) -> u32 {
+        self.dimension
+    }
+
+    /// The number of nodes.
+    pub fn len(&self) -> usize {
+        1 << self.dimension
+    }
+
+    /// Never: a cube has at least one node.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// All nodes, ascending.
+    pub fn nodes(&self) -> impl Iterator<Item = Node> + use<> {
+        (0..1_u32 << self.dimension).map(Node)
+    }
+
+    /// cover(v): the first fault-free node of c(v,1), c(v,2), ..., c(v,d); None if there is none.
+    pub fn cover(&self, v: Node, faulty: &NodeSet) -> Option<Node> {
+        (1..=self.dimension)
+            .flat_map(|s| cluster(v, s))
+            .find(|candidate| !faulty.contains(*candidate))
+    }
+
+    /// The node that does the work of v: v itself if it is fault-free, else its cover.
+    pub fn executor(&self, v: Node, faulty: &NodeSet) -> Option<Node> {
+        match faulty.contains(v) {
+            false => Some(v),
+            true => self.cover(v, faulty),
+        }
+    }
+
+    /// The paper's partner of v in dimension s: the first fault-free node of c(v,s).
+    pub fn partner(&self, v: Node, s: u32, faulty: &NodeSet) -> Option<Node> {
+        cluster(v, s).find(|candidate| !faulty.contains(*candidate))
+    }
+
+    /// The node that differs from v in dimension s alone: with whom v always exchanges.
+    pub fn neighbour(&self, v: Node, s: u32) -> Node {
+        Node(v.0 ^ (1 << (s - 1)))
+    }
+
+    /// The nodes of the s-dimensional subcube of v, ascending.
+    pub fn subcube(&self, v: Node, s: u32) -> impl Iterator<Item = Node> + use<> {
+        let Node(first) = first_of(v, s);
+        (first..first + (1 << s)).map(Node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn set(cube: &VCube, nodes: impl IntoIterator<Item = u32>) -> NodeSet {
+        let mut set = NodeSet::new(cube.len());
+        nodes.into_iter().for_each(|node| set.insert(Node(node)));
+        set
+    }
+
+    fn numbers(nodes: impl Iterator<Item = Node>) -> Vec<u32> {
+        nodes.map(|node| node.0).collect()
+    }
+
+    /// The paper's recursive definition, to the letter.
+    fn cluster_by_definition(i: u32, s: u32) -> Vec<u32> {
+        let first = i ^ 1 << (s - 1);
+        let mut nodes = vec![first];
+        (1..s).for_each(|smaller| nodes.extend(cluster_by_definition(first, smaller)));
+        nodes
+    }
+
+    #[test]
+    fn table_1_of_the_2024_paper() {
+        let table: [[&[u32]; 8]; 3] = [
+            [&[1], &[0], &[3], &[2], &[5], &[4], &[7], &[6]],
+            [
+                &[2, 3],
+                &[3, 2],
+                &[0, 1],
+                &[1, 0],
+                &[6, 7],
+                &[7, 6],
+                &[4, 5],
+                &[5, 4],
+            ],
+            [
+                &[4, 5, 6, 7],
+                &[5, 4, 7, 6],
+                &[6, 7, 4, 5],
+                &[7, 6, 5, 4],
+                &[0, 1, 2, 3],
+                &[1, 0, 3, 2],
+                &[2, 3, 0, 1],
+                &[3, 2, 1, 0],
+            ],
+        ];
+        for (s, row) in (1..).zip(table) {
+            for (i, expected) in (0..).zip(row) {
+                assert_eq!(numbers(cluster(Node(i), s)), expected, "c({i},{s})");
+            }
+        }
+    }
+
+    #[test]
+    fn the_closed_form_is_the_recursive_definition() {
+        for s in 1..=10 {
+            for i in [0, 1, 5, 77, 512, 1023] {
+                assert_eq!(numbers(cluster(Node(i), s)), cluster_by_definition(i, s));
+            }
+        }
+    }
+
+    #[test]
+    fn the_papers_examples_of_covers() {
+        let cube = VCube::for_ranks(8);
+        let cover = |faulty: &[u32]| {
+            let faulty = set(&cube, faulty.iter().copied());
+            cube.cover(Node(0), &faulty).map(|node| node.0)
+        };
+        assert_eq!(cover(&[0]), Some(1));
+        assert_eq!(cover(&[0, 1]), Some(2));
+        assert_eq!(cover(&[0, 1, 2]), Some(3));
+        assert_eq!(cover(&[0, 1, 2, 3, 4, 5, 6, 7]), None);
+    }
+
+    #[test]
+    fn cubes_have_the_least_power_of_two_of_nodes() {
+        for (ranks, len) in [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (64, 64), (65, 128)] {
+            assert_eq!(VCube::for_ranks(ranks).len(), len);
+        }
+    }
+
+    /// What holds for every set of faulty nodes that leaves somebody alive.
+    fn check(cube: &VCube, faulty: &NodeSet) {
+        for v in cube.nodes() {
+            let executor = cube.executor(v, faulty).unwrap();
+            assert!(!faulty.contains(executor));
+            if !faulty.contains(v) {
+                assert_eq!(executor, v);
+            }
+            // The covers in the order of distance: v xor 1, v xor 2, ...
+            let by_distance = (0..cube.len() as u32)
+                .map(|distance| Node(v.0 ^ distance))
+                .find(|node| !faulty.contains(*node));
+            assert_eq!(Some(executor), by_distance);
+            for s in 1..=cube.dimension() {
+                check_dimension(cube, faulty, v, s);
+            }
+        }
+    }
+
+    fn check_dimension(cube: &VCube, faulty: &NodeSet, v: Node, s: u32) {
+        let alive = |n: &Node| !faulty.contains(*n);
+        let executor = cube.executor(v, faulty).unwrap();
+        let other = cube.executor(cube.neighbour(v, s), faulty).unwrap();
+        let own_half = cube.subcube(v, s - 1).find(alive);
+        match (cube.partner(v, s, faulty), own_half) {
+            // The paper's partner is whoever executes the hypercube's neighbour, for every node,
+            // covered ones too, and so comes out of "exchange with v xor 2^(s-1)".
+            (Some(partner), _) => assert_eq!(partner, other),
+            // No partner: v and its neighbour have one executor, which is v where v is fault-free,
+            // and the exchange is local.
+            (None, Some(_)) => assert_eq!(executor, other),
+            // Nobody lives in the subcube of both: two nodes outside may stand in for them.
+            (None, None) => assert!(cube.subcube(v, s).all(|n| n != executor && n != other)),
+        }
+    }
+
+    #[test]
+    fn every_set_of_faults_in_small_cubes() {
+        for dimension in 0..=3 {
+            let cube = VCube::for_ranks(1 << dimension);
+            for mask in 0..(1_u32 << cube.len()) - 1 {
+                let faulty = set(
+                    &cube,
+                    (0..cube.len() as u32).filter(|node| mask >> node & 1 == 1),
+                );
+                check(&cube, &faulty);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lonely_survivor_does_everything() {
+        for dimension in 0..=10 {
+            let cube = VCube::for_ranks(1 << dimension);
+            for survivor in [0, cube.len() as u32 / 3, cube.len() as u32 - 1] {
+                let faulty = set(
+                    &cube,
+                    (0..cube.len() as u32).filter(|node| *node != survivor),
+                );
+                for v in cube.nodes() {
+                    assert_eq!(cube.executor(v, &faulty), Some(Node(survivor)));
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_set_of_faults_up_to_1024_nodes(
+            dimension in 0_u32..=10,
+            density in 0.0_f64..=1.0,
+            seed: u64,
+            survivor: u32,
+        ) {
+            let cube = VCube::for_ranks(1 << dimension);
+            let survivor = survivor % cube.len() as u32;
+            let mut state = seed;
+            let faulty = set(&cube, (0..cube.len() as u32).filter(|node| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                *node != survivor && ((state >> 33) as f64) < density * f64::from(1_u32 << 31)
+            }));
+            check(&cube, &faulty);
+        }
+    }
+}

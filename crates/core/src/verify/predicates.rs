@@ -1,0 +1,214 @@
+//! Progress and feasibility: Figures 4a and 4b of the 1989 paper, over blocks of records instead of
+//! single keys ("each of the predicates scales by m", Section 5).
+//!
+//! A block is sorted, the smallest record first, in every node; a sequence that goes down over the
+//! nodes is read from its last node to its first, and goes up so. Blocks have the same number of
+//! records, m. Where the input had fewer, the missing ones count as records after all others, and so
+//! they are missing where the sequence is at its greatest.
+//!
+//! The paper prints both with slips: progress looks one node beyond each half, where a bitonic sequence
+//! may turn either way; it starts in the middle for nodes of the upper half; and the walk's bounds are
+//! off by one, and test m where u is meant. Must never trust the size of a block.
+
+use std::cmp::Ordering;
+use std::ops::{Deref, Range};
+
+use super::sequence::Sequence;
+use crate::vcube::{Node, first_of};
+use ftsort_kernels::kernel::Kernel;
+
+/// What the predicates need to know of the sort.
+#[derive(Clone, Copy, Debug)]
+pub struct Yardstick<'a> {
+    /// Compares.
+    pub kernel: &'a dyn Kernel,
+    /// The paper's m: how many records the longest block has.
+    pub longest: usize,
+}
+
+/// Consecutive nodes over which a sequence goes one way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slope {
+    nodes: Range<u32>,
+    /// Upwards with the numbers of the nodes.
+    rises: bool,
+}
+
+impl Slope {
+    /// How `node`'s subcube of this dimension lies once it is sorted, on its way to a sequence of twice
+    /// its length; the whole cube rises.
+    pub fn sorted(node: Node, dimension: u32) -> Slope {
+        let Node(first) = first_of(node, dimension);
+        Slope {
+            nodes: first..first + (1 << dimension),
+            rises: node.0 >> dimension & 1 == 0,
+        }
+    }
+
+    /// The two halves of a bitonic sequence in `node`'s subcube of this dimension, or, of dimension 0,
+    /// the only node.
+    pub fn halves(node: Node, dimension: u32) -> Vec<Slope> {
+        let Node(first) = first_of(node, dimension);
+        match dimension.checked_sub(1) {
+            None => vec![Slope {
+                nodes: first..first + 1,
+                rises: true,
+            }],
+            Some(half) => [first, first + (1 << half)]
+                .map(|first| Slope::sorted(Node(first), half))
+                .to_vec(),
+        }
+    }
+
+    /// The nodes in the order in which the records rise.
+    fn rising(&self) -> impl Iterator<Item = Node> + use<> {
+        let Range { start, end } = self.nodes;
+        let rises = self.rises;
+        (start..end).map(move |node| {
+            Node(if rises {
+                node
+            } else {
+                start + (end - 1 - node)
+            })
+        })
+    }
+}
+
+impl Yardstick<'_> {
+    /// Progress along one slope: the records rise; and only behind the last of them may records be
+    /// missing. The first node that is not as it must be.
+    pub fn progress<B>(&self, sequence: &Sequence<B>, slope: &Slope) -> Result<(), Node>
+    where
+        B: Clone + Deref<Target = [u8]>,
+    {
+        let size = self.kernel.record_bytes();
+        let mut last: Option<&[u8]> = None;
+        let mut ended = false;
+        for node in slope.rising() {
+            let block: &[u8] = sequence.block(node).ok_or(node)?;
+            let records = block.len() / size;
+            let is_fine = records * size == block.len()
+                && records <= self.longest
+                && (!ended || block.is_empty())
+                && (block.len() < 2 * size || self.is_sorted(block))
+                && !self.falls(last, block.get(..size));
+            if !is_fine {
+                return Err(node);
+            }
+            ended |= records < self.longest;
+            last = block
+                .len()
+                .checked_sub(size)
+                .map(|at| &block[at..])
+                .or(last);
+        }
+        Ok(())
+    }
+
+    /// Record by record, since a message is not aligned.
+    fn is_sorted(&self, block: &[u8]) -> bool {
+        let mut records = block.chunks_exact(self.kernel.record_bytes());
+        records.next().is_none_or(|first| {
+            let mut last = first;
+            records.all(|next| {
+                let rises = !self.falls(Some(last), Some(next));
+                last = next;
+                rises
+            })
+        })
+    }
+
+    fn falls(&self, one: Option<&[u8]>, next: Option<&[u8]>) -> bool {
+        match (one, next) {
+            (Some(one), Some(next)) => self.kernel.compare(one, next) == Ordering::Greater,
+            _ => false,
+        }
+    }
+
+    /// Feasibility: the records of `slope` in `now` are a permutation of those of both halves in
+    /// `before`, found by a walk with a pointer in each half. Records of equal keys may come in any
+    /// order. The first node that is not as it must be.
+    pub fn feasibility<B>(
+        &self,
+        before: &Sequence<B>,
+        halves: &[Slope],
+        now: &Sequence<B>,
+        slope: &Slope,
+    ) -> Result<(), Node>
+    where
+        B: Clone + Deref<Target = [u8]>,
+    {
+        let read = |slope: &Slope, sequence| self.records(slope, sequence);
+        let mut sources = halves.iter().map(|half| read(half, before));
+        let lower = sources.next().unwrap_or_default();
+        let upper = sources.next().unwrap_or_default();
+        let merged = read(slope, now);
+        let found = self.walk(&lower, &upper, &merged);
+        found.map_err(|index| {
+            let mut left = index;
+            let size = self.kernel.record_bytes();
+            let mut nodes = slope.rising();
+            let at = nodes.find(|node| {
+                let records = now.block(*node).map_or(0, |block| block.len() / size);
+                let is_here = left < records;
+                left = left.saturating_sub(records);
+                is_here
+            });
+            // Something is missing at the end.
+            at.or_else(|| slope.rising().last())
+                .unwrap_or(Node(slope.nodes.start))
+        })
+    }
+
+    fn records<'b, B>(&self, slope: &Slope, sequence: &'b Sequence<B>) -> Vec<&'b [u8]>
+    where
+        B: Clone + Deref<Target = [u8]>,
+    {
+        let blocks = slope.rising().filter_map(|node| sequence.block(node));
+        blocks
+            .flat_map(|block| block.chunks_exact(self.kernel.record_bytes()))
+            .collect()
+    }
+
+    /// The walk, from one group of equal keys to the next: the index of the first record of `merged`
+    /// that has come from nowhere, or of the end if something is missing.
+    fn walk(&self, lower: &[&[u8]], upper: &[&[u8]], merged: &[&[u8]]) -> Result<(), usize> {
+        let (mut l, mut u, mut m) = (0, 0, 0);
+        while let Some(next) = merged.get(m) {
+            let alike = |records: &[&[u8]]| {
+                let equal = |record: &&&[u8]| self.kernel.compare(record, next) == Ordering::Equal;
+                records.iter().take_while(equal).count()
+            };
+            let (from_lower, from_upper) = (alike(&lower[l..]), alike(&upper[u..]));
+            let group = alike(&merged[m..]);
+            if group != from_lower + from_upper {
+                return Err(m + group.min(from_lower + from_upper));
+            }
+            let sources = [&lower[l..l + from_lower], &upper[u..u + from_upper]];
+            if !same_records(sources, &merged[m..m + group]) {
+                return Err(m);
+            }
+            l += from_lower;
+            u += from_upper;
+            m += group;
+        }
+        match (l, u) == (lower.len(), upper.len()) {
+            true => Ok(()),
+            false => Err(m),
+        }
+    }
+}
+
+/// The same bytes, in any order?
+fn same_records(sources: [&[&[u8]]; 2], merged: &[&[u8]]) -> bool {
+    if sources.iter().copied().flatten().eq(merged) {
+        return true;
+    }
+    let (mut sources, mut merged) = (sources.concat(), merged.to_vec());
+    sources.sort_unstable();
+    merged.sort_unstable();
+    sources == merged
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Progress and feasibility, against what sorting would say.
+
+use super::*;
+use ftsort_kernels::kernel::kernel_of;
+use ftsort_kernels::record::KeyKind;
+use proptest::prelude::*;
+
+/// Records of a key and of a byte that is no key.
+fn kernel() -> Box<dyn Kernel> {
+    kernel_of(2, KeyKind::U8)
+}
+
+type Record = [u8; 2];
+
+/// Deals records, the smallest first, to the nodes of a slope.
+fn deal(sequence: &mut Sequence<Vec<u8>>, slope: &Slope, longest: usize, mut records: Vec<Record>) {
+    records.sort_by_key(|record| record[0]);
+    let mut blocks = records.chunks(longest.max(1));
+    for node in slope.rising() {
+        let block = blocks.next().unwrap_or_default();
+        sequence.tell(node, Some(block.as_flattened().to_vec()));
+    }
+}
+
+/// A bitonic sequence before a stage, and the sorted one after it, in a subcube of this dimension; one
+/// record is missing for each of `short`.
+#[derive(Debug)]
+struct Stage {
+    node: Node,
+    longest: usize,
+    halves: Vec<Slope>,
+    slope: Slope,
+    before: Sequence<Vec<u8>>,
+    now: Sequence<Vec<u8>>,
+}
+
+fn stage(dimension: u32, node: u32, longest: usize, records: &[Record], short: usize) -> Stage {
+    let node = Node(node);
+    let halves = Slope::halves(node, dimension);
+    let slope = Slope::sorted(node, dimension);
+    let mut before = Sequence::new(dimension, node, Vec::new());
+    let mut now = before.clone();
+    let all = longest << dimension;
+    let mut records: Vec<Record> = records.iter().copied().cycle().take(all).collect();
+    records.truncate(all - short.min(longest));
+    let middle = records.len() - (all / halves.len()).min(records.len());
+    let (one, other) = records.split_at(middle);
+    let shares = if halves.len() == 1 {
+        vec![&records[..]]
+    } else {
+        vec![one, other]
+    };
+    for (half, share) in halves.iter().zip(shares) {
+        deal(&mut before, half, longest, share.to_vec());
+    }
+    deal(&mut now, &slope, longest, records);
+    Stage {
+        node,
+        longest,
+        halves,
+        slope,
+        before,
+        now,
+    }
+}
+
+impl Stage {
+    fn progress(&self) -> Result<(), Node> {
+        let kernel = kernel();
+        let yardstick = Yardstick {
+            kernel: &*kernel,
+            longest: self.longest,
+        };
+        for half in &self.halves {
+            yardstick.progress(&self.before, half)?;
+        }
+        yardstick.progress(&self.now, &self.slope)
+    }
+
+    fn feasibility(&self) -> Result<(), Node> {
+        let kernel = kernel();
+        let yardstick = Yardstick {
+            kernel: &*kernel,
+            longest: self.longest,
+        };
+        yardstick.feasibility(&self.before, &self.halves, &self.now, &self.slope)
+    }
+
+    /// All records of a sequence, sorted: what the walk finds out without sorting.
+    fn multiset(sequence: &Sequence<Vec<u8>>) -> Vec<Record> {
+        let blocks = sequence.nodes().filter_map(|node| sequence.block(node));
+        let mut all: Vec<Record> = blocks
+            .flat_map(|block| block.as_chunks().0.to_vec())
+            .collect();
+        all.sort();
+        all
+    }
+
+    /// By definition: read in the order in which it is to rise.
+    fn rises(&self) -> bool {
+        let mut nodes: Vec<Node> = self.now.nodes().collect();
+        if !self.slope.rises {
+            nodes.reverse();
+        }
+        let keys = nodes.iter().flat_map(|node| {
+            let block = &self.now.block(*node).unwrap()[..];
+            let missing = std::iter::repeat_n(u16::MAX, self.longest - block.len() / 2);
+            let keys: Vec<u16> = block.iter().step_by(2).map(|key| u16::from(*key)).collect();
+            keys.into_iter().chain(missing)
+        });
+        keys.is_sorted()
+    }
+}
+
+prop_compose! {
+    fn any_stage()(
+        dimension in 0_u32..5,
+        node in 0_u32..64,
+        longest in 1_usize..5,
+        keys in 1_u8..=255,
+        records in prop::collection::vec(any::<Record>(), 1..40),
+        short in 0_usize..5,
+    ) -> Stage {
+        let records: Vec<Record> = records.iter().map(|record| [record[0] % keys, record[1] % 3]).collect();
+        stage(dimension, node, longest, &records, short)
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_right_stage_is_right(mut stage in any_stage(), turn: bool) {
+        if turn {
+            // Equal keys in another order, within a block.
+            for node in stage.now.nodes() {
+                let mut block: Vec<Record> = stage.now.block(node).unwrap().as_chunks().0.to_vec();
+                block.reverse();
+                block.sort_by_key(|record| record[0]);
+                stage.now.tell(node, Some(block.as_flattened().to_vec()));
+            }
+        }
+        prop_assert_eq!(stage.progress(), Ok(()));
+        prop_assert_eq!(stage.feasibility(), Ok(()));
+    }
+
+    #[test]
+    fn a_changed_byte_is_found_by_one_or_the_other(
+        mut stage in any_stage(),
+        at: prop::sample::Index,
+        to: u8,
+    ) {
+        let full: Vec<Node> = stage.now.nodes().filter(|node| !stage.now.block(*node).unwrap().is_empty()).collect();
+        prop_assume!(!full.is_empty());
+        let node = full[at.index(full.len())];
+        let mut block = stage.now.block(node).unwrap().clone();
+        let place = at.index(block.len());
+        block[place] = to;
+        stage.now.tell(node, Some(block));
+        let same = Stage::multiset(&stage.before) == Stage::multiset(&stage.now);
+        prop_assert_eq!(stage.progress().is_ok(), stage.rises());
+        if stage.rises() {
+            prop_assert_eq!(stage.feasibility().is_ok(), same);
+        }
+        if !same {
+            prop_assert!(stage.feasibility().is_err());
+        }
+    }
+
+    #[test]
+    fn swapped_blocks_are_found(mut stage in any_stage(), one: prop::sample::Index, other: prop::sample::Index) {
+        let nodes: Vec<Node> = stage.now.nodes().collect();
+        let (one, other) = (nodes[one.index(nodes.len())], nodes[other.index(nodes.len())]);
+        let (first, second) = (stage.now.block(one).cloned(), stage.now.block(other).cloned());
+        stage.now.tell(one, second);
+        stage.now.tell(other, first);
+        prop_assert_eq!(stage.progress().is_ok(), stage.rises());
+    }
+
+    #[test]
+    fn what_is_missing_or_torn_is_found(mut stage in any_stage(), at: prop::sample::Index, what in 0_u8..3) {
+        let nodes: Vec<Node> = stage.now.nodes().collect();
+        let node = nodes[at.index(nodes.len())];
+        let mut block = stage.now.block(node).unwrap().clone();
+        match what {
+            0 => stage.now.tell(node, None),
+            1 => {
+                block.push(0);
+                stage.now.tell(node, Some(block));
+            }
+            _ => {
+                block.extend([255; 2].repeat(stage.longest));
+                block.extend([255; 2]);
+                stage.now.tell(node, Some(block));
+            }
+        }
+        prop_assert_eq!(stage.progress(), Err(node));
+    }
+}
+
+#[test]
+fn the_first_node_that_is_wrong_is_named() {
+    let records: Vec<Record> = (0..8).map(|key| [key, 0]).collect();
+    for (node, wrong) in [(0, 2), (4, 6)] {
+        let mut stage = stage(2, node, 2, &records, 0);
+        assert_eq!(stage.node, Node(node));
+        assert_eq!((stage.progress(), stage.feasibility()), (Ok(()), Ok(())));
+        let old = stage.now.block(Node(wrong)).cloned();
+        stage.now.tell(Node(wrong), Some(vec![9, 9, 9, 9]));
+        assert_eq!(stage.feasibility(), Err(Node(wrong)));
+        stage.now.tell(Node(wrong), old);
+        // The last in the order in which it rises.
+        let last = if node == 0 { 3 } else { 4 };
+        stage.now.tell(Node(last), Some(vec![]));
+        assert_eq!(
+            (stage.progress(), stage.feasibility()),
+            (Ok(()), Err(Node(last)))
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! S_FT without liars, the paper's example stage by stage, and the example that the paper misses.
+
+use super::*;
+use crate::verify::mask::rounds;
+use ftsort_kernels::kernel::{Kernel, kernel_of};
+use ftsort_kernels::record::KeyKind;
+use proptest::prelude::*;
+
+fn kernel() -> Box<dyn Kernel> {
+    kernel_of(1, KeyKind::U8)
+}
+
+/// Who sends when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Order {
+    /// As in Figure 3: the upper node sends, the lower one decides for both and answers.
+    Answered,
+    /// Both at once.
+    AtOnce,
+}
+
+struct Run<'a> {
+    checks: Checks<'a>,
+    order: Order,
+    blocks: Vec<Vec<u8>>,
+    witnesses: Vec<Witness<Vec<u8>>>,
+}
+
+impl Run<'_> {
+    fn new(checks: Checks<'_>, order: Order, blocks: Vec<Vec<u8>>) -> Run<'_> {
+        let nodes = (0..).map(Node).zip(&blocks);
+        let witnesses = nodes.map(|(node, block)| Witness::new(node, block.clone()));
+        Run {
+            checks,
+            order,
+            witnesses: witnesses.collect(),
+            blocks,
+        }
+    }
+
+    fn play(&mut self, round: Round) -> Result<(), Accusation> {
+        for lower in 0..self.blocks.len() {
+            if !round.is_lower(Node(lower as u32)) {
+                continue;
+            }
+            let upper = lower | 1 << round.step;
+            let (first, checks) = (self.checks.tell(round, &self.witnesses[upper]), self.checks);
+            let early = checks.tell(round, &self.witnesses[lower]);
+            checks.hear(round, &mut self.witnesses[lower], &first, Turn::First)?;
+            match self.order {
+                Order::AtOnce => {
+                    checks.hear(round, &mut self.witnesses[upper], &early, Turn::First)?;
+                }
+                Order::Answered => {
+                    let answer = checks.tell(round, &self.witnesses[lower]);
+                    checks.hear(round, &mut self.witnesses[upper], &answer, Turn::Answer)?;
+                }
+            }
+            if !round.is_last {
+                let mut both = [&self.blocks[lower][..], &self.blocks[upper][..]].concat();
+                both.sort();
+                let greater = both.split_off(both.len() / 2);
+                let (one, other) = match round.keeps_smaller(Node(lower as u32)) {
+                    true => (both, greater),
+                    false => (greater, both),
+                };
+                (self.blocks[lower], self.blocks[upper]) = (one, other);
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, round: Round) -> Result<(), Accusation> {
+        for (witness, block) in self.witnesses.iter_mut().zip(&self.blocks) {
+            self.checks.close(round, witness, block.clone())?;
+        }
+        Ok(())
+    }
+}
+
+fn checks_of(kernel: &dyn Kernel, dimension: u32, longest: usize, rule: Rule) -> Checks<'_> {
+    Checks {
+        dimension,
+        yardstick: Yardstick { kernel, longest },
+        rule,
+    }
+}
+
+fn bits(sequence: &Sequence<Vec<u8>>) -> u32 {
+    let known = sequence
+        .nodes()
+        .filter(|node| sequence.block(*node).is_some());
+    known.fold(0, |bits, node| bits | 1 << node.0)
+}
+
+/// The values that are known, as a list of the subcube's.
+fn values(sequence: &Sequence<Vec<u8>>) -> Vec<u8> {
+    sequence
+        .nodes()
+        .filter_map(|node| sequence.block(node))
+        .map(|block| block[0])
+        .collect()
+}
+
+/// Figure 5: the list, and what is to be known of it after each stage.
+#[test]
+fn the_papers_example_stage_by_stage() {
+    let starts: [[u8; 8]; 4] = [
+        [10, 8, 3, 9, 4, 2, 7, 5],
+        [8, 10, 9, 3, 2, 4, 7, 5],
+        [3, 8, 9, 10, 7, 5, 4, 2],
+        [2, 3, 4, 5, 7, 8, 9, 10],
+    ];
+    let whole = [0x11, 0x22, 0x44, 0x88, 0x11, 0x22, 0x44, 0x88];
+    let halves = [0x55, 0xaa, 0x55, 0xaa, 0x55, 0xaa, 0x55, 0xaa];
+    let masks: [((u32, u32), [u32; 8]); 9] = [
+        ((0, 0), [0x03, 0x03, 0x0c, 0x0c, 0x30, 0x30, 0xc0, 0xc0]),
+        ((1, 1), [0x05, 0x0a, 0x05, 0x0a, 0x50, 0xa0, 0x50, 0xa0]),
+        ((1, 0), [0x0f, 0x0f, 0x0f, 0x0f, 0xf0, 0xf0, 0xf0, 0xf0]),
+        ((2, 2), whole),
+        ((2, 1), halves),
+        ((2, 0), [0xff; 8]),
+        ((3, 2), whole),
+        ((3, 1), halves),
+        ((3, 0), [0xff; 8]),
+    ];
+    let kernel = kernel();
+    for (rule, order) in [
+        (Rule::Paper, Order::Answered),
+        (Rule::Repeated, Order::Answered),
+        (Rule::Repeated, Order::AtOnce),
+    ] {
+        let checks = checks_of(&*kernel, 3, 1, rule);
+        let blocks = starts[0].map(|value| vec![value]).to_vec();
+        let mut run = Run::new(checks, order, blocks);
+        for (round, (when, expected)) in rounds(3).zip(masks) {
+            assert_eq!((round.stage, round.step), when);
+            let stage = round.stage as usize;
+            if round.step + 1 == round.dimension() {
+                assert_eq!(run.blocks.concat(), starts[stage]);
+            }
+            run.play(round).unwrap();
+            for (node, witness) in run.witnesses.iter().enumerate() {
+                let masked = (0..8).filter(|bit| expected[node] >> bit & 1 == 1);
+                let told: Vec<u8> = masked.map(|bit| starts[stage][bit]).collect();
+                assert_eq!(bits(witness.heard()), expected[node], "{round} node {node}");
+                assert_eq!(values(witness.heard()), told, "{round} node {node}");
+            }
+            if round.step == 0 {
+                run.close(round).unwrap();
+                let size = 1 << round.dimension();
+                for (node, witness) in run.witnesses.iter().enumerate() {
+                    let first = node / size * size;
+                    let known = values(witness.before().unwrap());
+                    assert_eq!(known, starts[stage][first..first + size]);
+                }
+            }
+        }
+        assert_eq!(run.blocks.concat(), starts[3]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn nobody_is_accused_without_reason(
+        dimension in 0_u32..6,
+        longest in 1_usize..4,
+        keys in 1_u8..=255,
+        seed in prop::collection::vec(any::<u8>(), 1..100),
+        at_once: bool,
+        repeats: bool,
+    ) {
+        let kernel = kernel();
+        let rule = if repeats { Rule::Repeated } else { Rule::Paper };
+        let order = if at_once { Order::AtOnce } else { Order::Answered };
+        let all: Vec<u8> = seed.iter().map(|key| key % keys).cycle().take(longest << dimension).collect();
+        let blocks = all.chunks(longest).map(|block| {
+            let mut block = block.to_vec();
+            block.sort();
+            block
+        });
+        let checks = checks_of(&*kernel, dimension, longest, rule);
+        let mut run = Run::new(checks, order, blocks.collect());
+        for round in rounds(dimension) {
+            prop_assert_eq!(run.play(round), Ok(()));
+            if round.step == 0 {
+                prop_assert_eq!(run.close(round), Ok(()));
+            }
+        }
+        let mut sorted = all;
+        sorted.sort();
+        prop_assert_eq!(run.blocks.concat(), sorted);
+    }
+}
+
+/// What the paper's one way brings about: node 1 shows node 0 the right world and all others another.
+/// Nobody notices by the paper's rule; by ours somebody does.
+#[test]
+fn one_faulty_node_deceives_the_paper() {
+    let kernel = kernel();
+    for rule in [Rule::Paper, Rule::Repeated] {
+        let checks = checks_of(&*kernel, 2, 1, rule);
+        let mut run = Run::new(
+            checks,
+            Order::AtOnce,
+            vec![vec![5], vec![20], vec![9], vec![7]],
+        );
+        let mut accused = None;
+        for round in rounds(2) {
+            // Node 1's 20 becomes 21 once the first exchange is over, in all that it knows and does;
+            // and what it tells node 0 is about 20 all the same.
+            if (round.stage, round.step) == (1, 1) {
+                run.blocks[1] = vec![21];
+                run.witnesses[1] = translate(&run.witnesses[1], 20, 21);
+            }
+            let to_0 = round.partner(Node(1)) == Node(0) && round.stage > 0;
+            if to_0 {
+                run.witnesses[1] = translate(&run.witnesses[1], 21, 20);
+            }
+            let played = run.play(round);
+            if to_0 {
+                run.witnesses[1] = translate(&run.witnesses[1], 20, 21);
+            }
+            accused = accused.or(played.err());
+            if round.step == 0 {
+                // What node 1 finds is not told.
+                for (node, witness) in run.witnesses.iter_mut().enumerate() {
+                    let result = checks.close(round, witness, run.blocks[node].clone());
+                    accused = accused.or(result.err().filter(|_| node != 1));
+                }
+            }
+        }
+        assert_eq!(run.blocks.concat(), [5, 7, 9, 21], "20 is lost");
+        match rule {
+            Rule::Paper => assert_eq!(accused, None),
+            Rule::Repeated => {
+                let accusation = accused.expect("the deceit is noticed");
+                assert_eq!(accusation.predicate, Predicate::Consistency);
+                assert_eq!(accusation.place, Node(1));
+                let text = accusation.to_string();
+                assert!(
+                    text.contains("Consistency does not hold at node 1"),
+                    "{text}"
+                );
+            }
+        }
+    }
+}
+
+fn translate(witness: &Witness<Vec<u8>>, from: u8, to: u8) -> Witness<Vec<u8>> {
+    let translated = |sequence: &Sequence<Vec<u8>>| {
+        let mut out = sequence.clone();
+        for node in sequence.nodes() {
+            let block = sequence.block(node).cloned();
+            let block = block.map(|block| {
+                block
+                    .iter()
+                    .map(|key| if *key == from { to } else { *key })
+                    .collect()
+            });
+            out.tell(node, block);
+        }
+        out
+    };
+    Witness {
+        node: witness.node,
+        heard: translated(&witness.heard),
+        before: witness.before.as_ref().map(translated),
+    }
+}

@@ -1,0 +1,404 @@
+//! Monitors of many ranks in virtual time: what DGRP does on hosts whose load is made up. Everything
+//! follows from a seed. Must never be mistaken for time on a real machine.
+//!
+//! A rank's process runs on a host that takes some time for a test, more of it while it is slow; that
+//! stands still now and then; and whose messages take some time, or get lost. A process that stands still
+//! neither answers, nor hears, nor looks at its clock until it runs again: so the same accident makes the
+//! rank look slow to others, and others look slow to it.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use ftsort_core::members::{Rank, RankSet};
+use ftsort_core::monitor::machine::{Action, Monitor};
+use ftsort_core::monitor::options::Options;
+use ftsort_core::monitor::{DEFAULT_LIMIT, count_primes};
+use ftsort_kernels::random::SplitMix;
+
+pub mod cluster;
+pub mod crowd;
+pub mod rounds;
+
+/// A number from 0 to below 1.
+pub fn uniform(random: &mut SplitMix) -> f64 {
+    (random.bits() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Exponentially distributed, with this mean.
+pub fn exponential(random: &mut SplitMix, mean: f64) -> f64 {
+    -mean * (1.0 - uniform(random)).ln()
+}
+
+/// How a time is spread, as a factor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spread {
+    /// exp(sigma * normal): the median is 1.
+    Lognormal(f64),
+    /// The least is 1, and P(more than x) = x^-alpha.
+    Pareto(f64),
+}
+
+impl Spread {
+    /// Draws one.
+    pub fn draw(self, random: &mut SplitMix) -> f64 {
+        match self {
+            Spread::Lognormal(sigma) => {
+                // Box and Muller.
+                let radius = (-2.0 * (1.0 - uniform(random)).ln()).sqrt();
+                (sigma * radius * (std::f64::consts::TAU * uniform(random)).cos()).exp()
+            }
+            Spread::Pareto(alpha) => (1.0 - uniform(random)).powf(-1.0 / alpha),
+        }
+    }
+}
+
+/// A host, and the process of a rank on it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// How long a test takes, in seconds, and how that is spread.
+    pub takes: f64,
+    /// How `takes` is spread.
+    pub spread: Spread,
+    /// How many times as long it takes now; infinite: it does not answer.
+    pub slowdown: f64,
+    /// How often the process stands still, per second; 0: never.
+    pub stalls: f64,
+    /// For how long, in seconds, and how that is spread.
+    pub stall: (f64, Spread),
+    next_stall: (f64, f64),
+    /// When the process last ran again.
+    ran_again: f64,
+}
+
+impl Host {
+    /// A host that takes so long for a test, and never stands still.
+    pub fn new(takes: f64, spread: Spread) -> Host {
+        Host {
+            takes,
+            spread,
+            slowdown: 1.0,
+            stalls: 0.0,
+            stall: (0.0, Spread::Lognormal(0.0)),
+            next_stall: (f64::INFINITY, f64::INFINITY),
+            ran_again: f64::NEG_INFINITY,
+        }
+    }
+
+    fn draw_stall(&mut self, after: f64, random: &mut SplitMix) {
+        let start = after + exponential(random, 1.0 / self.stalls);
+        let end = start + self.stall.0 * self.stall.1.draw(random);
+        self.next_stall = (start, end);
+    }
+
+    /// When the process runs, at this time or as soon after it as possible.
+    fn runs_at(&mut self, time: f64, random: &mut SplitMix) -> f64 {
+        if self.stalls <= 0.0 {
+            return time;
+        }
+        if self.next_stall.0.is_infinite() {
+            self.draw_stall(0.0, random);
+        }
+        while self.next_stall.1 <= time {
+            self.draw_stall(self.next_stall.1, random);
+        }
+        match self.next_stall.0 <= time {
+            true => {
+                self.ran_again = self.next_stall.1;
+                self.next_stall.1
+            }
+            false => time,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum What {
+    Tick,
+    Hear(Rank, Vec<u8>),
+    Answer(Rank, u64),
+}
+
+#[derive(Debug)]
+struct Event {
+    time: f64,
+    order: u64,
+    rank: Rank,
+    what: What,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Event) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Event {}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Event) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Event {
+    /// The earliest is the greatest, for a heap.
+    fn cmp(&self, other: &Event) -> Ordering {
+        let times = other.time.total_cmp(&self.time);
+        times.then(other.order.cmp(&self.order))
+    }
+}
+
+/// A counter that grew for the first time anywhere.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// When.
+    pub time: f64,
+    /// Whose monitor said so.
+    pub by: Rank,
+    /// Of whom.
+    pub rank: Rank,
+    /// What it is now.
+    pub counter: u32,
+}
+
+/// Ranks, their monitors and hosts, and messages under way.
+#[derive(Debug)]
+pub struct World {
+    monitors: Vec<Monitor>,
+    digests: Vec<u64>,
+    /// The hosts, by rank. May be changed at any time.
+    pub hosts: Vec<Host>,
+    /// How long a message takes, in seconds.
+    pub delay: f64,
+    /// The share of messages that get lost.
+    pub lost: f64,
+    /// The largest counters that anybody has.
+    known: Vec<u32>,
+    changes: Vec<Change>,
+    events: BinaryHeap<Event>,
+    order: u64,
+    now: f64,
+    messages: u64,
+    random: SplitMix,
+    answer: u64,
+}
+
+impl World {
+    /// A rank on each of these hosts, with clocks that tell different times within an interval.
+    pub fn new(hosts: Vec<Host>, options: &Options, seed: u64) -> World {
+        let ranks = hosts.len();
+        let mut random = SplitMix::new(seed);
+        let starts: Vec<f64> = hosts
+            .iter()
+            .map(|_| uniform(&mut random) * options.interval)
+            .collect();
+        let monitor =
+            |(rank, start): (Rank, &f64)| Monitor::new(rank, ranks, options.clone(), *start);
+        let monitors: Vec<Monitor> = Rank::all(ranks).zip(&starts).map(monitor).collect();
+        let mut world = World {
+            digests: monitors.iter().map(Monitor::digest).collect(),
+            monitors,
+            hosts,
+            delay: 1e-4,
+            lost: 0.0,
+            known: vec![0; ranks],
+            changes: Vec::new(),
+            events: BinaryHeap::new(),
+            order: 0,
+            now: 0.0,
+            messages: 0,
+            random,
+            answer: count_primes(DEFAULT_LIMIT),
+        };
+        for (rank, start) in Rank::all(ranks).zip(starts) {
+            world.at(start, rank, What::Tick);
+        }
+        world
+    }
+
+    /// What time it is, in seconds.
+    pub fn now(&self) -> f64 {
+        self.now
+    }
+
+    /// How many messages were sent.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// When each rank's process last ran again after it had stood still, or will, in seconds; below all
+    /// times if it never stood still when it was needed.
+    pub fn last_stalls(&self) -> Vec<f64> {
+        self.hosts.iter().map(|host| host.ran_again).collect()
+    }
+
+    /// The monitor of a rank.
+    pub fn monitor(&self, rank: Rank) -> &Monitor {
+        &self.monitors[rank.index()]
+    }
+
+    /// The largest counters that anybody has, by rank.
+    pub fn known(&self) -> &[u32] {
+        &self.known
+    }
+
+    /// The ranks that are recommended by the largest counters.
+    pub fn recommended(&self) -> RankSet {
+        let ranks = self.known.len();
+        let even = |rank: &Rank| self.known[rank.index()].is_multiple_of(2);
+        RankSet::from_ranks(ranks, Rank::all(ranks).filter(even))
+    }
+
+    /// What changed since this was last called.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    fn at(&mut self, time: f64, rank: Rank, what: What) {
+        self.order += 1;
+        self.events.push(Event {
+            time,
+            order: self.order,
+            rank,
+            what,
+        });
+    }
+
+    fn obey(&mut self, rank: Rank, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send { to, message } => {
+                    self.messages += 1;
+                    if self.lost > 0.0 && uniform(&mut self.random) < self.lost {
+                        continue;
+                    }
+                    let time =
+                        self.now + self.delay + exponential(&mut self.random, self.delay / 4.0);
+                    self.at(time, to, What::Hear(rank, message));
+                }
+                Action::RunTest { to, number } => {
+                    let host = &self.hosts[rank.index()];
+                    let takes = host.takes * host.slowdown * host.spread.draw(&mut self.random);
+                    if takes.is_finite() {
+                        self.at(self.now + takes, rank, What::Answer(to, number));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What happens next, at this time at the latest: whose monitor did something, or None if it gets so
+    /// late.
+    pub fn step(&mut self, until: f64) -> Option<Rank> {
+        loop {
+            if self.events.peek().is_none_or(|event| event.time > until) {
+                self.now = self.now.max(until);
+                return None;
+            }
+            let Event {
+                time, rank, what, ..
+            } = self.events.pop()?;
+            let runs = self.hosts[rank.index()].runs_at(time, &mut self.random);
+            if runs > time {
+                self.at(runs, rank, what);
+                continue;
+            }
+            self.now = time;
+            let monitor = &mut self.monitors[rank.index()];
+            let actions = match what {
+                What::Tick => {
+                    let actions = monitor.tick(time);
+                    let wake = monitor.next_wake();
+                    self.at(wake, rank, What::Tick);
+                    actions
+                }
+                What::Hear(from, message) => monitor.hear(time, from, &message),
+                What::Answer(to, number) => monitor.answered(time, to, number, self.answer),
+            };
+            self.obey(rank, actions);
+            self.compare(rank);
+            return Some(rank);
+        }
+    }
+
+    /// Runs until this time.
+    pub fn run(&mut self, until: f64) {
+        while self.step(until).is_some() {}
+    }
+
+    fn compare(&mut self, by: Rank) {
+        let monitor = &self.monitors[by.index()];
+        let digest = monitor.digest();
+        if digest == std::mem::replace(&mut self.digests[by.index()], digest) {
+            return;
+        }
+        for (rank, counter) in Rank::all(self.known.len()).zip(monitor.counters()) {
+            if *counter > self.known[rank.index()] {
+                self.known[rank.index()] = *counter;
+                self.changes.push(Change {
+                    time: self.now,
+                    by,
+                    rank,
+                    counter: *counter,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(ranks: usize) -> Vec<Host> {
+        vec![Host::new(0.01, Spread::Lognormal(0.1)); ranks]
+    }
+
+    #[test]
+    fn spreads_have_the_medians_they_say() {
+        let mut random = SplitMix::new(3);
+        let mut share = |spread: Spread, above: f64| {
+            let drawn = (0..20_000).filter(|_| spread.draw(&mut random) > above);
+            drawn.count() as f64 / 20_000.0
+        };
+        assert!((share(Spread::Lognormal(0.5), 1.0) - 0.5).abs() < 0.02);
+        assert!((share(Spread::Lognormal(0.5), 0.5_f64.exp()) - 0.159).abs() < 0.02);
+        assert!((share(Spread::Pareto(2.0), 2.0) - 0.25).abs() < 0.02);
+        assert!((share(Spread::Pareto(2.0), 1.0) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_seed_says_all() {
+        let run = |seed| {
+            let mut hosts = hosts(6);
+            hosts[2].stalls = 0.05;
+            hosts[2].stall = (0.3, Spread::Lognormal(0.5));
+            let mut world = World::new(hosts, &Options::default(), seed);
+            world.lost = 0.001;
+            world.run(300.0);
+            (world.take_changes(), world.messages())
+        };
+        let (changes, messages) = run(1);
+        assert_eq!(run(1), (changes.clone(), messages));
+        assert!(run(2) != (changes.clone(), messages));
+        assert!(changes.iter().any(|change| change.rank == Rank(2)));
+        assert!(messages > 300 * 6 * 5 * 2 - 2000);
+    }
+
+    #[test]
+    fn who_stands_still_is_out_and_comes_back() {
+        let mut world = World::new(hosts(5), &Options::default(), 1);
+        world.run(60.0);
+        assert_eq!(world.known(), [0; 5]);
+        world.hosts[1].slowdown = f64::INFINITY;
+        world.run(70.0);
+        assert_eq!(world.known(), [0, 1, 0, 0, 0]);
+        assert_eq!(world.recommended().len(), 4);
+        world.hosts[1].slowdown = 1.0;
+        world.run(80.0);
+        assert_eq!(world.known(), [0, 2, 0, 0, 0]);
+        let changes = world.take_changes();
+        assert_eq!((changes.len(), world.take_changes().len()), (2, 0));
+        assert!(changes[0].time < 62.5 && changes[0].by != Rank(1));
+    }
+}

@@ -1,0 +1,289 @@
+//! What every transport must do, as cases that run on simulated ranks and on MPI alike.
+
+use ftsort_core::members::{Rank, RankSet};
+use ftsort_core::transport::{Agreed, Flow, Transport};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// One case: what each rank does.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// On how many ranks.
+    pub ranks: usize,
+    /// Who dies in it.
+    pub victims: &'static [u32],
+    /// What a rank does; an error says what the transport did wrong.
+    pub run: fn(&mut dyn Transport) -> Result<()>,
+}
+
+/// All cases.
+pub const CASES: &[Case] = &[
+    Case {
+        name: "messages arrive whole, and in order",
+        ranks: 4,
+        victims: &[],
+        run: messages_in_order,
+    },
+    Case {
+        name: "agreement is the AND of all flags",
+        ranks: 4,
+        victims: &[],
+        run: agreement,
+    },
+    Case {
+        name: "discarded messages get out of the way",
+        ranks: 3,
+        victims: &[],
+        run: discarding,
+    },
+    Case {
+        name: "a death is reported to all alike",
+        ranks: 4,
+        victims: &[1],
+        run: one_death,
+    },
+    Case {
+        name: "who waits for the dead is interrupted, and so is who waits for the interrupted",
+        ranks: 4,
+        victims: &[3],
+        run: interruption,
+    },
+    Case {
+        name: "a message of an epoch that was given up is not taken for one of the next",
+        ranks: 3,
+        victims: &[2],
+        run: late_message,
+    },
+    Case {
+        name: "a death in the middle of a recovery is found by the next",
+        ranks: 5,
+        victims: &[1, 2],
+        run: death_in_recovery,
+    },
+    Case {
+        name: "all die but the last",
+        ranks: 5,
+        victims: &[0, 1, 2, 3],
+        run: last_one,
+    },
+];
+
+fn expect(holds: bool, what: &str) -> Result<()> {
+    match holds {
+        true => Ok(()),
+        false => Err(Error::new(Status::Internal, what)),
+    }
+}
+
+/// A payload that shows where it comes from.
+fn payload(from: Rank, number: usize, bytes: usize) -> Result<Slice> {
+    let mut buffer = Buffer::zeroed(bytes)?;
+    for (index, byte) in buffer.iter_mut().enumerate() {
+        *byte = (index + 7 * number + 31 * from.index()) as u8;
+    }
+    Ok(buffer.into())
+}
+
+fn others(transport: &dyn Transport) -> Vec<Rank> {
+    let me = transport.me();
+    Rank::all(transport.ranks())
+        .filter(|rank| *rank != me)
+        .collect()
+}
+
+fn messages_in_order(transport: &mut dyn Transport) -> Result<()> {
+    let long = 3 * transport.longest_short() + 5;
+    let sizes = [0, 10, long, 1, transport.longest_short()];
+    let me = transport.me();
+    let mut tickets = Vec::new();
+    for other in others(transport) {
+        for (number, bytes) in sizes.into_iter().enumerate() {
+            transport.send(other, payload(me, number, bytes)?)?;
+            // A short one may be shorter than there is room for.
+            let room = match bytes {
+                1 => 100,
+                bytes => bytes,
+            };
+            let ticket = transport.receive(other, room)?;
+            tickets.push((ticket, payload(other, number, bytes)?));
+        }
+    }
+    expect(
+        transport.settle()? == Flow::Done,
+        "interrupted, but nobody died",
+    )?;
+    for (ticket, expected) in tickets {
+        let got = transport.take(ticket);
+        expect(got[..] == expected[..], "another message than was sent")?;
+    }
+    expect(!transport.agree(1)?.faults, "faults, but nobody died")
+}
+
+fn agreement(transport: &mut dyn Transport) -> Result<()> {
+    for round in 0..20 {
+        let own = 0xffff ^ 1 << ((transport.me().0 + round) % 16);
+        let all = (0..transport.ranks() as u32).fold(0xffff, |all, rank| {
+            all & (0xffff ^ 1 << ((rank + round) % 16))
+        });
+        let expected = Agreed {
+            flag: all,
+            faults: false,
+        };
+        expect(
+            transport.agree(own)? == expected,
+            "not the AND of all flags",
+        )?;
+    }
+    Ok(())
+}
+
+fn discarding(transport: &mut dyn Transport) -> Result<()> {
+    let me = transport.me();
+    let long = 2 * transport.longest_short() + 1;
+    let mut tickets = Vec::new();
+    for other in others(transport) {
+        transport.send(other, payload(me, 0, long)?)?;
+        transport.send(other, payload(me, 1, 20)?)?;
+        transport.discard(other, long)?;
+        tickets.push((transport.receive(other, 20)?, payload(other, 1, 20)?));
+    }
+    expect(
+        transport.settle()? == Flow::Done,
+        "interrupted, but nobody died",
+    )?;
+    for (ticket, expected) in tickets {
+        expect(
+            transport.take(ticket)[..] == expected[..],
+            "the discarded message",
+        )?;
+    }
+    expect(!transport.agree(1)?.faults, "faults, but nobody died")
+}
+
+/// Agrees until there are no faults that are not known to all; returns the dead.
+fn find_dead(transport: &mut dyn Transport) -> Result<RankSet> {
+    let mut dead = RankSet::new(transport.ranks());
+    for _ in 0..1000 {
+        if !transport.agree(1)?.faults {
+            let print = dead.fingerprint() & 0x7fff;
+            let agreed = transport.agree(print | (!print & 0x7fff) << 15)?;
+            if agreed.faults {
+                dead = transport.recover()?;
+                continue;
+            }
+            let same = agreed.flag & 0x7fff == !(agreed.flag >> 15) & 0x7fff;
+            expect(same, "survivors see other dead")?;
+            return Ok(dead);
+        }
+        dead = transport.recover()?;
+    }
+    Err(Error::new(Status::Internal, "faults without an end"))
+}
+
+fn expect_dead(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
+    let dead = find_dead(transport)?;
+    let expected = expected.iter().map(|rank| Rank(*rank));
+    let expected = RankSet::from_ranks(transport.ranks(), expected);
+    expect(dead == expected, "other ranks are dead than died")
+}
+
+fn die(transport: &mut dyn Transport, victim: u32) -> Result<()> {
+    if transport.me() == Rank(victim) {
+        transport.crash()?;
+    }
+    Ok(())
+}
+
+/// Everybody who lives still can talk to everybody.
+fn talk(transport: &mut dyn Transport, dead: &[u32], number: usize) -> Result<()> {
+    let me = transport.me();
+    let mut tickets = Vec::new();
+    let living = others(transport);
+    for other in living.into_iter().filter(|rank| !dead.contains(&rank.0)) {
+        transport.send(other, payload(me, number, 1000)?)?;
+        let ticket = transport.receive(other, 1000)?;
+        tickets.push((ticket, payload(other, number, 1000)?));
+    }
+    expect(
+        transport.settle()? == Flow::Done,
+        "interrupted without a new death",
+    )?;
+    for (ticket, expected) in tickets {
+        let got = transport.take(ticket);
+        expect(got[..] == expected[..], "another message than was sent")?;
+    }
+    Ok(())
+}
+
+fn one_death(transport: &mut dyn Transport) -> Result<()> {
+    die(transport, 1)?;
+    expect_dead(transport, &[1])?;
+    talk(transport, &[1], 5)?;
+    expect(!transport.agree(1)?.faults, "an old fault counts as new")
+}
+
+fn interruption(transport: &mut dyn Transport) -> Result<()> {
+    die(transport, 3)?;
+    // 0 waits for 1, which waits for 2, which waits for the dead; nobody sends.
+    let next = Rank(transport.me().0 + 1);
+    let _ = transport.receive(next, 100)?;
+    expect(
+        transport.settle()? == Flow::Interrupted,
+        "a message that nobody sent",
+    )?;
+    expect_dead(transport, &[3])?;
+    talk(transport, &[3], 2)
+}
+
+fn late_message(transport: &mut dyn Transport) -> Result<()> {
+    die(transport, 2)?;
+    let me = transport.me();
+    let long = 2 * transport.longest_short();
+    if me == Rank(0) {
+        // Nobody waits for this one. (It is not sent where the death is known already.)
+        transport.send(Rank(1), payload(me, 9, long)?)?;
+    } else {
+        // Nobody sends this one.
+        let _ = transport.receive(Rank(2), 5)?;
+    }
+    expect_dead(transport, &[2])?;
+    talk(transport, &[2], 3)
+}
+
+fn death_in_recovery(transport: &mut dyn Transport) -> Result<()> {
+    die(transport, 1)?;
+    while !transport.agree(1)?.faults {}
+    die(transport, 2)?;
+    let _ = transport.recover()?;
+    expect_dead_at_last(transport, &[1, 2])?;
+    talk(transport, &[1, 2], 4)
+}
+
+/// As [`expect_dead`], where a part may be known before.
+fn expect_dead_at_last(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
+    for _ in 0..1000 {
+        let _ = transport.agree(1)?;
+        let dead = transport.recover()?;
+        if dead.len() == expected.len() {
+            let known = expected.iter().all(|rank| dead.contains(Rank(*rank)));
+            return expect(known, "other ranks are dead than died");
+        }
+    }
+    Err(Error::new(Status::Internal, "a death is never found"))
+}
+
+fn last_one(transport: &mut dyn Transport) -> Result<()> {
+    let last = transport.ranks() as u32 - 1;
+    for victim in 0..last {
+        die(transport, victim)?;
+        let dead: Vec<u32> = (0..=victim).collect();
+        expect_dead_at_last(transport, &dead)?;
+        talk(transport, &dead, victim as usize)?;
+        // What the next victim has sent may die with it, unless everybody has it. It may be the first
+        // to hear so, and die before the others do: then this tells of a fault.
+        let _ = transport.agree(1)?;
+    }
+    Ok(())
+}

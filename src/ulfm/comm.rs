@@ -1,0 +1,286 @@
+//! An MPI communicator that we own: made once, freed once, errors returned as values.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::time::Instant;
+
+use mpi_sys::{MPI_Comm, MPI_Group};
+
+use super::ext;
+use ftsort_core::transport::fabric::Outcome;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// Every MPI return value goes through here: success, a fault, or an error of another class.
+pub fn outcome(code: c_int, call: &str) -> Result<Outcome> {
+    if code == mpi_sys::MPI_SUCCESS as c_int {
+        return Ok(Outcome::Fine);
+    }
+    let mut class: c_int = 0;
+    // SAFETY: `class` is a valid place for one int.
+    unsafe { mpi_sys::MPI_Error_class(code, &mut class) };
+    if class == ext::ERR_PROC_FAILED || class == ext::ERR_REVOKED {
+        return Ok(Outcome::Failed);
+    }
+    Err(Error::new(
+        Status::Mpi,
+        format!("{call}: {}", error_string(code)),
+    ))
+}
+
+/// As [`outcome`], for calls in which a dead process is no excuse.
+pub fn check(code: c_int, call: &str) -> Result<()> {
+    match outcome(code, call)? {
+        Outcome::Fine => Ok(()),
+        Outcome::Failed => Err(Error::new(
+            Status::Mpi,
+            format!("{call}: {}", error_string(code)),
+        )),
+    }
+}
+
+fn error_string(code: c_int) -> String {
+    let mut text = [0 as c_char; mpi_sys::MPI_MAX_ERROR_STRING as usize + 1];
+    let mut length: c_int = 0;
+    // SAFETY: the buffer has MPI_MAX_ERROR_STRING characters and one more for the end.
+    let text = unsafe {
+        mpi_sys::MPI_Error_string(code, text.as_mut_ptr(), &mut length);
+        CStr::from_ptr(text.as_ptr())
+    };
+    text.to_string_lossy().into_owned()
+}
+
+/// A communicator of ours, with MPI_ERRORS_RETURN.
+#[derive(Debug)]
+pub struct Comm {
+    raw: MPI_Comm,
+    /// Freed when dropped.
+    free: bool,
+}
+
+impl Comm {
+    /// The survivors of `parent`, which is the user's and is not changed. Collective over them.
+    ///
+    /// Shrinking and not duplicating, since it is the one creation that succeeds on a communicator
+    /// that has failures in it.
+    pub fn survivors_of(parent: MPI_Comm, ulfm: bool, name: &CStr) -> Result<Comm> {
+        // SAFETY: a constant of the MPI library.
+        let mut raw = unsafe { mpi_sys::RSMPI_COMM_NULL };
+        // SAFETY: `parent` is a live communicator by the contract of our callers.
+        unsafe {
+            if ulfm {
+                check(ext::shrink(parent, &mut raw), "MPIX_Comm_shrink")?;
+            } else {
+                check(mpi_sys::MPI_Comm_dup(parent, &mut raw), "MPI_Comm_dup")?;
+            }
+        }
+        let comm = Comm { raw, free: true };
+        // SAFETY: `raw` was just made.
+        unsafe {
+            check(
+                mpi_sys::MPI_Comm_set_errhandler(raw, mpi_sys::RSMPI_ERRORS_RETURN),
+                "MPI_Comm_set_errhandler",
+            )?;
+            check(
+                mpi_sys::MPI_Comm_set_name(raw, name.as_ptr()),
+                "MPI_Comm_set_name",
+            )?;
+        }
+        Ok(comm)
+    }
+
+    /// The handle, still owned by this object.
+    pub fn raw(&self) -> MPI_Comm {
+        self.raw
+    }
+
+    /// Do not free it: MPI_Finalize will, where nobody can die in the middle of it any more.
+    pub fn leave_to_mpi(&mut self) {
+        self.free = false;
+    }
+
+    /// For each of `ranks` processes of `reference`, its rank in this communicator, if it is in it.
+    pub fn positions_of(&self, reference: &Group, ranks: usize) -> Result<Vec<Option<c_int>>> {
+        let mine = Group::of(self.raw)?;
+        let from: Vec<c_int> = (0..ranks as c_int).collect();
+        Ok(reference
+            .translate(&from, &mine)?
+            .into_iter()
+            .map(|rank| (rank >= 0).then_some(rank))
+            .collect())
+    }
+
+    /// The processes that this rank has seen fail.
+    pub fn failed(&self) -> Result<Group> {
+        let mut group = Group::null();
+        // SAFETY: `raw` is live.
+        let code = unsafe { ext::get_failed(self.raw, &mut group.raw) };
+        check(code, "MPIX_Comm_get_failed")?;
+        Ok(group)
+    }
+
+    /// Acknowledges what this rank has seen fail, and returns it.
+    pub fn acknowledge(&self) -> Result<Group> {
+        let mut group = Group::null();
+        // SAFETY: `raw` is live.
+        unsafe {
+            check(ext::failure_ack(self.raw), "MPIX_Comm_failure_ack")?;
+            check(
+                ext::failure_get_acked(self.raw, &mut group.raw),
+                "MPIX_Comm_failure_get_acked",
+            )?;
+        }
+        Ok(group)
+    }
+
+    /// `MPIX_Comm_agree`: the bitwise AND over the survivors, and whether failures are new.
+    pub fn agree(&self, flag: u32) -> Result<(Outcome, u32)> {
+        let mut value = flag as c_int;
+        // SAFETY: `raw` is live, `value` is one int.
+        let code = unsafe { ext::agree(self.raw, &mut value) };
+        Ok((outcome(code, "MPIX_Comm_agree")?, value as u32))
+    }
+
+    /// As [`Comm::agree`], but gives up after so many seconds. The communicator is of no use then. Each
+    /// call to MPI is made within a turn.
+    pub fn agree_within<T>(
+        &self,
+        flag: u32,
+        patience: f64,
+        turn: impl Fn() -> T,
+    ) -> Result<(Outcome, u32)> {
+        let start = Instant::now();
+        let flags = Box::into_raw(Box::new([flag as c_int; 2]));
+        // SAFETY: a constant of the MPI library.
+        let mut request = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
+        let own = turn();
+        // SAFETY: `raw` is live; `flags` are freed only when MPI has done with them.
+        let code = unsafe { ext::iagree(self.raw, flags.cast(), &mut request) };
+        let mut agreed = outcome(code, "MPIX_Comm_iagree")?;
+        drop(own);
+        let mut done: c_int = 0;
+        while done == 0 {
+            let own = turn();
+            // SAFETY: the request is ours.
+            let code =
+                unsafe { mpi_sys::MPI_Test(&mut request, &mut done, mpi_sys::RSMPI_STATUS_IGNORE) };
+            agreed = outcome(code, "MPI_Test")?;
+            drop(own);
+            if agreed == Outcome::Failed {
+                break;
+            }
+            if done == 0 {
+                let waited = start.elapsed().as_secs_f64();
+                if waited > patience {
+                    return Err(Error::new(
+                        Status::Mpi,
+                        format!(
+                            "no agreement after {waited:.1} seconds: a process is stopped or cut \
+                             off, or MPI hangs"
+                        ),
+                    ));
+                }
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: it came from Box::into_raw, and the request is complete.
+        let flags = unsafe { Box::from_raw(flags) };
+        Ok((agreed, flags[0] as u32))
+    }
+
+    /// `MPI_Barrier`.
+    pub fn barrier(&self) -> Result<Outcome> {
+        // SAFETY: `raw` is live.
+        outcome(unsafe { mpi_sys::MPI_Barrier(self.raw) }, "MPI_Barrier")
+    }
+
+    /// `MPIX_Comm_revoke`: every pending and future message on it ends with an error, everywhere.
+    pub fn revoke(&self) -> Result<()> {
+        // SAFETY: `raw` is live.
+        check(unsafe { ext::revoke(self.raw) }, "MPIX_Comm_revoke")
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if !self.free {
+            return;
+        }
+        let mut finalized: c_int = 0;
+        // SAFETY: MPI_Finalized may be called at any time; `raw` is ours and freed only here.
+        // What MPI_Comm_free returns is of no use in a drop.
+        unsafe {
+            mpi_sys::MPI_Finalized(&mut finalized);
+            if finalized == 0 && self.raw != mpi_sys::RSMPI_COMM_NULL {
+                mpi_sys::MPI_Comm_free(&mut self.raw);
+            }
+        }
+    }
+}
+
+/// A group of processes that we own.
+#[derive(Debug)]
+pub struct Group {
+    raw: MPI_Group,
+}
+
+impl Group {
+    fn null() -> Group {
+        Group {
+            // SAFETY: a constant of the MPI library.
+            raw: unsafe { mpi_sys::RSMPI_GROUP_NULL },
+        }
+    }
+
+    /// The processes of a communicator.
+    pub fn of(comm: MPI_Comm) -> Result<Group> {
+        let mut group = Group::null();
+        // SAFETY: `comm` is live by the contract of our callers.
+        let code = unsafe { mpi_sys::MPI_Comm_group(comm, &mut group.raw) };
+        check(code, "MPI_Comm_group")?;
+        Ok(group)
+    }
+
+    /// How many processes.
+    pub fn len(&self) -> Result<usize> {
+        let mut size: c_int = 0;
+        // SAFETY: `raw` is a live group.
+        let code = unsafe { mpi_sys::MPI_Group_size(self.raw, &mut size) };
+        check(code, "MPI_Group_size")?;
+        Ok(size as usize)
+    }
+
+    /// The ranks in `to` of the processes that have the ranks `from` here; below 0 where absent.
+    pub fn translate(&self, from: &[c_int], to: &Group) -> Result<Vec<c_int>> {
+        let mut out = vec![-1; from.len()];
+        if from.is_empty() {
+            return Ok(out);
+        }
+        // SAFETY: both arrays have `from.len()` elements, both groups are live.
+        let code = unsafe {
+            mpi_sys::MPI_Group_translate_ranks(
+                self.raw,
+                from.len() as c_int,
+                from.as_ptr(),
+                to.raw,
+                out.as_mut_ptr(),
+            )
+        };
+        check(code, "MPI_Group_translate_ranks")?;
+        Ok(out)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let mut finalized: c_int = 0;
+        // SAFETY: `raw` is ours; the predefined groups must not be freed.
+        unsafe {
+            mpi_sys::MPI_Finalized(&mut finalized);
+            if finalized == 0
+                && self.raw != mpi_sys::RSMPI_GROUP_NULL
+                && self.raw != mpi_sys::RSMPI_GROUP_EMPTY
+            {
+                mpi_sys::MPI_Group_free(&mut self.raw);
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The fabric over MPI with ULFM: each call is one or two of MPI's, made safe.
+//!
+//! Must never: touch the user's communicator after it was copied, or look at anything but the class
+//! of an MPI error.
+
+mod comm;
+mod ext;
+
+mod courier;
+mod requests;
+
+pub use courier::{Courier, among_threads};
+pub use ext::COMPILED_IN;
+
+use std::convert::Infallible;
+use std::ffi::{CStr, c_char, c_int};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use mpi_sys::MPI_Comm;
+
+use comm::{Comm, Group};
+use ftsort_core::members::{Rank, RankSet, Slot, SlotMap};
+use ftsort_core::transport::fabric::{Fabric, Landing, Look, Outcome, Request, Tag};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
+use requests::{Peer, Requests};
+
+/// Payloads travel in messages of at most this size: one short of MPI's int counts by far, and the
+/// size at which the exchange between two ranks is fastest.
+pub const CHUNK: usize = 4 << 20;
+
+/// Whether this MPI, in this run, survives faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ulfm {
+    /// Compiled in and switched on.
+    On,
+    /// Compiled in, but `mpirun` was started without it.
+    SwitchedOff,
+    /// Not there when the library was built.
+    Absent,
+}
+
+/// Open MPI mixes agreements up where several threads make progress at once. So in a program with
+/// MPI_THREAD_MULTIPLE one thread at a time makes a call that may, and no such call waits for other
+/// ranks.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// One rank's view of an MPI communicator.
+pub struct Mpi {
+    /// Other threads may call MPI too.
+    among_threads: bool,
+    me: Rank,
+    /// The processes of the user's communicator, the reference for ranks.
+    everyone: Group,
+    ranks: usize,
+    comm: Comm,
+    /// Communicators from before a shrink. Freeing one right after a repair crashes survivors.
+    retired: Vec<Comm>,
+    /// Where each rank is in `comm`, if it is.
+    position: Vec<Option<c_int>>,
+    /// Somebody has died since the communicator was made.
+    faulty: bool,
+    requests: Requests,
+    started: Instant,
+}
+
+/// Is fault tolerance there? MPI must be initialised.
+pub fn ulfm_state() -> Result<Ulfm> {
+    if !ext::COMPILED_IN {
+        return Ok(Ulfm::Absent);
+    }
+    if ext::FT_KEYVAL < 0 {
+        return Ok(Ulfm::On);
+    }
+    let mut value: *mut c_int = std::ptr::null_mut();
+    let mut found: c_int = 0;
+    // SAFETY: MPI_Comm_get_attr stores a pointer to an int for the predefined attributes.
+    let code = unsafe {
+        mpi_sys::MPI_Comm_get_attr(
+            mpi_sys::RSMPI_COMM_WORLD,
+            ext::FT_KEYVAL,
+            std::ptr::from_mut(&mut value).cast(),
+            &mut found,
+        )
+    };
+    comm::check(code, "MPI_Comm_get_attr")?;
+    // SAFETY: where `found` is set, `value` points to an int of the MPI library's.
+    let on = found != 0 && !value.is_null() && unsafe { *value } != 0;
+    Ok(if on { Ulfm::On } else { Ulfm::SwitchedOff })
+}
+
+fn thread_level() -> Result<c_int> {
+    let mut level: c_int = 0;
+    // SAFETY: a place for one int; MPI is initialised.
+    let code = unsafe { mpi_sys::MPI_Query_thread(&mut level) };
+    comm::check(code, "MPI_Query_thread")?;
+    Ok(level)
+}
+
+/// The first line of what the MPI library says of itself.
+pub fn library_version() -> String {
+    let mut text = [0 as c_char; mpi_sys::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
+    let mut length: c_int = 0;
+    // SAFETY: the buffer is as long as MPI demands, with one character more for the end; the call is
+    // allowed at any time.
+    let text = unsafe {
+        mpi_sys::MPI_Get_library_version(text.as_mut_ptr(), &mut length);
+        CStr::from_ptr(text.as_ptr())
+    };
+    let text = text.to_string_lossy();
+    text.lines().next().unwrap_or_default().trim().to_string()
+}
+
+impl Mpi {
+    /// A private communicator of the survivors of `comm`. Collective over them.
+    ///
+    /// # Safety
+    /// MPI is initialised and not finalised; `comm` is a live intra-communicator.
+    pub unsafe fn new(comm: MPI_Comm, ulfm: Ulfm) -> Result<Mpi> {
+        let (mut rank, mut ranks): (c_int, c_int) = (0, 0);
+        // SAFETY: the caller's contract.
+        unsafe {
+            comm::check(mpi_sys::MPI_Comm_rank(comm, &mut rank), "MPI_Comm_rank")?;
+            comm::check(mpi_sys::MPI_Comm_size(comm, &mut ranks), "MPI_Comm_size")?;
+        }
+        let everyone = Group::of(comm)?;
+        let own = Comm::survivors_of(comm, ulfm == Ulfm::On, c"ftsort")?;
+        let position = own.positions_of(&everyone, ranks as usize)?;
+        Ok(Mpi {
+            among_threads: thread_level()? == mpi_sys::MPI_THREAD_MULTIPLE as c_int,
+            me: Rank(rank as u32),
+            everyone,
+            ranks: ranks as usize,
+            comm: own,
+            retired: Vec::new(),
+            position,
+            faulty: false,
+            requests: Requests::default(),
+            started: Instant::now(),
+        })
+    }
+
+    /// A communicator of the survivors for the user, and which slot each of them has in it.
+    /// Collective; call it at a quiet point, right after an agreement.
+    pub fn shrunk(&self) -> Result<SurvivorComm> {
+        let comm = Comm::survivors_of(self.comm.raw(), ext::COMPILED_IN, c"ftsort survivors")?;
+        let position = comm.positions_of(&self.everyone, self.ranks)?;
+        let survivors = Rank::all(self.ranks).filter(|rank| position[rank.index()].is_some());
+        Ok(SurvivorComm {
+            slots: SlotMap::new(survivors),
+            comm,
+        })
+    }
+
+    /// This thread's turn to make progress.
+    fn turn(&self) -> Option<MutexGuard<'static, ()>> {
+        let turn = || TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.among_threads.then(turn)
+    }
+
+    fn peer(&self, rank: Rank, tag: Tag) -> Result<Peer> {
+        let place = self.position.get(rank.index()).copied().flatten();
+        let place = place.ok_or_else(|| {
+            Error::new(
+                Status::Internal,
+                format!("rank {rank} is not in the communicator, but a message names it"),
+            )
+        })?;
+        Ok(Peer {
+            place,
+            tag: tag.0 as c_int,
+        })
+    }
+
+    fn ranks_of(&self, group: &Group) -> Result<RankSet> {
+        let positions: Vec<c_int> = (0..group.len()? as c_int).collect();
+        let ranks = group.translate(&positions, &self.everyone)?;
+        let known = ranks.into_iter().filter(|rank| *rank >= 0);
+        Ok(RankSet::from_ranks(
+            self.ranks,
+            known.map(|rank| Rank(rank as u32)),
+        ))
+    }
+}
+
+/// A communicator of survivors, lent to the user.
+pub struct SurvivorComm {
+    comm: Comm,
+    slots: SlotMap,
+}
+
+impl SurvivorComm {
+    /// The handle; it stays ours.
+    pub fn raw(&self) -> MPI_Comm {
+        self.comm.raw()
+    }
+
+    /// How many survivors are in it.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Never: who made it is in it.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Do not free it; others may still use it, or die.
+    pub fn leave_to_mpi(&mut self) {
+        self.comm.leave_to_mpi();
+    }
+
+    /// The rank's place in it.
+    pub fn slot(&self, rank: Rank) -> Option<Slot> {
+        self.slots.slot_of(rank)
+    }
+}
+
+impl Fabric for Mpi {
+    fn me(&self) -> Rank {
+        self.me
+    }
+
+    fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    fn absent(&self) -> RankSet {
+        RankSet::from_ranks(
+            self.ranks,
+            Rank::all(self.ranks).filter(|rank| self.position[rank.index()].is_none()),
+        )
+    }
+
+    fn now(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    fn land(&mut self, bytes: usize) -> Result<Landing> {
+        self.requests.land(bytes)
+    }
+
+    fn lift(&mut self, landing: Landing) -> Buffer {
+        self.requests.lift(landing)
+    }
+
+    fn release(&mut self, landing: Landing) {
+        self.requests.release(landing);
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
+        let peer = self.peer(to, tag)?;
+        let _turn = self.turn();
+        self.requests.send(&self.comm, peer, payload)
+    }
+
+    fn receive(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+        landing: Landing,
+        range: Range<usize>,
+    ) -> Result<Request> {
+        let peer = self.peer(from, tag)?;
+        let _turn = self.turn();
+        self.requests.receive(&self.comm, peer, landing, range)
+    }
+
+    fn test(&mut self, request: Request) -> Result<Look> {
+        let _turn = self.turn();
+        self.requests.test(request)
+    }
+
+    fn cancel(&mut self, request: Request) -> Result<()> {
+        let _turn = self.turn();
+        self.requests.cancel(request)
+    }
+
+    fn abandon(&mut self, request: Request) {
+        self.requests.abandon(request);
+    }
+
+    fn rest(&mut self) -> Result<()> {
+        // With more ranks than processors somebody else has the message.
+        std::thread::yield_now();
+        Ok(())
+    }
+
+    fn failures(&mut self) -> Result<usize> {
+        let _turn = self.turn();
+        self.comm.failed()?.len()
+    }
+
+    fn acknowledge(&mut self) -> Result<RankSet> {
+        let turn = self.turn();
+        let failed = self.comm.acknowledge()?;
+        drop(turn);
+        let failed = self.ranks_of(&failed)?;
+        self.faulty |= !failed.is_empty();
+        Ok(failed)
+    }
+
+    fn agree(&mut self, flag: u32, patience: Option<f64>) -> Result<(Outcome, u32)> {
+        // The blocking call is the one that MPI libraries are tested with.
+        match patience {
+            None if !self.among_threads => self.comm.agree(flag),
+            _ => {
+                let patience = patience.unwrap_or(f64::INFINITY);
+                self.comm.agree_within(flag, patience, || self.turn())
+            }
+        }
+    }
+
+    fn barrier(&mut self) -> Result<Outcome> {
+        self.comm.barrier()
+    }
+
+    fn revoke(&mut self) -> Result<()> {
+        self.comm.revoke()
+    }
+
+    fn shrink(&mut self) -> Result<RankSet> {
+        let smaller = Comm::survivors_of(self.comm.raw(), true, c"ftsort")?;
+        self.position = smaller.positions_of(&self.everyone, self.ranks)?;
+        self.retired
+            .push(std::mem::replace(&mut self.comm, smaller));
+        self.faulty = true;
+        Ok(self.absent())
+    }
+
+    fn crash(&mut self) -> Result<Infallible> {
+        // SAFETY: a signal to this very process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        // A communicator in which ranks have died is safer left to MPI_Finalize.
+        if self.faulty {
+            self.retired.iter_mut().for_each(Comm::leave_to_mpi);
+            self.comm.leave_to_mpi();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Sends and receives that MPI works on, and the buffers that it reads and writes meanwhile.
+//!
+//! Owns every such buffer; one leaves only after its requests are complete. What cannot be completed
+//! is kept until the process ends.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::ops::Range;
+
+use mpi_sys::{MPI_Request, MPI_Status};
+
+use super::comm::{Comm, check, outcome};
+use ftsort_core::transport::fabric::{Landing, Look, Outcome, Request};
+use ftsort_core::transport::landings::Landings;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::Result;
+
+/// What an MPI request reads or writes.
+enum Use {
+    /// Keeps the bytes of a send alive.
+    Send(Slice),
+    /// A part of a landing.
+    Receive(Landing),
+}
+
+struct Open {
+    raw: MPI_Request,
+    uses: Use,
+}
+
+#[derive(Default)]
+pub struct Requests {
+    open: BTreeMap<Request, Open>,
+    landings: Landings,
+    next: u64,
+    /// Nobody asks for these any more, but MPI has them still.
+    stuck: Vec<Open>,
+}
+
+/// To whom, and under which tag.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    pub place: c_int,
+    pub tag: c_int,
+}
+
+impl Requests {
+    fn keep(&mut self, raw: MPI_Request, uses: Use) -> Request {
+        let request = Request(self.next);
+        self.next += 1;
+        self.open.insert(request, Open { raw, uses });
+        request
+    }
+
+    pub fn land(&mut self, bytes: usize) -> Result<Landing> {
+        Ok(self.landings.add(Buffer::unset(bytes)?))
+    }
+
+    pub fn lift(&mut self, landing: Landing) -> Buffer {
+        self.landings.lift(landing)
+    }
+
+    pub fn release(&mut self, landing: Landing) {
+        self.landings.release(landing);
+    }
+
+    pub fn send(&mut self, comm: &Comm, peer: Peer, payload: Slice) -> Result<Request> {
+        // SAFETY: a constant of the MPI library.
+        let mut raw = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
+        // SAFETY: the payload lives in `open` until the request is complete, and slices never change.
+        let code = unsafe {
+            mpi_sys::MPI_Isend(
+                payload.as_ptr().cast(),
+                payload.len() as c_int,
+                mpi_sys::RSMPI_UINT8_T,
+                peer.place,
+                peer.tag,
+                comm.raw(),
+                &mut raw,
+            )
+        };
+        // A dead peer is reported again when the request is tested.
+        let _ = outcome(code, "MPI_Isend")?;
+        Ok(self.keep(raw, Use::Send(payload)))
+    }
+
+    pub fn receive(
+        &mut self,
+        comm: &Comm,
+        peer: Peer,
+        landing: Landing,
+        range: Range<usize>,
+    ) -> Result<Request> {
+        let into = self.landings.open(landing, range);
+        // SAFETY: a constant of the MPI library.
+        let mut raw = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
+        // SAFETY: the buffer stays in `landings`, untouched, until no request writes to it. Receives that share bytes are those into scratch space,
+        // which nobody reads.
+        let code = unsafe {
+            mpi_sys::MPI_Irecv(
+                into.as_mut_ptr().cast(),
+                into.len() as c_int,
+                mpi_sys::RSMPI_UINT8_T,
+                peer.place,
+                peer.tag,
+                comm.raw(),
+                &mut raw,
+            )
+        };
+        let _ = outcome(code, "MPI_Irecv")?;
+        Ok(self.keep(raw, Use::Receive(landing)))
+    }
+
+    pub fn test(&mut self, request: Request) -> Result<Look> {
+        let Some(open) = self.open.get_mut(&request) else {
+            panic!("{request:?} is unknown");
+        };
+        let look = look(&mut open.raw)?;
+        if look != Look::Pending {
+            self.close(request);
+        }
+        Ok(look)
+    }
+
+    fn close(&mut self, request: Request) {
+        if let Some(Use::Receive(landing)) = self.open.remove(&request).map(|open| open.uses) {
+            self.landings.close(landing);
+        }
+    }
+
+    pub fn cancel(&mut self, request: Request) -> Result<()> {
+        let Some(open) = self.open.get_mut(&request) else {
+            return Ok(());
+        };
+        // SAFETY: the request is ours and active; it is tested to its end afterwards.
+        check(unsafe { mpi_sys::MPI_Cancel(&mut open.raw) }, "MPI_Cancel")
+    }
+
+    pub fn abandon(&mut self, request: Request) {
+        self.stuck.extend(self.open.remove(&request));
+    }
+}
+
+fn look(request: &mut MPI_Request) -> Result<Look> {
+    let mut flag: c_int = 0;
+    // SAFETY: MPI_Status is plain data for which all zero is valid; MPI fills it in.
+    let mut status: MPI_Status = unsafe { std::mem::zeroed() };
+    // SAFETY: the request is ours.
+    let code = unsafe { mpi_sys::MPI_Test(request, &mut flag, &mut status) };
+    if outcome(code, "MPI_Test")? == Outcome::Failed {
+        // MPI has completed it with the error.
+        return Ok(Look::Failed);
+    }
+    if flag == 0 {
+        return Ok(Look::Pending);
+    }
+    let mut count: c_int = 0;
+    // SAFETY: the status was filled in by MPI_Test.
+    let code = unsafe { mpi_sys::MPI_Get_count(&status, mpi_sys::RSMPI_UINT8_T, &mut count) };
+    check(code, "MPI_Get_count")?;
+    Ok(Look::Complete(count.max(0) as usize))
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        // MPI may read and write these for as long as the process lives.
+        let open = std::mem::take(&mut self.open).into_values();
+        for open in open.chain(std::mem::take(&mut self.stuck)) {
+            match open.uses {
+                Use::Send(payload) => std::mem::forget(payload),
+                Use::Receive(landing) => self.landings.leak(landing),
+            }
+        }
+    }
+}
