@@ -46,22 +46,22 @@ fmt: setup
 	$(RUN) cargo fmt --check
 
 lint: setup
-	$(RUN) cargo clippy --all-targets --features simulator,benchmarks -- -D warnings
+	$(RUN) cargo clippy --workspace --all-targets --all-features -- -D warnings
 	$(RUN) cargo clippy --lib -- -D warnings
 	$(RUN) cargo clippy --lib --no-default-features -- -D warnings
 	FTSORT_ULFM=off $(RUN) cargo clippy --lib -- -D warnings
 
 doc: setup
-	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --no-deps --features simulator
+	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --workspace --no-deps --all-features
 
 # The library's own tests run once, with the simulator's: they take as long to compile as to run.
 test: setup
 	$(RUN) cargo test --test exports --test header --test layers --test mpi
 	$(RUN) cargo test --doc
-	$(RUN) cargo test --profile sim --features simulator --lib --test simulator --test conformance --test corpus
+	$(RUN) cargo test --profile sim --workspace --all-features --lib --test simulator --test conformance --test corpus
 
 explore: setup
-	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	$(RUN) cargo build --release -p ftsort-sim
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 1000000'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 9-64'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --memo "ranks=4 store=memory:1"'
@@ -71,7 +71,7 @@ fuzz: setup
 	$(RUN) python3 scripts/fuzz.py --minutes $(or $(MINUTES),1)
 
 reliable-paper: setup
-	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	$(RUN) cargo build --release -p ftsort-sim
 	$(RUN) python3 scripts/reliable_paper.py
 
 # Some of it at a time: what is in its CSV is not run again.
@@ -108,11 +108,11 @@ slowdown: build
 	$(RUN) python3 scripts/slowdown.py --kind cgroup $(if $(REPETITIONS),--repetitions "$(REPETITIONS)")
 
 tree-paper: setup
-	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	$(RUN) cargo build --release -p ftsort-sim
 	@$(RUN) python3 scripts/tree_paper.py $(if $(PATTERNS),--patterns $(PATTERNS))
 
 dgrp-paper: setup
-	$(RUN) cargo build --release --features simulator --bin ftsort-sim
+	$(RUN) cargo build --release -p ftsort-sim
 	@$(RUN) python3 scripts/dgrp_paper.py $(if $(SEED),--seed $(SEED))
 
 header: setup

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ftsort_core::transport::{Manners, Protocol, Repair};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
 use ftsort_sim::transport::{Script, play};
 use ftsort_sim::trial::{CASES, Case};
 
@@ -25,13 +25,13 @@ fn simulated_ranks_conform() {
             };
             for repair in [Repair::Agree, Repair::Shrink] {
                 let run = case.run;
-                let played = play(case.ranks, &script, move |_, fabric| {
-                    let manners = Manners {
+                let played = play(case.ranks, &script, move |_, mpi| {
+                    let config = ProtocolConfig {
                         repair,
                         chunk: 500,
-                        patience: None,
+                        timeout: None,
                     };
-                    run(&mut Protocol::new(fabric, manners))
+                    run(&mut Protocol::new(mpi, config))
                 });
                 let place = format!("{}, seed {seed}, {repair:?}", case.name);
                 assert_eq!(played.hung, [], "{place}");

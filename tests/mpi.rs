@@ -475,9 +475,9 @@ fn examples() -> Vec<Trial> {
     )];
     for (ranks, faults) in [(1, ""), (3, ""), (4, "2@1"), (4, "0@0.stored 3@2")] {
         trials.push(Trial::test(
-            format!("hello on {ranks} ranks, faults {faults:?}"),
+            format!("handshake on {ranks} ranks, faults {faults:?}"),
             move || {
-                let text = launch(ranks, faults, &program("c_examples/hello.c")?, &[])?;
+                let text = launch(ranks, faults, &program("c_examples/handshake.c")?, &[])?;
                 // "rank R of P: ... blocks: B, in order", from each survivor.
                 let held = text.lines().filter(|line| line.ends_with(", in order"));
                 let held = held.filter_map(|line| line.split("blocks: ").nth(1)?.split(',').next());

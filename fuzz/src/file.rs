@@ -9,7 +9,7 @@ use std::rc::Rc;
 use ftsort_core::block::{Block, Header, Run};
 use ftsort_core::members::Rank;
 use ftsort_core::store::directory::{Directory, Files};
-use ftsort_core::store::{Stamp, Store};
+use ftsort_core::store::{Store, VersionId};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer};
 use ftsort_kernels::checksum::Checksum;
@@ -60,7 +60,7 @@ const NODE: Node = Node(3);
 fn put(block: &Block) -> (Shelf, Directory) {
     let shelf = Shelf::default();
     let mut store = Directory::new(Box::new(Shelved(shelf.clone())), 7, Rank(1));
-    let put = store.put(Stamp::INPUT, NODE, block);
+    let put = store.put(VersionId::INPUT, NODE, block);
     put.expect("there is room on the shelf");
     assert_eq!(shelf.borrow().len(), 1, "one block, one file");
     (shelf, store)
@@ -75,7 +75,7 @@ fn read(file: &[u8]) -> Option<Block> {
         .for_each(|content| *content = file.to_vec());
     buffer::start_peak();
     let before = buffer::in_use();
-    let found = store.get(Stamp::INPUT, NODE);
+    let found = store.get(VersionId::INPUT, NODE);
     // A buffer is a whole number of lines, and each run has one, described by twenty bytes at least.
     let most = file.len() + buffer::ALIGNMENT * (file.len() / 20 + 1);
     assert!(buffer::peak() - before <= most, "more than the file has");

@@ -15,9 +15,9 @@ fn header(data: &[u8]) {
 
 /// The letters that the library shows to tests alone.
 mod letters {
-    use ftsort_core::engine::letters as engine;
+    use ftsort_core::engine::wire_formats as engine;
     use ftsort_core::members::Rank;
-    use ftsort_core::sort::letters as sort;
+    use ftsort_core::sort::wire_formats as sort;
     use ftsort_core::verify::border::Border;
     use ftsort_kernels::digest::Digest;
     use ftsort_kernels::kernel::{Kernel, kernel_for};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ftsort::capi::launch::ftsort_prepare;
 use ftsort::ulfm::{CHUNK, Mpi, Ulfm};
-use ftsort_core::transport::{Manners, Protocol, Repair, Transport};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
 use ftsort_sim::trial::CASES;
 
 fn main() {
@@ -19,12 +19,12 @@ fn main() {
         mpi_sys::MPI_Init(std::ptr::null_mut(), std::ptr::null_mut());
         Mpi::new(mpi_sys::RSMPI_COMM_WORLD, Ulfm::On)
     };
-    let manners = Manners {
+    let config = ProtocolConfig {
         repair: Repair::Agree,
         chunk: CHUNK,
-        patience: None,
+        timeout: None,
     };
-    let mut transport = Protocol::new(mpi.expect("a communicator"), manners);
+    let mut transport = Protocol::new(mpi.expect("a communicator"), config);
     let rank = transport.me();
     let text = match (CASES[case].run)(&mut transport) {
         Ok(()) => "ok".to_string(),

@@ -9,17 +9,17 @@ use mpi_sys::MPI_Comm;
 use super::config::ftsort_config;
 use super::guard::{on_group, text_without_group, without_group};
 use super::host::share_host;
+use super::monitor_thread::Watch;
 use super::settings::{Settings, agree_on_settings, open_store, store_beside, warn_of_settings};
 use super::status::ftsort_status;
 use super::trace::{Reporter, Trace, Whole};
-use super::watch::Watch;
 use crate::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
-use ftsort_core::engine::{Checkpoints, Engine, Hello, Observer, Stats, hello};
+use ftsort_core::engine::{Checkpoints, Engine, Handshake, Observer, Stats, handshake};
 use ftsort_core::faults::{Point, Schedule};
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::store::Store;
 use ftsort_core::store::memory::Memory;
-use ftsort_core::transport::{Manners, Protocol, Repair, Transport};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
 use ftsort_core::tree::run::choose::Chosen;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 use ftsort_kernels::pages;
@@ -82,11 +82,11 @@ impl ftsort {
             observer,
             stats,
             schedule,
-            adviser: None,
+            policy: None,
             reconsider: false,
             key: None,
             accusations: Vec::new(),
-            spoilt: Vec::new(),
+            corrupted: Vec::new(),
             record_bytes: 1,
             round: 0,
             rounds: 0,
@@ -237,14 +237,14 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     let ulfm = ulfm_state()?;
     // SAFETY: this function's contract.
     let mpi = unsafe { Mpi::new(comm, ulfm)? };
-    let manners = Manners {
+    let config = ProtocolConfig {
         // Until it is known that all want the same: whoever waits in a barrier waits in vain for
         // ranks with other settings, or with wrong ones.
         repair: Repair::Agree,
         chunk: CHUNK,
-        patience: settings.patience,
+        timeout: settings.timeout,
     };
-    let transport = Protocol::new(mpi, manners);
+    let transport = Protocol::new(mpi, config);
     let mut members = Members::new(transport.me(), transport.ranks());
     members.absorb(transport.dead());
     let trouble = trouble.or_else(|| misfit(&settings, members.ranks(), ulfm));
@@ -305,12 +305,14 @@ impl ftsort {
     fn meet(&mut self, trouble: Option<Error>) -> Result<()> {
         let ((mine, heard), _) = self.together(|engine| {
             let mine = introduce_oneself(engine);
-            Ok((mine, hello(engine, mine, trouble)?))
+            Ok((mine, handshake(engine, mine, trouble)?))
         })?;
         let fingerprint = self.settings.fingerprint();
         self.together(|engine| agree_on_settings(engine, fingerprint))?;
         self.transport.repair_by(self.settings.repair);
-        self.seed = heard.first().map_or(mine.nonce, |(_, hello)| hello.nonce);
+        self.seed = heard
+            .first()
+            .map_or(mine.nonce, |(_, handshake)| handshake.nonce);
         let (seed, choice) = (self.seed, self.settings.store.clone());
         (self.store, _) = self.together(|engine| open_store(engine, &choice, seed))?;
         let kept = |name| {
@@ -319,8 +321,8 @@ impl ftsort {
         };
         (self.checkpoints, self.contributions) = (kept(seed), kept(seed.rotate_left(32)));
         let mut hosts = vec![0; self.members.ranks()];
-        for (rank, hello) in &heard {
-            hosts[rank.index()] = hello.host;
+        for (rank, handshake) in &heard {
+            hosts[rank.index()] = handshake.host;
         }
         self.members.set_hosts(hosts);
         share_host(self.members.living_here());
@@ -353,7 +355,7 @@ fn no_ulfm(ulfm: Ulfm) -> Error {
     )
 }
 
-fn introduce_oneself(engine: &Engine<'_>) -> Hello {
+fn introduce_oneself(engine: &Engine<'_>) -> Handshake {
     let mut host = [0 as c_char; 256];
     // SAFETY: the buffer has the size that is passed, and its last byte stays NUL.
     let host = unsafe {
@@ -367,7 +369,7 @@ fn introduce_oneself(engine: &Engine<'_>) -> Hello {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |time| time.as_nanos());
     (time, std::process::id(), engine.members.me()).hash(&mut hasher);
-    Hello {
+    Handshake {
         host,
         nonce: hasher.finish(),
     }
@@ -487,7 +489,7 @@ pub unsafe extern "C" fn ftsort_comm(group: *mut ftsort, out: *mut MPI_Comm) -> 
             comm.len() != survivors.count()
         });
         if stale {
-            let fresh = group.transport.fabric().shrunk()?;
+            let fresh = group.transport.mpi().shrunk()?;
             if let Some(mut old) = group.survivors.replace(fresh) {
                 old.leave_to_mpi();
             }

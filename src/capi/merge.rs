@@ -9,7 +9,7 @@ use super::status::ftsort_status;
 use super::tree::{Fold, Options, ftsort_tree_options, rank_of};
 use ftsort_core::engine::{Checkpoints, Engine};
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::tree::run::Errand;
+use ftsort_core::tree::run::TreeOp;
 use ftsort_core::tree::run::choose::Chosen;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -65,14 +65,14 @@ impl ftsort {
             let (mut options, fold, mine) = engine.all_or_none(prepared)?;
             agree_on_equal(engine, options.fingerprint(fold.layout()), "options")?;
             options.detect(engine)?;
-            let mut errand = Errand {
+            let mut tree_op = TreeOp {
                 engine,
                 kept,
                 wish: &options.wish,
                 absent: &absent,
                 lost,
             };
-            errand.merge(mine, &fold)
+            tree_op.merge(mine, &fold)
         })?;
         self.tree = Some(chosen);
         Ok(result)
@@ -93,14 +93,14 @@ impl ftsort {
             )?;
             agree_on_equal(engine, bytes as u64, "bytes")?;
             options.detect(engine)?;
-            let mut errand = Errand {
+            let mut tree_op = TreeOp {
                 engine,
                 kept,
                 wish: &options.wish,
                 absent: &absent,
                 lost,
             };
-            errand.broadcast(root, mine)
+            tree_op.broadcast(root, mine)
         })?;
         self.tree = Some(chosen);
         Ok(told)

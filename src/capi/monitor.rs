@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::group::ftsort;
 use super::guard::on_group;
+use super::monitor_thread::{Mind, Procedure, Watch};
 use super::settings::{agree_on_equal, read_sized, write_sized};
 use super::status::ftsort_status;
-use super::watch::{Mind, Procedure, Watch};
 use crate::ulfm::among_threads;
 use ftsort_core::members::Rank;
 use ftsort_core::monitor::{Assignment, Foreground, Monitor, Options, Suspicion};
@@ -39,7 +39,7 @@ pub enum ftsort_monitor_mode {
 pub enum ftsort_monitor_assignment {
     /// Everybody everybody (the 2018 paper).
     FTSORT_TEST_ALL = 0,
-    /// Each rank the first recommended one of each of its clusters c(i,s): N log2 N tests, and news reach
+    /// Each rank the first recommended one of each of its clusters c(i,s): N log2 N tests, and news scope
     /// all within log2 N intervals. For many ranks.
     FTSORT_TEST_VCUBE = 1,
 }
@@ -263,13 +263,13 @@ impl ftsort {
         let (me, ranks) = (self.members.me(), self.members.ranks());
         let options = wanted.options.clone();
         let now = self.transport.now();
-        let (mind, courier) = match in_background {
+        let (mind, datagram) = match in_background {
             true => {
-                let courier = self.transport.fabric().courier(message_limit(ranks))?;
-                let mut monitor = Monitor::new(me, ranks, wanted.options, courier.now());
+                let datagram = self.transport.mpi().datagram(message_limit(ranks))?;
+                let mut monitor = Monitor::new(me, ranks, wanted.options, datagram.now());
                 monitor.set_answer(wanted.procedure.answer());
                 monitor.absorb_dead(self.members.faulty());
-                (Mind::Background(Box::new(monitor)), Some(courier))
+                (Mind::Background(Box::new(monitor)), Some(datagram))
             }
             false => {
                 let mut foreground = Foreground::new(ranks, wanted.options);
@@ -281,7 +281,7 @@ impl ftsort {
             (me, ranks),
             (mind, &options),
             wanted.procedure,
-            courier,
+            datagram,
             now,
         ));
         Ok(())

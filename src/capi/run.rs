@@ -15,7 +15,7 @@ use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::trace::{Reporter, Whole};
 use ftsort_core::engine::{
-    Adviser, Algorithm, Checks, Finished, InputHash, InputHasher, Job, Source, Stats, sum,
+    Algorithm, Checks, Finished, InputHash, InputHasher, Job, PlacementPolicy, Source, Stats, sum,
 };
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::sort::{Complete, MANY_RANKS, Method, Shape};
@@ -230,7 +230,7 @@ impl ftsort {
             own: work.own,
         };
         if let Some(watch) = &self.watch {
-            self.members.leave_out(watch.left_out());
+            self.members.exclude(watch.excluded());
         }
         let source: &mut dyn Source = match work.is_born {
             true => &mut Nothing,
@@ -245,7 +245,10 @@ impl ftsort {
         );
         engine.key = work.key;
         engine.record_bytes = work.record_bytes;
-        engine.adviser = self.watch.as_mut().map(|watch| watch as &mut dyn Adviser);
+        engine.policy = self
+            .watch
+            .as_mut()
+            .map(|watch| watch as &mut dyn PlacementPolicy);
         let job = Job::new(
             &mut engine,
             algorithm,

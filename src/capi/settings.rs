@@ -38,7 +38,7 @@ pub(super) struct Settings {
     pub checks: u32,
     pub crew: Crew,
     /// Seconds; see `ftsort_config.timeout_ms`.
-    pub patience: Option<f64>,
+    pub timeout: Option<f64>,
     pub memory_limit: usize,
     pub min_survivors: usize,
     pub plan: Plan,
@@ -324,7 +324,7 @@ impl Settings {
             dense: config.dense != 0,
             checks: config.checks,
             crew: threads(config.threads as usize).into(),
-            patience: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
+            timeout: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,
             plan: Plan::parse(&faults.unwrap_or_default())?,
@@ -359,7 +359,7 @@ impl Settings {
         self.checks.hash(&mut hasher);
         self.reload.is_some().hash(&mut hasher);
         self.min_survivors.hash(&mut hasher);
-        self.patience.is_some().hash(&mut hasher);
+        self.timeout.is_some().hash(&mut hasher);
         match &self.store {
             StoreChoice::Copies(copies) => copies.hash(&mut hasher),
             StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),

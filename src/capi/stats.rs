@@ -87,7 +87,7 @@ pub unsafe extern "C" fn ftsort_get_stats(
         peak_bytes: stats.peak_bytes,
         algorithm: group.algorithm,
         corruptions: stats.corruptions,
-        injected: stats.spoilt,
+        injected: stats.corrupted,
     };
     // SAFETY: this function's contract.
     unsafe { write_sized(out, full) as ftsort_status }

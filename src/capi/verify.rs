@@ -8,7 +8,7 @@ use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::settings::agree_on_equal;
 use super::status::ftsort_status;
-use ftsort_core::engine::{Exhibit, verify};
+use ftsort_core::engine::{VerifyInput, verify};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -179,7 +179,7 @@ impl ftsort {
             let (arguments, parts, kernel) = engine.all_or_none(brought)?;
             agree_on_equal(engine, arguments.layout.fingerprint(), "record")?;
             let kernel: &dyn Kernel = &*kernel;
-            let exhibit = Exhibit {
+            let exhibit = VerifyInput {
                 kernel,
                 key: &DigestKey::new(seed, kernel.record_bytes()),
                 input: arguments.input,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use mpi_sys::{MPI_Comm, MPI_Group};
 
 use super::ext;
-use ftsort_core::transport::fabric::Outcome;
+use ftsort_core::transport::mpi_api::Outcome;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// Every MPI return value goes through here: success, a fault, or an error of another class.
@@ -144,7 +144,7 @@ impl Comm {
     pub fn agree_within<T>(
         &self,
         flag: u32,
-        patience: f64,
+        timeout: f64,
         turn: impl Fn() -> T,
     ) -> Result<(Outcome, u32)> {
         let start = Instant::now();
@@ -169,7 +169,7 @@ impl Comm {
             }
             if done == 0 {
                 let waited = start.elapsed().as_secs_f64();
-                if waited > patience {
+                if waited > timeout {
                     return Err(Error::new(
                         Status::Mpi,
                         format!(

@@ -1,4 +1,4 @@
-//! The fabric over MPI with ULFM: each call is one or two of MPI's, made safe.
+//! The mpi over MPI with ULFM: each call is one or two of MPI's, made safe.
 //!
 //! Must never: touch the user's communicator after it was copied, or look at anything but the class
 //! of an MPI error.
@@ -6,10 +6,10 @@
 mod comm;
 mod ext;
 
-mod courier;
+mod datagram;
 mod requests;
 
-pub use courier::{Courier, among_threads};
+pub use datagram::{DatagramChannel, among_threads};
 pub use ext::COMPILED_IN;
 
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use mpi_sys::MPI_Comm;
 
 use comm::{Comm, Group};
 use ftsort_core::members::{Rank, RankSet, Slot, SlotMap};
-use ftsort_core::transport::fabric::{Fabric, Landing, Look, Outcome, Request, Tag};
+use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use requests::{Peer, Requests};
@@ -218,7 +218,7 @@ impl SurvivorComm {
     }
 }
 
-impl Fabric for Mpi {
+impl MpiApi for Mpi {
     fn me(&self) -> Rank {
         self.me
     }
@@ -238,16 +238,16 @@ impl Fabric for Mpi {
         self.started.elapsed().as_secs_f64()
     }
 
-    fn land(&mut self, bytes: usize) -> Result<Landing> {
+    fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
         self.requests.land(bytes)
     }
 
-    fn lift(&mut self, landing: Landing) -> Buffer {
-        self.requests.lift(landing)
+    fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
+        self.requests.lift(buffer)
     }
 
-    fn release(&mut self, landing: Landing) {
-        self.requests.release(landing);
+    fn release(&mut self, buffer: RecvBuffer) {
+        self.requests.release(buffer);
     }
 
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
@@ -260,12 +260,12 @@ impl Fabric for Mpi {
         &mut self,
         from: Rank,
         tag: Tag,
-        landing: Landing,
+        buffer: RecvBuffer,
         range: Range<usize>,
     ) -> Result<Request> {
         let peer = self.peer(from, tag)?;
         let _turn = self.turn();
-        self.requests.receive(&self.comm, peer, landing, range)
+        self.requests.receive(&self.comm, peer, buffer, range)
     }
 
     fn test(&mut self, request: Request) -> Result<Look> {
@@ -302,13 +302,13 @@ impl Fabric for Mpi {
         Ok(failed)
     }
 
-    fn agree(&mut self, flag: u32, patience: Option<f64>) -> Result<(Outcome, u32)> {
+    fn agree(&mut self, flag: u32, timeout: Option<f64>) -> Result<(Outcome, u32)> {
         // The blocking call is the one that MPI libraries are tested with.
-        match patience {
+        match timeout {
             None if !self.among_threads => self.comm.agree(flag),
             _ => {
-                let patience = patience.unwrap_or(f64::INFINITY);
-                self.comm.agree_within(flag, patience, || self.turn())
+                let timeout = timeout.unwrap_or(f64::INFINITY);
+                self.comm.agree_within(flag, timeout, || self.turn())
             }
         }
     }

@@ -10,8 +10,8 @@ use std::ops::Range;
 use mpi_sys::{MPI_Request, MPI_Status};
 
 use super::comm::{Comm, check, outcome};
-use ftsort_core::transport::fabric::{Landing, Look, Outcome, Request};
-use ftsort_core::transport::landings::Landings;
+use ftsort_core::transport::mpi_api::{Look, Outcome, RecvBuffer, Request};
+use ftsort_core::transport::recv_buffers::RecvBuffers;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 
@@ -19,8 +19,8 @@ use ftsort_kernels::error::Result;
 enum Use {
     /// Keeps the bytes of a send alive.
     Send(Slice),
-    /// A part of a landing.
-    Receive(Landing),
+    /// A part of a buffer.
+    Receive(RecvBuffer),
 }
 
 struct Open {
@@ -31,7 +31,7 @@ struct Open {
 #[derive(Default)]
 pub struct Requests {
     open: BTreeMap<Request, Open>,
-    landings: Landings,
+    recv_buffers: RecvBuffers,
     next: u64,
     /// Nobody asks for these any more, but MPI has them still.
     stuck: Vec<Open>,
@@ -52,16 +52,16 @@ impl Requests {
         request
     }
 
-    pub fn land(&mut self, bytes: usize) -> Result<Landing> {
-        Ok(self.landings.add(Buffer::unset(bytes)?))
+    pub fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
+        Ok(self.recv_buffers.add(Buffer::unset(bytes)?))
     }
 
-    pub fn lift(&mut self, landing: Landing) -> Buffer {
-        self.landings.lift(landing)
+    pub fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
+        self.recv_buffers.lift(buffer)
     }
 
-    pub fn release(&mut self, landing: Landing) {
-        self.landings.release(landing);
+    pub fn release(&mut self, buffer: RecvBuffer) {
+        self.recv_buffers.release(buffer);
     }
 
     pub fn send(&mut self, comm: &Comm, peer: Peer, payload: Slice) -> Result<Request> {
@@ -88,13 +88,13 @@ impl Requests {
         &mut self,
         comm: &Comm,
         peer: Peer,
-        landing: Landing,
+        buffer: RecvBuffer,
         range: Range<usize>,
     ) -> Result<Request> {
-        let into = self.landings.open(landing, range);
+        let into = self.recv_buffers.open(buffer, range);
         // SAFETY: a constant of the MPI library.
         let mut raw = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
-        // SAFETY: the buffer stays in `landings`, untouched, until no request writes to it. Receives that share bytes are those into scratch space,
+        // SAFETY: the buffer stays in `recv_buffers`, untouched, until no request writes to it. Receives that share bytes are those into scratch space,
         // which nobody reads.
         let code = unsafe {
             mpi_sys::MPI_Irecv(
@@ -108,7 +108,7 @@ impl Requests {
             )
         };
         let _ = outcome(code, "MPI_Irecv")?;
-        Ok(self.keep(raw, Use::Receive(landing)))
+        Ok(self.keep(raw, Use::Receive(buffer)))
     }
 
     pub fn test(&mut self, request: Request) -> Result<Look> {
@@ -123,8 +123,8 @@ impl Requests {
     }
 
     fn close(&mut self, request: Request) {
-        if let Some(Use::Receive(landing)) = self.open.remove(&request).map(|open| open.uses) {
-            self.landings.close(landing);
+        if let Some(Use::Receive(buffer)) = self.open.remove(&request).map(|open| open.uses) {
+            self.recv_buffers.close(buffer);
         }
     }
 
@@ -168,7 +168,7 @@ impl Drop for Requests {
         for open in open.chain(std::mem::take(&mut self.stuck)) {
             match open.uses {
                 Use::Send(payload) => std::mem::forget(payload),
-                Use::Receive(landing) => self.landings.leak(landing),
+                Use::Receive(buffer) => self.recv_buffers.leak(buffer),
             }
         }
     }

@@ -2,7 +2,7 @@
 //! and replayed.
 //!
 //! This is the papers' FaultInject (2024, Section 5.1), which kills random nodes at the start of
-//! random rounds, with more points in a round, and with timers that strike at any instant. Pure: it
+//! random rounds, with more points in a round, and with timers that inject_crash at any instant. Pure: it
 //! says who dies; the engine lets it happen.
 
 use std::collections::BTreeMap;
@@ -326,22 +326,26 @@ impl fmt::Display for Schedule {
                 }
             }
         }
-        for (index, spoil) in self.spoils.iter().enumerate() {
+        for (index, corrupt) in self.spoils.iter().enumerate() {
             let space = if index == 0 && self.deaths.is_empty() {
                 ""
             } else {
                 " "
             };
-            let name = Target::ALL.iter().find(|(other, _)| *other == spoil.target);
+            let name = Target::ALL
+                .iter()
+                .find(|(other, _)| *other == corrupt.target);
             let name = name.map_or("block", |(_, name)| name);
-            let change = Change::ALL.iter().find(|(other, _)| *other == spoil.change);
+            let change = Change::ALL
+                .iter()
+                .find(|(other, _)| *other == corrupt.change);
             let change = change.map_or("flip", |(_, change)| change);
-            let (rank, round) = (spoil.rank, spoil.round);
+            let (rank, round) = (corrupt.rank, corrupt.round);
             write!(out, "{space}{rank}~{round}.{name}.{change}")?;
-            if let Some(place) = spoil.place {
+            if let Some(place) = corrupt.place {
                 write!(out, "/{place}")?;
             }
-            if spoil.always {
+            if corrupt.always {
                 write!(out, "*")?;
             }
         }

@@ -9,7 +9,7 @@ use std::fmt;
 
 use twox_hash::XxHash3_64;
 
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, NodeSet, VCube};
 use ftsort_kernels::bits::Bits;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -131,7 +131,7 @@ pub const FULL_WEIGHT: u8 = 16;
 
 /// Who executes nodes, and who could keep copies, at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Membership {
     /// The nodes whose home is dead or executes nothing, and those without a home.
     pub faulty: NodeSet,
     /// Those of them whose home lives, and is only left out.
@@ -147,11 +147,11 @@ pub struct Members {
     faulty: RankSet,
     /// Living ranks that were stopped for the rest of a sort.
     stopped: RankSet,
-    /// Ranks that an adviser leaves out, as long as others are there.
-    left_out: RankSet,
-    /// Each rank's share of the work, up to `FULL_WEIGHT`, as an adviser wishes it.
+    /// Ranks that an policy leaves out, as long as others are there.
+    excluded: RankSet,
+    /// Each rank's share of the work, up to `FULL_WEIGHT`, as an policy wishes it.
     weights: Vec<u8>,
-    standing: Standing,
+    membership: Membership,
     epoch: u32,
     /// On which host each rank is; empty: not known, and as if each were on its own.
     hosts: Vec<u64>,
@@ -167,14 +167,14 @@ impl Members {
         let mut members = Members {
             me,
             ranks,
-            standing: Standing {
+            membership: Membership {
                 faulty: NodeSet::new(cube.len()),
                 reserve: NodeSet::new(cube.len()),
             },
             cube,
             faulty: RankSet::new(ranks),
             stopped: RankSet::new(ranks),
-            left_out: RankSet::new(ranks),
+            excluded: RankSet::new(ranks),
             weights: vec![FULL_WEIGHT; ranks],
             epoch: 0,
             hosts: Vec::new(),
@@ -188,7 +188,7 @@ impl Members {
     /// Finds out anew whose nodes are faulty. Where that would leave nobody to execute anything, those
     /// that were left out are taken back, and in the last resort those that were stopped.
     fn assign_nodes(&mut self) {
-        let apart: [&[&RankSet]; 3] = [&[&self.stopped, &self.left_out], &[&self.stopped], &[]];
+        let apart: [&[&RankSet]; 3] = [&[&self.stopped, &self.excluded], &[&self.stopped], &[]];
         let executing = |apart: &[&RankSet]| -> Vec<Rank> {
             let idle = |rank: &Rank| apart.iter().any(|set| set.contains(*rank));
             self.survivors().filter(|rank| !idle(rank)).collect()
@@ -209,12 +209,12 @@ impl Members {
         for node in fit.map(Rank::home).filter(|node| faulty.contains(*node)) {
             reserve.insert(node);
         }
-        self.standing = Standing { faulty, reserve };
+        self.membership = Membership { faulty, reserve };
     }
 
     /// Who executes nodes, and who could keep copies.
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    pub fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     /// This process.
@@ -288,32 +288,32 @@ impl Members {
 
     /// The nodes whose home is dead or executes nothing, and those without a home.
     pub fn faulty_nodes(&self) -> &NodeSet {
-        &self.standing.faulty
+        &self.membership.faulty
     }
 
     /// From now on a living rank executes no node, unless it is the only one left. The epoch grows by
     /// one if that is new.
-    pub fn set_aside(&mut self, rank: Rank) {
-        let before = self.standing.clone();
+    pub fn excluded_for_corruption(&mut self, rank: Rank) {
+        let before = self.membership.clone();
         self.stopped.insert(rank);
         self.assign_nodes();
-        self.epoch += u32::from(before != self.standing);
+        self.epoch += u32::from(before != self.membership);
     }
 
     /// From now on these ranks execute no node, and those that were left out before do again, unless
     /// nobody else is left. True if other ranks execute than before; then the epoch grows by one.
-    pub fn leave_out(&mut self, ranks: &RankSet) -> bool {
-        let before = self.standing.clone();
-        self.left_out = ranks.clone();
+    pub fn exclude(&mut self, ranks: &RankSet) -> bool {
+        let before = self.membership.clone();
+        self.excluded = ranks.clone();
         self.assign_nodes();
-        let changed = before != self.standing;
+        let changed = before != self.membership;
         self.epoch += u32::from(changed);
         changed
     }
 
     /// The ranks that were last asked to be left out.
-    pub fn left_out(&self) -> &RankSet {
-        &self.left_out
+    pub fn excluded(&self) -> &RankSet {
+        &self.excluded
     }
 
     /// From now on the ranks have shares in these proportions, where an algorithm can give them. Ranks
@@ -331,15 +331,15 @@ impl Members {
     }
 
     /// Is it a living rank that executes no node?
-    pub fn is_set_aside(&self, rank: Rank) -> bool {
-        !self.is_faulty(rank) && self.standing.faulty.contains(rank.home())
+    pub fn is_excluded(&self, rank: Rank) -> bool {
+        !self.is_faulty(rank) && self.membership.faulty.contains(rank.home())
     }
 
     /// All living ranks execute their nodes again, and weigh the same.
     pub fn take_back_all(&mut self) {
         self.weigh(&[]);
         self.stopped = RankSet::new(self.ranks);
-        self.leave_out(&RankSet::new(self.ranks));
+        self.exclude(&RankSet::new(self.ranks));
     }
 
     /// Is the rank dead?
@@ -364,7 +364,7 @@ impl Members {
 
     /// The living ranks that execute nodes.
     pub fn executing(&self) -> RankSet {
-        let homes = self.survivors().filter(|rank| !self.is_set_aside(*rank));
+        let homes = self.survivors().filter(|rank| !self.is_excluded(*rank));
         RankSet::from_ranks(self.ranks, homes)
     }
 
@@ -373,18 +373,18 @@ impl Members {
     pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
         debug_assert!(!dead.contains(self.me));
         let mut newly_dead = Vec::new();
-        if planted(Defect::CoversAreStale) {
+        if mutant(Mutant::CoversAreStale) {
             self.assign_nodes();
         }
         for rank in dead.iter().filter(|rank| *rank != self.me) {
-            if planted(Defect::OneDeathAtATime) && !newly_dead.is_empty() {
+            if mutant(Mutant::OneDeathAtATime) && !newly_dead.is_empty() {
                 break;
             }
             if self.faulty.insert(rank) {
                 newly_dead.push(rank);
             }
         }
-        if !planted(Defect::CoversAreStale) {
+        if !mutant(Mutant::CoversAreStale) {
             self.assign_nodes();
         }
         if !newly_dead.is_empty() {
@@ -396,7 +396,7 @@ impl Members {
     /// The rank that does a node's work: its home, or the home of its cover.
     pub fn executor(&self, node: Node) -> Rank {
         // This rank lives, so there always is one.
-        let executor = self.cube.executor(node, &self.standing.faulty);
+        let executor = self.cube.executor(node, &self.membership.faulty);
         executor.map_or(self.me, |node| Rank(node.0))
     }
 
@@ -505,8 +505,8 @@ mod tests {
                 let some = some.into_iter().filter(|rank| (*rank as usize) < ranks).map(Rank);
                 match what {
                     0 => drop(members.absorb(&RankSet::from_ranks(ranks, some.filter(|rank| rank.0 > 0)))),
-                    1 => drop(members.leave_out(&RankSet::from_ranks(ranks, some))),
-                    2 => some.for_each(|rank| members.set_aside(rank)),
+                    1 => drop(members.exclude(&RankSet::from_ranks(ranks, some))),
+                    2 => some.for_each(|rank| members.excluded_for_corruption(rank)),
                     _ => members.take_back_all(),
                 }
                 let executing: Vec<Rank> = members.executing().iter().collect();
@@ -515,12 +515,12 @@ mod tests {
                 let mut all: Vec<Node> = executing.iter().flat_map(|rank| members.nodes_of(*rank)).collect();
                 all.sort();
                 prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
-                let wanted = |rank: &Rank| !members.stopped.contains(*rank) && !members.left_out.contains(*rank);
+                let wanted = |rank: &Rank| !members.stopped.contains(*rank) && !members.excluded.contains(*rank);
                 let wanted: Vec<Rank> = members.survivors().filter(wanted).collect();
                 prop_assert!(wanted.is_empty() || wanted == executing);
             }
             members.take_back_all();
-            prop_assert!(members.survivors().all(|rank| !members.is_set_aside(rank)));
+            prop_assert!(members.survivors().all(|rank| !members.is_excluded(rank)));
         }
 
         #[test]

@@ -1,20 +1,20 @@
-//! Defects that are planted on purpose, to see that the tests catch them.
+//! Defects that are mutant on purpose, to see that the tests catch them.
 //!
 //! Each is a way to get the protocol wrong: several are those of programs that one finds. Compiled in
 //! with the feature `simulator` alone, and switched on one at a time, in one thread; otherwise
-//! [`planted`] is a constant and leaves no trace.
+//! [`mutant`] is a constant and leaves no trace.
 
 macro_rules! defects {
     ($($(#[doc = $text:literal])* $name:ident,)*) => {
-        /// A planted defect.
+        /// A mutant defect.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Defect {
+        pub enum Mutant {
             $($(#[doc = $text])* $name,)*
         }
 
-        impl Defect {
+        impl Mutant {
             /// All of them.
-            pub const ALL: &[Defect] = &[$(Defect::$name,)*];
+            pub const ALL: &[Mutant] = &[$(Mutant::$name,)*];
         }
     };
 }
@@ -70,9 +70,9 @@ defects! {
     OwnDecisionsOnly,
     /// A decision is logged before it is committed.
     LoggedTooEarly,
-    /// Each rank goes by its own adviser.
+    /// Each rank goes by its own policy.
     AdviceIsNotShared,
-    /// A rank shares work out by what its own adviser knows of speeds.
+    /// A rank shares work out by what its own policy knows of speeds.
     WeightsAreOnesOwn,
     /// Nodes get equal shares, whatever their ranks weigh.
     SharesAreEqual,
@@ -134,35 +134,35 @@ defects! {
 mod switch {
     use std::cell::Cell;
 
-    use super::Defect;
+    use super::Mutant;
 
     thread_local! {
-        static PLANTED: Cell<Option<Defect>> = const { Cell::new(None) };
+        static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
     /// Is it switched on in this thread?
-    pub fn planted(defect: Defect) -> bool {
+    pub fn mutant(defect: Mutant) -> bool {
         PLANTED.get() == Some(defect)
     }
 
     /// Is any switched on in this thread?
-    pub fn any_planted() -> bool {
+    pub fn any_mutant() -> bool {
         PLANTED.get().is_some()
     }
 
     /// Switches a defect on in this thread, in place of the one before.
-    pub fn plant(defect: Option<Defect>) {
+    pub fn set_mutant(defect: Option<Mutant>) {
         PLANTED.set(defect);
     }
 }
 
 #[cfg(not(feature = "testing"))]
 mod switch {
-    use super::Defect;
+    use super::Mutant;
 
     /// Never.
     #[inline(always)]
-    pub const fn planted(_: Defect) -> bool {
+    pub const fn mutant(_: Mutant) -> bool {
         false
     }
 }

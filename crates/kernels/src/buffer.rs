@@ -14,7 +14,7 @@ use crate::error::{Error, Result, Status};
 use crate::pages::{self, Pages};
 use bytemuck::{Pod, Zeroable};
 
-/// Memory goes from a large buffer to another in units of this size ([`Buffer::reach`]).
+/// Memory goes from a large buffer to another in units of this size ([`Buffer::scope`]).
 pub use crate::pages::UNIT;
 
 /// Buffers start on a cache line, which is more than any record needs.
@@ -156,7 +156,7 @@ impl Buffer {
     }
 
     /// `len` bytes that are to be written from the first to the last, and have to be reached before
-    /// ([`Buffer::reach`]), so that many of them take the place of what others have `spent` until then.
+    /// ([`Buffer::scope`]), so that many of them take the place of what others have `spent` until then.
     /// `Status::Memory` if they cannot be had, or would pass the limit.
     pub fn later(len: usize, spent: usize) -> Result<Buffer> {
         Buffer::new(len, Fill::Later, len.saturating_sub(spent))
@@ -224,7 +224,7 @@ impl Buffer {
 
     /// The bytes before `end` are written now. Their memory is taken from what `others` have spent, as
     /// far as that goes.
-    pub fn reach(&mut self, end: usize, others: &mut [&mut Buffer]) {
+    pub fn scope(&mut self, end: usize, others: &mut [&mut Buffer]) {
         let Room::Pages(pages) = &mut self.room else {
             return;
         };
@@ -232,7 +232,7 @@ impl Buffer {
             Room::Pages(pages) => Some(pages),
             Room::Lines(_) => None,
         });
-        pages.reach(end.min(self.len), &mut from.collect::<Vec<_>>());
+        pages.scope(end.min(self.len), &mut from.collect::<Vec<_>>());
         others.iter_mut().for_each(|other| other.count());
         self.count();
     }

@@ -44,7 +44,7 @@ struct Kept {
     /// How many bytes are in use, and the most that were since somebody began to keep them.
     used: usize,
     most: usize,
-    keepers: usize,
+    holders: usize,
 }
 
 /// A piece that nobody uses, and from where to where it has memory.
@@ -58,7 +58,7 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept {
     free: Vec::new(),
     used: 0,
     most: 0,
-    keepers: 0,
+    holders: 0,
 });
 
 fn kept() -> MutexGuard<'static, Kept> {
@@ -73,7 +73,7 @@ impl Keeping {
     /// Begins to keep them.
     pub fn new() -> Keeping {
         let mut kept = kept();
-        kept.keepers += 1;
+        kept.holders += 1;
         kept.most = kept.most.max(kept.used);
         Keeping(())
     }
@@ -88,8 +88,8 @@ impl Default for Keeping {
 impl Drop for Keeping {
     fn drop(&mut self) {
         let mut kept = kept();
-        kept.keepers -= 1;
-        if kept.keepers == 0 {
+        kept.holders -= 1;
+        if kept.holders == 0 {
             kept.free.clear();
             kept.most = 0;
         }
@@ -277,7 +277,7 @@ impl Pages {
                 }
             }
         };
-        pages.reach(len, &mut []);
+        pages.scope(len, &mut []);
         Some(pages)
     }
 
@@ -308,7 +308,7 @@ impl Pages {
 
     /// The bytes before `end` may be written from now on. Their memory comes from what others have
     /// spent, or else from what is kept, or else from the system.
-    pub fn reach(&mut self, end: usize, others: &mut [&mut Pages]) {
+    pub fn scope(&mut self, end: usize, others: &mut [&mut Pages]) {
         while self.held.end < end {
             let from = self.held.end;
             let to = match next_unit(self, from, self.len()) {
@@ -356,7 +356,7 @@ impl Drop for Pages {
         let Some(map) = self.map.take() else { return };
         let mut kept = kept();
         kept.used -= self.held.len();
-        if kept.keepers == 0 {
+        if kept.holders == 0 {
             return;
         }
         // SAFETY: nobody reads these bytes before they have been written again.
@@ -407,7 +407,7 @@ mod tests {
             most: free.iter().map(Free::bytes).sum(),
             free,
             used: 0,
-            keepers: 1,
+            holders: 1,
         }
     }
 
@@ -491,7 +491,7 @@ mod tests {
     fn what_can_be_spent_are_whole_units() {
         let mut pages = Pages::later(5 * UNIT).unwrap();
         assert_eq!(pages.spendable(), 0);
-        pages.reach(4 * UNIT, &mut []);
+        pages.scope(4 * UNIT, &mut []);
         assert!((3 * UNIT..=4 * UNIT).contains(&pages.spendable()));
         assert_eq!(Pages::zeroed(UNIT / 2).unwrap().spendable(), 0);
     }
@@ -535,7 +535,7 @@ mod tests {
             let [one, other] = &mut sources;
             let read = done * (1 << 20);
             let from = 2 * (read - (1 << 20));
-            out.reach(2 * read, &mut [one, other]);
+            out.scope(2 * read, &mut [one, other]);
             out[from..2 * read].fill(done as u8);
             for (fill, source) in (1..).zip(&mut sources) {
                 assert!(source[read - (1 << 20)..].iter().all(|byte| *byte == fill));
@@ -560,7 +560,7 @@ mod tests {
         source.fill(7);
         source.spend_around(UNIT + 1..LEN);
         let mut out = Pages::later(LEN).unwrap();
-        out.reach(LEN, &mut [&mut source]);
+        out.scope(LEN, &mut [&mut source]);
         out.fill(9);
         assert!(source[2 * UNIT..].iter().all(|byte| *byte == 7));
         assert!(source.held(LEN) >= LEN - 2 * UNIT);
@@ -574,7 +574,7 @@ mod tests {
         source.fill(7);
         source.spend_around(needed.clone());
         let mut out = Pages::later(LEN).unwrap();
-        out.reach(LEN, &mut [&mut source]);
+        out.scope(LEN, &mut [&mut source]);
         out[..LEN].fill(9);
         assert!(source[needed].iter().all(|byte| *byte == 7));
         // Two units hold what is needed.

@@ -1,8 +1,8 @@
 //! Faults on simulated ranks: every one in small groups, thousands at random in larger ones, and
-//! planted defects that must be found. `ftsort-sim` does more of the same, and replays what fails.
+//! mutant defects that must be found. `ftsort-sim` does more of the same, and replays what fails.
 
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::Defect;
+use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule};
 use ftsort_sim::trial::{
     Exhaustion, Keeping, Outcome, Range, Trial, catch, draw, exhaust, judge, run, shrink,
@@ -228,7 +228,7 @@ fn range(fewest: usize, most: usize) -> Range {
         most,
         stores: Vec::new(),
         algorithms: Vec::new(),
-        plant: None,
+        set_mutant: None,
     }
 }
 
@@ -282,8 +282,8 @@ fn a_trial_survives_its_line() {
 }
 
 /// Where a defect can show; none: with any store.
-fn stores_of(defect: Defect) -> Vec<Keeping> {
-    use Defect::*;
+fn stores_of(defect: Mutant) -> Vec<Keeping> {
+    use Mutant::*;
     match defect {
         InputNotStored => vec![Keeping::Directory],
         HoldersOfNow | TakesOverTheInput => vec![Keeping::Versions(1)],
@@ -292,40 +292,40 @@ fn stores_of(defect: Defect) -> Vec<Keeping> {
 }
 
 /// A group in which a defect shows seldom, where every fault has to be tried, and how many at once.
-fn rare(defect: Defect) -> Option<(&'static str, usize)> {
+fn rare(defect: Mutant) -> Option<(&'static str, usize)> {
     match defect {
-        Defect::AgreementsMix => Some(("ranks=3 store=directory", 2)),
-        Defect::ClearedAtCommit | Defect::RetiredAtCommit => {
+        Mutant::AgreementsMix => Some(("ranks=3 store=directory", 2)),
+        Mutant::ClearedAtCommit | Mutant::RetiredAtCommit => {
             Some(("ranks=3 records=6 store=directory", 2))
         }
-        Defect::VersionsNotCopied => {
+        Mutant::VersionsNotCopied => {
             Some(("ranks=3 records=6 store=versions:1 algorithm=bitonic", 1))
         }
-        Defect::ClearedTooEarly => Some(("ranks=3 records=6 store=memory:1", 1)),
-        Defect::HashIsNotCompared => Some(("ranks=4 records=6 store=memory:1", 2)),
-        Defect::NoChecksum => Some(("ranks=3 records=6 store=directory rot=1", 2)),
-        Defect::ContributesTwice => {
+        Mutant::ClearedTooEarly => Some(("ranks=3 records=6 store=memory:1", 1)),
+        Mutant::HashIsNotCompared => Some(("ranks=4 records=6 store=memory:1", 2)),
+        Mutant::NoChecksum => Some(("ranks=3 records=6 store=directory rot=1", 2)),
+        Mutant::ContributesTwice => {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge tagged=1";
             Some((line, 2))
         }
-        Defect::TreeStays => {
+        Mutant::TreeStays => {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
             Some((line, 2))
         }
-        Defect::WritesInPlace => Some(("ranks=4 records=6 store=directory", 2)),
-        Defect::FilesOfAnySort => Some(("ranks=4 records=6 store=directory sorts=2", 2)),
-        Defect::ClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),
+        Mutant::WritesInPlace => Some(("ranks=4 records=6 store=directory", 2)),
+        Mutant::FilesOfAnySort => Some(("ranks=4 records=6 store=directory sorts=2", 2)),
+        Mutant::ClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),
         _ => None,
     }
 }
 
-fn is_caught(defect: Defect) -> bool {
+fn is_caught(defect: Mutant) -> bool {
     if let Some((line, losses)) = rare(defect) {
         // Which interleaving shows it changes with every message more or less.
         return (1..=20).any(|seed| {
             let search = Exhaustion {
                 trial: Trial {
-                    plant: Some(defect),
+                    set_mutant: Some(defect),
                     seed,
                     ..Trial::parse(line).expect("a trial")
                 },
@@ -367,7 +367,7 @@ fn what_is_told_of_the_size_is_checked() {
     for (place, dense) in (0..40).flat_map(|place| [(place, 0), (place, 1)]) {
         let line = format!(
             "ranks=2 seed=3 records=40 keys=1 algorithm=samplesort dense={dense} store=reload checks=1 \
-             spoil=1~1.block.double/{place},1~2.block.drop/{place}"
+             corrupt=1~1.block.double/{place},1~2.block.drop/{place}"
         );
         let trial = Trial::parse(&line).expect("a trial");
         if let Some(wrong) = judge(&trial, &run(&trial, false)) {
@@ -388,7 +388,7 @@ fn one_lie_is_found_by_the_predicates() {
             for rank in 0..4 {
                 let line = format!(
                     "ranks=4 seed=3 records=30 keys=1000 algorithm=reliable store={store} \
-                     spoil={rank}~{round}.{target}"
+                     corrupt={rank}~{round}.{target}"
                 );
                 let trial = Trial::parse(&line).expect("a trial");
                 let played = run(&trial, false);
@@ -404,16 +404,16 @@ fn one_lie_is_found_by_the_predicates() {
     }
 }
 
-/// Every planted defect is found, with four ranks or with three.
+/// Every mutant defect is found, with four ranks or with three.
 #[test]
 fn every_defect_is_caught() {
-    let missed: Vec<Defect> = Defect::ALL
+    let missed: Vec<Mutant> = Mutant::ALL
         .par_iter()
         .copied()
         .filter(|defect| !is_caught(*defect))
         .collect();
     assert_eq!(missed, []);
-    assert!(Defect::ALL.len() >= 30);
+    assert!(Mutant::ALL.len() >= 30);
 }
 
 /// Trials that failed once.

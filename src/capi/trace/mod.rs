@@ -21,7 +21,7 @@ use twox_hash::XxHash3_64;
 
 use self::files::Place;
 use super::settings::{LOG_WARNING, Listener};
-use ftsort_core::engine::{Event, Observer, Occasion, Parcel, Phase, Span};
+use ftsort_core::engine::{Event, MessageEvent, Observer, Occasion, Phase, Span};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -56,17 +56,17 @@ pub(super) struct Trace {
     /// How many collective things the group has begun to do.
     call: u64,
     job: Option<Whole>,
-    parcels: Parcels,
+    parcels: MessageEvents,
 }
 
 /// How many messages went from one rank to another in this call, round and epoch.
 #[derive(Default)]
-struct Parcels {
+struct MessageEvents {
     when: (u64, u32, u32),
     counts: BTreeMap<(Rank, Rank), u64>,
 }
 
-impl Parcels {
+impl MessageEvents {
     /// The number of the next one, from 0.
     fn next(&mut self, when: (u64, u32, u32), from: Rank, to: Rank) -> u64 {
         if self.when != when {
@@ -104,7 +104,7 @@ impl Trace {
             group: 0,
             call: 0,
             job: None,
-            parcels: Parcels::default(),
+            parcels: MessageEvents::default(),
         };
         if fresh {
             trace.begin();
@@ -283,16 +283,16 @@ impl Trace {
     }
 
     /// A moment, tied to that of the other end by an id.
-    fn parcel(&mut self, parcel: Parcel) {
-        let Parcel {
+    fn message(&mut self, message: MessageEvent) {
+        let MessageEvent {
             from,
             to,
             bytes,
             round,
             epoch,
-        } = parcel;
+        } = message;
         let number = self.parcels.next((self.call, round, epoch), from, to);
-        let id = self.id_of(parcel, number);
+        let id = self.id_of(message, number);
         let (name, direction, peer) = match from == self.rank {
             true => ("send", "flow_out", to),
             false => ("receive", "flow_in", from),
@@ -312,14 +312,14 @@ impl Trace {
 
     /// The same at both ends. Viewers take 64 bits and no more, so that of n messages two have the same
     /// with probability n^2 / 2^65.
-    fn id_of(&self, parcel: Parcel, number: u64) -> u64 {
+    fn id_of(&self, message: MessageEvent, number: u64) -> u64 {
         let words = [
             self.group,
             self.call,
-            parcel.round.into(),
-            parcel.epoch.into(),
-            parcel.from.0.into(),
-            parcel.to.0.into(),
+            message.round.into(),
+            message.epoch.into(),
+            message.from.0.into(),
+            message.to.0.into(),
             number,
         ];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -375,9 +375,9 @@ impl Observer for Reporter<'_> {
         }
     }
 
-    fn parcel(&mut self, parcel: Parcel) {
+    fn message(&mut self, message: MessageEvent) {
         if let Some(trace) = &mut self.trace {
-            trace.parcel(parcel);
+            trace.message(message);
         }
     }
 }

@@ -52,7 +52,7 @@ fn trace_on(paper: &Paper, rank: Rank) -> Trace {
         group: 7,
         call: 1,
         job: None,
-        parcels: Parcels::default(),
+        parcels: MessageEvents::default(),
     }
 }
 
@@ -168,12 +168,12 @@ fn every_event_says_what_it_is_about() {
 }
 
 /// The ids of messages as this rank sees them.
-fn ids(rank: Rank, parcels: &[(u64, Parcel)]) -> Vec<String> {
+fn ids(rank: Rank, parcels: &[(u64, MessageEvent)]) -> Vec<String> {
     let paper = Paper::new(99);
     let mut trace = trace_on(&paper, rank);
-    for (call, parcel) in parcels {
+    for (call, message) in parcels {
         trace.call = *call;
-        trace.parcel(*parcel);
+        trace.message(*message);
     }
     let id = |line: &String| {
         Some(
@@ -189,7 +189,7 @@ fn ids(rank: Rank, parcels: &[(u64, Parcel)]) -> Vec<String> {
 
 #[test]
 fn both_ends_of_a_message_have_its_id_and_no_other_has() {
-    let parcel = |from, to, round, epoch| Parcel {
+    let message = |from, to, round, epoch| MessageEvent {
         from: Rank(from),
         to: Rank(to),
         bytes: 5,
@@ -197,12 +197,12 @@ fn both_ends_of_a_message_have_its_id_and_no_other_has() {
         epoch,
     };
     let parcels = [
-        (1, parcel(0, 1, 1, 0)),
-        (1, parcel(0, 1, 1, 0)),
-        (1, parcel(1, 0, 1, 0)),
-        (1, parcel(0, 1, 1, 1)),
-        (1, parcel(0, 1, 2, 1)),
-        (2, parcel(0, 1, 1, 0)),
+        (1, message(0, 1, 1, 0)),
+        (1, message(0, 1, 1, 0)),
+        (1, message(1, 0, 1, 0)),
+        (1, message(0, 1, 1, 1)),
+        (1, message(0, 1, 2, 1)),
+        (2, message(0, 1, 1, 0)),
     ];
     let both = [ids(Rank(0), &parcels), ids(Rank(1), &parcels)];
     assert_eq!(both[0], both[1]);

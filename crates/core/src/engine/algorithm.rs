@@ -2,7 +2,7 @@
 
 use crate::block::Block;
 use crate::members::{Members, Rank};
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
@@ -87,7 +87,7 @@ impl Subcube {
     /// fault-free, else 0. Where all fault-free nodes weigh 0 they weigh the same.
     pub fn shares(&self) -> Vec<usize> {
         let weightless = self.weights.iter().all(|weight| *weight == 0);
-        let alike = weightless || planted(Defect::SharesAreEqual);
+        let alike = weightless || mutant(Mutant::SharesAreEqual);
         let mut shares = vec![0; self.len()];
         for (node, weight) in self.fault_free.iter().zip(&self.weights) {
             shares[(node.0 - self.first.0) as usize] = match alike {
@@ -185,7 +185,7 @@ pub trait Algorithm {
     /// In all rounds but the last, every run is split by itself, whatever the other runs are, and
     /// joining unites runs. So a block of any version before the result consists of pieces of inputs,
     /// and can be made again from the inputs and the decisions: versions need not be stored.
-    fn is_piecewise(&self) -> bool;
+    fn is_recomputable(&self) -> bool;
 
     /// How many records the result has, if a decision of the last round says so: it is told to the caller.
     fn promised(&self, _decision: &[u8]) -> Option<u64> {

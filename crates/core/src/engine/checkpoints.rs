@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use super::commit::agreed_error;
-use super::job::Attempt;
+use super::job::RoundResult;
 use super::versions::{Versions, retire_before};
 use super::{Engine, Event, Verdict};
 use crate::block::Block;
-use crate::members::{Members, Rank, RankSet, Standing};
-use crate::mutants::{Defect, planted};
-use crate::store::{Reach, Stamp, Store};
+use crate::members::{Members, Membership, Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -23,13 +23,13 @@ use ftsort_kernels::error::{Error, Result, Status};
 pub struct Checkpoints {
     store: Box<dyn Store>,
     /// The committed version; 0: there is none yet.
-    stamp: Stamp,
+    version_id: VersionId,
     /// That version of the nodes that this rank executes.
     blocks: BTreeMap<Node, Block>,
     /// Put since then.
     staged: BTreeMap<Node, Block>,
     /// How the ranks stood when the version was committed, or its copies were made again.
-    committed_with: Standing,
+    committed_with: Membership,
     /// How many were dead when the present round began.
     begun_without: usize,
 }
@@ -39,10 +39,10 @@ impl Checkpoints {
     pub fn new(store: Box<dyn Store>, members: &Members) -> Checkpoints {
         Checkpoints {
             store,
-            stamp: Stamp::INPUT,
+            version_id: VersionId::INPUT,
             blocks: BTreeMap::new(),
             staged: BTreeMap::new(),
-            committed_with: members.standing().clone(),
+            committed_with: members.membership().clone(),
             begun_without: members.faulty().len(),
         }
     }
@@ -62,7 +62,7 @@ impl Checkpoints {
 
     /// How many times something was committed.
     fn version(&self) -> u32 {
-        self.stamp.version
+        self.version_id.version
     }
 
     /// A round begins: what was put is forgotten, and after faults the committed states come to where
@@ -88,17 +88,17 @@ impl Checkpoints {
     ) -> Result<bool> {
         let same_faults = engine.members.faulty().len() == self.begun_without;
         let is_sound = same_faults && self.is_whole(engine);
-        if !is_sound && !planted(Defect::RoundsSpanFaults) {
+        if !is_sound && !mutant(Mutant::RoundsSpanFaults) {
             // Everybody knows, so that there is nothing to agree on.
             self.begin(engine, lost)?;
             return Ok(false);
         }
         engine.round = self.version() + 1;
-        let stamp = Stamp {
+        let version_id = VersionId {
             version: self.version() + 1,
             faults: engine.members.faulty().fingerprint(),
         };
-        let mut attempt = Attempt::new();
+        let mut attempt = RoundResult::new();
         attempt.complete = done;
         attempt.check(sound);
         for node in engine.members.my_nodes() {
@@ -106,12 +106,12 @@ impl Checkpoints {
             let block = staged.or_else(|| self.blocks.get(&node).cloned());
             attempt.blocks.insert(node, block.unwrap_or_else(nothing));
         }
-        let attempt = self.versions(engine).save(stamp, attempt)?;
+        let attempt = self.versions(engine).save(version_id, attempt)?;
         match engine.commit(attempt.complete, attempt.trouble.as_ref())? {
             Verdict::Committed => {
-                self.stamp = stamp;
+                self.version_id = version_id;
                 self.blocks = attempt.blocks;
-                retire_before(&mut *self.store, stamp.version);
+                retire_before(&mut *self.store, version_id.version);
                 engine.tell(Event::Round);
                 self.staged.clear();
                 Ok(true)
@@ -131,21 +131,21 @@ impl Checkpoints {
     pub fn clear(&mut self, engine: &mut Engine<'_>) -> Result<()> {
         self.staged.clear();
         self.blocks.clear();
-        self.stamp = Stamp::INPUT;
+        self.version_id = VersionId::INPUT;
         engine.clear(&mut *self.store)
     }
 
     /// The committed states are where they belong, and so are their copies.
     fn is_whole(&self, engine: &Engine<'_>) -> bool {
-        self.version() == 0 || self.committed_with == *engine.members.standing()
+        self.version() == 0 || self.committed_with == *engine.members.membership()
     }
 
     fn recover(&mut self, engine: &mut Engine<'_>, lost: &mut RankSet) -> Result<()> {
         let mut result = Ok(());
         engine.round = self.version() + 1;
         while !self.is_whole(engine) {
-            if planted(Defect::CheckpointsStay) {
-                self.committed_with = engine.members.standing().clone();
+            if mutant(Mutant::CheckpointsStay) {
+                self.committed_with = engine.members.membership().clone();
                 break;
             }
             let held_with = self.committed_with.clone();
@@ -169,14 +169,14 @@ impl Checkpoints {
                         self.give_up(engine, &gone);
                         result = report(&gone, &held_with, engine.members, lost);
                     }
-                    self.committed_with = engine.members.standing().clone();
+                    self.committed_with = engine.members.membership().clone();
                 }
                 Verdict::Replay => {}
                 Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
             }
         }
         if self.version() == 0 {
-            self.committed_with = engine.members.standing().clone();
+            self.committed_with = engine.members.membership().clone();
         }
         result
     }
@@ -189,9 +189,9 @@ impl Checkpoints {
             if executed {
                 self.blocks.insert(node, nothing());
             }
-            if executed || self.store.reach() != Reach::Everyone {
+            if executed || self.store.scope() != StoreScope::Everyone {
                 // What cannot be written is lost once more when it is looked for.
-                let _ = self.store.put(self.stamp, node, &nothing());
+                let _ = self.store.put(self.version_id, node, &nothing());
             }
         }
     }
@@ -201,7 +201,7 @@ impl Checkpoints {
             engine,
             store: &mut *self.store,
             blocks: &self.blocks,
-            stamp: self.stamp,
+            version_id: self.version_id,
             most_runs: 1,
             in_part: true,
             afresh: false,
@@ -231,7 +231,7 @@ fn nothing() -> Block {
 /// `lost` gets the homes of the nodes; where a node has none, the rank that executed it.
 fn report(
     gone: &NodeSet,
-    held_with: &Standing,
+    held_with: &Membership,
     members: &Members,
     lost: &mut RankSet,
 ) -> Result<()> {

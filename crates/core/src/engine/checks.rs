@@ -15,12 +15,12 @@
 use std::collections::BTreeMap;
 
 use super::commit::agreed_error;
-use super::job::{Attempt, Flow, Job};
+use super::job::{Flow, Job, RoundResult};
 use super::{Engine, Event, Verdict};
 use crate::block::Block;
 use crate::members::Rank;
-use crate::mutants::{Defect, planted};
-use crate::store::{Reach, Stamp};
+use crate::mutants::{Mutant, mutant};
+use crate::store::{StoreScope, VersionId};
 use crate::vcube::Node;
 use crate::verify::border::{Border, violations};
 use ftsort_kernels::buffer::Slice;
@@ -79,7 +79,7 @@ impl Engine<'_> {
 
     /// What an algorithm says of a node's part: where its own checks do not hold, nobody is accused,
     /// since who it was they do not reliably tell.
-    pub(super) fn heed<T>(&mut self, result: Result<T>) -> Result<T> {
+    pub(super) fn classify<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && let Some(finding) = error.finding
         {
@@ -100,7 +100,7 @@ impl Engine<'_> {
     /// Is a block that came what its sender says?
     pub(super) fn is_intact(&self, block: &Block) -> bool {
         let intact = || self.key.is_none_or(|key| block.is_intact(key));
-        planted(Defect::NothingIsVerified) || intact()
+        mutant(Mutant::NothingIsVerified) || intact()
     }
 }
 
@@ -118,7 +118,7 @@ impl Job<'_, '_> {
     }
 
     /// What this rank made, or has kept, is what it must be, or it accuses itself.
-    pub(super) fn stands_by(&mut self, block: &Block) -> Result<()> {
+    pub(super) fn verify_own(&mut self, block: &Block) -> Result<()> {
         match self.engine.is_intact(block) {
             true => Ok(()),
             false => {
@@ -142,8 +142,8 @@ impl Job<'_, '_> {
 
     /// All survivors learn what every node's input is known by. Also who is in trouble tells, for the
     /// others wait.
-    pub(super) fn share_ledger(&mut self, mut attempt: Attempt) -> Result<Attempt> {
-        if attempt.interrupted || self.checks.is_none() || !self.ledger.is_empty() {
+    pub(super) fn share_ledger(&mut self, mut attempt: RoundResult) -> Result<RoundResult> {
+        if attempt.interrupted || self.checks.is_none() || !self.input_digests.is_empty() {
             return Ok(attempt);
         }
         let mut mine = Vec::new();
@@ -158,7 +158,7 @@ impl Job<'_, '_> {
         let entries = told
             .iter()
             .flat_map(|(_, words)| words.chunks_exact(4 + Digest::BYTES));
-        attempt.ledger = entries
+        attempt.input_digests = entries
             .filter_map(|entry| {
                 let (node, digest) = entry.split_at(4);
                 let node = u32::from_le_bytes(node.try_into().ok()?);
@@ -169,8 +169,8 @@ impl Job<'_, '_> {
     }
 
     /// The result is all inputs, in order, as far as all survivors together can see.
-    pub(super) fn verify_result(&mut self, mut attempt: Attempt) -> Result<Attempt> {
-        let skipped = attempt.interrupted || planted(Defect::NothingIsVerified);
+    pub(super) fn verify_result(&mut self, mut attempt: RoundResult) -> Result<RoundResult> {
+        let skipped = attempt.interrupted || mutant(Mutant::NothingIsVerified);
         let Some(checks) = self.checks.filter(|_| !skipped) else {
             return Ok(attempt);
         };
@@ -187,7 +187,7 @@ impl Job<'_, '_> {
             let me = self.engine.members.me();
             attempt.check::<()>(Err(self.engine.accuse(Some(me), Finding::Order)));
         }
-        let known = self.ledger.values();
+        let known = self.input_digests.values();
         let known = known.fold(Digest::default(), |all, digest| all.combine(*digest));
         let promises = (attempt.blocks.keys())
             .filter_map(|node| self.algorithm.promised(attempt.decisions.of(*node)?));
@@ -214,7 +214,7 @@ impl Job<'_, '_> {
     /// After an agreement that something is wrong: all learn what, and blocks and inputs that may be
     /// wrong are forgotten; or, where there is nothing to get them from, or no end of it, all give up.
     /// Collective.
-    pub(super) fn face_corruption(&mut self, own: Option<Error>) -> Result<()> {
+    pub(super) fn recover_from_corruption(&mut self, own: Option<Error>) -> Result<()> {
         let found = self.tell_accusations()?;
         self.engine.stats.corruptions += 1;
         for (by, accusation) in &found {
@@ -222,7 +222,7 @@ impl Job<'_, '_> {
             self.engine.tell(Event::Corrupt(accused, *by, finding));
         }
         self.mended += 1;
-        let has_copies = self.store.reach() != Reach::Copies(0) || self.source.can_reload();
+        let has_copies = self.store.scope() != StoreScope::Copies(0) || self.source.can_reload();
         if self.mended > MOST_MENDED || !has_copies {
             return Err(agreed_error(Status::Corrupt, own));
         }
@@ -230,9 +230,9 @@ impl Job<'_, '_> {
         self.distrust()
     }
 
-    /// As [`Job::face_corruption`], and what is gone on from comes back from copies that are right.
+    /// As [`Job::recover_from_corruption`], and what is gone on from comes back from copies that are right.
     pub(super) fn mend(&mut self, own: Option<Error>) -> Result<Flow> {
-        self.face_corruption(own)?;
+        self.recover_from_corruption(own)?;
         if self.committed_with.is_none() {
             return Ok(Flow::Onward);
         }
@@ -275,11 +275,11 @@ impl Job<'_, '_> {
         accused.sort_unstable();
         accused.dedup();
         for rank in accused {
-            let offences = self.offences.entry(rank).or_insert(0);
-            *offences += 1;
-            if *offences >= OFFENCES_TO_STOP {
+            let strikes = self.strikes.entry(rank).or_insert(0);
+            *strikes += 1;
+            if *strikes >= OFFENCES_TO_STOP {
                 let before = self.engine.executors();
-                self.engine.members.set_aside(rank);
+                self.engine.members.excluded_for_corruption(rank);
                 self.engine.tell_covers(&before);
             }
         }
@@ -287,7 +287,7 @@ impl Job<'_, '_> {
 
     /// Forgets all blocks, and those inputs in this rank's store that are not what they were.
     fn distrust(&mut self) -> Result<()> {
-        if planted(Defect::BlocksAreTrustedAgain) {
+        if mutant(Mutant::BlocksAreTrustedAgain) {
             return Ok(());
         }
         if self.committed_with.is_some() {
@@ -296,32 +296,32 @@ impl Job<'_, '_> {
         }
         if self.retains() {
             // What was decided may have come of wrong data too.
-            self.stamp = Stamp::INPUT;
+            self.version_id = VersionId::INPUT;
             self.log.clear();
         }
         let Some(checks) = self.checks.filter(|_| self.retains()) else {
             return Ok(());
         };
         let me = self.engine.members.me();
-        let stopped = self.engine.members.is_set_aside(me);
+        let stopped = self.engine.members.is_excluded(me);
         for origin in self.held.clone().iter() {
             if origin == me && self.released && !stopped {
                 // What its owner has is right.
                 continue;
             }
-            let kept = self.store.get(Stamp::INPUT, origin.home())?;
-            let known = self.ledger.get(&origin.home()).copied();
+            let kept = self.store.get(VersionId::INPUT, origin.home())?;
+            let known = self.input_digests.get(&origin.home()).copied();
             let right = kept.is_some_and(|block| {
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
             if self.committed_with.is_none() && origin == me {
                 // Nobody else has it yet.
                 let own = self.with_digest(me, Block::input(me, self.input.clone()));
-                self.store.put(Stamp::INPUT, me.home(), &own)?;
+                self.store.put(VersionId::INPUT, me.home(), &own)?;
                 self.blocks.insert(me.home(), own);
             } else if stopped || !right {
                 self.store
-                    .put(Stamp::INPUT, origin.home(), &Block::empty())?;
+                    .put(VersionId::INPUT, origin.home(), &Block::empty())?;
                 self.held.remove(origin);
             }
         }
@@ -398,7 +398,7 @@ pub(super) fn judged(
 }
 
 /// What inputs are known by, by the node whose input it is.
-pub type Ledger = BTreeMap<Node, Digest>;
+pub type InputDigests = BTreeMap<Node, Digest>;
 
 #[cfg(test)]
 mod tests {

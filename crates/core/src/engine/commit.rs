@@ -1,11 +1,11 @@
 //! The agreement that ends a round, and what follows from it.
 
 use super::checks::Accusation;
-use super::{Adviser, Event, Observer, Occasion, Parcel, Phase, Span, Stats};
+use super::{Event, MessageEvent, Observer, Occasion, Phase, PlacementPolicy, Span, Stats};
 use crate::faults::{Point, Schedule};
 use crate::members::{Members, Rank};
-use crate::mutants::{Defect, planted};
-use crate::store::{Reach, Store};
+use crate::mutants::{Mutant, mutant};
+use crate::store::{Store, StoreScope};
 use crate::transport::{Agreed, Transport};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -24,7 +24,7 @@ pub enum Verdict {
 
 /// Set by a rank that finished its part of the round.
 const COMPLETE: u32 = 1;
-/// Set by a rank whose adviser would have the same ranks execute as now, with the same shares. It does not
+/// Set by a rank whose policy would have the same ranks execute as now, with the same shares. It does not
 /// matter to the round.
 const CONTENT: u32 = 2;
 /// Set by a rank that has nothing against what it is asked, beside how the step went.
@@ -55,15 +55,15 @@ pub struct Engine<'a> {
     /// Who is to die, in tests.
     pub schedule: &'a Schedule,
     /// Says who should not execute anything; on all ranks or none.
-    pub adviser: Option<&'a mut dyn Adviser>,
-    /// All survivors know that an adviser would have it otherwise.
+    pub policy: Option<&'a mut dyn PlacementPolicy>,
+    /// All survivors know that an policy would have it otherwise.
     pub reconsider: bool,
     /// What makes the digests of blocks; None: blocks are not checked.
     pub key: Option<&'a DigestKey>,
     /// What this rank has found wrong since all were told last.
     pub accusations: Vec<Accusation>,
     /// What of the schedule is done, that is to be done once.
-    pub spoilt: Vec<usize>,
+    pub corrupted: Vec<usize>,
     /// Blocks consist of records of this size.
     pub record_bytes: usize,
     /// The present round, and how many there are; for events.
@@ -93,20 +93,20 @@ impl Engine<'_> {
             flag &= !COMPLETE;
         }
         if let Some(error) = trouble
-            && !planted(Defect::TroubleIsSecret)
+            && !mutant(Mutant::TroubleIsSecret)
         {
             flag &= !bit_of(error.status);
         }
-        if planted(Defect::AgreesOnlyInTrouble) && flag == all_clear() {
+        if mutant(Mutant::AgreesOnlyInTrouble) && flag == all_clear() {
             return Ok((Verdict::Committed, consent));
         }
         if consent {
             flag |= CONSENT;
         }
-        let (left_out, weights) = (self.members.left_out(), self.members.weights());
+        let (excluded, weights) = (self.members.excluded(), self.members.weights());
         let now = self.transport.now();
-        let content = |adviser: &&mut dyn Adviser| adviser.is_content(left_out, weights, now);
-        if self.adviser.as_ref().is_none_or(content) {
+        let content = |policy: &&mut dyn PlacementPolicy| policy.is_content(excluded, weights, now);
+        if self.policy.as_ref().is_none_or(content) {
             flag |= CONTENT;
         }
         let Agreed { flag, faults } =
@@ -114,9 +114,9 @@ impl Engine<'_> {
         self.reconsider |= flag & CONTENT == 0;
         let consent = flag & CONSENT != 0;
         let flag = flag & all_clear();
-        let finished = flag == all_clear() || planted(Defect::UnfinishedIsFine);
-        if finished && (!faults || planted(Defect::DeathsDoNotMatter)) {
-            self.strike(Point::Commit)?;
+        let finished = flag == all_clear() || mutant(Mutant::UnfinishedIsFine);
+        if finished && (!faults || mutant(Mutant::DeathsDoNotMatter)) {
+            self.inject_crash(Point::Commit)?;
             return Ok((Verdict::Committed, consent));
         }
         self.timed(Phase::Repair, Engine::learn_of_faults)?;
@@ -195,10 +195,10 @@ impl Engine<'_> {
 
     /// Empties the store when nobody will read it any more. Collective.
     pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<()> {
-        if store.reach() == Reach::Everyone && !planted(Defect::ClearedAtCommit) {
+        if store.scope() == StoreScope::Everyone && !mutant(Mutant::ClearedAtCommit) {
             // An agreement that ends without faults shows that everybody has heard the one before. Who
             // has died meanwhile took its part of the result along; that is for the next call to find.
-            if self.transport.agree(0)?.faults && !planted(Defect::ClearedAlone) {
+            if self.transport.agree(0)?.faults && !mutant(Mutant::ClearedAlone) {
                 store.leave();
                 return Ok(());
             }
@@ -261,8 +261,8 @@ impl Engine<'_> {
     }
 
     /// Tells the observer of a message.
-    pub(super) fn tell_parcel(&mut self, from: Rank, to: Rank, bytes: usize) {
-        self.observer.parcel(Parcel {
+    pub(super) fn emit_message(&mut self, from: Rank, to: Rank, bytes: usize) {
+        self.observer.message(MessageEvent {
             from,
             to,
             bytes,
@@ -284,7 +284,7 @@ impl Engine<'_> {
     }
 
     /// Dies here if the schedule says so.
-    pub fn strike(&mut self, point: Point) -> Result<()> {
+    pub fn inject_crash(&mut self, point: Point) -> Result<()> {
         if self.schedule.strikes(self.members.me(), self.round, point) {
             self.transport.crash()?;
         }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::checks::{Checks, Ledger};
+use super::checks::{Checks, InputDigests};
 use super::commit::agreed_error;
-use super::council::Decisions;
+use super::decision::Decisions;
 use super::reload::InputHash;
 use super::versions::retire_before;
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::faults::Point;
-use crate::members::{Rank, RankSet, Standing};
-use crate::mutants::{Defect, planted};
-use crate::store::{Reach, Stamp, Store};
+use crate::members::{Membership, Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -30,12 +30,12 @@ pub struct Job<'a, 'e> {
     /// The ranks that were dead when the sort began, and so have no input.
     pub(super) absent: RankSet,
     /// The committed version, and who was dead when it was made.
-    pub(super) stamp: Stamp,
+    pub(super) version_id: VersionId,
     /// That version of the blocks of the nodes that this rank executes.
     pub(super) blocks: BTreeMap<Node, Block>,
     /// How the ranks stood when that version was committed: it tells who executed what, and who holds
     /// copies. None before the inputs are committed.
-    pub(super) committed_with: Option<Standing>,
+    pub(super) committed_with: Option<Membership>,
     /// What the committed rounds decided, from round 1 on.
     pub(super) log: Vec<Decisions>,
     /// Whose inputs are in this rank's store.
@@ -49,10 +49,10 @@ pub struct Job<'a, 'e> {
     /// What is checked by; None: nothing is checked.
     pub(super) checks: Option<&'a Checks<'a>>,
     /// What every node's input is known by, where blocks are checked.
-    pub(super) ledger: Ledger,
+    pub(super) input_digests: InputDigests,
     /// How often something wrong was found, and by how much each rank was to blame.
     pub(super) mended: u32,
-    pub(super) offences: BTreeMap<Rank, u32>,
+    pub(super) strikes: BTreeMap<Rank, u32>,
     /// Blocks were forgotten that their executors had.
     pub(super) distrusted: bool,
 }
@@ -78,7 +78,7 @@ pub(super) enum Flow {
 }
 
 /// What came of this rank's part in a step.
-pub(super) struct Attempt {
+pub(super) struct RoundResult {
     /// The new version of this rank's nodes' blocks.
     pub blocks: BTreeMap<Node, Block>,
     /// What was decided.
@@ -86,7 +86,7 @@ pub(super) struct Attempt {
     /// What inputs are known by, if that was shared.
     pub digests: BTreeMap<Rank, InputHash>,
     /// What every node's input is known by, if that was shared.
-    pub ledger: Ledger,
+    pub input_digests: InputDigests,
     /// Nodes whose blocks this rank got back, and from which rank, if it was one.
     pub restored: Vec<(Node, Option<Rank>)>,
     /// Nodes whose blocks nobody has, as far as this rank can see.
@@ -102,13 +102,13 @@ pub(super) struct Attempt {
     pub trouble: Option<Error>,
 }
 
-impl Attempt {
-    pub fn new() -> Attempt {
-        Attempt {
+impl RoundResult {
+    pub fn new() -> RoundResult {
+        RoundResult {
             blocks: BTreeMap::new(),
             decisions: Decisions::default(),
             digests: BTreeMap::new(),
-            ledger: Ledger::new(),
+            input_digests: InputDigests::new(),
             restored: Vec::new(),
             lost: Vec::new(),
             complete: true,
@@ -119,14 +119,14 @@ impl Attempt {
     }
 
     /// Given up, because somebody died.
-    pub fn interrupted(mut self) -> Attempt {
+    pub fn interrupted(mut self) -> RoundResult {
         self.complete = false;
         self.interrupted = true;
         self
     }
 
     /// With what was decided in it.
-    pub fn with(mut self, decisions: Decisions) -> Attempt {
+    pub fn with(mut self, decisions: Decisions) -> RoundResult {
         self.decisions = decisions;
         self
     }
@@ -178,7 +178,7 @@ impl<'a, 'e> Job<'a, 'e> {
             input: input.into(),
             input_is_here: true,
             absent,
-            stamp: Stamp::INPUT,
+            version_id: VersionId::INPUT,
             blocks: BTreeMap::new(),
             committed_with: None,
             log: Vec::new(),
@@ -187,9 +187,9 @@ impl<'a, 'e> Job<'a, 'e> {
             digests: BTreeMap::new(),
             lost: RankSet::new(ranks),
             checks,
-            ledger: Ledger::new(),
+            input_digests: InputDigests::new(),
             mended: 0,
-            offences: BTreeMap::new(),
+            strikes: BTreeMap::new(),
             distrusted: false,
         }
     }
@@ -261,16 +261,16 @@ impl<'a, 'e> Job<'a, 'e> {
     /// Tries the round until it is committed, or everything has to be loaded again.
     fn transact(&mut self, round: u32) -> Result<Flow> {
         loop {
-            self.engine.strike(Point::Begin)?;
-            if planted(Defect::RetiredTooEarly) {
+            self.engine.inject_crash(Point::Begin)?;
+            if mutant(Mutant::RetiredTooEarly) {
                 self.store.retire(round);
             }
-            if planted(Defect::ClearedTooEarly) && round == self.algorithm.rounds() {
+            if mutant(Mutant::ClearedTooEarly) && round == self.algorithm.rounds() {
                 self.store.clear();
             }
             let mut attempt = self.attempt(round)?;
             attempt.trouble = self.suspected(attempt.trouble);
-            if planted(Defect::LoggedTooEarly) {
+            if mutant(Mutant::LoggedTooEarly) {
                 self.log.push(attempt.decisions.clone());
             }
             let verdict = self
@@ -292,10 +292,10 @@ impl<'a, 'e> Job<'a, 'e> {
                 Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
                 Verdict::Replay => {
                     self.engine.stats.rounds_replayed += 1;
-                    if planted(Defect::AttemptIsKept) {
+                    if mutant(Mutant::AttemptIsKept) {
                         self.blocks.extend(attempt.blocks);
                     }
-                    let recovered = match planted(Defect::RecoveryIsSkipped) {
+                    let recovered = match mutant(Mutant::RecoveryIsSkipped) {
                         true => Flow::Onward,
                         false => self.recover()?,
                     };
@@ -309,7 +309,7 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// The round's work, and its result in the store.
-    fn attempt(&mut self, round: u32) -> Result<Attempt> {
+    fn attempt(&mut self, round: u32) -> Result<RoundResult> {
         let attempt = match round {
             0 => None,
             _ => match self.play(round)? {
@@ -317,9 +317,9 @@ impl<'a, 'e> Job<'a, 'e> {
                 attempt => Some(attempt),
             },
         };
-        self.engine.strike(Point::Store)?;
+        self.engine.inject_crash(Point::Store)?;
         let start = self.engine.transport.now();
-        let stamp = Stamp {
+        let version_id = VersionId {
             version: round,
             faults: self.engine.members.faulty().fingerprint(),
         };
@@ -329,17 +329,17 @@ impl<'a, 'e> Job<'a, 'e> {
             // The result is in the caller's hands as soon as it is committed.
             Some(attempt) if round == self.algorithm.rounds() => self.verify_result(attempt)?,
             Some(attempt) if self.retains() => attempt,
-            Some(attempt) => self.save_version(stamp, attempt)?,
+            Some(attempt) => self.save_version(version_id, attempt)?,
         };
         self.engine.spent(Phase::Store, start);
-        self.engine.strike(Point::Stored)?;
+        self.engine.inject_crash(Point::Stored)?;
         Ok(attempt)
     }
 
     /// Forgets all that was done, but not what the inputs are known by.
     pub(super) fn start_over(&mut self) {
         self.store.clear();
-        self.stamp = Stamp::INPUT;
+        self.version_id = VersionId::INPUT;
         self.blocks.clear();
         self.committed_with = None;
         self.log.clear();
@@ -347,36 +347,36 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// It is committed: the attempt is the state.
-    fn accept(&mut self, round: u32, attempt: Attempt) {
+    fn accept(&mut self, round: u32, attempt: RoundResult) {
         self.blocks = attempt.blocks;
         self.digests.extend(attempt.digests);
-        self.ledger.extend(attempt.ledger);
-        self.stamp = match round {
-            0 => Stamp::INPUT,
+        self.input_digests.extend(attempt.input_digests);
+        self.version_id = match round {
+            0 => VersionId::INPUT,
             version => {
-                if !planted(Defect::LoggedTooEarly) {
+                if !mutant(Mutant::LoggedTooEarly) {
                     self.log.push(attempt.decisions);
                 }
-                Stamp {
+                VersionId {
                     version,
                     faults: self.engine.members.faulty().fingerprint(),
                 }
             }
         };
-        self.committed_with = Some(self.engine.members.standing().clone());
+        self.committed_with = Some(self.engine.members.membership().clone());
         self.input = Buffer::default().into();
     }
 
     /// Are blocks made again from inputs?
     pub(super) fn retains(&self) -> bool {
-        matches!(self.store.reach(), Reach::Copies(_)) && self.algorithm.is_piecewise()
+        matches!(self.store.scope(), StoreScope::Copies(_)) && self.algorithm.is_recomputable()
     }
 
     /// The node's home, if there is one that brought an input.
     pub(super) fn home_with_input(&self, node: Node) -> Option<Rank> {
         let home = Rank(node.0);
         let there = home.index() < self.engine.members.ranks();
-        let absent = self.absent.contains(home) && !planted(Defect::AbsentHaveInputs);
+        let absent = self.absent.contains(home) && !mutant(Mutant::AbsentHaveInputs);
         (there && !absent).then_some(home)
     }
 }

@@ -9,39 +9,39 @@
 //!
 //! Nothing leaves the engine (a result, an event, a figure) before its commit.
 
-mod adviser;
 mod algorithm;
 mod checkpoints;
 mod checks;
 mod commit;
-mod council;
-mod hello;
+mod corrupt;
+mod decision;
+mod exchange;
+mod handshake;
 mod job;
-#[cfg(feature = "testing")]
-pub mod letters;
-mod mail;
-mod minutes;
+mod lineage;
 mod placement;
+mod policy;
 mod recovery;
 mod reload;
-mod retained;
 mod round;
-mod spoil;
 mod stats;
+mod table;
 mod verify;
 mod versions;
+#[cfg(feature = "testing")]
+pub mod wire_formats;
 
-pub use adviser::{Advice, Adviser, Load};
 pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
 pub use checkpoints::Checkpoints;
 pub use checks::{Accusation, Checks};
 pub use commit::{Engine, Verdict, agreed_error};
-pub use hello::{Hello, hello, sum};
+pub use exchange::{Delivery, Letter, Transfer};
+pub use handshake::{Handshake, handshake, sum};
 pub use job::{Finished, Job};
-pub use mail::{Delivery, Letter, Shipment};
+pub use policy::{Load, Placement, PlacementPolicy};
 pub use reload::{InputHash, InputHasher, Source};
 pub use stats::{Phase, Stats};
-pub use verify::{Exhibit, verify};
+pub use verify::{VerifyInput, verify};
 
 use crate::members::Rank;
 use crate::vcube::Node;
@@ -60,7 +60,7 @@ pub enum Event {
     Restored(Node, Option<Rank>),
     /// The round starts again.
     Replay,
-    /// The rank executes no node any more, because an adviser does not recommend it.
+    /// The rank executes no node any more, because an policy does not recommend it.
     Demoted(Rank),
     /// The rank executes nodes again.
     Rejoined(Rank),
@@ -104,7 +104,7 @@ pub struct Span {
 /// the other in the same order, but for what a death interrupts, and then the epoch is another one; or a
 /// lack of memory, and then the job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parcel {
+pub struct MessageEvent {
     /// Who sends.
     pub from: Rank,
     /// Who receives, another rank.
@@ -126,5 +126,5 @@ pub trait Observer {
     fn span(&mut self, _span: Span) {}
 
     /// This rank sends something, or has got it.
-    fn parcel(&mut self, _parcel: Parcel) {}
+    fn message(&mut self, _parcel: MessageEvent) {}
 }

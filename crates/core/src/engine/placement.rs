@@ -1,19 +1,19 @@
 //! Who holds copies of what.
 
-use crate::members::{Members, Rank, Standing};
-use crate::mutants::{Defect, planted};
+use crate::members::{Members, Membership, Rank};
+use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 
 /// Who holds a node's block, or its home's input, while the ranks stand like this: its executor, and
 /// then the ranks that would cover it next if those before them died, those on hosts of their own
 /// first. So a cover mostly has the block already, and a lost host takes one copy along. Who is left
 /// out is asked if nobody else is there.
-pub fn holders(node: Node, members: &Members, standing: &Standing, copies: usize) -> Vec<Rank> {
+pub fn holders(node: Node, members: &Members, membership: &Membership, copies: usize) -> Vec<Rank> {
     let nodes = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
     let living = nodes
         .clone()
-        .filter(|candidate| !standing.faulty.contains(*candidate));
-    let reserve = nodes.filter(|candidate| standing.reserve.contains(*candidate));
+        .filter(|candidate| !membership.faulty.contains(*candidate));
+    let reserve = nodes.filter(|candidate| membership.reserve.contains(*candidate));
     let wanted = 1 + copies;
     let mut chosen: Vec<Rank> = Vec::with_capacity(wanted);
     let mut passed_over = Vec::new();
@@ -32,7 +32,7 @@ pub fn holders(node: Node, members: &Members, standing: &Standing, copies: usize
         .into_iter()
         .chain(reserve.map(|node| Rank(node.0)));
     chosen.extend(others.take(wanted - chosen.len()));
-    if planted(Defect::CopiesAtHome) {
+    if mutant(Mutant::CopiesAtHome) {
         chosen.truncate(1);
     }
     chosen
@@ -58,7 +58,7 @@ mod tests {
             let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
             members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
             let node = Node(node % members.cube().len() as u32);
-            let found = holders(node, &members, members.standing(), copies);
+            let found = holders(node, &members, members.membership(), copies);
             let living: Vec<Rank> = members.survivors().collect();
             prop_assert_eq!(found.len(), living.len().min(1 + copies));
             prop_assert_eq!(found[0], members.executor(node));

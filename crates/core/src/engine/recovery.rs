@@ -6,7 +6,7 @@ use super::job::{Flow, Job};
 use super::{Event, Phase, Verdict};
 use crate::faults::Point;
 use crate::members::RankSet;
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::error::{Result, Status};
 
 impl Job<'_, '_> {
@@ -15,7 +15,7 @@ impl Job<'_, '_> {
     pub(super) fn recover(&mut self) -> Result<Flow> {
         let mut flow = Flow::Onward;
         loop {
-            self.engine.strike(Point::Recover)?;
+            self.engine.inject_crash(Point::Recover)?;
             let Some(held_with) = self.committed_with.clone() else {
                 // Nothing is committed yet; loading sees to the inputs of the dead.
                 return Ok(Flow::Onward);
@@ -27,7 +27,7 @@ impl Job<'_, '_> {
             };
             attempt.trouble = self.suspected(attempt.trouble);
             self.engine.spent(Phase::Repair, start);
-            let verdict = match planted(Defect::RecoveryIsNotAgreed) && attempt.complete {
+            let verdict = match mutant(Mutant::RecoveryIsNotAgreed) && attempt.complete {
                 true => Verdict::Committed,
                 false => self
                     .engine
@@ -43,9 +43,9 @@ impl Job<'_, '_> {
                     let mine = self.engine.members.my_nodes();
                     self.blocks.retain(|node, _| mine.contains(node));
                     self.distrusted = false;
-                    let standing = self.engine.members.standing();
-                    if !planted(Defect::FaultSetStaysAfterRecovery) {
-                        self.committed_with = Some(standing.clone());
+                    let membership = self.engine.members.membership();
+                    if !mutant(Mutant::FaultSetStaysAfterRecovery) {
+                        self.committed_with = Some(membership.clone());
                     }
                     for (node, from) in attempt.restored {
                         self.engine.tell(Event::Restored(node, from));
@@ -54,7 +54,7 @@ impl Job<'_, '_> {
                 }
                 Verdict::Replay => {}
                 Verdict::Failed(Status::Corrupt) => {
-                    self.face_corruption(attempt.trouble)?;
+                    self.recover_from_corruption(attempt.trouble)?;
                     if self.retains() {
                         flow = Flow::FromTheInputs;
                     }
@@ -68,7 +68,7 @@ impl Job<'_, '_> {
 
     /// After an agreed loss of data: everybody learns what is lost.
     pub(super) fn tell_losses(&mut self) -> Result<()> {
-        if planted(Defect::LossesUntold) {
+        if mutant(Mutant::LossesUntold) {
             return Ok(());
         }
         let ranks = self.engine.members.ranks();

@@ -1,6 +1,6 @@
 //! Inputs that the user gives again, and how it is known that they are the same.
 
-use super::job::{Attempt, Job};
+use super::job::{Job, RoundResult};
 use crate::block::Block;
 use crate::members::Rank;
 use ftsort_kernels::buffer::Buffer;
@@ -87,7 +87,7 @@ impl InputHasher {
 impl Job<'_, '_> {
     /// Everybody tells what its input is known by, so that it can be checked when it is gone; whoever
     /// is in trouble too, for the others wait for it.
-    pub(super) fn share_digests(&mut self, mut attempt: Attempt) -> Result<Attempt> {
+    pub(super) fn share_digests(&mut self, mut attempt: RoundResult) -> Result<RoundResult> {
         if attempt.interrupted || !self.source.can_reload() || !self.digests.is_empty() {
             return Ok(attempt);
         }

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::council::Decisions;
-use super::job::{Attempt, Job};
-use super::mail::Shipment;
+use super::decision::Decisions;
+use super::exchange::Transfer;
+use super::job::{Job, RoundResult};
 use super::{Exchange, Phase, Split};
 use crate::block::Block;
 use crate::faults::{Point, Target};
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::digest::Digest;
 use ftsort_kernels::error::{Result, caught};
 
 impl Job<'_, '_> {
     /// The round, up to the point where the new version is to be kept.
-    pub(super) fn play(&mut self, round: u32) -> Result<Attempt> {
-        let mut attempt = Attempt::new();
+    pub(super) fn play(&mut self, round: u32) -> Result<RoundResult> {
+        let mut attempt = RoundResult::new();
         if round == 1 {
             self.prepare(&mut attempt);
         }
@@ -25,7 +25,7 @@ impl Job<'_, '_> {
             None => attempt.interrupted(),
             Some(mut decisions) => {
                 let attempt = self.exchange(round, &decisions, attempt)?;
-                if planted(Defect::OwnDecisionsOnly) {
+                if mutant(Mutant::OwnDecisionsOnly) {
                     decisions.retain(self.engine.members.me().home());
                 }
                 attempt.with(decisions)
@@ -40,7 +40,7 @@ impl Job<'_, '_> {
     }
 
     /// Brings the inputs of this rank's nodes into the form in which the first round takes them.
-    fn prepare(&mut self, attempt: &mut Attempt) {
+    fn prepare(&mut self, attempt: &mut RoundResult) {
         let start = self.engine.transport.now();
         for (node, block) in std::mem::take(&mut self.blocks) {
             // Sorting in place takes the block; without it this rank is no use to the round.
@@ -56,17 +56,17 @@ impl Job<'_, '_> {
         &mut self,
         round: u32,
         decisions: &Decisions,
-        mut attempt: Attempt,
-    ) -> Result<Attempt> {
+        mut attempt: RoundResult,
+    ) -> Result<RoundResult> {
         let mine = self.engine.members.my_nodes();
         if let Some(mut first) = self.blocks.first_entry() {
-            let block = self.engine.spoil(Target::Block, first.get().clone())?;
+            let block = self.engine.corrupt(Target::Block, first.get().clone())?;
             first.insert(block);
         }
-        if self.engine.key.is_some() && !self.algorithm.is_piecewise() {
+        if self.engine.key.is_some() && !self.algorithm.is_recomputable() {
             // What is made of wrong records would not tell that they were others.
             for block in self.blocks.values().cloned().collect::<Vec<_>>() {
-                attempt.check(self.stands_by(&block));
+                attempt.check(self.verify_own(&block));
             }
         }
         let exchange = self.algorithm.step(round).exchange;
@@ -86,12 +86,12 @@ impl Job<'_, '_> {
         let (mut kept, mut given) = self.split(round, decisions, &mut attempt);
         let pieces = given.values_mut().chain(kept.values_mut());
         self.engine.swap_records(pieces.collect())?;
-        let (shipments, receivers) = self.shipments_between(exchange, decisions, given);
-        self.engine.strike(Point::Send)?;
+        let (transfers, receivers) = self.transfers_between(exchange, decisions, given);
+        self.engine.inject_crash(Point::Send)?;
         let most_runs = self.algorithm.most_runs();
         let shipped = self
             .engine
-            .ship(shipments, most_runs, &mut attempt.trouble)?;
+            .ship(transfers, most_runs, &mut attempt.trouble)?;
         let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
@@ -110,7 +110,7 @@ impl Job<'_, '_> {
 
     /// Without blocks there is trouble, which ends the sort or takes it back to the inputs: what was
     /// being condensed is not needed again.
-    fn condense(&mut self, round: u32, attempt: &mut Attempt) {
+    fn condense(&mut self, round: u32, attempt: &mut RoundResult) {
         let (mut known, mut blocks) = (Vec::new(), Vec::new());
         for node in self.engine.members.my_nodes() {
             if let Some(block) = self.blocks.remove(&node) {
@@ -130,7 +130,7 @@ impl Job<'_, '_> {
         &self,
         round: u32,
         decisions: &Decisions,
-        attempt: &mut Attempt,
+        attempt: &mut RoundResult,
     ) -> (BTreeMap<Node, Block>, BTreeMap<(Node, Node), Block>) {
         let algorithm = self.algorithm;
         let members = &self.engine.members;
@@ -154,12 +154,12 @@ impl Job<'_, '_> {
     /// One shipment for each pair of nodes that exchange and of which this rank executes one,
     /// ascending, and the nodes that they are for. Nodes whose subcube did not come to a decision stay
     /// out, on both ends alike, since those who exchange are in one subcube.
-    fn shipments_between(
+    fn transfers_between(
         &self,
         exchange: Exchange,
         decisions: &Decisions,
         mut given: BTreeMap<(Node, Node), Block>,
-    ) -> (Vec<Shipment>, Vec<Node>) {
+    ) -> (Vec<Transfer>, Vec<Node>) {
         let members = &self.engine.members;
         let mut pairs = Vec::new();
         for node in members.my_nodes() {
@@ -170,13 +170,13 @@ impl Job<'_, '_> {
         pairs.sort_unstable();
         pairs.dedup();
         pairs.retain(|(node, _)| decisions.of(*node).is_some());
-        let shipments = pairs.iter().map(|(node, peer)| Shipment {
+        let transfers = pairs.iter().map(|(node, peer)| Transfer {
             from: members.executor(*node),
             to: members.executor(*peer),
             block: given.remove(&(*node, *peer)),
         });
-        let shipments = shipments.collect();
-        (shipments, pairs.into_iter().map(|(_, peer)| peer).collect())
+        let transfers = transfers.collect();
+        (transfers, pairs.into_iter().map(|(_, peer)| peer).collect())
     }
 
     fn join(
@@ -185,7 +185,7 @@ impl Job<'_, '_> {
         node: Node,
         (kept, got): (Option<Block>, Option<Block>),
         decisions: &Decisions,
-        attempt: &mut Attempt,
+        attempt: &mut RoundResult,
     ) {
         let algorithm = self.algorithm;
         let (Some(kept), Some(got), Some(decision)) = (kept, got, decisions.of(node)) else {
@@ -195,23 +195,23 @@ impl Job<'_, '_> {
         let must_be = kept.digest.zip(got.digest);
         let must_be = must_be.map(|(kept, got)| kept.combine(got));
         let block = caught(|| algorithm.join(round, node, kept, got, decision));
-        let block = self.engine.heed(block);
-        let spoilt = match round == algorithm.rounds() {
+        let block = self.engine.classify(block);
+        let corrupted = match round == algorithm.rounds() {
             true => block
-                .and_then(|block| self.engine.spoil(Target::Result, block))
-                .and_then(|block| self.engine.spoil(Target::Order, block)),
+                .and_then(|block| self.engine.corrupt(Target::Result, block))
+                .and_then(|block| self.engine.corrupt(Target::Order, block)),
             false => block,
         };
-        let Some(mut block) = attempt.check(spoilt) else {
+        let Some(mut block) = attempt.check(corrupted) else {
             return;
         };
         if let Some(key) = self.engine.key {
-            if !algorithm.is_piecewise() {
+            if !algorithm.is_recomputable() {
                 block = block.sealed(key);
             } else {
                 block.digest = must_be;
                 if round == algorithm.rounds() {
-                    attempt.check(self.stands_by(&block));
+                    attempt.check(self.verify_own(&block));
                 }
             }
         }
@@ -231,7 +231,7 @@ impl Job<'_, '_> {
             .collect();
         let given = give.iter().filter_map(|block| block.digest);
         let given = given.fold(Digest::default(), Digest::combine);
-        if !self.algorithm.is_piecewise() {
+        if !self.algorithm.is_recomputable() {
             // The block was looked at when the round began, and what is made of it is looked at anew.
             return Split { give, ..split };
         }

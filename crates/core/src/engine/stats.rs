@@ -37,7 +37,7 @@ pub struct Stats {
     /// Times that something wrong was found.
     pub corruptions: u64,
     /// Times that this rank's data were changed because the fault schedule says so.
-    pub spoilt: u64,
+    pub corrupted: u64,
     /// The most memory that blocks and messages took at once.
     pub peak_bytes: u64,
 }

@@ -11,7 +11,7 @@ use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
 /// What one rank brings to be verified.
-pub struct Exhibit<'a> {
+pub struct VerifyInput<'a> {
     /// The order.
     pub kernel: &'a dyn Kernel,
     /// Makes digests; the same on all ranks.
@@ -27,9 +27,9 @@ const FIXED: usize = 8 + 1 + 2 * Digest::BYTES;
 
 /// In how many places the whole is wrong: pairs of neighbours in the wrong order, within parts and from
 /// part to part, and one more if it is not what it was made from. The same on all survivors. Collective.
-pub fn verify(engine: &mut Engine<'_>, exhibit: &Exhibit<'_>) -> Result<u64> {
+pub fn verify(engine: &mut Engine<'_>, exhibit: &VerifyInput<'_>) -> Result<u64> {
     let size = exhibit.kernel.record_bytes();
-    let mine = testimony(exhibit);
+    let mine = local_report(exhibit);
     // A part for each node, or one for each rank.
     let parts = engine.members.cube().len();
     let limit = FIXED + parts * Border::limit(size);
@@ -43,8 +43,8 @@ pub fn verify(engine: &mut Engine<'_>, exhibit: &Exhibit<'_>) -> Result<u64> {
     }
 }
 
-fn testimony(exhibit: &Exhibit<'_>) -> Vec<u8> {
-    let Exhibit { kernel, key, .. } = exhibit;
+fn local_report(exhibit: &VerifyInput<'_>) -> Vec<u8> {
+    let VerifyInput { kernel, key, .. } = exhibit;
     let parts = exhibit.parts.iter();
     let disorders: u64 = parts
         .clone()

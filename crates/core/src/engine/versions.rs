@@ -5,21 +5,21 @@
 use std::collections::BTreeMap;
 
 use super::Engine;
-use super::job::{Attempt, Job};
-use super::mail::{Delivery, Shipment};
+use super::exchange::{Delivery, Transfer};
+use super::job::{Job, RoundResult};
 use super::placement::holders;
 use crate::block::Block;
 use crate::faults::Target;
-use crate::members::{Rank, Standing};
-use crate::mutants::{Defect, planted};
-use crate::store::{Reach, Stamp, Store};
+use crate::members::{Membership, Rank};
+use crate::mutants::{Mutant, mutant};
+use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::error::{Error, Result, Status};
 
 impl<'e> Job<'_, 'e> {
     /// Every node's input, for the first version.
-    pub(super) fn load_version(&mut self) -> Result<Attempt> {
-        let mut attempt = Attempt::new();
+    pub(super) fn load_version(&mut self) -> Result<RoundResult> {
+        let mut attempt = RoundResult::new();
         let Some(mut brought) = self.bring_inputs(&mut attempt)? else {
             return Ok(attempt.interrupted());
         };
@@ -33,7 +33,7 @@ impl<'e> Job<'_, 'e> {
                 attempt.blocks.insert(node, block);
             }
         }
-        let attempt = self.save_version(Stamp::INPUT, attempt)?;
+        let attempt = self.save_version(VersionId::INPUT, attempt)?;
         let attempt = self.share_digests(attempt)?;
         self.share_ledger(attempt)
     }
@@ -41,11 +41,11 @@ impl<'e> Job<'_, 'e> {
     /// The inputs of living ranks whose nodes others execute, to them. None: somebody died.
     fn bring_inputs(
         &mut self,
-        attempt: &mut Attempt,
+        attempt: &mut RoundResult,
     ) -> Result<Option<BTreeMap<Node, Delivery<Block>>>> {
         let members = &self.engine.members;
         let me = members.me();
-        let (mut nodes, mut shipments) = (Vec::new(), Vec::new());
+        let (mut nodes, mut transfers) = (Vec::new(), Vec::new());
         for node in members.cube().nodes().filter(|_| self.input_is_here) {
             let to = members.executor(node);
             let home = self.home_with_input(node).filter(|home| *home != to);
@@ -55,13 +55,13 @@ impl<'e> Job<'_, 'e> {
             };
             let own = (from == me).then(|| Block::input(me, self.input.clone()));
             let block = own.map(|block| self.with_digest(me, block));
-            shipments.push(Shipment { from, to, block });
+            transfers.push(Transfer { from, to, block });
             nodes.push(node);
         }
-        if nodes.is_empty() || planted(Defect::BlocksAreNotMoved) {
+        if nodes.is_empty() || mutant(Mutant::BlocksAreNotMoved) {
             return Ok(Some(BTreeMap::new()));
         }
-        let shipped = self.engine.ship(shipments, 1, &mut attempt.trouble)?;
+        let shipped = self.engine.ship(transfers, 1, &mut attempt.trouble)?;
         let brought = shipped.map(|deliveries| nodes.into_iter().zip(deliveries));
         Ok(brought.map(|brought| {
             let mine = brought.filter(|(_, one)| !matches!(one, Delivery::NotMine));
@@ -77,7 +77,7 @@ impl<'e> Job<'_, 'e> {
         if home == self.engine.members.me() && self.input_is_here {
             return Ok(Block::input(home, self.input.clone()));
         }
-        if let Some(block) = self.store.get(Stamp::INPUT, node)? {
+        if let Some(block) = self.store.get(VersionId::INPUT, node)? {
             return Ok(block);
         }
         if self.source.can_reload() {
@@ -91,17 +91,21 @@ impl<'e> Job<'_, 'e> {
     }
 
     /// Puts a new version into the store, by way of other ranks where it keeps copies there.
-    pub(super) fn save_version(&mut self, stamp: Stamp, attempt: Attempt) -> Result<Attempt> {
-        self.versions().save(stamp, attempt)
+    pub(super) fn save_version(
+        &mut self,
+        version_id: VersionId,
+        attempt: RoundResult,
+    ) -> Result<RoundResult> {
+        self.versions().save(version_id, attempt)
     }
 
     /// The committed version of every node to its executor of now, from the store.
-    pub(super) fn restore_version(&mut self, held_with: &Standing) -> Result<Attempt> {
+    pub(super) fn restore_version(&mut self, held_with: &Membership) -> Result<RoundResult> {
         let mut attempt = self.versions().restore(held_with)?;
         if attempt.lost.is_empty() {
             return Ok(attempt);
         }
-        let copies = matches!(self.store.reach(), Reach::Copies(_));
+        let copies = matches!(self.store.scope(), StoreScope::Copies(_));
         if copies && self.source.can_reload() {
             attempt.starts_over = true;
             return Ok(attempt);
@@ -116,13 +120,13 @@ impl<'e> Job<'_, 'e> {
     /// Puts a copy that came into this rank's store.
     pub(super) fn keep_delivery(
         &mut self,
-        stamp: Stamp,
+        version_id: VersionId,
         node: Node,
         delivery: Delivery<Block>,
-        attempt: &mut Attempt,
+        attempt: &mut RoundResult,
     ) {
         self.versions()
-            .keep_delivery(stamp, node, delivery, attempt);
+            .keep_delivery(version_id, node, delivery, attempt);
     }
 
     fn versions(&mut self) -> Versions<'_, 'e> {
@@ -130,7 +134,7 @@ impl<'e> Job<'_, 'e> {
             engine: self.engine,
             store: self.store,
             blocks: &self.blocks,
-            stamp: self.stamp,
+            version_id: self.version_id,
             most_runs: self.algorithm.most_runs(),
             in_part: false,
             afresh: self.distrusted,
@@ -150,7 +154,7 @@ pub(super) struct Versions<'v, 'e> {
     pub store: &'v mut dyn Store,
     /// The committed version of the blocks of the nodes that this rank executes.
     pub blocks: &'v BTreeMap<Node, Block>,
-    pub stamp: Stamp,
+    pub version_id: VersionId,
     /// The most runs that a block has.
     pub most_runs: usize,
     /// What is left of a version is of use, though some of it is lost.
@@ -161,26 +165,26 @@ pub(super) struct Versions<'v, 'e> {
 
 impl Versions<'_, '_> {
     /// Puts a new version into the store, by way of other ranks where it keeps copies there.
-    pub fn save(&mut self, stamp: Stamp, attempt: Attempt) -> Result<Attempt> {
-        match self.store.reach() {
-            Reach::Everyone => Ok(self.put_own(stamp, attempt)),
-            Reach::Copies(0) => Ok(attempt),
-            Reach::Copies(_) if planted(Defect::VersionsNotCopied) => Ok(attempt),
-            Reach::Copies(copies) => self.put_copies(stamp, copies, attempt),
+    pub fn save(&mut self, version_id: VersionId, attempt: RoundResult) -> Result<RoundResult> {
+        match self.store.scope() {
+            StoreScope::Everyone => Ok(self.put_own(version_id, attempt)),
+            StoreScope::Copies(0) => Ok(attempt),
+            StoreScope::Copies(_) if mutant(Mutant::VersionsNotCopied) => Ok(attempt),
+            StoreScope::Copies(copies) => self.put_copies(version_id, copies, attempt),
         }
     }
 
-    fn put_own(&mut self, stamp: Stamp, mut attempt: Attempt) -> Attempt {
+    fn put_own(&mut self, version_id: VersionId, mut attempt: RoundResult) -> RoundResult {
         if !attempt.complete {
             return attempt;
         }
         for (node, block) in std::mem::take(&mut attempt.blocks) {
-            if planted(Defect::InputNotStored) && stamp == Stamp::INPUT {
+            if mutant(Mutant::InputNotStored) && version_id == VersionId::INPUT {
                 attempt.blocks.insert(node, block);
                 continue;
             }
-            let stored = self.engine.spoil(Target::Stored, block.clone());
-            let put = stored.and_then(|stored| self.store.put(stamp, node, &stored));
+            let stored = self.engine.corrupt(Target::Stored, block.clone());
+            let put = stored.and_then(|stored| self.store.put(version_id, node, &stored));
             if attempt.check(put).is_some() {
                 self.engine.stats.bytes_stored += block.bytes() as u64;
             }
@@ -189,29 +193,34 @@ impl Versions<'_, '_> {
         attempt
     }
 
-    fn put_copies(&mut self, stamp: Stamp, copies: usize, mut attempt: Attempt) -> Result<Attempt> {
+    fn put_copies(
+        &mut self,
+        version_id: VersionId,
+        copies: usize,
+        mut attempt: RoundResult,
+    ) -> Result<RoundResult> {
         let members = &self.engine.members;
         let me = members.me();
-        let mut shipments = Vec::new();
+        let mut transfers = Vec::new();
         let mut nodes = Vec::new();
         for node in members.cube().nodes() {
             let from = members.executor(node);
-            for to in holders(node, members, members.standing(), copies) {
+            for to in holders(node, members, members.membership(), copies) {
                 if to != from && (from == me || to == me) {
                     let block = attempt.blocks.get(&node).filter(|_| from == me).cloned();
-                    shipments.push(Shipment { from, to, block });
+                    transfers.push(Transfer { from, to, block });
                     nodes.push(node);
                 }
             }
         }
         let shipped = self
             .engine
-            .ship(shipments, self.most_runs, &mut attempt.trouble)?;
+            .ship(transfers, self.most_runs, &mut attempt.trouble)?;
         let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
         for (node, delivery) in nodes.into_iter().zip(deliveries) {
-            self.keep_delivery(stamp, node, delivery, &mut attempt);
+            self.keep_delivery(version_id, node, delivery, &mut attempt);
         }
         Ok(attempt)
     }
@@ -219,19 +228,19 @@ impl Versions<'_, '_> {
     /// Puts a copy that came into this rank's store.
     pub fn keep_delivery(
         &mut self,
-        stamp: Stamp,
+        version_id: VersionId,
         node: Node,
         delivery: Delivery<Block>,
-        attempt: &mut Attempt,
+        attempt: &mut RoundResult,
     ) {
         match delivery {
             Delivery::Got(block) => {
-                let block = match self.engine.spoil(Target::Replica, block) {
+                let block = match self.engine.corrupt(Target::Replica, block) {
                     Ok(block) => block,
                     Err(error) => return attempt.check(Err(error)).unwrap_or_default(),
                 };
                 self.engine.stats.bytes_stored += block.bytes() as u64;
-                let put = self.store.put(stamp, node, &block);
+                let put = self.store.put(version_id, node, &block);
                 attempt.check(put);
             }
             Delivery::Nothing => attempt.complete = false,
@@ -241,21 +250,21 @@ impl Versions<'_, '_> {
 
     /// The committed version of every node to its executor of now, from the store. What is nowhere is
     /// told in `lost`.
-    pub fn restore(&mut self, held_with: &Standing) -> Result<Attempt> {
-        match self.store.reach() {
-            Reach::Everyone => Ok(self.read_lost_blocks()),
-            Reach::Copies(copies) => self.renew_copies(copies, held_with),
+    pub fn restore(&mut self, held_with: &Membership) -> Result<RoundResult> {
+        match self.store.scope() {
+            StoreScope::Everyone => Ok(self.read_lost_blocks()),
+            StoreScope::Copies(copies) => self.renew_copies(copies, held_with),
         }
     }
 
     /// From a store that everybody sees.
-    fn read_lost_blocks(&mut self) -> Attempt {
-        let mut attempt = Attempt::new();
+    fn read_lost_blocks(&mut self) -> RoundResult {
+        let mut attempt = RoundResult::new();
         for node in self.engine.members.my_nodes() {
             if self.blocks.contains_key(&node) {
                 continue;
             }
-            let found = self.store.get(self.stamp, node);
+            let found = self.store.get(self.version_id, node);
             // A file that was written of a wrong block is no better than none.
             let found = found.map(|block| block.filter(|block| self.engine.is_intact(block)));
             attempt.got_back(node, found, None);
@@ -265,15 +274,15 @@ impl Versions<'_, '_> {
 
     /// From the copy that the first of the holders has who lives; and new copies from it to the new
     /// executor, and to ranks that take the place of dead holders.
-    fn renew_copies(&mut self, copies: usize, held_with: &Standing) -> Result<Attempt> {
-        let mut attempt = Attempt::new();
+    fn renew_copies(&mut self, copies: usize, held_with: &Membership) -> Result<RoundResult> {
+        let mut attempt = RoundResult::new();
         let members = &self.engine.members;
         let me = members.me();
         let mut moves = Vec::new();
         // What this rank had as the executor, and is to keep for another one.
         let mut becomes_copy = Vec::new();
-        let held_with = match planted(Defect::HoldersOfNow) {
-            true => members.standing(),
+        let held_with = match mutant(Mutant::HoldersOfNow) {
+            true => members.membership(),
             false => held_with,
         };
         for node in members.cube().nodes() {
@@ -287,7 +296,7 @@ impl Versions<'_, '_> {
                 attempt.lost.push(node);
                 continue;
             };
-            for to in holders(node, members, members.standing(), copies) {
+            for to in holders(node, members, members.membership(), copies) {
                 if to == me && *keeper == me && executor != me {
                     becomes_copy.push(node);
                 }
@@ -303,49 +312,49 @@ impl Versions<'_, '_> {
         }
         for node in becomes_copy {
             if let Some(block) = self.blocks.get(&node) {
-                let put = self.store.put(self.stamp, node, block);
+                let put = self.store.put(self.version_id, node, block);
                 attempt.check(put);
             }
         }
-        let shipments = moves.iter().map(|(node, from, to)| {
+        let transfers = moves.iter().map(|(node, from, to)| {
             let own = self.blocks.get(node).cloned();
             let block = match *from == me {
-                true => own.or_else(|| attempt.check(self.store.get(self.stamp, *node))?),
+                true => own.or_else(|| attempt.check(self.store.get(self.version_id, *node))?),
                 false => None,
             };
-            Shipment {
+            Transfer {
                 from: *from,
                 to: *to,
                 block,
             }
         });
-        let shipments = shipments.collect();
+        let transfers = transfers.collect();
         let shipped = self
             .engine
-            .ship(shipments, self.most_runs, &mut attempt.trouble)?;
+            .ship(transfers, self.most_runs, &mut attempt.trouble)?;
         let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
         for ((node, ..), delivery) in moves.into_iter().zip(deliveries) {
-            self.keep_delivery(self.stamp, node, delivery, &mut attempt);
+            self.keep_delivery(self.version_id, node, delivery, &mut attempt);
         }
         self.take_over(&mut attempt);
         Ok(attempt)
     }
 
     /// The copies that this rank holds of blocks that it executes from now on.
-    fn take_over(&mut self, attempt: &mut Attempt) {
+    fn take_over(&mut self, attempt: &mut RoundResult) {
         let me = self.engine.members.me();
         for node in self.engine.members.my_nodes() {
             let here = self.blocks.contains_key(&node);
             if here || !attempt.complete || attempt.lost.contains(&node) {
                 continue;
             }
-            let stamp = match planted(Defect::TakesOverTheInput) {
-                true => Stamp::INPUT,
-                false => self.stamp,
+            let version_id = match mutant(Mutant::TakesOverTheInput) {
+                true => VersionId::INPUT,
+                false => self.version_id,
             };
-            let copy = self.store.get(stamp, node);
+            let copy = self.store.get(version_id, node);
             // Not to be told as lost, which others would not come to: it was here, or was sent.
             let copy = copy.and_then(|block| block.ok_or_else(|| lost(&[node])));
             attempt.got_back(node, copy.map(Some), Some(me));
@@ -357,8 +366,8 @@ impl Versions<'_, '_> {
 /// first what was decided, and can be lost before the others hear: they go back to the version before,
 /// and a rank's files outlive it.
 pub(super) fn retire_before(store: &mut dyn Store, version: u32) {
-    let shared = store.reach() == Reach::Everyone;
-    store.retire(match shared && !planted(Defect::RetiredAtCommit) {
+    let shared = store.scope() == StoreScope::Everyone;
+    store.retire(match shared && !mutant(Mutant::RetiredAtCommit) {
         true => version.saturating_sub(1),
         false => version,
     });

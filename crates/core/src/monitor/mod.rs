@@ -16,7 +16,7 @@
 //! | [`machine`] | [`Monitor`], one rank's part in all that | the same |
 //! | [`foreground`] | [`Foreground`], the same rules without messages | |
 //! | [`share`] | does moving work pay; shares by speed | |
-//! | [`counsel`] | what is told at a commit, and what follows from it | |
+//! | [`group_view`] | what is told at a commit, and what follows from it | |
 //! | [`model`] | all of it on made-up hosts, in virtual time | Figures 7 to 13, Table 3 |
 //!
 //! All is pure: time is an argument, and messages are bytes that somebody else moves. `docs/dgrp.md` has
@@ -26,8 +26,8 @@
 
 pub mod assignment;
 pub mod broadcast;
-pub mod counsel;
 pub mod foreground;
+pub mod group_view;
 pub mod machine;
 pub mod message;
 pub mod options;
@@ -40,8 +40,8 @@ pub mod tester;
 mod wire;
 
 pub use assignment::Assignment;
-pub use counsel::{Counsel, Told};
 pub use foreground::{Foreground, Rhythm};
+pub use group_view::{GroupView, Told};
 pub use machine::{Action, Monitor, View};
 pub use options::{Options, Suspicion};
 

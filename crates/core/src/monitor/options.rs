@@ -157,9 +157,9 @@ mod tests {
                 options.suspicion = Suspicion::Phi(301.0)
             }),
         ];
-        for (text, spoil) in wrong {
+        for (text, corrupt) in wrong {
             let mut options = Options::default();
-            spoil(&mut options);
+            corrupt(&mut options);
             let error = options.check().expect_err(text);
             assert_eq!(error.status, Status::Argument);
             assert!(error.text.starts_with(text), "{}", error.text);

@@ -188,7 +188,7 @@ impl Algorithm for Hypercube<'_> {
         1
     }
 
-    fn is_piecewise(&self) -> bool {
+    fn is_recomputable(&self) -> bool {
         false
     }
 

@@ -259,7 +259,7 @@ impl Algorithm for Bitonic<'_> {
         8 * self.nodes()
     }
 
-    fn is_piecewise(&self) -> bool {
+    fn is_recomputable(&self) -> bool {
         false
     }
 

@@ -129,7 +129,7 @@ impl Algorithm for HyperQuickSort<'_> {
         1 << self.dimension
     }
 
-    fn is_piecewise(&self) -> bool {
+    fn is_recomputable(&self) -> bool {
         true
     }
 

@@ -18,12 +18,12 @@ const LEAST: usize = UNIT;
 const MOST: usize = 32 << 20;
 
 /// A buffer of which nobody else needs anything, and what of it is still to be read.
-struct Sole {
+struct UniqueBuffer {
     buffer: Buffer,
     left: Vec<Range<usize>>,
 }
 
-impl Sole {
+impl UniqueBuffer {
     /// What has been read may serve others.
     fn spend(&mut self) {
         let left = || self.left.iter().filter(|part| !part.is_empty());
@@ -38,7 +38,7 @@ impl Sole {
 /// Where what is left of a run is.
 enum Place {
     /// In this buffer, as this part of what is left of it.
-    Sole {
+    UniqueBuffer {
         buffer: usize,
         part: usize,
     },
@@ -47,7 +47,7 @@ enum Place {
 
 /// The runs of the blocks that are to be merged.
 struct Runs {
-    buffers: Vec<Sole>,
+    buffers: Vec<UniqueBuffer>,
     /// Block by block.
     places: VecDeque<Vec<Place>>,
 }
@@ -71,12 +71,12 @@ impl Runs {
             let found: Vec<Place> = match Slice::sole_parts(slices) {
                 Err(slices) => slices.into_iter().map(Place::Shared).collect(),
                 Ok((buffer, left)) => {
-                    let place = |part| Place::Sole {
+                    let place = |part| Place::UniqueBuffer {
                         buffer: buffers.len(),
                         part,
                     };
                     let found = (0..left.len()).map(place).collect();
-                    let mut sole = Sole { buffer, left };
+                    let mut sole = UniqueBuffer { buffer, left };
                     sole.spend();
                     buffers.push(sole);
                     found
@@ -98,8 +98,8 @@ impl Runs {
     fn rest(&self) -> Vec<&[u8]> {
         let places = self.places.front().into_iter().flatten();
         let rest = places.map(|place| match place {
-            Place::Sole { buffer, part } => {
-                let Sole { buffer, left } = &self.buffers[*buffer];
+            Place::UniqueBuffer { buffer, part } => {
+                let UniqueBuffer { buffer, left } = &self.buffers[*buffer];
                 &buffer[left[*part].clone()]
             }
             Place::Shared(slice) => slice,
@@ -112,11 +112,13 @@ impl Runs {
         let places = self.places.front_mut().into_iter().flatten();
         for (place, read) in places.zip(read) {
             match place {
-                Place::Sole { buffer, part } => self.buffers[*buffer].left[*part].start += read,
+                Place::UniqueBuffer { buffer, part } => {
+                    self.buffers[*buffer].left[*part].start += read
+                }
                 Place::Shared(slice) => *slice = slice.part(read..slice.len()),
             }
         }
-        self.buffers.iter_mut().for_each(Sole::spend);
+        self.buffers.iter_mut().for_each(UniqueBuffer::spend);
     }
 
     /// How many bytes of memory the first block's result can get of what is read for it, if each block has an
@@ -139,7 +141,7 @@ impl Runs {
             let count = (share / size).clamp(1, (bytes - written) / size);
             let end = written + count * size;
             let spent = self.buffers.iter_mut().map(|sole| &mut sole.buffer);
-            out.reach(end, &mut spent.collect::<Vec<_>>());
+            out.scope(end, &mut spent.collect::<Vec<_>>());
             let rest = self.rest();
             let taken = match end < bytes {
                 true => kernel.select(&rest, count),

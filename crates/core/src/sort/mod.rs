@@ -12,28 +12,28 @@
 //! one agreement; where something is decided, also two small letters to and from each node.
 
 mod bitonic;
-mod complete;
 mod hyperquicksort;
-#[cfg(feature = "testing")]
-pub mod letters;
+mod merge_and_place;
 mod merging;
 mod method;
 mod pivot;
 mod quickmerge;
-mod reliable;
 mod samplesort;
+mod sft_bitonic;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "testing")]
+pub mod wire_formats;
 
 pub use bitonic::{Bitonic, Shape};
-pub use complete::{Complete, global_offset, total_records};
 pub use hyperquicksort::HyperQuickSort;
+pub use merge_and_place::{Complete, global_offset, total_records};
 pub use method::{MANY_RANKS, Method};
 pub use quickmerge::{QuickMerge, Splitters};
-pub use reliable::Reliable;
 pub use samplesort::SampleSort;
+pub use sft_bitonic::Reliable;
 
 use crate::block::Block;
 use ftsort_kernels::buffer::{Buffer, Slice};

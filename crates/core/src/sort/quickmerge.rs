@@ -159,7 +159,7 @@ impl Algorithm for QuickMerge<'_> {
         self.nodes()
     }
 
-    fn is_piecewise(&self) -> bool {
+    fn is_recomputable(&self) -> bool {
         true
     }
 

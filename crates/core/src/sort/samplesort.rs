@@ -86,7 +86,7 @@ impl Algorithm for SampleSort<'_> {
         self.nodes()
     }
 
-    fn is_piecewise(&self) -> bool {
+    fn is_recomputable(&self) -> bool {
         true
     }
 

@@ -6,10 +6,10 @@
 
 use std::io::{self, Read};
 
-use super::{Reach, Stamp, Store};
+use super::{Store, StoreScope, VersionId};
 use crate::block::{Block, Header};
 use crate::members::Rank;
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
@@ -50,7 +50,7 @@ pub struct Directory {
     /// Tells the files that ranks write at the same time apart.
     me: Rank,
     /// What this rank has put and not removed yet.
-    mine: Vec<(Stamp, Node)>,
+    mine: Vec<(VersionId, Node)>,
 }
 
 impl Directory {
@@ -91,7 +91,7 @@ impl Directory {
 
     /// Starts the names of this sort's files.
     fn sort_prefix(&self) -> String {
-        let sorts = match planted(Defect::FilesOfAnySort) {
+        let sorts = match mutant(Mutant::FilesOfAnySort) {
             true => 0,
             false => self.sorts,
         };
@@ -102,8 +102,8 @@ impl Directory {
         format!("{}sign", self.prefix)
     }
 
-    fn name(&self, stamp: Stamp, node: Node) -> String {
-        let Stamp { version, faults } = stamp;
+    fn name(&self, version_id: VersionId, node: Node) -> String {
+        let VersionId { version, faults } = version_id;
         format!("{}v{version}-f{faults:08x}-n{node}", self.sort_prefix())
     }
 
@@ -154,7 +154,7 @@ impl Directory {
         }
         let mut expected = [0_u8; 8];
         file.read_exact(&mut expected)?;
-        let intact = sum.finish() == u64::from_le_bytes(expected) || planted(Defect::NoChecksum);
+        let intact = sum.finish() == u64::from_le_bytes(expected) || mutant(Mutant::NoChecksum);
         Ok(intact.then(|| Ok(Block::from_parts(&header, parts))))
     }
 
@@ -169,14 +169,14 @@ impl Directory {
 }
 
 impl Store for Directory {
-    fn reach(&self) -> Reach {
-        Reach::Everyone
+    fn scope(&self) -> StoreScope {
+        StoreScope::Everyone
     }
 
-    fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()> {
-        let name = self.name(stamp, node);
+    fn put(&mut self, version_id: VersionId, node: Node, block: &Block) -> Result<()> {
+        let name = self.name(version_id, node);
         // Two ranks may write the same version after a repair; each has a temporary name.
-        let draft = match planted(Defect::WritesInPlace) {
+        let draft = match mutant(Mutant::WritesInPlace) {
             true => name.clone(),
             false => format!("{name}.draft.{}", self.me),
         };
@@ -187,14 +187,14 @@ impl Store for Directory {
             let _ = self.files.remove(&draft);
             return Err(self.refusal("cannot write", &name, &error));
         }
-        if !self.mine.contains(&(stamp, node)) {
-            self.mine.push((stamp, node));
+        if !self.mine.contains(&(version_id, node)) {
+            self.mine.push((version_id, node));
         }
         Ok(())
     }
 
-    fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>> {
-        let name = self.name(stamp, node);
+    fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>> {
+        let name = self.name(version_id, node);
         match self.read(&name) {
             Ok(Some(block)) => block.map(Some),
             Ok(None) => Ok(None),
@@ -210,10 +210,10 @@ impl Store for Directory {
             .iter()
             .partition(|(mine, _)| mine.version < version);
         self.mine = kept;
-        let old: Vec<(Stamp, Node)> = old;
-        for (stamp, node) in old {
+        let old: Vec<(VersionId, Node)> = old;
+        for (version_id, node) in old {
             // Another rank may have removed it, and a leftover does no harm.
-            let _ = self.files.remove(&self.name(stamp, node));
+            let _ = self.files.remove(&self.name(version_id, node));
         }
     }
 
@@ -257,8 +257,8 @@ mod tests {
         folder
     }
 
-    fn at(version: u32) -> Stamp {
-        Stamp { version, faults: 2 }
+    fn at(version: u32) -> VersionId {
+        VersionId { version, faults: 2 }
     }
 
     fn sample() -> Block {

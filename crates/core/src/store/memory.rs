@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Reach, Stamp, Store};
+use super::{Store, StoreScope, VersionId};
 use crate::block::Block;
 use crate::vcube::Node;
 use ftsort_kernels::error::Result;
@@ -12,7 +12,7 @@ use ftsort_kernels::error::Result;
 #[derive(Debug, Default)]
 pub struct Memory {
     replicas: usize,
-    blocks: BTreeMap<(Stamp, Node), Block>,
+    blocks: BTreeMap<(VersionId, Node), Block>,
 }
 
 impl Memory {
@@ -26,17 +26,17 @@ impl Memory {
 }
 
 impl Store for Memory {
-    fn reach(&self) -> Reach {
-        Reach::Copies(self.replicas)
+    fn scope(&self) -> StoreScope {
+        StoreScope::Copies(self.replicas)
     }
 
-    fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()> {
-        self.blocks.insert((stamp, node), block.clone());
+    fn put(&mut self, version_id: VersionId, node: Node, block: &Block) -> Result<()> {
+        self.blocks.insert((version_id, node), block.clone());
         Ok(())
     }
 
-    fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>> {
-        Ok(self.blocks.get(&(stamp, node)).cloned())
+    fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>> {
+        Ok(self.blocks.get(&(version_id, node)).cloned())
     }
 
     fn retire(&mut self, version: u32) {
@@ -58,8 +58,8 @@ impl Store for Memory {
 mod tests {
     use super::*;
 
-    fn at(version: u32) -> Stamp {
-        Stamp { version, faults: 1 }
+    fn at(version: u32) -> VersionId {
+        VersionId { version, faults: 1 }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ftsort_kernels::error::Result;
 
 /// Who else can get at what a rank puts into its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum StoreScope {
     /// Every rank: the store is shared.
     Everyone,
     /// Nobody; the engine sends copies to this many other ranks, which put them into theirs.
@@ -22,7 +22,7 @@ pub enum Reach {
 
 /// Names a state of all blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stamp {
+pub struct VersionId {
     /// After how many rounds.
     pub version: u32,
     /// The fingerprint of the ranks that were known to be dead. A rank that was left behind, or is
@@ -31,9 +31,9 @@ pub struct Stamp {
     pub faults: u32,
 }
 
-impl Stamp {
+impl VersionId {
     /// The inputs, which are the same whoever is dead.
-    pub const INPUT: Stamp = Stamp {
+    pub const INPUT: VersionId = VersionId {
         version: 0,
         faults: 0,
     };
@@ -42,14 +42,14 @@ impl Stamp {
 /// Keeps versions of nodes' blocks.
 pub trait Store {
     /// Who can get at what is put here.
-    fn reach(&self) -> Reach;
+    fn scope(&self) -> StoreScope;
 
-    /// Keeps `block` as what `node` has at `stamp`, in place of what was kept under these names.
+    /// Keeps `block` as what `node` has at `version_id`, in place of what was kept under these names.
     /// Either all of it is kept, or `Status::Store` (or `Status::Memory`) says why not.
-    fn put(&mut self, stamp: Stamp, node: Node, block: &Block) -> Result<()>;
+    fn put(&mut self, version_id: VersionId, node: Node, block: &Block) -> Result<()>;
 
     /// What was kept. None if it is not there, or damaged. `Status::Memory` if there is no room.
-    fn get(&self, stamp: Stamp, node: Node) -> Result<Option<Block>>;
+    fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>>;
 
     /// Forgets versions older than `version`, which nobody needs any more. Never fails: what cannot be
     /// removed now is removed at the end.

@@ -5,11 +5,11 @@
 //! transport, [`Protocol`], over two fabrics: MPI with ULFM ([`ulfm`]), and simulated ranks (`sim`,
 //! with the feature `simulation`).
 
-pub mod fabric;
-pub mod landings;
+pub mod mpi_api;
 mod protocol;
+pub mod recv_buffers;
 
-pub use protocol::{Manners, Protocol, Repair};
+pub use protocol::{Protocol, ProtocolConfig, Repair};
 
 use std::convert::Infallible;
 
@@ -65,7 +65,7 @@ pub trait Transport {
     fn send(&mut self, to: Rank, payload: Slice) -> Result<()>;
 
     /// Posts a receive of the next message from `from`. The message may be shorter than `capacity`
-    /// if that is at most [`Transport::longest_short`]; longer ones must fit exactly.
+    /// if that is at most [`Transport::eager_limit`]; longer ones must fit exactly.
     /// `Status::Memory` if there is no room; nothing is posted then.
     fn receive(&mut self, from: Rank, capacity: usize) -> Result<Ticket>;
 
@@ -74,7 +74,7 @@ pub trait Transport {
     fn discard(&mut self, from: Rank, length: usize) -> Result<()>;
 
     /// The greatest capacity for which a receive accepts a shorter message.
-    fn longest_short(&self) -> usize;
+    fn eager_limit(&self) -> usize;
 
     /// Waits until everything posted is complete, or somebody dies.
     fn settle(&mut self) -> Result<Flow>;

@@ -231,16 +231,16 @@ mod tests {
 
     #[test]
     fn late_tests_are_forgiven_and_missing_ones_are_not() {
-        let mut patience = Patience::new(10, 10_000, 3);
-        assert_eq!(patience.limit(), 10_000);
-        (0..50).for_each(|_| patience.came(100));
+        let mut timeout = Patience::new(10, 10_000, 3);
+        assert_eq!(timeout.limit(), 10_000);
+        (0..50).for_each(|_| timeout.came(100));
         // Twice the usual time, once it is known.
-        assert_eq!(patience.limit(), 200);
-        assert_eq!(patience.missed(), Missed::Again(400));
-        assert_eq!(patience.missed(), Missed::Again(800));
-        patience.came(700);
-        assert!(patience.limit() > 700);
-        let again = [patience.missed(), patience.missed(), patience.missed()];
+        assert_eq!(timeout.limit(), 200);
+        assert_eq!(timeout.missed(), Missed::Again(400));
+        assert_eq!(timeout.missed(), Missed::Again(800));
+        timeout.came(700);
+        assert!(timeout.limit() > 700);
+        let again = [timeout.missed(), timeout.missed(), timeout.missed()];
         assert_eq!(again[2], Missed::Faulty);
         assert!(again[..2].iter().all(|missed| *missed != Missed::Faulty));
     }
@@ -278,21 +278,21 @@ mod tests {
             times in prop::collection::vec(1_u64..5000, 1..200),
             usual in 1_u64..2500,
         ) {
-            let mut patience = Patience::new(50, 5000, 4);
+            let mut timeout = Patience::new(50, 5000, 4);
             for time in times {
-                patience.came(time);
-                prop_assert!((50..=5000).contains(&patience.limit()));
+                timeout.came(time);
+                prop_assert!((50..=5000).contains(&timeout.limit()));
                 // A second test that takes as long as the first would have come in time.
-                if patience.usual == Some((time * 8, time * 4)) {
-                    prop_assert!(patience.limit() >= time);
+                if timeout.usual == Some((time * 8, time * 4)) {
+                    prop_assert!(timeout.limit() >= time);
                 }
             }
             // Whatever was before is forgotten.
-            (0..200).for_each(|_| patience.came(usual));
-            prop_assert!(patience.limit() >= usual);
-            prop_assert!(patience.limit() <= (2 * usual + 32).max(50));
-            let mut waited = patience.limit();
-            while let Missed::Again(limit) = patience.missed() {
+            (0..200).for_each(|_| timeout.came(usual));
+            prop_assert!(timeout.limit() >= usual);
+            prop_assert!(timeout.limit() <= (2 * usual + 32).max(50));
+            let mut waited = timeout.limit();
+            while let Missed::Again(limit) = timeout.missed() {
                 prop_assert!(limit >= waited);
                 waited = limit;
             }
@@ -300,13 +300,13 @@ mod tests {
 
         #[test]
         fn times_beyond_all_measure_do_no_harm(times in prop::collection::vec(any::<u64>(), 0..20)) {
-            let mut patience = Patience::new(1, u64::MAX, 40);
+            let mut timeout = Patience::new(1, u64::MAX, 40);
             for time in times {
-                patience.came(time);
-                prop_assert!(patience.limit() >= 1);
+                timeout.came(time);
+                prop_assert!(timeout.limit() >= 1);
             }
-            (1..40).for_each(|_| assert_ne!(patience.missed(), Missed::Faulty));
-            prop_assert_eq!(patience.missed(), Missed::Faulty);
+            (1..40).for_each(|_| assert_ne!(timeout.missed(), Missed::Faulty));
+            prop_assert_eq!(timeout.missed(), Missed::Faulty);
         }
     }
 }

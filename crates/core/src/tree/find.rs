@@ -162,7 +162,7 @@ mod tests {
             }
         }
         assert_eq!(faults.links().count(), 30);
-        // Nobody is isolated in the paper's sense, but most data does not reach the sink that it
+        // Nobody is isolated in the paper's sense, but most data does not scope the sink that it
         // chooses: so Theorem 7 fails below its bound, too.
         assert!(faults.all_nodes().all(|node| faults.word(node) != 0x3f));
         let printed = find_tree(&faults).expect("a tree");

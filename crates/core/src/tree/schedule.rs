@@ -37,7 +37,7 @@ pub struct Machine {
 
 /// One hop of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transfer {
+pub struct LinkMessage {
     /// Which message: its place among [`Plan::messages`].
     pub message: u32,
     /// Who sends.
@@ -55,7 +55,7 @@ pub struct Transfer {
 /// A plan, step by step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    steps: Vec<Vec<Transfer>>,
+    steps: Vec<Vec<LinkMessage>>,
 }
 
 impl Schedule {
@@ -74,7 +74,7 @@ impl Schedule {
     }
 
     /// The transfers of each step.
-    pub fn steps(&self) -> &[Vec<Transfer>] {
+    pub fn steps(&self) -> &[Vec<LinkMessage>] {
         &self.steps
     }
 
@@ -85,8 +85,8 @@ impl Schedule {
     }
 
     /// What a node does in each step: the transfers that it sends or receives.
-    pub fn of(&self, node: Node) -> impl Iterator<Item = Vec<Transfer>> + '_ {
-        let own = move |transfer: &&Transfer| transfer.from == node || transfer.to == node;
+    pub fn of(&self, node: Node) -> impl Iterator<Item = Vec<LinkMessage>> + '_ {
+        let own = move |transfer: &&LinkMessage| transfer.from == node || transfer.to == node;
         let steps = self.steps.iter();
         steps.map(move |step| step.iter().filter(own).copied().collect())
     }
@@ -124,7 +124,7 @@ impl<'a> Clock<'a> {
         self.open.is_empty()
     }
 
-    fn step(&mut self) -> Vec<Transfer> {
+    fn step(&mut self) -> Vec<LinkMessage> {
         let stage = self.messages[self.open[0] as usize].stage;
         let mut busy = Busy::none(self.awaited.len());
         let mut transfers = Vec::new();
@@ -137,7 +137,7 @@ impl<'a> Clock<'a> {
             let complete = hop > 0 || self.awaited[message.from().0 as usize] == 0;
             let (from, to) = (message.way[hop], message.way[hop + 1]);
             if complete && busy.take(from, to, self.machine.ports) {
-                transfers.push(Transfer {
+                transfers.push(LinkMessage {
                     message: *index,
                     from,
                     to,

@@ -19,7 +19,7 @@ use ftsort_kernels::kernel::Kernel;
 
 /// What the predicates need to know of the sort.
 #[derive(Clone, Copy, Debug)]
-pub struct Yardstick<'a> {
+pub struct KeyOrder<'a> {
     /// Compares.
     pub kernel: &'a dyn Kernel,
     /// The paper's m: how many records the longest block has.
@@ -74,7 +74,7 @@ impl Slope {
     }
 }
 
-impl Yardstick<'_> {
+impl KeyOrder<'_> {
     /// Progress along one slope: the records rise; and only behind the last of them may records be
     /// missing. The first node that is not as it must be.
     pub fn progress<B>(&self, sequence: &Sequence<B>, slope: &Slope) -> Result<(), Node>

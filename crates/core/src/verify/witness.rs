@@ -23,7 +23,7 @@ use std::ops::Deref;
 
 use super::accusation::{Accusation, Predicate};
 use super::mask::{Mask, Round};
-use super::predicates::{Slope, Yardstick};
+use super::predicates::{KeyOrder, Slope};
 use super::sequence::{Contradiction, Sequence};
 use crate::vcube::Node;
 
@@ -42,7 +42,7 @@ pub struct Checks<'a> {
     /// log2 of the number of nodes.
     pub dimension: u32,
     /// What is compared how.
-    pub yardstick: Yardstick<'a>,
+    pub key_order: KeyOrder<'a>,
     /// What neighbours compare.
     pub rule: Rule,
 }
@@ -210,12 +210,12 @@ impl Checks<'_> {
             }
         };
         for slope in &slopes {
-            let found = self.yardstick.progress(&witness.heard, slope);
+            let found = self.key_order.progress(&witness.heard, slope);
             found.map_err(|place| accuse(Predicate::Progress, place))?;
         }
         let halves = Slope::halves(witness.node, round.stage);
         let found = self
-            .yardstick
+            .key_order
             .feasibility(before, &halves, &witness.heard, &own);
         found.map_err(|place| accuse(Predicate::Feasibility, place))
     }

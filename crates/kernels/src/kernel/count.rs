@@ -5,7 +5,7 @@
 
 use rayon::ThreadPool;
 
-use super::crew::{TASKS_PER_THREAD, each, on_pool, width};
+use super::pool::{TASKS_PER_THREAD, each, on_pool, width};
 use crate::record::{PlainKey, Word};
 
 /// Is counting the fastest way to sort so many numbers?

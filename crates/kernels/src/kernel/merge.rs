@@ -7,9 +7,9 @@
 
 use rayon::ThreadPool;
 
-use super::crew::{TASKS_PER_THREAD, each, on_pool, width};
 use super::cut::{Order, Place, advance};
 use super::pair::{Reader, merge_two};
+use super::pool::{TASKS_PER_THREAD, each, on_pool, width};
 use crate::buffer::Buffer;
 use crate::error::Result;
 

@@ -5,13 +5,13 @@
 //! in an aligned buffer, so that the engine need not know what a record is.
 
 mod count;
-mod crew;
 mod cut;
-mod deal;
 mod keyed;
 mod merge;
+mod msd_partition;
 mod pair;
 mod plain;
+mod pool;
 mod radix;
 mod records;
 #[cfg(test)]
@@ -22,7 +22,7 @@ pub use vector::factors;
 
 use std::cmp::Ordering;
 
-pub use crew::{Crew, TASKS_PER_THREAD, Threads};
+pub use pool::{Crew, TASKS_PER_THREAD, Threads};
 
 use crate::buffer::Buffer;
 use crate::error::Result;

@@ -11,10 +11,10 @@ use std::marker::PhantomData;
 use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
 use rayon::ThreadPool;
 
-use super::crew::{Crew, each, on_pool, width};
 use super::cut::{Order, select};
 use super::merge::{FAR_BYTES, Merge, merge, merge_tree, merge_tree_by};
 use super::pair::Reader;
+use super::pool::{Crew, each, on_pool, width};
 use super::{Kernel, Seen, count, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -193,7 +193,7 @@ fn sort_unseen<T: PlainKey>(records: &mut [T]) {
 /// Sorts keys, which are given by their bits, on the calling thread.
 fn sort_keys<T: PlainKey>(keys: &mut [T::Bits]) {
     match comparable::<T>() {
-        Some(Sign::Float) => sort_floats::<T>(keys, vector::patience(keys.len())),
+        Some(Sign::Float) => sort_floats::<T>(keys, vector::timeout(keys.len())),
         Some(sign) => sort_words(keys, sign),
         None => sort_as_words::<T>(keys),
     }
@@ -206,15 +206,15 @@ fn sort_as_words<T: PlainKey>(keys: &mut [T::Bits]) {
 }
 
 /// Sorts floats, which takes fewer instructions if they are words; they become words only where they stay in
-/// a cache. No part is divided more often than `patience` says.
-fn sort_floats<T: PlainKey>(keys: &mut [T::Bits], patience: u32) {
-    if size_of_val(keys) <= CACHED_BYTES || patience == 0 {
+/// a cache. No part is divided more often than `timeout` says.
+fn sort_floats<T: PlainKey>(keys: &mut [T::Bits], timeout: u32) {
+    if size_of_val(keys) <= CACHED_BYTES || timeout == 0 {
         return sort_as_words::<T>(keys);
     }
     let [low, high] = vector::divided(keys, Sign::Float);
     let (lower, rest) = keys.split_at_mut(low);
-    sort_floats::<T>(lower, patience - 1);
-    sort_floats::<T>(&mut rest[high - low..], patience - 1);
+    sort_floats::<T>(lower, timeout - 1);
+    sort_floats::<T>(&mut rest[high - low..], timeout - 1);
 }
 
 /// Turns keys, which are given by their bits, into words in their order.

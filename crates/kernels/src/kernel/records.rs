@@ -6,12 +6,12 @@
 
 use std::cmp::Ordering;
 
-use super::crew::Crew;
 use super::cut::{Order, select};
 use super::keyed::{Keyed, PREFIX_BYTES, Prefix};
 use super::merge::{Merge, merge, merge_tree_by};
 use super::pair::Reader;
-use super::{Kernel, Seen, deal, kernel_for};
+use super::pool::Crew;
+use super::{Kernel, Seen, kernel_for, msd_partition};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
 use crate::record::{Fields, Layout};
@@ -113,7 +113,7 @@ impl Kernel for Records {
         }
         let mut copy = Buffer::unset(records.len())?;
         let pool = self.crew.pool();
-        let borders = deal::copy(&self.order, pool.as_deref(), records, &mut copy, seen);
+        let borders = msd_partition::copy(&self.order, pool.as_deref(), records, &mut copy, seen);
         copy.set_borders(borders);
         Ok(copy)
     }
@@ -125,7 +125,7 @@ impl Kernel for Records {
             return Ok(());
         }
         let pool = self.crew.pool();
-        self.guarded(|| deal::sort(&self.order, pool.as_deref(), block, &borders))
+        self.guarded(|| msd_partition::sort(&self.order, pool.as_deref(), block, &borders))
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {

@@ -255,7 +255,7 @@ fn large_blocks() {
     }
 }
 
-/// Where the first pass of a sort would deal, a copy is that pass; nowhere else.
+/// Where the first pass of a sort would msd_partition, a copy is that pass; nowhere else.
 #[test]
 fn copies_are_dealt_out() {
     for fields in layouts_for_large_blocks() {

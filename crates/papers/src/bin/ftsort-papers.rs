@@ -27,7 +27,7 @@ struct Options {
 #[derive(Subcommand)]
 enum Table {
     /// The 1989 paper's reliable sort with liars among the nodes: what is noticed, as CSV.
-    Liars(reliable::Liars),
+    ByzantineOptions(reliable::ByzantineOptions),
     /// What the 1989 paper's reliable sort costs beside others, counted, as CSV.
     Reliable(reliable::Costs),
     /// The 2018 paper's group of recommended processes, on made-up hosts, as CSV files.
@@ -66,7 +66,7 @@ fn bar(length: u64) -> ProgressBar {
 
 fn main() -> ExitCode {
     let complete = match Options::parse().table {
-        Table::Liars(options) => reliable::liars(&options),
+        Table::ByzantineOptions(options) => reliable::liars(&options),
         Table::Reliable(options) => reliable::costs(&options),
         Table::Dgrp(table) => dgrp::play(&table),
         Table::Tree {

@@ -1,6 +1,6 @@
 //! What faulty nodes do in the model: each kind of lie, drawn from a seed. Byzantine behaviour cannot be
 //! enumerated; these are the ways in which the 1989 paper's predicates could fail, one of them
-//! ([`Lie::Worlds`]) made to measure. A liar knows all nodes and inputs; it must never be asked before
+//! ([`ByzantineFault::Worlds`]) made to measure. A liar knows all nodes and inputs; it must never be asked before
 //! its time, as the paper has all nodes healthy through the first exchange.
 
 use super::{Message, Records, Sending};
@@ -11,7 +11,7 @@ use ftsort_kernels::random::SplitMix;
 
 /// A kind of lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lie {
+pub enum ByzantineFault {
     /// One of its own keys becomes another.
     Key,
     /// One of its own keys becomes another node's.
@@ -30,26 +30,26 @@ pub enum Lie {
     Hole,
     /// One bit of a message is wrong.
     Flip,
-    /// Liars show the right world to some nodes, and to all others one with another key.
+    /// ByzantineOptions show the right world to some nodes, and to all others one with another key.
     Worlds,
     /// Any of these, another each time.
     Noise,
 }
 
-impl Lie {
+impl ByzantineFault {
     /// All kinds.
-    pub const ALL: [Lie; 11] = [
-        Lie::Key,
-        Lie::Duplicate,
-        Lie::Swap,
-        Lie::Own,
-        Lie::Relay,
-        Lie::TwoFaced,
-        Lie::Silent,
-        Lie::Hole,
-        Lie::Flip,
-        Lie::Worlds,
-        Lie::Noise,
+    pub const ALL: [ByzantineFault; 11] = [
+        ByzantineFault::Key,
+        ByzantineFault::Duplicate,
+        ByzantineFault::Swap,
+        ByzantineFault::Own,
+        ByzantineFault::Relay,
+        ByzantineFault::TwoFaced,
+        ByzantineFault::Silent,
+        ByzantineFault::Hole,
+        ByzantineFault::Flip,
+        ByzantineFault::Worlds,
+        ByzantineFault::Noise,
     ];
 }
 
@@ -66,8 +66,8 @@ pub struct World {
 
 /// A faulty node.
 #[derive(Clone, Debug)]
-pub struct Liar {
-    lie: Lie,
+pub struct ByzantineNode {
+    lie: ByzantineFault,
     node: Node,
     /// Its first round.
     from: usize,
@@ -79,14 +79,20 @@ pub struct Liar {
     salt: u64,
 }
 
-impl Liar {
+impl ByzantineNode {
     /// A liar of this kind, from this round on. Rounds count from 0; one before the second breaks the
     /// paper's assumption.
-    pub fn new(lie: Lie, node: Node, from: usize, world: World, seed: u64) -> Liar {
+    pub fn new(
+        lie: ByzantineFault,
+        node: Node,
+        from: usize,
+        world: World,
+        seed: u64,
+    ) -> ByzantineNode {
         let mut draw = SplitMix::new(seed);
         let about = Node(draw.below(world.spared.len() as u64) as u32);
         let salt = draw.bits();
-        Liar {
+        ByzantineNode {
             lie,
             node,
             from,
@@ -98,12 +104,14 @@ impl Liar {
     }
 
     /// The kind of the lie that is due, if one is.
-    fn due(&mut self, sending: Sending) -> Option<Lie> {
+    fn due(&mut self, sending: Sending) -> Option<ByzantineFault> {
         if sending.index < self.from {
             return None;
         }
         Some(match self.lie {
-            Lie::Noise => Lie::ALL[self.draw.below(Lie::ALL.len() as u64 - 1) as usize],
+            ByzantineFault::Noise => {
+                ByzantineFault::ALL[self.draw.below(ByzantineFault::ALL.len() as u64 - 1) as usize]
+            }
             lie => lie,
         })
     }
@@ -111,7 +119,7 @@ impl Liar {
     /// Is it to be done once, and now?
     fn once(&mut self, sending: Sending) -> bool {
         match self.lie {
-            Lie::Noise => self.draw.once_in(4),
+            ByzantineFault::Noise => self.draw.once_in(4),
             _ => sending.index == self.from,
         }
     }
@@ -120,28 +128,28 @@ impl Liar {
     pub fn speak(&mut self, sending: Sending, mut message: Message) -> Option<Message> {
         let is_seen = self.salt >> (sending.to.0 % 32) & 1 == 1;
         match self.due(sending) {
-            Some(Lie::Own) => self.misreport(&mut message.told.heard, self.node),
-            Some(Lie::Relay) => {
+            Some(ByzantineFault::Own) => self.misreport(&mut message.told.heard, self.node),
+            Some(ByzantineFault::Relay) => {
                 self.misreport(&mut message.told.heard, self.about);
                 if let Some(before) = &mut message.told.before {
                     self.misreport(before, self.about);
                 }
             }
-            Some(Lie::TwoFaced) if is_seen => {
+            Some(ByzantineFault::TwoFaced) if is_seen => {
                 message.mine = self.altered(&message.mine);
                 message.yours = message.yours.map(|yours| self.altered(&yours));
                 self.misreport(&mut message.told.heard, self.node);
             }
-            Some(Lie::Silent) if self.once(sending) => return None,
-            Some(Lie::Hole) if self.once(sending) => {
+            Some(ByzantineFault::Silent) if self.once(sending) => return None,
+            Some(ByzantineFault::Hole) if self.once(sending) => {
                 let about = match message.told.heard.block(self.about) {
                     Some(_) => self.about,
                     None => self.node,
                 };
                 message.told.heard.tell(about, None);
             }
-            Some(Lie::Flip) if self.once(sending) => self.flip(&mut message),
-            Some(Lie::Worlds) => self.translate(&mut message, sending.to),
+            Some(ByzantineFault::Flip) if self.once(sending) => self.flip(&mut message),
+            Some(ByzantineFault::Worlds) => self.translate(&mut message, sending.to),
             _ => {}
         }
         Some(message)
@@ -149,7 +157,7 @@ impl Liar {
 
     /// Does it keep what it should give?
     pub fn swaps(&mut self, sending: Sending) -> bool {
-        self.due(sending) == Some(Lie::Swap) && self.draw.once_in(2)
+        self.due(sending) == Some(ByzantineFault::Swap) && self.draw.once_in(2)
     }
 
     /// What it keeps instead of this block.
@@ -161,8 +169,8 @@ impl Liar {
     ) -> Records {
         let due = self.due(sending);
         match due {
-            Some(Lie::Key) if self.once(sending) => self.altered(block),
-            Some(Lie::Duplicate) if self.once(sending) => self.doubled(block, witness),
+            Some(ByzantineFault::Key) if self.once(sending) => self.altered(block),
+            Some(ByzantineFault::Duplicate) if self.once(sending) => self.doubled(block, witness),
             _ => block.clone(),
         }
     }

@@ -1,7 +1,7 @@
 //! Algorithm S_FT of the 1989 paper (Figure 3) played in lock-step in one place, with liars among the
 //! nodes: what Section 4 claims, tried. Only with the feature `simulator`.
 //!
-//! Honest nodes do as the algorithm says. A liar does so too, but a [`Liar`] changes what it sends and
+//! Honest nodes do as the algorithm says. A liar does so too, but a [`ByzantineNode`] changes what it sends and
 //! keeps; what it finds wrong itself it does not tell. Everything is determined by the inputs and the
 //! liars. It must never tell an honest node who is a liar.
 
@@ -14,12 +14,12 @@ use std::rc::Rc;
 use ftsort_core::vcube::Node;
 use ftsort_core::verify::accusation::{Accusation, Predicate};
 use ftsort_core::verify::mask::{Round, rounds};
-use ftsort_core::verify::predicates::Yardstick;
+use ftsort_core::verify::predicates::KeyOrder;
 use ftsort_core::verify::witness::{Checks, Rule, Told, Turn, Witness};
 use ftsort_kernels::kernel::Kernel;
 
 pub use cost::{Cost, Machine, Plan, cost};
-pub use liar::{Liar, Lie, World};
+pub use liar::{ByzantineFault, ByzantineNode, World};
 pub use table::{Row, Trials, try_one};
 
 /// The records of a block, sorted.
@@ -88,33 +88,33 @@ pub struct Outcome {
     pub bytes: u64,
 }
 
-struct Party {
+struct ReliableNode {
     block: Records,
     witness: Witness<Records>,
-    liar: Option<Liar>,
+    liar: Option<ByzantineNode>,
 }
 
-struct Game<'a> {
+struct ReliableRun<'a> {
     setup: &'a Setup<'a>,
     checks: Checks<'a>,
-    parties: Vec<Party>,
+    parties: Vec<ReliableNode>,
     outcome: Outcome,
 }
 
 /// Plays a game with these sorted blocks; a node with a liar is faulty. All is well in the first
 /// exchange (the paper's fifth assumption) if liars start later.
-pub fn play(setup: &Setup<'_>, inputs: &[Records], liars: Vec<Option<Liar>>) -> Outcome {
+pub fn play(setup: &Setup<'_>, inputs: &[Records], liars: Vec<Option<ByzantineNode>>) -> Outcome {
     let nodes = (0..).map(Node).zip(inputs).zip(liars);
-    let parties = nodes.map(|((node, block), liar)| Party {
+    let parties = nodes.map(|((node, block), liar)| ReliableNode {
         block: block.clone(),
         witness: Witness::new(node, block.clone()),
         liar,
     });
-    let mut game = Game {
+    let mut game = ReliableRun {
         setup,
         checks: Checks {
             dimension: setup.dimension,
-            yardstick: Yardstick {
+            key_order: KeyOrder {
                 kernel: setup.kernel,
                 longest: setup.longest,
             },
@@ -142,7 +142,7 @@ pub fn play(setup: &Setup<'_>, inputs: &[Records], liars: Vec<Option<Liar>>) -> 
     }
 }
 
-impl Game<'_> {
+impl ReliableRun<'_> {
     fn round(&mut self, index: usize, round: Round) {
         let lower = (0..self.parties.len() as u32).map(Node);
         for lower in lower.filter(|node| round.is_lower(*node)) {

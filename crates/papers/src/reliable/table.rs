@@ -4,7 +4,7 @@
 
 use std::ops::AddAssign;
 
-use super::{Liar, Lie, Order, Records, Setup, World, play};
+use super::{ByzantineFault, ByzantineNode, Order, Records, Setup, World, play};
 use ftsort_core::vcube::Node;
 use ftsort_core::verify::mask::rounds;
 use ftsort_core::verify::witness::Rule;
@@ -135,11 +135,11 @@ fn bytes(block: &[u32]) -> Records {
     bytes.into()
 }
 
-/// The trial of a seed: a kind of lie, which all liars share, and what came of it. Liars start after the
+/// The trial of a seed: a kind of lie, which all liars share, and what came of it. ByzantineOptions start after the
 /// first exchange.
-pub fn try_one(trials: &Trials<'_>, seed: u64) -> (Lie, Row) {
+pub fn try_one(trials: &Trials<'_>, seed: u64) -> (ByzantineFault, Row) {
     let mut draw = SplitMix::new(seed);
-    let lie = Lie::ALL[draw.below(Lie::ALL.len() as u64) as usize];
+    let lie = ByzantineFault::ALL[draw.below(ByzantineFault::ALL.len() as u64) as usize];
     let faulty = trials.faulty(&mut draw);
     let inputs = trials.inputs(&mut draw);
     let first = faulty.iter().position(|faulty| *faulty).unwrap_or(0);
@@ -153,7 +153,7 @@ pub fn try_one(trials: &Trials<'_>, seed: u64) -> (Lie, Row) {
             false => 1 + draw.below(later) as usize,
         };
         let seed = draw.bits();
-        faulty.then(|| Liar::new(lie, node, from, world.clone(), seed))
+        faulty.then(|| ByzantineNode::new(lie, node, from, world.clone(), seed))
     });
     let liars = liars.collect();
     let setup = Setup {

@@ -129,7 +129,7 @@ fn trials(
 }
 
 fn table(trials: &Trials<'_>, seeds: u64) -> Vec<Row> {
-    let mut rows = vec![Row::default(); Lie::ALL.len()];
+    let mut rows = vec![Row::default(); ByzantineFault::ALL.len()];
     for seed in 0..seeds {
         let (lie, row) = try_one(trials, seed);
         rows[lie as usize] += row;
@@ -155,7 +155,7 @@ fn within_its_bound_our_rule_misses_nothing() {
         for dimension in 2..=4 {
             for liars in 1..dimension {
                 let trials = trials(&*kernel, dimension, Rule::Repeated, order, liars as usize);
-                for (lie, row) in Lie::ALL.iter().zip(table(&trials, 4000)) {
+                for (lie, row) in ByzantineFault::ALL.iter().zip(table(&trials, 4000)) {
                     assert_eq!(row.missed, 0, "{lie:?} {trials:?}");
                     assert_eq!(row.detected + row.harmless, row.injected);
                     assert!(row.detected > 0, "{lie:?} is never noticed: {trials:?}");
@@ -170,7 +170,7 @@ fn the_papers_rule_misses_worlds_and_lies_beyond_the_bound_are_missed() {
     let kernel = kernel();
     let trials = trials(&*kernel, 3, Rule::Paper, SendOrder::Answered, 1);
     let rows = table(&trials, 4000);
-    assert!(rows[Lie::Worlds as usize].missed > 0);
+    assert!(rows[ByzantineFault::Worlds as usize].missed > 0);
     let beyond = Trials {
         rule: Rule::Repeated,
         liars: 2,
@@ -218,7 +218,7 @@ fn the_first_liar_is_named_where_a_message_is_missing() {
         fiction: vec![0; 4],
         spared: vec![false; 4],
     };
-    let liar = Liar::new(Lie::Silent, Node(3), 1, world, 1);
+    let liar = ByzantineNode::new(ByzantineFault::Silent, Node(3), 1, world, 1);
     let outcome = play(&setup, &inputs(2, 1, 1), vec![None, None, None, Some(liar)]);
     let accusation = outcome.accusation.expect("silence is noticed");
     assert_eq!(

@@ -1,12 +1,12 @@
 //! Plays a schedule on lists: what an engine does with messages, done by moving items. The tests judge
-//! plans with it, and it is the shortest answer to "what do I do with a [`Transfer`]".
+//! plans with it, and it is the shortest answer to "what do I do with a [`LinkMessage`]".
 //!
 //! Must never: know why a transfer is there.
 
 use std::collections::VecDeque;
 
 use ftsort_core::tree::plan::Part;
-use ftsort_core::tree::schedule::{Schedule, Transfer};
+use ftsort_core::tree::schedule::{LinkMessage, Schedule};
 
 /// What the nodes have.
 struct Desk<T> {
@@ -20,7 +20,7 @@ struct Desk<T> {
 
 impl<T> Desk<T> {
     /// What leaves with a transfer; None if it is not there.
-    fn take(&mut self, transfer: &Transfer) -> Option<Vec<T>> {
+    fn take(&mut self, transfer: &LinkMessage) -> Option<Vec<T>> {
         let from = transfer.from.0 as usize;
         let Some(part) = transfer.takes else {
             let passing = &mut self.passing[from];
@@ -35,7 +35,7 @@ impl<T> Desk<T> {
         Some(std::mem::take(part))
     }
 
-    fn put(&mut self, transfer: &Transfer, items: Vec<T>) {
+    fn put(&mut self, transfer: &LinkMessage, items: Vec<T>) {
         let to = transfer.to.0 as usize;
         match transfer.lands {
             true => self.held[to].extend(items),

@@ -22,7 +22,7 @@
 //! Must never: let anything but the seed decide what happens.
 
 mod check;
-pub mod drawer;
+pub mod directory;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +32,8 @@ use std::rc::Rc;
 
 pub use check::{Check, Failing, Tally};
 
-use crate::transport::{Deed, Loss, Manner, Probe, Script, SimFabric, Taken, play_with_room};
-use drawer::{Drawer, Shared};
+use crate::transport::{Loss, Manner, Probe, Script, SimMpi, SimStep, Taken, play_with_room};
+use directory::{InMemoryDirectory, Shared};
 use ftsort_core::engine::{Engine, Event, Job, Observer, Occasion, Source, Stats};
 use ftsort_core::faults::Schedule;
 use ftsort_core::members::{Members, Rank, RankSet};
@@ -42,7 +42,7 @@ use ftsort_core::rounds::{Hypercube, Rounds};
 use ftsort_core::store::Store;
 use ftsort_core::store::directory::Directory;
 use ftsort_core::store::memory::Memory;
-use ftsort_core::transport::{Manners, Protocol, Repair, Transport};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
 use ftsort_core::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Result, caught};
@@ -137,14 +137,14 @@ pub fn run(rounds: &Rc<dyn Rounds>, inputs: &Rc<Vec<Vec<u8>>>, setting: &Setting
     let files = Shared::default();
     let (rounds, inputs) = (Rc::clone(rounds), Rc::clone(inputs));
     let setting = setting.clone();
-    let played = play_with_room(inputs.len(), &script, move |_, fabric| {
+    let played = play_with_room(inputs.len(), &script, move |_, mpi| {
         let life = Life {
             rounds: &*rounds,
             inputs: &inputs,
             setting: &setting,
             files: &files,
         };
-        life.live(fabric)
+        life.live(mpi)
     });
     Ended {
         outcomes: played.outcomes,
@@ -207,14 +207,14 @@ struct Life<'a> {
 
 impl Life<'_> {
     /// What one rank does: the same as a program does through the C interface.
-    fn live(&self, fabric: SimFabric<'_>) -> Outcome {
-        let probe = fabric.probe();
-        let manners = Manners {
+    fn live(&self, mpi: SimMpi<'_>) -> Outcome {
+        let probe = mpi.probe();
+        let config = ProtocolConfig {
             repair: Repair::Agree,
             chunk: CHUNK.max(256 * self.inputs.len()),
-            patience: None,
+            timeout: None,
         };
-        let mut transport = Protocol::new(fabric, manners);
+        let mut transport = Protocol::new(mpi, config);
         let mut members = Members::new(transport.me(), transport.ranks());
         let witness = Rc::new(RefCell::new(Witness::default()));
         let states = self.states(&mut transport, &mut members, &probe, &witness);
@@ -246,11 +246,11 @@ impl Life<'_> {
             observer: &mut observer,
             stats: &mut stats,
             schedule: &schedule,
-            adviser: None,
+            policy: None,
             reconsider: false,
             key: None,
             accusations: Vec::new(),
-            spoilt: Vec::new(),
+            corrupted: Vec::new(),
             record_bytes: 1,
             round: 0,
             rounds: 0,
@@ -281,7 +281,7 @@ impl Life<'_> {
             Keeping::Nowhere => Box::new(Memory::new(0)),
             Keeping::Memory(copies) => Box::new(Memory::new(copies)),
             Keeping::Directory => {
-                let files = Drawer::new(Rc::clone(self.files), probe.clone(), false);
+                let files = InMemoryDirectory::new(Rc::clone(self.files), probe.clone(), false);
                 Box::new(Directory::open(Box::new(files), 1, probe.rank())?)
             }
         })
@@ -313,7 +313,7 @@ impl Observer for Listener {
         if committed {
             witness.absorbed = Some(witness.heard);
             // Whether the rank dies of it shows at its next step.
-            let _ = self.1.step(Deed::Committing);
+            let _ = self.1.step(SimStep::Committing);
         }
     }
 }

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::world::{Comm, Event, Life, World};
+use super::state::{Comm, Event, Life, World};
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::transport::fabric::Outcome;
+use ftsort_core::transport::mpi_api::Outcome;
 
 /// Collective calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! Simulated ranks: the fabric in which one seed decides every interleaving and every crash.
+//! Simulated ranks: the mpi in which one seed decides every interleaving and every crash.
 //!
 //! It models the MPI that exists, not a kind one. Messages sent before a crash arrive, or do not.
 //! Ranks learn of a death at different times, and some never ask. An agreement gives the same to all
@@ -14,17 +14,17 @@
 //! Must never: let anything but the script's seed decide what happens next.
 
 mod calls;
-mod crew;
-mod fabric;
-mod wires;
-mod world;
+mod mpi;
+mod network;
+mod scheduler;
+mod state;
 
 use std::fmt;
 
 use ftsort_core::members::Rank;
 
-pub use crew::{Played, play, play_with_room};
-pub use fabric::{Probe, SimFabric};
+pub use mpi::{Probe, SimMpi};
+pub use scheduler::{Played, play, play_with_room};
 
 /// How a rank is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,9 +91,9 @@ pub struct Script {
     pub record: bool,
 }
 
-/// What a rank does in a step. A fault can strike at each.
+/// What a rank does in a step. A fault can inject_crash at each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
+pub enum SimStep {
     /// About to send.
     Sending,
     /// Has handed a message to the network.
@@ -153,5 +153,5 @@ pub struct Taken {
     /// Which of its steps.
     pub step: u32,
     /// What for.
-    pub deed: Deed,
+    pub deed: SimStep,
 }

@@ -94,8 +94,8 @@ fn others(transport: &dyn Transport) -> Vec<Rank> {
 }
 
 fn messages_in_order(transport: &mut dyn Transport) -> Result<()> {
-    let long = 3 * transport.longest_short() + 5;
-    let sizes = [0, 10, long, 1, transport.longest_short()];
+    let long = 3 * transport.eager_limit() + 5;
+    let sizes = [0, 10, long, 1, transport.eager_limit()];
     let me = transport.me();
     let mut tickets = Vec::new();
     for other in others(transport) {
@@ -141,7 +141,7 @@ fn agreement(transport: &mut dyn Transport) -> Result<()> {
 
 fn discarding(transport: &mut dyn Transport) -> Result<()> {
     let me = transport.me();
-    let long = 2 * transport.longest_short() + 1;
+    let long = 2 * transport.eager_limit() + 1;
     let mut tickets = Vec::new();
     for other in others(transport) {
         transport.send(other, payload(me, 0, long)?)?;
@@ -240,7 +240,7 @@ fn interruption(transport: &mut dyn Transport) -> Result<()> {
 fn late_message(transport: &mut dyn Transport) -> Result<()> {
     die(transport, 2)?;
     let me = transport.me();
-    let long = 2 * transport.longest_short();
+    let long = 2 * transport.eager_limit();
     if me == Rank(0) {
         // Nobody waits for this one. (It is not sent where the death is known already.)
         transport.send(Rank(1), payload(me, 9, long)?)?;

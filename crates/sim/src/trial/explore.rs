@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::{Commit, Keeping, METHODS, Run, Speed, Trial, Turn, Use, judge, run};
 use crate::transport::{Loss, Manner, Taken};
 use ftsort_core::members::{FULL_WEIGHT, Rank};
-use ftsort_core::mutants::{Defect, any_planted};
+use ftsort_core::mutants::{Mutant, any_mutant};
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
@@ -24,8 +24,8 @@ pub struct Range {
     pub stores: Vec<Keeping>,
     /// The sorts to choose from; empty: all.
     pub algorithms: Vec<Method>,
-    /// A defect to be planted.
-    pub plant: Option<Defect>,
+    /// A defect to be mutant.
+    pub set_mutant: Option<Mutant>,
 }
 
 /// The trial of a seed.
@@ -76,7 +76,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         links: Vec::new(),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         rot: draw.once_in(4),
-        plant: range.plant,
+        set_mutant: range.set_mutant,
         losses: Vec::new(),
     };
     if trial.algorithm == Method::Bitonic(Shape::Bitonic) {
@@ -98,7 +98,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
     }
     if trial.checks && draw.once_in(2) {
         trial.spoils = (0..1 + draw.below(3))
-            .map(|_| spoil(&mut draw, ranks))
+            .map(|_| corrupt(&mut draw, ranks))
             .collect();
     }
     if trial.algorithm == Method::Reliable && !trial.checks && draw.once_in(2) {
@@ -133,7 +133,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         let victim = draw.draw_at(&mut everyone, index);
         trial
             .losses
-            .extend(strike(&mut draw, victim, &trial, &played));
+            .extend(inject_crash(&mut draw, victim, &trial, &played));
         if index < INFORMED {
             played = run(&trial, false);
         }
@@ -172,7 +172,7 @@ fn draw_speeds(draw: &mut SplitMix, trial: &mut Trial) {
 }
 
 /// Something of somebody's that is changed in some round.
-fn spoil(draw: &mut SplitMix, ranks: usize) -> String {
+fn corrupt(draw: &mut SplitMix, ranks: usize) -> String {
     let targets = [
         "message", "block", "input", "replica", "stored", "result", "order", "swap",
     ];
@@ -242,7 +242,7 @@ fn checked_rounds(ranks: usize) -> u64 {
 const INFORMED: usize = 3;
 
 /// A loss of `victim`, after those that the trial has already: soon after them, or at any time.
-fn strike(draw: &mut SplitMix, victim: Rank, trial: &Trial, played: &Run) -> Option<Loss> {
+fn inject_crash(draw: &mut SplitMix, victim: Rank, trial: &Trial, played: &Run) -> Option<Loss> {
     let last = trial.losses.last().and_then(|last| place_of(played, last));
     let start = match last {
         Some(last) if draw.once_in(2) => last,
@@ -276,24 +276,24 @@ fn place_of(played: &Run, loss: &Loss) -> Option<usize> {
     played.taken.iter().position(struck)
 }
 
-/// Panics that planted defects bring about are caught and judged; thousands of them need not be
+/// Panics that mutant defects bring about are caught and judged; thousands of them need not be
 /// printed.
 fn keep_quiet_about_defects() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            if !any_planted() {
+            if !any_mutant() {
                 print(panic);
             }
         }));
     });
 }
 
-/// The first of so many random trials that fails with a defect planted.
-pub fn catch(defect: Defect, range: &Range, seeds: u64) -> Option<(Trial, String)> {
+/// The first of so many random trials that fails with a defect mutant.
+pub fn catch(defect: Mutant, range: &Range, seeds: u64) -> Option<(Trial, String)> {
     let range = Range {
-        plant: Some(defect),
+        set_mutant: Some(defect),
         ..range.clone()
     };
     keep_quiet_about_defects();
@@ -323,7 +323,7 @@ pub struct Exhaustion<'a> {
 }
 
 /// Plays every sequence of up to so many crashes at every step of every rank, on all processors. A
-/// run with one crash more is the same up to that crash, so the steps at which it can strike are
+/// run with one crash more is the same up to that crash, so the steps at which it can inject_crash are
 /// those that its predecessor took after its own last crash. Returns how many runs there were, or a
 /// trial that fails.
 pub fn exhaust(search: &Exhaustion<'_>) -> Result<u64, Failing> {
@@ -344,12 +344,12 @@ fn descend(search: &Exhaustion<'_>, seen: Option<&Seen>, trial: &Trial) -> Resul
         return Ok(1);
     }
     let steps = fresh_steps(trial, &played, seen);
-    let manners: &[Manner] = match search.outlive {
+    let config: &[Manner] = match search.outlive {
         true => &[Manner::Crash, Manner::Outlive, Manner::CutOff],
         false => &[Manner::Crash],
     };
-    let manners = manners.iter();
-    let more: Vec<Trial> = manners
+    let config = config.iter();
+    let more: Vec<Trial> = config
         .flat_map(|manner| one_more(trial, &played.taken[steps.clone()], *manner))
         .collect();
     let below = more

@@ -5,14 +5,14 @@
 //! and the rest looks for trials that are not: by seeds, or by going through every fault. Apart from
 //! all that, [`tree`] counts what a paper claims of its trees.
 
-mod advice;
-mod body;
 mod conformance;
-mod errand;
+mod custom_loop;
 mod explore;
-mod judge;
-mod own;
+mod oracle;
+mod rank_main;
+mod scripted_policy;
 mod shrink;
+mod tree_op;
 
 use std::fmt;
 
@@ -20,18 +20,18 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::transport::Loss;
 use ftsort_core::members::Rank;
-use ftsort_core::mutants::Defect;
+use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
 use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
 
-pub use advice::{Speed, Turn};
-pub use body::{Commit, Outcome, Run, run};
 pub use conformance::{CASES, Case};
-pub use errand::Use;
 pub use explore::{Exhaustion, Failing, Range, catch, draw, exhaust};
-pub use judge::judge;
+pub use oracle::judge;
+pub use rank_main::{Commit, Outcome, Run, run};
+pub use scripted_policy::{Speed, Turn};
 pub use shrink::shrink;
+pub use tree_op::Use;
 
 /// Where versions are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +105,8 @@ pub struct Trial {
     pub quorum: usize,
     /// Files of lost ranks may be damaged.
     pub rot: bool,
-    /// A defect that is planted.
-    pub plant: Option<Defect>,
+    /// A defect that is mutant.
+    pub set_mutant: Option<Mutant>,
     /// The faults.
     pub losses: Vec<Loss>,
 }
@@ -163,13 +163,13 @@ impl Trial {
                 "records" => trial.records = value.parse().ok()?,
                 "keys" => trial.keys = value.parse().ok()?,
                 "hosts" => trial.hosts = value.parse().ok()?,
-                "plant" => {
-                    let name = |defect: &&Defect| format!("{defect:?}") == value;
-                    trial.plant = Some(*Defect::ALL.iter().find(name)?);
+                "set_mutant" => {
+                    let name = |defect: &&Mutant| format!("{defect:?}") == value;
+                    trial.set_mutant = Some(*Mutant::ALL.iter().find(name)?);
                 }
                 "quorum" => trial.quorum = value.parse().ok()?,
                 "checks" => trial.checks = value == "1",
-                "spoil" => trial.spoils = value.split(',').map(str::to_string).collect(),
+                "corrupt" => trial.spoils = value.split(',').map(str::to_string).collect(),
                 "turns" => {
                     let turns = value.split(',').map(Turn::parse);
                     trial.turns = turns.collect::<Option<_>>()?;
@@ -229,7 +229,7 @@ impl Default for Trial {
             links: Vec::new(),
             quorum: 1,
             rot: false,
-            plant: None,
+            set_mutant: None,
             losses: Vec::new(),
         }
     }
@@ -318,8 +318,8 @@ impl fmt::Display for Trial {
             self.hosts,
             self.sorts,
         )?;
-        if let Some(defect) = self.plant {
-            write!(out, " plant={defect:?}")?;
+        if let Some(defect) = self.set_mutant {
+            write!(out, " set_mutant={defect:?}")?;
         }
         if self.dense {
             out.write_str(" dense=1")?;
@@ -331,7 +331,7 @@ impl fmt::Display for Trial {
             out.write_str(" checks=1")?;
         }
         if !self.spoils.is_empty() {
-            write!(out, " spoil={}", self.spoils.join(","))?;
+            write!(out, " corrupt={}", self.spoils.join(","))?;
         }
         for (index, turn) in self.turns.iter().enumerate() {
             let before = if index == 0 { " turns=" } else { "," };

@@ -206,7 +206,7 @@ fn where_all_messages_get_through_it_is_decided() {
 fn a_leader_that_crashed_half_way_does_not_stop_the_next() {
     let mut world = World::new(2, 3);
     world.make(Move::Start(0), true);
-    // Rank 0's proposal reaches two acceptors, whose answers do not reach rank 0 before it is gone.
+    // Rank 0's proposal reaches two acceptors, whose answers do not scope rank 0 before it is gone.
     for acceptor in 0..3 {
         world.make(
             Move::Ask(

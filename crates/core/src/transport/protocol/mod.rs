@@ -14,10 +14,10 @@ mod repair;
 
 use std::convert::Infallible;
 
-use super::fabric::{Fabric, Outcome};
+use super::mpi_api::{MpiApi, Outcome};
 use super::{Agreed, Flow, Ticket, Transport};
 use crate::members::{Rank, RankSet};
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use pending::Pending;
@@ -33,19 +33,19 @@ pub enum Repair {
 
 /// How a [`Protocol`] behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Manners {
+pub struct ProtocolConfig {
     /// See [`Repair`].
     pub repair: Repair,
     /// Payloads travel in messages of at most so many bytes.
     pub chunk: usize,
     /// Seconds without any progress after which a wait ends with `Status::Mpi`; None: never.
-    pub patience: Option<f64>,
+    pub timeout: Option<f64>,
 }
 
-/// A transport over a fabric.
+/// A transport over a mpi.
 pub struct Protocol<F> {
-    fabric: F,
-    manners: Manners,
+    mpi: F,
+    config: ProtocolConfig,
     pending: Pending,
     dead: RankSet,
     /// The failures in the present communicator that everybody knows of already.
@@ -56,14 +56,14 @@ pub struct Protocol<F> {
     epoch: u32,
 }
 
-impl<F: Fabric> Protocol<F> {
+impl<F: MpiApi> Protocol<F> {
     /// The transport of one rank.
-    pub fn new(fabric: F, manners: Manners) -> Protocol<F> {
+    pub fn new(mpi: F, config: ProtocolConfig) -> Protocol<F> {
         Protocol {
-            dead: fabric.absent(),
-            pending: Pending::new(manners.chunk),
-            fabric,
-            manners,
+            dead: mpi.absent(),
+            pending: Pending::new(config.chunk),
+            mpi,
+            config,
             known_failures: 0,
             unsent: false,
             epoch: 0,
@@ -72,12 +72,12 @@ impl<F: Fabric> Protocol<F> {
 
     /// From now on faults are repaired in this manner; on all ranks at the same place of the program.
     pub fn repair_by(&mut self, repair: Repair) {
-        self.manners.repair = repair;
+        self.config.repair = repair;
     }
 
     /// What it is made of.
-    pub fn fabric(&self) -> &F {
-        &self.fabric
+    pub fn mpi(&self) -> &F {
+        &self.mpi
     }
 
     /// The ranks that all survivors know to be dead.
@@ -86,7 +86,7 @@ impl<F: Fabric> Protocol<F> {
     }
 
     fn refuse_the_dead(&self, rank: Rank) -> Result<()> {
-        match rank.index() < self.fabric.ranks() && !self.dead.contains(rank) {
+        match rank.index() < self.mpi.ranks() && !self.dead.contains(rank) {
             true => Ok(()),
             false => Err(Error::new(
                 Status::Internal,
@@ -97,21 +97,21 @@ impl<F: Fabric> Protocol<F> {
 
     /// Failures that this rank sees and that are not agreed on yet.
     fn sees_new_failures(&mut self) -> Result<bool> {
-        Ok(self.fabric.failures()? > self.known_failures)
+        Ok(self.mpi.failures()? > self.known_failures)
     }
 }
 
-impl<F: Fabric> Transport for Protocol<F> {
+impl<F: MpiApi> Transport for Protocol<F> {
     fn me(&self) -> Rank {
-        self.fabric.me()
+        self.mpi.me()
     }
 
     fn ranks(&self) -> usize {
-        self.fabric.ranks()
+        self.mpi.ranks()
     }
 
     fn now(&self) -> f64 {
-        self.fabric.now()
+        self.mpi.now()
     }
 
     fn send(&mut self, to: Rank, payload: Slice) -> Result<()> {
@@ -123,24 +123,23 @@ impl<F: Fabric> Transport for Protocol<F> {
         if self.unsent {
             return Ok(());
         }
-        self.pending
-            .send(&mut self.fabric, to, self.epoch, &payload)
+        self.pending.send(&mut self.mpi, to, self.epoch, &payload)
     }
 
     fn receive(&mut self, from: Rank, capacity: usize) -> Result<Ticket> {
         self.refuse_the_dead(from)?;
         self.pending
-            .receive(&mut self.fabric, from, self.epoch, capacity)
+            .receive(&mut self.mpi, from, self.epoch, capacity)
     }
 
     fn discard(&mut self, from: Rank, length: usize) -> Result<()> {
         self.refuse_the_dead(from)?;
         self.pending
-            .discard(&mut self.fabric, from, self.epoch, length)
+            .discard(&mut self.mpi, from, self.epoch, length)
     }
 
-    fn longest_short(&self) -> usize {
-        self.manners.chunk
+    fn eager_limit(&self) -> usize {
+        self.config.chunk
     }
 
     fn settle(&mut self) -> Result<Flow> {
@@ -152,7 +151,7 @@ impl<F: Fabric> Transport for Protocol<F> {
         let mut progressed = looked;
         while !self.pending.is_settled() {
             let before = self.pending.open();
-            if self.pending.poll(&mut self.fabric)? == Outcome::Failed {
+            if self.pending.poll(&mut self.mpi)? == Outcome::Failed {
                 return Ok(Flow::Interrupted);
             }
             let now = self.now();
@@ -162,29 +161,29 @@ impl<F: Fabric> Transport for Protocol<F> {
             }
             if now - looked > LOOK_EVERY {
                 looked = now;
-                if self.sees_new_failures()? && !planted(Defect::WaitsWithoutLooking) {
+                if self.sees_new_failures()? && !mutant(Mutant::WaitsWithoutLooking) {
                     return Ok(Flow::Interrupted);
                 }
-                out_of_patience(self.manners.patience, now - progressed)?;
+                timed_out(self.config.timeout, now - progressed)?;
             }
-            self.fabric.rest()?;
+            self.mpi.rest()?;
         }
         Ok(Flow::Done)
     }
 
     fn take(&mut self, ticket: Ticket) -> Buffer {
-        self.pending.take(&mut self.fabric, ticket)
+        self.pending.take(&mut self.mpi, ticket)
     }
 
     fn agree(&mut self, flag: u32) -> Result<Agreed> {
-        match self.manners.repair {
+        match self.config.repair {
             Repair::Agree => self.agree_alone(flag),
             Repair::Shrink => self.agree_after_barrier(flag),
         }
     }
 
     fn recover(&mut self) -> Result<RankSet> {
-        match self.manners.repair {
+        match self.config.repair {
             Repair::Agree => self.agree_on_the_dead()?,
             Repair::Shrink => self.shrink_to_survivors()?,
         }
@@ -194,14 +193,14 @@ impl<F: Fabric> Transport for Protocol<F> {
     }
 
     fn crash(&mut self) -> Result<Infallible> {
-        self.fabric.crash()
+        self.mpi.crash()
     }
 }
 
 /// `Status::Mpi` where nothing has moved for longer than anybody wants to wait.
-fn out_of_patience(patience: Option<f64>, waited: f64) -> Result<()> {
-    match patience {
-        Some(patience) if waited > patience => Err(Error::new(
+fn timed_out(timeout: Option<f64>, waited: f64) -> Result<()> {
+    match timeout {
+        Some(timeout) if waited > timeout => Err(Error::new(
             Status::Mpi,
             format!(
                 "no progress for {waited:.1} seconds, but no fault was reported: a process is \

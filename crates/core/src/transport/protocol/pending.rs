@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::out_of_patience;
+use super::timed_out;
 use crate::members::Rank;
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use crate::transport::Ticket;
-use crate::transport::fabric::{Fabric, Landing, Look, Outcome, Request, Tag};
+use crate::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 
@@ -16,7 +16,7 @@ enum Purpose {
     Send,
     /// A part of a receive.
     Receive(Ticket),
-    /// A receive into the scratch landing.
+    /// A receive into the scratch buffer.
     Discard,
 }
 
@@ -27,7 +27,7 @@ struct Open {
 }
 
 struct Incoming {
-    landing: Landing,
+    buffer: RecvBuffer,
     chunks_open: usize,
     received: usize,
 }
@@ -46,7 +46,7 @@ pub struct Pending {
     next_ticket: u64,
     posted: BTreeMap<Rank, Posted>,
     /// Discarded messages all land here, one after the other and on top of each other.
-    scratch: Option<Landing>,
+    scratch: Option<RecvBuffer>,
 }
 
 /// Two tags an epoch: data, and the counts exchanged when an epoch is cleared away. MPI allows at
@@ -88,7 +88,7 @@ impl Pending {
 
     pub fn send(
         &mut self,
-        fabric: &mut impl Fabric,
+        mpi: &mut impl MpiApi,
         to: Rank,
         epoch: u32,
         payload: &Slice,
@@ -96,7 +96,7 @@ impl Pending {
         for index in 0..self.chunks(payload.len()) {
             let end = payload.len().min((index + 1) * self.chunk);
             let part = payload.part(index * self.chunk..end);
-            let request = fabric.send(to, data_tag(epoch), part)?;
+            let request = mpi.send(to, data_tag(epoch), part)?;
             self.posted.entry(to).or_default().sends += 1;
             self.open.push(Open {
                 request,
@@ -109,19 +109,19 @@ impl Pending {
 
     pub fn receive(
         &mut self,
-        fabric: &mut impl Fabric,
+        mpi: &mut impl MpiApi,
         from: Rank,
         epoch: u32,
         capacity: usize,
     ) -> Result<Ticket> {
-        let landing = fabric.land(capacity)?;
+        let buffer = mpi.land(capacity)?;
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let chunks = self.chunks(capacity);
         self.incoming.insert(
             ticket,
             Incoming {
-                landing,
+                buffer,
                 chunks_open: chunks,
                 received: 0,
             },
@@ -129,7 +129,7 @@ impl Pending {
         for index in 0..chunks {
             let end = capacity.min((index + 1) * self.chunk);
             let range = index * self.chunk..end;
-            let request = fabric.receive(from, data_tag(epoch), landing, range)?;
+            let request = mpi.receive(from, data_tag(epoch), buffer, range)?;
             self.posted.entry(from).or_default().receives += 1;
             self.open.push(Open {
                 request,
@@ -142,24 +142,24 @@ impl Pending {
 
     pub fn discard(
         &mut self,
-        fabric: &mut impl Fabric,
+        mpi: &mut impl MpiApi,
         from: Rank,
         epoch: u32,
         length: usize,
     ) -> Result<()> {
         for _ in 0..self.chunks(length) {
-            self.post_discard(fabric, from, epoch)?;
+            self.post_discard(mpi, from, epoch)?;
             self.posted.entry(from).or_default().receives += 1;
         }
         Ok(())
     }
 
-    fn post_discard(&mut self, fabric: &mut impl Fabric, from: Rank, epoch: u32) -> Result<()> {
+    fn post_discard(&mut self, mpi: &mut impl MpiApi, from: Rank, epoch: u32) -> Result<()> {
         let scratch = match self.scratch {
             Some(scratch) => scratch,
-            None => *self.scratch.insert(fabric.land(self.chunk)?),
+            None => *self.scratch.insert(mpi.land(self.chunk)?),
         };
-        let request = fabric.receive(from, data_tag(epoch), scratch, 0..self.chunk)?;
+        let request = mpi.receive(from, data_tag(epoch), scratch, 0..self.chunk)?;
         self.open.push(Open {
             request,
             peer: from,
@@ -169,14 +169,14 @@ impl Pending {
     }
 
     /// Looks at every open request once, and drops those that are complete.
-    pub fn poll(&mut self, fabric: &mut impl Fabric) -> Result<Outcome> {
+    pub fn poll(&mut self, mpi: &mut impl MpiApi) -> Result<Outcome> {
         let mut result = Ok(Outcome::Fine);
         let incoming = &mut self.incoming;
         self.open.retain(|open| {
             if result != Ok(Outcome::Fine) {
                 return true;
             }
-            match fabric.test(open.request) {
+            match mpi.test(open.request) {
                 Ok(Look::Pending) => true,
                 Ok(Look::Complete(bytes)) => {
                     if let Purpose::Receive(ticket) = open.purpose
@@ -200,12 +200,12 @@ impl Pending {
         result
     }
 
-    pub fn take(&mut self, fabric: &mut impl Fabric, ticket: Ticket) -> Buffer {
+    pub fn take(&mut self, mpi: &mut impl MpiApi, ticket: Ticket) -> Buffer {
         let incoming = self.incoming.remove(&ticket);
         let Some(incoming) = incoming.filter(|incoming| incoming.chunks_open == 0) else {
             panic!("{ticket:?} is unknown or not complete");
         };
-        let mut buffer = fabric.lift(incoming.landing);
+        let mut buffer = mpi.lift(incoming.buffer);
         buffer.truncate(incoming.received);
         buffer
     }
@@ -218,31 +218,31 @@ impl Pending {
     /// that dies meanwhile is skipped, for the next round recovers again.
     pub fn drain(
         &mut self,
-        fabric: &mut impl Fabric,
+        mpi: &mut impl MpiApi,
         live: &[Rank],
         epoch: u32,
-        patience: Option<f64>,
+        timeout: Option<f64>,
     ) -> Result<()> {
-        let theirs = self.exchange_counts(fabric, live, epoch, patience)?;
+        let theirs = self.exchange_counts(mpi, live, epoch, timeout)?;
         for (peer, sent) in live.iter().zip(theirs) {
             let Some(sent) = sent else { continue };
             let receives = self.posted.get(peer).copied().unwrap_or_default().receives;
-            self.cancel_last_receives(fabric, *peer, receives.saturating_sub(sent) as usize)?;
-            if planted(Defect::LateMessagesAreLeft) {
+            self.cancel_last_receives(mpi, *peer, receives.saturating_sub(sent) as usize)?;
+            if mutant(Mutant::LateMessagesAreLeft) {
                 continue;
             }
             for _ in receives..sent {
-                self.post_discard(fabric, *peer, epoch)?;
+                self.post_discard(mpi, *peer, epoch)?;
             }
         }
-        self.finish_with(fabric, live, patience)?;
-        self.forget(fabric);
+        self.finish_with(mpi, live, timeout)?;
+        self.forget(mpi);
         Ok(())
     }
 
-    fn forget(&mut self, fabric: &mut impl Fabric) {
+    fn forget(&mut self, mpi: &mut impl MpiApi) {
         for incoming in std::mem::take(&mut self.incoming).into_values() {
-            fabric.release(incoming.landing);
+            mpi.release(incoming.buffer);
         }
         self.posted.clear();
     }
@@ -251,25 +251,25 @@ impl Pending {
     /// one that dies meanwhile.
     fn exchange_counts(
         &self,
-        fabric: &mut impl Fabric,
+        mpi: &mut impl MpiApi,
         live: &[Rank],
         epoch: u32,
-        patience: Option<f64>,
+        timeout: Option<f64>,
     ) -> Result<Vec<Option<u64>>> {
         let mut requests = Vec::with_capacity(live.len());
         for peer in live {
             let sends = self.posted.get(peer).copied().unwrap_or_default().sends;
-            let landing = fabric.land(COUNT_BYTES)?;
-            let receive = fabric.receive(*peer, count_tag(epoch), landing, 0..COUNT_BYTES)?;
+            let buffer = mpi.land(COUNT_BYTES)?;
+            let receive = mpi.receive(*peer, count_tag(epoch), buffer, 0..COUNT_BYTES)?;
             let count = Buffer::copy_of(&sends.to_ne_bytes())?.into();
-            let send = fabric.send(*peer, count_tag(epoch), count)?;
-            requests.push((receive, send, landing));
+            let send = mpi.send(*peer, count_tag(epoch), count)?;
+            requests.push((receive, send, buffer));
         }
         let mut theirs = Vec::with_capacity(live.len());
-        for (receive, send, landing) in requests {
-            let received = wait(fabric, receive, patience)?;
-            let alive = wait(fabric, send, patience)? && received;
-            let count = fabric.lift(landing);
+        for (receive, send, buffer) in requests {
+            let received = wait(mpi, receive, timeout)?;
+            let alive = wait(mpi, send, timeout)? && received;
+            let count = mpi.lift(buffer);
             let count = count[..].try_into().map_or(0, u64::from_ne_bytes);
             theirs.push(alive.then_some(count));
         }
@@ -278,14 +278,14 @@ impl Pending {
 
     fn cancel_last_receives(
         &mut self,
-        fabric: &mut impl Fabric,
+        mpi: &mut impl MpiApi,
         peer: Rank,
         count: usize,
     ) -> Result<()> {
         let receives = self.open.iter().rev();
         let waiting = receives.filter(|open| open.peer == peer && open.purpose != Purpose::Send);
         for open in waiting.take(count) {
-            fabric.cancel(open.request)?;
+            mpi.cancel(open.request)?;
         }
         Ok(())
     }
@@ -294,48 +294,48 @@ impl Pending {
     /// left to themselves.
     fn finish_with(
         &mut self,
-        fabric: &mut impl Fabric,
+        mpi: &mut impl MpiApi,
         live: &[Rank],
-        patience: Option<f64>,
+        timeout: Option<f64>,
     ) -> Result<()> {
         const POLLS: usize = 10_000;
         for open in std::mem::take(&mut self.open) {
             if live.contains(&open.peer) {
-                wait(fabric, open.request, patience)?;
-            } else if !ends_within(fabric, open.request, POLLS)? {
-                fabric.abandon(open.request);
+                wait(mpi, open.request, timeout)?;
+            } else if !ends_within(mpi, open.request, POLLS)? {
+                mpi.abandon(open.request);
             }
         }
         Ok(())
     }
 
     /// After a revocation every request ends by itself; nothing has to be told to anybody.
-    pub fn abandon(&mut self, fabric: &mut impl Fabric) -> Result<()> {
-        self.finish_with(fabric, &[], None)?;
-        self.forget(fabric);
+    pub fn abandon(&mut self, mpi: &mut impl MpiApi) -> Result<()> {
+        self.finish_with(mpi, &[], None)?;
+        self.forget(mpi);
         Ok(())
     }
 }
 
 /// Polls a request to its end. False: it ended because the peer is dead.
-fn wait(fabric: &mut impl Fabric, request: Request, patience: Option<f64>) -> Result<bool> {
-    let start = fabric.now();
+fn wait(mpi: &mut impl MpiApi, request: Request, timeout: Option<f64>) -> Result<bool> {
+    let start = mpi.now();
     loop {
-        match fabric.test(request)? {
-            Look::Pending => fabric.rest()?,
+        match mpi.test(request)? {
+            Look::Pending => mpi.rest()?,
             Look::Complete(_) => return Ok(true),
             Look::Failed => return Ok(false),
         }
-        out_of_patience(patience, fabric.now() - start)?;
+        timed_out(timeout, mpi.now() - start)?;
     }
 }
 
-fn ends_within(fabric: &mut impl Fabric, request: Request, polls: usize) -> Result<bool> {
+fn ends_within(mpi: &mut impl MpiApi, request: Request, polls: usize) -> Result<bool> {
     for _ in 0..polls {
-        if fabric.test(request)? != Look::Pending {
+        if mpi.test(request)? != Look::Pending {
             return Ok(true);
         }
-        fabric.rest()?;
+        mpi.rest()?;
     }
     Ok(false)
 }

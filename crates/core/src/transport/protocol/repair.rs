@@ -2,9 +2,9 @@
 
 use super::Protocol;
 use crate::members::{Rank, RankSet};
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use crate::transport::Agreed;
-use crate::transport::fabric::{Fabric, Outcome};
+use crate::transport::mpi_api::{MpiApi, Outcome};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// What an agreement is on. Who hears first what was decided may go on to the next agreement and die
@@ -16,12 +16,12 @@ const ON_THE_DEAD: u32 = 1 << 30;
 /// The part of a fingerprint that fits an agreement together with its complement.
 const HASH: u32 = (1 << 15) - 1;
 
-impl<F: Fabric> Protocol<F> {
+impl<F: MpiApi> Protocol<F> {
     /// Agreement; a failure that is not acknowledged yet is reported to all alike.
     pub(super) fn agree_alone(&mut self, flag: u32) -> Result<Agreed> {
         let own = flag & !ON_THE_DEAD | ON_A_FLAG;
-        let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
-        let mixed = agreed & ON_A_FLAG == 0 && !planted(Defect::AgreementsMix);
+        let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
+        let mixed = agreed & ON_A_FLAG == 0 && !mutant(Mutant::AgreementsMix);
         Ok(Agreed {
             flag: if mixed { !0 } else { agreed & !ON_A_FLAG },
             faults: outcome == Outcome::Failed || mixed,
@@ -32,22 +32,22 @@ impl<F: Fabric> Protocol<F> {
     /// others, so it decides nothing: whoever saw it fail says so in the agreement.
     pub(super) fn agree_after_barrier(&mut self, flag: u32) -> Result<Agreed> {
         const BARRIER_PASSED: u32 = 1 << 31;
-        let passed = match self.fabric.barrier()? {
+        let passed = match self.mpi.barrier()? {
             Outcome::Fine => BARRIER_PASSED,
             Outcome::Failed => {
                 // Others may still wait in it.
-                self.fabric.revoke()?;
+                self.mpi.revoke()?;
                 0
             }
         };
-        if planted(Defect::BarrierDecides) && passed != 0 {
+        if mutant(Mutant::BarrierDecides) && passed != 0 {
             return Ok(Agreed {
                 flag,
                 faults: false,
             });
         }
         let own = flag & !BARRIER_PASSED | passed;
-        let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
+        let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
         Ok(Agreed {
             flag: agreed & !BARRIER_PASSED,
             faults: outcome == Outcome::Failed || agreed & BARRIER_PASSED == 0,
@@ -59,17 +59,17 @@ impl<F: Fabric> Protocol<F> {
     pub(super) fn agree_on_the_dead(&mut self) -> Result<()> {
         const ATTEMPTS: usize = 100_000;
         for _ in 0..ATTEMPTS {
-            let seen = self.fabric.acknowledge()?;
+            let seen = self.mpi.acknowledge()?;
             let hash = seen.fingerprint() & HASH;
             let own = ON_THE_DEAD | hash | (!hash & HASH) << HASH.count_ones();
-            let (outcome, agreed) = self.fabric.agree(own, self.manners.patience)?;
+            let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
             let equal = agreed & HASH == !(agreed >> HASH.count_ones()) & HASH;
-            let same = equal && agreed & ON_THE_DEAD != 0 || planted(Defect::HashIsNotCompared);
-            if outcome == Outcome::Fine && same || planted(Defect::DeadByOwnView) {
-                if !planted(Defect::FailuresStayNew) {
+            let same = equal && agreed & ON_THE_DEAD != 0 || mutant(Mutant::HashIsNotCompared);
+            if outcome == Outcome::Fine && same || mutant(Mutant::DeadByOwnView) {
+                if !mutant(Mutant::FailuresStayNew) {
                     self.known_failures = seen.len();
                 }
-                if !planted(Defect::MessagesStay) {
+                if !mutant(Mutant::MessagesStay) {
                     self.drain(&seen)?;
                 }
                 for rank in seen.iter() {
@@ -85,22 +85,22 @@ impl<F: Fabric> Protocol<F> {
     }
 
     fn drain(&mut self, newly_dead: &RankSet) -> Result<()> {
-        let me = self.fabric.me();
-        let live: Vec<Rank> = Rank::all(self.fabric.ranks())
+        let me = self.mpi.me();
+        let live: Vec<Rank> = Rank::all(self.mpi.ranks())
             .filter(|rank| *rank != me)
             .filter(|rank| !newly_dead.contains(*rank) && !self.dead.contains(*rank))
             .collect();
         self.pending
-            .drain(&mut self.fabric, &live, self.epoch, self.manners.patience)
+            .drain(&mut self.mpi, &live, self.epoch, self.config.timeout)
     }
 
     /// Revoke, acknowledge, shrink, and give the survivors their ranks back.
     pub(super) fn shrink_to_survivors(&mut self) -> Result<()> {
-        self.fabric.revoke()?;
-        self.pending.abandon(&mut self.fabric)?;
-        let seen = self.fabric.acknowledge()?;
-        let mut dead = self.fabric.shrink()?;
-        if planted(Defect::DeadBeforeShrinking) {
+        self.mpi.revoke()?;
+        self.pending.abandon(&mut self.mpi)?;
+        let seen = self.mpi.acknowledge()?;
+        let mut dead = self.mpi.shrink()?;
+        if mutant(Mutant::DeadBeforeShrinking) {
             dead = self.dead.clone();
             dead.extend(&seen);
         }

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use super::choose::Route;
 use crate::block::{Block, Run};
-use crate::engine::{Delivery, Engine, Shipment};
+use crate::engine::{Delivery, Engine, Transfer};
 use crate::faults::Point;
 use crate::members::Rank;
-use crate::mutants::{Defect, planted};
-use crate::tree::schedule::{Schedule, Transfer};
+use crate::mutants::{Mutant, mutant};
+use crate::tree::schedule::{LinkMessage, Schedule};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, caught};
@@ -70,7 +70,7 @@ pub struct Hop {
 
 /// To the sink.
 pub fn upwards(schedule: &Schedule) -> Vec<Vec<Hop>> {
-    let up = |transfer: &Transfer| Hop {
+    let up = |transfer: &LinkMessage| Hop {
         message: transfer.message,
         from: transfer.from,
         to: transfer.to,
@@ -121,7 +121,7 @@ impl<'m> Desk<'m> {
 
     /// Empty again, for the next walk.
     pub fn restart(&mut self) {
-        if !planted(Defect::ContributesTwice) {
+        if !mutant(Mutant::ContributesTwice) {
             self.held.clear();
         }
         self.passing.clear();
@@ -223,7 +223,7 @@ pub fn walk(
         false => 1,
     };
     for step in steps {
-        let (mut shipments, mut mine) = (Vec::new(), Vec::new());
+        let (mut transfers, mut mine) = (Vec::new(), Vec::new());
         for hop in step {
             let (from, to) = (route.executor(hop.from), route.executor(hop.to));
             if from == me || to == me {
@@ -231,14 +231,14 @@ pub fn walk(
                     true => desk.take(hop),
                     false => None,
                 };
-                shipments.push(Shipment { from, to, block });
+                transfers.push(Transfer { from, to, block });
                 mine.push(hop);
             }
         }
         if mine.is_empty() {
             continue;
         }
-        let Some(deliveries) = engine.ship(shipments, most_runs, &mut desk.trouble)? else {
+        let Some(deliveries) = engine.ship(transfers, most_runs, &mut desk.trouble)? else {
             desk.whole = false;
             return Ok(());
         };
@@ -249,7 +249,7 @@ pub fn walk(
                 Delivery::NotMine => {}
             }
         }
-        engine.strike(Point::Send)?;
+        engine.inject_crash(Point::Send)?;
     }
     Ok(())
 }

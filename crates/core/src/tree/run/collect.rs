@@ -106,7 +106,7 @@ impl Collect<'_, '_> {
     ) -> Result<Option<Slice>> {
         self.put(desk, window);
         self.engine.round = super::CARRYING;
-        self.engine.strike(Point::Begin)?;
+        self.engine.inject_crash(Point::Begin)?;
         walk(self.engine, route, &upwards(&route.schedule), desk)?;
         let own = route.chosen.holder == self.engine.members.me();
         Ok(match own && desk.is_complete() {

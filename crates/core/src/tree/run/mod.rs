@@ -24,7 +24,7 @@ use self::choose::{Chosen, Route, Wish};
 use crate::engine::{Checkpoints, Engine, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -37,7 +37,7 @@ pub const KEEPING: u32 = 1;
 pub const CARRYING: u32 = 2;
 
 /// One collective call.
-pub struct Errand<'r, 'e> {
+pub struct TreeOp<'r, 'e> {
     /// The group.
     pub engine: &'r mut Engine<'e>,
     /// Where contributions are kept; nothing else is.
@@ -50,7 +50,7 @@ pub struct Errand<'r, 'e> {
     pub lost: &'r mut RankSet,
 }
 
-impl Errand<'_, '_> {
+impl TreeOp<'_, '_> {
     /// Brings what all ranks contribute to one node, merged. The rank that executes it gets the result,
     /// the others None. Collective.
     pub fn merge(&mut self, mine: Slice, merge: &dyn Merge) -> Result<(Chosen, Option<Slice>)> {
@@ -91,7 +91,7 @@ impl Errand<'_, '_> {
                 return Err(Error::new(Status::DataLost, text));
             }
             self.engine.round = KEEPING;
-            self.engine.strike(Point::Begin)?;
+            self.engine.inject_crash(Point::Begin)?;
             let own = self.engine.members.me().home();
             for node in self.engine.members.my_nodes() {
                 let state = match node == own {
@@ -125,7 +125,7 @@ impl Errand<'_, '_> {
             if self.agreed(&desk)? {
                 return Ok((route.chosen, result));
             }
-            if !planted(Defect::TreeStays) {
+            if !mutant(Mutant::TreeStays) {
                 route = self.route(self.wish)?;
             }
             desk.restart();
@@ -160,7 +160,7 @@ impl Errand<'_, '_> {
 
     fn start(&mut self) -> Result<()> {
         self.engine.round = CARRYING;
-        self.engine.strike(Point::Begin)
+        self.engine.inject_crash(Point::Begin)
     }
 
     /// The tree for the contributions of all who lived when the call began: their nodes' executors have

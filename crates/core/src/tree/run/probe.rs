@@ -27,10 +27,10 @@ type Times = BTreeMap<Rank, Vec<u64>>;
 /// after all faster neighbours of one of the two; and longer than `least` microseconds, the second one
 /// longer than twice that, the third longer than four times. Collective.
 pub fn suspects(engine: &mut Engine<'_>, least: u64) -> Result<Vec<(Rank, Rank)>> {
-    let patience = Patience::new(least.max(1), least.max(1).saturating_mul(RANGE), TESTS);
+    let timeout = Patience::new(least.max(1), least.max(1).saturating_mul(RANGE), TESTS);
     loop {
         let told = match test_all(engine)? {
-            Some(times) => tell(engine, &slow(&times, patience.clone()))?,
+            Some(times) => tell(engine, &slow(&times, timeout.clone()))?,
             None => None,
         };
         match (engine.commit(told.is_some(), None)?, told) {
@@ -87,12 +87,12 @@ fn exchange(engine: &mut Engine<'_>, other: Rank) -> Result<bool> {
 }
 
 /// The neighbours all of whose tests were late, by what was usual with those before, fastest first.
-fn slow(times: &Times, mut patience: Patience) -> Vec<Rank> {
+fn slow(times: &Times, mut timeout: Patience) -> Vec<Rank> {
     let mut neighbours: Vec<(&Rank, &Vec<u64>)> = times.iter().collect();
     neighbours.sort_by_key(|(rank, times)| (times.iter().min().copied(), **rank));
     let mut slow = Vec::new();
     for (rank, times) in neighbours {
-        let mut link = patience.clone();
+        let mut link = timeout.clone();
         let late = |time: &u64| match *time <= link.limit() {
             true => {
                 link.came(*time);
@@ -102,7 +102,7 @@ fn slow(times: &Times, mut patience: Patience) -> Vec<Rank> {
         };
         match times.iter().any(late) {
             true => slow.push(*rank),
-            false => patience = link,
+            false => timeout = link,
         }
     }
     slow
@@ -134,8 +134,8 @@ mod tests {
         let times = times
             .iter()
             .map(|(rank, times)| (Rank(*rank), times.to_vec()));
-        let patience = Patience::new(least, least * RANGE, TESTS);
-        let slow = slow(&times.collect(), patience);
+        let timeout = Patience::new(least, least * RANGE, TESTS);
+        let slow = slow(&times.collect(), timeout);
         slow.iter().map(|rank| rank.0).collect()
     }
 

@@ -67,23 +67,23 @@ fn stage(dimension: u32, node: u32, longest: usize, records: &[Record], short: u
 impl Stage {
     fn progress(&self) -> Result<(), Node> {
         let kernel = kernel();
-        let yardstick = Yardstick {
+        let key_order = KeyOrder {
             kernel: &*kernel,
             longest: self.longest,
         };
         for half in &self.halves {
-            yardstick.progress(&self.before, half)?;
+            key_order.progress(&self.before, half)?;
         }
-        yardstick.progress(&self.now, &self.slope)
+        key_order.progress(&self.now, &self.slope)
     }
 
     fn feasibility(&self) -> Result<(), Node> {
         let kernel = kernel();
-        let yardstick = Yardstick {
+        let key_order = KeyOrder {
             kernel: &*kernel,
             longest: self.longest,
         };
-        yardstick.feasibility(&self.before, &self.halves, &self.now, &self.slope)
+        key_order.feasibility(&self.before, &self.halves, &self.now, &self.slope)
     }
 
     /// All records of a sequence, sorted: what the walk finds out without sorting.

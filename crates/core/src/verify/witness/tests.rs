@@ -81,7 +81,7 @@ impl Run<'_> {
 fn checks_of(kernel: &dyn Kernel, dimension: u32, longest: usize, rule: Rule) -> Checks<'_> {
     Checks {
         dimension,
-        yardstick: Yardstick { kernel, longest },
+        key_order: KeyOrder { kernel, longest },
         rule,
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::slice;
 
 use super::lanes::{AHEAD_BYTES, Lanes, MOST_LANES};
-use super::quick::{Sides, pivot};
+use super::quick::{Cursors, pivot};
 use crate::kernel::Seen;
 use crate::random::SplitMix;
 
@@ -104,7 +104,7 @@ pub unsafe fn divided_copy<V: Lanes>(
         std::ptr::copy_nonoverlapping(low, out.as_mut_ptr().add(left), lows);
         let rest = ROOM - (right - end) - highs;
         std::ptr::copy_nonoverlapping(high.add(rest), out.as_mut_ptr().add(end - highs), highs);
-        let mut sides = Sides::between(out.as_mut_ptr(), left + lows, end - highs);
+        let mut sides = Cursors::between(out.as_mut_ptr(), left + lows, end - highs);
         while from < length {
             let count = V::LANES.min(length - from);
             let register = V::load_first(words.add(from), count);

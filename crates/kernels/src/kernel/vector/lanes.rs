@@ -166,20 +166,20 @@ pub fn low_first(low: u8) -> &'static [u8; 8] {
 /// generic kernels, compiled for processors with these features.
 macro_rules! entry_points {
     ($features:literal, $(($bits:literal, $unsigned:ident, $signed:ident, $float:ident)),*) => {
-        /// Sorts words, ascending, dividing no part more often than `patience` says. No floats: to turn
+        /// Sorts words, ascending, dividing no part more often than `timeout` says. No floats: to turn
         /// these into words takes fewer instructions.
         ///
         /// # Safety
         /// The processor has these instructions.
         #[target_feature(enable = $features)]
-        pub unsafe fn sort<W: Word>(words: &mut [W], sign: Sign, patience: u32) {
+        pub unsafe fn sort<W: Word>(words: &mut [W], sign: Sign, timeout: u32) {
             use bytemuck::cast_slice_mut as cast;
             // SAFETY: as promised by the caller.
             unsafe {
                 match (W::BITS, sign) {
                     $(
-                        ($bits, Sign::Unsigned) => quick::sort::<$unsigned>(cast(words), patience),
-                        ($bits, Sign::Signed) => quick::sort::<$signed>(cast(words), patience),
+                        ($bits, Sign::Unsigned) => quick::sort::<$unsigned>(cast(words), timeout),
+                        ($bits, Sign::Signed) => quick::sort::<$signed>(cast(words), timeout),
                     )*
                     (bits, _) => unreachable!("words of {bits} bits, {sign:?}"),
                 }

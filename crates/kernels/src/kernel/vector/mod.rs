@@ -10,8 +10,8 @@
 
 use crate::buffer::ALIGNMENT;
 use crate::kernel::Seen;
-use crate::kernel::crew::{TASKS_PER_THREAD, both, width};
 use crate::kernel::pair::Reader;
+use crate::kernel::pool::{TASKS_PER_THREAD, both, width};
 use crate::record::{Sign, Word};
 
 #[cfg(target_arch = "x86_64")]
@@ -28,7 +28,7 @@ mod quick;
 mod tests;
 
 pub use product::factors;
-pub use quick::patience;
+pub use quick::timeout;
 
 /// The instructions that a processor may have, the best ones last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,21 +69,21 @@ pub fn is_available<W: Word>() -> bool {
 
 /// Sorts words, ascending, which are no floats' bits. There must be a processor that can.
 pub fn sort<W: Word>(words: &mut [W], sign: Sign) {
-    let patience = patience(words.len());
-    sort_at(level(), words, sign, patience);
+    let timeout = timeout(words.len());
+    sort_at(level(), words, sign, timeout);
 }
 
 /// Sorts words with these instructions, which must be there, dividing no part more often than
-/// `patience` says.
-fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, patience: u32) {
+/// `timeout` says.
+fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, timeout: u32) {
     match level {
         // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::sort(words, sign, patience) },
+        Some(Level::Avx512) => unsafe { avx512::sort(words, sign, timeout) },
         // SAFETY: as before.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::sort(words, sign, patience) },
-        _ => unreachable!("no vector instructions, {sign:?}, patience {patience}"),
+        Some(Level::Avx2) => unsafe { avx2::sort(words, sign, timeout) },
+        _ => unreachable!("no vector instructions, {sign:?}, timeout {timeout}"),
     }
 }
 
@@ -92,8 +92,8 @@ fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, patience:
 pub fn sort_on_threads<W: Word>(words: &mut [W], sign: Sign, sort: &(dyn Fn(&mut [W]) + Sync)) {
     const LEAST: usize = 1 << 16;
     let least = words.len() / (TASKS_PER_THREAD * width());
-    let patience = patience(words.len());
-    sort_parts_at(level(), words, sign, least.max(LEAST), patience, sort);
+    let timeout = timeout(words.len());
+    sort_parts_at(level(), words, sign, least.max(LEAST), timeout, sort);
 }
 
 /// Divides words until there are so few of them, and sorts both parts at the same time.
@@ -102,18 +102,18 @@ fn sort_parts_at<W: Word>(
     words: &mut [W],
     sign: Sign,
     least: usize,
-    patience: u32,
+    timeout: u32,
     sort: &(dyn Fn(&mut [W]) + Sync),
 ) {
-    if words.len() <= least || patience == 0 {
+    if words.len() <= least || timeout == 0 {
         return sort(words);
     }
     let [low, high] = divided_at(level, words, sign);
     let (lower, rest) = words.split_at_mut(low);
     let upper = &mut rest[high - low..];
     both(
-        &mut || sort_parts_at(level, lower, sign, least, patience - 1, sort),
-        &mut || sort_parts_at(level, upper, sign, least, patience - 1, sort),
+        &mut || sort_parts_at(level, lower, sign, least, timeout - 1, sort),
+        &mut || sort_parts_at(level, upper, sign, least, timeout - 1, sort),
     );
 }
 

@@ -26,20 +26,20 @@ struct Part {
     start: usize,
     length: usize,
     /// How often it may still be divided.
-    patience: u32,
+    timeout: u32,
 }
 
 /// How often a block of so many words may be divided, before its pivots count as bad ones.
-pub fn patience(length: usize) -> u32 {
+pub fn timeout(length: usize) -> u32 {
     2 * (length | 1).ilog2()
 }
 
-/// Sorts words, ascending, dividing no part more often than `patience` says.
+/// Sorts words, ascending, dividing no part more often than `timeout` says.
 ///
 /// # Safety
 /// The processor has such registers.
 #[inline(always)]
-pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], patience: u32) {
+pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], timeout: u32) {
     let base = words.as_mut_ptr();
     let mut random = SplitMix::new(words.len() as u64);
     // The longer part waits while the shorter one is sorted, so that there are never more than bits in
@@ -49,7 +49,7 @@ pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], patience: u32) {
     let mut part = Part {
         start: 0,
         length: words.len(),
-        patience,
+        timeout,
     };
     loop {
         // SAFETY: every part lies within the words.
@@ -86,7 +86,7 @@ pub unsafe fn divided<V: Lanes>(words: &mut [V::Word]) -> [usize; 2] {
     let whole = Part {
         start: 0,
         length,
-        patience: 1,
+        timeout: 1,
     };
     let mut random = SplitMix::new(length as u64);
     // SAFETY: the part is all words.
@@ -101,7 +101,7 @@ unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMi
     let Part {
         start,
         length,
-        patience,
+        timeout,
     } = part;
     // SAFETY: as promised by the caller; partition() is called for enough words only.
     unsafe {
@@ -109,7 +109,7 @@ unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMi
             network::sort::<V>(words, length);
             return Default::default();
         }
-        if patience == 0 {
+        if timeout == 0 {
             std::slice::from_raw_parts_mut(words, length).sort_unstable();
             return Default::default();
         }
@@ -125,7 +125,7 @@ unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMi
         let part = |start, length| Part {
             start,
             length,
-            patience: patience - 1,
+            timeout: timeout - 1,
         };
         let equal = low + done;
         [part(start, low), part(start + equal, length - equal)]
@@ -186,7 +186,7 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
     debug_assert!(length >= 3 * block);
     let odd = length % V::LANES;
     let ahead = AHEAD_BYTES / size_of::<V::Word>();
-    // SAFETY: what is read or written lies between both ends; see Sides for the room to write.
+    // SAFETY: what is read or written lies between both ends; see Cursors for the room to write.
     unsafe {
         // Words to be read are between these two.
         let (mut start, mut end) = (2 * block, length - odd - block);
@@ -194,7 +194,7 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
         let last = read::<V>(words.add(end));
         let mut next = read::<V>(words.add(block));
         let odd_words = V::load_first(words.add(length - odd), odd);
-        let mut sides = Sides::between(words, 0, length);
+        let mut sides = Cursors::between(words, 0, length);
         while end - start >= block {
             // Read before the last ones have been put, which need not be waited for then.
             let from_start = start - sides.left <= sides.right() - end;
@@ -250,17 +250,17 @@ unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; MOST_UNROLLED] {
 /// in all, the side with less gets one more by reading, so that both have room for a block at least,
 /// and for a register less after each that is put. Once all has been read, the gap is room for both
 /// sides: for two whole registers, until one is left.
-pub struct Sides<W> {
+pub struct Cursors<W> {
     words: *mut W,
     left: usize,
     /// From the left to the right side: it shrinks by what is put, wherever that goes.
     gap: usize,
 }
 
-impl<W: Copy> Sides<W> {
+impl<W: Copy> Cursors<W> {
     /// Those of words that are there already: before `left`, and from `right` on.
-    pub fn between(words: *mut W, left: usize, right: usize) -> Sides<W> {
-        Sides {
+    pub fn between(words: *mut W, left: usize, right: usize) -> Cursors<W> {
+        Cursors {
             words,
             left,
             gap: right - left,

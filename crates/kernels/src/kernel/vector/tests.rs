@@ -20,7 +20,7 @@ fn check_sort(words: &[u64]) {
         expected.sort_unstable_by_key(|word| order(*word));
         for level in levels::<W>() {
             let mut sorted = words.clone();
-            sort_at(Some(level), &mut sorted, sign, quick::patience(words.len()));
+            sort_at(Some(level), &mut sorted, sign, quick::timeout(words.len()));
             assert!(
                 sorted == expected,
                 "{} words, {sign:?}, {level:?}",
@@ -168,7 +168,7 @@ fn long_blocks_of_every_shape() {
 
 #[test]
 fn parts_that_are_sorted_at_the_same_time() {
-    let check = |least: usize, patience: u32, words: &[u64]| {
+    let check = |least: usize, timeout: u32, words: &[u64]| {
         for level in levels::<u64>() {
             let mut sorted = words.to_vec();
             let sort = |part: &mut [u64]| part.sort_unstable();
@@ -177,19 +177,19 @@ fn parts_that_are_sorted_at_the_same_time() {
                 &mut sorted,
                 Sign::Unsigned,
                 least,
-                patience,
+                timeout,
                 &sort,
             );
             assert!(sorted.is_sorted() && sorted.len() == words.len());
             let mut expected = words.to_vec();
             expected.sort_unstable();
-            assert!(sorted == expected, "{level:?}, {least}, {patience}");
+            assert!(sorted == expected, "{level:?}, {least}, {timeout}");
         }
     };
     for shape in SHAPES {
         let words = shaped(20_011, 5, shape);
-        for (least, patience) in [(1000, 40), (20_010, 40), (1000, 3), (1000, 0)] {
-            check(least, patience, &words);
+        for (least, timeout) in [(1000, 40), (20_010, 40), (1000, 3), (1000, 0)] {
+            check(least, timeout, &words);
         }
     }
     if is_available::<u64>() {
@@ -221,7 +221,7 @@ fn copies_are_divided_whatever_their_length_and_shape() {
         .for_each(|words| check_copy(words));
 }
 
-/// A part whose patience is at its end still gets sorted.
+/// A part whose timeout is at its end still gets sorted.
 #[test]
 fn bad_pivots_end_somewhere() {
     let words: Vec<u32> = shaped(3000, 9, |r| r)

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use ftsort_core::verify::witness::Rule;
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_papers::reliable::{Lie, Machine, Order, Plan, Row, Trials, cost, try_one};
+use ftsort_papers::reliable::{ByzantineFault, Machine, Order, Plan, Row, Trials, cost, try_one};
 use rayon::prelude::*;
 
 /// What neighbours compare, and who sends when.
@@ -39,7 +39,7 @@ impl Variant {
 
 /// Options of `liars`.
 #[derive(Args)]
-pub struct Liars {
+pub struct ByzantineOptions {
     /// What neighbours compare
     #[arg(long, value_enum, default_value = "repeated")]
     rule: Variant,
@@ -74,7 +74,7 @@ fn kernel() -> Option<Box<dyn Kernel>> {
 }
 
 /// One line for each kind of lie.
-pub fn liars(options: &Liars) -> bool {
+pub fn liars(options: &ByzantineOptions) -> bool {
     let Some(kernel) = kernel() else {
         return false;
     };
@@ -93,7 +93,7 @@ pub fn liars(options: &Liars) -> bool {
         return false;
     }
     let bar = super::bar(options.runs);
-    let empty = || vec![Row::default(); Lie::ALL.len()];
+    let empty = || vec![Row::default(); ByzantineFault::ALL.len()];
     let seeds = options.from..options.from + options.runs;
     let rows = seeds.into_par_iter().fold(empty, |mut rows, seed| {
         let (lie, row) = try_one(&trials, seed);
@@ -111,7 +111,7 @@ pub fn liars(options: &Liars) -> bool {
     println!(
         "rule,nodes,block,liars,anywhere,lie,injected,detected,harmless,missed,accused,suspected"
     );
-    for (lie, row) in Lie::ALL.iter().zip(rows) {
+    for (lie, row) in ByzantineFault::ALL.iter().zip(rows) {
         println!(
             "{},{},{},{},{},{lie:?},{},{},{},{},{},{}",
             options.rule.name(),

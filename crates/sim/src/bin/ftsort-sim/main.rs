@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use ftsort_core::mutants::Defect;
+use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::Method;
 use ftsort_sim::trial::{
     Exhaustion, Keeping, Range, Trial, catch, draw, exhaust, judge, read_keeping, read_method, run,
@@ -92,7 +92,7 @@ impl RangeOptions {
             most: *self.ranks.end(),
             stores: self.store.clone(),
             algorithms: self.algorithm.clone(),
-            plant: None,
+            set_mutant: None,
         }
     }
 }
@@ -186,22 +186,22 @@ fn all_faults(line: &str, losses: Option<usize>, memo: bool, outlive: bool) -> b
 }
 
 fn mutants(seeds: u64, range: &Range) -> bool {
-    let bar = bar(Defect::ALL.len() as u64);
-    let search = |defect: &Defect| {
+    let bar = bar(Mutant::ALL.len() as u64);
+    let search = |defect: &Mutant| {
         let caught = catch(*defect, range, seeds);
         bar.inc(1);
         caught
     };
-    let caught: Vec<_> = Defect::ALL.par_iter().map(search).collect();
+    let caught: Vec<_> = Mutant::ALL.par_iter().map(search).collect();
     bar.finish_and_clear();
-    for (defect, caught) in Defect::ALL.iter().zip(&caught) {
+    for (defect, caught) in Mutant::ALL.iter().zip(&caught) {
         match caught {
             Some((trial, wrong)) => println!("{defect:?}: {wrong}\n  {trial}"),
             None => println!("{defect:?}: NOT CAUGHT"),
         }
     }
     let missed = caught.iter().filter(|caught| caught.is_none()).count();
-    println!("{} defects, {missed} not caught", Defect::ALL.len());
+    println!("{} defects, {missed} not caught", Mutant::ALL.len());
     missed == 0
 }
 

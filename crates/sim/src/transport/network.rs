@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::world::{Event, Process, World};
+use super::state::{Event, Process, World};
 use ftsort_core::members::Rank;
-use ftsort_core::transport::fabric::{Landing, Look, Request, Tag};
+use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 
 pub struct Message {
@@ -24,7 +24,7 @@ pub enum Kind {
     Receive {
         from: Rank,
         tag: Tag,
-        landing: Landing,
+        buffer: RecvBuffer,
         range: Range<usize>,
         /// The large message that is on its way into it.
         matched: Option<Message>,
@@ -39,16 +39,16 @@ pub struct Open {
 }
 
 impl World {
-    pub fn land(&mut self, rank: Rank, buffer: Buffer) -> Landing {
-        self.process(rank).landings.add(buffer)
+    pub fn land(&mut self, rank: Rank, buffer: Buffer) -> RecvBuffer {
+        self.process(rank).recv_buffers.add(buffer)
     }
 
-    pub fn lift(&mut self, rank: Rank, landing: Landing) -> Buffer {
-        self.process(rank).landings.lift(landing)
+    pub fn lift(&mut self, rank: Rank, buffer: RecvBuffer) -> Buffer {
+        self.process(rank).recv_buffers.lift(buffer)
     }
 
-    pub fn release(&mut self, rank: Rank, landing: Landing) {
-        self.process(rank).landings.release(landing);
+    pub fn release(&mut self, rank: Rank, buffer: RecvBuffer) {
+        self.process(rank).recv_buffers.release(buffer);
     }
 
     pub fn send(&mut self, from: Rank, to: Rank, tag: Tag, payload: Slice) -> Request {
@@ -85,19 +85,19 @@ impl World {
         rank: Rank,
         from: Rank,
         tag: Tag,
-        landing: Landing,
+        buffer: RecvBuffer,
         range: Range<usize>,
     ) -> Request {
         let process = self.process(rank);
         let comm = process.comm;
-        process.landings.open(landing, range.clone());
+        process.recv_buffers.open(buffer, range.clone());
         let request = process.keep(Open {
             comm,
             peer: from,
             kind: Kind::Receive {
                 from,
                 tag,
-                landing,
+                buffer,
                 range,
                 matched: None,
             },
@@ -188,7 +188,7 @@ impl World {
         if matched.is_none() {
             return;
         }
-        // The bytes are the sender's: without it there are none, and the receive is spoilt.
+        // The bytes are the sender's: without it there are none, and the receive is corrupted.
         if !self.runs(from) {
             if self.process(to).knows.contains(from) {
                 self.fail(to, receive);
@@ -222,8 +222,8 @@ impl World {
         let Some(open) = process.open.get_mut(&receive) else {
             return;
         };
-        if let Kind::Receive { landing, range, .. } = &open.kind
-            && let Some(place) = process.landings.bytes(*landing)
+        if let Kind::Receive { buffer, range, .. } = &open.kind
+            && let Some(place) = process.recv_buffers.bytes(*buffer)
         {
             if bytes.len() > range.len() {
                 let (sent, room) = (bytes.len(), range.len());
@@ -278,8 +278,8 @@ impl Process {
         let Some(open) = self.open.remove(&request) else {
             return;
         };
-        if let Kind::Receive { landing, .. } = open.kind {
-            self.landings.close(landing);
+        if let Kind::Receive { buffer, .. } = open.kind {
+            self.recv_buffers.close(buffer);
         }
     }
 }

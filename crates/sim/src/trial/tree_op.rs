@@ -6,13 +6,13 @@
 //!
 //! Must never: give a rank more than a C program would have.
 
-use super::body::{Part, records_in};
+use super::rank_main::{Part, records_in};
 use super::{Record, Trial};
 use ftsort_core::engine::{Checkpoints, Engine};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::tree::fold::Sorted;
 use ftsort_core::tree::plan::Remedy;
-use ftsort_core::tree::run::Errand;
+use ftsort_core::tree::run::TreeOp;
 use ftsort_core::tree::run::choose::Wish;
 use ftsort_core::tree::run::collect::{Collect, Holding};
 use ftsort_core::tree::run::probe::suspects;
@@ -96,7 +96,7 @@ impl<'l, 'e> Tree<'l, 'e> {
             return self.collect(&wish, mine, lost);
         }
         let root = wish.sink.unwrap_or(Rank(0));
-        let mut errand = Errand {
+        let mut tree_op = TreeOp {
             engine: self.engine,
             kept: self.kept,
             wish: &wish,
@@ -109,12 +109,12 @@ impl<'l, 'e> Tree<'l, 'e> {
                     kernel: self.kernel,
                     ordered: trial.tagged,
                 };
-                let (chosen, got) = errand.merge(mine.into(), &merge)?;
+                let (chosen, got) = tree_op.merge(mine.into(), &merge)?;
                 let sink = chosen.tree.sink();
                 (chosen, sink, got)
             }
             Use::Broadcast | Use::Collect => {
-                let (chosen, told) = errand.broadcast(root, mine.into())?;
+                let (chosen, told) = tree_op.broadcast(root, mine.into())?;
                 (chosen, own, Some(told))
             }
         };

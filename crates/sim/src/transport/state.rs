@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::calls::{Answer, Call, Gathering};
-use super::wires::{Message, Open};
-use super::{Deed, Entry, Loss, Manner, Script, Taken};
+use super::network::{Message, Open};
+use super::{Entry, Loss, Manner, Script, SimStep, Taken};
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::transport::fabric::{Look, Outcome, Request};
-use ftsort_core::transport::landings::Landings;
+use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
+use ftsort_core::transport::recv_buffers::RecvBuffers;
 use ftsort_kernels::random::SplitMix;
 
 /// Something that can happen by itself.
@@ -56,7 +56,7 @@ pub struct Process {
     pub acknowledged: RankSet,
     pub revoked: BTreeSet<usize>,
     pub open: BTreeMap<Request, Open>,
-    pub landings: Landings,
+    pub recv_buffers: RecvBuffers,
     /// Messages that came before they were asked for, by sender.
     pub unexpected: BTreeMap<Rank, VecDeque<Message>>,
     pub turns: BTreeMap<(usize, Call), usize>,
@@ -130,7 +130,7 @@ impl World {
             acknowledged: RankSet::new(ranks),
             revoked: BTreeSet::new(),
             open: BTreeMap::new(),
-            landings: Landings::default(),
+            recv_buffers: RecvBuffers::default(),
             unexpected: BTreeMap::new(),
             turns: BTreeMap::new(),
             inside: None,
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// Counts a step of a rank; the script may take the rank's life in it.
-    pub fn step(&mut self, rank: Rank, deed: Deed) {
+    pub fn step(&mut self, rank: Rank, deed: SimStep) {
         if !self.runs(rank) {
             return;
         }
@@ -214,10 +214,10 @@ impl World {
             step: self.process(rank).steps,
             manner: Manner::Crash,
         };
-        self.lose(loss, Deed::Committing);
+        self.lose(loss, SimStep::Committing);
     }
 
-    fn lose(&mut self, loss: Loss, deed: Deed) {
+    fn lose(&mut self, loss: Loss, deed: SimStep) {
         let rank = loss.rank;
         if !self.is_alive(rank) {
             return;
@@ -284,11 +284,11 @@ impl World {
             return None;
         }
         let mut pick = self.draw.below(events) as usize;
-        let patience = match self.events[pick] {
+        let timeout = match self.events[pick] {
             Event::Expire { .. } => 100,
             _ => 6,
         };
-        if self.is_slow(self.events[pick]) && !self.draw.once_in(patience) {
+        if self.is_slow(self.events[pick]) && !self.draw.once_in(timeout) {
             pick = self.draw.below(events) as usize;
             if ready > 0 && self.is_slow(self.events[pick]) {
                 return None;

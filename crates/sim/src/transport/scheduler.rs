@@ -6,8 +6,8 @@ use std::rc::Rc;
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::fabric::{Pause, SimFabric};
-use super::world::World;
+use super::mpi::{Pause, SimMpi};
+use super::state::World;
 use super::{Entry, Script, Taken};
 use ftsort_core::members::Rank;
 
@@ -70,7 +70,7 @@ struct Member<T> {
 pub fn play<T: 'static>(
     ranks: usize,
     script: &Script,
-    body: impl Fn(Rank, SimFabric<'_>) -> T + 'static,
+    body: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
 ) -> Played<T> {
     play_on(STACK_BYTES, ranks, script, body)
 }
@@ -82,7 +82,7 @@ pub fn play<T: 'static>(
 pub fn play_with_room<T: 'static>(
     ranks: usize,
     script: &Script,
-    body: impl Fn(Rank, SimFabric<'_>) -> T + 'static,
+    body: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
 ) -> Played<T> {
     play_on(LARGE_STACK_BYTES, ranks, script, body)
 }
@@ -91,7 +91,7 @@ fn play_on<T: 'static>(
     stack_bytes: usize,
     ranks: usize,
     script: &Script,
-    body: impl Fn(Rank, SimFabric<'_>) -> T + 'static,
+    body: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
 ) -> Played<T> {
     let world = Rc::new(RefCell::new(World::new(ranks, script)));
     let body = Rc::new(body);
@@ -99,7 +99,7 @@ fn play_on<T: 'static>(
         .map(|rank| {
             let (rank, world, body) = (Rank(rank), Rc::clone(&world), Rc::clone(&body));
             let run = Coroutine::with_stack(stack(stack_bytes), move |yielder: &_, ()| {
-                body(rank, SimFabric::new(rank, world, yielder))
+                body(rank, SimMpi::new(rank, world, yielder))
             });
             Member {
                 rank,

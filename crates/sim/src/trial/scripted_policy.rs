@@ -1,13 +1,13 @@
-//! An adviser that follows a script, in place of one that watches ranks.
+//! An policy that follows a script, in place of one that watches ranks.
 
 use std::cell::Cell;
 use std::fmt;
 
 use super::Trial;
-use ftsort_core::engine::{Advice, Adviser, Load};
+use ftsort_core::engine::{Load, Placement, PlacementPolicy};
 use ftsort_core::members::{FULL_WEIGHT, Rank, RankSet};
 use ftsort_core::monitor::Told;
-use ftsort_core::monitor::counsel::{left_out_if_it_pays, odd};
+use ftsort_core::monitor::group_view::{left_out_if_it_pays, odd};
 
 /// A rank becomes slow, or is as fast again, as one of the others sees it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,8 @@ type Weight = (u32, u8);
 
 const WEIGHT_BYTES: usize = 5;
 
-/// One rank's adviser: counters of turns, and speeds, of which others hear when all are asked.
-pub struct Scripted {
+/// One rank's policy: counters of turns, and speeds, of which others hear when all are asked.
+pub struct ScriptedPolicy {
     turns: Vec<Turn>,
     speeds: Vec<Speed>,
     /// Who is slow is left out only where that pays.
@@ -87,15 +87,15 @@ pub struct Scripted {
     weights: Vec<Weight>,
 }
 
-impl Scripted {
-    /// The adviser of a rank in one of the sorts of a trial; None if it has no script.
-    pub fn of(trial: &Trial, me: Rank) -> Option<Scripted> {
+impl ScriptedPolicy {
+    /// The policy of a rank in one of the sorts of a trial; None if it has no script.
+    pub fn of(trial: &Trial, me: Rank) -> Option<ScriptedPolicy> {
         let ranks = trial.ranks;
         let mine = |turn: &Turn| turn.witness == me && turn.rank.index() < ranks;
         let turns = trial.turns.iter().filter(|turn| mine(turn));
         let speeds = trial.speeds.iter().filter(|speed| mine(&speed.turn));
         let silent = trial.turns.is_empty() && trial.speeds.is_empty();
-        (!silent).then(|| Scripted {
+        (!silent).then(|| ScriptedPolicy {
             turns: turns.copied().collect(),
             speeds: speeds.copied().collect(),
             gain: trial.gain,
@@ -126,7 +126,7 @@ impl Scripted {
         weights
     }
 
-    fn left_out(&self, told: &[(Rank, Told)], group: &RankSet) -> RankSet {
+    fn excluded(&self, told: &[(Rank, Told)], group: &RankSet) -> RankSet {
         let suspects = odd(&self.agreed);
         if !self.gain {
             return suspects;
@@ -142,18 +142,18 @@ fn values(weights: &[Weight]) -> Vec<u8> {
     weights.iter().map(|(_, weight)| *weight).collect()
 }
 
-impl Adviser for Scripted {
-    fn is_content(&self, left_out: &RankSet, weights: &[u8], _now: f64) -> bool {
+impl PlacementPolicy for ScriptedPolicy {
+    fn is_content(&self, excluded: &RankSet, weights: &[u8], _now: f64) -> bool {
         self.asked.set(self.asked.get() + 1);
         let present = self.present();
         let same_group = match self.gain {
             true => present == self.agreed,
-            false => odd(&present) == *left_out,
+            false => odd(&present) == *excluded,
         };
         same_group && values(&self.present_weights()) == weights
     }
 
-    fn testimony(&mut self, load: &Load) -> Vec<u8> {
+    fn local_report(&mut self, load: &Load) -> Vec<u8> {
         let told = Told {
             counters: self.present(),
             ..Told::default()
@@ -168,7 +168,7 @@ impl Adviser for Scripted {
         words
     }
 
-    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Advice {
+    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Placement {
         let ranks = self.agreed.len();
         let mut heard = Vec::with_capacity(told.len());
         for (rank, words) in told {
@@ -191,8 +191,8 @@ impl Adviser for Scripted {
             }
             heard.push((*rank, words));
         }
-        Advice {
-            left_out: self.left_out(&heard, group),
+        Placement {
+            excluded: self.excluded(&heard, group),
             weights: values(&self.weights),
         }
     }

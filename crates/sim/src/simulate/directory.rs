@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::rc::Rc;
 
-use crate::transport::{Deed, Probe};
+use crate::transport::{Probe, SimStep};
 use ftsort_core::members::Rank;
 use ftsort_core::store::directory::Files;
 use ftsort_kernels::error::Result;
 
 /// What all ranks see.
 #[derive(Default)]
-pub struct Cabinet {
+pub struct SharedDirectory {
     /// The files, by name, each with the rank that wrote it.
     pub files: BTreeMap<String, (Vec<u8>, Rank)>,
     /// The names under which there once was a whole file.
@@ -20,23 +20,23 @@ pub struct Cabinet {
 }
 
 /// One for all ranks.
-pub type Shared = Rc<RefCell<Cabinet>>;
+pub type Shared = Rc<RefCell<SharedDirectory>>;
 
 /// One rank's view of them.
-pub struct Drawer {
+pub struct InMemoryDirectory {
     shared: Shared,
     probe: Probe,
     /// Files of lost ranks may be damaged.
     rot: bool,
 }
 
-impl Drawer {
+impl InMemoryDirectory {
     /// A rank's view, by the rank's probe. `rot`: files of lost ranks may be damaged.
-    pub fn new(shared: Shared, probe: Probe, rot: bool) -> Drawer {
-        Drawer { shared, probe, rot }
+    pub fn new(shared: Shared, probe: Probe, rot: bool) -> InMemoryDirectory {
+        InMemoryDirectory { shared, probe, rot }
     }
 
-    fn step(&self, deed: Deed) -> io::Result<()> {
+    fn step(&self, deed: SimStep) -> io::Result<()> {
         lost(self.probe.step(deed))
     }
 }
@@ -45,13 +45,13 @@ fn lost(result: Result<()>) -> io::Result<()> {
     result.map_err(|error| io::Error::other(error.text))
 }
 
-impl Files for Drawer {
+impl Files for InMemoryDirectory {
     fn place(&self) -> String {
-        "the drawer".into()
+        "the directory".into()
     }
 
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-        self.step(Deed::Storing)?;
+        self.step(SimStep::Storing)?;
         let whole = parts.concat();
         let torn = self.probe.chance(whole.len() as u64) as usize;
         let put = |bytes: &[u8]| {
@@ -59,9 +59,9 @@ impl Files for Drawer {
             files.insert(name.to_string(), (bytes.to_vec(), self.probe.rank()));
         };
         put(&whole[..torn]);
-        lost(self.probe.step(Deed::Tearing))?;
+        lost(self.probe.step(SimStep::Tearing))?;
         put(&whole);
-        self.step(Deed::Stored)
+        self.step(SimStep::Stored)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -71,11 +71,11 @@ impl Files for Drawer {
         shared.files.insert(to.to_string(), content);
         shared.finished.insert(to.to_string());
         drop(shared);
-        self.step(Deed::Stored)
+        self.step(SimStep::Stored)
     }
 
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
-        self.step(Deed::Fetching)?;
+        self.step(SimStep::Fetching)?;
         let content = self.shared.borrow().files.get(name).cloned();
         let (mut content, writer) = content.ok_or(ErrorKind::NotFound)?;
         if self.rot && !self.probe.lives(writer) && self.probe.chance(2) == 0 {
@@ -89,7 +89,7 @@ impl Files for Drawer {
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
-        self.step(Deed::Removing)?;
+        self.step(SimStep::Removing)?;
         let removed = self.shared.borrow_mut().files.remove(name);
         removed.map(|_| ()).ok_or(ErrorKind::NotFound.into())
     }

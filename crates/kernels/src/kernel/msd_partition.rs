@@ -11,10 +11,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::ThreadPool;
 
-use super::crew::{each, on_pool};
 use super::cut::Order;
 use super::keyed::Keyed;
 use super::merge::merge;
+use super::pool::{each, on_pool};
 use super::{Seen, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -46,11 +46,11 @@ macro_rules! with_dealer {
         let (order, pool) = ($order, $pool);
         match order.record_bytes() {
             $($size => {
-                let $dealer = Dealer::<$size> { order, pool };
+                let $dealer = MsdPartition::<$size> { order, pool };
                 $work
             })*
             _ => {
-                let $dealer = Dealer::<0> { order, pool };
+                let $dealer = MsdPartition::<0> { order, pool };
                 $work
             }
         }
@@ -81,7 +81,7 @@ pub fn copy(
 }
 
 /// Sorts records of `SIZE` bytes; 0 if the compiler does not know how many.
-struct Dealer<'a, const SIZE: usize> {
+struct MsdPartition<'a, const SIZE: usize> {
     order: &'a Keyed,
     pool: Option<&'a ThreadPool>,
 }
@@ -137,7 +137,7 @@ fn bits_for(count: usize) -> u32 {
     usize::BITS - count.saturating_sub(1).leading_zeros()
 }
 
-impl<const SIZE: usize> Dealer<'_, SIZE> {
+impl<const SIZE: usize> MsdPartition<'_, SIZE> {
     #[inline(always)]
     fn size(&self) -> usize {
         match SIZE {

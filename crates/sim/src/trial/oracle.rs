@@ -1,6 +1,6 @@
 //! Is what came of a trial right? Compared with a plain sort of the same records.
 
-use super::body::Part;
+use super::rank_main::Part;
 use super::{Keeping, Outcome, Record, Run, Trial, Use};
 use crate::transport::{Loss, Manner};
 use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
@@ -130,7 +130,10 @@ fn judge_result(
         trial.ranks,
         first.faulty.iter().copied(),
     ));
-    first.aside.iter().for_each(|rank| members.set_aside(*rank));
+    first
+        .aside
+        .iter()
+        .for_each(|rank| members.excluded_for_corruption(*rank));
     let mut covered = 0;
     for (rank, outcome) in living {
         if outcome.total != expected.len() as u64 {
@@ -297,10 +300,10 @@ fn belongs(trial: &Trial, part: &Part, expected: &[Record]) -> bool {
     };
     // It is the order of keys that is checked.
     let moves = |words: &String| words.contains("order") || words.contains("swap");
-    let spoilt = trial.spoils.iter().any(moves);
+    let corrupted = trial.spoils.iter().any(moves);
     match trial.algorithm {
         // It does not keep the order of equal keys.
-        _ if spoilt => same_keys(&part.records, expected),
+        _ if corrupted => same_keys(&part.records, expected),
         Method::Bitonic(Shape::Bitonic) => same_keys(&part.records, expected),
         _ => expected == part.records,
     }
@@ -326,8 +329,8 @@ fn judge_loss(trial: &Trial, run: &Run, sort: usize, outcome: &Outcome) -> Optio
         return Some(format!("the data of {rank} are lost, who lives"));
     }
     let cut_off = |loss: &Loss| loss.manner == Manner::CutOff && trial.quorum <= 1;
-    let spoilt = trial.rot || trial.losses.iter().any(cut_off);
-    if spoilt && trial.store == Keeping::Directory {
+    let corrupted = trial.rot || trial.losses.iter().any(cut_off);
+    if corrupted && trial.store == Keeping::Directory {
         // Who is cut off and takes itself for the last one tidies up in the end.
         return None;
     }

@@ -8,21 +8,21 @@ use ftsort_kernels::error::{Error, Result};
 
 /// What ranks tell each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub struct Handshake {
     /// The same number on ranks of one host.
     pub host: u64,
     /// A number that another group hardly has.
     pub nonce: u64,
 }
 
-impl Hello {
+impl Handshake {
     pub(super) fn encode(self) -> Vec<u8> {
         [self.host.to_le_bytes(), self.nonce.to_le_bytes()].concat()
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Hello> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Handshake> {
         let (host, nonce) = bytes.split_at_checked(8)?;
-        Some(Hello {
+        Some(Handshake {
             host: u64::from_le_bytes(host.try_into().ok()?),
             nonce: u64::from_le_bytes(nonce.try_into().ok()?),
         })
@@ -31,14 +31,14 @@ impl Hello {
 
 /// Tells `mine` to all survivors, and returns what they told, in ascending order of rank. With
 /// `trouble` the call fails on all, as agreed. Collective.
-pub fn hello(
+pub fn handshake(
     engine: &mut Engine<'_>,
-    mine: Hello,
+    mine: Handshake,
     trouble: Option<Error>,
-) -> Result<Vec<(Rank, Hello)>> {
+) -> Result<Vec<(Rank, Handshake)>> {
     let told = told_by_all(engine, mine.encode(), trouble)?.into_iter();
     Ok(told
-        .filter_map(|(rank, words)| Some((rank, Hello::decode(&words)?)))
+        .filter_map(|(rank, words)| Some((rank, Handshake::decode(&words)?)))
         .collect())
 }
 

@@ -3,25 +3,25 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::advice::Scripted;
-use super::errand::Tree;
-use super::own::Loop;
+use super::custom_loop::Loop;
+use super::scripted_policy::ScriptedPolicy;
+use super::tree_op::Tree;
 use super::{Keeping, Record, Trial};
-use crate::simulate::drawer::{Drawer, Shared};
-use crate::transport::{Deed, Entry, Played, Probe, Script, SimFabric, Taken, play};
+use crate::simulate::directory::{InMemoryDirectory, Shared};
+use crate::transport::{Entry, Played, Probe, Script, SimMpi, SimStep, Taken, play};
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Adviser, Algorithm, Checkpoints, Checks, Engine, Event, Job, Observer, Occasion, Source, Split,
-    Stats, Step, Subcube,
+    Algorithm, Checkpoints, Checks, Engine, Event, Job, Observer, Occasion, PlacementPolicy,
+    Source, Split, Stats, Step, Subcube,
 };
 use ftsort_core::faults::Plan;
 use ftsort_core::members::{Members, Rank, RankSet};
-use ftsort_core::mutants::plant;
+use ftsort_core::mutants::set_mutant;
 use ftsort_core::sort::{Complete, global_offset, total_records};
 use ftsort_core::store::Store;
 use ftsort_core::store::directory::Directory;
 use ftsort_core::store::memory::Memory;
-use ftsort_core::transport::{Manners, Protocol, Transport};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Transport};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
@@ -118,15 +118,15 @@ pub fn run(trial: &Trial, record: bool) -> Run {
         Rc::new(RefCell::new(vec![vec![None; trial.ranks]; trial.sorts]));
     let (own, shared, results) = (trial.clone(), Rc::clone(&files), Rc::clone(&diary));
     let played = caught(|| {
-        plant(trial.plant);
-        Ok(play(trial.ranks, &script, move |rank, fabric| {
+        set_mutant(trial.set_mutant);
+        Ok(play(trial.ranks, &script, move |rank, mpi| {
             let mut take = |sort: usize, outcome| {
                 results.borrow_mut()[sort][rank.index()] = Some(outcome);
             };
-            live(&own, fabric, &shared, &heard, &mut take)
+            live(&own, mpi, &shared, &heard, &mut take)
         }))
     });
-    plant(None);
+    set_mutant(None);
     let (played, panic) = match played {
         Ok(mut played) => {
             let misuse = played.misuse.take();
@@ -153,18 +153,18 @@ pub fn run(trial: &Trial, record: bool) -> Run {
 /// All sorts of one rank. False: it died.
 fn live(
     trial: &Trial,
-    fabric: SimFabric<'_>,
+    mpi: SimMpi<'_>,
     files: &Shared,
     commits: &Commits,
     take: &mut dyn FnMut(usize, Outcome),
 ) -> bool {
-    let probe = fabric.probe();
-    let manners = Manners {
+    let probe = mpi.probe();
+    let config = ProtocolConfig {
         repair: trial.repair,
         chunk: chunk(trial.ranks),
-        patience: None,
+        timeout: None,
     };
-    let mut transport = Protocol::new(fabric, manners);
+    let mut transport = Protocol::new(mpi, config);
     let mut members = Members::new(transport.me(), transport.ranks());
     let Ok(mut store) = open_store(trial, files, &probe) else {
         return false;
@@ -205,7 +205,7 @@ fn open_store(trial: &Trial, files: &Shared, probe: &Probe) -> Result<Box<dyn St
     Ok(match copies(trial.store) {
         Some(copies) => Box::new(Memory::new(copies)),
         None => Box::new(Directory::open(
-            drawer(trial, files, probe),
+            directory(trial, files, probe),
             1,
             probe.rank(),
         )?),
@@ -216,7 +216,11 @@ fn open_store(trial: &Trial, files: &Shared, probe: &Probe) -> Result<Box<dyn St
 fn store_of_loops(trial: &Trial, files: &Shared, probe: &Probe) -> Box<dyn Store> {
     match copies(trial.store) {
         Some(copies) => Box::new(Memory::new(copies)),
-        None => Box::new(Directory::new(drawer(trial, files, probe), 2, probe.rank())),
+        None => Box::new(Directory::new(
+            directory(trial, files, probe),
+            2,
+            probe.rank(),
+        )),
     }
 }
 
@@ -229,8 +233,12 @@ fn copies(store: Keeping) -> Option<usize> {
     }
 }
 
-fn drawer(trial: &Trial, files: &Shared, probe: &Probe) -> Box<Drawer> {
-    Box::new(Drawer::new(Rc::clone(files), probe.clone(), trial.rot))
+fn directory(trial: &Trial, files: &Shared, probe: &Probe) -> Box<InMemoryDirectory> {
+    Box::new(InMemoryDirectory::new(
+        Rc::clone(files),
+        probe.clone(),
+        trial.rot,
+    ))
 }
 
 /// What all ranks hear of commits.
@@ -275,7 +283,7 @@ impl Observer for Witness {
             }
             drop(commits);
             // Whether the rank dies of it shows at its next step.
-            let _ = self.probe.step(Deed::Committing);
+            let _ = self.probe.step(SimStep::Committing);
         }
     }
 }
@@ -374,7 +382,7 @@ impl Algorithm for Opaque<'_> {
     fn most_runs(&self) -> usize {
         self.0.most_runs()
     }
-    fn is_piecewise(&self) -> bool {
+    fn is_recomputable(&self) -> bool {
         false
     }
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
@@ -423,7 +431,7 @@ impl Sorting<'_> {
         };
         let living = self.members.survivors();
         let aside = living
-            .filter(|rank| self.members.is_set_aside(*rank))
+            .filter(|rank| self.members.is_excluded(*rank))
             .collect();
         let weights = self.members.weights().to_vec();
         self.members.take_back_all();
@@ -450,18 +458,20 @@ impl Sorting<'_> {
         let schedule = Plan::parse(&self.trial.spoils.join(" "))?;
         let schedule = schedule.resolve(self.trial.ranks, 1);
         let mut stats = Stats::default();
-        let mut adviser = Scripted::of(self.trial, self.members.me());
+        let mut policy = ScriptedPolicy::of(self.trial, self.members.me());
         let mut engine = Engine {
             transport: &mut *self.transport,
             members: &mut *self.members,
             observer: witness,
             stats: &mut stats,
             schedule: &schedule,
-            adviser: adviser.as_mut().map(|adviser| adviser as &mut dyn Adviser),
+            policy: policy
+                .as_mut()
+                .map(|policy| policy as &mut dyn PlacementPolicy),
             reconsider: false,
             key: None,
             accusations: Vec::new(),
-            spoilt: Vec::new(),
+            corrupted: Vec::new(),
             record_bytes: 1,
             round: 0,
             rounds: 0,

@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use corosensei::Yielder;
 
-use super::Deed;
+use super::SimStep;
 use super::calls::{Answer, Call};
-use super::world::World;
+use super::state::World;
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::transport::fabric::{Fabric, Landing, Look, Outcome, Request, Tag};
+use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -24,8 +24,8 @@ pub enum Pause {
     Waiting,
 }
 
-/// One simulated rank's fabric.
-pub struct SimFabric<'y> {
+/// One simulated rank's mpi.
+pub struct SimMpi<'y> {
     probe: Probe,
     yielder: &'y Yielder<(), Pause>,
 }
@@ -39,7 +39,7 @@ pub struct Probe {
 
 impl Probe {
     /// Counts a step. An error if the rank is lost in it, or was lost before.
-    pub fn step(&self, deed: Deed) -> Result<()> {
+    pub fn step(&self, deed: SimStep) -> Result<()> {
         self.world.borrow_mut().step(self.rank, deed);
         self.check()
     }
@@ -82,13 +82,13 @@ fn gone() -> Error {
     Error::new(Status::Internal, "this simulated rank is dead")
 }
 
-impl<'y> SimFabric<'y> {
+impl<'y> SimMpi<'y> {
     pub(super) fn new(
         rank: Rank,
         world: Rc<RefCell<World>>,
         yielder: &'y Yielder<(), Pause>,
-    ) -> SimFabric<'y> {
-        SimFabric {
+    ) -> SimMpi<'y> {
+        SimMpi {
             probe: Probe { rank, world },
             yielder,
         }
@@ -100,7 +100,7 @@ impl<'y> SimFabric<'y> {
     }
 
     /// A step; now and then somebody else goes on in it.
-    fn step(&self, deed: Deed) -> Result<()> {
+    fn step(&self, deed: SimStep) -> Result<()> {
         self.probe.step(deed)?;
         if self.world(|world| world.draw.once_in(3)) {
             self.yielder.suspend(Pause::Busy);
@@ -132,7 +132,7 @@ fn confused() -> Error {
     Error::new(Status::Internal, "an answer to another question")
 }
 
-impl Fabric for SimFabric<'_> {
+impl MpiApi for SimMpi<'_> {
     fn me(&self) -> Rank {
         self.probe.rank
     }
@@ -154,21 +154,21 @@ impl Fabric for SimFabric<'_> {
         })
     }
 
-    fn land(&mut self, bytes: usize) -> Result<Landing> {
+    fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
         let buffer = Buffer::unset(bytes)?;
         Ok(self.world(|world| world.land(self.probe.rank, buffer)))
     }
 
-    fn lift(&mut self, landing: Landing) -> Buffer {
-        self.world(|world| world.lift(self.probe.rank, landing))
+    fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
+        self.world(|world| world.lift(self.probe.rank, buffer))
     }
 
-    fn release(&mut self, landing: Landing) {
-        self.world(|world| world.release(self.probe.rank, landing));
+    fn release(&mut self, buffer: RecvBuffer) {
+        self.world(|world| world.release(self.probe.rank, buffer));
     }
 
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
-        self.step(Deed::Sending)?;
+        self.step(SimStep::Sending)?;
         let request = self.world(|world| {
             let bytes = payload.len();
             world.note(Some(self.probe.rank), || {
@@ -176,7 +176,7 @@ impl Fabric for SimFabric<'_> {
             });
             world.send(self.probe.rank, to, tag, payload)
         });
-        self.step(Deed::Sent)?;
+        self.step(SimStep::Sent)?;
         Ok(request)
     }
 
@@ -184,18 +184,18 @@ impl Fabric for SimFabric<'_> {
         &mut self,
         from: Rank,
         tag: Tag,
-        landing: Landing,
+        buffer: RecvBuffer,
         range: Range<usize>,
     ) -> Result<Request> {
-        self.step(Deed::Receiving)?;
-        Ok(self.world(|world| world.receive(self.probe.rank, from, tag, landing, range)))
+        self.step(SimStep::Receiving)?;
+        Ok(self.world(|world| world.receive(self.probe.rank, from, tag, buffer, range)))
     }
 
     fn test(&mut self, request: Request) -> Result<Look> {
         self.probe.check()?;
         let look = self.world(|world| world.test(self.probe.rank, request));
         if look != Look::Pending {
-            self.step(Deed::Received)?;
+            self.step(SimStep::Received)?;
         }
         Ok(look)
     }
@@ -226,45 +226,45 @@ impl Fabric for SimFabric<'_> {
     }
 
     fn acknowledge(&mut self) -> Result<RankSet> {
-        self.step(Deed::Acknowledging)?;
+        self.step(SimStep::Acknowledging)?;
         Ok(self.world(|world| world.acknowledge(self.probe.rank)))
     }
 
     fn agree(&mut self, flag: u32, _patience: Option<f64>) -> Result<(Outcome, u32)> {
-        self.step(Deed::Agreeing)?;
+        self.step(SimStep::Agreeing)?;
         self.world(|world| {
             world.note(Some(self.probe.rank), || format!("agrees with {flag:#x}"));
             world.enter(self.probe.rank, Call::Agree, flag);
         });
-        self.step(Deed::Waiting)?;
+        self.step(SimStep::Waiting)?;
         let Answer::Agreed(outcome, flag) = self.answer()? else {
             return Err(confused());
         };
-        self.step(Deed::Agreed)?;
+        self.step(SimStep::Agreed)?;
         Ok((outcome, flag))
     }
 
     fn barrier(&mut self) -> Result<Outcome> {
-        self.step(Deed::Entering)?;
+        self.step(SimStep::Entering)?;
         self.world(|world| world.enter(self.probe.rank, Call::Barrier, 0));
-        self.step(Deed::Waiting)?;
+        self.step(SimStep::Waiting)?;
         let Answer::Passed(outcome) = self.answer()? else {
             return Err(confused());
         };
-        self.step(Deed::Left)?;
+        self.step(SimStep::Left)?;
         Ok(outcome)
     }
 
     fn revoke(&mut self) -> Result<()> {
-        self.step(Deed::Revoking)?;
+        self.step(SimStep::Revoking)?;
         self.world(|world| world.revoke(self.probe.rank));
         Ok(())
     }
 
     fn shrink(&mut self) -> Result<RankSet> {
-        self.step(Deed::Shrinking)?;
+        self.step(SimStep::Shrinking)?;
         self.world(|world| world.enter(self.probe.rank, Call::Shrink, 0));
-        self.step(Deed::Waiting)?;
+        self.step(SimStep::Waiting)?;
         let Answer::Shrunk(comm) = self.answer()? else {
             return Err(confused());
         };
@@ -272,7 +272,7 @@ impl Fabric for SimFabric<'_> {
             let ranks = world.ranks();
             world.process(self.probe.rank).join(comm, ranks);
         });
-        self.step(Deed::Shrunk)?;
+        self.step(SimStep::Shrunk)?;
         Ok(self.absent())
     }
 

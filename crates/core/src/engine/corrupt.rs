@@ -17,7 +17,7 @@ struct Spot {
 
 impl Engine<'_> {
     /// Changes this rank's data if the schedule says so.
-    pub(super) fn spoil(&mut self, target: Target, block: Block) -> Result<Block> {
+    pub(super) fn corrupt(&mut self, target: Target, block: Block) -> Result<Block> {
         let Some((number, how)) = self.due(target) else {
             return Ok(block);
         };
@@ -55,14 +55,14 @@ impl Engine<'_> {
     fn due(&self, target: Target) -> Option<(usize, Spoil)> {
         let me = self.members.me();
         let mut found = self.schedule.spoils(me, self.round, target);
-        let found = found.find(|(number, one)| one.always || !self.spoilt.contains(number));
+        let found = found.find(|(number, one)| one.always || !self.corrupted.contains(number));
         found.map(|(number, one)| (number, *one))
     }
 
     fn done(&mut self, number: usize, differs: bool) {
         if differs {
-            self.spoilt.push(number);
-            self.stats.spoilt += 1;
+            self.corrupted.push(number);
+            self.stats.corrupted += 1;
         }
     }
 }

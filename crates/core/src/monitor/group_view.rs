@@ -6,7 +6,7 @@
 //!
 //! [`share`]: crate::monitor::share
 
-use crate::engine::{Advice, Load};
+use crate::engine::{Load, Placement};
 use crate::members::{Rank, RankSet};
 use crate::monitor::options::Options;
 use crate::monitor::share::{Burden, merged, slowdowns, weights, worth_leaving_out};
@@ -103,22 +103,22 @@ pub fn odd(counters: &[u32]) -> RankSet {
 
 /// What all ranks have agreed on so far.
 #[derive(Clone, Debug)]
-pub struct Counsel {
+pub struct GroupView {
     gain: bool,
     weights: bool,
     counters: Vec<u32>,
-    advice: Advice,
+    advice: Placement,
 }
 
-impl Counsel {
+impl GroupView {
     /// So many ranks, all recommended and at full speed.
-    pub fn new(ranks: usize, options: &Options) -> Counsel {
-        Counsel {
+    pub fn new(ranks: usize, options: &Options) -> GroupView {
+        GroupView {
             gain: options.gain,
             weights: options.weights,
             counters: vec![0; ranks],
-            advice: Advice {
-                left_out: RankSet::new(ranks),
+            advice: Placement {
+                excluded: RankSet::new(ranks),
                 weights: Vec::new(),
             },
         }
@@ -130,7 +130,7 @@ impl Counsel {
     }
 
     /// What was decided last.
-    pub fn advice(&self) -> &Advice {
+    pub fn advice(&self) -> &Placement {
         &self.advice
     }
 
@@ -141,7 +141,7 @@ impl Counsel {
 
     /// May it come to something else next time, though nobody's counter has changed?
     pub fn may_change(&self) -> bool {
-        self.weights || self.advice.left_out != odd(&self.counters)
+        self.weights || self.advice.excluded != odd(&self.counters)
     }
 
     /// Takes in what members of the group said of the counters.
@@ -171,21 +171,21 @@ impl Counsel {
         told: &[(Rank, Told)],
         paces: &[Option<f64>],
         group: &RankSet,
-    ) -> &Advice {
+    ) -> &Placement {
         let slowdowns = slowdowns(paces);
         let suspects = odd(&self.counters);
         self.advice = if self.weights {
-            Advice {
-                left_out: RankSet::new(self.counters.len()),
+            Placement {
+                excluded: RankSet::new(self.counters.len()),
                 weights: weights(&slowdowns),
             }
         } else {
-            let left_out = match self.gain {
+            let excluded = match self.gain {
                 true => left_out_if_it_pays(suspects, told, &slowdowns, group),
                 false => suspects,
             };
-            Advice {
-                left_out,
+            Placement {
+                excluded,
                 weights: Vec::new(),
             }
         };
@@ -255,42 +255,42 @@ mod tests {
         Rank::all(4).map(told).collect()
     }
 
-    fn decided(gain: bool, weights: bool, slow: f64, round: u32) -> Advice {
+    fn decided(gain: bool, weights: bool, slow: f64, round: u32) -> Placement {
         let options = Options {
             gain,
             weights,
             ..Options::default()
         };
-        let mut counsel = Counsel::new(4, &options);
+        let mut group_view = GroupView::new(4, &options);
         let told = four(slow, round);
-        counsel.hear(&told, &all(4));
-        let paces = counsel.paces(&told);
-        counsel.decide(&told, &paces, &all(4)).clone()
+        group_view.hear(&told, &all(4));
+        let paces = group_view.paces(&told);
+        group_view.decide(&told, &paces, &all(4)).clone()
     }
 
     #[test]
     fn left_out_weighed_or_neither() {
         let two = RankSet::from_ranks(4, [Rank(2)]);
         let out = decided(false, false, 2.0, 1);
-        assert_eq!((out.left_out, out.weights), (two.clone(), vec![]));
+        assert_eq!((out.excluded, out.weights), (two.clone(), vec![]));
         let weighed = decided(false, true, 2.0, 1);
         assert_eq!(
-            (weighed.left_out, weighed.weights),
+            (weighed.excluded, weighed.weights),
             (RankSet::new(4), vec![16, 16, 8, 16])
         );
         // A cover's two parts are as long as it takes rank 2 itself.
-        assert_eq!(decided(true, false, 2.0, 1).left_out, RankSet::new(4));
-        assert_eq!(decided(true, false, 4.0, 1).left_out, two);
+        assert_eq!(decided(true, false, 2.0, 1).excluded, RankSet::new(4));
+        assert_eq!(decided(true, false, 4.0, 1).excluded, two);
         // Too late to move anything.
-        assert_eq!(decided(true, false, 4.0, 4).left_out, RankSet::new(4));
+        assert_eq!(decided(true, false, 4.0, 4).excluded, RankSet::new(4));
     }
 
     #[test]
     fn who_is_outside_is_not_heard() {
-        let mut counsel = Counsel::new(4, &Options::default());
+        let mut group_view = GroupView::new(4, &Options::default());
         let group = RankSet::from_ranks(4, [1, 2, 3].map(Rank));
-        counsel.hear(&four(9.0, 1), &group);
-        assert_eq!(counsel.counters(), [0; 4]);
+        group_view.hear(&four(9.0, 1), &group);
+        assert_eq!(group_view.counters(), [0; 4]);
     }
 
     proptest! {
@@ -318,7 +318,7 @@ mod tests {
         ) {
             let ranks = said.len();
             let options = Options { gain, weights, ..Options::default() };
-            let mut counsels = vec![Counsel::new(ranks, &options); 2];
+            let mut counsels = vec![GroupView::new(ranks, &options); 2];
             for round in 0..4 {
                 let tell = |rank: Rank| {
                     let (counter, pace, bytes) = said[(rank.index() + round as usize) % ranks];
@@ -328,13 +328,13 @@ mod tests {
                 let told: Vec<(Rank, Told)> =
                     Rank::all(ranks).filter(|rank| ranks == 1 || rank.index() != dead).map(tell).collect();
                 let group = RankSet::from_ranks(ranks, told.iter().map(|(rank, _)| *rank));
-                for counsel in &mut counsels {
-                    counsel.hear(&told, &group);
-                    let paces = counsel.paces(&told);
-                    counsel.decide(&told, &paces, &group);
+                for group_view in &mut counsels {
+                    group_view.hear(&told, &group);
+                    let paces = group_view.paces(&told);
+                    group_view.decide(&told, &paces, &group);
                 }
                 prop_assert_eq!(counsels[0].advice(), counsels[1].advice());
-                prop_assert!(!weights || counsels[0].advice().left_out.is_empty());
+                prop_assert!(!weights || counsels[0].advice().excluded.is_empty());
             }
         }
     }

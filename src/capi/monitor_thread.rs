@@ -7,12 +7,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::monitor::{ftsort_monitor, ftsort_test_fn};
-use crate::ulfm::Courier;
-use ftsort_core::engine::{Advice, Adviser, Load};
+use crate::ulfm::DatagramChannel;
+use ftsort_core::engine::{Load, Placement, PlacementPolicy};
 use ftsort_core::members::{FULL_WEIGHT, Rank, RankSet};
-use ftsort_core::monitor::counsel::odd;
+use ftsort_core::monitor::group_view::odd;
 use ftsort_core::monitor::{
-    Action, Counsel, DEFAULT_LIMIT, Foreground, Monitor, Options, Rhythm, Told, View, count_primes,
+    Action, DEFAULT_LIMIT, Foreground, GroupView, Monitor, Options, Rhythm, Told, View,
+    count_primes,
 };
 use ftsort_kernels::error::{Result, caught};
 
@@ -75,7 +76,7 @@ pub(super) struct Watch {
     /// When it tells the others how it is, though it has no news.
     rhythm: Rhythm,
     /// What all ranks have agreed on: what the group goes by.
-    counsel: Counsel,
+    group_view: GroupView,
     /// Since when its share of a processor counts.
     since: Moment,
 }
@@ -88,12 +89,12 @@ struct Moment {
 }
 
 impl Watch {
-    /// `courier`: for a monitor in the background.
+    /// `datagram`: for a monitor in the background.
     pub fn start(
         (me, ranks): (Rank, usize),
         (mind, options): (Mind, &Options),
         procedure: Procedure,
-        courier: Option<Courier>,
+        datagram: Option<DatagramChannel>,
         now: f64,
     ) -> Watch {
         let interval = options.interval;
@@ -105,11 +106,11 @@ impl Watch {
             sent: AtomicU64::new(0),
             answered: AtomicU64::new(0),
         });
-        let thread = courier.map(|courier| {
+        let thread = datagram.map(|datagram| {
             let shared = Arc::clone(&shared);
             // What may fail in it is for the user to see in the views: no more tests.
             std::thread::spawn(move || {
-                let _ = caught(|| attend(&shared, courier, procedure, interval));
+                let _ = caught(|| attend(&shared, datagram, procedure, interval));
             })
         });
         Watch {
@@ -118,7 +119,7 @@ impl Watch {
             procedure,
             me,
             rhythm: Rhythm::new(interval, now),
-            counsel: Counsel::new(ranks, options),
+            group_view: GroupView::new(ranks, options),
             since: Moment {
                 at: now,
                 processor: processor_seconds(),
@@ -131,8 +132,8 @@ impl Watch {
     }
 
     /// Whom all ranks agreed to leave out.
-    pub fn left_out(&self) -> &RankSet {
-        &self.counsel.advice().left_out
+    pub fn excluded(&self) -> &RankSet {
+        &self.group_view.advice().excluded
     }
 
     /// How many seconds have passed until now for each that this rank had a processor; or how long the user's
@@ -156,7 +157,7 @@ impl Watch {
                 self.rhythm.rest(now.at);
                 Told {
                     counters: monitor.counters().to_vec(),
-                    paces: match self.counsel.asks_for_paces() {
+                    paces: match self.group_view.asks_for_paces() {
                         true => monitor.paces(),
                         false => Vec::new(),
                     },
@@ -170,7 +171,7 @@ impl Watch {
                     self.since = now;
                 }
                 Told {
-                    counters: self.counsel.counters().to_vec(),
+                    counters: self.group_view.counters().to_vec(),
                     is_due,
                     figure,
                     ..Told::default()
@@ -190,23 +191,23 @@ impl Drop for Watch {
     }
 }
 
-impl Adviser for Watch {
-    fn is_content(&self, left_out: &RankSet, _weights: &[u8], now: f64) -> bool {
+impl PlacementPolicy for Watch {
+    fn is_content(&self, excluded: &RankSet, _weights: &[u8], now: f64) -> bool {
         match &*self.shared.mind() {
             Mind::Foreground(_) => !self.rhythm.has_news(now),
-            _ if self.counsel.may_change() && self.rhythm.is_due(now) => false,
+            _ if self.group_view.may_change() && self.rhythm.is_due(now) => false,
             // What a rank outside of the group knows counts for nothing.
-            Mind::Background(_) if left_out.contains(self.me) => true,
+            Mind::Background(_) if excluded.contains(self.me) => true,
             Mind::Background(monitor) => {
-                let agreed = self.counsel.counters();
+                let agreed = self.group_view.counters();
                 let mut counters = monitor.counters().iter().zip(agreed);
                 let no_news = counters.all(|(seen, agreed)| seen <= agreed);
-                no_news || odd(monitor.counters()) == *left_out
+                no_news || odd(monitor.counters()) == *excluded
             }
         }
     }
 
-    fn testimony(&mut self, load: &Load) -> Vec<u8> {
+    fn local_report(&mut self, load: &Load) -> Vec<u8> {
         let now = Moment {
             at: load.now,
             processor: processor_seconds(),
@@ -214,8 +215,8 @@ impl Adviser for Watch {
         self.tell(now).with(load).encode()
     }
 
-    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Advice {
-        let ranks = self.counsel.counters().len();
+    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Placement {
+        let ranks = self.group_view.counters().len();
         let living = RankSet::from_ranks(ranks, told.iter().map(|(rank, _)| *rank));
         let dead = Rank::all(ranks).filter(|rank| !living.contains(*rank));
         let dead = RankSet::from_ranks(ranks, dead);
@@ -223,12 +224,12 @@ impl Adviser for Watch {
         let told: Vec<(Rank, Told)> = told
             .filter_map(|(rank, words)| Some((*rank, Told::decode(ranks, words)?)))
             .collect();
-        self.counsel.hear(&told, group);
+        self.group_view.hear(&told, group);
         let paces = match &mut *self.shared.mind() {
             Mind::Background(monitor) => {
                 monitor.absorb_dead(&dead);
-                monitor.adopt(self.counsel.counters());
-                self.counsel.paces(&told)
+                monitor.adopt(self.group_view.counters());
+                self.group_view.paces(&told)
             }
             Mind::Foreground(foreground) => {
                 self.rhythm.heard(told.iter().any(|(_, told)| told.is_due));
@@ -236,11 +237,11 @@ impl Adviser for Watch {
                 let figures = figures.filter_map(|(rank, told)| Some((*rank, told.figure?)));
                 foreground.absorb_dead(&dead);
                 foreground.interval(&figures.collect::<Vec<_>>());
-                self.counsel.set_counters(foreground.counters());
+                self.group_view.set_counters(foreground.counters());
                 foreground.paces()
             }
         };
-        let advice = self.counsel.decide(&told, &paces, group).clone();
+        let advice = self.group_view.decide(&told, &paces, group).clone();
         let mut weights = self
             .shared
             .weights
@@ -255,33 +256,33 @@ impl Adviser for Watch {
 /// The monitor's thread: hears, answers, asks, until it is told to stop.
 fn attend(
     shared: &ftsort_monitor,
-    mut courier: Courier,
+    mut datagram: DatagramChannel,
     procedure: Procedure,
     interval: f64,
 ) -> Result<()> {
     let nap = Duration::from_secs_f64((interval / 100.0).clamp(2e-4, 2e-3));
     while !shared.stop.load(Ordering::Relaxed) {
         let mut actions = Vec::new();
-        while let Some((from, message)) = courier.receive()? {
+        while let Some((from, message)) = datagram.receive()? {
             if let Mind::Background(monitor) = &mut *shared.mind() {
-                actions.extend(monitor.hear(courier.now(), from, &message));
+                actions.extend(monitor.hear(datagram.now(), from, &message));
             }
         }
         if let Mind::Background(monitor) = &mut *shared.mind() {
-            actions.extend(monitor.tick(courier.now()));
+            actions.extend(monitor.tick(datagram.now()));
         }
         let idle = actions.is_empty();
         while let Some(action) = actions.pop() {
             match action {
                 Action::Send { to, message } => {
                     shared.sent.fetch_add(1, Ordering::Relaxed);
-                    courier.send(to, message)?;
+                    datagram.send(to, message)?;
                 }
                 Action::RunTest { to, number } => {
                     shared.answered.fetch_add(1, Ordering::Relaxed);
                     let answer = procedure.answer();
                     if let Mind::Background(monitor) = &mut *shared.mind() {
-                        actions.extend(monitor.answered(courier.now(), to, number, answer));
+                        actions.extend(monitor.answered(datagram.now(), to, number, answer));
                     }
                 }
             }

@@ -7,9 +7,9 @@
 use std::cell::Cell;
 
 use super::Trial;
-use super::body::{self, records_in};
+use super::rank_main::{self, records_in};
 use ftsort_core::block::Block;
-use ftsort_core::engine::{Checkpoints, Engine, Shipment};
+use ftsort_core::engine::{Checkpoints, Engine, Transfer};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -30,7 +30,11 @@ pub struct Loop<'l, 'e> {
 
 impl Loop<'_, '_> {
     /// Runs to the end: this rank's blocks, and how many records there are in all.
-    pub fn run(&mut self, input: Buffer, lost: &mut RankSet) -> Result<(Vec<body::Part>, u64)> {
+    pub fn run(
+        &mut self,
+        input: Buffer,
+        lost: &mut RankSet,
+    ) -> Result<(Vec<rank_main::Part>, u64)> {
         let mut result = self.rounds(&input.into(), lost);
         let data_lost = |error: &Error| error.status == Status::DataLost;
         if result.as_ref().is_err_and(data_lost) {
@@ -97,7 +101,7 @@ impl Loop<'_, '_> {
     fn exchange(&mut self, s: u32) -> Result<bool> {
         let members = &self.engine.members;
         let me = members.me();
-        let (mut shipments, mut receivers) = (Vec::new(), Vec::new());
+        let (mut transfers, mut receivers) = (Vec::new(), Vec::new());
         for node in members.cube().nodes() {
             let receiver = members.cube().neighbour(node, s);
             let (from, to) = (members.executor(node), members.executor(receiver));
@@ -106,12 +110,12 @@ impl Loop<'_, '_> {
                     true => Some(Block::input(me, self.state(node)?)),
                     false => None,
                 };
-                shipments.push(Shipment { from, to, block });
+                transfers.push(Transfer { from, to, block });
                 receivers.push(receiver);
             }
         }
         let mut trouble = None;
-        let Some(deliveries) = self.engine.ship(shipments, 1, &mut trouble)? else {
+        let Some(deliveries) = self.engine.ship(transfers, 1, &mut trouble)? else {
             return Ok(false);
         };
         for (node, delivery) in receivers.into_iter().zip(deliveries) {
@@ -136,7 +140,7 @@ impl Loop<'_, '_> {
         Ok(Buffer::copy_of(kept)?.into())
     }
 
-    fn parts(&self) -> (Vec<body::Part>, u64) {
+    fn parts(&self) -> (Vec<rank_main::Part>, u64) {
         let nodes = self.engine.members.cube().len();
         let mut total = 0;
         let parts = self.engine.members.my_nodes().into_iter().map(|node| {
@@ -148,7 +152,7 @@ impl Loop<'_, '_> {
             records.sort_by_key(|record| record.key);
             let start = |node: usize| total * node / nodes;
             let mine = start(node.0 as usize)..start(node.0 as usize + 1);
-            body::Part {
+            rank_main::Part {
                 node,
                 offset: mine.start as u64,
                 records: records[mine].to_vec(),

@@ -9,7 +9,7 @@ use super::comm::Comm;
 use super::requests::{Peer, Requests};
 use super::{Mpi, TURN, ext};
 use ftsort_core::members::Rank;
-use ftsort_core::transport::fabric::{Landing, Look, Request};
+use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::Result;
 
@@ -18,7 +18,7 @@ const TAG: c_int = 0;
 
 /// One rank's end of a private communicator of the survivors. Sent from one thread to the one that uses
 /// it, which needs MPI_THREAD_MULTIPLE; that takes turns with the group's own calls.
-pub struct Courier {
+pub struct DatagramChannel {
     comm: Comm,
     peers: Vec<Inbox>,
     /// Where each rank is in `comm`.
@@ -36,16 +36,16 @@ struct Inbox {
     rank: Rank,
     place: c_int,
     /// None: it is dead.
-    awaited: Option<(Request, Landing)>,
+    awaited: Option<(Request, RecvBuffer)>,
 }
 
 // SAFETY: handles of MPI may be used by any thread with MPI_THREAD_MULTIPLE, by one at a time.
-unsafe impl Send for Courier {}
+unsafe impl Send for DatagramChannel {}
 
 impl Mpi {
-    /// A courier for messages of at most `limit` bytes. Collective over the survivors; call it at a
+    /// A datagram for messages of at most `limit` bytes. Collective over the survivors; call it at a
     /// quiet point, right after an agreement.
-    pub fn courier(&self, limit: usize) -> Result<Courier> {
+    pub fn datagram(&self, limit: usize) -> Result<DatagramChannel> {
         let mut comm = Comm::survivors_of(self.comm.raw(), ext::COMPILED_IN, c"ftsort monitor")?;
         // Messages may still be on their way to it when everybody has stopped listening.
         comm.leave_to_mpi();
@@ -58,7 +58,7 @@ impl Mpi {
                 awaited: None,
             })
         });
-        let mut courier = Courier {
+        let mut datagram = DatagramChannel {
             peers: peers.collect(),
             comm,
             position,
@@ -68,14 +68,14 @@ impl Mpi {
             started: self.started,
             next: 0,
         };
-        for index in 0..courier.peers.len() {
-            courier.listen(index)?;
+        for index in 0..datagram.peers.len() {
+            datagram.listen(index)?;
         }
-        Ok(courier)
+        Ok(datagram)
     }
 }
 
-impl Courier {
+impl DatagramChannel {
     /// The clock of the group, in seconds.
     pub fn now(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
@@ -108,7 +108,7 @@ impl Courier {
         for _ in 0..self.peers.len() {
             let index = self.next;
             self.next = (index + 1) % self.peers.len();
-            let Some((request, landing)) = self.peers[index].awaited else {
+            let Some((request, buffer)) = self.peers[index].awaited else {
                 continue;
             };
             let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,10 +118,10 @@ impl Courier {
                 Look::Pending => {}
                 Look::Failed => {
                     self.peers[index].awaited = None;
-                    self.requests.release(landing);
+                    self.requests.release(buffer);
                 }
                 Look::Complete(bytes) => {
-                    let message = self.requests.lift(landing)[..bytes].to_vec();
+                    let message = self.requests.lift(buffer)[..bytes].to_vec();
                     self.listen(index)?;
                     return Ok(Some((self.peers[index].rank, message)));
                 }
@@ -132,12 +132,12 @@ impl Courier {
 
     fn listen(&mut self, index: usize) -> Result<()> {
         let place = self.peers[index].place;
-        let landing = self.requests.land(self.limit)?;
+        let buffer = self.requests.land(self.limit)?;
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = Peer { place, tag: TAG };
         let range = 0..self.limit;
-        let request = self.requests.receive(&self.comm, peer, landing, range)?;
-        self.peers[index].awaited = Some((request, landing));
+        let request = self.requests.receive(&self.comm, peer, buffer, range)?;
+        self.peers[index].awaited = Some((request, buffer));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Protocol`](super::Protocol) makes a transport out of this. There are two fabrics: MPI itself
 //! ([`ulfm`](super::ulfm)), and a simulation of it, in which every interleaving and every crash is
-//! decided by one seed. A fabric reports what this one rank sees, and never draws conclusions.
+//! decided by one seed. A mpi reports what this one rank sees, and never draws conclusions.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -15,9 +15,9 @@ use ftsort_kernels::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request(pub u64);
 
-/// Names a buffer that receives write into. It is the fabric's until it is lifted.
+/// Names a buffer that receives write into. It is the mpi's until it is lifted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Landing(pub u64);
+pub struct RecvBuffer(pub u64);
 
 /// Tells messages apart that must not be taken for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,10 +47,10 @@ pub enum Look {
 
 /// One rank's view of a communicator in which processes crash.
 ///
-/// Ranks are those of the communicator that the group was made of, whatever the fabric uses inside.
+/// Ranks are those of the communicator that the group was made of, whatever the mpi uses inside.
 /// Messages with one tag from one rank to another match receives in the order in which both were
 /// posted.
-pub trait Fabric {
+pub trait MpiApi {
     /// This process's rank.
     fn me(&self) -> Rank;
 
@@ -64,30 +64,30 @@ pub trait Fabric {
     fn now(&self) -> f64;
 
     /// A place for `bytes` bytes. `Status::Memory` if there is no room.
-    fn land(&mut self, bytes: usize) -> Result<Landing>;
+    fn land(&mut self, bytes: usize) -> Result<RecvBuffer>;
 
     /// The bytes.
     ///
     /// # Panics
     /// If a receive into it is still under way.
-    fn lift(&mut self, landing: Landing) -> Buffer;
+    fn lift(&mut self, buffer: RecvBuffer) -> Buffer;
 
     /// Nobody wants the bytes; freed as soon as no receive can write there any more.
-    fn release(&mut self, landing: Landing);
+    fn release(&mut self, buffer: RecvBuffer);
 
     /// Starts to send. The payload is kept until it has left.
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request>;
 
-    /// Starts to receive at most `range.len()` bytes to a part of a landing.
+    /// Starts to receive at most `range.len()` bytes to a part of a buffer.
     fn receive(
         &mut self,
         from: Rank,
         tag: Tag,
-        landing: Landing,
+        buffer: RecvBuffer,
         range: Range<usize>,
     ) -> Result<Request>;
 
-    /// How is it going? A fabric may make progress only here.
+    /// How is it going? A mpi may make progress only here.
     fn test(&mut self, request: Request) -> Result<Look>;
 
     /// Takes a receive back if nothing matches it yet; it must still be tested to its end.
@@ -108,8 +108,8 @@ pub trait Fabric {
 
     /// `MPIX_Comm_agree`: the bitwise AND over the survivors, the same at all of them; and whether
     /// somebody is dead whom not all of them had acknowledged, the same at all of them too.
-    /// Collective. `Status::Mpi` if it takes longer than `patience` seconds.
-    fn agree(&mut self, flag: u32, patience: Option<f64>) -> Result<(Outcome, u32)>;
+    /// Collective. `Status::Mpi` if it takes longer than `timeout` seconds.
+    fn agree(&mut self, flag: u32, timeout: Option<f64>) -> Result<(Outcome, u32)>;
 
     /// `MPI_Barrier`. May succeed at some and fail at others. Collective.
     fn barrier(&mut self) -> Result<Outcome>;

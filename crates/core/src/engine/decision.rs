@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::job::{Attempt, Job};
-use super::mail::{Delivery, Letter};
-use super::{Subcube, minutes};
+use super::exchange::{Delivery, Letter};
+use super::job::{Job, RoundResult};
+use super::{Subcube, table};
 use crate::members::Rank;
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -65,7 +65,7 @@ impl Job<'_, '_> {
     pub(super) fn decide(
         &mut self,
         round: u32,
-        attempt: &mut Attempt,
+        attempt: &mut RoundResult,
     ) -> Result<Option<Decisions>> {
         let Some(scope) = self.algorithm.step(round).scope else {
             let dimension = self.engine.members.cube().dimension();
@@ -88,23 +88,23 @@ impl Job<'_, '_> {
         let Some(proposals) = self.engine.deliver(letters, limit)? else {
             return Ok(None);
         };
-        let decided = self.preside(round, &routes, proposals, attempt);
-        let mine = minutes::write(decided.iter().map(|(first, words)| (first.0, &words[..])));
+        let decided = self.decide_for_subcubes(round, &routes, proposals, attempt);
+        let mine = table::write(decided.iter().map(|(first, words)| (first.0, &words[..])));
         let members = &self.engine.members;
-        let mut presidents: Vec<Rank> = subcubes
+        let mut roots: Vec<Rank> = subcubes
             .iter()
             .map(|subcube| members.executor(subcube.root()))
             .collect();
-        presidents.sort_unstable();
-        presidents.dedup();
-        let limit = subcubes.len() * (minutes::PER_ENTRY + self.algorithm.decision_limit(round));
+        roots.sort_unstable();
+        roots.dedup();
+        let limit = subcubes.len() * (table::PER_ENTRY + self.algorithm.decision_limit(round));
         let told = self
             .engine
-            .by_way_of_scribe(&presidents, mine, (limit, limit))?;
+            .by_way_of_coordinator(&roots, mine, (limit, limit))?;
         let Some(told) = told else { return Ok(None) };
         let mut by_first_node = BTreeMap::new();
-        for (_, minutes) in told {
-            let entries = minutes::read(&minutes)?.into_iter();
+        for (_, table) in told {
+            let entries = table::read(&table)?.into_iter();
             by_first_node.extend(entries.map(|(first, words)| (Node(first), words)));
         }
         Ok(Some(Decisions {
@@ -142,7 +142,7 @@ impl Job<'_, '_> {
     }
 
     /// What a node contributes, if this rank executes it and is in no trouble.
-    fn proposal(&self, round: u32, route: &Route<'_>, attempt: &mut Attempt) -> Letter {
+    fn proposal(&self, round: u32, route: &Route<'_>, attempt: &mut RoundResult) -> Letter {
         let algorithm = self.algorithm;
         let block = self.blocks.get(&route.node);
         let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
@@ -161,19 +161,19 @@ impl Job<'_, '_> {
 
     /// The decisions of the subcubes whose root this rank executes, by first node. Where a proposal
     /// is missing there is nothing to decide.
-    fn preside(
+    fn decide_for_subcubes(
         &self,
         round: u32,
         routes: &[Route<'_>],
         proposals: Vec<Delivery<Slice>>,
-        attempt: &mut Attempt,
+        attempt: &mut RoundResult,
     ) -> BTreeMap<Node, Vec<u8>> {
         let algorithm = self.algorithm;
         let me = self.engine.members.me();
         let mut councils: BTreeMap<Node, Council<'_>> = BTreeMap::new();
         for (route, proposal) in routes.iter().zip(proposals) {
             if route.root == me {
-                let council = councils
+                let decision = councils
                     .entry(route.subcube.first)
                     .or_insert_with(|| Council {
                         subcube: route.subcube,
@@ -181,17 +181,17 @@ impl Job<'_, '_> {
                         complete: true,
                     });
                 match proposal.got() {
-                    Some(proposal) => council.proposals.push((route.node, proposal)),
-                    None => council.complete = false,
+                    Some(proposal) => decision.proposals.push((route.node, proposal)),
+                    None => decision.complete = false,
                 }
             }
         }
         let mut decisions = BTreeMap::new();
-        for (first, council) in councils {
-            if council.complete {
+        for (first, decision) in councils {
+            if decision.complete {
                 let decision = caught(|| {
                     let before = self.decided_before(first);
-                    algorithm.decide(round, council.subcube, &council.proposals, before)
+                    algorithm.decide(round, decision.subcube, &decision.proposals, before)
                 });
                 decisions.extend(attempt.check(decision).map(|decision| (first, decision)));
             }

@@ -1,16 +1,16 @@
 //! Moving things between ranks in a step that all take together.
 //!
-//! Every rank lists the letters or shipments that concern it, in an order on which any two ranks
+//! Every rank lists the letters or transfers that concern it, in an order on which any two ranks
 //! agree (ascending node), so that messages match without being named. A rank that is in trouble
 //! still plays its part, with empty hands: nobody waits for it in vain.
 
 use std::ops::Range;
 
-use super::{Engine, minutes};
+use super::{Engine, table};
 use crate::block::{Block, Header, Run};
 use crate::faults::Target;
 use crate::members::Rank;
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use crate::transport::{Flow, Ticket};
 use ftsort_kernels::buffer::{self, Buffer, Slice};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
@@ -26,7 +26,7 @@ pub struct Letter {
 }
 
 /// A block on its way from one rank to another.
-pub struct Shipment {
+pub struct Transfer {
     /// Who sends.
     pub from: Rank,
     /// Who receives; may be the sender, and then nothing is copied.
@@ -93,7 +93,7 @@ impl Engine<'_> {
         letters: Vec<Letter>,
         limit: usize,
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
-        if limit >= self.transport.longest_short() {
+        if limit >= self.transport.eager_limit() {
             return self.deliver_long(letters);
         }
         let me = self.members.me();
@@ -131,17 +131,17 @@ impl Engine<'_> {
     /// how long it is: they go as blocks of one run, whose headers go before them.
     fn deliver_long(&mut self, letters: Vec<Letter>) -> Result<Option<Vec<Delivery<Slice>>>> {
         let me = self.members.me();
-        let mut shipments = Vec::with_capacity(letters.len());
+        let mut transfers = Vec::with_capacity(letters.len());
         for letter in letters {
             let block = match letter.body.filter(|_| letter.from == me) {
                 Some(body) => Some(Block::input(me, Buffer::copy_of(&body)?.into())),
                 None => None,
             };
             let (from, to) = (letter.from, letter.to);
-            shipments.push(Shipment { from, to, block });
+            transfers.push(Transfer { from, to, block });
         }
         let mut trouble = None;
-        let shipped = self.ship(shipments, 1, &mut trouble)?;
+        let shipped = self.ship(transfers, 1, &mut trouble)?;
         if let Some(error) = trouble {
             // Too late to let the others know.
             let text = format!("a letter: {}", error.text);
@@ -162,20 +162,20 @@ impl Engine<'_> {
     /// `trouble`, and lets the bytes pass. None: somebody died.
     pub fn ship(
         &mut self,
-        mut shipments: Vec<Shipment>,
+        mut transfers: Vec<Transfer>,
         most_runs: usize,
         trouble: &mut Option<Error>,
     ) -> Result<Option<Vec<Delivery<Block>>>> {
         let me = self.members.me();
-        for shipment in &mut shipments {
+        for shipment in &mut transfers {
             if shipment.from == me && shipment.to != me {
                 let block = shipment.block.take();
-                let block = block.map(|block| self.spoil(Target::Message, block));
+                let block = block.map(|block| self.corrupt(Target::Message, block));
                 shipment.block = block.transpose()?;
             }
         }
         let enclosed = self.enclosed(most_runs);
-        let labels = shipments
+        let labels = transfers
             .iter()
             .map(|shipment| Letter {
                 from: shipment.from,
@@ -186,8 +186,8 @@ impl Engine<'_> {
         let Some(labels) = self.deliver(labels, Header::limit(most_runs) + enclosed)? else {
             return Ok(None);
         };
-        let mut awaited = Vec::with_capacity(shipments.len());
-        for (shipment, label) in shipments.iter().zip(labels) {
+        let mut awaited = Vec::with_capacity(transfers.len());
+        for (shipment, label) in transfers.iter().zip(labels) {
             if shipment.from == me && shipment.to != me {
                 self.send_runs(shipment, enclosed)?;
             }
@@ -201,8 +201,8 @@ impl Engine<'_> {
         if self.transport.settle()? == Flow::Interrupted {
             return Ok(None);
         }
-        let mut deliveries = Vec::with_capacity(shipments.len());
-        for (shipment, awaited) in shipments.into_iter().zip(awaited) {
+        let mut deliveries = Vec::with_capacity(transfers.len());
+        for (shipment, awaited) in transfers.into_iter().zip(awaited) {
             deliveries.push(match (awaited, shipment.block) {
                 _ if shipment.to != me => Delivery::NotMine,
                 (Some(Some((header, awaited))), _) => {
@@ -225,17 +225,17 @@ impl Engine<'_> {
 
     /// How large a block may be to travel with its header: whoever awaits one needs room for that.
     fn enclosed(&self, most_runs: usize) -> usize {
-        let most = self.transport.longest_short() / ENCLOSED_PART;
-        let fits = Header::limit(most_runs) + most < self.transport.longest_short();
+        let most = self.transport.eager_limit() / ENCLOSED_PART;
+        let fits = Header::limit(most_runs) + most < self.transport.eager_limit();
         if fits { most } else { 0 }
     }
 
-    fn send_runs(&mut self, shipment: &Shipment, enclosed: usize) -> Result<()> {
+    fn send_runs(&mut self, shipment: &Transfer, enclosed: usize) -> Result<()> {
         let Some(block) = shipment.block.clone() else {
             return Ok(());
         };
         if travels_along(block.bytes(), enclosed) {
-            self.tell_parcel(shipment.from, shipment.to, block.bytes());
+            self.emit_message(shipment.from, shipment.to, block.bytes());
             return Ok(());
         }
         let sizes: Vec<usize> = block.runs.iter().map(|run| run.data.len()).collect();
@@ -243,7 +243,7 @@ impl Engine<'_> {
             let message = bundled(&block.runs[runs])?;
             let bytes = message.len();
             self.stats.bytes_sent += bytes as u64;
-            self.tell_parcel(shipment.from, shipment.to, bytes);
+            self.emit_message(shipment.from, shipment.to, bytes);
             self.transport.send(shipment.to, message)?;
         }
         Ok(())
@@ -263,7 +263,7 @@ impl Engine<'_> {
         };
         let mut parts = Vec::with_capacity(header.runs.len());
         for (runs, message) in messages {
-            self.tell_parcel(from, self.members.me(), message.len());
+            self.emit_message(from, self.members.me(), message.len());
             let mut start = 0;
             for (_, _, bytes) in &header.runs[runs] {
                 parts.push(message.part(start..start + bytes));
@@ -364,18 +364,18 @@ impl Engine<'_> {
     pub fn share(&mut self, mine: Vec<u8>, limit: usize) -> Result<Option<Vec<(Rank, Slice)>>> {
         let survivors: Vec<Rank> = self.members.survivors().collect();
         let total = survivors.len() * limit;
-        self.by_way_of_scribe(&survivors, mine, (limit, total))
+        self.by_way_of_coordinator(&survivors, mine, (limit, total))
     }
 
     /// As [`Engine::share`], but only `speakers` say something, at most `limit` bytes each and
     /// `total` together; it is told to all survivors.
-    pub fn by_way_of_scribe(
+    pub fn by_way_of_coordinator(
         &mut self,
         speakers: &[Rank],
         mine: Vec<u8>,
         (limit, total): (usize, usize),
     ) -> Result<Option<Vec<(Rank, Slice)>>> {
-        let scribe = match planted(Defect::ScribeIsRankZero) {
+        let coordinator = match mutant(Mutant::ScribeIsRankZero) {
             true => Rank(0),
             // Not one that keeps the others waiting.
             false => self.members.lowest_executor(),
@@ -383,7 +383,7 @@ impl Engine<'_> {
         let me = self.members.me();
         let letters = speakers.iter().map(|speaker| Letter {
             from: *speaker,
-            to: scribe,
+            to: coordinator,
             body: (*speaker == me).then(|| mine.clone()),
         });
         let Some(heard) = self.deliver(letters.collect(), limit)? else {
@@ -392,20 +392,20 @@ impl Engine<'_> {
         let heard: Vec<(Rank, Slice)> = (speakers.iter().zip(heard))
             .filter_map(|(speaker, words)| Some((*speaker, words.got()?)))
             .collect();
-        let minutes = minutes::write(heard.iter().map(|(speaker, words)| (speaker.0, &words[..])));
+        let table = table::write(heard.iter().map(|(speaker, words)| (speaker.0, &words[..])));
         let survivors = self.members.survivors();
         let letters = survivors.map(|survivor| Letter {
-            from: scribe,
+            from: coordinator,
             to: survivor,
-            body: (scribe == me).then(|| minutes.clone()),
+            body: (coordinator == me).then(|| table.clone()),
         });
-        let longest = speakers.len() * minutes::PER_ENTRY + total;
+        let longest = speakers.len() * table::PER_ENTRY + total;
         let Some(told) = self.deliver(letters.collect(), longest)? else {
             return Ok(None);
         };
         let told = told.into_iter().find_map(Delivery::got);
         let Some(told) = told else { return Ok(None) };
-        let told = minutes::read(&told)?.into_iter();
+        let told = table::read(&told)?.into_iter();
         Ok(Some(
             told.map(|(rank, words)| (Rank(rank), words)).collect(),
         ))

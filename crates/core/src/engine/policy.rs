@@ -1,7 +1,7 @@
 //! Leaving ranks out that live, taking them back, and sharing work out by speed, between rounds.
 //!
-//! An adviser is a service beside the group that watches its ranks, such as a Dynamic Group of
-//! Recommended Processes (2018). At every commit each rank says by one bit whether its adviser is
+//! An policy is a service beside the group that watches its ranks, such as a Dynamic Group of
+//! Recommended Processes (2018). At every commit each rank says by one bit whether its policy is
 //! content with who executes what; that costs nothing. If one is not, all tell each other what they
 //! know, come to the same conclusion, and whoever is left out hands its nodes' blocks over, as whoever
 //! covers nodes of a rank that is back hands them back. Nothing is computed again that a living rank
@@ -12,31 +12,31 @@
 use super::job::{Flow, Job};
 use super::{Event, Verdict};
 use crate::members::{Rank, RankSet};
-use crate::mutants::{Defect, planted};
+use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::error::Result;
 
 /// What all survivors go by until they agree on something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct Placement {
     /// Who executes nothing.
-    pub left_out: RankSet,
+    pub excluded: RankSet,
     /// How work is shared, by rank, from 0 to [`FULL_WEIGHT`](crate::members::FULL_WEIGHT); empty: alike.
     pub weights: Vec<u8>,
 }
 
 /// Says which ranks should execute nothing, and how the others share the work. Every rank has its own, and
 /// they may differ in what they know.
-pub trait Adviser {
+pub trait PlacementPolicy {
     /// Would it leave out the same ranks as are left out now, and share work as now? `now`: the time of
     /// this rank's clock, in seconds.
-    fn is_content(&self, left_out: &RankSet, weights: &[u8], now: f64) -> bool;
+    fn is_content(&self, excluded: &RankSet, weights: &[u8], now: f64) -> bool;
 
     /// What it tells the others, as many bytes on every rank.
-    fn testimony(&mut self, load: &Load) -> Vec<u8>;
+    fn local_report(&mut self, load: &Load) -> Vec<u8>;
 
     /// What to go by, by what all survivors told: the same on all ranks, for they all hear the same.
     /// `group`: who executes nodes now; what others say may be ignored.
-    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Advice;
+    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Placement;
 }
 
 /// What a rank has before it in the present job.
@@ -53,7 +53,7 @@ pub struct Load {
 }
 
 impl Job<'_, '_> {
-    /// If an adviser wishes so, lets other ranks execute than now, and brings the committed version to
+    /// If an policy wishes so, lets other ranks execute than now, and brings the committed version to
     /// them. Collective.
     pub(super) fn regroup(&mut self) -> Result<Flow> {
         let Some(advice) = self.consult()? else {
@@ -61,7 +61,7 @@ impl Job<'_, '_> {
         };
         let engine = &mut *self.engine;
         let (before, executors) = (engine.members.executing(), engine.executors());
-        engine.members.leave_out(&advice.left_out);
+        engine.members.exclude(&advice.excluded);
         engine.members.weigh(&advice.weights);
         let after = engine.members.executing();
         for rank in before.iter().filter(|rank| !after.contains(*rank)) {
@@ -74,15 +74,15 @@ impl Job<'_, '_> {
         self.recover()
     }
 
-    /// What to go by, if an adviser wants a change. Whoever is found dead meanwhile is known
+    /// What to go by, if an policy wants a change. Whoever is found dead meanwhile is known
     /// afterwards, and what it had is still to be got back.
-    fn consult(&mut self) -> Result<Option<Advice>> {
+    fn consult(&mut self) -> Result<Option<Placement>> {
         let load = self.load();
         if !self.engine.reconsider {
             return Ok(None);
         }
-        let testimony = |adviser: &mut &mut dyn Adviser| adviser.testimony(&load);
-        let Some(mine) = self.engine.adviser.as_mut().map(testimony) else {
+        let local_report = |policy: &mut &mut dyn PlacementPolicy| policy.local_report(&load);
+        let Some(mine) = self.engine.policy.as_mut().map(local_report) else {
             return Ok(None);
         };
         loop {
@@ -93,28 +93,28 @@ impl Job<'_, '_> {
             };
             self.engine.reconsider = false;
             let me = self.engine.members.me();
-            let alone = planted(Defect::AdviceIsNotShared);
+            let alone = mutant(Mutant::AdviceIsNotShared);
             let told = told.iter().filter(|(rank, _)| !alone || *rank == me);
             let told: Vec<(Rank, &[u8])> = told.map(|(rank, words)| (*rank, &words[..])).collect();
             let group = self.engine.members.executing();
-            let settle = |adviser: &mut &mut dyn Adviser| {
+            let settle = |policy: &mut &mut dyn PlacementPolicy| {
                 let mut own = told.iter().copied().filter(|(rank, _)| *rank == me);
-                let own = own.find(|_| planted(Defect::WeightsAreOnesOwn));
-                let own = own.map(|own| adviser.settle(&[own], &group).weights);
-                let agreed = adviser.settle(&told, &group);
-                Advice {
+                let own = own.find(|_| mutant(Mutant::WeightsAreOnesOwn));
+                let own = own.map(|own| policy.settle(&[own], &group).weights);
+                let agreed = policy.settle(&told, &group);
+                Placement {
                     weights: own.unwrap_or(agreed.weights),
                     ..agreed
                 }
             };
-            return Ok(self.engine.adviser.as_mut().map(settle));
+            return Ok(self.engine.policy.as_mut().map(settle));
         }
     }
 
     fn load(&self) -> Load {
         let blocks = self.blocks.values().map(|block| block.bytes() as u64);
         Load {
-            round: self.stamp.version,
+            round: self.version_id.version,
             rounds: self.algorithm.rounds(),
             bytes: blocks.sum::<u64>() + self.input.len() as u64,
             now: self.engine.transport.now(),

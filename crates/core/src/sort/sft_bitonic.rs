@@ -33,7 +33,7 @@ use crate::members::Rank;
 use crate::vcube::Node;
 use crate::verify::accusation::{Accusation, Predicate};
 use crate::verify::mask::{Mask, Round, rounds};
-use crate::verify::predicates::Yardstick;
+use crate::verify::predicates::KeyOrder;
 use crate::verify::sequence::Sequence;
 use crate::verify::witness::{Checks, Rule, Told, Turn, Witness};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -153,7 +153,7 @@ impl<'a> Reliable<'a> {
 
     /// At the start of a stage, and in all of the last one, a node's records are those that are told
     /// of it.
-    fn stands_by(&self, round: Round, node: Node, by: Node, state: &State) -> Result<()> {
+    fn verify_own(&self, round: Round, node: Node, by: Node, state: &State) -> Result<()> {
         let own = merged(self.sort.kernel, state.own.clone())?;
         let told = state.heard.block(node);
         match told.is_some_and(|told| told[..] == own[..]) {
@@ -244,7 +244,7 @@ impl Algorithm for Reliable<'_> {
         self.sort.most_runs() + (2 << self.sort.dimension)
     }
 
-    fn is_piecewise(&self) -> bool {
+    fn is_recomputable(&self) -> bool {
         false
     }
 
@@ -274,7 +274,7 @@ impl Algorithm for Reliable<'_> {
         let partner = round.partner(node);
         let checks = Checks {
             dimension: self.sort.dimension,
-            yardstick: Yardstick {
+            key_order: KeyOrder {
                 kernel: self.sort.kernel,
                 longest: Bitonic::longest(decision)?,
             },
@@ -283,13 +283,13 @@ impl Algorithm for Reliable<'_> {
         let mine = self.state(round, node, node, keep)?;
         let theirs = self.state(round, partner, node, got)?;
         if is_first(round) {
-            self.stands_by(round, node, node, &mine)?;
-            self.stands_by(round, partner, node, &theirs)?;
+            self.verify_own(round, node, node, &mine)?;
+            self.verify_own(round, partner, node, &theirs)?;
         }
         let ends = round.step == 0;
         if ends && round.is_last {
             // What they say from now on is compared with nothing any more.
-            self.stands_by(round, node, node, &mine)?;
+            self.verify_own(round, node, node, &mine)?;
         }
         let mut witness = Witness::of(node, mine.heard, mine.before);
         let told = Told {

@@ -8,34 +8,34 @@ pub const PER_ENTRY: usize = 8;
 
 /// The entries one after the other, each with its number (u32) and size (u32), little-endian.
 pub fn write<'w>(entries: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u8> {
-    let mut minutes = Vec::new();
+    let mut table = Vec::new();
     for (number, words) in entries {
-        minutes.extend(number.to_le_bytes());
-        minutes.extend((words.len() as u32).to_le_bytes());
-        minutes.extend_from_slice(words);
+        table.extend(number.to_le_bytes());
+        table.extend((words.len() as u32).to_le_bytes());
+        table.extend_from_slice(words);
     }
-    minutes
+    table
 }
 
 /// The opposite of [`write()`].
-pub fn read(minutes: &Slice) -> Result<Vec<(u32, Slice)>> {
-    let broken = || Error::new(Status::Internal, "the minutes do not decode");
+pub fn read(table: &Slice) -> Result<Vec<(u32, Slice)>> {
+    let broken = || Error::new(Status::Internal, "the table do not decode");
     let number = |at: usize| -> Option<u32> {
-        let bytes = minutes.get(at..at + 4)?.try_into().ok()?;
+        let bytes = table.get(at..at + 4)?.try_into().ok()?;
         Some(u32::from_le_bytes(bytes))
     };
     let mut entries = Vec::new();
     let mut at = 0;
-    while at < minutes.len() {
+    while at < table.len() {
         let (Some(entry), Some(length)) = (number(at), number(at + 4)) else {
             return Err(broken());
         };
         let start = at + PER_ENTRY;
         at = start + length as usize;
-        if at > minutes.len() {
+        if at > table.len() {
             return Err(broken());
         }
-        entries.push((entry, minutes.part(start..at)));
+        entries.push((entry, table.part(start..at)));
     }
     Ok(entries)
 }
@@ -56,14 +56,14 @@ mod tests {
             entries in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 0..9)), 0..9),
             cut in 1_usize..8,
         ) {
-            let minutes = write(entries.iter().map(|(number, words)| (*number, &words[..])));
-            let back = read(&slice(&minutes)).unwrap();
+            let table = write(entries.iter().map(|(number, words)| (*number, &words[..])));
+            let back = read(&slice(&table)).unwrap();
             let back: Vec<(u32, Vec<u8>)> =
                 back.into_iter().map(|(number, words)| (number, words.to_vec())).collect();
             prop_assert_eq!(&back, &entries);
             let last = entries.last().map_or(0, |(_, words)| PER_ENTRY + words.len());
             if cut < last {
-                prop_assert!(read(&slice(&minutes[..minutes.len() - cut])).is_err());
+                prop_assert!(read(&slice(&table[..table.len() - cut])).is_err());
             }
         }
     }

@@ -2,8 +2,8 @@
 //! Only with the feature `simulator`. It must never be used by a sort.
 
 use super::checks::{Accusation, judged};
-use super::hello::Hello;
-use super::{minutes, reload, verify};
+use super::handshake::Handshake;
+use super::{reload, table, verify};
 use crate::members::Rank;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::Digest;
@@ -16,7 +16,7 @@ pub enum Letter {
     /// Numbered words.
     Minutes,
     /// Who is on which host.
-    Hello,
+    Handshake,
     /// What an input is known by, which may have to be reloaded.
     Input,
     /// Who is said to have done what.
@@ -29,7 +29,7 @@ impl Letter {
     /// All of them.
     pub const ALL: [Letter; 5] = [
         Letter::Minutes,
-        Letter::Hello,
+        Letter::Handshake,
         Letter::Input,
         Letter::Accusation,
         Letter::Digest,
@@ -39,11 +39,11 @@ impl Letter {
     pub fn reread(self, letter: &Slice) -> Option<Vec<u8>> {
         match self {
             Letter::Minutes => {
-                let entries = minutes::read(letter).ok()?;
+                let entries = table::read(letter).ok()?;
                 let entries = entries.iter().map(|(number, words)| (*number, &words[..]));
-                Some(minutes::write(entries))
+                Some(table::write(entries))
             }
-            Letter::Hello => Some(Hello::decode(letter)?.encode()),
+            Letter::Handshake => Some(Handshake::decode(letter)?.encode()),
             Letter::Input => Some(reload::InputHash::decode(letter)?.encode()),
             Letter::Accusation => Some(Accusation::decode(letter)?.encode().to_vec()),
             Letter::Digest => Some(Digest::decode(letter)?.encode().to_vec()),

@@ -2,7 +2,7 @@
 //! with any bytes. Only with the feature `simulator`. It must never be used by a sort.
 
 use super::bitonic::{Ends, Verdict};
-use super::complete::Plan;
+use super::merge_and_place::Plan;
 use super::pivot::{Cut, Place, decode_samples, encode_samples};
 
 /// Letters that are read into values, which can be written again.

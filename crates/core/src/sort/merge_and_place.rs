@@ -235,7 +235,7 @@ impl Algorithm for Complete<'_> {
             return self.sort.propose(round, node, subcube, block, before);
         }
         Ok(match self.dense && self.is_last(round) {
-            true if self.is_piecewise() => self.propose_cuts(node, subcube, block, before),
+            true if self.is_recomputable() => self.propose_cuts(node, subcube, block, before),
             true => Vec::new(),
             false => self.count(block),
         })
@@ -288,8 +288,8 @@ impl Algorithm for Complete<'_> {
         self.sort.most_runs()
     }
 
-    fn is_piecewise(&self) -> bool {
-        self.sort.is_piecewise()
+    fn is_recomputable(&self) -> bool {
+        self.sort.is_recomputable()
     }
 
     fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
@@ -297,7 +297,7 @@ impl Algorithm for Complete<'_> {
             return self.sort.split(round, node, block, decision);
         }
         let plan = self.plan(decision)?;
-        let mut give = match self.is_piecewise() {
+        let mut give = match self.is_recomputable() {
             true => Cut::divide_all(&plan.cuts, block, self.kernel),
             false => plan.divide(node, block, self.kernel),
         };

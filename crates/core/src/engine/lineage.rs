@@ -1,7 +1,7 @@
 //! Recomputing instead of copying: inputs are kept, by their ranks and by others, and blocks are made
 //! again from pieces of them.
 //!
-//! A block of a piecewise algorithm ([`Algorithm::is_piecewise`]) consists, after any round, of one
+//! A block of a piecewise algorithm ([`Algorithm::is_recomputable`]) consists, after any round, of one
 //! piece of each of some inputs; which piece, the decisions tell. So one copy of the input is all
 //! that fault tolerance costs. Inputs are copied before they are sorted, since sorting is when most
 //! time passes; whoever needs another rank's input first sorts its copy, and comes to the same bytes.
@@ -9,19 +9,19 @@
 //! Before the last merge a rank may release its own input, which takes as much memory as the result: others
 //! have their pieces of it, and the caller has the records. It is sorted again only if somebody dies then.
 //!
-//! [`Algorithm::is_piecewise`]: super::Algorithm::is_piecewise
+//! [`Algorithm::is_recomputable`]: super::Algorithm::is_recomputable
 
 use std::collections::BTreeMap;
 
 use super::Exchange;
-use super::job::{Attempt, Job};
-use super::mail::{Delivery, Shipment};
+use super::exchange::{Delivery, Transfer};
+use super::job::{Job, RoundResult};
 use super::placement::holders;
 use crate::block::Block;
 use crate::faults::Target;
 use crate::members::{Rank, RankSet};
-use crate::mutants::{Defect, planted};
-use crate::store::{Reach, Stamp};
+use crate::mutants::{Mutant, mutant};
+use crate::store::{StoreScope, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
@@ -32,8 +32,8 @@ type Holdings = BTreeMap<Rank, Vec<Rank>>;
 #[derive(Default)]
 struct Plan {
     /// Who gives an input, or pieces of it.
-    keepers: BTreeMap<Rank, Rank>,
-    /// Inputs that their keepers must ask the user for.
+    holders: BTreeMap<Rank, Rank>,
+    /// Inputs that their holders must ask the user for.
     reloads: Vec<Rank>,
     /// Pieces to be moved: for which node, of whose input.
     pieces: Vec<(Node, Rank)>,
@@ -47,13 +47,13 @@ struct Plan {
 
 impl Job<'_, '_> {
     /// Round 0: every input gets its holders.
-    pub(super) fn load_retained(&mut self) -> Result<Attempt> {
+    pub(super) fn load_retained(&mut self) -> Result<RoundResult> {
         let me = self.engine.members.me();
         let mut kept = Ok(());
         if !self.held.contains(me) {
             let own = self.with_digest(me, Block::input(me, self.input.clone()));
-            let own = self.engine.spoil(Target::Input, own)?;
-            kept = self.store.put(Stamp::INPUT, me.home(), &own);
+            let own = self.engine.corrupt(Target::Input, own)?;
+            kept = self.store.put(VersionId::INPUT, me.home(), &own);
             self.held.insert(me);
             self.blocks.insert(me.home(), own);
         }
@@ -74,15 +74,15 @@ impl Job<'_, '_> {
         let kept = self.retains() && self.home_with_input(node).is_some();
         if kept {
             // Sorting is in place if nobody else holds on to the bytes.
-            self.store.put(Stamp::INPUT, node, &Block::empty())?;
+            self.store.put(VersionId::INPUT, node, &Block::empty())?;
         }
         let block = caught(|| algorithm.prepare(block))?;
         if node != self.engine.members.me().home() {
             // Of the own one what is kept is known by division, and found wrong at the end at the latest.
-            self.stands_by(&block)?;
+            self.verify_own(&block)?;
         }
         if kept {
-            self.store.put(Stamp::INPUT, node, &block)?;
+            self.store.put(VersionId::INPUT, node, &block)?;
             self.held.insert(Rank(node.0));
             if node == self.engine.members.me().home() {
                 self.released = false;
@@ -117,15 +117,15 @@ impl Job<'_, '_> {
         {
             run.data = run.data.apart()?;
         }
-        self.store.put(Stamp::INPUT, home, &Block::empty())?;
+        self.store.put(VersionId::INPUT, home, &Block::empty())?;
         self.released = true;
         Ok(())
     }
 
     /// Makes the blocks again that died with their executors, and the copies that died with their
     /// holders.
-    pub(super) fn restore_retained(&mut self) -> Result<Attempt> {
-        let mut attempt = Attempt::new();
+    pub(super) fn restore_retained(&mut self) -> Result<RoundResult> {
+        let mut attempt = RoundResult::new();
         let Some(holdings) = self.who_holds()? else {
             return Ok(attempt.interrupted());
         };
@@ -139,7 +139,7 @@ impl Job<'_, '_> {
             return Ok(attempt);
         }
         self.reload_inputs(&plan, &mut attempt);
-        let shipments = self.shipments(&plan, &mut attempt);
+        let transfers = self.transfers(&plan, &mut attempt);
         // A piece of an input is one run, and so is the input.
         let most_runs = match plan.moves.is_empty() {
             true => 1,
@@ -147,7 +147,7 @@ impl Job<'_, '_> {
         };
         let shipped = self
             .engine
-            .ship(shipments, most_runs, &mut attempt.trouble)?;
+            .ship(transfers, most_runs, &mut attempt.trouble)?;
         let Some(deliveries) = shipped else {
             return Ok(attempt.interrupted());
         };
@@ -165,10 +165,10 @@ impl Job<'_, '_> {
             }
         }
         for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
-            if matches!(delivery, Delivery::Got(_)) && !planted(Defect::CopiesUntold) {
+            if matches!(delivery, Delivery::Got(_)) && !mutant(Mutant::CopiesUntold) {
                 self.held.insert(*origin);
             }
-            self.keep_delivery(Stamp::INPUT, origin.home(), delivery, &mut attempt);
+            self.keep_delivery(VersionId::INPUT, origin.home(), delivery, &mut attempt);
         }
         Ok(attempt)
     }
@@ -205,9 +205,9 @@ impl Job<'_, '_> {
     fn last_executor(&self, node: Node) -> Option<Rank> {
         let members = &self.engine.members;
         match &self.committed_with {
-            Some(_) if planted(Defect::LossByPresentFaults) => Some(members.executor(node)),
-            Some(standing) => {
-                let executor = members.cube().executor(node, &standing.faulty);
+            Some(_) if mutant(Mutant::LossByPresentFaults) => Some(members.executor(node)),
+            Some(membership) => {
+                let executor = members.cube().executor(node, &membership.faulty);
                 executor.map(|node| Rank(node.0))
             }
             None => self.home_with_input(node),
@@ -221,9 +221,9 @@ impl Job<'_, '_> {
 
     fn plan(&self, holdings: &Holdings) -> Plan {
         let members = &self.engine.members;
-        let copies = match self.store.reach() {
-            Reach::Everyone => 0,
-            Reach::Copies(copies) => copies,
+        let copies = match self.store.scope() {
+            StoreScope::Everyone => 0,
+            StoreScope::Copies(copies) => copies,
         };
         let mut plan = Plan::default();
         for node in members.cube().nodes() {
@@ -233,7 +233,7 @@ impl Job<'_, '_> {
             if self.is_gone(last) {
                 let origins = self.contributors(node);
                 plan.pieces.extend(origins.map(|origin| (node, origin)));
-            } else if members.executor(node) != last && !planted(Defect::BlocksAreNotMoved) {
+            } else if members.executor(node) != last && !mutant(Mutant::BlocksAreNotMoved) {
                 plan.moves.push((node, last));
             }
         }
@@ -247,7 +247,7 @@ impl Job<'_, '_> {
             }
             let held: &[Rank] = holdings.get(&origin).map_or(&[], |held| held);
             let keeper = match held.is_empty() {
-                _ if planted(Defect::AsksTheDead) => origin,
+                _ if mutant(Mutant::AsksTheDead) => origin,
                 false => nearest(origin, held),
                 true if !needed.contains(origin) && copies == 0 => continue,
                 true if self.source.can_reload() => {
@@ -260,12 +260,12 @@ impl Job<'_, '_> {
                 }
                 true => continue,
             };
-            plan.keepers.insert(origin, keeper);
-            let renewed = self.committed_with.is_none() || !planted(Defect::CopiesNotRenewed);
+            plan.holders.insert(origin, keeper);
+            let renewed = self.committed_with.is_none() || !mutant(Mutant::CopiesNotRenewed);
             if copies > 0 && renewed {
-                let wanted = holders(origin.home(), members, members.standing(), copies);
+                let wanted = holders(origin.home(), members, members.membership(), copies);
                 // Who gets the input as a block keeps it.
-                let is_block = self.stamp.version == 0
+                let is_block = self.version_id.version == 0
                     && plan.moves.iter().any(|(node, _)| *node == origin.home());
                 let gets = |to: Rank| is_block && members.executor(origin.home()) == to;
                 let wanted = wanted
@@ -276,30 +276,30 @@ impl Job<'_, '_> {
         }
         // What this rank has no part in is left out in the same order everywhere.
         let me = members.me();
-        let keepers = &plan.keepers;
+        let holders = &plan.holders;
         plan.pieces.retain(|(node, origin)| {
-            keepers.get(origin) == Some(&me) || members.executor(*node) == me
+            holders.get(origin) == Some(&me) || members.executor(*node) == me
         });
         plan.moves
             .retain(|(node, from)| *from == me || members.executor(*node) == me);
         plan.copies
-            .retain(|(origin, to)| keepers.get(origin) == Some(&me) || *to == me);
+            .retain(|(origin, to)| holders.get(origin) == Some(&me) || *to == me);
         plan
     }
 
     /// Whose inputs a node's block has pieces of, in the committed version.
     fn contributors(&self, node: Node) -> impl Iterator<Item = Rank> + use<> {
-        let rounds = 1..=self.stamp.version;
-        let reach = rounds.fold(0, |reach, round| {
+        let rounds = 1..=self.version_id.version;
+        let scope = rounds.fold(0, |scope, round| {
             match self.algorithm.step(round).exchange {
-                Exchange::Nobody => reach,
-                Exchange::Neighbours(s) => reach | 1 << (s - 1),
+                Exchange::Nobody => scope,
+                Exchange::Neighbours(s) => scope | 1 << (s - 1),
                 Exchange::Everybody => u32::MAX,
             }
         });
         let origins = self.engine.members.cube().nodes();
         let near: Vec<Rank> = origins
-            .filter(|origin| (origin.0 ^ node.0) & !reach == 0)
+            .filter(|origin| (origin.0 ^ node.0) & !scope == 0)
             .filter_map(|origin| self.home_with_input(origin))
             .collect();
         near.into_iter()
@@ -307,10 +307,10 @@ impl Job<'_, '_> {
 
     /// Gets the inputs that this rank must ask the user for, and brings each into the form in which the first
     /// round takes it while the user makes the next.
-    fn reload_inputs(&mut self, plan: &Plan, attempt: &mut Attempt) {
+    fn reload_inputs(&mut self, plan: &Plan, attempt: &mut RoundResult) {
         let me = self.engine.members.me();
         let origins: Vec<Rank> = (plan.reloads.iter().copied())
-            .filter(|origin| plan.keepers.get(origin) == Some(&me) && !self.held.contains(*origin))
+            .filter(|origin| plan.holders.get(origin) == Some(&me) && !self.held.contains(*origin))
             .collect();
         if origins.is_empty() {
             return;
@@ -324,8 +324,8 @@ impl Job<'_, '_> {
         let prepared = attempt.check(prepared).unwrap_or_default();
         for (origin, input) in origins.into_iter().zip(prepared) {
             let kept = input.and_then(|input| {
-                self.stands_by(&input)?;
-                self.store.put(Stamp::INPUT, origin.home(), &input)
+                self.verify_own(&input)?;
+                self.store.put(VersionId::INPUT, origin.home(), &input)
             });
             if attempt.check(kept).is_some() {
                 self.held.insert(origin);
@@ -333,14 +333,14 @@ impl Job<'_, '_> {
         }
     }
 
-    fn shipments(&mut self, plan: &Plan, attempt: &mut Attempt) -> Vec<Shipment> {
+    fn transfers(&mut self, plan: &Plan, attempt: &mut RoundResult) -> Vec<Transfer> {
         let me = self.engine.members.me();
-        let mut shipments = Vec::new();
+        let mut transfers = Vec::new();
         for (node, origin) in &plan.pieces {
-            let from = plan.keepers[origin];
+            let from = plan.holders[origin];
             let able = from == me && attempt.trouble.is_none();
             let piece = able.then(|| self.piece(*origin, *node));
-            shipments.push(Shipment {
+            transfers.push(Transfer {
                 from,
                 to: self.engine.members.executor(*node),
                 block: piece
@@ -350,33 +350,33 @@ impl Job<'_, '_> {
         }
         for (node, from) in &plan.moves {
             let block = self.blocks.get(node).filter(|_| *from == me).cloned();
-            shipments.push(Shipment {
+            transfers.push(Transfer {
                 from: *from,
                 to: self.engine.members.executor(*node),
                 block: block.map(|block| self.engine.sealed(block)),
             });
         }
         for (origin, to) in &plan.copies {
-            let from = plan.keepers[origin];
+            let from = plan.holders[origin];
             let able = from == me && attempt.trouble.is_none();
             let input = able.then(|| self.retained(*origin));
-            shipments.push(Shipment {
+            transfers.push(Transfer {
                 from,
                 to: *to,
                 block: input.and_then(|input| attempt.check(input)),
             });
         }
-        shipments
+        transfers
     }
 
     /// An input that this rank holds; sorted, unless it is this rank's own, and was released.
     fn retained(&mut self, origin: Rank) -> Result<Block> {
         let own = origin == self.engine.members.me();
-        if own && self.released && !planted(Defect::ReleasedIsLost) {
+        if own && self.released && !mutant(Mutant::ReleasedIsLost) {
             let input = self.source.own()?;
             return Ok(self.with_digest(origin, Block::input(origin, input.into())));
         }
-        let input = self.store.get(Stamp::INPUT, origin.home())?;
+        let input = self.store.get(VersionId::INPUT, origin.home())?;
         input.ok_or_else(|| {
             Error::new(
                 Status::Internal,
@@ -390,14 +390,14 @@ impl Job<'_, '_> {
     fn piece(&mut self, origin: Rank, node: Node) -> Result<Block> {
         let algorithm = self.algorithm;
         let mut piece = self.retained(origin)?;
-        if self.stamp.version == 0 {
+        if self.version_id.version == 0 {
             return Ok(piece);
         }
-        if !piece.sorted && !planted(Defect::CutsUnsorted) {
+        if !piece.sorted && !mutant(Mutant::CutsUnsorted) {
             piece = self.prepared(origin.home(), piece)?;
         }
         let mut at = origin.home();
-        for round in 1..=self.stamp.version {
+        for round in 1..=self.version_id.version {
             let exchange = algorithm.step(round).exchange;
             if exchange == Exchange::Nobody {
                 continue;
@@ -413,7 +413,7 @@ impl Job<'_, '_> {
             let split = caught(|| algorithm.split(round, at, &piece, decision))?;
             let peers = exchange.peers(at, self.engine.members.cube().len());
             let mut next = exchange.next_stop(at, node);
-            if planted(Defect::WrongSide) {
+            if mutant(Mutant::WrongSide) {
                 next = if next == at { peers[0] } else { at };
             }
             let given = peers.iter().position(|peer| *peer == next);
@@ -427,17 +427,17 @@ impl Job<'_, '_> {
     }
 
     /// The blocks that this rank executes from now on, from their pieces.
-    fn assemble(&mut self, plan: &Plan, pieces: Vec<Delivery<Block>>, attempt: &mut Attempt) {
+    fn assemble(&mut self, plan: &Plan, pieces: Vec<Delivery<Block>>, attempt: &mut RoundResult) {
         let me = self.engine.members.me();
         let mut parts: BTreeMap<Node, Vec<Block>> = BTreeMap::new();
         for node in self.engine.members.my_nodes() {
             let last = self.last_executor(node);
             if last.is_some_and(|rank| self.is_gone(rank)) {
                 parts.insert(node, Vec::new());
-                let from = plan.keepers.get(&Rank(node.0)).copied();
+                let from = plan.holders.get(&Rank(node.0)).copied();
                 attempt
                     .restored
-                    .push((node, from.filter(|_| self.stamp.version == 0)));
+                    .push((node, from.filter(|_| self.version_id.version == 0)));
             }
         }
         for ((node, _), delivery) in plan.pieces.iter().zip(pieces) {

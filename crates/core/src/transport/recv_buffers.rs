@@ -1,0 +1,95 @@
+//! The buffers that receives write into: a mpi's, until nobody writes to them any more.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::mpi_api::RecvBuffer;
+use ftsort_kernels::buffer::Buffer;
+
+struct Place {
+    buffer: Buffer,
+    /// Receives that may still write to it.
+    writers: usize,
+    /// Nobody wants the bytes any more.
+    released: bool,
+}
+
+/// All recv_buffers of one rank.
+#[derive(Default)]
+pub struct RecvBuffers {
+    places: BTreeMap<RecvBuffer, Place>,
+    next: u64,
+}
+
+impl RecvBuffers {
+    /// Takes a buffer in.
+    pub fn add(&mut self, buffer: Buffer) -> RecvBuffer {
+        let handle = RecvBuffer(self.next);
+        self.next += 1;
+        let place = Place {
+            buffer,
+            writers: 0,
+            released: false,
+        };
+        self.places.insert(handle, place);
+        handle
+    }
+
+    /// Gives a buffer out.
+    ///
+    /// # Panics
+    /// If a receive may still write to it.
+    pub fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
+        let place = self.places.remove(&buffer);
+        let Some(place) = place.filter(|place| place.writers == 0) else {
+            panic!("{buffer:?} is unknown or not complete");
+        };
+        place.buffer
+    }
+
+    /// Nobody wants the bytes: freed as soon as nobody writes to them.
+    pub fn release(&mut self, buffer: RecvBuffer) {
+        if let Some(place) = self.places.get_mut(&buffer) {
+            place.released = true;
+        }
+        self.free_if_unused(buffer);
+    }
+
+    /// A receive may write from now on. The bytes do not move until [`RecvBuffers::close`].
+    ///
+    /// # Panics
+    /// If the buffer is unknown.
+    pub fn open(&mut self, buffer: RecvBuffer, range: Range<usize>) -> &mut [u8] {
+        let Some(place) = self.places.get_mut(&buffer) else {
+            panic!("{buffer:?} is unknown");
+        };
+        place.writers += 1;
+        &mut place.buffer[range]
+    }
+
+    /// The bytes, to a receive that has been opened.
+    pub fn bytes(&mut self, buffer: RecvBuffer) -> Option<&mut [u8]> {
+        let place = self.places.get_mut(&buffer)?;
+        Some(&mut place.buffer)
+    }
+
+    /// A receive will write no more.
+    pub fn close(&mut self, buffer: RecvBuffer) {
+        if let Some(place) = self.places.get_mut(&buffer) {
+            place.writers -= 1;
+        }
+        self.free_if_unused(buffer);
+    }
+
+    /// Keeps the bytes until the process ends.
+    pub fn leak(&mut self, buffer: RecvBuffer) {
+        std::mem::forget(self.places.remove(&buffer));
+    }
+
+    fn free_if_unused(&mut self, buffer: RecvBuffer) {
+        let unused = |place: &Place| place.released && place.writers == 0;
+        if self.places.get(&buffer).is_some_and(unused) {
+            self.places.remove(&buffer);
+        }
+    }
+}
