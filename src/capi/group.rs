@@ -14,7 +14,9 @@ use super::settings::{Settings, agree_on_settings, open_store, store_beside, war
 use super::status::ftsort_status;
 use super::trace::{Reporter, Trace, Whole};
 use crate::ulfm::{CHUNK, Mpi, SurvivorComm, Ulfm, ulfm_state};
-use ftsort_core::engine::{Checkpoints, Engine, Handshake, Observer, Stats, handshake};
+use ftsort_core::engine::{
+    Checkpoints, Engine, EngineContext, Handshake, Observer, Stats, handshake,
+};
 use ftsort_core::faults::{Point, Schedule};
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::store::Store;
@@ -76,21 +78,14 @@ impl ftsort {
         stats: &'a mut Stats,
         schedule: &'a Schedule,
     ) -> Engine<'a> {
-        Engine {
+        Engine::new(EngineContext {
             transport,
             members,
             observer,
             stats,
             schedule,
             policy: None,
-            reconsider: false,
-            key: None,
-            accusations: Vec::new(),
-            corrupted: Vec::new(),
-            record_bytes: 1,
-            round: 0,
-            rounds: 0,
-        }
+        })
     }
 
     /// How many ranks are found dead that were not known to be. Whoever is here will read no file of
@@ -368,7 +363,7 @@ fn introduce_oneself(engine: &Engine<'_>) -> Handshake {
     let time = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |time| time.as_nanos());
-    (time, std::process::id(), engine.members.me()).hash(&mut hasher);
+    (time, std::process::id(), engine.members().me()).hash(&mut hasher);
     Handshake {
         host,
         nonce: hasher.finish(),

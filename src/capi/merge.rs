@@ -49,7 +49,7 @@ impl ftsort {
         self.lost = RankSet::new(self.members.ranks());
         let schedule = self.settings.plan.resolve(self.members.ranks(), ROUNDS);
         self.beside_sorts(Keeping::Trees, &schedule, |kept, engine, lost| {
-            engine.rounds = ROUNDS;
+            engine.set_rounds(ROUNDS);
             work(kept, engine, lost)
         })
     }

@@ -99,7 +99,7 @@ pub unsafe extern "C" fn ftsort_partner(group: *const ftsort, node: i32, s: u32)
                 return -1;
             }
             node_of(group, node)
-                .and_then(|node| members.cube().partner(node, s, members.faulty_nodes()))
+                .and_then(|node| members.cube().partner(node, s - 1, members.faulty_nodes()))
                 .map_or(-1, |partner| partner.0 as i32)
         })
     }
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn ftsort_cluster(
     }
     let size = 1 << (s - 1);
     if !out.is_null() {
-        for (index, member) in cluster(Node(node), s).take(capacity).enumerate() {
+        for (index, member) in cluster(Node(node), s - 1).take(capacity).enumerate() {
             // SAFETY: index < capacity.
             unsafe { out.add(index).write(member.0 as i32) };
         }

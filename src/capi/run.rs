@@ -15,7 +15,8 @@ use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::trace::{Reporter, Whole};
 use ftsort_core::engine::{
-    Algorithm, Checks, Finished, InputHash, InputHasher, Job, PlacementPolicy, Source, Stats, sum,
+    Algorithm, Checks, EngineContext, Finished, InputHash, InputHasher, Job, PlacementPolicy,
+    Source, Stats, sum,
 };
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::sort::{Complete, MANY_RANKS, Method, Shape};
@@ -236,19 +237,18 @@ impl ftsort {
             true => &mut Nothing,
             false => &mut reloader,
         };
-        let mut engine = ftsort::engine(
-            &mut self.transport,
-            &mut self.members,
-            &mut reporter,
-            &mut self.stats,
-            &schedule,
-        );
-        engine.key = work.key;
-        engine.record_bytes = work.record_bytes;
-        engine.policy = self
-            .watch
-            .as_mut()
-            .map(|watch| watch as &mut dyn PlacementPolicy);
+        let mut engine = Engine::new(EngineContext {
+            transport: &mut self.transport,
+            members: &mut self.members,
+            observer: &mut reporter,
+            stats: &mut self.stats,
+            schedule: &schedule,
+            policy: self
+                .watch
+                .as_mut()
+                .map(|watch| watch as &mut dyn PlacementPolicy),
+        });
+        engine.set_records(work.record_bytes, work.key);
         let job = Job::new(
             &mut engine,
             algorithm,

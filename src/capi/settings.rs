@@ -402,9 +402,9 @@ pub(super) fn open_store(
         StoreChoice::Copies(copies) => return Ok(Box::new(Memory::new(*copies))),
         StoreChoice::Directory(folder) => folder,
     };
-    let me = engine.members.me();
+    let me = engine.members().me();
     let opened = Directory::open(Box::new(Disk::new(folder)), group, me).and_then(|mut store| {
-        if engine.members.lowest_survivor() == me {
+        if engine.members().lowest_survivor() == me {
             store.leave_sign()?;
         }
         Ok(store)

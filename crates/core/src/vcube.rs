@@ -1,7 +1,7 @@
-//! The virtual hypercube (VCube): clusters, covers, executors, partners.
+//! The virtual hypercube (VCube): clusters, covers, executors and partners.
 //!
-//! Follows Section 3 of the 2024 paper (Duarte, Bona and Ruoso 2014). Pure topology over nodes and
-//! sets of faulty nodes; it must never know of ranks, messages or data.
+//! Follows Section 3 of the 2024 paper (Duarte, Bona and Ruoso 2014). Pure topology over nodes and sets of
+//! faulty nodes; it must never depend on ranks, messages or data. Dimensions count from 0.
 
 use std::fmt;
 
@@ -35,22 +35,22 @@ impl NodeSet {
         self.0.insert(node.0 as usize);
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     pub fn remove(&mut self, node: Node) {
         self.0.remove(node.0 as usize);
     }
 
-    /// Is the node in the set? No for one that the cube does not have.
+    /// Returns whether the node is in the set; false for a node that the cube does not have.
     pub fn contains(&self, node: Node) -> bool {
         self.0.contains(node.0 as usize)
     }
 
-    /// How many nodes.
+    /// The number of nodes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// No node at all?
+    /// Returns whether the set has no node.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -61,16 +61,17 @@ impl NodeSet {
     }
 }
 
-/// c(i,s): the nodes of the s-th cluster of node i, in the order in which i turns to them.
+/// Returns the nodes of the cluster of node i in dimension s, in the order of the paper's Table 1.
 ///
-/// The paper defines c(i,s) = (i xor 2^(s-1), c(i xor 2^(s-1), 1), ..., c(i xor 2^(s-1), s-1)),
-/// which is i xor 2^(s-1) xor e for e = 0, 1, ..., 2^(s-1) - 1. s is at least 1.
+/// The paper counts dimensions from 1 and defines c(i,s) = (i xor 2^(s-1), c(i xor 2^(s-1), 1), ...,
+/// c(i xor 2^(s-1), s-1)), which is i xor 2^(s-1) xor e for e = 0, 1, ..., 2^(s-1) - 1. Here dimensions
+/// count from 0: `cluster(i, s)` is the paper's c(i,s+1).
 pub fn cluster(i: Node, s: u32) -> impl Iterator<Item = Node> {
-    let size = 1_u32 << (s - 1);
+    let size = 1_u32 << s;
     (0..size).map(move |e| Node(i.0 ^ size ^ e))
 }
 
-/// The smallest node of v's s-dimensional subcube.
+/// Returns the smallest node of the subcube of `s` dimensions that v is in.
 pub fn first_of(v: Node, s: u32) -> Node {
     Node(v.0 >> s << s)
 }
@@ -99,7 +100,7 @@ impl VCube {
         1 << self.dimension
     }
 
-    /// Never: a cube has at least one node.
+    /// Returns false: a cube has at least one node.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -109,32 +110,34 @@ impl VCube {
         (0..1_u32 << self.dimension).map(Node)
     }
 
-    /// cover(v): the first fault-free node of c(v,1), c(v,2), ..., c(v,d); None if there is none.
+    /// Returns the paper's cover of v: the first fault-free node of its clusters in ascending dimension;
+    /// None if every other node is faulty.
     pub fn cover(&self, v: Node, faulty: &NodeSet) -> Option<Node> {
-        (1..=self.dimension)
+        (0..self.dimension)
             .flat_map(|s| cluster(v, s))
             .find(|candidate| !faulty.contains(*candidate))
     }
 
-    /// The node that does the work of v: v itself if it is fault-free, else its cover.
+    /// Returns the node whose home executes v: v itself if it is fault-free, otherwise its cover.
     pub fn executor(&self, v: Node, faulty: &NodeSet) -> Option<Node> {
-        match faulty.contains(v) {
-            false => Some(v),
-            true => self.cover(v, faulty),
+        if faulty.contains(v) {
+            self.cover(v, faulty)
+        } else {
+            Some(v)
         }
     }
 
-    /// The paper's partner of v in dimension s: the first fault-free node of c(v,s).
+    /// Returns the paper's partner of v in dimension s: the first fault-free node of its cluster.
     pub fn partner(&self, v: Node, s: u32, faulty: &NodeSet) -> Option<Node> {
         cluster(v, s).find(|candidate| !faulty.contains(*candidate))
     }
 
-    /// The node that differs from v in dimension s alone: with whom v always exchanges.
+    /// Returns v xor 2^s, the node with which v exchanges in dimension s.
     pub fn neighbour(&self, v: Node, s: u32) -> Node {
-        Node(v.0 ^ (1 << (s - 1)))
+        Node(v.0 ^ (1 << s))
     }
 
-    /// The nodes of the s-dimensional subcube of v, ascending.
+    /// Returns the nodes of the subcube of `s` dimensions that v is in, ascending.
     pub fn subcube(&self, v: Node, s: u32) -> impl Iterator<Item = Node> + use<> {
         let Node(first) = first_of(v, s);
         (first..first + (1 << s)).map(Node)
@@ -156,16 +159,16 @@ mod tests {
         nodes.map(|node| node.0).collect()
     }
 
-    /// The paper's recursive definition, to the letter.
+    /// The paper's recursive definition, with dimensions from 0.
     fn cluster_by_definition(i: u32, s: u32) -> Vec<u32> {
-        let first = i ^ 1 << (s - 1);
+        let first = i ^ 1 << s;
         let mut nodes = vec![first];
-        (1..s).for_each(|smaller| nodes.extend(cluster_by_definition(first, smaller)));
+        (0..s).for_each(|smaller| nodes.extend(cluster_by_definition(first, smaller)));
         nodes
     }
 
     #[test]
-    fn table_1_of_the_2024_paper() {
+    fn clusters_match_table_1_of_the_2024_paper() {
         let table: [[&[u32]; 8]; 3] = [
             [&[1], &[0], &[3], &[2], &[5], &[4], &[7], &[6]],
             [
@@ -189,7 +192,7 @@ mod tests {
                 &[3, 2, 1, 0],
             ],
         ];
-        for (s, row) in (1..).zip(table) {
+        for (s, row) in (0..).zip(table) {
             for (i, expected) in (0..).zip(row) {
                 assert_eq!(numbers(cluster(Node(i), s)), expected, "c({i},{s})");
             }
@@ -197,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn the_closed_form_is_the_recursive_definition() {
-        for s in 1..=10 {
+    fn the_closed_form_matches_the_recursive_definition() {
+        for s in 0..10 {
             for i in [0, 1, 5, 77, 512, 1023] {
                 assert_eq!(numbers(cluster(Node(i), s)), cluster_by_definition(i, s));
             }
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_examples_of_covers() {
+    fn covers_match_the_examples_of_the_2024_paper() {
         let cube = VCube::for_ranks(8);
         let cover = |faulty: &[u32]| {
             let faulty = set(&cube, faulty.iter().copied());
@@ -219,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn cubes_have_the_least_power_of_two_of_nodes() {
+    fn a_cube_has_the_smallest_power_of_two_of_nodes() {
         for (ranks, len) in [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (64, 64), (65, 128)] {
             assert_eq!(VCube::for_ranks(ranks).len(), len);
         }
     }
 
-    /// What holds for every set of faulty nodes that leaves somebody alive.
+    /// Checks the properties that hold for every set of faulty nodes with a survivor.
     fn check(cube: &VCube, faulty: &NodeSet) {
         for v in cube.nodes() {
             let executor = cube.executor(v, faulty).unwrap();
@@ -238,7 +241,7 @@ mod tests {
                 .map(|distance| Node(v.0 ^ distance))
                 .find(|node| !faulty.contains(*node));
             assert_eq!(Some(executor), by_distance);
-            for s in 1..=cube.dimension() {
+            for s in 0..cube.dimension() {
                 check_dimension(cube, faulty, v, s);
             }
         }
@@ -248,21 +251,20 @@ mod tests {
         let alive = |n: &Node| !faulty.contains(*n);
         let executor = cube.executor(v, faulty).unwrap();
         let other = cube.executor(cube.neighbour(v, s), faulty).unwrap();
-        let own_half = cube.subcube(v, s - 1).find(alive);
+        let own_half = cube.subcube(v, s).find(alive);
         match (cube.partner(v, s, faulty), own_half) {
-            // The paper's partner is whoever executes the hypercube's neighbour, for every node,
-            // covered ones too, and so comes out of "exchange with v xor 2^(s-1)".
+            // The paper's partner executes the neighbour in the hypercube, for every node, those with a
+            // cover included: the rule "exchange with v xor 2^s" implies it.
             (Some(partner), _) => assert_eq!(partner, other),
-            // No partner: v and its neighbour have one executor, which is v where v is fault-free,
-            // and the exchange is local.
+            // Without a partner v and its neighbour have one executor, and the exchange is local.
             (None, Some(_)) => assert_eq!(executor, other),
-            // Nobody lives in the subcube of both: two nodes outside may stand in for them.
-            (None, None) => assert!(cube.subcube(v, s).all(|n| n != executor && n != other)),
+            // All nodes of the subcube of both are faulty: two executors outside of it are possible.
+            (None, None) => assert!(cube.subcube(v, s + 1).all(|n| n != executor && n != other)),
         }
     }
 
     #[test]
-    fn every_set_of_faults_in_small_cubes() {
+    fn executors_and_partners_agree_for_every_set_of_faults_in_small_cubes() {
         for dimension in 0..=3 {
             let cube = VCube::for_ranks(1 << dimension);
             for mask in 0..(1_u32 << cube.len()) - 1 {
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lonely_survivor_does_everything() {
+    fn the_last_survivor_executes_every_node() {
         for dimension in 0..=10 {
             let cube = VCube::for_ranks(1 << dimension);
             for survivor in [0, cube.len() as u32 / 3, cube.len() as u32 - 1] {
@@ -294,7 +296,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn any_set_of_faults_up_to_1024_nodes(
+        fn executors_and_partners_agree_for_random_sets_of_faults(
             dimension in 0_u32..=10,
             density in 0.0_f64..=1.0,
             seed: u64,

@@ -11,32 +11,32 @@ use ftsort_kernels::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
     /// None.
-    Nobody,
-    /// Node v and its neighbour v xor 2^(s-1), for this s.
-    Neighbours(u32),
+    Nothing,
+    /// Node v and node v xor 2^s, for this dimension s.
+    Dimension(u32),
     /// Every node and every other.
-    Everybody,
+    All,
 }
 
 impl Exchange {
     /// The first stop on the way from one node to another.
     pub fn next_stop(self, from: Node, to: Node) -> Node {
         match self {
-            Exchange::Nobody => from,
-            Exchange::Neighbours(s) => {
-                let bit = 1 << (s - 1);
+            Exchange::Nothing => from,
+            Exchange::Dimension(s) => {
+                let bit = 1 << s;
                 Node(from.0 & !bit | to.0 & bit)
             }
-            Exchange::Everybody => to,
+            Exchange::All => to,
         }
     }
 
     /// The nodes, of a cube of so many, that a node exchanges with, ascending.
     pub fn peers(self, node: Node, nodes: usize) -> Vec<Node> {
         match self {
-            Exchange::Nobody => Vec::new(),
-            Exchange::Neighbours(s) => vec![Node(node.0 ^ 1 << (s - 1))],
-            Exchange::Everybody => {
+            Exchange::Nothing => Vec::new(),
+            Exchange::Dimension(s) => vec![Node(node.0 ^ 1 << s)],
+            Exchange::All => {
                 let all = (0..nodes as u32).map(Node);
                 all.filter(|peer| *peer != node).collect()
             }
@@ -121,6 +121,29 @@ impl Subcube {
     }
 }
 
+/// A node's place in a round, as the functions of [`Algorithm`] see it.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundContext<'a> {
+    /// The round, from 1 on.
+    pub round: u32,
+    /// The node.
+    pub node: Node,
+    /// The decision that holds for the node: for `propose` and `decide` that of the round before, which is
+    /// empty in the first round; for `split` and `join` that of this round.
+    pub decision: &'a [u8],
+}
+
+impl<'a> RoundContext<'a> {
+    /// A node's place in a round.
+    pub fn new(round: u32, node: Node, decision: &'a [u8]) -> RoundContext<'a> {
+        RoundContext {
+            round,
+            node,
+            decision,
+        }
+    }
+}
+
 /// What a node keeps, and what it gives to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
@@ -152,48 +175,60 @@ pub trait Algorithm {
         inputs.map(|input| self.prepare(input?)).collect()
     }
 
-    /// What the node contributes to its subcube's decision. `before`: the decision that held for it in
-    /// the round before; empty in the first. Called in rounds that decide, as [`Algorithm::decide`].
+    /// Returns what the node contributes to its subcube's decision; called in rounds that decide, as
+    /// [`Algorithm::decide`]. The context's decision is that of the round before.
     fn propose(
         &self,
-        round: u32,
-        node: Node,
-        subcube: &Subcube,
-        block: &Block,
-        before: &[u8],
-    ) -> Result<Vec<u8>>;
+        _at: &RoundContext<'_>,
+        _subcube: &Subcube,
+        _block: &Block,
+    ) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
 
-    /// The decision, made by the subcube's root from the contributions of all its nodes, in
-    /// ascending order of node.
+    /// Returns the decision of a subcube, made at its root from the contributions of all its nodes, in
+    /// ascending order of node. The context's node is the subcube's first one, and its decision is that of
+    /// the round before.
     fn decide(
         &self,
-        round: u32,
-        subcube: &Subcube,
-        proposals: &[(Node, Slice)],
-        before: &[u8],
-    ) -> Result<Vec<u8>>;
+        _at: &RoundContext<'_>,
+        _subcube: &Subcube,
+        _proposals: &[(Node, Slice)],
+    ) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
 
     /// The greatest size of a contribution to this round, in bytes.
-    fn proposal_limit(&self, round: u32) -> usize;
+    fn proposal_limit(&self, _round: u32) -> usize {
+        0
+    }
 
     /// The greatest size of a decision of this round, in bytes.
-    fn decision_limit(&self, round: u32) -> usize;
+    fn decision_limit(&self, _round: u32) -> usize {
+        0
+    }
 
-    /// The most runs that a block has.
-    fn most_runs(&self) -> usize;
+    /// The greatest number of runs of a block.
+    fn most_runs(&self) -> usize {
+        1
+    }
 
-    /// In all rounds but the last, every run is split by itself, whatever the other runs are, and
-    /// joining unites runs. So a block of any version before the result consists of pieces of inputs,
-    /// and can be made again from the inputs and the decisions: versions need not be stored.
-    fn is_recomputable(&self) -> bool;
+    /// Whether a block of any version before the result consists of pieces of inputs, so that it can be
+    /// recomputed from the inputs and the decisions and versions need not be stored.
+    ///
+    /// This holds if, in all rounds but the last, every run is split by itself, whatever the other runs
+    /// are, and joining unites runs.
+    fn is_recomputable(&self) -> bool {
+        false
+    }
 
     /// How many records the result has, if a decision of the last round says so: it is told to the caller.
     fn promised(&self, _decision: &[u8]) -> Option<u64> {
         None
     }
 
-    /// What the node keeps and what it gives. Called in rounds that exchange.
-    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split>;
+    /// Returns what the node keeps and what it sends; called in rounds that exchange.
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split>;
 
     /// Blocks in a form that takes less memory, or is faster to join: the same records in the same
     /// order, and on any rank the round gives the same. Called before the join of rounds that exchange
@@ -203,18 +238,13 @@ pub trait Algorithm {
         Ok(blocks)
     }
 
-    /// The node's new block, from what it kept and what it got from its peers, united: both together,
-    /// if the algorithm does not say otherwise. In rounds that exchange nothing `keep` is the whole
-    /// block and `got` is empty. An [`Error::corrupt`](ftsort_kernels::error::Error::corrupt) says that
-    /// the algorithm's own checks have found wrong data: the round starts again from what is stored.
-    fn join(
-        &self,
-        _round: u32,
-        _node: Node,
-        keep: Block,
-        got: Block,
-        _decision: &[u8],
-    ) -> Result<Block> {
+    /// Returns the node's new block, from what it kept and what it got from its peers, united: both
+    /// together, unless the algorithm says otherwise.
+    ///
+    /// In rounds that exchange nothing `keep` is the whole block and `got` is empty. An
+    /// [`Error::corrupt`](ftsort_kernels::error::Error::corrupt) says that the algorithm's own checks have
+    /// found wrong data: the round starts again from the store.
+    fn join(&self, _at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
         Ok(Block::unite([keep, got]))
     }
 }
@@ -229,15 +259,15 @@ mod tests {
         fn a_way_leads_to_its_end_and_by_way_of_peers(from in 0_u32..64, to in 0_u32..64) {
             let (from, to) = (Node(from), Node(to));
             let mut at = from;
-            for s in [3, 1, 2, 6, 5, 4] {
-                let next = Exchange::Neighbours(s).next_stop(at, to);
-                prop_assert!(next == at || Exchange::Neighbours(s).peers(at, 64) == [next]);
+            for s in [2, 0, 1, 5, 4, 3] {
+                let next = Exchange::Dimension(s).next_stop(at, to);
+                prop_assert!(next == at || Exchange::Dimension(s).peers(at, 64) == [next]);
                 at = next;
             }
             prop_assert_eq!(at, to);
-            prop_assert_eq!(Exchange::Everybody.next_stop(from, to), to);
-            prop_assert_eq!(Exchange::Nobody.next_stop(from, to), from);
-            let peers = Exchange::Everybody.peers(from, 64);
+            prop_assert_eq!(Exchange::All.next_stop(from, to), to);
+            prop_assert_eq!(Exchange::Nothing.next_stop(from, to), from);
+            let peers = Exchange::All.peers(from, 64);
             prop_assert!(peers.len() == 63 && !peers.contains(&from) && peers.is_sorted());
         }
     }

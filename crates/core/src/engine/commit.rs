@@ -42,34 +42,90 @@ fn all_clear() -> u32 {
         .fold(COMPLETE, |flag, status| flag | bit_of(*status))
 }
 
-/// The means by which a group acts together: messages, agreement, knowledge of who lives.
-pub struct Engine<'a> {
+/// The parts of a group that an [`Engine`] works with. All are borrowed for one job.
+pub struct EngineContext<'a> {
     /// Moves messages.
     pub transport: &'a mut dyn Transport,
-    /// Who lives.
+    /// The ranks, which of them live, and the nodes that they execute.
     pub members: &'a mut Members,
-    /// Is told what happens.
+    /// Receives events.
     pub observer: &'a mut dyn Observer,
-    /// Where the time goes.
+    /// Receives figures.
     pub stats: &'a mut Stats,
-    /// Who is to die, in tests.
+    /// The failures to inject, in tests.
     pub schedule: &'a Schedule,
-    /// Says who should not execute anything; on all ranks or none.
+    /// Proposes which ranks execute nothing, and the shares of the others; on all ranks or on none.
     pub policy: Option<&'a mut dyn PlacementPolicy>,
-    /// All survivors know that an policy would have it otherwise.
-    pub reconsider: bool,
-    /// What makes the digests of blocks; None: blocks are not checked.
-    pub key: Option<&'a DigestKey>,
-    /// What this rank has found wrong since all were told last.
-    pub accusations: Vec<Accusation>,
-    /// What of the schedule is done, that is to be done once.
-    pub corrupted: Vec<usize>,
-    /// Blocks consist of records of this size.
-    pub record_bytes: usize,
-    /// The present round, and how many there are; for events.
-    pub round: u32,
-    /// See `round`.
-    pub rounds: u32,
+}
+
+/// The means by which the ranks of a group act together: messages, agreements, and one view of the members.
+pub struct Engine<'a> {
+    pub(crate) transport: &'a mut dyn Transport,
+    pub(crate) members: &'a mut Members,
+    pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) stats: &'a mut Stats,
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) policy: Option<&'a mut dyn PlacementPolicy>,
+    /// All survivors know that a placement policy wants a change.
+    pub(crate) reconsider: bool,
+    /// Makes the digests of blocks; None: blocks are not checked.
+    pub(crate) key: Option<&'a DigestKey>,
+    /// Corruptions that this rank has found since the last report to all ranks.
+    pub(crate) accusations: Vec<Accusation>,
+    /// Entries of the schedule that happen once and have happened.
+    pub(crate) corrupted: Vec<usize>,
+    /// The size of a record in bytes; 1 for blocks without records.
+    pub(crate) record_bytes: usize,
+    /// The present round; for events.
+    pub(crate) round: u32,
+    /// The number of rounds; for events.
+    pub(crate) rounds: u32,
+}
+
+impl<'a> Engine<'a> {
+    /// Makes an engine for one job of a group, whose blocks consist of bytes that are not checked.
+    pub fn new(context: EngineContext<'a>) -> Engine<'a> {
+        let EngineContext {
+            transport,
+            members,
+            observer,
+            stats,
+            schedule,
+            policy,
+        } = context;
+        Engine {
+            transport,
+            members,
+            observer,
+            stats,
+            schedule,
+            policy,
+            reconsider: false,
+            key: None,
+            accusations: Vec::new(),
+            corrupted: Vec::new(),
+            record_bytes: 1,
+            round: 0,
+            rounds: 0,
+        }
+    }
+
+    /// Sets the size of a record in bytes, and the key of the digests by which blocks are checked; None: they
+    /// are not checked. The same on all ranks.
+    pub fn set_records(&mut self, record_bytes: usize, key: Option<&'a DigestKey>) {
+        self.record_bytes = record_bytes;
+        self.key = key;
+    }
+
+    /// Sets the number of rounds that events report.
+    pub fn set_rounds(&mut self, rounds: u32) {
+        self.rounds = rounds;
+    }
+
+    /// The members as this rank knows them.
+    pub fn members(&self) -> &Members {
+        self.members
+    }
 }
 
 impl Engine<'_> {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::algorithm::RoundContext;
 use super::exchange::{Delivery, Letter};
 use super::job::{Job, RoundResult};
 use super::{Subcube, table};
@@ -148,8 +149,8 @@ impl Job<'_, '_> {
         let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
         let body = block.filter(|_| able).and_then(|block| {
             attempt.check(caught(|| {
-                let before = self.decided_before(route.node);
-                algorithm.propose(round, route.node, route.subcube, block, before)
+                let at = RoundContext::new(round, route.node, self.decided_before(route.node));
+                algorithm.propose(&at, route.subcube, block)
             }))
         });
         Letter {
@@ -190,8 +191,8 @@ impl Job<'_, '_> {
         for (first, decision) in councils {
             if decision.complete {
                 let decision = caught(|| {
-                    let before = self.decided_before(first);
-                    algorithm.decide(round, decision.subcube, &decision.proposals, before)
+                    let at = RoundContext::new(round, first, self.decided_before(first));
+                    algorithm.decide(&at, decision.subcube, &decision.proposals)
                 });
                 decisions.extend(attempt.check(decision).map(|decision| (first, decision)));
             }

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use super::Exchange;
+use super::algorithm::RoundContext;
 use super::exchange::{Delivery, Transfer};
 use super::job::{Job, RoundResult};
 use super::placement::holders;
@@ -292,9 +293,9 @@ impl Job<'_, '_> {
         let rounds = 1..=self.version_id.version;
         let scope = rounds.fold(0, |scope, round| {
             match self.algorithm.step(round).exchange {
-                Exchange::Nobody => scope,
-                Exchange::Neighbours(s) => scope | 1 << (s - 1),
-                Exchange::Everybody => u32::MAX,
+                Exchange::Nothing => scope,
+                Exchange::Dimension(s) => scope | 1 << s,
+                Exchange::All => u32::MAX,
             }
         });
         let origins = self.engine.members.cube().nodes();
@@ -399,7 +400,7 @@ impl Job<'_, '_> {
         let mut at = origin.home();
         for round in 1..=self.version_id.version {
             let exchange = algorithm.step(round).exchange;
-            if exchange == Exchange::Nobody {
+            if exchange == Exchange::Nothing {
                 continue;
             }
             let decision = self.log.get(round as usize - 1);
@@ -410,7 +411,8 @@ impl Job<'_, '_> {
                     format!("the decision of round {round} at node {at} is not logged"),
                 )
             })?;
-            let split = caught(|| algorithm.split(round, at, &piece, decision))?;
+            let context = RoundContext::new(round, at, decision);
+            let split = caught(|| algorithm.split(&context, &piece))?;
             let peers = exchange.peers(at, self.engine.members.cube().len());
             let mut next = exchange.next_stop(at, node);
             if mutant(Mutant::WrongSide) {

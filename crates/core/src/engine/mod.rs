@@ -31,10 +31,10 @@ mod versions;
 #[cfg(feature = "testing")]
 pub mod wire_formats;
 
-pub use algorithm::{Algorithm, Exchange, Split, Step, Subcube};
+pub use algorithm::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 pub use checkpoints::Checkpoints;
 pub use checks::{Accusation, Checks};
-pub use commit::{Engine, Verdict, agreed_error};
+pub use commit::{Engine, EngineContext, Verdict, agreed_error};
 pub use exchange::{Delivery, Letter, Transfer};
 pub use handshake::{Handshake, handshake, sum};
 pub use job::{Finished, Job};

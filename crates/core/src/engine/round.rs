@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::algorithm::RoundContext;
 use super::decision::Decisions;
 use super::exchange::Transfer;
 use super::job::{Job, RoundResult};
@@ -70,7 +71,7 @@ impl Job<'_, '_> {
             }
         }
         let exchange = self.algorithm.step(round).exchange;
-        if exchange == Exchange::Nobody {
+        if exchange == Exchange::Nothing {
             if round == self.algorithm.rounds() {
                 let released = self.release();
                 attempt.check(released);
@@ -140,7 +141,8 @@ impl Job<'_, '_> {
             let (Some(block), Some(decision)) = (self.blocks.get(&node), decisions.of(node)) else {
                 continue;
             };
-            let split = caught(|| algorithm.split(round, node, block, decision));
+            let at = RoundContext::new(round, node, decision);
+            let split = caught(|| algorithm.split(&at, block));
             if let Some(split) = attempt.check(split) {
                 let split = self.known_by(block, split);
                 kept.insert(node, split.keep);
@@ -194,7 +196,8 @@ impl Job<'_, '_> {
         };
         let must_be = kept.digest.zip(got.digest);
         let must_be = must_be.map(|(kept, got)| kept.combine(got));
-        let block = caught(|| algorithm.join(round, node, kept, got, decision));
+        let at = RoundContext::new(round, node, decision);
+        let block = caught(|| algorithm.join(&at, kept, got));
         let block = self.engine.classify(block);
         let corrupted = match round == algorithm.rounds() {
             true => block

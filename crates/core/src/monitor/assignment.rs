@@ -47,13 +47,13 @@ impl Assignment {
             }
             Assignment::VCube => {
                 let dimension = VCube::for_ranks(ranks).dimension();
-                let firsts = (1..=dimension).filter_map(|s| first_member(tester.home(), s, group));
+                let firsts = (0..dimension).filter_map(|s| first_member(tester.home(), s, group));
                 firsts.for_each(|rank| {
                     tested.insert(rank);
                 });
                 for rank in outside.iter().filter(|rank| *rank != tester) {
                     // The s for which the tester is in c(rank,s).
-                    let s = (rank.0 ^ tester.0).ilog2() + 1;
+                    let s = (rank.0 ^ tester.0).ilog2();
                     if first_member(rank.home(), s, group) == Some(tester) {
                         tested.insert(rank);
                     }
@@ -71,7 +71,7 @@ impl Assignment {
             Assignment::AllToAll => testers.extend(group),
             Assignment::VCube => {
                 let dimension = VCube::for_ranks(ranks).dimension();
-                let firsts = (1..=dimension).filter_map(|s| first_member(rank.home(), s, group));
+                let firsts = (0..dimension).filter_map(|s| first_member(rank.home(), s, group));
                 firsts.for_each(|rank| {
                     testers.insert(rank);
                 });

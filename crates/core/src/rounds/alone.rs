@@ -3,7 +3,7 @@
 
 use super::{Hypercube, Rounds};
 use crate::block::Block;
-use crate::engine::{Algorithm, Subcube};
+use crate::engine::{Algorithm, RoundContext, Subcube};
 use crate::members::{FULL_WEIGHT, Rank};
 use crate::vcube::{Node, NodeSet, VCube};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -59,7 +59,9 @@ impl Scene<'_> {
             halves.push(match peers.next() {
                 None => (block.clone(), None),
                 Some(peer) => {
-                    let split = self.algorithm.split(round, node, block, shared)?;
+                    let split = self
+                        .algorithm
+                        .split(&RoundContext::new(round, node, shared), block)?;
                     (split.keep, Some((peer, split.give)))
                 }
             });
@@ -76,7 +78,10 @@ impl Scene<'_> {
             };
             let (got, keep) = (Block::unite(got), keep.clone());
             let (_, shared) = self.of(node);
-            joined.push(self.algorithm.join(round, node, keep, got, shared)?);
+            joined.push(
+                self.algorithm
+                    .join(&RoundContext::new(round, node, shared), keep, got)?,
+            );
         }
         self.blocks = joined;
         Ok(())
@@ -100,13 +105,19 @@ impl Scene<'_> {
         let mut proposals: Vec<(Node, Slice)> = Vec::with_capacity(nodes.len());
         for node in &nodes {
             let (block, before) = self.of(*node);
-            let words = self
-                .algorithm
-                .propose(round, *node, &subcube, block, before)?;
+            let words = self.algorithm.propose(
+                &RoundContext::new(round, *node, before),
+                &subcube,
+                block,
+            )?;
             proposals.push((*node, Buffer::copy_of(&words)?.into()));
         }
         let (_, before) = self.of(first);
-        let decided = self.algorithm.decide(round, &subcube, &proposals, before)?;
+        let decided = self.algorithm.decide(
+            &RoundContext::new(round, subcube.first, before),
+            &subcube,
+            &proposals,
+        )?;
         for node in nodes {
             self.shared[node.0 as usize].clone_from(&decided);
         }

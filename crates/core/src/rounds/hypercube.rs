@@ -3,7 +3,7 @@
 
 use super::{Round, Rounds, Task};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -142,7 +142,7 @@ impl Algorithm for Hypercube<'_> {
         let exchange = entry.dimension;
         Step {
             scope: entry.share,
-            exchange: exchange.map_or(Exchange::Nobody, |bit| Exchange::Neighbours(bit + 1)),
+            exchange: exchange.map_or(Exchange::Nothing, Exchange::Dimension),
         }
     }
 
@@ -150,28 +150,25 @@ impl Algorithm for Hypercube<'_> {
         Ok(block)
     }
 
-    fn propose(
-        &self,
-        round: u32,
-        node: Node,
-        subcube: &Subcube,
-        block: &Block,
-        before: &[u8],
-    ) -> Result<Vec<u8>> {
-        let state = self.state(round, node, block)?;
-        let task = self.task((round, node), &state, before, Some(subcube));
+    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+        let state = self.state(at.round, at.node, block)?;
+        let task = self.task((at.round, at.node), &state, at.decision, Some(subcube));
         self.small("the proposal", &task, &self.rounds.propose(&task)?)
     }
 
     fn decide(
         &self,
-        round: u32,
+        at: &RoundContext<'_>,
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
-        before: &[u8],
     ) -> Result<Vec<u8>> {
         let nothing = Buffer::default().into();
-        let task = self.task((round, subcube.root()), &nothing, before, Some(subcube));
+        let task = self.task(
+            (at.round, subcube.root()),
+            &nothing,
+            at.decision,
+            Some(subcube),
+        );
         let decided = self.rounds.decide(&task, proposals)?;
         self.small("the decision", &task, &decided)
     }
@@ -192,33 +189,26 @@ impl Algorithm for Hypercube<'_> {
         false
     }
 
-    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
-        let state = self.state(round, node, block)?;
-        let task = self.task((round, node), &state, decision, None);
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        let state = self.state(at.round, at.node, block)?;
+        let task = self.task((at.round, at.node), &state, at.decision, None);
         let outbox = self.rounds.emit(&task)?;
         Ok(Split {
-            give: vec![block_of(node, outbox)],
-            keep: block_of(node, state),
+            give: vec![block_of(at.node, outbox)],
+            keep: block_of(at.node, state),
         })
     }
 
-    fn join(
-        &self,
-        round: u32,
-        node: Node,
-        keep: Block,
-        got: Block,
-        decision: &[u8],
-    ) -> Result<Block> {
-        let state = match self.entry(round).dimension {
+    fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
+        let state = match self.entry(at.round).dimension {
             // It has been split already.
             Some(_) => state_of(&keep),
-            None => self.state(round, node, &keep)?,
+            None => self.state(at.round, at.node, &keep)?,
         };
-        let task = self.task((round, node), &state, decision, None);
+        let task = self.task((at.round, at.node), &state, at.decision, None);
         // Moved, so that it can be changed in place where nobody else has it.
         let inbox = got.runs.into_iter().next().map(|run| run.data);
         let inbox = inbox.unwrap_or_else(|| Buffer::default().into());
-        Ok(block_of(node, self.rounds.absorb(&task, inbox)?))
+        Ok(block_of(at.node, self.rounds.absorb(&task, inbox)?))
     }
 }

@@ -20,7 +20,7 @@ mod ends;
 use super::pivot::halves;
 use super::sorted;
 use crate::block::{Block, Run};
-use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 pub(super) use ends::Ends;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -195,8 +195,8 @@ impl Algorithm for Bitonic<'_> {
         Step {
             scope: (round == 1).then_some(self.dimension),
             exchange: match self.stage(round) {
-                Some(stage) => Exchange::Neighbours(stage.t + 1),
-                None => Exchange::Nobody,
+                Some(stage) => Exchange::Dimension(stage.t),
+                None => Exchange::Nothing,
             },
         }
     }
@@ -211,11 +211,9 @@ impl Algorithm for Bitonic<'_> {
 
     fn propose(
         &self,
-        _round: u32,
-        _node: Node,
+        _at: &RoundContext<'_>,
         _subcube: &Subcube,
         block: &Block,
-        _before: &[u8],
     ) -> Result<Vec<u8>> {
         let records = self.records(block) as u64;
         Ok(match self.shape {
@@ -226,10 +224,9 @@ impl Algorithm for Bitonic<'_> {
 
     fn decide(
         &self,
-        _round: u32,
+        _at: &RoundContext<'_>,
         _subcube: &Subcube,
         proposals: &[(Node, Slice)],
-        _before: &[u8],
     ) -> Result<Vec<u8>> {
         let longest = match self.shape {
             Shape::Any => {
@@ -263,26 +260,19 @@ impl Algorithm for Bitonic<'_> {
         false
     }
 
-    fn split(&self, _round: u32, _node: Node, block: &Block, _decision: &[u8]) -> Result<Split> {
+    fn split(&self, _at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         Ok(Split {
             keep: block.clone(),
             give: vec![block.clone()],
         })
     }
 
-    fn join(
-        &self,
-        round: u32,
-        node: Node,
-        keep: Block,
-        got: Block,
-        decision: &[u8],
-    ) -> Result<Block> {
-        let longest = Bitonic::longest(decision)?;
-        let Some(stage) = self.stage(round) else {
+    fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
+        let longest = Bitonic::longest(at.decision)?;
+        let Some(stage) = self.stage(at.round) else {
             return sorted(keep, self.kernel);
         };
-        let first = Bitonic::keeps_smaller(stage, node);
+        let first = Bitonic::keeps_smaller(stage, at.node);
         let both = Block::unite([keep, got]);
         let smaller = self.records(&both).min(longest);
         let (smaller, greater) = halves(both, smaller, self.kernel);

@@ -11,7 +11,7 @@
 use super::pivot::{self, Cut};
 use super::{PivotRule, sorted, sorted_each};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -56,7 +56,7 @@ impl Algorithm for HyperQuickSort<'_> {
         let s = self.dimension + 1 - round;
         Step {
             scope: Some(s),
-            exchange: Exchange::Neighbours(s),
+            exchange: Exchange::Dimension(s - 1),
         }
     }
 
@@ -68,20 +68,13 @@ impl Algorithm for HyperQuickSort<'_> {
         sorted_each(inputs, self.kernel)
     }
 
-    fn propose(
-        &self,
-        _round: u32,
-        node: Node,
-        subcube: &Subcube,
-        block: &Block,
-        _before: &[u8],
-    ) -> Result<Vec<u8>> {
+    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         Ok(match self.rule {
             PivotRule::Sampled => {
                 let samples = pivot::sample(block, HALVES, self.kernel);
                 pivot::encode_samples(&samples)
             }
-            PivotRule::Paper if node == subcube.root() => {
+            PivotRule::Paper if at.node == subcube.root() => {
                 let median = pivot::even_splitters(block, HALVES, self.kernel);
                 let cut = median.into_iter().next().map_or(Cut::AllLower, Cut::At);
                 Cut::encode_all(&[cut], self.kernel.record_bytes())
@@ -92,10 +85,9 @@ impl Algorithm for HyperQuickSort<'_> {
 
     fn decide(
         &self,
-        _round: u32,
+        _at: &RoundContext<'_>,
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
-        _before: &[u8],
     ) -> Result<Vec<u8>> {
         match self.rule {
             PivotRule::Sampled => {
@@ -133,9 +125,9 @@ impl Algorithm for HyperQuickSort<'_> {
         true
     }
 
-    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
-        let cut = Cut::decode(decision, self.kernel.record_bytes())?;
-        let in_upper_half = node.0 >> (self.dimension - round) & 1 == 1;
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        let cut = Cut::decode(at.decision, self.kernel.record_bytes())?;
+        let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
         Ok(halve(&cut, in_upper_half, block, self.kernel))
     }
 }

@@ -9,7 +9,7 @@
 use super::merging::{merged, merged_each};
 use super::pivot::{self, Cut, Place};
 use crate::block::{Block, Run};
-use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
@@ -209,8 +209,8 @@ impl Algorithm for Complete<'_> {
         Step {
             scope: Some(self.dimension),
             exchange: match self.dense && self.is_last(round) {
-                true => Exchange::Everybody,
-                false => Exchange::Nobody,
+                true => Exchange::All,
+                false => Exchange::Nothing,
             },
         }
     }
@@ -223,19 +223,14 @@ impl Algorithm for Complete<'_> {
         self.sort.prepare_each(inputs)
     }
 
-    fn propose(
-        &self,
-        round: u32,
-        node: Node,
-        subcube: &Subcube,
-        block: &Block,
-        before: &[u8],
-    ) -> Result<Vec<u8>> {
-        if round <= self.sort.rounds() {
-            return self.sort.propose(round, node, subcube, block, before);
+    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+        if at.round <= self.sort.rounds() {
+            return self.sort.propose(at, subcube, block);
         }
-        Ok(match self.dense && self.is_last(round) {
-            true if self.is_recomputable() => self.propose_cuts(node, subcube, block, before),
+        Ok(match self.dense && self.is_last(at.round) {
+            true if self.is_recomputable() => {
+                self.propose_cuts(at.node, subcube, block, at.decision)
+            }
             true => Vec::new(),
             false => self.count(block),
         })
@@ -243,17 +238,18 @@ impl Algorithm for Complete<'_> {
 
     fn decide(
         &self,
-        round: u32,
+        at: &RoundContext<'_>,
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
-        before: &[u8],
     ) -> Result<Vec<u8>> {
-        if round <= self.sort.rounds() {
-            return self.sort.decide(round, subcube, proposals, before);
+        if at.round <= self.sort.rounds() {
+            return self.sort.decide(at, subcube, proposals);
         }
         let size = self.kernel.record_bytes();
-        if self.dense && self.is_last(round) {
-            return Ok(self.decide_cuts(subcube, proposals, before)?.encode(size));
+        if self.dense && self.is_last(at.round) {
+            return Ok(self
+                .decide_cuts(subcube, proposals, at.decision)?
+                .encode(size));
         }
         let counts: Vec<u8> = proposals
             .iter()
@@ -292,16 +288,16 @@ impl Algorithm for Complete<'_> {
         self.sort.is_recomputable()
     }
 
-    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
-        if round <= self.sort.rounds() {
-            return self.sort.split(round, node, block, decision);
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        if at.round <= self.sort.rounds() {
+            return self.sort.split(at, block);
         }
-        let plan = self.plan(decision)?;
+        let plan = self.plan(at.decision)?;
         let mut give = match self.is_recomputable() {
             true => Cut::divide_all(&plan.cuts, block, self.kernel),
-            false => plan.divide(node, block, self.kernel),
+            false => plan.divide(at.node, block, self.kernel),
         };
-        let keep = give.remove(node.0 as usize);
+        let keep = give.remove(at.node.0 as usize);
         Ok(Split { keep, give })
     }
 
@@ -324,26 +320,19 @@ impl Algorithm for Complete<'_> {
         Ok(blocks.collect())
     }
 
-    fn join(
-        &self,
-        round: u32,
-        node: Node,
-        keep: Block,
-        got: Block,
-        decision: &[u8],
-    ) -> Result<Block> {
-        if round <= self.sort.rounds() {
-            return self.sort.join(round, node, keep, got, decision);
+    fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
+        if at.round <= self.sort.rounds() {
+            return self.sort.join(at, keep, got);
         }
         let block = Block::unite([keep, got]);
-        if !self.is_last(round) {
+        if !self.is_last(at.round) {
             return Ok(block);
         }
-        let plan = self.plan(decision)?;
-        let start = plan.starts.get(node.0 as usize).ok_or_else(broken)?;
+        let plan = self.plan(at.decision)?;
+        let start = plan.starts.get(at.node.0 as usize).ok_or_else(broken)?;
         Ok(Block {
             runs: vec![Run {
-                origin: Rank(node.0),
+                origin: Rank(at.node.0),
                 start: *start,
                 data: merged(self.kernel, block)?,
             }],

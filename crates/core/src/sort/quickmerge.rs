@@ -12,7 +12,7 @@ use super::hyperquicksort::halve;
 use super::pivot::{self, Cut, Place};
 use super::{sorted, sorted_each};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
@@ -92,7 +92,7 @@ impl Algorithm for QuickMerge<'_> {
     fn step(&self, round: u32) -> Step {
         Step {
             scope: (round == 1).then_some(self.dimension),
-            exchange: Exchange::Neighbours(self.dimension + 1 - round),
+            exchange: Exchange::Dimension(self.dimension - round),
         }
     }
 
@@ -104,20 +104,13 @@ impl Algorithm for QuickMerge<'_> {
         sorted_each(inputs, self.kernel)
     }
 
-    fn propose(
-        &self,
-        _round: u32,
-        node: Node,
-        subcube: &Subcube,
-        block: &Block,
-        _before: &[u8],
-    ) -> Result<Vec<u8>> {
+    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         let asked = match self.splitters {
             Splitters::Sampled => {
                 let samples = pivot::sample(block, self.nodes(), self.kernel);
                 return Ok(pivot::encode_samples(&samples));
             }
-            Splitters::Root => node == subcube.root(),
+            Splitters::Root => at.node == subcube.root(),
             Splitters::Averaged => true,
         };
         let list = match asked {
@@ -129,10 +122,9 @@ impl Algorithm for QuickMerge<'_> {
 
     fn decide(
         &self,
-        _round: u32,
+        _at: &RoundContext<'_>,
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
-        _before: &[u8],
     ) -> Result<Vec<u8>> {
         let cuts = match self.splitters {
             Splitters::Sampled => pivot::balanced(proposals, &subcube.shares(), self.kernel)?,
@@ -163,10 +155,10 @@ impl Algorithm for QuickMerge<'_> {
         true
     }
 
-    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
-        let cuts = Cut::decode_all(decision, self.kernel.record_bytes())?;
-        let cut = &cuts[splitter_index(self.dimension, round, node) - 1];
-        let in_upper_half = node.0 >> (self.dimension - round) & 1 == 1;
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        let cuts = Cut::decode_all(at.decision, self.kernel.record_bytes())?;
+        let cut = &cuts[splitter_index(self.dimension, at.round, at.node) - 1];
+        let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
         Ok(halve(cut, in_upper_half, block, self.kernel))
     }
 }

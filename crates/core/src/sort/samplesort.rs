@@ -10,7 +10,7 @@
 use super::pivot::{self, Cut};
 use super::{sorted, sorted_each};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
@@ -39,7 +39,7 @@ impl Algorithm for SampleSort<'_> {
     fn step(&self, _round: u32) -> Step {
         Step {
             scope: Some(self.dimension),
-            exchange: Exchange::Everybody,
+            exchange: Exchange::All,
         }
     }
 
@@ -53,11 +53,9 @@ impl Algorithm for SampleSort<'_> {
 
     fn propose(
         &self,
-        _round: u32,
-        _node: Node,
+        _at: &RoundContext<'_>,
         _subcube: &Subcube,
         block: &Block,
-        _before: &[u8],
     ) -> Result<Vec<u8>> {
         let samples = pivot::sample(block, self.nodes(), self.kernel);
         Ok(pivot::encode_samples(&samples))
@@ -65,10 +63,9 @@ impl Algorithm for SampleSort<'_> {
 
     fn decide(
         &self,
-        _round: u32,
+        _at: &RoundContext<'_>,
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
-        _before: &[u8],
     ) -> Result<Vec<u8>> {
         let cuts = pivot::balanced(proposals, &subcube.shares(), self.kernel)?;
         Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
@@ -90,10 +87,10 @@ impl Algorithm for SampleSort<'_> {
         true
     }
 
-    fn split(&self, _round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
-        let cuts = Cut::decode_all(decision, self.kernel.record_bytes())?;
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        let cuts = Cut::decode_all(at.decision, self.kernel.record_bytes())?;
         let mut give = Cut::divide_all(&cuts, block, self.kernel);
-        let keep = give.remove(node.0 as usize);
+        let keep = give.remove(at.node.0 as usize);
         Ok(Split { keep, give })
     }
 }

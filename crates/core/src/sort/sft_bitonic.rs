@@ -28,7 +28,7 @@ use std::cmp::Ordering;
 use super::bitonic::{Bitonic, Shape};
 use super::merging::merged;
 use crate::block::{Block, Run};
-use crate::engine::{Algorithm, Exchange, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::Node;
 use crate::verify::accusation::{Accusation, Predicate};
@@ -201,8 +201,8 @@ impl Algorithm for Reliable<'_> {
         Step {
             scope: (round == 1).then_some(self.sort.dimension),
             exchange: match self.round(round) {
-                Ok(round) => Exchange::Neighbours(round.step + 1),
-                Err(_) => Exchange::Nobody,
+                Ok(round) => Exchange::Dimension(round.step),
+                Err(_) => Exchange::Nothing,
             },
         }
     }
@@ -211,25 +211,17 @@ impl Algorithm for Reliable<'_> {
         self.sort.prepare(block)
     }
 
-    fn propose(
-        &self,
-        round: u32,
-        node: Node,
-        subcube: &Subcube,
-        block: &Block,
-        before: &[u8],
-    ) -> Result<Vec<u8>> {
-        self.sort.propose(round, node, subcube, block, before)
+    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+        self.sort.propose(at, subcube, block)
     }
 
     fn decide(
         &self,
-        round: u32,
+        at: &RoundContext<'_>,
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
-        before: &[u8],
     ) -> Result<Vec<u8>> {
-        self.sort.decide(round, subcube, proposals, before)
+        self.sort.decide(at, subcube, proposals)
     }
 
     fn proposal_limit(&self, round: u32) -> usize {
@@ -248,8 +240,8 @@ impl Algorithm for Reliable<'_> {
         false
     }
 
-    fn split(&self, round: u32, _node: Node, block: &Block, _decision: &[u8]) -> Result<Split> {
-        let round = self.round(round)?;
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        let round = self.round(at.round)?;
         let looked_at = |run: &&Run| match run.start {
             BEFORE.. => round.is_within(),
             HEARD.. => true,
@@ -262,36 +254,29 @@ impl Algorithm for Reliable<'_> {
         })
     }
 
-    fn join(
-        &self,
-        number: u32,
-        node: Node,
-        keep: Block,
-        got: Block,
-        decision: &[u8],
-    ) -> Result<Block> {
-        let round = self.round(number)?;
-        let partner = round.partner(node);
+    fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
+        let round = self.round(at.round)?;
+        let partner = round.partner(at.node);
         let checks = Checks {
             dimension: self.sort.dimension,
             key_order: KeyOrder {
                 kernel: self.sort.kernel,
-                longest: Bitonic::longest(decision)?,
+                longest: Bitonic::longest(at.decision)?,
             },
             rule: Rule::Repeated,
         };
-        let mine = self.state(round, node, node, keep)?;
-        let theirs = self.state(round, partner, node, got)?;
+        let mine = self.state(round, at.node, at.node, keep)?;
+        let theirs = self.state(round, partner, at.node, got)?;
         if is_first(round) {
-            self.verify_own(round, node, node, &mine)?;
-            self.verify_own(round, partner, node, &theirs)?;
+            self.verify_own(round, at.node, at.node, &mine)?;
+            self.verify_own(round, partner, at.node, &theirs)?;
         }
         let ends = round.step == 0;
         if ends && round.is_last {
             // What they say from now on is compared with nothing any more.
-            self.verify_own(round, node, node, &mine)?;
+            self.verify_own(round, at.node, at.node, &mine)?;
         }
-        let mut witness = Witness::of(node, mine.heard, mine.before);
+        let mut witness = Witness::of(at.node, mine.heard, mine.before);
         let told = Told {
             heard: theirs.heard,
             before: theirs.before.filter(|_| round.is_within()),
@@ -306,9 +291,7 @@ impl Algorithm for Reliable<'_> {
             verified.map_err(|accusation| corrupt(&accusation))?;
             return Ok(mine.own);
         }
-        let own = self
-            .sort
-            .join(number, node, mine.own, theirs.own, decision)?;
+        let own = self.sort.join(at, mine.own, theirs.own)?;
         if ends {
             let block = merged(self.sort.kernel, own.clone())?;
             let closed = checks.close(round, &mut witness, block);

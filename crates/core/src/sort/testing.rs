@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Complete, global_offset, total_records};
 use crate::block::Block;
-use crate::engine::{Algorithm, Exchange, Subcube};
+use crate::engine::{Algorithm, Exchange, RoundContext, Subcube};
 use crate::members::{Members, Rank};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -54,12 +54,24 @@ fn decide(
         let subcube = Subcube::of(members, first, scope);
         let mut proposals: Vec<(Node, Slice)> = Vec::new();
         for node in members.cube().subcube(first, scope) {
-            let propose = || algorithm.propose(round, node, &subcube, &blocks[&node], known(node));
+            let propose = || {
+                algorithm.propose(
+                    &RoundContext::new(round, node, known(node)),
+                    &subcube,
+                    &blocks[&node],
+                )
+            };
             let words = same(propose)?;
             assert!(words.len() <= algorithm.proposal_limit(round));
             proposals.push((node, Buffer::copy_of(&words).unwrap().into()));
         }
-        let decision = same(|| algorithm.decide(round, &subcube, &proposals, known(first)))?;
+        let decision = same(|| {
+            algorithm.decide(
+                &RoundContext::new(round, first, known(first)),
+                &subcube,
+                &proposals,
+            )
+        })?;
         assert!(decision.len() <= algorithm.decision_limit(round));
         let nodes = members.cube().subcube(first, scope);
         decisions.extend(nodes.map(|node| (node, decision.clone())));
@@ -82,9 +94,14 @@ fn exchange(
         .map(|node| (node, Block::empty()))
         .collect();
     let mut kept = blocks.clone();
-    if step.exchange != Exchange::Nobody {
+    if step.exchange != Exchange::Nothing {
         for node in members.cube().nodes() {
-            let split = same(|| algorithm.split(round, node, &blocks[&node], &decisions[&node]))?;
+            let split = same(|| {
+                algorithm.split(
+                    &RoundContext::new(round, node, &decisions[&node]),
+                    &blocks[&node],
+                )
+            })?;
             kept.insert(node, split.keep);
             let peers = step.exchange.peers(node, members.cube().len());
             assert_eq!(split.give.len(), peers.len());
@@ -97,7 +114,11 @@ fn exchange(
     let joined = members.cube().nodes().map(|node| {
         let join = || {
             let (keep, got) = (kept[&node].clone(), got[&node].clone());
-            algorithm.join(round, node, keep, got, &decisions[&node])
+            algorithm.join(
+                &RoundContext::new(round, node, &decisions[&node]),
+                keep,
+                got,
+            )
         };
         let block = same(join)?;
         assert!(block.runs.len() <= algorithm.most_runs());

@@ -34,7 +34,7 @@ pub use check::{Check, Failing, Tally};
 
 use crate::transport::{Loss, Manner, Probe, Script, SimMpi, SimStep, Taken, play_with_room};
 use directory::{InMemoryDirectory, Shared};
-use ftsort_core::engine::{Engine, Event, Job, Observer, Occasion, Source, Stats};
+use ftsort_core::engine::{Engine, EngineContext, Event, Job, Observer, Occasion, Source, Stats};
 use ftsort_core::faults::Schedule;
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::rounds::twice::Twice;
@@ -240,21 +240,14 @@ impl Life<'_> {
         let mut brought = NodeSet::new(members.cube().len());
         Rank::all(ranks).for_each(|rank| brought.insert(rank.home()));
         let dimension = members.cube().dimension();
-        let mut engine = Engine {
+        let mut engine = Engine::new(EngineContext {
             transport,
             members,
             observer: &mut observer,
             stats: &mut stats,
             schedule: &schedule,
             policy: None,
-            reconsider: false,
-            key: None,
-            accusations: Vec::new(),
-            corrupted: Vec::new(),
-            record_bytes: 1,
-            round: 0,
-            rounds: 0,
-        };
+        });
         let twice = Twice(self.rounds);
         let algorithm = caught(|| Hypercube::new(&twice, dimension, brought));
         let algorithm = engine.all_or_none(algorithm)?;

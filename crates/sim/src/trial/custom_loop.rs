@@ -62,14 +62,14 @@ impl Loop<'_, '_> {
     fn rounds(&mut self, input: &Slice, lost: &mut RankSet) -> Result<()> {
         self.find_faults(lost)?;
         loop {
-            let faulty = self.engine.members.faulty().iter();
+            let faulty = self.engine.members().faulty().iter();
             let late: Vec<Rank> = faulty.filter(|rank| !self.absent.contains(*rank)).collect();
             if !late.is_empty() {
                 *lost = RankSet::from_ranks(self.trial.ranks, late);
                 return Err(Error::new(Status::DataLost, "died with its input"));
             }
-            for node in self.engine.members.my_nodes() {
-                let state = match node == self.engine.members.me().home() {
+            for node in self.engine.members().my_nodes() {
+                let state = match node == self.engine.members().me().home() {
                     true => input.clone(),
                     false => Buffer::zeroed(0)?.into(),
                 };
@@ -80,7 +80,7 @@ impl Loop<'_, '_> {
             }
         }
         let mut s = 1;
-        while s <= self.engine.members.cube().dimension() {
+        while s <= self.engine.members().cube().dimension() {
             self.find_faults(lost)?;
             let done = self.exchange(s)?;
             // A caller's own agreement; it also clears what an interrupted exchange has left.
@@ -99,11 +99,11 @@ impl Loop<'_, '_> {
 
     /// False: somebody died, or there was no room.
     fn exchange(&mut self, s: u32) -> Result<bool> {
-        let members = &self.engine.members;
+        let members = &self.engine.members();
         let me = members.me();
         let (mut transfers, mut receivers) = (Vec::new(), Vec::new());
         for node in members.cube().nodes() {
-            let receiver = members.cube().neighbour(node, s);
+            let receiver = members.cube().neighbour(node, s - 1);
             let (from, to) = (members.executor(node), members.executor(receiver));
             if from == me || to == me {
                 let block = match from == me {
@@ -141,9 +141,9 @@ impl Loop<'_, '_> {
     }
 
     fn parts(&self) -> (Vec<rank_main::Part>, u64) {
-        let nodes = self.engine.members.cube().len();
+        let nodes = self.engine.members().cube().len();
         let mut total = 0;
-        let parts = self.engine.members.my_nodes().into_iter().map(|node| {
+        let parts = self.engine.members().my_nodes().into_iter().map(|node| {
             let state = self
                 .state(node)
                 .unwrap_or_else(|_| Buffer::default().into());

@@ -11,8 +11,8 @@ use crate::simulate::directory::{InMemoryDirectory, Shared};
 use crate::transport::{Entry, Played, Probe, Script, SimMpi, SimStep, Taken, play};
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Algorithm, Checkpoints, Checks, Engine, Event, Job, Observer, Occasion, PlacementPolicy,
-    Source, Split, Stats, Step, Subcube,
+    Algorithm, Checkpoints, Checks, Engine, EngineContext, Event, Job, Observer, Occasion,
+    PlacementPolicy, RoundContext, Source, Split, Stats, Step, Subcube,
 };
 use ftsort_core::faults::Plan;
 use ftsort_core::members::{Members, Rank, RankSet};
@@ -354,24 +354,16 @@ impl Algorithm for Opaque<'_> {
     fn prepare(&self, block: Block) -> Result<Block> {
         self.0.prepare(block)
     }
-    fn propose(
-        &self,
-        round: u32,
-        node: Node,
-        subcube: &Subcube,
-        block: &Block,
-        before: &[u8],
-    ) -> Result<Vec<u8>> {
-        self.0.propose(round, node, subcube, block, before)
+    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+        self.0.propose(at, subcube, block)
     }
     fn decide(
         &self,
-        round: u32,
+        at: &RoundContext<'_>,
         subcube: &Subcube,
         said: &[(Node, Slice)],
-        before: &[u8],
     ) -> Result<Vec<u8>> {
-        self.0.decide(round, subcube, said, before)
+        self.0.decide(at, subcube, said)
     }
     fn proposal_limit(&self, round: u32) -> usize {
         self.0.proposal_limit(round)
@@ -385,18 +377,11 @@ impl Algorithm for Opaque<'_> {
     fn is_recomputable(&self) -> bool {
         false
     }
-    fn split(&self, round: u32, node: Node, block: &Block, decision: &[u8]) -> Result<Split> {
-        self.0.split(round, node, block, decision)
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        self.0.split(at, block)
     }
-    fn join(
-        &self,
-        round: u32,
-        node: Node,
-        keep: Block,
-        got: Block,
-        decision: &[u8],
-    ) -> Result<Block> {
-        self.0.join(round, node, keep, got, decision)
+    fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
+        self.0.join(at, keep, got)
     }
 }
 
@@ -459,7 +444,7 @@ impl Sorting<'_> {
         let schedule = schedule.resolve(self.trial.ranks, 1);
         let mut stats = Stats::default();
         let mut policy = ScriptedPolicy::of(self.trial, self.members.me());
-        let mut engine = Engine {
+        let mut engine = Engine::new(EngineContext {
             transport: &mut *self.transport,
             members: &mut *self.members,
             observer: witness,
@@ -468,14 +453,7 @@ impl Sorting<'_> {
             policy: policy
                 .as_mut()
                 .map(|policy| policy as &mut dyn PlacementPolicy),
-            reconsider: false,
-            key: None,
-            accusations: Vec::new(),
-            corrupted: Vec::new(),
-            record_bytes: 1,
-            round: 0,
-            rounds: 0,
-        };
+        });
         if self.trial.own {
             let mut own = Loop {
                 trial: self.trial,
@@ -492,7 +470,7 @@ impl Sorting<'_> {
             let tree = Tree::new((trial, sort), &mut engine, kept, absent, &*kernel);
             return tree.run(what, input, lost);
         }
-        let dimension = engine.members.cube().dimension();
+        let dimension = engine.members().cube().dimension();
         let sort = self.trial.algorithm.on(&*kernel, dimension);
         let algorithm = Complete {
             sort: &*sort,
@@ -505,16 +483,18 @@ impl Sorting<'_> {
             Keeping::Versions(_) => &opaque,
             _ => &algorithm,
         };
-        let mut source = Library(self.trial, self.sort, engine.members.me());
+        let mut source = Library(self.trial, self.sort, engine.members().me());
         let absent = absent.clone();
-        engine.record_bytes = kernel.record_bytes();
         let key = DigestKey::new(self.trial.seed, kernel.record_bytes());
         let checks = self.trial.checks.then(|| Checks {
             key: &key,
             kernel: &*kernel,
             input: key.digest(&input),
         });
-        engine.key = checks.as_ref().map(|checks| checks.key);
+        engine.set_records(
+            kernel.record_bytes(),
+            checks.as_ref().map(|checks| checks.key),
+        );
         let job = Job::new(
             &mut engine,
             algorithm,

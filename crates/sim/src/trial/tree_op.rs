@@ -88,7 +88,7 @@ impl<'l, 'e> Tree<'l, 'e> {
     pub fn run(self, what: Use, mut mine: Buffer, lost: &mut RankSet) -> Result<(Vec<Part>, u64)> {
         let (trial, wish) = (self.trial, self.trial.wish());
         self.kernel.sort(&mut mine)?;
-        let own = self.engine.members.me().home();
+        let own = self.engine.members().me().home();
         if trial.hosts > 1 && !suspects(self.engine, NEVER)?.is_empty() {
             return Err(Error::new(Status::Internal, "a link was too slow"));
         }
@@ -127,7 +127,7 @@ impl<'l, 'e> Tree<'l, 'e> {
     }
 
     fn collect(self, wish: &Wish, mine: Buffer, lost: &mut RankSet) -> Result<(Vec<Part>, u64)> {
-        let me = self.engine.members.me();
+        let me = self.engine.members().me();
         let count = |rank: &Rank| match self.absent.contains(*rank) {
             true => 0,
             false => self.trial.records(self.sort, *rank).len() as u64,

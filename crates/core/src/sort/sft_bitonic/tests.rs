@@ -79,12 +79,16 @@ fn changed(block: &Block) -> impl Iterator<Item = Block> {
 fn goes_on(sort: &Reliable<'_>, mut blocks: Blocks, from: u32, decision: &[u8]) -> Result<Blocks> {
     for number in from..=sort.rounds() {
         let step = sort.round(number)?;
-        let give = |node: Node| sort.split(number, node, &blocks[&node], decision);
+        let give =
+            |node: Node| sort.split(&RoundContext::new(number, node, decision), &blocks[&node]);
         let mut next = Blocks::new();
         for node in blocks.keys() {
             let got = give(step.partner(*node))?.give.remove(0);
             let keep = give(*node)?.keep;
-            next.insert(*node, sort.join(number, *node, keep, got, decision)?);
+            next.insert(
+                *node,
+                sort.join(&RoundContext::new(number, *node, decision), keep, got)?,
+            );
         }
         blocks = next;
     }
@@ -107,9 +111,16 @@ fn one_change_is_found_or_does_no_harm() {
         let round = sort.round(number).unwrap();
         for node in blocks.keys().copied() {
             let partner = round.partner(node);
-            let split = sort.split(number, partner, &blocks[&partner], &decision);
+            let split = sort.split(
+                &RoundContext::new(number, partner, &decision),
+                &blocks[&partner],
+            );
             for got in changed(&split.unwrap().give.remove(0)) {
-                let joined = sort.join(number, node, blocks[&node].clone(), got, &decision);
+                let joined = sort.join(
+                    &RoundContext::new(number, node, &decision),
+                    blocks[&node].clone(),
+                    got,
+                );
                 at_once += u32::from(joined.is_err());
                 let result = joined.and_then(|block| {
                     let rest = versions[number as usize].clone();
@@ -165,7 +176,13 @@ fn what_is_no_block_is_refused() {
             data: data.into(),
         }])
     };
-    let join = |got| sort.join(1, Node(0), block(0, &[1, 2]), got, &decision);
+    let join = |got| {
+        sort.join(
+            &RoundContext::new(1, Node(0), &decision),
+            block(0, &[1, 2]),
+            got,
+        )
+    };
     assert!(join(block(1, &[0, 5])).is_ok());
     let error = join(block(1, &[5, 0])).unwrap_err();
     assert_eq!(error.status, Status::Corrupt);
