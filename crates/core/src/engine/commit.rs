@@ -1,6 +1,6 @@
 //! The agreement that ends a round, and what follows from it.
 
-use super::checks::Accusation;
+use super::integrity::Accusation;
 use super::{Event, MessageEvent, Observer, Occasion, Phase, PlacementPolicy, Span, Stats};
 use crate::faults::{Point, Schedule};
 use crate::members::{Members, Rank};

@@ -70,7 +70,7 @@ impl Job<'_, '_> {
     ) -> Result<Option<Decisions>> {
         let Some(scope) = self.algorithm.step(round).scope else {
             let dimension = self.engine.members.cube().dimension();
-            let before = self.log.last().cloned();
+            let before = self.progress.log.last().cloned();
             return Ok(Some(
                 before.unwrap_or_else(|| Decisions::nothing(dimension)),
             ));
@@ -114,12 +114,6 @@ impl Job<'_, '_> {
         }))
     }
 
-    /// What held for a node in the round before.
-    fn decided_before(&self, node: Node) -> &[u8] {
-        let last = self.log.last().and_then(|last| last.of(node));
-        last.map_or(&[], |decision| decision)
-    }
-
     /// Between which ranks the nodes that concern this one send to their roots, ascending.
     fn routes<'s>(&self, subcubes: &'s [Subcube]) -> Vec<Route<'s>> {
         let members = &self.engine.members;
@@ -145,11 +139,12 @@ impl Job<'_, '_> {
     /// What a node contributes, if this rank executes it and is in no trouble.
     fn proposal(&self, round: u32, route: &Route<'_>, attempt: &mut RoundResult) -> Letter {
         let algorithm = self.algorithm;
-        let block = self.blocks.get(&route.node);
+        let block = self.progress.blocks.get(&route.node);
         let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
         let body = block.filter(|_| able).and_then(|block| {
             attempt.check(caught(|| {
-                let at = RoundContext::new(round, route.node, self.decided_before(route.node));
+                let at =
+                    RoundContext::new(round, route.node, self.progress.last_decision(route.node));
                 algorithm.propose(&at, route.subcube, block)
             }))
         });
@@ -191,7 +186,7 @@ impl Job<'_, '_> {
         for (first, decision) in councils {
             if decision.complete {
                 let decision = caught(|| {
-                    let at = RoundContext::new(round, first, self.decided_before(first));
+                    let at = RoundContext::new(round, first, self.progress.last_decision(first));
                     algorithm.decide(&at, decision.subcube, &decision.proposals)
                 });
                 decisions.extend(attempt.check(decision).map(|decision| (first, decision)));

@@ -2,59 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use super::checks::{Checks, InputDigests};
 use super::commit::agreed_error;
 use super::decision::Decisions;
-use super::reload::InputHash;
-use super::versions::retire_before;
+use super::inputs::{InputHash, Inputs};
+use super::integrity::{Checks, InputDigests, Integrity};
+use super::progress::Progress;
+use super::redundancy::{Redundancy, retire_before};
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::faults::Point;
-use crate::members::{Membership, Rank, RankSet};
+use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use crate::store::{Store, StoreScope, VersionId};
+use crate::store::{Store, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// One algorithm run on one set of inputs.
+/// One algorithm run on one set of inputs. Each part of its state has an owner: the committed version
+/// ([`Progress`]), the inputs ([`Inputs`]), what makes blocks recoverable ([`Redundancy`]), and what detects
+/// changed data ([`Integrity`]).
 pub struct Job<'a, 'e> {
     pub(super) engine: &'a mut Engine<'e>,
     pub(super) algorithm: &'a dyn Algorithm,
-    pub(super) store: &'a mut dyn Store,
-    pub(super) source: &'a mut dyn Source,
-    /// This rank's own input, as it was loaded; empty as soon as it is committed.
-    pub(super) input: Slice,
-    /// It is there: the sort was not started over.
-    pub(super) input_is_here: bool,
-    /// The ranks that were dead when the sort began, and so have no input.
-    pub(super) absent: RankSet,
-    /// The committed version, and who was dead when it was made.
-    pub(super) version_id: VersionId,
-    /// That version of the blocks of the nodes that this rank executes.
-    pub(super) blocks: BTreeMap<Node, Block>,
-    /// How the ranks stood when that version was committed: it tells who executed what, and who holds
-    /// copies. None before the inputs are committed.
-    pub(super) committed_with: Option<Membership>,
-    /// What the committed rounds decided, from round 1 on.
-    pub(super) log: Vec<Decisions>,
-    /// Whose inputs are in this rank's store.
-    pub(super) held: RankSet,
-    /// But its own is not there: it can be had of its owner.
-    pub(super) released: bool,
-    /// What the inputs are known by, where they may be asked for again.
-    pub(super) digests: BTreeMap<Rank, InputHash>,
-    /// Whose data cannot be got back, as far as this rank knows.
-    pub(super) lost: RankSet,
-    /// What is checked by; None: nothing is checked.
-    pub(super) checks: Option<&'a Checks<'a>>,
-    /// What every node's input is known by, where blocks are checked.
-    pub(super) input_digests: InputDigests,
-    /// How often something wrong was found, and by how much each rank was to blame.
-    pub(super) mended: u32,
-    pub(super) strikes: BTreeMap<Rank, u32>,
-    /// Blocks were forgotten that their executors had.
-    pub(super) distrusted: bool,
+    pub(super) progress: Progress,
+    pub(super) inputs: Inputs<'a>,
+    pub(super) redundancy: Redundancy<'a>,
+    pub(super) integrity: Integrity<'a>,
 }
 
 /// What a job leaves.
@@ -68,13 +41,13 @@ pub struct Finished {
 
 /// Where a sort goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum NextStep {
     /// From the committed version.
-    Onward,
+    Continue,
     /// From the inputs, which are in their places.
-    FromTheInputs,
+    RestartFromInputs,
     /// From the inputs, which are loaded again.
-    FromTheStart,
+    Restart,
 }
 
 /// What came of this rank's part in a step.
@@ -173,24 +146,10 @@ impl<'a, 'e> Job<'a, 'e> {
         Job {
             engine,
             algorithm,
-            store,
-            source,
-            input: input.into(),
-            input_is_here: true,
-            absent,
-            version_id: VersionId::INPUT,
-            blocks: BTreeMap::new(),
-            committed_with: None,
-            log: Vec::new(),
-            held: RankSet::new(ranks),
-            released: false,
-            digests: BTreeMap::new(),
-            lost: RankSet::new(ranks),
-            checks,
-            input_digests: InputDigests::new(),
-            mended: 0,
-            strikes: BTreeMap::new(),
-            distrusted: false,
+            progress: Progress::new(),
+            inputs: Inputs::new(source, input.into(), absent),
+            redundancy: Redundancy::new(store, ranks),
+            integrity: Integrity::new(checks),
         }
     }
 
@@ -206,18 +165,22 @@ impl<'a, 'e> Job<'a, 'e> {
         };
         let apart = |error: &Error| error.status.sets_apart();
         if !result.as_ref().is_err_and(apart) {
-            self.engine.clear(self.store)?;
+            self.engine.clear(self.redundancy.store)?;
         }
         self.engine.stats.peak_bytes = buffer::peak() as u64;
         if let Err(error) = result {
             if error.status == Status::DataLost {
-                *lost = self.lost;
+                *lost = self.redundancy.lost;
             }
             return Err(error);
         }
-        let last = self.log.last().and_then(|last| last.of(Node(0)).cloned());
+        let last = self
+            .progress
+            .log
+            .last()
+            .and_then(|last| last.of(Node(0)).cloned());
         Ok(Finished {
-            blocks: self.blocks,
+            blocks: self.progress.blocks,
             decision: last.unwrap_or_else(|| Buffer::default().into()),
         })
     }
@@ -231,21 +194,21 @@ impl<'a, 'e> Job<'a, 'e> {
         while round <= self.algorithm.rounds() {
             self.engine.round = round;
             let flow = match self.transact(round)? {
-                Flow::Onward => {
+                NextStep::Continue => {
                     self.retire(round);
                     self.engine.stats.rounds += 1;
                     self.engine.tell(Event::Round);
                     match round < self.algorithm.rounds() {
                         true => self.regroup()?,
-                        false => Flow::Onward,
+                        false => NextStep::Continue,
                     }
                 }
                 back => back,
             };
             round = match flow {
-                Flow::Onward => round + 1,
-                Flow::FromTheInputs => 1,
-                Flow::FromTheStart => 0,
+                NextStep::Continue => round + 1,
+                NextStep::RestartFromInputs => 1,
+                NextStep::Restart => 0,
             };
         }
         Ok(())
@@ -253,25 +216,25 @@ impl<'a, 'e> Job<'a, 'e> {
 
     /// Forgets what nobody needs any more after the commit of this round.
     fn retire(&mut self, round: u32) {
-        if !self.retains() {
-            retire_before(self.store, round);
+        if !self.recomputes() {
+            retire_before(self.redundancy.store, round);
         }
     }
 
     /// Tries the round until it is committed, or everything has to be loaded again.
-    fn transact(&mut self, round: u32) -> Result<Flow> {
+    fn transact(&mut self, round: u32) -> Result<NextStep> {
         loop {
             self.engine.inject_crash(Point::Begin)?;
             if mutant(Mutant::RetiredTooEarly) {
-                self.store.retire(round);
+                self.redundancy.store.retire(round);
             }
             if mutant(Mutant::ClearedTooEarly) && round == self.algorithm.rounds() {
-                self.store.clear();
+                self.redundancy.store.clear();
             }
             let mut attempt = self.attempt(round)?;
             attempt.trouble = self.suspected(attempt.trouble);
             if mutant(Mutant::LoggedTooEarly) {
-                self.log.push(attempt.decisions.clone());
+                self.progress.log.push(attempt.decisions.clone());
             }
             let verdict = self
                 .engine
@@ -279,13 +242,13 @@ impl<'a, 'e> Job<'a, 'e> {
             match verdict {
                 Verdict::Committed => {
                     self.accept(round, attempt);
-                    return Ok(Flow::Onward);
+                    return Ok(NextStep::Continue);
                 }
                 Verdict::Failed(Status::Corrupt) => {
                     self.engine.stats.rounds_replayed += 1;
                     let flow = self.mend(attempt.trouble)?;
                     self.engine.tell(Event::Replay);
-                    if flow != Flow::Onward {
+                    if flow != NextStep::Continue {
                         return Ok(flow);
                     }
                 }
@@ -293,14 +256,14 @@ impl<'a, 'e> Job<'a, 'e> {
                 Verdict::Replay => {
                     self.engine.stats.rounds_replayed += 1;
                     if mutant(Mutant::AttemptIsKept) {
-                        self.blocks.extend(attempt.blocks);
+                        self.progress.blocks.extend(attempt.blocks);
                     }
                     let recovered = match mutant(Mutant::RecoveryIsSkipped) {
-                        true => Flow::Onward,
+                        true => NextStep::Continue,
                         false => self.recover()?,
                     };
                     self.engine.tell(Event::Replay);
-                    if recovered != Flow::Onward {
+                    if recovered != NextStep::Continue {
                         return Ok(recovered);
                     }
                 }
@@ -324,11 +287,11 @@ impl<'a, 'e> Job<'a, 'e> {
             faults: self.engine.members.faulty().fingerprint(),
         };
         let attempt = match attempt {
-            None if self.retains() => self.load_retained()?,
+            None if self.recomputes() => self.load_inputs()?,
             None => self.load_version()?,
             // The result is in the caller's hands as soon as it is committed.
             Some(attempt) if round == self.algorithm.rounds() => self.verify_result(attempt)?,
-            Some(attempt) if self.retains() => attempt,
+            Some(attempt) if self.recomputes() => attempt,
             Some(attempt) => self.save_version(version_id, attempt)?,
         };
         self.engine.spent(Phase::Store, start);
@@ -336,47 +299,29 @@ impl<'a, 'e> Job<'a, 'e> {
         Ok(attempt)
     }
 
-    /// Forgets all that was done, but not what the inputs are known by.
+    /// Forgets all that was done, but not the digests of the inputs.
     pub(super) fn start_over(&mut self) {
-        self.store.clear();
-        self.version_id = VersionId::INPUT;
-        self.blocks.clear();
-        self.committed_with = None;
-        self.log.clear();
-        self.input_is_here = false;
+        self.redundancy.store.clear();
+        self.progress.restart();
+        self.inputs.own_is_here = false;
     }
 
-    /// It is committed: the attempt is the state.
-    fn accept(&mut self, round: u32, attempt: RoundResult) {
-        self.blocks = attempt.blocks;
-        self.digests.extend(attempt.digests);
-        self.input_digests.extend(attempt.input_digests);
-        self.version_id = match round {
-            0 => VersionId::INPUT,
-            version => {
-                if !mutant(Mutant::LoggedTooEarly) {
-                    self.log.push(attempt.decisions);
-                }
-                VersionId {
-                    version,
-                    faults: self.engine.members.faulty().fingerprint(),
-                }
-            }
-        };
-        self.committed_with = Some(self.engine.members.membership().clone());
-        self.input = Buffer::default().into();
+    /// Makes the result of a round, which has just been committed, the state of the job.
+    fn accept(&mut self, round: u32, result: RoundResult) {
+        self.inputs.hashes.extend(result.digests);
+        self.integrity.input_digests.extend(result.input_digests);
+        self.inputs.own = Buffer::default().into();
+        self.progress
+            .commit(round, result.blocks, result.decisions, self.engine.members);
     }
 
-    /// Are blocks made again from inputs?
-    pub(super) fn retains(&self) -> bool {
-        matches!(self.store.scope(), StoreScope::Copies(_)) && self.algorithm.is_recomputable()
+    /// Returns whether lost blocks are recomputed from inputs, so that versions are not stored.
+    pub(super) fn recomputes(&self) -> bool {
+        self.redundancy.keeps_copies() && self.algorithm.is_recomputable()
     }
 
-    /// The node's home, if there is one that brought an input.
+    /// Returns the node's home if it exists and has an input.
     pub(super) fn home_with_input(&self, node: Node) -> Option<Rank> {
-        let home = Rank(node.0);
-        let there = home.index() < self.engine.members.ranks();
-        let absent = self.absent.contains(home) && !mutant(Mutant::AbsentHaveInputs);
-        (there && !absent).then_some(home)
+        self.inputs.home(node, self.engine.members.ranks())
     }
 }

@@ -10,36 +10,34 @@
 //! Nothing leaves the engine (a result, an event, a figure) before its commit.
 
 mod algorithm;
-mod checkpoints;
-mod checks;
 mod commit;
 mod corrupt;
 mod decision;
 mod exchange;
 mod handshake;
+mod inputs;
+mod integrity;
 mod job;
-mod lineage;
-mod placement;
 mod policy;
+mod progress;
 mod recovery;
-mod reload;
+mod redundancy;
 mod round;
 mod stats;
 mod table;
 mod verify;
-mod versions;
 #[cfg(feature = "testing")]
 pub mod wire_formats;
 
 pub use algorithm::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
-pub use checkpoints::Checkpoints;
-pub use checks::{Accusation, Checks};
 pub use commit::{Engine, EngineContext, Verdict, agreed_error};
 pub use exchange::{Delivery, Letter, Transfer};
 pub use handshake::{Handshake, handshake, sum};
+pub use inputs::{InputHash, InputHasher, Source};
+pub use integrity::{Accusation, Checks};
 pub use job::{Finished, Job};
 pub use policy::{Load, Placement, PlacementPolicy};
-pub use reload::{InputHash, InputHasher, Source};
+pub use redundancy::checkpoints::Checkpoints;
 pub use stats::{Phase, Stats};
 pub use verify::{VerifyInput, verify};
 

@@ -9,7 +9,7 @@
 //! decisions that are still to come divide records; they hold until others are agreed on, so that a round
 //! that starts again divides them alike.
 
-use super::job::{Flow, Job};
+use super::job::{Job, NextStep};
 use super::{Event, Verdict};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -55,9 +55,9 @@ pub struct Load {
 impl Job<'_, '_> {
     /// If an policy wishes so, lets other ranks execute than now, and brings the committed version to
     /// them. Collective.
-    pub(super) fn regroup(&mut self) -> Result<Flow> {
+    pub(super) fn regroup(&mut self) -> Result<NextStep> {
         let Some(advice) = self.consult()? else {
-            return Ok(Flow::Onward);
+            return Ok(NextStep::Continue);
         };
         let engine = &mut *self.engine;
         let (before, executors) = (engine.members.executing(), engine.executors());
@@ -112,11 +112,15 @@ impl Job<'_, '_> {
     }
 
     fn load(&self) -> Load {
-        let blocks = self.blocks.values().map(|block| block.bytes() as u64);
+        let blocks = self
+            .progress
+            .blocks
+            .values()
+            .map(|block| block.bytes() as u64);
         Load {
-            round: self.version_id.version,
+            round: self.progress.version.version,
             rounds: self.algorithm.rounds(),
-            bytes: blocks.sum::<u64>() + self.input.len() as u64,
+            bytes: blocks.sum::<u64>() + self.inputs.own.len() as u64,
             now: self.engine.transport.now(),
         }
     }

@@ -2,7 +2,7 @@
 //! that others are to execute goes there.
 
 use super::commit::agreed_error;
-use super::job::{Flow, Job};
+use super::job::{Job, NextStep};
 use super::{Event, Phase, Verdict};
 use crate::faults::Point;
 use crate::members::RankSet;
@@ -12,17 +12,17 @@ use ftsort_kernels::error::{Result, Status};
 impl Job<'_, '_> {
     /// Brings the committed version of every node to its executor of now, and copies to as many
     /// ranks as before. Ranks that die meanwhile make it start again.
-    pub(super) fn recover(&mut self) -> Result<Flow> {
-        let mut flow = Flow::Onward;
+    pub(super) fn recover(&mut self) -> Result<NextStep> {
+        let mut flow = NextStep::Continue;
         loop {
             self.engine.inject_crash(Point::Recover)?;
-            let Some(held_with) = self.committed_with.clone() else {
+            let Some(held_with) = self.progress.membership.clone() else {
                 // Nothing is committed yet; loading sees to the inputs of the dead.
-                return Ok(Flow::Onward);
+                return Ok(NextStep::Continue);
             };
             let start = self.engine.transport.now();
-            let mut attempt = match self.retains() {
-                true => self.restore_retained()?,
+            let mut attempt = match self.recomputes() {
+                true => self.restore_lineage()?,
                 false => self.restore_version(&held_with)?,
             };
             attempt.trouble = self.suspected(attempt.trouble);
@@ -36,17 +36,11 @@ impl Job<'_, '_> {
             match verdict {
                 Verdict::Committed if attempt.starts_over => {
                     self.start_over();
-                    return Ok(Flow::FromTheStart);
+                    return Ok(NextStep::Restart);
                 }
                 Verdict::Committed => {
-                    self.blocks.extend(attempt.blocks);
-                    let mine = self.engine.members.my_nodes();
-                    self.blocks.retain(|node, _| mine.contains(node));
-                    self.distrusted = false;
-                    let membership = self.engine.members.membership();
-                    if !mutant(Mutant::FaultSetStaysAfterRecovery) {
-                        self.committed_with = Some(membership.clone());
-                    }
+                    self.progress.recover(&mut attempt, self.engine.members);
+                    self.integrity.distrusted = false;
                     for (node, from) in attempt.restored {
                         self.engine.tell(Event::Restored(node, from));
                     }
@@ -55,8 +49,8 @@ impl Job<'_, '_> {
                 Verdict::Replay => {}
                 Verdict::Failed(Status::Corrupt) => {
                     self.recover_from_corruption(attempt.trouble)?;
-                    if self.retains() {
-                        flow = Flow::FromTheInputs;
+                    if self.recomputes() {
+                        flow = NextStep::RestartFromInputs;
                     }
                 }
                 Verdict::Failed(status) => {
@@ -73,25 +67,27 @@ impl Job<'_, '_> {
         }
         let ranks = self.engine.members.ranks();
         loop {
-            let mine = self.lost.to_bytes();
+            let mine = self.redundancy.lost.to_bytes();
             let limit = mine.len();
             let told = self.engine.share(mine, limit)?;
             for (_, words) in told.iter().flatten() {
-                self.lost.extend(&RankSet::from_bytes(ranks, words));
+                self.redundancy
+                    .lost
+                    .extend(&RankSet::from_bytes(ranks, words));
             }
             if self.engine.commit(told.is_some(), None)? == Verdict::Committed {
                 break;
             }
         }
-        if self.lost.is_empty() {
+        if self.redundancy.lost.is_empty() {
             // Whoever missed something has died too.
             for rank in self.engine.members.faulty().iter() {
                 let node = rank.home();
-                let before = self.committed_with.as_ref();
+                let before = self.progress.membership.as_ref();
                 if !before.is_some_and(|before| before.faulty.contains(node))
-                    && !self.absent.contains(rank)
+                    && !self.inputs.absent.contains(rank)
                 {
-                    self.lost.insert(rank);
+                    self.redundancy.lost.insert(rank);
                 }
             }
         }

@@ -43,10 +43,10 @@ impl Job<'_, '_> {
     /// Brings the inputs of this rank's nodes into the form in which the first round takes them.
     fn prepare(&mut self, attempt: &mut RoundResult) {
         let start = self.engine.transport.now();
-        for (node, block) in std::mem::take(&mut self.blocks) {
+        for (node, block) in std::mem::take(&mut self.progress.blocks) {
             // Sorting in place takes the block; without it this rank is no use to the round.
             if let Some(block) = attempt.check(self.prepared(node, block)) {
-                self.blocks.insert(node, block);
+                self.progress.blocks.insert(node, block);
             }
         }
         self.engine.spent(Phase::Sort, start);
@@ -60,13 +60,13 @@ impl Job<'_, '_> {
         mut attempt: RoundResult,
     ) -> Result<RoundResult> {
         let mine = self.engine.members.my_nodes();
-        if let Some(mut first) = self.blocks.first_entry() {
+        if let Some(mut first) = self.progress.blocks.first_entry() {
             let block = self.engine.corrupt(Target::Block, first.get().clone())?;
             first.insert(block);
         }
         if self.engine.key.is_some() && !self.algorithm.is_recomputable() {
             // What is made of wrong records would not tell that they were others.
-            for block in self.blocks.values().cloned().collect::<Vec<_>>() {
+            for block in self.progress.blocks.values().cloned().collect::<Vec<_>>() {
                 attempt.check(self.verify_own(&block));
             }
         }
@@ -78,7 +78,7 @@ impl Job<'_, '_> {
             }
             self.condense(round, &mut attempt);
             for node in mine {
-                let block = self.blocks.get(&node).cloned();
+                let block = self.progress.blocks.get(&node).cloned();
                 let got = Some(Block::unite([]));
                 self.join(round, node, (block, got), decisions, &mut attempt);
             }
@@ -114,7 +114,7 @@ impl Job<'_, '_> {
     fn condense(&mut self, round: u32, attempt: &mut RoundResult) {
         let (mut known, mut blocks) = (Vec::new(), Vec::new());
         for node in self.engine.members.my_nodes() {
-            if let Some(block) = self.blocks.remove(&node) {
+            if let Some(block) = self.progress.blocks.remove(&node) {
                 known.push((node, block.digest));
                 blocks.push(block);
             }
@@ -123,7 +123,7 @@ impl Job<'_, '_> {
         let condensed = attempt.check(condensed).into_iter().flatten();
         let blocks = known.into_iter().zip(condensed);
         let blocks = blocks.map(|((node, digest), block)| (node, Block { digest, ..block }));
-        self.blocks.extend(blocks);
+        self.progress.blocks.extend(blocks);
     }
 
     /// What this rank's nodes keep, and what each gives to whom.
@@ -138,7 +138,9 @@ impl Job<'_, '_> {
         let exchange = algorithm.step(round).exchange;
         let (mut kept, mut given) = (BTreeMap::new(), BTreeMap::new());
         for node in members.my_nodes() {
-            let (Some(block), Some(decision)) = (self.blocks.get(&node), decisions.of(node)) else {
+            let (Some(block), Some(decision)) =
+                (self.progress.blocks.get(&node), decisions.of(node))
+            else {
                 continue;
             };
             let at = RoundContext::new(round, node, decision);

@@ -1,9 +1,9 @@
 //! What ranks tell each other, read as a rank reads it: for tests that feed the readers with any bytes.
 //! Only with the feature `simulator`. It must never be used by a sort.
 
-use super::checks::{Accusation, judged};
 use super::handshake::Handshake;
-use super::{reload, table, verify};
+use super::integrity::{Accusation, judged};
+use super::{inputs, table, verify};
 use crate::members::Rank;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::Digest;
@@ -44,7 +44,7 @@ impl Letter {
                 Some(table::write(entries))
             }
             Letter::Handshake => Some(Handshake::decode(letter)?.encode()),
-            Letter::Input => Some(reload::InputHash::decode(letter)?.encode()),
+            Letter::Input => Some(inputs::InputHash::decode(letter)?.encode()),
             Letter::Accusation => Some(Accusation::decode(letter)?.encode().to_vec()),
             Letter::Digest => Some(Digest::decode(letter)?.encode().to_vec()),
         }

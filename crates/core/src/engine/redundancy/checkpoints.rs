@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use super::commit::agreed_error;
-use super::job::RoundResult;
 use super::versions::{Versions, retire_before};
-use super::{Engine, Event, Verdict};
 use crate::block::Block;
+use crate::engine::commit::agreed_error;
+use crate::engine::job::RoundResult;
+use crate::engine::{Engine, Event, Verdict};
 use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope, VersionId};

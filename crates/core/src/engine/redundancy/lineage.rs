@@ -13,12 +13,12 @@
 
 use std::collections::BTreeMap;
 
-use super::Exchange;
-use super::algorithm::RoundContext;
-use super::exchange::{Delivery, Transfer};
-use super::job::{Job, RoundResult};
-use super::placement::holders;
+use super::holders::holders;
 use crate::block::Block;
+use crate::engine::Exchange;
+use crate::engine::algorithm::RoundContext;
+use crate::engine::exchange::{Delivery, Transfer};
+use crate::engine::job::{Job, RoundResult};
 use crate::faults::Target;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -48,20 +48,20 @@ struct Plan {
 
 impl Job<'_, '_> {
     /// Round 0: every input gets its holders.
-    pub(super) fn load_retained(&mut self) -> Result<RoundResult> {
+    pub(in crate::engine) fn load_inputs(&mut self) -> Result<RoundResult> {
         let me = self.engine.members.me();
         let mut kept = Ok(());
-        if !self.held.contains(me) {
-            let own = self.with_digest(me, Block::input(me, self.input.clone()));
+        if !self.redundancy.held.contains(me) {
+            let own = self.with_digest(me, Block::input(me, self.inputs.own.clone()));
             let own = self.engine.corrupt(Target::Input, own)?;
-            kept = self.store.put(VersionId::INPUT, me.home(), &own);
-            self.held.insert(me);
-            self.blocks.insert(me.home(), own);
+            kept = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
+            self.redundancy.held.insert(me);
+            self.progress.blocks.insert(me.home(), own);
         }
-        let mut attempt = self.restore_retained()?;
+        let mut attempt = self.restore_lineage()?;
         attempt.check(kept);
         for node in self.engine.members.my_nodes() {
-            let own = self.blocks.get(&node).cloned();
+            let own = self.progress.blocks.get(&node).cloned();
             let block = || own.unwrap_or_else(Block::empty);
             attempt.blocks.entry(node).or_insert_with(block);
         }
@@ -70,12 +70,14 @@ impl Job<'_, '_> {
     }
 
     /// An input, or a block of version 0, as the first round takes it.
-    pub(super) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
+    pub(in crate::engine) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
         let algorithm = self.algorithm;
-        let kept = self.retains() && self.home_with_input(node).is_some();
+        let kept = self.recomputes() && self.home_with_input(node).is_some();
         if kept {
             // Sorting is in place if nobody else holds on to the bytes.
-            self.store.put(VersionId::INPUT, node, &Block::empty())?;
+            self.redundancy
+                .store
+                .put(VersionId::INPUT, node, &Block::empty())?;
         }
         let block = caught(|| algorithm.prepare(block))?;
         if node != self.engine.members.me().home() {
@@ -83,10 +85,10 @@ impl Job<'_, '_> {
             self.verify_own(&block)?;
         }
         if kept {
-            self.store.put(VersionId::INPUT, node, &block)?;
-            self.held.insert(Rank(node.0));
+            self.redundancy.store.put(VersionId::INPUT, node, &block)?;
+            self.redundancy.held.insert(Rank(node.0));
             if node == self.engine.members.me().home() {
-                self.released = false;
+                self.redundancy.released = false;
             }
         }
         Ok(block)
@@ -94,21 +96,22 @@ impl Job<'_, '_> {
 
     /// Before the last merge: releases this rank's own input, if it can be had again; and all inputs, if nobody is
     /// left who could ask for a piece of one.
-    pub(super) fn release(&mut self) -> Result<()> {
+    pub(in crate::engine) fn release(&mut self) -> Result<()> {
         let members = &self.engine.members;
-        if self.retains() && members.survivors().count() == 1 && self.checks.is_none() {
-            self.store.clear();
-            self.held = RankSet::new(members.ranks());
+        if self.recomputes() && members.survivors().count() == 1 && self.integrity.checks.is_none()
+        {
+            self.redundancy.store.clear();
+            self.redundancy.held = RankSet::new(members.ranks());
             return Ok(());
         }
         let home = members.me().home();
         // Where one has died others may follow, and each takes the input once more.
-        let undisturbed = *members.faulty() == self.absent && members.my_nodes() == [home];
-        let held = self.held.contains(members.me()) && !self.released;
-        if !(self.retains() && undisturbed && held && self.source.has_own()) {
+        let undisturbed = *members.faulty() == self.inputs.absent && members.my_nodes() == [home];
+        let held = self.redundancy.held.contains(members.me()) && !self.redundancy.released;
+        if !(self.recomputes() && undisturbed && held && self.inputs.source.has_own()) {
             return Ok(());
         }
-        let Some(block) = self.blocks.get_mut(&home) else {
+        let Some(block) = self.progress.blocks.get_mut(&home) else {
             return Ok(());
         };
         for run in block
@@ -118,14 +121,16 @@ impl Job<'_, '_> {
         {
             run.data = run.data.apart()?;
         }
-        self.store.put(VersionId::INPUT, home, &Block::empty())?;
-        self.released = true;
+        self.redundancy
+            .store
+            .put(VersionId::INPUT, home, &Block::empty())?;
+        self.redundancy.released = true;
         Ok(())
     }
 
     /// Makes the blocks again that died with their executors, and the copies that died with their
     /// holders.
-    pub(super) fn restore_retained(&mut self) -> Result<RoundResult> {
+    pub(in crate::engine) fn restore_lineage(&mut self) -> Result<RoundResult> {
         let mut attempt = RoundResult::new();
         let Some(holdings) = self.who_holds()? else {
             return Ok(attempt.interrupted());
@@ -134,7 +139,7 @@ impl Job<'_, '_> {
         if !plan.lost.is_empty() {
             // Everybody comes to the same conclusion, so nobody waits for a message.
             plan.lost.iter().for_each(|rank| {
-                self.lost.insert(*rank);
+                self.redundancy.lost.insert(*rank);
             });
             attempt.check::<()>(Err(lost(&plan.lost)));
             return Ok(attempt);
@@ -167,7 +172,7 @@ impl Job<'_, '_> {
         }
         for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
             if matches!(delivery, Delivery::Got(_)) && !mutant(Mutant::CopiesUntold) {
-                self.held.insert(*origin);
+                self.redundancy.held.insert(*origin);
             }
             self.keep_delivery(VersionId::INPUT, origin.home(), delivery, &mut attempt);
         }
@@ -177,13 +182,15 @@ impl Job<'_, '_> {
     /// Asks all survivors what they hold. None: somebody died.
     fn who_holds(&mut self) -> Result<Option<Holdings>> {
         let mut holdings = Holdings::new();
-        if self.committed_with.is_none() && self.all_inputs_at_home() {
+        if self.progress.membership.is_none()
+            && self.inputs.owners_are_alive(self.engine.members.faulty())
+        {
             let owners = self.engine.members.survivors();
             holdings.extend(owners.map(|rank| (rank, vec![rank])));
             return Ok(Some(holdings));
         }
         let ranks = self.engine.members.ranks();
-        let mine = self.held.to_bytes();
+        let mine = self.redundancy.held.to_bytes();
         let limit = mine.len();
         let Some(told) = self.engine.share(mine, limit)? else {
             return Ok(None);
@@ -196,33 +203,22 @@ impl Job<'_, '_> {
         Ok(Some(holdings))
     }
 
-    /// Nobody has died yet who had an input.
-    fn all_inputs_at_home(&self) -> bool {
-        let faulty = self.engine.members.faulty();
-        faulty.iter().all(|rank| self.absent.contains(rank))
-    }
-
-    /// The rank that had the node's block when the last version was committed.
+    /// The rank that had the node's block when the last version was committed, or its input before that.
     fn last_executor(&self, node: Node) -> Option<Rank> {
-        let members = &self.engine.members;
-        match &self.committed_with {
-            Some(_) if mutant(Mutant::LossByPresentFaults) => Some(members.executor(node)),
-            Some(membership) => {
-                let executor = members.cube().executor(node, &membership.faulty);
-                executor.map(|node| Rank(node.0))
-            }
-            None => self.home_with_input(node),
+        if self.progress.membership.is_none() {
+            return self.home_with_input(node);
         }
+        self.progress.last_executor(node, self.engine.members)
     }
 
     /// The block of a node whose executor was `last` is nowhere.
     fn is_gone(&self, last: Rank) -> bool {
-        self.distrusted || self.engine.members.is_faulty(last)
+        self.integrity.distrusted || self.engine.members.is_faulty(last)
     }
 
     fn plan(&self, holdings: &Holdings) -> Plan {
         let members = &self.engine.members;
-        let copies = match self.store.scope() {
+        let copies = match self.redundancy.store.scope() {
             StoreScope::Everyone => 0,
             StoreScope::Copies(copies) => copies,
         };
@@ -243,7 +239,7 @@ impl Job<'_, '_> {
             needed.insert(*origin);
         });
         for origin in Rank::all(members.ranks()) {
-            if self.absent.contains(origin) {
+            if self.inputs.absent.contains(origin) {
                 continue;
             }
             let held: &[Rank] = holdings.get(&origin).map_or(&[], |held| held);
@@ -251,7 +247,7 @@ impl Job<'_, '_> {
                 _ if mutant(Mutant::AsksTheDead) => origin,
                 false => nearest(origin, held),
                 true if !needed.contains(origin) && copies == 0 => continue,
-                true if self.source.can_reload() => {
+                true if self.inputs.source.can_reload() => {
                     plan.reloads.push(origin);
                     members.executor(origin.home())
                 }
@@ -262,11 +258,11 @@ impl Job<'_, '_> {
                 true => continue,
             };
             plan.holders.insert(origin, keeper);
-            let renewed = self.committed_with.is_none() || !mutant(Mutant::CopiesNotRenewed);
+            let renewed = self.progress.membership.is_none() || !mutant(Mutant::CopiesNotRenewed);
             if copies > 0 && renewed {
                 let wanted = holders(origin.home(), members, members.membership(), copies);
                 // Who gets the input as a block keeps it.
-                let is_block = self.version_id.version == 0
+                let is_block = self.progress.version.version == 0
                     && plan.moves.iter().any(|(node, _)| *node == origin.home());
                 let gets = |to: Rank| is_block && members.executor(origin.home()) == to;
                 let wanted = wanted
@@ -290,7 +286,7 @@ impl Job<'_, '_> {
 
     /// Whose inputs a node's block has pieces of, in the committed version.
     fn contributors(&self, node: Node) -> impl Iterator<Item = Rank> + use<> {
-        let rounds = 1..=self.version_id.version;
+        let rounds = 1..=self.progress.version.version;
         let scope = rounds.fold(0, |scope, round| {
             match self.algorithm.step(round).exchange {
                 Exchange::Nothing => scope,
@@ -311,14 +307,16 @@ impl Job<'_, '_> {
     fn reload_inputs(&mut self, plan: &Plan, attempt: &mut RoundResult) {
         let me = self.engine.members.me();
         let origins: Vec<Rank> = (plan.reloads.iter().copied())
-            .filter(|origin| plan.holders.get(origin) == Some(&me) && !self.held.contains(*origin))
+            .filter(|origin| {
+                plan.holders.get(origin) == Some(&me) && !self.redundancy.held.contains(*origin)
+            })
             .collect();
         if origins.is_empty() {
             return;
         }
         let algorithm = self.algorithm;
         let mut inputs = origins.iter().map(|origin| {
-            let input = self.reload(*origin)?;
+            let input = self.inputs.reload(*origin)?;
             Ok(self.engine.sealed(input))
         });
         let prepared = caught(|| Ok(algorithm.prepare_each(&mut inputs)));
@@ -326,10 +324,12 @@ impl Job<'_, '_> {
         for (origin, input) in origins.into_iter().zip(prepared) {
             let kept = input.and_then(|input| {
                 self.verify_own(&input)?;
-                self.store.put(VersionId::INPUT, origin.home(), &input)
+                self.redundancy
+                    .store
+                    .put(VersionId::INPUT, origin.home(), &input)
             });
             if attempt.check(kept).is_some() {
-                self.held.insert(origin);
+                self.redundancy.held.insert(origin);
             }
         }
     }
@@ -350,7 +350,12 @@ impl Job<'_, '_> {
             });
         }
         for (node, from) in &plan.moves {
-            let block = self.blocks.get(node).filter(|_| *from == me).cloned();
+            let block = self
+                .progress
+                .blocks
+                .get(node)
+                .filter(|_| *from == me)
+                .cloned();
             transfers.push(Transfer {
                 from: *from,
                 to: self.engine.members.executor(*node),
@@ -360,7 +365,7 @@ impl Job<'_, '_> {
         for (origin, to) in &plan.copies {
             let from = plan.holders[origin];
             let able = from == me && attempt.trouble.is_none();
-            let input = able.then(|| self.retained(*origin));
+            let input = able.then(|| self.input_held(*origin));
             transfers.push(Transfer {
                 from,
                 to: *to,
@@ -371,13 +376,13 @@ impl Job<'_, '_> {
     }
 
     /// An input that this rank holds; sorted, unless it is this rank's own, and was released.
-    fn retained(&mut self, origin: Rank) -> Result<Block> {
+    fn input_held(&mut self, origin: Rank) -> Result<Block> {
         let own = origin == self.engine.members.me();
-        if own && self.released && !mutant(Mutant::ReleasedIsLost) {
-            let input = self.source.own()?;
+        if own && self.redundancy.released && !mutant(Mutant::ReleasedIsLost) {
+            let input = self.inputs.source.own()?;
             return Ok(self.with_digest(origin, Block::input(origin, input.into())));
         }
-        let input = self.store.get(VersionId::INPUT, origin.home())?;
+        let input = self.redundancy.store.get(VersionId::INPUT, origin.home())?;
         input.ok_or_else(|| {
             Error::new(
                 Status::Internal,
@@ -390,27 +395,20 @@ impl Job<'_, '_> {
     /// went, gone again.
     fn piece(&mut self, origin: Rank, node: Node) -> Result<Block> {
         let algorithm = self.algorithm;
-        let mut piece = self.retained(origin)?;
-        if self.version_id.version == 0 {
+        let mut piece = self.input_held(origin)?;
+        if self.progress.version.version == 0 {
             return Ok(piece);
         }
         if !piece.sorted && !mutant(Mutant::CutsUnsorted) {
             piece = self.prepared(origin.home(), piece)?;
         }
         let mut at = origin.home();
-        for round in 1..=self.version_id.version {
+        for round in 1..=self.progress.version.version {
             let exchange = algorithm.step(round).exchange;
             if exchange == Exchange::Nothing {
                 continue;
             }
-            let decision = self.log.get(round as usize - 1);
-            let decision = decision.and_then(|decisions| decisions.of(at));
-            let decision = decision.ok_or_else(|| {
-                Error::new(
-                    Status::Internal,
-                    format!("the decision of round {round} at node {at} is not logged"),
-                )
-            })?;
+            let decision = self.progress.decision(round, at)?;
             let context = RoundContext::new(round, at, decision);
             let split = caught(|| algorithm.split(&context, &piece))?;
             let peers = exchange.peers(at, self.engine.members.cube().len());
@@ -439,7 +437,7 @@ impl Job<'_, '_> {
                 let from = plan.holders.get(&Rank(node.0)).copied();
                 attempt
                     .restored
-                    .push((node, from.filter(|_| self.version_id.version == 0)));
+                    .push((node, from.filter(|_| self.progress.version.version == 0)));
             }
         }
         for ((node, _), delivery) in plan.pieces.iter().zip(pieces) {

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use super::commit::agreed_error;
-use super::job::{Flow, Job, RoundResult};
+use super::job::{Job, NextStep, RoundResult};
 use super::{Engine, Event, Verdict};
 use crate::block::Block;
 use crate::members::Rank;
@@ -66,8 +66,42 @@ impl Accusation {
 }
 
 /// So many times in one sort something wrong is made good; who is accused so often in one sort stops.
-const MOST_MENDED: u32 = 8;
-const OFFENCES_TO_STOP: u32 = 2;
+const MOST_RECOVERIES: u32 = 8;
+const STRIKES_TO_STOP: u32 = 2;
+
+/// Detection and recovery of changed data in one job.
+pub(super) struct Integrity<'a> {
+    /// The checks; None: data are trusted.
+    pub checks: Option<&'a Checks<'a>>,
+    /// The digest of every node's input, where blocks are checked.
+    pub input_digests: InputDigests,
+    /// How many corruptions the job has recovered from.
+    pub recoveries: u32,
+    /// How many times each rank was accused.
+    pub strikes: BTreeMap<Rank, u32>,
+    /// Blocks were discarded on ranks that execute their nodes: they must be restored.
+    pub distrusted: bool,
+}
+
+impl<'a> Integrity<'a> {
+    /// The state at the start of a job.
+    pub fn new(checks: Option<&'a Checks<'a>>) -> Integrity<'a> {
+        Integrity {
+            checks,
+            input_digests: InputDigests::new(),
+            recoveries: 0,
+            strikes: BTreeMap::new(),
+            distrusted: false,
+        }
+    }
+
+    /// Counts an accusation; true if the rank has to stop.
+    fn accuse_again(&mut self, rank: Rank) -> bool {
+        let strikes = self.strikes.entry(rank).or_insert(0);
+        *strikes += 1;
+        *strikes >= STRIKES_TO_STOP
+    }
+}
 
 impl Engine<'_> {
     /// Something is wrong, and nothing of it can be committed: the reason why.
@@ -108,7 +142,7 @@ impl Job<'_, '_> {
     /// Why this rank's part of a step failed. Where blocks are checked and it was for no reason of the
     /// caller's, its records are the likeliest to be wrong: algorithms rely on their order.
     pub(super) fn suspected(&mut self, trouble: Option<Error>) -> Option<Error> {
-        trouble.map(|error| match self.checks {
+        trouble.map(|error| match self.integrity.checks {
             Some(_) if error.status == Status::Internal => {
                 let me = self.engine.members.me();
                 self.engine.accuse(Some(me), Finding::Memory)
@@ -130,8 +164,8 @@ impl Job<'_, '_> {
 
     /// An input as it comes to this rank: known by what its caller had, if it is this rank's own.
     pub(super) fn with_digest(&self, home: Rank, block: Block) -> Block {
-        let own = home == self.engine.members.me() && self.input_is_here;
-        match self.checks {
+        let own = home == self.engine.members.me() && self.inputs.own_is_here;
+        match self.integrity.checks {
             Some(checks) if own => Block {
                 digest: Some(checks.input),
                 ..block
@@ -143,7 +177,10 @@ impl Job<'_, '_> {
     /// All survivors learn what every node's input is known by. Also who is in trouble tells, for the
     /// others wait.
     pub(super) fn share_ledger(&mut self, mut attempt: RoundResult) -> Result<RoundResult> {
-        if attempt.interrupted || self.checks.is_none() || !self.input_digests.is_empty() {
+        if attempt.interrupted
+            || self.integrity.checks.is_none()
+            || !self.integrity.input_digests.is_empty()
+        {
             return Ok(attempt);
         }
         let mut mine = Vec::new();
@@ -171,7 +208,7 @@ impl Job<'_, '_> {
     /// The result is all inputs, in order, as far as all survivors together can see.
     pub(super) fn verify_result(&mut self, mut attempt: RoundResult) -> Result<RoundResult> {
         let skipped = attempt.interrupted || mutant(Mutant::NothingIsVerified);
-        let Some(checks) = self.checks.filter(|_| !skipped) else {
+        let Some(checks) = self.integrity.checks.filter(|_| !skipped) else {
             return Ok(attempt);
         };
         let mut total = Digest::default();
@@ -187,7 +224,7 @@ impl Job<'_, '_> {
             let me = self.engine.members.me();
             attempt.check::<()>(Err(self.engine.accuse(Some(me), Finding::Order)));
         }
-        let known = self.input_digests.values();
+        let known = self.integrity.input_digests.values();
         let known = known.fold(Digest::default(), |all, digest| all.combine(*digest));
         let promises = (attempt.blocks.keys())
             .filter_map(|node| self.algorithm.promised(attempt.decisions.of(*node)?));
@@ -221,9 +258,10 @@ impl Job<'_, '_> {
             let Accusation { accused, finding } = *accusation;
             self.engine.tell(Event::Corrupt(accused, *by, finding));
         }
-        self.mended += 1;
-        let has_copies = self.store.scope() != StoreScope::Copies(0) || self.source.can_reload();
-        if self.mended > MOST_MENDED || !has_copies {
+        self.integrity.recoveries += 1;
+        let has_copies = self.redundancy.store.scope() != StoreScope::Copies(0)
+            || self.inputs.source.can_reload();
+        if self.integrity.recoveries > MOST_RECOVERIES || !has_copies {
             return Err(agreed_error(Status::Corrupt, own));
         }
         self.stop_offenders(&found);
@@ -231,13 +269,13 @@ impl Job<'_, '_> {
     }
 
     /// As [`Job::recover_from_corruption`], and what is gone on from comes back from copies that are right.
-    pub(super) fn mend(&mut self, own: Option<Error>) -> Result<Flow> {
+    pub(super) fn mend(&mut self, own: Option<Error>) -> Result<NextStep> {
         self.recover_from_corruption(own)?;
-        if self.committed_with.is_none() {
-            return Ok(Flow::Onward);
+        if self.progress.membership.is_none() {
+            return Ok(NextStep::Continue);
         }
         Ok(match self.recover()? {
-            Flow::Onward if self.retains() => Flow::FromTheInputs,
+            NextStep::Continue if self.recomputes() => NextStep::RestartFromInputs,
             other => other,
         })
     }
@@ -275,9 +313,7 @@ impl Job<'_, '_> {
         accused.sort_unstable();
         accused.dedup();
         for rank in accused {
-            let strikes = self.strikes.entry(rank).or_insert(0);
-            *strikes += 1;
-            if *strikes >= OFFENCES_TO_STOP {
+            if self.integrity.accuse_again(rank) {
                 let before = self.engine.executors();
                 self.engine.members.excluded_for_corruption(rank);
                 self.engine.tell_covers(&before);
@@ -290,39 +326,41 @@ impl Job<'_, '_> {
         if mutant(Mutant::BlocksAreTrustedAgain) {
             return Ok(());
         }
-        if self.committed_with.is_some() {
-            self.distrusted = true;
-            self.blocks.clear();
+        if self.progress.membership.is_some() {
+            self.integrity.distrusted = true;
+            self.progress.blocks.clear();
         }
-        if self.retains() {
+        if self.recomputes() {
             // What was decided may have come of wrong data too.
-            self.version_id = VersionId::INPUT;
-            self.log.clear();
+            self.progress.rewind();
         }
-        let Some(checks) = self.checks.filter(|_| self.retains()) else {
+        let Some(checks) = self.integrity.checks.filter(|_| self.recomputes()) else {
             return Ok(());
         };
         let me = self.engine.members.me();
         let stopped = self.engine.members.is_excluded(me);
-        for origin in self.held.clone().iter() {
-            if origin == me && self.released && !stopped {
+        for origin in self.redundancy.held.clone().iter() {
+            if origin == me && self.redundancy.released && !stopped {
                 // What its owner has is right.
                 continue;
             }
-            let kept = self.store.get(VersionId::INPUT, origin.home())?;
-            let known = self.input_digests.get(&origin.home()).copied();
+            let kept = self.redundancy.store.get(VersionId::INPUT, origin.home())?;
+            let known = self.integrity.input_digests.get(&origin.home()).copied();
             let right = kept.is_some_and(|block| {
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
-            if self.committed_with.is_none() && origin == me {
+            if self.progress.membership.is_none() && origin == me {
                 // Nobody else has it yet.
-                let own = self.with_digest(me, Block::input(me, self.input.clone()));
-                self.store.put(VersionId::INPUT, me.home(), &own)?;
-                self.blocks.insert(me.home(), own);
+                let own = self.with_digest(me, Block::input(me, self.inputs.own.clone()));
+                self.redundancy
+                    .store
+                    .put(VersionId::INPUT, me.home(), &own)?;
+                self.progress.blocks.insert(me.home(), own);
             } else if stopped || !right {
-                self.store
+                self.redundancy
+                    .store
                     .put(VersionId::INPUT, origin.home(), &Block::empty())?;
-                self.held.remove(origin);
+                self.redundancy.held.remove(origin);
             }
         }
         Ok(())

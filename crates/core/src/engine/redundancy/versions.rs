@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::Engine;
-use super::exchange::{Delivery, Transfer};
-use super::job::{Job, RoundResult};
-use super::placement::holders;
+use super::holders::holders;
 use crate::block::Block;
+use crate::engine::Engine;
+use crate::engine::exchange::{Delivery, Transfer};
+use crate::engine::job::{Job, RoundResult};
 use crate::faults::Target;
 use crate::members::{Membership, Rank};
 use crate::mutants::{Mutant, mutant};
@@ -18,7 +18,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 
 impl<'e> Job<'_, 'e> {
     /// Every node's input, for the first version.
-    pub(super) fn load_version(&mut self) -> Result<RoundResult> {
+    pub(in crate::engine) fn load_version(&mut self) -> Result<RoundResult> {
         let mut attempt = RoundResult::new();
         let Some(mut brought) = self.bring_inputs(&mut attempt)? else {
             return Ok(attempt.interrupted());
@@ -46,14 +46,14 @@ impl<'e> Job<'_, 'e> {
         let members = &self.engine.members;
         let me = members.me();
         let (mut nodes, mut transfers) = (Vec::new(), Vec::new());
-        for node in members.cube().nodes().filter(|_| self.input_is_here) {
+        for node in members.cube().nodes().filter(|_| self.inputs.own_is_here) {
             let to = members.executor(node);
             let home = self.home_with_input(node).filter(|home| *home != to);
             let living = home.filter(|home| !members.is_faulty(*home));
             let Some(from) = living.filter(|home| *home == me || to == me) else {
                 continue;
             };
-            let own = (from == me).then(|| Block::input(me, self.input.clone()));
+            let own = (from == me).then(|| Block::input(me, self.inputs.own.clone()));
             let block = own.map(|block| self.with_digest(me, block));
             transfers.push(Transfer { from, to, block });
             nodes.push(node);
@@ -74,16 +74,16 @@ impl<'e> Job<'_, 'e> {
         let Some(home) = self.home_with_input(node) else {
             return Ok(Block::empty());
         };
-        if home == self.engine.members.me() && self.input_is_here {
-            return Ok(Block::input(home, self.input.clone()));
+        if home == self.engine.members.me() && self.inputs.own_is_here {
+            return Ok(Block::input(home, self.inputs.own.clone()));
         }
-        if let Some(block) = self.store.get(VersionId::INPUT, node)? {
+        if let Some(block) = self.redundancy.store.get(VersionId::INPUT, node)? {
             return Ok(block);
         }
-        if self.source.can_reload() {
-            return self.reload(home);
+        if self.inputs.source.can_reload() {
+            return self.inputs.reload(home);
         }
-        self.lost.insert(home);
+        self.redundancy.lost.insert(home);
         Err(Error::new(
             Status::DataLost,
             format!("rank {home} died before its input was in the store"),
@@ -91,7 +91,7 @@ impl<'e> Job<'_, 'e> {
     }
 
     /// Puts a new version into the store, by way of other ranks where it keeps copies there.
-    pub(super) fn save_version(
+    pub(in crate::engine) fn save_version(
         &mut self,
         version_id: VersionId,
         attempt: RoundResult,
@@ -100,13 +100,15 @@ impl<'e> Job<'_, 'e> {
     }
 
     /// The committed version of every node to its executor of now, from the store.
-    pub(super) fn restore_version(&mut self, held_with: &Membership) -> Result<RoundResult> {
+    pub(in crate::engine) fn restore_version(
+        &mut self,
+        held_with: &Membership,
+    ) -> Result<RoundResult> {
         let mut attempt = self.versions().restore(held_with)?;
         if attempt.lost.is_empty() {
             return Ok(attempt);
         }
-        let copies = matches!(self.store.scope(), StoreScope::Copies(_));
-        if copies && self.source.can_reload() {
+        if self.redundancy.keeps_copies() && self.inputs.source.can_reload() {
             attempt.starts_over = true;
             return Ok(attempt);
         }
@@ -118,7 +120,7 @@ impl<'e> Job<'_, 'e> {
     }
 
     /// Puts a copy that came into this rank's store.
-    pub(super) fn keep_delivery(
+    pub(in crate::engine) fn keep_delivery(
         &mut self,
         version_id: VersionId,
         node: Node,
@@ -132,24 +134,24 @@ impl<'e> Job<'_, 'e> {
     fn versions(&mut self) -> Versions<'_, 'e> {
         Versions {
             engine: self.engine,
-            store: self.store,
-            blocks: &self.blocks,
-            version_id: self.version_id,
+            store: self.redundancy.store,
+            blocks: &self.progress.blocks,
+            version_id: self.progress.version,
             most_runs: self.algorithm.most_runs(),
             in_part: false,
-            afresh: self.distrusted,
+            afresh: self.integrity.distrusted,
         }
     }
 
     fn lose_node(&mut self, node: Node) {
         if node.0 < self.engine.members.ranks() as u32 {
-            self.lost.insert(Rank(node.0));
+            self.redundancy.lost.insert(Rank(node.0));
         }
     }
 }
 
 /// What keeping versions needs, and getting them back.
-pub(super) struct Versions<'v, 'e> {
+pub(in crate::engine) struct Versions<'v, 'e> {
     pub engine: &'v mut Engine<'e>,
     pub store: &'v mut dyn Store,
     /// The committed version of the blocks of the nodes that this rank executes.
@@ -365,7 +367,7 @@ impl Versions<'_, '_> {
 /// Forgets what nobody needs any more after the commit of this version. Who leads the agreement hears
 /// first what was decided, and can be lost before the others hear: they go back to the version before,
 /// and a rank's files outlive it.
-pub(super) fn retire_before(store: &mut dyn Store, version: u32) {
+pub(in crate::engine) fn retire_before(store: &mut dyn Store, version: u32) {
     let shared = store.scope() == StoreScope::Everyone;
     store.retire(match shared && !mutant(Mutant::RetiredAtCommit) {
         true => version.saturating_sub(1),
