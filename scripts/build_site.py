@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the documentation site: one folder of HTML pages that works from the disk, search included.
 
-The pages are the README, every docs/*.md, the changelog, the API reference (made from the comments in
+The pages are the README, every other *.md of the root, every docs/*.md, the API reference (made from the comments in
 include/*.h), the C examples, and every file of the repository that one of them links to. If `cargo doc` was
 run before, its pages are copied into the site. The generator is Sphinx with the theme Furo, because its search
 index is a script, which a browser also loads from the disk; it is installed with pip into `.env/` (or
@@ -30,6 +30,9 @@ SECTIONS = (
     ("Design", ("architecture", "failure-model", "open-mpi", "papers")),
     ("Measurements", ("performance", "experiments")),
 )
+
+PICTURES = (".svg", ".png", ".jpg", ".gif")
+LARGE = 200_000  # bytes of a file from which on it is not shown
 
 LEXERS = {".c": "c", ".h": "c", ".rs": "rust", ".py": "python", ".sh": "bash", ".toml": "toml", ".json": "json",
           ".yml": "yaml", ".cmake": "cmake"}
@@ -101,8 +104,8 @@ class Staging:
 
         def target(match):
             path = os.path.normpath(os.path.join(os.path.dirname(origin), match[2]))
-            if path.startswith("docs/") and not path.endswith(".md") and (ROOT / path).is_file():
-                return match[0]  # a picture
+            if path.startswith("docs/") and path.endswith(PICTURES):
+                return match[0]
             page = self.page_of(path)
             if page is None:
                 return match[0]
@@ -132,7 +135,7 @@ class Staging:
                 lines.append(f"- [`{name}`]({link})" if link else f"- `{name}`")
             self.write(self.pages[path], f"{front}# `{path}`\n\n" + "\n".join(lines) + "\n")
             return
-        if path.startswith("c_examples/"):
+        if path.startswith("c_examples/") and path.endswith(".c"):
             front = ""
         self.write(self.pages[path], f"{front}# `{path}`\n\n{shown(full)}")
 
@@ -147,6 +150,8 @@ def lexer_of(path, text):
 
 def shown(path):
     """A file as a block of code."""
+    if path.stat().st_size > LARGE:
+        return f"A file of {path.stat().st_size} bytes.\n"
     try:
         text = path.read_text()
     except UnicodeDecodeError:
@@ -156,7 +161,7 @@ def shown(path):
 
 
 def first_sentence(path):
-    """What an example says about itself at its top."""
+    """The first sentence of the comment at the top of an example."""
     match = re.match(r"\s*/\*(.*?)\*/|\s*((?://[^\n]*\n)+)", path.read_text(), re.S)
     if not match:
         return ""
@@ -176,16 +181,22 @@ def write_examples(staging):
     staging.write("examples.md", "\n".join([*lines, "", *toctree, "```", ""]))
 
 
+def rust_pages():
+    """The newest folder that `cargo doc` made, or None."""
+    targets = [os.environ.get("CARGO_TARGET_DIR"), ROOT / "target", *ROOT.glob("target/mpi-*")]
+    folders = [pathlib.Path(target) / "doc" for target in targets if target]
+    return max((folder for folder in folders if folder.is_dir()), key=lambda f: f.stat().st_mtime, default=None)
+
+
 def write_rust(staging):
     """The page that leads to the pages of `cargo doc`; the folder with these, or None."""
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    manifests = [ROOT / "Cargo.toml", *sorted(ROOT.glob("crates/*/Cargo.toml"))]
-    crates = []
-    for manifest in manifests:
+    folder, crates = rust_pages(), []
+    for manifest in [ROOT / "Cargo.toml", *sorted(ROOT.glob("crates/*/Cargo.toml"))]:
         text = manifest.read_text()
-        name = re.search(r'^name = "([^"]+)"', text, re.M)[1].replace("-", "_")
+        name = re.search(r'^\[lib\][^\[]*?^name = "([^"]+)"', text, re.M) or re.search(r'^name = "([^"]+)"', text, re.M)
         summary = re.search(r'^description = "([^"]+)"', text, re.M)
-        if (target / "doc" / name / "index.html").exists():
+        name = name[1].replace("-", "_")
+        if folder and (folder / name / "index.html").exists():
             crates.append((name, summary[1] if summary else ""))
     if not crates:
         return None
@@ -193,7 +204,7 @@ def write_rust(staging):
              for name, about in crates]
     staging.write("rust.md", "# Rust documentation\n\nThe pages that `cargo doc` made from the sources.\n\n"
                   + "\n".join(items) + "\n")
-    return target / "doc"
+    return folder
 
 
 def toctree(caption, pages):
@@ -205,6 +216,7 @@ def navigation(docs, rust):
     """The toctrees: all pages in their order."""
     left = {path.stem: str(path.relative_to(ROOT)) for path in docs}
     glossary = left.pop("glossary", None)
+    project = [left.pop(path.stem) for path in docs if path.parent == ROOT]
     trees = []
     for caption, stems in SECTIONS:
         pages = [left.pop(stem) for stem in stems if stem in left]
@@ -212,8 +224,8 @@ def navigation(docs, rust):
             trees.append(toctree(caption, pages))
     if left:
         trees.append(toctree("More", left.values()))
-    pages = ["api/index", "examples", *(["rust"] if rust else []), *([glossary] if glossary else []), "CHANGELOG"]
-    return "".join([*trees, toctree("Reference", pages)])
+    pages = ["api/index", "examples", *(["rust"] if rust else []), *([glossary] if glossary else [])]
+    return "".join([*trees, toctree("Reference", pages), toctree("Project", project)])
 
 
 # ---- The API reference ------------------------------------------------------------------------------
@@ -243,7 +255,7 @@ def rst_blocks(text):
         elif kind == "list":
             lines += [f"- {rst_inline(item)}" for item in content] + [""]
         else:
-            lexer = "c" if ";" in content and "(" in content and "=" not in content.split("(")[0] else "none"
+            lexer = "c" if re.search(r"^\w[\w *]*\(.*\);", content, re.M) else "none"
             lines += [f".. code-block:: {lexer}", "   :force:", ""]
             lines += [f"   {line}".rstrip() for line in content.split("\n")] + [""]
     return lines
@@ -278,13 +290,18 @@ def rst_item(item, margin=""):
     return lines
 
 
+def sentence(text):
+    """A title as a sentence."""
+    return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
+
+
 def underlined(title, mark):
     return [title, mark * len(title), ""]
 
 
 def rst_header(header):
     """The page of a header."""
-    lines = underlined(header.name, "=") + [rst_inline(header.title), ""]
+    lines = underlined(header.name, "=") + [rst_inline(sentence(header.title)), ""]
     if header.includes:
         lines += ["Includes " + ", ".join(f"``{name}``" for name in header.includes) + ".", ""]
     lines += rst_blocks(header.body)
@@ -320,12 +337,12 @@ def write_api(staging):
 def stage(folder):
     """Writes all sources; the folder of the Rust pages, if there is one."""
     staging = Staging(folder)
-    docs = sorted((ROOT / "docs").rglob("*.md"))
-    for path in [*docs, ROOT / "CHANGELOG.md"]:
+    docs = sorted([*(ROOT / "docs").rglob("*.md"), *(path for path in ROOT.glob("*.md") if path.name != "README.md")])
+    for path in docs:
         name = str(path.relative_to(ROOT))
         staging.pages[name] = name
     for path in (ROOT / "docs").rglob("*"):
-        if path.is_file() and path.suffix != ".md":
+        if path.is_file() and path.suffix in PICTURES:
             copy = folder / path.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
@@ -334,7 +351,6 @@ def stage(folder):
     rust = write_rust(staging)
     for path in docs:
         staging.copy(str(path.relative_to(ROOT)))
-    staging.copy("CHANGELOG.md")
     staging.copy("README.md", navigation(docs, rust is not None))
     while staging.wanted:
         staging.write_source(staging.wanted.pop())

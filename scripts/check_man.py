@@ -68,7 +68,7 @@ def warnings_of(formatter, pages):
 
 
 def installed(folder, count):
-    """Whether CMake installs all pages; a list of what is wrong."""
+    """Whether CMake installs all pages; a list of faults."""
     build, prefix = folder / "build", folder / "prefix"
     mpicc = os.environ.get("MPICC") or shutil.which("mpicc")
     commands = [["cmake", "-S", header_api.ROOT, "-B", build, f"-DMPI_C_COMPILER={mpicc}", "-DFTSORT_EXAMPLES=OFF"],

@@ -54,7 +54,7 @@ def pages_of(site):
 
 
 def broken_links(site):
-    """What is wrong with the links of all pages; a list of lines."""
+    """The links that lead nowhere, of all pages; a list of lines."""
     pages = {path: Page(path) for path in pages_of(site)}
     wrong = []
     for path, page in pages.items():
@@ -184,7 +184,7 @@ class Browser:
 
 
 def check_pages(browser, site):
-    """What is wrong with pages as the browser shows them; a list of lines."""
+    """The faults of the pages as the browser shows them; a list of lines."""
     wrong = []
     browser.width(NARROW)
     for path in pages_of(site):
@@ -198,7 +198,7 @@ def check_pages(browser, site):
 
 
 def check_search(browser, site, word="ftsort_run"):
-    """Types a word into the search box of the front page; what is wrong with the results."""
+    """Types a word into the search box of the front page; the faults, and the number of results."""
     browser.width(WIDE)
     browser.open((site / "index.html").as_uri())
     browser.events.clear()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reads the public C headers and the comments in them.
 
-The documentation site (scripts/build_site.py) and the manual pages (scripts/man.py) are made from what
-this module returns. It understands the C that cbindgen writes: documentation comments with \\param and
+The documentation site (scripts/build_site.py) and the manual pages (scripts/man.py) are made from
+the lists that this module returns. It understands the C that cbindgen writes: documentation comments with \\param and
 \\return, typedefs, enums, structs, callbacks, functions and macros. It is not a C parser for other code.
 Needs the standard library alone.
 """
@@ -283,7 +283,7 @@ def parse(source, name):
     """The content of a header file."""
     includes = re.findall(r'#\s*include\s+["<](ftsort\w*\.h)[">]', source)
     guard = re.search(r"#ifndef\s+(\w+)\n\s*#define\s+\1\b", source)
-    # Blank out, so that positions stay: the guard, and what is for C++ only.
+    # Blank out, so that positions stay: the guard, and the lines for C++ only.
     if guard:
         source = source[:guard.start()] + " " * len(guard[0]) + source[guard.end():]
     source = CPLUSPLUS.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)

@@ -187,7 +187,7 @@ def item_page(header, item, known):
 
 
 def overview_page(headers):
-    """ftsort(3): the first comments of the headers, and lists of what they declare."""
+    """ftsort(3): the first comments of the headers, and lists of their declarations."""
     core = headers[0]
     includes = [f"#include <{header.name}>" for header in headers]
     group = next((item for item in core.items if item.name == "ftsort"), None)
@@ -196,7 +196,7 @@ def overview_page(headers):
     if group:
         sections.append(("GROUPS", [".PP", "\\fBtypedef struct ftsort ftsort;\\fR", *blocks(group.comment.text)]))
     for header in headers:
-        lines = blocks(header.title + "\n\n" + header.body) if header is not core else []
+        lines = blocks(f"{header.title[:1].upper()}{header.title[1:].rstrip('.')}.\n\n{header.body}") if header is not core else []
         pairs = [(f"\\fB{escaped(item.name)}\\fR(3)", [words(item.comment.summary)])
                  for item in header.of_kind("function")]
         sections.append((f"FUNCTIONS OF {header.name.upper()}", lines + tagged(pairs)))

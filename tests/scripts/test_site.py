@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import build_site  # noqa: E402
+import check_site  # noqa: E402
 import header_api  # noqa: E402
 import man  # noqa: E402
 
@@ -177,6 +178,13 @@ class Links(unittest.TestCase):
         self.assertEqual(staging.relink(text, "docs/rounds.md"), (
             "[a](../index.md#x) [b](../api/ftsort.rst) [c](../source/c_examples/hello.c.md) [d](rounds.md#y)"
             " [e](https://mpi-forum.org) [f](#z)\n```\n[g](../README.md)\n```\n"))
+
+    def test_broken_links_and_missing_anchors_are_found(self):
+        site = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (site / "a.html").write_text('<p id="here"><a href="b.html#there"></a><a href="#here"></a><img src="c.png">')
+        (site / "b.html").write_text('<a href="a.html#here"></a><a href="https://mpi-forum.org"></a>')
+        self.assertEqual(check_site.broken_links(site), [
+            "a.html: b.html#there: the page has no such anchor", "a.html: c.png: there is no such file"])
 
 
 if __name__ == "__main__":
