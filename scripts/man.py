@@ -196,7 +196,8 @@ def overview_page(headers):
     if group:
         sections.append(("GROUPS", [".PP", "\\fBtypedef struct ftsort ftsort;\\fR", *blocks(group.comment.text)]))
     for header in headers:
-        lines = blocks(f"{header.title[:1].upper()}{header.title[1:].rstrip('.')}.\n\n{header.body}") if header is not core else []
+        title = header.title[:1].upper() + header.title[1:].rstrip(".")
+        lines = blocks(f"{title}.\n\n{header.body}") if header is not core else []
         pairs = [(f"\\fB{escaped(item.name)}\\fR(3)", [words(item.comment.summary)])
                  for item in header.of_kind("function")]
         sections.append((f"FUNCTIONS OF {header.name.upper()}", lines + tagged(pairs)))
