@@ -162,11 +162,13 @@ header: setup
 pictures: setup
 	$(RUN) python3 scripts/pictures.py
 
-site: setup
-	$(RUN) python3 scripts/site.py
+site: doc
+	python3 scripts/build_site.py
 
 site-check: setup
-	$(RUN) python3 scripts/check_site.py
+	$(RUN) python3 scripts/check_man.py
+	python3 -m unittest discover tests/scripts
+	python3 scripts/check_site.py
 
 clean:
 	rm -rf target
