@@ -1,4 +1,4 @@
-//! One sort: load, then round after round, each a transaction.
+//! A job: the inputs are loaded, then round follows round, each a transaction.
 
 use std::collections::BTreeMap;
 
@@ -30,16 +30,16 @@ pub struct Job<'a, 'e> {
     pub(super) integrity: Integrity<'a>,
 }
 
-/// What a job leaves.
+/// The outcome of a job on this rank.
 #[derive(Debug)]
 pub struct Finished {
     /// The final blocks of the nodes that this rank executes.
     pub blocks: BTreeMap<Node, Block>,
-    /// What the last round decided for node 0; where its scope is the whole cube, for all nodes.
+    /// The decision of the last round for node 0; if its scope is the whole cube, for all nodes.
     pub decision: Slice,
 }
 
-/// Where a sort goes on.
+/// The point from which a job continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     /// From the committed version.
@@ -50,29 +50,29 @@ pub(super) enum NextStep {
     Restart,
 }
 
-/// What came of this rank's part in a step.
+/// The outcome of this rank's part in a step.
 pub(super) struct RoundResult {
-    /// The new version of this rank's nodes' blocks.
+    /// The new version of the blocks of this rank's nodes.
     pub blocks: BTreeMap<Node, Block>,
-    /// What was decided.
+    /// The decisions of the round.
     pub decisions: Decisions,
-    /// What inputs are known by, if that was shared.
+    /// Hashes of inputs, if they were shared.
     pub digests: BTreeMap<Rank, InputHash>,
-    /// What every node's input is known by, if that was shared.
+    /// Digests of all inputs, if they were shared.
     pub input_digests: InputDigests,
-    /// Nodes whose blocks this rank got back, and from which rank, if it was one.
+    /// Nodes whose blocks this rank has restored, and the rank that a block came from, if it was one.
     pub restored: Vec<(Node, Option<Rank>)>,
-    /// Nodes whose blocks nobody has, as far as this rank can see.
+    /// Nodes whose blocks no rank has, as far as this rank can tell.
     pub lost: Vec<Node>,
-    /// Every part of it was done.
+    /// Every part of the step was done.
     pub complete: bool,
-    /// Data are lost that nobody holds, but all inputs can be had again.
+    /// No rank holds some of the data, but all inputs can be reloaded.
     pub starts_over: bool,
-    /// It was given up because somebody died. Only then may a rank leave others waiting for its
-    /// messages: they see the death too.
+    /// The step was abandoned because a rank failed. Only then may a rank leave others waiting for its
+    /// messages, because they detect the failure too.
     pub interrupted: bool,
-    /// Why it is not complete, where the reason lies on this rank.
-    pub trouble: Option<Error>,
+    /// The reason why it is not complete, if it lies on this rank.
+    pub error: Option<Error>,
 }
 
 impl RoundResult {
@@ -87,25 +87,25 @@ impl RoundResult {
             complete: true,
             starts_over: false,
             interrupted: false,
-            trouble: None,
+            error: None,
         }
     }
 
-    /// Given up, because somebody died.
+    /// Marks the step as abandoned because a rank failed.
     pub fn interrupted(mut self) -> RoundResult {
         self.complete = false;
         self.interrupted = true;
         self
     }
 
-    /// With what was decided in it.
+    /// Adds the decisions of the round.
     pub fn with(mut self, decisions: Decisions) -> RoundResult {
         self.decisions = decisions;
         self
     }
 
-    /// Keeps a block that a store had, or did not have.
-    pub fn got_back(&mut self, node: Node, found: Result<Option<Block>>, from: Option<Rank>) {
+    /// Records a block that a store had, or did not have.
+    pub fn restored_from(&mut self, node: Node, found: Result<Option<Block>>, from: Option<Rank>) {
         match self.check(found) {
             Some(Some(block)) => {
                 self.blocks.insert(node, block);
@@ -116,13 +116,13 @@ impl RoundResult {
         }
     }
 
-    /// Keeps the value; or the error, as this rank's trouble, if it is the first.
+    /// Returns the value; or records the error if it is this rank's first.
     pub fn check<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
                 self.complete = false;
-                self.trouble.get_or_insert(error);
+                self.error.get_or_insert(error);
                 None
             }
         }
@@ -130,9 +130,10 @@ impl RoundResult {
 }
 
 impl<'a, 'e> Job<'a, 'e> {
-    /// A sort of this rank's `input` together with those of the others. `absent`: the ranks that
-    /// were known to be dead when the sort began; they have no input. `checks`: on all ranks or none, and
-    /// then `engine.key` is theirs.
+    /// Makes a job over this rank's `input` and those of the other ranks.
+    ///
+    /// `absent`: the ranks that had failed before the job, which have no input. `checks`: on all ranks or on
+    /// none; their key is the engine's.
     pub fn new(
         engine: &'a mut Engine<'e>,
         algorithm: &'a dyn Algorithm,
@@ -153,13 +154,13 @@ impl<'a, 'e> Job<'a, 'e> {
         }
     }
 
-    /// Runs it to its end. Collective; all survivors return the same status. After
-    /// `Status::DataLost`, `lost` has the ranks whose data cannot be got back, the same on all.
+    /// Runs the job. Collective; all survivors return the same status. After `Status::DataLost`, `lost` has
+    /// the ranks whose data cannot be recovered, the same on all survivors.
     pub fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
         let result = match self.run_rounds() {
             Err(error) if error.status == Status::DataLost => {
-                // Without the others there is no use in knowing.
-                Err(self.tell_losses().err().unwrap_or(error))
+                // A rank that is separated from the others needs no list.
+                Err(self.share_losses().err().unwrap_or(error))
             }
             other => other,
         };
@@ -187,7 +188,7 @@ impl<'a, 'e> Job<'a, 'e> {
 
     fn run_rounds(&mut self) -> Result<()> {
         self.engine.rounds = self.algorithm.rounds() + 1;
-        // Advisers have not been asked since the last sort.
+        // The policies have not been asked since the last job.
         self.engine.reconsider = true;
         self.regroup()?;
         let mut round = 0;
@@ -214,14 +215,14 @@ impl<'a, 'e> Job<'a, 'e> {
         Ok(())
     }
 
-    /// Forgets what nobody needs any more after the commit of this round.
+    /// Releases versions that no rank needs after the commit of this round.
     fn retire(&mut self, round: u32) {
         if !self.recomputes() {
             retire_before(self.redundancy.store, round);
         }
     }
 
-    /// Tries the round until it is committed, or everything has to be loaded again.
+    /// Runs the round until it is committed, or until the job must continue from an earlier point.
     fn transact(&mut self, round: u32) -> Result<NextStep> {
         loop {
             self.engine.inject_crash(Point::Begin)?;
@@ -231,32 +232,30 @@ impl<'a, 'e> Job<'a, 'e> {
             if mutant(Mutant::ClearedTooEarly) && round == self.algorithm.rounds() {
                 self.redundancy.store.clear();
             }
-            let mut attempt = self.attempt(round)?;
-            attempt.trouble = self.suspected(attempt.trouble);
+            let mut result = self.execute_round(round)?;
+            result.error = self.suspected(result.error);
             if mutant(Mutant::LoggedTooEarly) {
-                self.progress.log.push(attempt.decisions.clone());
+                self.progress.log.push(result.decisions.clone());
             }
-            let verdict = self
-                .engine
-                .commit(attempt.complete, attempt.trouble.as_ref())?;
+            let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
             match verdict {
                 Verdict::Committed => {
-                    self.accept(round, attempt);
+                    self.accept(round, result);
                     return Ok(NextStep::Continue);
                 }
                 Verdict::Failed(Status::Corrupt) => {
                     self.engine.stats.rounds_replayed += 1;
-                    let flow = self.mend(attempt.trouble)?;
+                    let flow = self.retry(result.error)?;
                     self.engine.tell(Event::Replay);
                     if flow != NextStep::Continue {
                         return Ok(flow);
                     }
                 }
-                Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
+                Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
                 Verdict::Replay => {
                     self.engine.stats.rounds_replayed += 1;
                     if mutant(Mutant::AttemptIsKept) {
-                        self.progress.blocks.extend(attempt.blocks);
+                        self.progress.blocks.extend(result.blocks);
                     }
                     let recovered = match mutant(Mutant::RecoveryIsSkipped) {
                         true => NextStep::Continue,
@@ -271,13 +270,13 @@ impl<'a, 'e> Job<'a, 'e> {
         }
     }
 
-    /// The round's work, and its result in the store.
-    fn attempt(&mut self, round: u32) -> Result<RoundResult> {
-        let attempt = match round {
+    /// Runs the round and stores its result.
+    fn execute_round(&mut self, round: u32) -> Result<RoundResult> {
+        let result = match round {
             0 => None,
             _ => match self.play(round)? {
-                given_up if given_up.interrupted => return Ok(given_up),
-                attempt => Some(attempt),
+                abandoned if abandoned.interrupted => return Ok(abandoned),
+                result => Some(result),
             },
         };
         self.engine.inject_crash(Point::Store)?;
@@ -286,17 +285,17 @@ impl<'a, 'e> Job<'a, 'e> {
             version: round,
             faults: self.engine.members.faulty().fingerprint(),
         };
-        let attempt = match attempt {
+        let result = match result {
             None if self.recomputes() => self.load_inputs()?,
             None => self.load_version()?,
-            // The result is in the caller's hands as soon as it is committed.
-            Some(attempt) if round == self.algorithm.rounds() => self.verify_result(attempt)?,
-            Some(attempt) if self.recomputes() => attempt,
-            Some(attempt) => self.save_version(version_id, attempt)?,
+            // The caller owns the result as soon as it is committed, so it is not stored.
+            Some(result) if round == self.algorithm.rounds() => self.verify_result(result)?,
+            Some(result) if self.recomputes() => result,
+            Some(result) => self.save_version(version_id, result)?,
         };
         self.engine.spent(Phase::Store, start);
         self.engine.inject_crash(Point::Stored)?;
-        Ok(attempt)
+        Ok(result)
     }
 
     /// Forgets all that was done, but not the digests of the inputs.

@@ -1,15 +1,16 @@
-//! Recomputing instead of copying: inputs are kept, by their ranks and by others, and blocks are made
-//! again from pieces of them.
+//! Recomputation from inputs: inputs are held by their owners and by other ranks, and lost blocks are
+//! recomputed from pieces of them.
 //!
-//! A block of a piecewise algorithm ([`Algorithm::is_recomputable`]) consists, after any round, of one
-//! piece of each of some inputs; which piece, the decisions tell. So one copy of the input is all
-//! that fault tolerance costs. Inputs are copied before they are sorted, since sorting is when most
-//! time passes; whoever needs another rank's input first sorts its copy, and comes to the same bytes.
+//! A block of a recomputable algorithm ([`Algorithm::is_recomputable`]) consists, after any round, of one
+//! piece of each of some inputs; the decisions tell which piece. So one copy of each input is the whole cost
+//! of fault tolerance. Inputs are copied before they are sorted, because sorting takes most of the time; a
+//! holder that needs another rank's input sorts its copy first and obtains the same bytes.
 //!
-//! Before the last merge a rank may release its own input, which takes as much memory as the result: others
-//! have their pieces of it, and the caller has the records. It is sorted again only if somebody dies then.
+//! Before the last merge a rank may release its own input, which takes as much memory as the result: other
+//! ranks have their pieces of it, and the caller has the records. It is sorted again only if a rank fails
+//! afterwards.
 //!
-//! [`Algorithm::is_recomputable`]: super::Algorithm::is_recomputable
+//! [`Algorithm::is_recomputable`]: super::super::Algorithm::is_recomputable
 
 use std::collections::BTreeMap;
 
@@ -26,28 +27,28 @@ use crate::store::{StoreScope, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
-/// Who has which inputs in its store: origin, holders.
+/// The holders of each input, by its owner.
 type Holdings = BTreeMap<Rank, Vec<Rank>>;
 
-/// What has to be done to have all blocks and copies where they belong. The same on all survivors.
+/// The transfers that bring all blocks and copies to their places. The same on all survivors.
 #[derive(Default)]
 struct Plan {
-    /// Who gives an input, or pieces of it.
+    /// The rank that sends an input or pieces of it, by owner.
     holders: BTreeMap<Rank, Rank>,
-    /// Inputs that their holders must ask the user for.
+    /// Inputs that their holders must reload.
     reloads: Vec<Rank>,
-    /// Pieces to be moved: for which node, of whose input.
+    /// Pieces to send: the node that needs it, and the owner of the input.
     pieces: Vec<(Node, Rank)>,
-    /// Blocks to be moved whole, and who has them.
+    /// Blocks to move whole, and the rank that has them.
     moves: Vec<(Node, Rank)>,
-    /// Inputs to be copied: whose, to whom.
+    /// Inputs to copy: the owner, and the receiver.
     copies: Vec<(Rank, Rank)>,
-    /// Inputs that are needed, and that nobody has.
+    /// Inputs that are needed and that no rank has.
     lost: Vec<Rank>,
 }
 
 impl Job<'_, '_> {
-    /// Round 0: every input gets its holders.
+    /// Loads round 0: every input is copied to its holders.
     pub(in crate::engine) fn load_inputs(&mut self) -> Result<RoundResult> {
         let me = self.engine.members.me();
         let mut kept = Ok(());
@@ -58,30 +59,31 @@ impl Job<'_, '_> {
             self.redundancy.held.insert(me);
             self.progress.blocks.insert(me.home(), own);
         }
-        let mut attempt = self.restore_lineage()?;
-        attempt.check(kept);
+        let mut result = self.restore_lineage()?;
+        result.check(kept);
         for node in self.engine.members.my_nodes() {
             let own = self.progress.blocks.get(&node).cloned();
             let block = || own.unwrap_or_else(Block::empty);
-            attempt.blocks.entry(node).or_insert_with(block);
+            result.blocks.entry(node).or_insert_with(block);
         }
-        let attempt = self.share_digests(attempt)?;
-        self.share_ledger(attempt)
+        let result = self.share_digests(result)?;
+        self.share_input_digests(result)
     }
 
-    /// An input, or a block of version 0, as the first round takes it.
+    /// Returns an input, or a block of version 0, in the form that the first round needs.
     pub(in crate::engine) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
         let algorithm = self.algorithm;
         let kept = self.recomputes() && self.home_with_input(node).is_some();
         if kept {
-            // Sorting is in place if nobody else holds on to the bytes.
+            // Sorting works in place if no other reference to the bytes exists.
             self.redundancy
                 .store
                 .put(VersionId::INPUT, node, &Block::empty())?;
         }
         let block = caught(|| algorithm.prepare(block))?;
         if node != self.engine.members.me().home() {
-            // Of the own one what is kept is known by division, and found wrong at the end at the latest.
+            // The digest of the part of its own input that a rank keeps follows by division; a mismatch shows
+            // at the end at the latest.
             self.verify_own(&block)?;
         }
         if kept {
@@ -94,8 +96,8 @@ impl Job<'_, '_> {
         Ok(block)
     }
 
-    /// Before the last merge: releases this rank's own input, if it can be had again; and all inputs, if nobody is
-    /// left who could ask for a piece of one.
+    /// Before the last merge, releases this rank's own input if the source can copy it again; and all inputs,
+    /// if no other rank is left that could ask for a piece.
     pub(in crate::engine) fn release(&mut self) -> Result<()> {
         let members = &self.engine.members;
         if self.recomputes() && members.survivors().count() == 1 && self.integrity.checks.is_none()
@@ -105,7 +107,7 @@ impl Job<'_, '_> {
             return Ok(());
         }
         let home = members.me().home();
-        // Where one has died others may follow, and each takes the input once more.
+        // After one failure others may follow, and each needs the input once more.
         let undisturbed = *members.faulty() == self.inputs.absent && members.my_nodes() == [home];
         let held = self.redundancy.held.contains(members.me()) && !self.redundancy.released;
         if !(self.recomputes() && undisturbed && held && self.inputs.source.has_own()) {
@@ -128,45 +130,44 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// Makes the blocks again that died with their executors, and the copies that died with their
-    /// holders.
+    /// Recomputes the blocks of failed executors, and renews the copies of failed holders.
     pub(in crate::engine) fn restore_lineage(&mut self) -> Result<RoundResult> {
-        let mut attempt = RoundResult::new();
+        let mut result = RoundResult::new();
         let Some(holdings) = self.who_holds()? else {
-            return Ok(attempt.interrupted());
+            return Ok(result.interrupted());
         };
         let plan = self.plan(&holdings);
         if !plan.lost.is_empty() {
-            // Everybody comes to the same conclusion, so nobody waits for a message.
+            // All ranks come to the same conclusion, so no rank waits for a message.
             plan.lost.iter().for_each(|rank| {
                 self.redundancy.lost.insert(*rank);
             });
-            attempt.check::<()>(Err(lost(&plan.lost)));
-            return Ok(attempt);
+            result.check::<()>(Err(lost(&plan.lost)));
+            return Ok(result);
         }
-        self.reload_inputs(&plan, &mut attempt);
-        let transfers = self.transfers(&plan, &mut attempt);
+        self.reload_inputs(&plan, &mut result);
+        let transfers = self.transfers(&plan, &mut result);
         // A piece of an input is one run, and so is the input.
         let most_runs = match plan.moves.is_empty() {
             true => 1,
             false => self.algorithm.most_runs(),
         };
-        let shipped = self
+        let moved = self
             .engine
-            .ship(transfers, most_runs, &mut attempt.trouble)?;
-        let Some(deliveries) = shipped else {
-            return Ok(attempt.interrupted());
+            .transfer(transfers, most_runs, &mut result.error)?;
+        let Some(deliveries) = moved else {
+            return Ok(result.interrupted());
         };
         let mut deliveries = deliveries.into_iter();
         let pieces: Vec<_> = deliveries.by_ref().take(plan.pieces.len()).collect();
-        self.assemble(&plan, pieces, &mut attempt);
+        self.assemble(&plan, pieces, &mut result);
         for ((node, from), delivery) in plan.moves.iter().zip(deliveries.by_ref()) {
             match delivery {
                 Delivery::Got(block) => {
-                    attempt.blocks.insert(*node, block);
-                    attempt.restored.push((*node, Some(*from)));
+                    result.blocks.insert(*node, block);
+                    result.restored.push((*node, Some(*from)));
                 }
-                Delivery::Nothing => attempt.complete = false,
+                Delivery::Nothing => result.complete = false,
                 Delivery::NotMine => {}
             }
         }
@@ -174,12 +175,12 @@ impl Job<'_, '_> {
             if matches!(delivery, Delivery::Got(_)) && !mutant(Mutant::CopiesUntold) {
                 self.redundancy.held.insert(*origin);
             }
-            self.keep_delivery(VersionId::INPUT, origin.home(), delivery, &mut attempt);
+            self.keep_delivery(VersionId::INPUT, origin.home(), delivery, &mut result);
         }
-        Ok(attempt)
+        Ok(result)
     }
 
-    /// Asks all survivors what they hold. None: somebody died.
+    /// Shares the inputs that each survivor holds. None: a rank failed.
     fn who_holds(&mut self) -> Result<Option<Holdings>> {
         let mut holdings = Holdings::new();
         if self.progress.membership.is_none()
@@ -192,10 +193,10 @@ impl Job<'_, '_> {
         let ranks = self.engine.members.ranks();
         let mine = self.redundancy.held.to_bytes();
         let limit = mine.len();
-        let Some(told) = self.engine.share(mine, limit)? else {
+        let Some(reports) = self.engine.share(mine, limit)? else {
             return Ok(None);
         };
-        for (holder, words) in told {
+        for (holder, words) in reports {
             for origin in RankSet::from_bytes(ranks, &words).iter() {
                 holdings.entry(origin).or_default().push(holder);
             }
@@ -211,7 +212,7 @@ impl Job<'_, '_> {
         self.progress.last_executor(node, self.engine.members)
     }
 
-    /// The block of a node whose executor was `last` is nowhere.
+    /// Returns whether no rank has the block of a node whose executor was `last`.
     fn is_gone(&self, last: Rank) -> bool {
         self.integrity.distrusted || self.engine.members.is_faulty(last)
     }
@@ -261,7 +262,7 @@ impl Job<'_, '_> {
             let renewed = self.progress.membership.is_none() || !mutant(Mutant::CopiesNotRenewed);
             if copies > 0 && renewed {
                 let wanted = holders(origin.home(), members, members.membership(), copies);
-                // Who gets the input as a block keeps it.
+                // The rank that receives the block stores the input with it.
                 let is_block = self.progress.version.version == 0
                     && plan.moves.iter().any(|(node, _)| *node == origin.home());
                 let gets = |to: Rank| is_block && members.executor(origin.home()) == to;
@@ -271,7 +272,7 @@ impl Job<'_, '_> {
                 plan.copies.extend(wanted.map(|to| (origin, to)));
             }
         }
-        // What this rank has no part in is left out in the same order everywhere.
+        // Transfers without this rank are removed in the same order on every rank.
         let me = members.me();
         let holders = &plan.holders;
         plan.pieces.retain(|(node, origin)| {
@@ -284,7 +285,7 @@ impl Job<'_, '_> {
         plan
     }
 
-    /// Whose inputs a node's block has pieces of, in the committed version.
+    /// Returns the owners of the inputs of which a node's block has pieces, in the committed version.
     fn contributors(&self, node: Node) -> impl Iterator<Item = Rank> + use<> {
         let rounds = 1..=self.progress.version.version;
         let scope = rounds.fold(0, |scope, round| {
@@ -302,9 +303,9 @@ impl Job<'_, '_> {
         near.into_iter()
     }
 
-    /// Gets the inputs that this rank must ask the user for, and brings each into the form in which the first
-    /// round takes it while the user makes the next.
-    fn reload_inputs(&mut self, plan: &Plan, attempt: &mut RoundResult) {
+    /// Reloads the inputs that this rank must get from the caller, and brings each into the form that the
+    /// first round needs while the callback makes the next.
+    fn reload_inputs(&mut self, plan: &Plan, result: &mut RoundResult) {
         let me = self.engine.members.me();
         let origins: Vec<Rank> = (plan.reloads.iter().copied())
             .filter(|origin| {
@@ -320,7 +321,7 @@ impl Job<'_, '_> {
             Ok(self.engine.sealed(input))
         });
         let prepared = caught(|| Ok(algorithm.prepare_each(&mut inputs)));
-        let prepared = attempt.check(prepared).unwrap_or_default();
+        let prepared = result.check(prepared).unwrap_or_default();
         for (origin, input) in origins.into_iter().zip(prepared) {
             let kept = input.and_then(|input| {
                 self.verify_own(&input)?;
@@ -328,24 +329,24 @@ impl Job<'_, '_> {
                     .store
                     .put(VersionId::INPUT, origin.home(), &input)
             });
-            if attempt.check(kept).is_some() {
+            if result.check(kept).is_some() {
                 self.redundancy.held.insert(origin);
             }
         }
     }
 
-    fn transfers(&mut self, plan: &Plan, attempt: &mut RoundResult) -> Vec<Transfer> {
+    fn transfers(&mut self, plan: &Plan, result: &mut RoundResult) -> Vec<Transfer> {
         let me = self.engine.members.me();
         let mut transfers = Vec::new();
         for (node, origin) in &plan.pieces {
             let from = plan.holders[origin];
-            let able = from == me && attempt.trouble.is_none();
+            let able = from == me && result.error.is_none();
             let piece = able.then(|| self.piece(*origin, *node));
             transfers.push(Transfer {
                 from,
                 to: self.engine.members.executor(*node),
                 block: piece
-                    .and_then(|piece| attempt.check(piece))
+                    .and_then(|piece| result.check(piece))
                     .map(|piece| self.engine.sealed(piece)),
             });
         }
@@ -364,18 +365,18 @@ impl Job<'_, '_> {
         }
         for (origin, to) in &plan.copies {
             let from = plan.holders[origin];
-            let able = from == me && attempt.trouble.is_none();
+            let able = from == me && result.error.is_none();
             let input = able.then(|| self.input_held(*origin));
             transfers.push(Transfer {
                 from,
                 to: *to,
-                block: input.and_then(|input| attempt.check(input)),
+                block: input.and_then(|input| result.check(input)),
             });
         }
         transfers
     }
 
-    /// An input that this rank holds; sorted, unless it is this rank's own, and was released.
+    /// Returns an input that this rank holds; sorted, unless it is this rank's own and was released.
     fn input_held(&mut self, origin: Rank) -> Result<Block> {
         let own = origin == self.engine.members.me();
         if own && self.redundancy.released && !mutant(Mutant::ReleasedIsLost) {
@@ -386,13 +387,13 @@ impl Job<'_, '_> {
         input.ok_or_else(|| {
             Error::new(
                 Status::Internal,
-                format!("the input of rank {origin} is not where it was kept"),
+                format!("the input of rank {origin} is missing in the store of its holder"),
             )
         })
     }
 
-    /// The piece of an input that is in a node's block of the committed version: the way that it
-    /// went, gone again.
+    /// Returns the piece of an input that is in a node's block of the committed version, by repeating its
+    /// splits.
     fn piece(&mut self, origin: Rank, node: Node) -> Result<Block> {
         let algorithm = self.algorithm;
         let mut piece = self.input_held(origin)?;
@@ -426,8 +427,8 @@ impl Job<'_, '_> {
         Ok(piece)
     }
 
-    /// The blocks that this rank executes from now on, from their pieces.
-    fn assemble(&mut self, plan: &Plan, pieces: Vec<Delivery<Block>>, attempt: &mut RoundResult) {
+    /// Puts together the blocks that this rank executes from now on, from their pieces.
+    fn assemble(&mut self, plan: &Plan, pieces: Vec<Delivery<Block>>, result: &mut RoundResult) {
         let me = self.engine.members.me();
         let mut parts: BTreeMap<Node, Vec<Block>> = BTreeMap::new();
         for node in self.engine.members.my_nodes() {
@@ -435,7 +436,7 @@ impl Job<'_, '_> {
             if last.is_some_and(|rank| self.is_gone(rank)) {
                 parts.insert(node, Vec::new());
                 let from = plan.holders.get(&Rank(node.0)).copied();
-                attempt
+                result
                     .restored
                     .push((node, from.filter(|_| self.progress.version.version == 0)));
             }
@@ -445,18 +446,18 @@ impl Job<'_, '_> {
                 continue;
             }
             let Delivery::Got(piece) = delivery else {
-                attempt.complete = false;
+                result.complete = false;
                 continue;
             };
             parts.entry(*node).or_default().push(piece);
         }
         let blocks = parts.into_iter();
         let blocks = blocks.map(|(node, parts)| (node, Block::unite(parts)));
-        attempt.blocks.extend(blocks);
+        result.blocks.extend(blocks);
     }
 }
 
-/// The holder that would execute the origin's node first.
+/// Returns the holder that is the first in the order of executors of the owner's node.
 fn nearest(origin: Rank, held: &[Rank]) -> Rank {
     let nearest = held.iter().min_by_key(|holder| holder.0 ^ origin.0);
     nearest.copied().unwrap_or(origin)
@@ -466,6 +467,9 @@ fn lost(ranks: &[Rank]) -> Error {
     let names: Vec<String> = ranks.iter().map(ToString::to_string).collect();
     Error::new(
         Status::DataLost,
-        format!("nobody has the input of rank {} any more", names.join(", ")),
+        format!(
+            "no surviving rank has the input of rank {}",
+            names.join(", ")
+        ),
     )
 }
