@@ -260,7 +260,7 @@ impl ftsort {
         );
         let finished = job.run(&mut self.lost);
         // Who was stopped in this job may have been struck by chance.
-        self.members.take_back_all();
+        self.members.readmit_all();
         self.stats.total_seconds = self.transport.now() - work.start;
         finished
     }

@@ -342,7 +342,7 @@ impl Engine<'_> {
 
     /// Crashes this process here if the schedule says so.
     pub fn inject_crash(&mut self, point: Point) -> Result<()> {
-        if self.schedule.strikes(self.members.me(), self.round, point) {
+        if self.schedule.crashes(self.members.me(), self.round, point) {
             self.transport.crash()?;
         }
         Ok(())
