@@ -1,4 +1,4 @@
-//! The files of the fuzzing corpus, held against what must hold of any bytes, without a fuzzer.
+//! Runs the checks of the fuzz targets on the files of the committed corpus, without a fuzzer.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 #[path = "../fuzz/src/lib.rs"]
 mod checks;
 
-// One after the other: the check of files looks at how much memory all buffers take together.
+// The checks run one after the other, because the check of files measures the memory of all buffers together.
 #[test]
 fn what_holds_of_any_bytes_holds_of_the_corpus() {
     type Check = fn(&[u8]);
