@@ -8,7 +8,7 @@ mod checks;
 
 // The checks run one after the other, because the check of files measures the memory of all buffers together.
 #[test]
-fn what_holds_of_any_bytes_holds_of_the_corpus() {
+fn the_corpus_passes_every_check() {
     type Check = fn(&[u8]);
     let targets: &[(&str, Check)] = &[
         ("file", checks::file::check),
