@@ -36,6 +36,7 @@ const FAILURES_WITH_ALL_CHECKS: &str = "
 
 /// Ranks, and further arguments of tests/c/injections.c.
 const MANY_CHANGES: &str = "
+ quick | 3 | 0 100 DIR
  all   | 2 | 400 250 DIR
  all   | 4 | 400 250 DIR
  all   | 3 | 400 250 DIR
