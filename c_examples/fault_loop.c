@@ -54,7 +54,7 @@ static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const l
   return fine;
 }
 
-static void show_faults(ftsort *group, int nodes)
+static void show_failures(ftsort *group, int nodes)
 {
   int node;
   printf("rank %d:", (int)ftsort_rank(group));
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
     ftsort_inject(group, dimension - s); /* the papers' FaultInject */
     /* The papers' FaultDetection: from here on all survivors know the same failures. */
     if (ftsort_fault_check(group, &died) != FTSORT_OK || ftsort_comm(group, &comm) != FTSORT_OK) break;
-    if (died > 0) show_faults(group, nodes);
+    if (died > 0) show_failures(group, nodes);
     for (node = 0; node < nodes; node++)
       if (ftsort_executor(group, node) == self && !mine[node]) {
         mine[node] = 1;
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     /* If an exchange failed on any rank, or a rank has failed, the round is repeated. */
     if (ftsort_agree(group, &fine, &died) != FTSORT_OK || (!fine && died == 0)) break;
     if (died > 0) {
-      show_faults(group, nodes);
+      show_failures(group, nodes);
       continue;
     }
     for (node = 0; node < nodes; node++)

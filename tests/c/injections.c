@@ -331,11 +331,11 @@ static void run_trial(ftsort *group, struct trial *trial, long number, struct co
   int status = ftsort_run(group, &record, input, trial->counts[rank], &result);
   ftsort_get_stats(group, &stats);
   int worst = status;
-  long told[2] = {(long)stats.injected + trial->changed, (long)stats.corruptions};
+  long sums[2] = {(long)stats.injected + trial->changed, (long)stats.corruptions};
   MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, told, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-  int injected = told[0] > 0, refused = worst == FTSORT_ERR_CORRUPT || worst == FTSORT_ERR_DATA_LOST;
-  int found = told[1] > 0 || refused, right = worst == FTSORT_OK && is_right(trial, result);
+  MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+  int injected = sums[0] > 0, refused = worst == FTSORT_ERR_CORRUPT || worst == FTSORT_ERR_DATA_LOST;
+  int found = sums[1] > 0 || refused, right = worst == FTSORT_OK && is_right(trial, result);
   int missed = worst == FTSORT_OK && !right, alarm = !injected && found;
   int failed = worst != FTSORT_OK && !refused;
   count->runs++;

@@ -216,7 +216,7 @@ static void gain(ftsort *group, int victim)
 
 int main(int argc, char **argv)
 {
-  const char *what = argc > 2 ? argv[2] : "";
+  const char *part = argc > 2 ? argv[2] : "";
   int mode = start("monitor", &argc, &argv), all;
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group;
@@ -224,13 +224,13 @@ int main(int argc, char **argv)
   if (mode < 0) return 0;
   config.on_event = note;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
-  if (strcmp(what, "arguments") == 0) {
+  if (strcmp(part, "arguments") == 0) {
     arguments(group, mode);
-  } else if (strcmp(what, "slow") == 0) {
+  } else if (strcmp(part, "slow") == 0) {
     slow(group, mode, argc > 3 ? atoi(argv[3]) : ranks - 1);
-  } else if (strcmp(what, "weights") == 0) {
+  } else if (strcmp(part, "weights") == 0) {
     weights(group, mode, argc > 3 ? atoi(argv[3]) : ranks - 1);
-  } else if (strcmp(what, "gain") == 0) {
+  } else if (strcmp(part, "gain") == 0) {
     gain(group, argc > 3 ? atoi(argv[3]) : ranks - 1);
   } else {
     return 2;

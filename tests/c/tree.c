@@ -214,10 +214,10 @@ static void operations(void)
   EXPECT(result == NULL);
 
   for (r = 0; r < ranks; r++) {
-    int32_t told[2];
-    memcpy(told, mine, 8);
-    EXPECT(ftsort_tree_broadcast(group, NULL, r, told, 8) == FTSORT_OK);
-    EXPECT(told[0] == r && told[1] == 10 * r);
+    int32_t received[2];
+    memcpy(received, mine, 8);
+    EXPECT(ftsort_tree_broadcast(group, NULL, r, received, 8) == FTSORT_OK);
+    EXPECT(received[0] == r && received[1] == 10 * r);
     EXPECT(ftsort_tree_broadcast(group, NULL, r, NULL, 0) == FTSORT_OK);
   }
 }
