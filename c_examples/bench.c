@@ -101,7 +101,7 @@ static void fill(const char *type, int rank, size_t count, void *data)
   else if (type[0] == 'u')
     for (i = 0; i < count; i++) ((uint64_t *)data)[i] = mix(seed | i);
   else if (type[0] == 'f')
-    for (i = 0; i < count; i++) ((double *)data)[i] = (double)mix(seed | i) - 9e18; /* never a NaN, which cannot be compared */
+    for (i = 0; i < count; i++) ((double *)data)[i] = (double)mix(seed | i) - 9e18; /* never a NaN */
   else
     for (i = 0; i < count; i++) {
       ((pair *)data)[i].key = mix(seed | i);
@@ -225,7 +225,8 @@ int main(int argc, char **argv)
 {
   static const char *const types[] = {"i32", "u64", "f64", "pairs", NULL};
   static const char *const stores[] = {"memory", "directory", "reload", "none", NULL};
-  static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD, FTSORT_STORE_NONE};
+  static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD,
+                                       FTSORT_STORE_NONE};
   static double seconds[PHASES][100], ratios[100];
   ftsort_config config = FTSORT_CONFIG_INIT;
   const ftsort_record numbers = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
@@ -308,7 +309,8 @@ int main(int argc, char **argv)
     printf("ftsort-bench type=%s log2=%d ranks=%d store=%s replicas=%u", type, k, ranks, store, config.replicas);
     for (phase = 0; phase < PHASES; phase++) printf(" %s=%.6f", names[phase], typical[phase]);
     if (beside) printf(" beside=%.4f", median(ratios, repetitions));
-    printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f\n", peak, resident, count * record.record_bytes, allreduce);
+    printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f\n", peak, resident, count * record.record_bytes,
+           allreduce);
     for (phase = 0; phase < PHASES; phase++)
       printf("  %-9s %8.3f ns per record  %5.1f %%\n", names[phase], typical[phase] / records * 1e9,
              100 * typical[phase] / typical[TOTAL]);

@@ -1,5 +1,5 @@
-/* The common part of the examples of ftsort_rounds_run: makes a group, runs the rounds, and checks and prints the states
- * of each survivor. For inputs that any rank can generate or read again (rounds.begin_all). */
+/* The common part of the examples of ftsort_rounds_run: makes a group, runs the rounds, and checks and prints the
+ * states of each survivor. For inputs that any rank can generate or read again (rounds.begin_all). */
 #ifndef ROUNDS_EXAMPLE_H
 #define ROUNDS_EXAMPLE_H
 #include <stdio.h>

@@ -84,7 +84,8 @@ int main(int argc, char **argv)
     ftsort_leave(group, 1);
   }
   if (screen.rank == 0 && ftsort_monitor_cost(screen.monitor, NULL, NULL) == 0) {
-    puts("top: MPI grants no MPI_THREAD_MULTIPLE, so the monitor tests only at commits; times are multiples of the median");
+    puts("top: MPI grants no MPI_THREAD_MULTIPLE, so the monitor tests only at commits");
+    puts("top: times are multiples of the median");
   }
   if (screen.rank == 0) pthread_create(&thread, NULL, watch, &screen);
   start = MPI_Wtime();

@@ -1,5 +1,5 @@
-/* The papers' Algorithm 1, a fault-tolerant HyperQuickSort (Camargo and Duarte 2024), written by the user. It takes from
- * ftsort only the failed ranks, the executors of nodes, a communicator and a store. Comments name the lines of
+/* The papers' Algorithm 1, a fault-tolerant HyperQuickSort (Camargo and Duarte 2024), written by the user. It takes
+ * from ftsort only the failed ranks, the executors of nodes, a communicator and a store. Comments name the lines of
  * Algorithm 1. For sorting alone, ftsort_run is much shorter.
  *
  *   FTSORT_FAULTS="1@0 2@1" ftsort-mpirun -np 4 ./workflow 1000000

@@ -252,7 +252,8 @@ static void draw_group(struct trial *trial, int clean)
   trial->config.algorithm = algorithms[below(7)];
   trial->config.store = (int32_t)below(4);
   trial->config.store_directory = trial->directory;
-  trial->config.pivot = trial->config.algorithm == FTSORT_BITONIC || below(2) ? FTSORT_PIVOT_SAMPLED : FTSORT_PIVOT_PAPER;
+  trial->config.pivot =
+      trial->config.algorithm == FTSORT_BITONIC || below(2) ? FTSORT_PIVOT_SAMPLED : FTSORT_PIVOT_PAPER;
   trial->config.dense = below(4) == 0;
   trial->config.replicas = ranks > 2 ? 1 + below(2) : 1;
   trial->config.threads = 1;

@@ -170,7 +170,8 @@ static void special_floats(void)
                                     0x80000001, 0x80000000, 0x00000000, 0x00000001, 0x00800000, 0x3f800000, 0x7f7fffff,
                                     0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff};
   enum { COUNT = sizeof single / sizeof *single };
-  const ftsort_record f32 = FTSORT_RECORD_PLAIN(float, FTSORT_KEY_F32), f64 = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64);
+  const ftsort_record f32 = FTSORT_RECORD_PLAIN(float, FTSORT_KEY_F32);
+  const ftsort_record f64 = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64);
   uint32_t input[COUNT], expected[COUNT * MAX_RANKS];
   uint64_t doubles[COUNT], wide[COUNT * MAX_RANKS];
   ftsort_result *result = NULL;

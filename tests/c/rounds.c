@@ -219,8 +219,10 @@ static int note_shared(void *user, const ftsort_task *task, const void *inbox, s
 
 static void sharing(void)
 {
-  const ftsort_round plan[4] = {
-      {FTSORT_NO_EXCHANGE, 0}, {FTSORT_NO_EXCHANGE, 1}, {FTSORT_NO_EXCHANGE, FTSORT_SHARE_ALL}, {FTSORT_NO_EXCHANGE, 0}};
+  const ftsort_round plan[4] = {{FTSORT_NO_EXCHANGE, 0},
+                                {FTSORT_NO_EXCHANGE, 1},
+                                {FTSORT_NO_EXCHANGE, FTSORT_SHARE_ALL},
+                                {FTSORT_NO_EXCHANGE, 0}};
   ftsort_rounds rounds = none;
   ftsort_rounds_result *result = NULL;
   ftsort_state state;

@@ -67,7 +67,10 @@ static uint64_t bits_of(size_t count, const char *shape, int rank, size_t i)
   if (strcmp(shape, "sorted") == 0) return (uint64_t)rank * (count + 64) + i;
   if (strcmp(shape, "reversed") == 0) return ~((uint64_t)rank * (count + 64) + i) >> 34;
   /* Ascending on the first two ranks, descending on the others. */
-  if (strcmp(shape, "bitonic") == 0) return rank < 2 ? (uint64_t)rank * count + i : 1000000 - ((uint64_t)(rank - 2) * count + i) / 3;
+  if (strcmp(shape, "bitonic") == 0) {
+    if (rank < 2) return (uint64_t)rank * count + i;
+    return 1000000 - ((uint64_t)(rank - 2) * count + i) / 3;
+  }
   return mix((uint64_t)rank << 40 | i);
 }
 
@@ -335,7 +338,8 @@ static int run(char **arg)
   for (i = 0; i < lost_count && i < 64; i++)
     snprintf(lost + strlen(lost), sizeof lost - strlen(lost), "%d,", (int)lost_ranks[i]);
   snprintf(line, sizeof line,
-           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f corruptions=%llu found=%s lost=%s text=%s\n",
+           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f "
+           "corruptions=%llu found=%s lost=%s text=%s\n",
            status, stats.algorithm, stats.total_seconds, (unsigned long long)replayed, runs,
            (unsigned long long)stats.rounds, (unsigned long long)stats.peak_bytes,
            stats.repair_seconds, (unsigned long long)stats.corruptions,

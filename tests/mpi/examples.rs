@@ -6,6 +6,7 @@ use libtest_mimic::Failed;
 
 use crate::case::{Case, Row, number, table};
 use crate::harness::{Scratch, compiler, launch, program, require, root, run, victims, words};
+use crate::originals::{bytes, random_keys};
 
 /// Example, ranks, arguments, failures.
 const EXAMPLES: &str = "
@@ -92,6 +93,29 @@ fn example(row: &Row) -> Case {
     Case::new(row.is_quick, name, body)
 }
 
+/// Sorts a file while two ranks fail, and checks the file and the lines about the failures.
+fn sort_file() -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let (input, output) = (folder.path().join("input"), folder.path().join("output"));
+    let mut keys = random_keys(7, 100_003);
+    fs::write(&input, bytes(&keys))?;
+    keys.sort_unstable();
+    let program = program("c_examples/sort_file.c")?;
+    let arguments = [input.display().to_string(), output.display().to_string()];
+    let arguments = arguments.each_ref().map(String::as_str);
+    let text = launch(5, "3@1.send 0@2", &program, &arguments)?;
+    let sorted = fs::read(&output)? == bytes(&keys);
+    require(sorted, "the output is not sorted", &text)?;
+    for line in [
+        "rank 3 has failed, 4 of 5",
+        "rank 0 has failed, 3 of 5",
+        "output is complete",
+    ] {
+        require(text.contains(line), format!("no line says: {line}"), &text)?;
+    }
+    folder.remove()
+}
+
 /// The language standards in which the header and all examples must compile without a warning.
 const STANDARDS: &str = "
  quick | c99
@@ -140,5 +164,7 @@ pub fn cases() -> Vec<Case> {
         })
         .collect();
     cases.extend(table(EXAMPLES).map(|row| example(&row)));
+    let name = "example sort_file on 5 ranks, failures \"3@1.send 0@2\"";
+    cases.push(Case::new(true, name, sort_file));
     cases
 }

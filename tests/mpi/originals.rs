@@ -22,7 +22,7 @@ const PROGRAMS: &str = "
 const SCENARIOS: [&str; 4] = ["0", "1", "2", "3"];
 
 /// Draws the same keys in every run, others for each seed.
-fn random_keys(seed: u64, count: usize) -> Vec<i32> {
+pub fn random_keys(seed: u64, count: usize) -> Vec<i32> {
     let mut state = seed;
     let mut draw = || {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -31,7 +31,8 @@ fn random_keys(seed: u64, count: usize) -> Vec<i32> {
     (0..count).map(|_| draw()).collect()
 }
 
-fn bytes(keys: &[i32]) -> Vec<u8> {
+/// The keys as a file has them.
+pub fn bytes(keys: &[i32]) -> Vec<u8> {
     keys.iter().flat_map(|key| key.to_ne_bytes()).collect()
 }
 
