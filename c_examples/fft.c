@@ -5,7 +5,7 @@
  *   ftsort-mpirun -np 4 ./fft 12          (2^12 numbers, compared with the definition of the transform)
  *   FTSORT_FAULTS="half seed=2 window=20ms" ftsort-mpirun -np 4 ./fft 12
  *
- * Element g of the result has the frequency whose K bits are those of g in reverse order. */
+ * Element g of the result has the frequency with the K bits of g in reverse order. */
 #include <math.h>
 
 #include "rounds_example.h"

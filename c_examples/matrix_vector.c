@@ -34,7 +34,7 @@ static void give_up(const char *function)
 static int64_t a(long i, long j) { return (i * 31 + j * 17) % 101 - 50; }
 static int64_t x(long j) { return j % 13 - 6; }
 
-/* The index whose Gray code this is. */
+/* The index with this Gray code. */
 static int from_gray(int code)
 {
   int place = 0;

@@ -43,7 +43,7 @@ static int by_shell(void *user, const void *a, const void *b)
   return one != other ? (one > other) - (one < other) : -faintest_first(NULL, a, b);
 }
 
-/* Generates the stars of this rank, and of the ranks that failed in an earlier sort and whose nodes it executes. */
+/* Generates the stars of this rank, and those of ranks that failed in an earlier sort if it executes their nodes. */
 static struct star *bring_stars(const ftsort *group, size_t *count)
 {
   int32_t owner, self = ftsort_rank(group), ranks = ftsort_ranks(group);

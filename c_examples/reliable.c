@@ -217,7 +217,8 @@ int main(int argc, char **argv)
   for (plan = ranks & (ranks - 1) ? PLAIN : BY_HAND; rank == 0 && plan < PLANS; plan++) {
     qsort(seconds[plan], (size_t)repetitions, sizeof(double), by_value);
     printf("reliable plan=%s ranks=%d block=%llu copies=%u repetitions=%d median=%.7f least=%.7f most=%.7f\n",
-           names[plan], ranks, (unsigned long long)block, copies, repetitions, seconds[plan][repetitions / 2], seconds[plan][0],
+           names[plan], ranks, (unsigned long long)block, copies, repetitions, seconds[plan][repetitions / 2],
+           seconds[plan][0],
            seconds[plan][repetitions - 1]);
   }
   fflush(stdout);

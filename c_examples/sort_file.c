@@ -69,8 +69,8 @@ static void read_options(int argc, char **argv, struct job *job)
   job->record.key = FTSORT_KEY_I32 + type;
 }
 
-/* Reads a rank's input: its share, and those of the ranks that failed before the sort and whose nodes it executes. If
- * data is NULL, it only computes the number of records. */
+/* Reads a rank's input: its share, and the shares of failed ranks if it executes their nodes. If data is NULL, it only
+ * computes the number of records. */
 static int bring(const struct job *job, int rank, char *data, size_t *records)
 {
   int fd = data ? open(job->input, O_RDONLY) : -1, failed = data && fd < 0, owner;

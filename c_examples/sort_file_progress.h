@@ -66,8 +66,8 @@ static void show_event(struct progress *progress, const ftsort_event *event)
   int node = (int)event->rank, holder = (int)event->peer;
   progress->failed += event->kind == FTSORT_EVENT_FAILURE;
   if (event->kind == FTSORT_EVENT_RESTORED) {
-    if (holder < 0) say(progress, "rank %d has restored the block of node %d", progress->rank, node);
-    else say(progress, "rank %d has restored the block of node %d from a replica on rank %d", progress->rank, node, holder);
+    if (holder < 0) say(progress, "rank %d has restored node %d", progress->rank, node);
+    else say(progress, "rank %d has restored node %d from the replica on rank %d", progress->rank, node, holder);
     if (progress->style == EVENTS)
       printf("restored %d by %d from %s\n", node, progress->rank, holder < 0 ? "the store" : "a copy");
     fflush(stdout);

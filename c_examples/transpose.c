@@ -5,7 +5,7 @@
  *   FTSORT_FAULTS="half seed=5 window=20ms" ftsort-mpirun -np 6 ./transpose 64
  *
  * A state is N square blocks. At first block b of node v must go from v to b. In the round of a dimension, node v
- * exchanges the blocks whose numbers differ from v in this dimension for the received ones. In the end block b of
+ * exchanges the blocks with numbers that differ from v in this dimension for the received ones. In the end block b of
  * node v is from node b. A last round without an exchange transposes each block. */
 #include "rounds_example.h"
 

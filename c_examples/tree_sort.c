@@ -1,6 +1,6 @@
 /* Sorts with the tree communication of Leu and Kuo (1996 paper, Section 2.1): each rank sorts its part, and a tree that
- * avoids faulty links merges the parts towards one rank. For more data than one rank can hold, use ftsort_run, whose
- * result stays distributed, and ftsort_gather_sorted.
+ * avoids faulty links merges the parts towards one rank. For more data than one rank can hold, use ftsort_run (its
+ * result stays distributed) and ftsort_gather_sorted.
  *
  *   tree_sort COUNT [LINKS [SINK]]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
  *

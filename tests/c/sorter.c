@@ -99,8 +99,7 @@ static void *make_input(size_t count, int kind, const char *shape, int rank, siz
   return data;
 }
 
-/* A survivor brings its input, and those of the ranks that had failed before the sort and whose nodes it
- * executes. */
+/* A survivor brings its input. For each rank that failed before the sort, the executor of its node brings the input. */
 struct job {
   size_t count;
   int kind;
@@ -161,7 +160,7 @@ static void note_finding(void *user, const ftsort_event *event)
   if (event->kind == FTSORT_EVENT_CORRUPT) job->found |= 1u << event->finding;
 }
 
-/* The findings as words. The word "none" stands for an event whose kind and finding contradict each other. */
+/* The findings as words. The word "none" stands for an event with a kind and a finding that contradict each other. */
 static const char *findings(unsigned found, char *text, size_t room)
 {
   static const char *const names[] = {"none",     "message",     "memory",      "order",  "whole",

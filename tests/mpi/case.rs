@@ -8,7 +8,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 
 type Body = Box<dyn FnOnce() -> Result<Completion, Failed> + Send>;
 
-/// A test: a name, whether it belongs to the quick group, and what it runs.
+/// A test: a name, whether it belongs to the quick group, and the function that runs it.
 pub struct Case {
     name: String,
     is_quick: bool,
@@ -85,8 +85,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the cells after the first one. A table whose lines have another number of cells is a mistake in
-    /// the table.
+    /// Returns the cells after the first one. A line with another number of cells is a mistake in the
+    /// table.
     pub fn cells<const N: usize>(&self) -> [&'static str; N] {
         let cells = self.cells.clone().try_into();
         cells.unwrap_or_else(|_| panic!("the row needs {N} cells after the first: {}", self.line))

@@ -29,9 +29,9 @@ const CHANGES: &str = "
 
 /// Six steps of exchanges on eight nodes, each of which repeats the messages of other nodes.
 const FAILURES_WITH_ALL_CHECKS: &str = "
- all   | algorithm=bitonic:reliable:checked ranks=8 count=200 store=memory:2 | 5@3.send | right: corruptions=0
- quick | algorithm=bitonic:reliable:checked ranks=8 count=200 store=memory:2 | 0@1.stored 6@5.begin | right: corruptions=0
- all   | algorithm=bitonic:reliable:checked ranks=8 count=200 store=memory:2 | 1~2.message 4@4.send | right: corruptions=1
+all   | ranks=8 count=200 algorithm=bitonic:reliable:checked store=memory:2 | 5@3.send | right: corruptions=0
+quick | ranks=8 count=200 algorithm=bitonic:reliable:checked store=memory:2 | 0@1.stored 6@5.begin|right: corruptions=0
+all   | ranks=8 count=200 algorithm=bitonic:reliable:checked store=memory:2 | 1~2.message 4@4.send | right:corruptions=1
 ";
 
 /// Ranks, and further arguments of tests/c/injections.c.

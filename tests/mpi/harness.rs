@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libtest_mimic::{Completion, Failed};
 
-/// A case is killed after this many seconds.
+/// The time limit of a run, if `FTSORT_MPI_LIMIT` does not name another one.
 const LIMIT_SECONDS: &str = "60";
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
@@ -44,12 +44,12 @@ fn link_versioned_name(library: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-fn tool(variable: &str, name: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| name.to_string())
+fn setting(variable: &str, default: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| default.to_string())
 }
 
 pub fn compiler(standard: &str) -> Command {
-    let mut command = Command::new(tool("MPICC", "mpicc"));
+    let mut command = Command::new(setting("MPICC", "mpicc"));
     command
         .arg(format!("-std={standard}"))
         .args(STRICT)
@@ -146,8 +146,9 @@ impl Launch<'_> {
     /// The command of the job, which is killed after the time limit.
     pub fn command(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["-k", "2", LIMIT_SECONDS, "env", "--block-signal=PIPE"]);
-        command.arg(tool("MPIRUN", "mpirun"));
+        let limit = setting("FTSORT_MPI_LIMIT", LIMIT_SECONDS);
+        command.args(["-k", "2", &limit, "env", "--block-signal=PIPE"]);
+        command.arg(setting("MPIRUN", "mpirun"));
         if self.ulfm {
             command.args(["--with-ft", "ulfm"]);
         }

@@ -9,6 +9,7 @@
 //!   function, store, algorithm and kind of failure; `all`, the default, runs all cases.
 //! - `FTSORT_LIBRARY_DIR`: the folder of the `libftsort.so` to be tested; by default the one that cargo has just
 //!   built beside this program.
+//! - `FTSORT_MPI_LIMIT`: the time limit of a run in seconds, 60 by default; a busy machine needs a higher one.
 //! - `FTSORT_MPI_TIMES`: a file to which each case adds a line with its time in seconds and its name.
 //! - `MPICC` and `MPIRUN`: other commands for `mpicc` and `mpirun`.
 
