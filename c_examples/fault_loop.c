@@ -33,15 +33,15 @@ static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const l
   MPI_Request requests[2 * MAX_NODES];
   int self = ftsort_rank(group), posted = 0, node, fine = 1;
   for (node = 0; node < nodes; node++) {
-    int neighbour = node ^ (1 << (s - 1));
-    int other = ftsort_executor(group, neighbour);
+    int partner = node ^ (1 << (s - 1));
+    int other = ftsort_executor(group, partner);
     requests[posted] = requests[posted + 1] = MPI_REQUEST_NULL;
     if (ftsort_executor(group, node) != self) continue;
     if (other == self) {
-      received[node] = value[neighbour]; /* this rank executes both nodes */
+      received[node] = value[partner]; /* this rank executes both nodes */
       continue;
     }
-    fine &= MPI_Irecv(&received[node], 1, MPI_LONG, ftsort_comm_rank(group, other), neighbour, comm,
+    fine &= MPI_Irecv(&received[node], 1, MPI_LONG, ftsort_comm_rank(group, other), partner, comm,
                       &requests[posted++]) == MPI_SUCCESS;
     fine &= MPI_Isend(&value[node], 1, MPI_LONG, ftsort_comm_rank(group, other), node, comm,
                       &requests[posted++]) == MPI_SUCCESS;
@@ -89,11 +89,11 @@ int main(int argc, char **argv)
 
   s = dimension;
   while (s >= 1) {
-    size_t died = 0;
+    size_t new_failures = 0;
     ftsort_inject(group, dimension - s); /* the papers' FaultInject */
     /* The papers' FaultDetection: from here on all survivors know the same failures. */
-    if (ftsort_fault_check(group, &died) != FTSORT_OK || ftsort_comm(group, &comm) != FTSORT_OK) break;
-    if (died > 0) show_failures(group, nodes);
+    if (ftsort_fault_check(group, &new_failures) != FTSORT_OK || ftsort_comm(group, &comm) != FTSORT_OK) break;
+    if (new_failures > 0) show_failures(group, nodes);
     for (node = 0; node < nodes; node++)
       if (ftsort_executor(group, node) == self && !mine[node]) {
         mine[node] = 1;
@@ -102,8 +102,8 @@ int main(int argc, char **argv)
     tries++;
     fine = (uint32_t)exchange(group, comm, nodes, s, value, received);
     /* If an exchange failed on any rank, or a rank has failed, the round is repeated. */
-    if (ftsort_agree(group, &fine, &died) != FTSORT_OK || (!fine && died == 0)) break;
-    if (died > 0) {
+    if (ftsort_agree(group, &fine, &new_failures) != FTSORT_OK || (!fine && new_failures == 0)) break;
+    if (new_failures > 0) {
       show_failures(group, nodes);
       continue;
     }

@@ -83,7 +83,7 @@ int main(int argc, char **argv)
   ftsort_rounds_result *result = NULL;
   ftsort_state state;
   int64_t *mine;
-  size_t i, died;
+  size_t i, new_failures;
   int right = 1;
 
   count = argc > 1 ? strtoul(argv[1], NULL, 10) : 100000;
@@ -106,8 +106,8 @@ int main(int argc, char **argv)
     ftsort_rounds_result_free(result);
     if (ftsort_rounds_run(group, &rounds, mine, 2 * count * sizeof *mine, &result) != FTSORT_OK)
       give_up("ftsort_rounds_run");
-    if (ftsort_fault_check(group, &died) != FTSORT_OK) give_up("ftsort_fault_check");
-  } while (died > 0);
+    if (ftsort_fault_check(group, &new_failures) != FTSORT_OK) give_up("ftsort_fault_check");
+  } while (new_failures > 0);
   for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
     printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");

@@ -30,7 +30,7 @@ struct job {
   int ranks, self, lost;
   struct progress progress;
   ftsort *group;
-  int32_t *bringer; /* the rank that brings each rank's share: the rank itself, or the executor of its node */
+  int32_t *reader; /* the rank that reads each rank's share: the rank itself, or the executor of its node */
   double seconds;
   uint64_t replayed, peak;
 };
@@ -71,7 +71,7 @@ static void read_options(int argc, char **argv, struct job *job)
 
 /* Reads a rank's input: its share, and the shares of failed ranks if it executes their nodes. If data is NULL, it only
  * computes the number of records. */
-static int bring(const struct job *job, int rank, char *data, size_t *records)
+static int read_input(const struct job *job, int rank, char *data, size_t *records)
 {
   int fd = data ? open(job->input, O_RDONLY) : -1, failed = data && fd < 0, owner;
   uint64_t each = job->records / (uint64_t)job->ranks, more = job->records % (uint64_t)job->ranks;
@@ -79,7 +79,7 @@ static int bring(const struct job *job, int rank, char *data, size_t *records)
   *records = 0;
   for (owner = 0; owner < job->ranks; owner++) {
     uint64_t r = (uint64_t)owner, start = each * r + (r < more ? r : more), some = each + (r < more);
-    if (job->bringer[owner] != rank) continue;
+    if (job->reader[owner] != rank) continue;
     if (data && !failed) failed = transfer(fd, data + *records * size, some * size, start * size, 0);
     *records += some;
   }
@@ -93,9 +93,9 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
   const struct job *job = (const struct job *)user;
   size_t records;
   char *place;
-  bring(job, rank, NULL, &records);
+  read_input(job, rank, NULL, &records);
   place = (char *)ftsort_buffer_resize(out, records * job->record.record_bytes);
-  return place ? bring(job, rank, place, &records) : 1;
+  return place ? read_input(job, rank, place, &records) : 1;
 }
 
 static void on_event(void *user, const ftsort_event *event) { show_event(&((struct job *)user)->progress, event); }
@@ -117,10 +117,10 @@ static int sort_once(struct job *job)
   size_t records, i, size = job->record.record_bytes;
   char *data;
   int rank, fd, failed;
-  for (rank = 0; rank < job->ranks; rank++) job->bringer[rank] = ftsort_executor(job->group, rank);
-  bring(job, job->self, NULL, &records);
+  for (rank = 0; rank < job->ranks; rank++) job->reader[rank] = ftsort_executor(job->group, rank);
+  read_input(job, job->self, NULL, &records);
   data = (char *)malloc(records * size + 1);
-  failed = !data || bring(job, job->self, data, &records);
+  failed = !data || read_input(job, job->self, data, &records);
   if (failed) fprintf(stderr, "rank %d: cannot read %s\n", job->self, job->input);
   /* A rank that cannot read its share calls ftsort_run with an invalid argument, so that the call fails on all ranks:
    * no rank waits for it, and no result lacks its share. */
@@ -172,8 +172,8 @@ int main(int argc, char **argv)
   if (job.self == 0)
     say(&job.progress, "sorting %llu numbers, %.1f MB, on %d ranks", (unsigned long long)job.records,
         job.progress.bytes / 1e6, job.ranks);
-  job.bringer = (int32_t *)calloc((size_t)job.ranks, sizeof *job.bringer);
-  if (!job.bringer || ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
+  job.reader = (int32_t *)calloc((size_t)job.ranks, sizeof *job.reader);
+  if (!job.reader || ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }

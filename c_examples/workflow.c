@@ -234,10 +234,10 @@ static int is_right(MPI_Comm comm, int count)
 static void deal(int count)
 {
   int node, index, committed = 0;
-  size_t died = 0;
+  size_t new_failures = 0;
   while (!committed) {
-    need(ftsort_fault_check(group, &died), "ftsort_fault_check");
-    if (died > 0) give_up("a rank died with its input");
+    need(ftsort_fault_check(group, &new_failures), "ftsort_fault_check");
+    if (new_failures > 0) give_up("a rank has failed with its input");
     for (node = 0; node < nodes; node++)
       if (mine(node)) {
         list dealt = new_list(node == self ? count : 0);

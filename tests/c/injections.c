@@ -207,7 +207,7 @@ static void draw_change_of_1989(struct trial *trial, unsigned dimension)
             trial->change, 0);
 }
 
-static void draw_faults(struct trial *trial)
+static void draw_schedule(struct trial *trial)
 {
   unsigned dimension = 0;
   int owner = (int)below((unsigned)ranks), again = below(8) == 0;
@@ -269,7 +269,7 @@ static void draw_group(struct trial *trial, int clean)
   trial->faults[0] = '\0';
   trial->changed = 0;
   trial->target = trial->change = trial->several = 0;
-  if (!clean) draw_faults(trial);
+  if (!clean) draw_schedule(trial);
   trial->config.faults = trial->faults;
 }
 

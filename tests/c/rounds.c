@@ -197,16 +197,16 @@ static int propose_own(void *user, const ftsort_task *task, ftsort_buffer *propo
 static int add_all(void *user, const ftsort_task *task, const ftsort_proposal *proposals, size_t count,
                    ftsort_buffer *shared)
 {
-  int32_t sum = 0, faulty = 0;
+  int32_t sum = 0, failed = 0;
   size_t i;
   for (i = 0; i < count; i++) {
     if (proposals[i].bytes != 4 || (i > 0 && proposals[i].node != proposals[i - 1].node + 1)) return 1;
     sum += *(const int32_t *)proposals[i].data;
-    faulty += proposals[i].is_faulty != 0;
+    failed += proposals[i].is_faulty != 0;
   }
   (void)user;
   if (!task->is_root || task->state_bytes != 0) return 2;
-  return ftsort_buffer_append(shared, &sum, sizeof sum) || ftsort_buffer_append(shared, &faulty, sizeof faulty);
+  return ftsort_buffer_append(shared, &sum, sizeof sum) || ftsort_buffer_append(shared, &failed, sizeof failed);
 }
 
 static int note_shared(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)

@@ -106,11 +106,11 @@ struct job {
   const char *shape;
   int ranks, rank;
   const char *dir;
-  int bringer[64];
+  int executor[64];
   unsigned found; /* a bit for each ftsort_finding of an event */
 };
 
-static void *bring_inputs(const struct job *job, int rank, size_t *records)
+static void *make_inputs(const struct job *job, int rank, size_t *records)
 {
   size_t size = sizes[job->kind], some;
   char *all = (char *)malloc(1);
@@ -118,7 +118,7 @@ static void *bring_inputs(const struct job *job, int rank, size_t *records)
   *records = 0;
   for (owner = 0; owner < job->ranks; owner++) {
     void *data;
-    if (job->bringer[owner] != rank) continue;
+    if (job->executor[owner] != rank) continue;
     data = make_input(job->count, job->kind, job->shape, owner, &some);
     all = (char *)realloc(all, (*records + some) * size + 1);
     memcpy(all + *records * size, data, some * size);
@@ -132,7 +132,7 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
   const struct job *job = (const struct job *)user;
   size_t records;
-  void *data = bring_inputs(job, rank, &records);
+  void *data = make_inputs(job, rank, &records);
   void *place = ftsort_buffer_resize(out, records * sizes[job->kind]);
   if (place) memcpy(place, data, records * sizes[job->kind]);
   free(data);
@@ -144,7 +144,7 @@ static int reload_other_bytes(void *user, int32_t rank, ftsort_buffer *out)
   const struct job *job = (const struct job *)user;
   size_t records;
   char *data, *place;
-  data = (char *)bring_inputs(job, rank, &records);
+  data = (char *)make_inputs(job, rank, &records);
   place = (char *)ftsort_buffer_resize(out, records * sizes[job->kind]);
   if (place) memcpy(place, data, records * sizes[job->kind]);
   if (place && records > 0) place[records / 2] ^= 1;
@@ -319,8 +319,8 @@ static int run(char **arg)
     size_t records;
     void *input;
     int owner;
-    for (owner = 0; owner < job.ranks; owner++) job.bringer[owner] = ftsort_executor(group, owner);
-    input = bring_inputs(&job, rank, &records);
+    for (owner = 0; owner < job.ranks; owner++) job.executor[owner] = ftsort_executor(group, owner);
+    input = make_inputs(&job, rank, &records);
     status = ftsort_run(group, &record, input, records, &result);
     if (status == FTSORT_OK && config.dense && !is_dense(group, result)) status = 2;
     if (status == FTSORT_OK && write_blocks(dir, result, sizes[job.kind])) status = 1;
