@@ -93,7 +93,7 @@ impl Row {
     }
 }
 
-/// Reads a table: a case for each line, with cells between `|`. The first cell is `quick` for a case of the quick
+/// Reads a table: each line is a case, with `|` between its cells. The first cell is `quick` for a case of the quick
 /// group, or `all` for one that runs only with all others.
 pub fn table(text: &'static str) -> impl Iterator<Item = Row> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());

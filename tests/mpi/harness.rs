@@ -215,7 +215,7 @@ impl Scratch {
         Ok(fs::remove_dir_all(&self.0)?)
     }
 
-    /// Removes the folder, which must be empty; `output` tells how it came about if it is not.
+    /// Removes the folder, which must be empty. Otherwise the error has `output`, the output of the program.
     pub fn remove_empty(self, output: &str) -> Result<(), Failed> {
         let files = self.file_names()?;
         if !files.is_empty() {
