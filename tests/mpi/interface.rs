@@ -17,7 +17,8 @@ const PROGRAMS: &str = "
  all   | arguments | 1 | DIR 1 1 | random arguments get a status and do no harm
  quick | arguments | 3 | DIR 3 1 | random arguments get a status and do no harm
  all   | records   | 1 |         | records of every kind by every algorithm
- quick | records   | 3 |         | records of every kind by every algorithm
+ quick | records   | 3 | few     | records of every kind by every algorithm with the memory store
+ all   | records   | 3 |         | records of every kind by every algorithm
  all   | records   | 4 |         | records of every kind by every algorithm
  all   | groups    | 2 | turns   | two groups in turns
  all   | groups    | 2 | part    | groups of a part of the ranks
