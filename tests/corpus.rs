@@ -1,4 +1,4 @@
-//! Runs the checks of the fuzz targets on the files of the committed corpus, without a fuzzer.
+//! Checks the properties of the fuzz targets on all files of the corpus, without a fuzzer.
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 #[path = "../fuzz/src/lib.rs"]
 mod checks;
 
-// The checks run one after the other, because the check of files measures the memory of all buffers together.
+// One target after another, because the check of files measures the memory of all buffers together.
 #[test]
-fn the_corpus_passes_every_check() {
+fn the_corpus_has_the_properties_of_all_targets() {
     type Check = fn(&[u8]);
     let targets: &[(&str, Check)] = &[
         ("file", checks::file::check),
