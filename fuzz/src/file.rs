@@ -75,13 +75,8 @@ fn read(file: &[u8]) -> Option<Block> {
         .for_each(|content| *content = file.to_vec());
     buffer::start_peak();
     let before = buffer::in_use();
-<<<<<<< HEAD
     let found = store.get(VersionId::INPUT, NODE);
-    // A buffer is a whole number of lines, and each run has one, described by twenty bytes at least.
-=======
-    let found = store.get(Stamp::INPUT, NODE);
     // A buffer is a whole number of cache lines. Each run has a buffer, and at least twenty bytes in the header.
->>>>>>> tests
     let most = file.len() + buffer::ALIGNMENT * (file.len() / 20 + 1);
     assert!(buffer::peak() - before <= most, "more than the file has");
     found.expect("the file is small enough for any memory")

@@ -40,13 +40,8 @@ mod letters {
         kernel_for(&layout.expect("bytes"), 1)
     }
 
-<<<<<<< HEAD
-    /// Each rank's words start with how many they are.
-    fn told(mut data: &[u8]) -> Vec<(Rank, ftsort_kernels::buffer::Slice)> {
-=======
     /// Reads the reports of ranks, each of which begins with its number of bytes.
-    fn told(mut data: &[u8]) -> Vec<(Rank, ftsort::buffer::Slice)> {
->>>>>>> tests
+    fn told(mut data: &[u8]) -> Vec<(Rank, ftsort_kernels::buffer::Slice)> {
         let mut told = Vec::new();
         while let Some((length, rest)) = data.split_first() {
             let (words, later) = rest.split_at(rest.len().min(usize::from(*length)));
