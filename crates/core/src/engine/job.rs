@@ -199,9 +199,10 @@ impl<'a, 'e> Job<'a, 'e> {
                     self.retire(round);
                     self.engine.stats.rounds += 1;
                     self.engine.tell(Event::Round);
-                    match round < self.algorithm.rounds() {
-                        true => self.regroup()?,
-                        false => NextStep::Continue,
+                    if round < self.algorithm.rounds() {
+                        self.regroup()?
+                    } else {
+                        NextStep::Continue
                     }
                 }
                 back => back,
@@ -257,9 +258,10 @@ impl<'a, 'e> Job<'a, 'e> {
                     if mutant(Mutant::AttemptIsKept) {
                         self.progress.blocks.extend(result.blocks);
                     }
-                    let recovered = match mutant(Mutant::RecoveryIsSkipped) {
-                        true => NextStep::Continue,
-                        false => self.recover()?,
+                    let recovered = if mutant(Mutant::RecoveryIsSkipped) {
+                        NextStep::Continue
+                    } else {
+                        self.recover()?
                     };
                     self.engine.tell(Event::Replay);
                     if recovered != NextStep::Continue {
