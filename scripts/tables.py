@@ -42,7 +42,7 @@ def comment_of(path):
 class Appender:
     """A CSV file that grows row by row. `rows` has all rows, those of earlier runs among them.
 
-    Each row is in the file as soon as `add` returns, so that a run can be stopped and continued.
+    The rows are in the file as soon as `add` returns, so that a run can be stopped and continued.
     """
 
     def __init__(self, path, fields, fresh=False, comment=None):
@@ -61,17 +61,17 @@ class Appender:
     def __exit__(self, *_):
         self.file.close()
 
-    def add(self, row):
-        self.writer.writerow(row)
+    def add(self, *rows):
+        """Appends rows, all of them at once."""
+        self.writer.writerows(rows)
         self.file.flush()
-        self.rows.append({name: str(value) for name, value in row.items()})
+        self.rows += [{name: str(value) for name, value in row.items()} for row in rows]
 
 
 def write(path, rows, comment=None):
     """Writes dictionaries with the same keys to a CSV file."""
     with Appender(path, list(rows[0]), fresh=True, comment=comment) as file:
-        for row in rows:
-            file.add(row)
+        file.add(*rows)
 
 
 def chosen(rows, **values):
