@@ -222,13 +222,13 @@ class Disturber(threading.Thread):
         if self.disturbed and self.until(lambda: self.begun(sent), deadline):
             self.over.wait(self.delay)
             self.disturb()
-        if not self.until(lambda: self.gone(self.others), deadline) and not self.over.is_set():
+        if not self.until(lambda: self.have_ended(self.others), deadline) and not self.over.is_set():
             self.hung = True
             self.stacks = launch.stacks_of(os.getpid(), self.sorter)
         else:
             if self.disturbed and self.case.disturbance == "frozen":
                 self.network.signal(self.victim, signal.SIGCONT)
-            self.until(lambda: self.gone(self.disturbed), time.monotonic() + PATIENCE)
+            self.until(lambda: self.have_ended(self.disturbed), time.monotonic() + PATIENCE)
         self.ends = {rank: self.end_of(rank) for rank in self.disturbed}
 
     def until(self, happened, deadline):
@@ -250,7 +250,7 @@ class Disturber(threading.Thread):
         if self.case.disturbance == "frozen":
             self.network.signal(self.victim, signal.SIGSTOP)
 
-    def lives(self, rank):
+    def is_running(self, rank):
         try:
             pid = (self.pids / str(rank)).read_text().strip()
         except OSError:
@@ -262,13 +262,13 @@ class Disturber(threading.Thread):
             return False
         return True
 
-    def gone(self, ranks):
-        return not any(self.lives(rank) for rank in ranks)
+    def have_ended(self, ranks):
+        return not any(self.is_running(rank) for rank in ranks)
 
     def end_of(self, rank):
         status = kill_table.GeneratedRecords.statuses(None, self.work, None).get(rank)
         if status is None:
-            return "stuck" if self.lives(rank) else "silent"
+            return "stuck" if self.is_running(rank) else "silent"
         if status["status"] != "0":
             return "error"
         return "alone" if recovered(status) else "ok"

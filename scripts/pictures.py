@@ -213,12 +213,12 @@ def dgrp():
 
 
 def simulator():
-    """How many schedules of failures the simulator plays exhaustively."""
+    """The number of runs with which the simulator covers every schedule of few failures."""
     rows = tables.read_numbers(DATA / "simulator.csv")
-    figure, drawn = plots.axes("number of simulated runs", "", "Runs that cover every moment of failure",
+    figure, drawn = plots.axes("number of simulated runs", "", "Simulated runs with failures at every step of every rank",
                                size=(8.2, 3.8), xscale="log")
     labels = list(dict.fromkeys(f"{row['ranks']:.0f} ranks, {row['store']}" for row in rows))
-    series = [(1, "every single failure", BLUE), (2, "every pair of failures", ORANGE)]
+    series = [(1, "at most one failure", BLUE), (2, "at most two failures", ORANGE)]
     for index, (failures, text, colour) in enumerate(series):
         own = tables.chosen(rows, failures=failures)
         places = [labels.index(f"{row['ranks']:.0f} ranks, {row['store']}") + 0.38 * (index - 0.5) for row in own]
@@ -228,7 +228,8 @@ def simulator():
                            textcoords="offset points", va="center", fontsize=8)
     drawn.set_yticks(range(len(labels)), labels)
     drawn.invert_yaxis()
-    drawn.set_xlim(right=max(row["runs"] for row in rows) * 4)
+    plain_numbers(drawn.xaxis)
+    drawn.set_xlim(50, max(row["runs"] for row in rows) * 4)
     drawn.grid(axis="y", visible=False)
     figure.legend(loc="outside lower center", ncols=2)
     return figure

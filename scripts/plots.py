@@ -97,8 +97,8 @@ def powers_of_two(axis, values, text="{}"):
 
 def dark_style():
     """Returns a style element that replaces the colours of this module if the reader prefers dark pages."""
-    rules = [f'[style*="{what}: {light}"]{{{what}:{dark} !important}}'
-             for light, dark in DARK.items() for what in ("fill", "stroke")]
+    rules = [f'[style*="{name}: {light}"]{{{name}:{dark} !important}}'
+             for light, dark in DARK.items() for name in ("fill", "stroke")]
     return f"<style>@media (prefers-color-scheme: dark){{{''.join(rules)}}}</style>"
 
 
