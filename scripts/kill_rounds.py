@@ -6,7 +6,6 @@ timer that would kill a rank after the end of the run has no effect, so fewer ra
 """
 
 import argparse
-import pathlib
 import re
 import sys
 import tempfile
