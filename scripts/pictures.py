@@ -32,12 +32,18 @@ def plain_numbers(axis):
     axis.set_major_formatter(plots.matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
 
 
+def title_of(name, title):
+    """Returns a title, with a second line if the table's comment ends with "Note: ..."."""
+    _, _, note = tables.comment_of(DATA / f"{name}.csv").partition("Note: ")
+    return f"{title}\n({note})" if note else title
+
+
 def timeline():
     """One sort with failures: the phases of each rank over time."""
     rows = tables.read_numbers(DATA / "timeline.csv")
     ranks = int(max(row["rank"] for row in rows)) + 1
     figure, drawn = plots.axes("time since the start of the sort (milliseconds)", "rank",
-                               "A sort of 2^24 integers on 8 ranks, three of which are killed", size=(8.2, 4.6))
+                               title_of("timeline", "A sort of 2^24 integers on 8 ranks, three of which are killed"), size=(8.2, 4.6))
     for name, (label, colour) in PHASES.items():
         spans = [(row["rank"], row["begin_ms"], row["end_ms"]) for row in tables.chosen(rows, kind="span", name=name)]
         if spans:
@@ -116,7 +122,7 @@ def recovery():
     """The distribution of the time from a kill to the next commit."""
     times = sorted(row["recovery_ms"] for row in tables.read_numbers(DATA / "recovery.csv"))
     figure, drawn = plots.axes("time from the kill to the next commit (milliseconds)", "share of the kills (percent)",
-                               f"Recovery time of {len(times)} kills, 4 ranks with a million integers each")
+                               title_of("recovery", f"Recovery time of {len(times)} kills, 4 ranks with a million integers each"))
     shares = [100 * (index + 1) / len(times) for index in range(len(times))]
     drawn.step([0, *times], [0, *shares], where="post", color=BLUE, label="kills that are recovered after this time")
     for share, name in ((50, "median"), (95, "95 percent")):

@@ -10,11 +10,9 @@ import argparse
 import os
 import pathlib
 import random
-import shlex
 import shutil
 import signal
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -87,6 +85,7 @@ def main():
     parser.add_argument("--count", type=int, default=1_000_000, help="records of each rank")
     parser.add_argument("--store", default="memory")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--note", default="", help="a remark for the title of the picture, such as the load of the machine")
     parser.add_argument("--csv", type=pathlib.Path, help="a file for the time of each run")
     options = parser.parse_args()
     draw = random.Random(options.seed)
@@ -107,9 +106,10 @@ def main():
     print(f"from a kill to the next commit: median {statistics.median(times) * 1e3:.1f} ms, "
           f"longest {max(times) * 1e3:.1f} ms")
     if options.csv:
-        words = [word for word in sys.argv[1:] if word != str(options.csv) and word != "--csv"]
-        comment = (f"Made by: {shlex.join(['scripts/recovery_time.py', *words, '--csv', options.csv.name])}; "
-                   f"without a failure, the longest time between two commits was {longest * 1e3:.1f} ms")
+        command = (f"scripts/recovery_time.py --runs {options.runs} --ranks {options.ranks} --count {options.count} "
+                   f"--store {options.store} --seed {options.seed} --csv {options.csv.name}")
+        comment = (f"Made by: {command}; without a failure, the longest time between two commits was {longest * 1e3:.1f} ms"
+                   + f". Note: {options.note}" * bool(options.note))
         tables.write(options.csv, [{"recovery_ms": f"{seconds * 1e3:.1f}"} for seconds in times], comment)
 
 

@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import pathlib
-import shlex
 import sys
 import tempfile
 
@@ -67,6 +66,7 @@ def main():
     parser.add_argument("--replicas", type=int, default=2, help="copies of each input in other ranks' memory")
     parser.add_argument("--faults", default="2@1.send 5@2.send 6@2.send", help="the value of FTSORT_FAULTS")
     parser.add_argument("--least", type=float, default=0.1, help="milliseconds of the shortest span in the table")
+    parser.add_argument("--note", default="", help="a remark for the title of the picture, such as the load of the machine")
     parser.add_argument("--csv", type=pathlib.Path, default=launch.ROOT / "docs/data/timeline.csv")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ftsort-timeline-") as name:
@@ -84,9 +84,9 @@ def main():
         if run.hung or verdict != "right":
             sys.exit(f"{verdict}\n{run.output}")
         traces = {int(path.name.split(".")[-2]): events_of(path) for path in folder.glob("trace.*.json")}
-    comment = (f"Made by: {shlex.join(['scripts/timeline.py', *sys.argv[1:]])} ({options.ranks} ranks, 2^{options.log2} random "
-               f"32-bit integers, {options.algorithm}, {options.replicas} replicas,"
-               f" FTSORT_FAULTS={options.faults!r})")
+    comment = (f"Made by: scripts/timeline.py --ranks {options.ranks} --log2 {options.log2} --algorithm {options.algorithm} "
+               f"--replicas {options.replicas} --faults '{options.faults}' --least {options.least}, with random 32-bit integers"
+               + f". Note: {options.note}" * bool(options.note))
     tables.write(options.csv, without_short_spans(rows_of(traces), options.least), comment)
     print(options.csv)
 
