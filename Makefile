@@ -167,7 +167,7 @@ site: doc
 
 site-check: setup
 	$(RUN) python3 scripts/check_man.py
-	python3 -m unittest discover tests/scripts
+	python3 -m unittest discover scripts/tests
 	python3 scripts/check_site.py
 
 clean:

@@ -11,30 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-/// All functions that the library calls; an MPI that lacks one of them counts as without ULFM.
-const ULFM_PROBE: &str = r"
-#include <mpi.h>
-#ifdef OPEN_MPI
-#include <mpi-ext.h>
-#endif
-int main(int argc, char **argv) {
-  MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Group group;
-  int flag = MPIX_ERR_PROC_FAILED + MPIX_ERR_REVOKED;
-  MPI_Init(&argc, &argv);
-  MPI_Request request;
-  return MPIX_Comm_agree(comm, &flag) + MPIX_Comm_iagree(comm, &flag, &request) + MPIX_Comm_revoke(comm) + MPIX_Comm_shrink(comm, &comm)
-    + MPIX_Comm_get_failed(comm, &group) + MPIX_Comm_failure_ack(comm)
-    + MPIX_Comm_failure_get_acked(comm, &group);
-}
-";
-
-const OPEN_MPI_ONLY: &str = r"
-#include <mpi.h>
-#ifndef OPEN_MPI
-#error this MPI is not known to survive faults
-#endif
-";
+/// Uses all functions that the library calls; an MPI with which it does not compile and link counts as without
+/// ULFM. scripts/setup.py uses the same file.
+const ULFM_PROBE: &str = include_str!("src/ulfm/probe.c");
 
 /// The input of bindgen. The constants get names of their own, because MPI libraries define them in different
 /// ways (macro, enumerator), and not all have the run-time switch `MPIX_FT`.
@@ -88,10 +67,11 @@ impl Wrapper {
     }
 
     /// Compiles and links, because some MPI libraries declare functions that they do not define.
-    fn links(&self, source: &str, out_dir: &Path) -> Result<(), String> {
+    fn links(&self, options: &[&str], out_dir: &Path) -> Result<(), String> {
         let file = out_dir.join("ulfm_probe.c");
-        fs::write(&file, source).expect("OUT_DIR is writable");
+        fs::write(&file, ULFM_PROBE).expect("OUT_DIR is writable");
         let output = Command::new(&self.mpicc)
+            .args(options)
             .arg(&file)
             .arg("-o")
             .arg(out_dir.join("ulfm_probe"))
@@ -110,11 +90,8 @@ fn has_ulfm(wrapper: &Wrapper, out_dir: &Path) -> bool {
     match wanted.as_str() {
         "off" => false,
         // MPICH has the functions, but the job ends when a process fails: used only on demand.
-        "auto" => {
-            let probe = format!("{OPEN_MPI_ONLY}{ULFM_PROBE}");
-            wrapper.links(&probe, out_dir).is_ok()
-        }
-        "on" => match wrapper.links(ULFM_PROBE, out_dir) {
+        "auto" => wrapper.links(&["-DREQUIRE_OPEN_MPI"], out_dir).is_ok(),
+        "on" => match wrapper.links(&[], out_dir) {
             Ok(()) => true,
             Err(why) => refuse(&format!(
                 "FTSORT_ULFM=on, but {} has no complete ULFM: {}",
@@ -170,6 +147,7 @@ fn main() {
         println!("cargo::rerun-if-env-changed={name}");
     }
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/ulfm/probe.c");
     println!("cargo::rustc-check-cfg=cfg(ftsort_ulfm)");
 
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

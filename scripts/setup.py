@@ -46,7 +46,7 @@ WHEELS = {
 }
 
 # The program that build.rs compiles too: it uses every ULFM function that the library calls.
-ULFM_PROBE = ROOT / "scripts" / "ulfm_probe.c"
+ULFM_PROBE = ROOT / "src" / "ulfm" / "probe.c"
 
 
 class Missing(Exception):
