@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Repeats the experiments on monitoring of the 2018 paper (Figures 7 to 13, Table 3) on simulated hosts, with extensions.
 
-Runs `ftsort-sim dgrp` and writes its tables (CSV), the figures (SVG and PNG) and index.html to paper-out/dgrp. No time
+Runs `ftsort-papers dgrp` and writes its tables (CSV), the figures (SVG and PNG) and index.html to paper-out/dgrp. No time
 here is a time of a real machine. The same seed gives the same files. The hosts of the paper are simulated with several
 seeds, for medians; the figures are those of the first seed.
 """

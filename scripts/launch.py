@@ -41,8 +41,8 @@ def target_dir():
 
 
 def simulator():
-    """Returns the path of ftsort-sim."""
-    return target_dir() / "release" / "ftsort-sim"
+    """Returns the path of ftsort-papers."""
+    return target_dir() / "release" / "ftsort-papers"
 
 
 def library_dir(profile="release"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tables and figures on the reliable sort of the 1989 paper.
 
-Runs ftsort-sim and writes to paper-out/reliable: liars.csv (detected faults of Byzantine nodes), costs.csv (the costs of
+Runs ftsort-papers and writes to paper-out/reliable: liars.csv (detected faults of Byzantine nodes), costs.csv (the costs of
 the algorithms), a figure for each of Figures 6 to 8 of the paper, and index.html. Then measures the same algorithms on
 MPI (reliable_mpi.py). The script takes some minutes and prints the expected time on stderr.
 """

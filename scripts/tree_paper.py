@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the claims of the paper on tree communication (Leu and Kuo 1996) by counting with `ftsort-sim tree`.
+"""Checks the claims of the paper on tree communication (Leu and Kuo 1996) by counting with `ftsort-papers tree`.
 
 Writes tables (CSV, Markdown), plots (SVG, PNG) and a page that shows them all to paper-out/tree. The same seed gives the
 same files.
