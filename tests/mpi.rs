@@ -1241,7 +1241,7 @@ fn kills() -> Vec<Trial> {
                 last: "memory=20000000",
                 ..Sort::default()
             }
-            .fails_with("-21", &["would pass the limit of 20000000"])
+            .fails_with("-21", &["would exceed the limit of 20000000"])
         },
     ));
     trials.push(Trial::test("too few survivors do not go on", || {

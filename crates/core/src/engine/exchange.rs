@@ -12,8 +12,9 @@ use crate::faults::Target;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::transport::{Flow, Ticket};
-use ftsort_kernels::buffer::{self, Buffer, Slice};
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
+use ftsort_kernels::memory;
 
 /// A small message from one rank to another.
 pub struct Letter {
@@ -85,7 +86,7 @@ impl Engine<'_> {
         limit: usize,
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
         // Who finds no room for a letter cannot tell the others: they would wait for its own in vain.
-        buffer::beyond_limit(|| self.deliver_now(letters, limit))
+        memory::without_limit(|| self.deliver_now(letters, limit))
     }
 
     fn deliver_now(
@@ -285,7 +286,7 @@ impl Engine<'_> {
         if travels_along(header.bytes(), enclosed) {
             // For records the label is not aligned.
             let records = match rest.len() == header.bytes() {
-                true => buffer::beyond_limit(|| Buffer::copy_of(rest))?,
+                true => memory::without_limit(|| Buffer::copy_of(rest))?,
                 false => return Err(Error::new(Status::Internal, "a label lacks its records")),
             };
             return Ok(Some((header, Awaited::Enclosed(records.into()))));
