@@ -7,6 +7,9 @@
 
 use super::lanes::Lanes;
 
+#[cfg(test)]
+mod zero_one;
+
 /// Sorts up to `ROWS * LANES` words in ascending order.
 ///
 /// # Safety
