@@ -137,10 +137,10 @@ const SHAPES: [fn(u64) -> u64; 8] = [
     |r| r >> (r % 64),
 ];
 
-/// By the 0-1 principle a network that sorts all sequences of zeros and ones sorts everything; here
-/// in every column, and after all merges.
+/// Sorts blocks of which each register has zeros or ones only. `network::zero_one` proves the networks with all inputs
+/// that the 0-1 principle needs.
 #[test]
-fn the_networks_sort_zeros_and_ones() {
+fn sorts_registers_of_zeros_and_ones() {
     for rows in [1, 2, 3, 4, 7, 8] {
         for bits in 0..1_u64 << rows {
             let words: Vec<u64> = (0..rows * 8).map(|at| bits >> (at / 8) & 1).collect();
