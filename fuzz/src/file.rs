@@ -14,6 +14,7 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer};
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::memory::MemoryBudget;
 
 const MAGIC: &[u8; 8] = b"ftsort\0\x03";
 
@@ -73,12 +74,13 @@ fn read(file: &[u8]) -> Option<Block> {
         .borrow_mut()
         .values_mut()
         .for_each(|content| *content = file.to_vec());
-    buffer::start_peak();
-    let before = buffer::in_use();
+    let budget = MemoryBudget::current();
+    budget.start_peak();
+    let before = budget.used();
     let found = store.get(VersionId::INPUT, NODE);
     // A buffer is a whole number of cache lines. Each run has a buffer, and at least twenty bytes in the header.
     let most = file.len() + buffer::ALIGNMENT * (file.len() / 20 + 1);
-    assert!(buffer::peak() - before <= most, "more than the file has");
+    assert!(budget.peak() - before <= most, "more than the file has");
     found.expect("the file is small enough for any memory")
 }
 

@@ -66,7 +66,7 @@ pub struct ftsort {
     /// Who was there when the group was made: others have left no trace, but perhaps one of another run.
     pub(super) founders: Vec<Rank>,
     /// From one job to the next, until all else is gone.
-    pub(super) _pages: pages::Keeping,
+    pub(super) _pages: pages::Retention,
 }
 
 impl ftsort {
@@ -274,7 +274,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         founders: members.survivors().collect(),
         members,
         settings,
-        _pages: pages::Keeping::new(),
+        _pages: pages::ProcessPages::get().retain(),
     };
     group.meet(trouble)?;
     group.trace = trace.map(|trace| trace.of_group(group.seed));

@@ -17,7 +17,7 @@ use ftsort_core::tree::run::choose::Wish;
 use ftsort_core::tree::run::probe::suspects;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{Crew, Kernel, kernel_for};
+use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::KeyKind;
 
 /// What `ftsort_tree_merge` makes of two contributions.
@@ -189,7 +189,7 @@ impl Options {
     ///
     /// # Safety
     /// The record is NULL or valid, the callback does what it promises.
-    pub(super) unsafe fn fold(&self, crew: &Crew) -> Result<Fold> {
+    pub(super) unsafe fn fold(&self, crew: &ThreadPool) -> Result<Fold> {
         let ordered = self.ordered;
         let numbers = |operation| {
             let kind = KeyKind::from_code(self.key);

@@ -12,8 +12,9 @@ use crate::faults::Target;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::transport::{Flow, Ticket};
-use ftsort_kernels::buffer::{self, Buffer, Slice};
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
+use ftsort_kernels::memory;
 
 /// A small message from one rank to another.
 pub struct ControlMessage {
@@ -86,7 +87,7 @@ impl Engine<'_> {
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
         // A rank without memory for a control message could not tell the others, which would wait for its
         // message: so the limit does not apply here.
-        buffer::beyond_limit(|| self.deliver_now(messages, limit))
+        memory::without_limit(|| self.deliver_now(messages, limit))
     }
 
     fn deliver_now(
@@ -287,14 +288,21 @@ impl Engine<'_> {
     ) -> Result<Option<(Header, Awaited)>> {
         let (header, rest) = Header::from_message(header_bytes)?;
         if travels_along(header.bytes(), enclosed) {
+<<<<<<< HEAD
             // The payload of a header is not aligned for records.
             let records = if rest.len() == header.bytes() {
-                buffer::beyond_limit(|| Buffer::copy_of(rest))?
+                memory::without_limit(|| Buffer::copy_of(rest))?
             } else {
                 return Err(Error::new(
                     Status::Internal,
                     "a block of few records came without them",
                 ));
+=======
+            // For records the label is not aligned.
+            let records = match rest.len() == header.bytes() {
+                true => memory::without_limit(|| Buffer::copy_of(rest))?,
+                false => return Err(Error::new(Status::Internal, "a label lacks its records")),
+>>>>>>> kernels
             };
             return Ok(Some((header, Awaited::Enclosed(records.into()))));
         }

@@ -121,7 +121,7 @@ impl Job<'_, '_> {
             .iter_mut()
             .filter(|run| run.origin.home() == home)
         {
-            run.data = run.data.apart()?;
+            run.data = run.data.detach_if_small()?;
         }
         self.redundancy
             .store
