@@ -288,7 +288,6 @@ impl Engine<'_> {
     ) -> Result<Option<(Header, Awaited)>> {
         let (header, rest) = Header::from_message(header_bytes)?;
         if travels_along(header.bytes(), enclosed) {
-<<<<<<< HEAD
             // The payload of a header is not aligned for records.
             let records = if rest.len() == header.bytes() {
                 memory::without_limit(|| Buffer::copy_of(rest))?
@@ -297,12 +296,6 @@ impl Engine<'_> {
                     Status::Internal,
                     "a block of few records came without them",
                 ));
-=======
-            // For records the label is not aligned.
-            let records = match rest.len() == header.bytes() {
-                true => memory::without_limit(|| Buffer::copy_of(rest))?,
-                false => return Err(Error::new(Status::Internal, "a label lacks its records")),
->>>>>>> kernels
             };
             return Ok(Some((header, Awaited::Enclosed(records.into()))));
         }
