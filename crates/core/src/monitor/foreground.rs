@@ -73,9 +73,10 @@ impl Foreground {
         if passed || self.options.learn_late {
             record.replies.arrived(&self.options, ratio);
         }
-        record.good = match passed {
-            true => record.good.saturating_add(1),
-            false => 0,
+        record.good = if passed {
+            record.good.saturating_add(1)
+        } else {
+            0
         };
         let recommended = self.syndrome.is_recommended(rank);
         if recommended != passed && (recommended || record.good >= self.options.zeta) {

@@ -180,9 +180,10 @@ impl GroupView {
                 weights: weights(&slowdowns),
             }
         } else {
-            let excluded = match self.gain {
-                true => left_out_if_it_pays(suspects, told, &slowdowns, group),
-                false => suspects,
+            let excluded = if self.gain {
+                left_out_if_it_pays(suspects, told, &slowdowns, group)
+            } else {
+                suspects
             };
             Placement {
                 excluded,

@@ -98,13 +98,19 @@ impl Options {
     /// # Errors
     /// `Status::Argument`, naming the first option that cannot, and its value.
     pub fn check(&self) -> Result<()> {
-        let above_zero = |name, value: f64| match value.is_finite() && value > 0.0 {
-            true => Ok(()),
-            false => Err(wrong(name, value, "a finite number above 0")),
+        let above_zero = |name, value: f64| {
+            if value.is_finite() && value > 0.0 {
+                Ok(())
+            } else {
+                Err(wrong(name, value, "a finite number above 0"))
+            }
         };
-        let not_below_zero = |name, value: f64| match value.is_finite() && value >= 0.0 {
-            true => Ok(()),
-            false => Err(wrong(name, value, "a finite number from 0 on")),
+        let not_below_zero = |name, value: f64| {
+            if value.is_finite() && value >= 0.0 {
+                Ok(())
+            } else {
+                Err(wrong(name, value, "a finite number from 0 on"))
+            }
         };
         above_zero("interval", self.interval)?;
         if !(0.0..1.0).contains(&self.alpha) {

@@ -71,9 +71,10 @@ impl Syndrome {
         let ranks = self.counters.len();
         let recommended = self.living().filter(|rank| self.is_recommended(*rank));
         let group = RankSet::from_ranks(ranks, recommended);
-        match group.is_empty() {
-            true => RankSet::from_ranks(ranks, self.living()),
-            false => group,
+        if group.is_empty() {
+            RankSet::from_ranks(ranks, self.living())
+        } else {
+            group
         }
     }
 

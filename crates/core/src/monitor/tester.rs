@@ -164,9 +164,10 @@ impl Tests {
         let test = peer.test.as_mut();
         if let Some(test) = test.filter(|test| test.number == number && test.excess.is_none()) {
             let time = now - test.start;
-            test.excess = Some(match right {
-                true => time - test.limit,
-                false => f64::INFINITY,
+            test.excess = Some(if right {
+                time - test.limit
+            } else {
+                f64::INFINITY
             });
             let late = time > test.limit;
             peer.phi = peer.replies.phi(time);
@@ -253,9 +254,10 @@ impl Peer {
     fn learn(&mut self, options: &Options, time: f64, late: bool) {
         self.last = Some(time);
         self.pace.took(time, options.alpha);
-        match late && !options.learn_late {
-            true => self.held.push(time),
-            false => self.replies.arrived(options, time),
+        if late && !options.learn_late {
+            self.held.push(time)
+        } else {
+            self.replies.arrived(options, time)
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::vcube::Node;
 
 /// One exchange between all neighbours in a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Round {
+pub struct SftRound {
     /// The paper's i; log2 of the number of nodes in the last stage.
     pub stage: u32,
     /// The paper's j: partners differ in this bit.
@@ -24,26 +24,26 @@ pub struct Round {
     pub is_last: bool,
 }
 
-impl fmt::Display for Round {
+impl fmt::Display for SftRound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "stage {} step {}", self.stage, self.step)
     }
 }
 
 /// The rounds on 2^`dimension` nodes, in order; the last `dimension` of them move no records.
-pub fn rounds(dimension: u32) -> impl Iterator<Item = Round> + use<> {
+pub fn rounds(dimension: u32) -> impl Iterator<Item = SftRound> + use<> {
     (0..=dimension).flat_map(move |stage| {
-        let round = Round {
+        let round = SftRound {
             stage,
             step: 0,
             is_last: stage == dimension,
         };
         let steps = (0..round.dimension()).rev();
-        steps.map(move |step| Round { step, ..round })
+        steps.map(move |step| SftRound { step, ..round })
     })
 }
 
-impl Round {
+impl SftRound {
     /// Of the subcubes whose nodes hear of each other in this stage.
     pub fn dimension(self) -> u32 {
         self.stage + u32::from(!self.is_last)
@@ -216,7 +216,7 @@ mod tests {
         #[test]
         fn the_closed_form_is_the_recursion(stage in 0_u32..10, low in 0_u32..10, node in 0_u32..2048) {
             let step = low.min(stage);
-            let round = Round { stage, step, is_last: false };
+            let round = SftRound { stage, step, is_last: false };
             let mask = round.mask(Node(node));
             let recursion = vect_mask(stage, step, node, false);
             prop_assert!(numbers(mask).iter().eq(&recursion));
@@ -224,13 +224,13 @@ mod tests {
             let mut all = 0..4096;
             prop_assert!(all.all(|at| mask.contains(Node(at)) == recursion.contains(&at)));
             // The last stage hears as the one before.
-            let last = Round { stage: stage + 1, step, is_last: true };
+            let last = SftRound { stage: stage + 1, step, is_last: true };
             prop_assert_eq!(last.mask(Node(node)), mask);
         }
 
         #[test]
         fn a_way_goes_from_neighbour_to_neighbour(stage in 0_u32..10, from: u32, to: u32) {
-            let round = Round { stage, step: 0, is_last: false };
+            let round = SftRound { stage, step: 0, is_last: false };
             let nodes = 1 << round.dimension();
             let (from, to) = (Node(from % nodes), Node(to % nodes));
             let mut stops = vec![from];

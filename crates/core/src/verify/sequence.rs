@@ -30,7 +30,7 @@ impl<B: Clone + Deref<Target = [u8]>> Sequence<B> {
             first: first_of(node, dimension),
             blocks: vec![None; 1 << dimension],
         };
-        sequence.tell(node, Some(block));
+        sequence.set_block(node, Some(block));
         sequence
     }
 
@@ -51,7 +51,7 @@ impl<B: Clone + Deref<Target = [u8]>> Sequence<B> {
     }
 
     /// Says something else of a node of the subcube, or nothing. For those who build messages.
-    pub fn tell(&mut self, node: Node, block: Option<B>) {
+    pub fn set_block(&mut self, node: Node, block: Option<B>) {
         if let Some(index) = self.index(node) {
             self.blocks[index] = block;
         }
@@ -69,7 +69,7 @@ impl<B: Clone + Deref<Target = [u8]>> Sequence<B> {
 
     /// The consistency predicate: takes what another tells of the nodes of a mask. What is new is
     /// believed, what is known must be the same. Goes on to the end, and returns the first thing wrong.
-    pub fn hear(&mut self, told: &Sequence<B>, mask: Mask) -> Result<(), Contradiction> {
+    pub fn merge(&mut self, told: &Sequence<B>, mask: Mask) -> Result<(), Contradiction> {
         let mut wrong = None;
         for node in mask.nodes() {
             let Some(index) = self.index(node) else {
@@ -104,7 +104,7 @@ mod tests {
         let mut whole = Sequence::new(dimension, Node(0), vec![0]);
         whole
             .nodes()
-            .for_each(|node| whole.tell(node, Some(vec![node.0 as u8])));
+            .for_each(|node| whole.set_block(node, Some(vec![node.0 as u8])));
         whole
     }
 
@@ -112,7 +112,7 @@ mod tests {
     fn a_sequence_is_of_a_subcube() {
         let mut sequence = Sequence::new(2, Node(6), vec![6]);
         assert!(sequence.nodes().eq([4, 5, 6, 7].map(Node)));
-        sequence.tell(Node(3), Some(vec![3]));
+        sequence.set_block(Node(3), Some(vec![3]));
         assert_eq!(sequence.block(Node(3)), None);
         assert_eq!((sequence.bytes(), sequence.is_complete()), (1, false));
     }
@@ -133,13 +133,13 @@ mod tests {
             for round in rounds(dimension).filter(|round| round.stage == stage) {
                 let mut told = whole(dimension);
                 match what {
-                    1 => told.tell(at, Some(vec![at.0 as u8, 0])),
-                    2 => told.tell(at, None),
+                    1 => told.set_block(at, Some(vec![at.0 as u8, 0])),
+                    2 => told.set_block(at, None),
                     _ => {}
                 }
                 let mask = round.mask(node);
                 let was_known = known.block(at).is_some();
-                let result = known.hear(&told, mask);
+                let result = known.merge(&told, mask);
                 let expected = match what {
                     1 if was_known => Err(Contradiction::Different(at)),
                     2 if mask.contains(at) => Err(Contradiction::Missing(at)),

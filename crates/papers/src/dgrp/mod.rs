@@ -101,12 +101,11 @@ impl Host {
         while self.next_stall.1 <= time {
             self.draw_stall(self.next_stall.1, random);
         }
-        match self.next_stall.0 <= time {
-            true => {
-                self.ran_again = self.next_stall.1;
-                self.next_stall.1
-            }
-            false => time,
+        if self.next_stall.0 <= time {
+            self.ran_again = self.next_stall.1;
+            self.next_stall.1
+        } else {
+            time
         }
     }
 }

@@ -51,9 +51,10 @@ pub fn play(options: &Options, ranks: usize, spread: Spread, intervals: u32, see
         tally.rank_intervals += before.len() as u64;
         let after = group.recommended();
         for rank in before.iter().filter(|rank| !after.contains(*rank)) {
-            match slow && rank.index() == chosen {
-                true => tally.noticed[ill] += 1,
-                false => tally.false_exclusions += 1,
+            if slow && rank.index() == chosen {
+                tally.noticed[ill] += 1
+            } else {
+                tally.false_exclusions += 1
             }
         }
     }

@@ -1,42 +1,44 @@
-//! Algorithm S_FT of the 1989 paper (Figure 3) played in lock-step in one place, with liars among the
+//! Algorithm S_FT of the 1989 paper (Figure 3) played in lock-step in one place, with byzantine_nodes among the
 //! nodes: what Section 4 claims, tried. Only with the feature `simulator`.
 //!
-//! Honest nodes do as the algorithm says. A liar does so too, but a [`ByzantineNode`] changes what it sends and
+//! Honest nodes do as the algorithm says. A byzantine does so too, but a [`ByzantineNode`] changes what it sends and
 //! keeps; what it finds wrong itself it does not tell. Everything is determined by the inputs and the
-//! liars. It must never tell an honest node who is a liar.
+//! byzantine_nodes. It must never tell an honest node who is a byzantine.
 
+mod byzantine;
 mod cost;
-mod liar;
-mod table;
+mod trials;
 
 use std::rc::Rc;
 
 use ftsort_core::vcube::Node;
-use ftsort_core::verify::accusation::{Accusation, Predicate};
-use ftsort_core::verify::mask::{Round, rounds};
+use ftsort_core::verify::mask::{SftRound, rounds};
+use ftsort_core::verify::peer_view::{
+    ConsistencyRule, PeerView, ReportKind, SftChecks, ViewReport,
+};
 use ftsort_core::verify::predicates::KeyOrder;
-use ftsort_core::verify::witness::{Checks, Rule, Told, Turn, Witness};
+use ftsort_core::verify::violation::{Predicate, PredicateViolation};
 use ftsort_kernels::kernel::Kernel;
 
-pub use cost::{Cost, Machine, Plan, cost};
-pub use liar::{ByzantineFault, ByzantineNode, World};
-pub use table::{Row, Trials, try_one};
+pub use byzantine::{ByzantineFault, ByzantineNode, SplitView};
+pub use cost::{MachineModel, SortCost, SortMethod, cost};
+pub use trials::{ByzantineTrials, TrialCounts, run_trial};
 
 /// The records of a block, sorted.
-pub type Records = Rc<[u8]>;
+pub type SortedRecords = Rc<[u8]>;
 
 /// Who sends when in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum ExchangeOrder {
     /// As in Figure 3: the upper node sends, the lower one divides the records and answers.
-    Answered,
+    Sequential,
     /// Both send at once, and each keeps its half.
-    AtOnce,
+    Simultaneous,
 }
 
 /// What is played.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup<'a> {
+pub struct ReliableSetup<'a> {
     /// Compares records.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
@@ -44,44 +46,44 @@ pub struct Setup<'a> {
     /// The paper's m: how many records a node has.
     pub longest: usize,
     /// What neighbours compare.
-    pub rule: Rule,
+    pub rule: ConsistencyRule,
     /// Who sends when.
-    pub order: Order,
+    pub order: ExchangeOrder,
 }
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct SftMessage {
     /// The sender's block: before the exchange, or in an answer after it. Empty in the last stage.
-    pub mine: Records,
+    pub own_block: SortedRecords,
     /// In an answer, what the receiver is to keep.
-    pub yours: Option<Records>,
+    pub for_receiver: Option<SortedRecords>,
     /// What the sender has heard.
-    pub told: Told<Records>,
+    pub report: ViewReport<SortedRecords>,
 }
 
 /// When a message is sent, and between whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sending {
+pub struct SendContext {
     /// The round's place in the sequence of all.
     pub index: usize,
     /// The round.
-    pub round: Round,
+    pub round: SftRound,
     /// The sender.
     pub from: Node,
     /// The receiver.
     pub to: Node,
 }
 
-/// What came of a game.
+/// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The first thing that an honest node found wrong: the game ends there.
-    pub accusation: Option<Accusation>,
+pub struct ReliableOutcome {
+    /// The first thing that an honest node found wrong: the run ends there.
+    pub violation: Option<PredicateViolation>,
     /// What each node ended with.
-    pub blocks: Vec<Records>,
-    /// A liar has done something that an honest node would not have.
-    pub lied: bool,
+    pub blocks: Vec<SortedRecords>,
+    /// A byzantine has done something that an honest node would not have.
+    pub deviated: bool,
     /// How many messages were sent.
     pub messages: u64,
     /// How many bytes of records were in them.
@@ -89,30 +91,34 @@ pub struct Outcome {
 }
 
 struct ReliableNode {
-    block: Records,
-    witness: Witness<Records>,
-    liar: Option<ByzantineNode>,
+    block: SortedRecords,
+    view: PeerView<SortedRecords>,
+    byzantine: Option<ByzantineNode>,
 }
 
 struct ReliableRun<'a> {
-    setup: &'a Setup<'a>,
-    checks: Checks<'a>,
-    parties: Vec<ReliableNode>,
-    outcome: Outcome,
+    setup: &'a ReliableSetup<'a>,
+    checks: SftChecks<'a>,
+    nodes: Vec<ReliableNode>,
+    outcome: ReliableOutcome,
 }
 
-/// Plays a game with these sorted blocks; a node with a liar is faulty. All is well in the first
-/// exchange (the paper's fifth assumption) if liars start later.
-pub fn play(setup: &Setup<'_>, inputs: &[Records], liars: Vec<Option<ByzantineNode>>) -> Outcome {
-    let nodes = (0..).map(Node).zip(inputs).zip(liars);
-    let parties = nodes.map(|((node, block), liar)| ReliableNode {
+/// Plays a run with these sorted blocks; a node with a byzantine is faulty. All is well in the first
+/// exchange (the paper's fifth assumption) if byzantine_nodes start later.
+pub fn play(
+    setup: &ReliableSetup<'_>,
+    inputs: &[SortedRecords],
+    byzantine_nodes: Vec<Option<ByzantineNode>>,
+) -> ReliableOutcome {
+    let nodes = (0..).map(Node).zip(inputs).zip(byzantine_nodes);
+    let nodes = nodes.map(|((node, block), byzantine)| ReliableNode {
         block: block.clone(),
-        witness: Witness::new(node, block.clone()),
-        liar,
+        view: PeerView::new(node, block.clone()),
+        byzantine,
     });
-    let mut game = ReliableRun {
+    let mut run = ReliableRun {
         setup,
-        checks: Checks {
+        checks: SftChecks {
             dimension: setup.dimension,
             key_order: KeyOrder {
                 kernel: setup.kernel,
@@ -120,92 +126,101 @@ pub fn play(setup: &Setup<'_>, inputs: &[Records], liars: Vec<Option<ByzantineNo
             },
             rule: setup.rule,
         },
-        parties: parties.collect(),
-        outcome: Outcome {
-            accusation: None,
+        nodes: nodes.collect(),
+        outcome: ReliableOutcome {
+            violation: None,
             blocks: Vec::new(),
-            lied: false,
+            deviated: false,
             messages: 0,
             bytes: 0,
         },
     };
     for (index, round) in rounds(setup.dimension).enumerate() {
-        game.round(index, round);
-        if game.outcome.accusation.is_some() {
+        run.round(index, round);
+        if run.outcome.violation.is_some() {
             break;
         }
     }
-    let blocks = game.parties.into_iter().map(|party| party.block);
-    Outcome {
+    let blocks = run.nodes.into_iter().map(|node_state| node_state.block);
+    ReliableOutcome {
         blocks: blocks.collect(),
-        ..game.outcome
+        ..run.outcome
     }
 }
 
 impl ReliableRun<'_> {
-    fn round(&mut self, index: usize, round: Round) {
-        let lower = (0..self.parties.len() as u32).map(Node);
+    fn round(&mut self, index: usize, round: SftRound) {
+        let lower = (0..self.nodes.len() as u32).map(Node);
         for lower in lower.filter(|node| round.is_lower(*node)) {
             let upper = round.partner(lower);
-            let sending = |from, to| Sending {
+            let context = |from, to| SendContext {
                 index,
                 round,
                 from,
                 to,
             };
-            let up = sending(upper, lower);
-            let down = sending(lower, upper);
+            let up = context(upper, lower);
+            let down = context(lower, upper);
             let first = self.send(up, None);
             match self.setup.order {
-                Order::Answered => {
-                    let given = self.receive(up, first, Turn::First);
+                ExchangeOrder::Sequential => {
+                    let given = self.receive(up, first, ReportKind::First);
                     let answer = self.send(down, Some(given));
-                    self.receive(down, answer, Turn::Answer);
+                    self.receive(down, answer, ReportKind::Answer);
                 }
-                Order::AtOnce => {
+                ExchangeOrder::Simultaneous => {
                     let second = self.send(down, None);
-                    self.receive(up, first, Turn::First);
-                    self.receive(down, second, Turn::First);
+                    self.receive(up, first, ReportKind::First);
+                    self.receive(down, second, ReportKind::First);
                 }
             }
         }
         if round.step == 0 {
-            for party in &mut self.parties {
-                let block = party.block.clone();
-                let result = self.checks.close(round, &mut party.witness, block);
-                let result = result.map_err(|accusation| (party.liar.is_some(), accusation));
-                if let Err((false, accusation)) = result {
-                    self.outcome.accusation.get_or_insert(accusation);
+            for node_state in &mut self.nodes {
+                let block = node_state.block.clone();
+                let result = self.checks.end_stage(round, &mut node_state.view, block);
+                let result =
+                    result.map_err(|violation| (node_state.byzantine.is_some(), violation));
+                if let Err((false, violation)) = result {
+                    self.outcome.violation.get_or_insert(violation);
                 }
             }
         }
     }
 
     /// The message as it goes out; None if nothing does.
-    fn send(&mut self, sending: Sending, yours: Option<Records>) -> Option<Message> {
-        let party = &mut self.parties[sending.from.0 as usize];
-        let mine = match sending.round.is_last {
-            false => party.block.clone(),
-            true => Records::from([]),
+    fn send(
+        &mut self,
+        context: SendContext,
+        for_receiver: Option<SortedRecords>,
+    ) -> Option<SftMessage> {
+        let node_state = &mut self.nodes[context.from.0 as usize];
+        let own_block = if context.round.is_last {
+            SortedRecords::from([])
+        } else {
+            node_state.block.clone()
         };
-        let proper = Message {
-            mine,
-            yours: yours.filter(|_| !sending.round.is_last),
-            told: self.checks.tell(sending.round, &party.witness),
+        let proper = SftMessage {
+            own_block,
+            for_receiver: for_receiver.filter(|_| !context.round.is_last),
+            report: self.checks.report(context.round, &node_state.view),
         };
-        let message = match &mut party.liar {
+        let message = match &mut node_state.byzantine {
             None => Some(proper),
-            Some(liar) => {
-                let sent = liar.speak(sending, proper.clone());
-                self.outcome.lied |= sent.as_ref() != Some(&proper);
+            Some(byzantine) => {
+                let sent = byzantine.alter_message(context, proper.clone());
+                self.outcome.deviated |= sent.as_ref() != Some(&proper);
                 sent
             }
         };
         if let Some(message) = &message {
-            let told = &message.told;
-            let before = told.before.as_ref().map_or(0, |before| before.bytes());
-            let yours = message.yours.as_ref().map_or(0, |yours| yours.len());
-            let bytes = message.mine.len() + yours + told.heard.bytes() + before;
+            let report = &message.report;
+            let before = report.before.as_ref().map_or(0, |before| before.bytes());
+            let for_receiver = message
+                .for_receiver
+                .as_ref()
+                .map_or(0, |for_receiver| for_receiver.len());
+            let bytes = message.own_block.len() + for_receiver + report.heard.bytes() + before;
             self.outcome.messages += 1;
             self.outcome.bytes += bytes as u64;
         }
@@ -213,58 +228,65 @@ impl ReliableRun<'_> {
     }
 
     /// What the receiver makes of a message; the records that it is to give in an answer.
-    fn receive(&mut self, sending: Sending, message: Option<Message>, turn: Turn) -> Records {
-        let Sending { round, to, .. } = sending;
-        let own = self.parties[to.0 as usize].block.clone();
+    fn receive(
+        &mut self,
+        context: SendContext,
+        message: Option<SftMessage>,
+        turn: ReportKind,
+    ) -> SortedRecords {
+        let SendContext { round, to, .. } = context;
+        let own = self.nodes[to.0 as usize].block.clone();
         let Some(message) = message else {
-            self.accuse(sending, Predicate::Absence);
+            self.accuse(context, Predicate::Absence);
             return own;
         };
-        let party = &mut self.parties[to.0 as usize];
+        let node_state = &mut self.nodes[to.0 as usize];
         let heard = self
             .checks
-            .hear(round, &mut party.witness, &message.told, turn);
-        if let (Err(accusation), None) = (heard, &party.liar) {
-            self.outcome.accusation.get_or_insert(accusation);
+            .receive(round, &mut node_state.view, &message.report, turn);
+        if let (Err(violation), None) = (heard, &node_state.byzantine) {
+            self.outcome.violation.get_or_insert(violation);
         }
         if round.is_last {
             return own;
         }
-        let records = message.yours.as_ref().unwrap_or(&message.mine);
+        let records = message.for_receiver.as_ref().unwrap_or(&message.own_block);
         if !self.is_proper(records, own.len()) {
-            self.accuse(sending, Predicate::Progress);
+            self.accuse(context, Predicate::Progress);
             return own;
         }
-        if turn == Turn::Answer {
-            self.keep(sending, records.clone());
+        if turn == ReportKind::Answer {
+            self.keep(context, records.clone());
             return own;
         }
         let (smaller, greater) = merge_split(self.setup.kernel, &own, records);
-        let (keep, give) = match round.keeps_smaller(to) {
-            true => (smaller, greater),
-            false => (greater, smaller),
+        let (keep, give) = if round.keeps_smaller(to) {
+            (smaller, greater)
+        } else {
+            (greater, smaller)
         };
-        let liar = &mut self.parties[to.0 as usize].liar;
-        let swaps = liar.as_mut().is_some_and(|liar| liar.swaps(sending));
-        let (keep, give) = match swaps {
-            true => {
-                self.outcome.lied |= keep != give;
-                (give, keep)
-            }
-            false => (keep, give),
+        let byzantine = &mut self.nodes[to.0 as usize].byzantine;
+        let swaps_halves = byzantine
+            .as_mut()
+            .is_some_and(|byzantine| byzantine.swaps_halves(context));
+        let (keep, give) = if swaps_halves {
+            self.outcome.deviated |= keep != give;
+            (give, keep)
+        } else {
+            (keep, give)
         };
-        self.keep(sending, keep);
+        self.keep(context, keep);
         give
     }
 
-    /// The receiver's new block; a liar may keep something else.
-    fn keep(&mut self, sending: Sending, block: Records) {
-        let party = &mut self.parties[sending.to.0 as usize];
-        party.block = match &mut party.liar {
+    /// The receiver's new block; a byzantine may keep something else.
+    fn keep(&mut self, context: SendContext, block: SortedRecords) {
+        let node_state = &mut self.nodes[context.to.0 as usize];
+        node_state.block = match &mut node_state.byzantine {
             None => block,
-            Some(liar) => {
-                let kept = liar.keep(sending, &block, &party.witness);
-                self.outcome.lied |= kept != block;
+            Some(byzantine) => {
+                let kept = byzantine.keep(context, &block, &node_state.view);
+                self.outcome.deviated |= kept != block;
                 kept
             }
         };
@@ -279,12 +301,12 @@ impl ReliableRun<'_> {
     }
 
     /// The receiver accuses the sender, if it is honest.
-    fn accuse(&mut self, sending: Sending, predicate: Predicate) {
-        let Sending {
+    fn accuse(&mut self, context: SendContext, predicate: Predicate) {
+        let SendContext {
             round, from, to, ..
-        } = sending;
-        if self.parties[to.0 as usize].liar.is_none() {
-            self.outcome.accusation.get_or_insert(Accusation {
+        } = context;
+        if self.nodes[to.0 as usize].byzantine.is_none() {
+            self.outcome.violation.get_or_insert(PredicateViolation {
                 by: to,
                 round,
                 predicate,
@@ -297,20 +319,17 @@ impl ReliableRun<'_> {
 
 /// Both blocks' records, the first's before the other's of equal keys: the smaller half, and the greater
 /// one.
-fn merge_split(kernel: &dyn Kernel, one: &[u8], other: &[u8]) -> (Records, Records) {
+fn merge_split(kernel: &dyn Kernel, one: &[u8], other: &[u8]) -> (SortedRecords, SortedRecords) {
     let size = kernel.record_bytes();
     let mut merged = Vec::with_capacity(one.len() + other.len());
     let (mut one, mut other) = (one, other);
     while let (Some(first), Some(second)) = (one.get(..size), other.get(..size)) {
-        match kernel.compare(first, second).is_le() {
-            true => {
-                merged.extend_from_slice(first);
-                one = &one[size..];
-            }
-            false => {
-                merged.extend_from_slice(second);
-                other = &other[size..];
-            }
+        if kernel.compare(first, second).is_le() {
+            merged.extend_from_slice(first);
+            one = &one[size..];
+        } else {
+            merged.extend_from_slice(second);
+            other = &other[size..];
         }
     }
     merged.extend_from_slice(one);

@@ -37,9 +37,10 @@ impl<T> Desk<T> {
 
     fn put(&mut self, transfer: &LinkMessage, items: Vec<T>) {
         let to = transfer.to.0 as usize;
-        match transfer.lands {
-            true => self.held[to].extend(items),
-            false => self.passing[to].push_back((transfer.message, items)),
+        if transfer.lands {
+            self.held[to].extend(items)
+        } else {
+            self.passing[to].push_back((transfer.message, items))
         }
     }
 }
@@ -94,9 +95,12 @@ mod tests {
 
     /// So many items of each of these nodes: (node, number).
     fn items(faults: &Faults, of: &NodeSet, each: usize) -> Vec<Vec<(u32, usize)>> {
-        let own = |node: Node| match of.contains(node) {
-            true => (0..each).map(|number| (node.0, number)).collect(),
-            false => Vec::new(),
+        let own = |node: Node| {
+            if of.contains(node) {
+                (0..each).map(|number| (node.0, number)).collect()
+            } else {
+                Vec::new()
+            }
         };
         faults.all_nodes().map(own).collect()
     }

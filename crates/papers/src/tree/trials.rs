@@ -289,9 +289,12 @@ fn times(plan: &Plan) -> [f64; 2] {
 /// Plays a plan with two items of each contributor, and says what is wrong with what arrives.
 fn undelivered(plan: &Plan) -> Option<String> {
     let nodes = (0..1_u32 << plan.tree().dimensions()).map(Node);
-    let items = |node: Node| match plan.contributors().contains(node) {
-        true => vec![(node, 0), (node, 1)],
-        false => Vec::new(),
+    let items = |node: Node| {
+        if plan.contributors().contains(node) {
+            vec![(node, 0), (node, 1)]
+        } else {
+            Vec::new()
+        }
     };
     let holdings: Vec<Vec<(Node, u8)>> = nodes.map(items).collect();
     let mut sent = holdings.concat();
@@ -395,9 +398,10 @@ impl fmt::Display for Summary {
             "{dimensions},{links},{nodes},{over_half:.4},{sink},{of},{patterns}"
         )?;
         for (sum, most) in self.sums.iter().zip(&self.most) {
-            match sum.is_nan() {
-                true => write!(out, ",,")?,
-                false => write!(out, ",{:.5},{:.5}", sum / patterns as f64, most)?,
+            if sum.is_nan() {
+                write!(out, ",,")?
+            } else {
+                write!(out, ",{:.5},{:.5}", sum / patterns as f64, most)?
             }
         }
         Ok(())

@@ -13,12 +13,17 @@ fn kernel() -> Box<dyn Kernel> {
 type Record = [u8; 2];
 
 /// Deals records, the smallest first, to the nodes of a slope.
-fn deal(sequence: &mut Sequence<Vec<u8>>, slope: &Slope, longest: usize, mut records: Vec<Record>) {
+fn deal(
+    sequence: &mut Sequence<Vec<u8>>,
+    slope: &MonotoneRange,
+    longest: usize,
+    mut records: Vec<Record>,
+) {
     records.sort_by_key(|record| record[0]);
     let mut blocks = records.chunks(longest.max(1));
     for node in slope.rising() {
         let block = blocks.next().unwrap_or_default();
-        sequence.tell(node, Some(block.as_flattened().to_vec()));
+        sequence.set_block(node, Some(block.as_flattened().to_vec()));
     }
 }
 
@@ -28,16 +33,16 @@ fn deal(sequence: &mut Sequence<Vec<u8>>, slope: &Slope, longest: usize, mut rec
 struct Stage {
     node: Node,
     longest: usize,
-    halves: Vec<Slope>,
-    slope: Slope,
+    halves: Vec<MonotoneRange>,
+    slope: MonotoneRange,
     before: Sequence<Vec<u8>>,
     now: Sequence<Vec<u8>>,
 }
 
 fn stage(dimension: u32, node: u32, longest: usize, records: &[Record], short: usize) -> Stage {
     let node = Node(node);
-    let halves = Slope::halves(node, dimension);
-    let slope = Slope::sorted(node, dimension);
+    let halves = MonotoneRange::halves(node, dimension);
+    let slope = MonotoneRange::sorted(node, dimension);
     let mut before = Sequence::new(dimension, node, Vec::new());
     let mut now = before.clone();
     let all = longest << dimension;
@@ -135,7 +140,7 @@ proptest! {
                 let mut block: Vec<Record> = stage.now.block(node).unwrap().as_chunks().0.to_vec();
                 block.reverse();
                 block.sort_by_key(|record| record[0]);
-                stage.now.tell(node, Some(block.as_flattened().to_vec()));
+                stage.now.set_block(node, Some(block.as_flattened().to_vec()));
             }
         }
         prop_assert_eq!(stage.progress(), Ok(()));
@@ -154,7 +159,7 @@ proptest! {
         let mut block = stage.now.block(node).unwrap().clone();
         let place = at.index(block.len());
         block[place] = to;
-        stage.now.tell(node, Some(block));
+        stage.now.set_block(node, Some(block));
         let same = Stage::multiset(&stage.before) == Stage::multiset(&stage.now);
         prop_assert_eq!(stage.progress().is_ok(), stage.rises());
         if stage.rises() {
@@ -170,8 +175,8 @@ proptest! {
         let nodes: Vec<Node> = stage.now.nodes().collect();
         let (one, other) = (nodes[one.index(nodes.len())], nodes[other.index(nodes.len())]);
         let (first, second) = (stage.now.block(one).cloned(), stage.now.block(other).cloned());
-        stage.now.tell(one, second);
-        stage.now.tell(other, first);
+        stage.now.set_block(one, second);
+        stage.now.set_block(other, first);
         prop_assert_eq!(stage.progress().is_ok(), stage.rises());
     }
 
@@ -181,15 +186,15 @@ proptest! {
         let node = nodes[at.index(nodes.len())];
         let mut block = stage.now.block(node).unwrap().clone();
         match what {
-            0 => stage.now.tell(node, None),
+            0 => stage.now.set_block(node, None),
             1 => {
                 block.push(0);
-                stage.now.tell(node, Some(block));
+                stage.now.set_block(node, Some(block));
             }
             _ => {
                 block.extend([255; 2].repeat(stage.longest));
                 block.extend([255; 2]);
-                stage.now.tell(node, Some(block));
+                stage.now.set_block(node, Some(block));
             }
         }
         prop_assert_eq!(stage.progress(), Err(node));
@@ -204,12 +209,12 @@ fn the_first_node_that_is_wrong_is_named() {
         assert_eq!(stage.node, Node(node));
         assert_eq!((stage.progress(), stage.feasibility()), (Ok(()), Ok(())));
         let old = stage.now.block(Node(wrong)).cloned();
-        stage.now.tell(Node(wrong), Some(vec![9, 9, 9, 9]));
+        stage.now.set_block(Node(wrong), Some(vec![9, 9, 9, 9]));
         assert_eq!(stage.feasibility(), Err(Node(wrong)));
-        stage.now.tell(Node(wrong), old);
+        stage.now.set_block(Node(wrong), old);
         // The last in the order in which it rises.
         let last = if node == 0 { 3 } else { 4 };
-        stage.now.tell(Node(last), Some(vec![]));
+        stage.now.set_block(Node(last), Some(vec![]));
         assert_eq!(
             (stage.progress(), stage.feasibility()),
             (Ok(()), Err(Node(last)))

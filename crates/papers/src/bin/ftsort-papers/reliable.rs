@@ -1,48 +1,51 @@
-//! The experiments of the 1989 paper, as subcommands that write CSV: liars among the nodes (Section 4),
+//! The experiments of the 1989 paper, as subcommands that write CSV: byzantine_nodes among the nodes (Section 4),
 //! and what the algorithms cost (Section 5). They must never judge: a table is for people.
 
 use clap::{Args, ValueEnum};
-use ftsort_core::verify::witness::Rule;
+use ftsort_core::verify::peer_view::ConsistencyRule;
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_papers::reliable::{ByzantineFault, Machine, Order, Plan, Row, Trials, cost, try_one};
+use ftsort_papers::reliable::{
+    ByzantineFault, ByzantineTrials, ExchangeOrder, MachineModel, SortMethod, TrialCounts, cost,
+    run_trial,
+};
 use rayon::prelude::*;
 
 /// What neighbours compare, and who sends when.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Variant {
+enum RuleVariant {
     /// What the paper prints, without its slips
     Paper,
-    /// The sequence of the stage before is told once more
+    /// The sequence of the stage before is report once more
     Repeated,
     /// The same, and both nodes send at once
-    AtOnce,
+    Simultaneous,
 }
 
-impl Variant {
+impl RuleVariant {
     fn name(self) -> &'static str {
         match self {
-            Variant::Paper => "paper",
-            Variant::Repeated => "repeated",
-            Variant::AtOnce => "at_once",
+            RuleVariant::Paper => "paper",
+            RuleVariant::Repeated => "repeated",
+            RuleVariant::Simultaneous => "simultaneous",
         }
     }
 
-    fn parts(self) -> (Rule, Order) {
+    fn parts(self) -> (ConsistencyRule, ExchangeOrder) {
         match self {
-            Variant::Paper => (Rule::Paper, Order::Answered),
-            Variant::Repeated => (Rule::Repeated, Order::Answered),
-            Variant::AtOnce => (Rule::Repeated, Order::AtOnce),
+            RuleVariant::Paper => (ConsistencyRule::Paper, ExchangeOrder::Sequential),
+            RuleVariant::Repeated => (ConsistencyRule::Repeated, ExchangeOrder::Sequential),
+            RuleVariant::Simultaneous => (ConsistencyRule::Repeated, ExchangeOrder::Simultaneous),
         }
     }
 }
 
-/// Options of `liars`.
+/// Options of `byzantine_nodes`.
 #[derive(Args)]
-pub struct ByzantineOptions {
+pub struct ByzantineArgs {
     /// What neighbours compare
     #[arg(long, value_enum, default_value = "repeated")]
-    rule: Variant,
+    rule: RuleVariant,
     /// log2 of the number of nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     dimension: u32,
@@ -51,7 +54,7 @@ pub struct ByzantineOptions {
     block: u64,
     /// How many nodes are faulty; 0: none, to count false alarms
     #[arg(long, default_value_t = 1)]
-    liars: usize,
+    byzantine_nodes: usize,
     /// Faulty nodes may be anywhere, beyond the bound too
     #[arg(long)]
     anywhere: bool,
@@ -73,31 +76,31 @@ fn kernel() -> Option<Box<dyn Kernel>> {
     Some(kernel_for(&Layout::new(fields).ok()?, 1))
 }
 
-/// One line for each kind of lie.
-pub fn liars(options: &ByzantineOptions) -> bool {
+/// One line for each kind of fault.
+pub fn byzantine_table(options: &ByzantineArgs) -> bool {
     let Some(kernel) = kernel() else {
         return false;
     };
     let (rule, order) = options.rule.parts();
-    let trials = Trials {
+    let trials = ByzantineTrials {
         kernel: &*kernel,
         dimension: options.dimension,
         longest: options.block as usize,
         rule,
         order,
-        liars: options.liars,
+        byzantine_nodes: options.byzantine_nodes,
         anywhere: options.anywhere,
     };
-    if !trials.has_room() {
-        println!("so many liars are not within the bound; try --anywhere");
+    if !trials.is_feasible() {
+        println!("so many byzantine_nodes are not within the bound; try --anywhere");
         return false;
     }
     let bar = super::bar(options.runs);
-    let empty = || vec![Row::default(); ByzantineFault::ALL.len()];
+    let empty = || vec![TrialCounts::default(); ByzantineFault::ALL.len()];
     let seeds = options.from..options.from + options.runs;
     let rows = seeds.into_par_iter().fold(empty, |mut rows, seed| {
-        let (lie, row) = try_one(&trials, seed);
-        rows[lie as usize] += row;
+        let (fault, row) = run_trial(&trials, seed);
+        rows[fault as usize] += row;
         bar.inc(1);
         rows
     });
@@ -109,15 +112,15 @@ pub fn liars(options: &ByzantineOptions) -> bool {
     });
     bar.finish_and_clear();
     println!(
-        "rule,nodes,block,liars,anywhere,lie,injected,detected,harmless,missed,accused,suspected"
+        "rule,nodes,block,byzantine_nodes,anywhere,fault,injected,detected,harmless,missed,accused,suspected"
     );
-    for (lie, row) in ByzantineFault::ALL.iter().zip(rows) {
+    for (fault, row) in ByzantineFault::ALL.iter().zip(rows) {
         println!(
-            "{},{},{},{},{},{lie:?},{},{},{},{},{},{}",
+            "{},{},{},{},{},{fault:?},{},{},{},{},{},{}",
             options.rule.name(),
             1 << options.dimension,
             options.block,
-            options.liars,
+            options.byzantine_nodes,
             options.anywhere,
             row.injected,
             row.detected,
@@ -132,7 +135,7 @@ pub fn liars(options: &ByzantineOptions) -> bool {
 
 /// Options of `reliable`.
 #[derive(Args)]
-pub struct Costs {
+pub struct CostArgs {
     /// How many records a node has; several times for several
     #[arg(long, default_values_t = [1, 8, 1 << 20])]
     block: Vec<usize>,
@@ -152,32 +155,32 @@ pub struct Costs {
 
 /// The paper's own measured formulas, in ticks of its machine; how they grow with the block is ours, as
 /// the paper omits it.
-fn paper_ticks(plan: Plan, dimension: u32, block: usize) -> Option<f64> {
+fn paper_ticks(method: SortMethod, dimension: u32, block: usize) -> Option<f64> {
     let n = f64::from(dimension);
     let nodes = n.exp2();
     let all = nodes * block as f64;
-    match plan {
-        Plan::Reliable { whole: true, .. } => Some(8.0 * n * n + 0.05 * all * n + 11.5 * all),
-        Plan::Host => Some(14.0 * all + 0.45 * all * all.log2()),
+    match method {
+        SortMethod::Reliable { whole: true, .. } => Some(8.0 * n * n + 0.05 * all * n + 11.5 * all),
+        SortMethod::Host => Some(14.0 * all + 0.45 * all * all.log2()),
         _ => None,
     }
 }
 
 /// One line for each way to sort, for each number of nodes and each size of blocks.
-pub fn costs(options: &Costs) -> bool {
-    let machine = Machine {
+pub fn cost_table(options: &CostArgs) -> bool {
+    let machine = MachineModel {
         message: options.message,
         record: options.record,
         work: options.work,
     };
     println!(
-        "nodes,block,plan,messages,records,chain_messages,chain_records,chain_work,time_ns,paper_ticks"
+        "nodes,block,method,messages,records,chain_messages,chain_records,chain_work,time_ns,paper_ticks"
     );
     for block in &options.block {
         for dimension in 2..=options.most {
-            for (name, plan) in Plan::ALL {
-                let cost = cost(plan, dimension, *block);
-                let ticks = paper_ticks(plan, dimension, *block);
+            for (name, method) in SortMethod::ALL {
+                let cost = cost(method, dimension, *block);
+                let ticks = paper_ticks(method, dimension, *block);
                 println!(
                     "{},{block},{name},{},{},{},{},{:.0},{:.0},{}",
                     1_u64 << dimension,

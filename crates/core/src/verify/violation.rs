@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::mask::Round;
+use super::mask::SftRound;
 use crate::vcube::Node;
 
 /// The part of the constraint predicate that does not hold.
@@ -21,11 +21,11 @@ pub enum Predicate {
 
 /// Something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accusation {
+pub struct PredicateViolation {
     /// Who found it.
     pub by: Node,
     /// When.
-    pub round: Round,
+    pub round: SftRound,
     /// What does not hold.
     pub predicate: Predicate,
     /// The node whose records it is about.
@@ -35,16 +35,16 @@ pub struct Accusation {
     pub suspects: Vec<Node>,
 }
 
-impl Accusation {
+impl PredicateViolation {
     /// The first suspect.
-    pub fn accused(&self) -> Option<Node> {
+    pub fn prime_suspect(&self) -> Option<Node> {
         self.suspects.first().copied()
     }
 }
 
-impl fmt::Display for Accusation {
+impl fmt::Display for PredicateViolation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Accusation {
+        let PredicateViolation {
             by,
             round,
             predicate,
@@ -55,7 +55,7 @@ impl fmt::Display for Accusation {
             out,
             "node {by}, {round}: {predicate:?} does not hold at node {place}"
         )?;
-        match self.accused() {
+        match self.prime_suspect() {
             Some(accused) => write!(out, ", accused: node {accused}"),
             None => Ok(()),
         }

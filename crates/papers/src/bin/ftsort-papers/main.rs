@@ -3,9 +3,7 @@
 // This is a program for people, unlike the library.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-#[path = "ftsort-papers/dgrp.rs"]
 mod dgrp;
-#[path = "ftsort-papers/reliable.rs"]
 mod reliable;
 
 use std::ops::RangeInclusive;
@@ -19,7 +17,7 @@ use rayon::prelude::*;
 /// Recomputes tables and figures of the papers.
 #[derive(Parser)]
 #[command(name = "ftsort-papers")]
-struct Options {
+struct Cli {
     #[command(subcommand)]
     table: Table,
 }
@@ -27,9 +25,9 @@ struct Options {
 #[derive(Subcommand)]
 enum Table {
     /// The 1989 paper's reliable sort with liars among the nodes: what is noticed, as CSV.
-    ByzantineOptions(reliable::ByzantineOptions),
+    Byzantine(reliable::ByzantineArgs),
     /// What the 1989 paper's reliable sort costs beside others, counted, as CSV.
-    Reliable(reliable::Costs),
+    Reliable(reliable::CostArgs),
     /// The 2018 paper's group of recommended processes, on made-up hosts, as CSV files.
     #[command(subcommand)]
     Dgrp(dgrp::What),
@@ -65,9 +63,9 @@ fn bar(length: u64) -> ProgressBar {
 }
 
 fn main() -> ExitCode {
-    let complete = match Options::parse().table {
-        Table::ByzantineOptions(options) => reliable::liars(&options),
-        Table::Reliable(options) => reliable::costs(&options),
+    let complete = match Cli::parse().table {
+        Table::Byzantine(options) => reliable::byzantine_table(&options),
+        Table::Reliable(options) => reliable::cost_table(&options),
         Table::Dgrp(table) => dgrp::play(&table),
         Table::Tree {
             dimensions,

@@ -3,9 +3,9 @@
 //! verifies the sequence it has then. Pure: the same calls give the same results, for any node.
 //!
 //! **The paper's rule and ours.** A stage's messages bring a node everybody's block once, and by one way
-//! only ([`Round::way`]); the paper's masks compare nothing but the echo of what one has just sent, and
+//! only ([`SftRound::way`]); the paper's masks compare nothing but the echo of what one has just sent, and
 //! its "vertex-disjoint paths" are not there. So one faulty node can show one half of the nodes another
-//! key than the others, for ever: `docs/reliable.md` has the example. [`Rule::Repeated`] mends it
+//! key than the others, for ever: `docs/reliable.md` has the example. [`ConsistencyRule::Repeated`] mends it
 //! without a message more: along the dimensions of the stage before, neighbours also tell each other
 //! that stage's whole sequence, and it must be the same.
 //!
@@ -21,15 +21,15 @@
 
 use std::ops::Deref;
 
-use super::accusation::{Accusation, Predicate};
-use super::mask::{Mask, Round};
-use super::predicates::{KeyOrder, Slope};
-use super::sequence::{Contradiction, Sequence};
 use crate::vcube::Node;
+use crate::verify::mask::{Mask, SftRound};
+use crate::verify::predicates::{KeyOrder, MonotoneRange};
+use crate::verify::sequence::{Contradiction, Sequence};
+use crate::verify::violation::{Predicate, PredicateViolation};
 
 /// What neighbours compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
+pub enum ConsistencyRule {
     /// As the paper prints it: what a node is told of nodes that it has heard of in the same stage.
     Paper,
     /// Also the whole sequence of the stage before.
@@ -38,18 +38,18 @@ pub enum Rule {
 
 /// The checks of one sort.
 #[derive(Clone, Copy, Debug)]
-pub struct Checks<'a> {
+pub struct SftChecks<'a> {
     /// log2 of the number of nodes.
     pub dimension: u32,
     /// What is compared how.
     pub key_order: KeyOrder<'a>,
     /// What neighbours compare.
-    pub rule: Rule,
+    pub rule: ConsistencyRule,
 }
 
 /// What a node has heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Witness<B> {
+pub struct PeerView<B> {
     node: Node,
     /// In this stage: the paper's LBS.
     heard: Sequence<B>,
@@ -59,7 +59,7 @@ pub struct Witness<B> {
 
 /// What travels with the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told<B> {
+pub struct ViewReport<B> {
     /// What the sender has heard in this stage.
     pub heard: Sequence<B>,
     /// What it had heard in the stage before.
@@ -68,17 +68,17 @@ pub struct Told<B> {
 
 /// Has the sender of a message heard what the receiver has to tell in this round?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Turn {
+pub enum ReportKind {
     /// Not yet: it is the first, or both send at once.
     First,
     /// It answers, and what it has just been told must come back.
     Answer,
 }
 
-impl<B: Clone + Deref<Target = [u8]>> Witness<B> {
+impl<B: Clone + Deref<Target = [u8]>> PeerView<B> {
     /// Before the first round, of a node with this sorted block.
-    pub fn new(node: Node, block: B) -> Witness<B> {
-        Witness {
+    pub fn new(node: Node, block: B) -> PeerView<B> {
+        PeerView {
             node,
             heard: Sequence::new(1, node, block),
             before: None,
@@ -86,8 +86,12 @@ impl<B: Clone + Deref<Target = [u8]>> Witness<B> {
     }
 
     /// Of a node that has heard this in the stage, and this in the stage before.
-    pub fn of(node: Node, heard: Sequence<B>, before: Option<Sequence<B>>) -> Witness<B> {
-        Witness {
+    pub fn from_sequences(
+        node: Node,
+        heard: Sequence<B>,
+        before: Option<Sequence<B>>,
+    ) -> PeerView<B> {
+        PeerView {
             node,
             heard,
             before,
@@ -110,42 +114,42 @@ impl<B: Clone + Deref<Target = [u8]>> Witness<B> {
     }
 }
 
-impl Checks<'_> {
+impl SftChecks<'_> {
     /// What goes along with a node's message of this round.
-    pub fn tell<B>(&self, round: Round, witness: &Witness<B>) -> Told<B>
+    pub fn report<B>(&self, round: SftRound, view: &PeerView<B>) -> ViewReport<B>
     where
         B: Clone + Deref<Target = [u8]>,
     {
-        let repeats = self.rule == Rule::Repeated && round.is_within();
-        Told {
-            heard: witness.heard.clone(),
-            before: witness.before.clone().filter(|_| repeats),
+        let repeats = self.rule == ConsistencyRule::Repeated && round.is_within();
+        ViewReport {
+            heard: view.heard.clone(),
+            before: view.before.clone().filter(|_| repeats),
         }
     }
 
     /// Takes what the partner of this round tells. Goes on to the end, and returns the first thing wrong.
-    pub fn hear<B>(
+    pub fn receive<B>(
         &self,
-        round: Round,
-        witness: &mut Witness<B>,
-        told: &Told<B>,
-        turn: Turn,
-    ) -> Result<(), Accusation>
+        round: SftRound,
+        view: &mut PeerView<B>,
+        told: &ViewReport<B>,
+        turn: ReportKind,
+    ) -> Result<(), PredicateViolation>
     where
         B: Clone + Deref<Target = [u8]>,
     {
-        let partner = round.partner(witness.node);
+        let partner = round.partner(view.node);
         let mask = match turn {
-            Turn::First => round.mask_before(partner),
-            Turn::Answer => round.mask(partner),
+            ReportKind::First => round.mask_before(partner),
+            ReportKind::Answer => round.mask(partner),
         };
-        let mut result = witness.heard.hear(&told.heard, mask);
-        if self.rule == Rule::Repeated
+        let mut result = view.heard.merge(&told.heard, mask);
+        if self.rule == ConsistencyRule::Repeated
             && round.is_within()
-            && let Some(before) = &mut witness.before
+            && let Some(before) = &mut view.before
         {
             let repeated = match &told.before {
-                Some(told) => before.hear(told, Mask::subcube(witness.node, round.stage)),
+                Some(told) => before.merge(told, Mask::subcube(view.node, round.stage)),
                 None => Err(Contradiction::Missing(partner)),
             };
             result = result.and(repeated);
@@ -155,8 +159,8 @@ impl Checks<'_> {
                 Contradiction::Different(place) => (Predicate::Consistency, place),
                 Contradiction::Missing(place) => (Predicate::Absence, place),
             };
-            Accusation {
-                by: witness.node,
+            PredicateViolation {
+                by: view.node,
                 round,
                 predicate,
                 place,
@@ -167,42 +171,43 @@ impl Checks<'_> {
 
     /// Ends a stage, of which this was the last round, with the block that the node has then: verifies
     /// what was heard, and starts to hear anew. The next stage starts even if something is wrong.
-    pub fn close<B>(
+    pub fn end_stage<B>(
         &self,
-        round: Round,
-        witness: &mut Witness<B>,
+        round: SftRound,
+        view: &mut PeerView<B>,
         block: B,
-    ) -> Result<(), Accusation>
+    ) -> Result<(), PredicateViolation>
     where
         B: Clone + Deref<Target = [u8]>,
     {
-        let result = self.verify(round, witness);
+        let result = self.verify(round, view);
         let dimension = self.dimension.min(round.stage + 2);
-        let fresh = Sequence::new(dimension, witness.node, block);
-        witness.before = Some(std::mem::replace(&mut witness.heard, fresh));
+        let fresh = Sequence::new(dimension, view.node, block);
+        view.before = Some(std::mem::replace(&mut view.heard, fresh));
         result
     }
 
     /// Procedure bit_compare: progress of the sequence heard, and feasibility of the node's own half of
     /// it, or of the whole sequence in the last stage.
-    pub fn verify<B>(&self, round: Round, witness: &Witness<B>) -> Result<(), Accusation>
+    pub fn verify<B>(&self, round: SftRound, view: &PeerView<B>) -> Result<(), PredicateViolation>
     where
         B: Clone + Deref<Target = [u8]>,
     {
         // In the first stage nothing has been sorted yet.
-        let Some(before) = &witness.before else {
+        let Some(before) = &view.before else {
             return Ok(());
         };
-        let own = Slope::sorted(witness.node, round.stage);
-        let slopes = match round.is_last {
-            true => vec![own.clone()],
-            false => Slope::halves(witness.node, round.dimension()),
+        let own = MonotoneRange::sorted(view.node, round.stage);
+        let slopes = if round.is_last {
+            vec![own.clone()]
+        } else {
+            MonotoneRange::halves(view.node, round.dimension())
         };
         let accuse = |predicate, place| {
             let mut suspects = vec![place];
-            suspects.extend(round.way(place, witness.node));
-            Accusation {
-                by: witness.node,
+            suspects.extend(round.way(place, view.node));
+            PredicateViolation {
+                by: view.node,
                 round,
                 predicate,
                 place,
@@ -210,13 +215,13 @@ impl Checks<'_> {
             }
         };
         for slope in &slopes {
-            let found = self.key_order.progress(&witness.heard, slope);
+            let found = self.key_order.progress(&view.heard, slope);
             found.map_err(|place| accuse(Predicate::Progress, place))?;
         }
-        let halves = Slope::halves(witness.node, round.stage);
+        let halves = MonotoneRange::halves(view.node, round.stage);
         let found = self
             .key_order
-            .feasibility(before, &halves, &witness.heard, &own);
+            .feasibility(before, &halves, &view.heard, &own);
         found.map_err(|place| accuse(Predicate::Feasibility, place))
     }
 }

@@ -20,49 +20,50 @@ enum Order {
 }
 
 struct Run<'a> {
-    checks: Checks<'a>,
+    checks: SftChecks<'a>,
     order: Order,
     blocks: Vec<Vec<u8>>,
-    witnesses: Vec<Witness<Vec<u8>>>,
+    views: Vec<PeerView<Vec<u8>>>,
 }
 
 impl Run<'_> {
-    fn new(checks: Checks<'_>, order: Order, blocks: Vec<Vec<u8>>) -> Run<'_> {
+    fn new(checks: SftChecks<'_>, order: Order, blocks: Vec<Vec<u8>>) -> Run<'_> {
         let nodes = (0..).map(Node).zip(&blocks);
-        let witnesses = nodes.map(|(node, block)| Witness::new(node, block.clone()));
+        let views = nodes.map(|(node, block)| PeerView::new(node, block.clone()));
         Run {
             checks,
             order,
-            witnesses: witnesses.collect(),
+            views: views.collect(),
             blocks,
         }
     }
 
-    fn play(&mut self, round: Round) -> Result<(), Accusation> {
+    fn play(&mut self, round: SftRound) -> Result<(), PredicateViolation> {
         for lower in 0..self.blocks.len() {
             if !round.is_lower(Node(lower as u32)) {
                 continue;
             }
             let upper = lower | 1 << round.step;
-            let (first, checks) = (self.checks.tell(round, &self.witnesses[upper]), self.checks);
-            let early = checks.tell(round, &self.witnesses[lower]);
-            checks.hear(round, &mut self.witnesses[lower], &first, Turn::First)?;
+            let (first, checks) = (self.checks.report(round, &self.views[upper]), self.checks);
+            let early = checks.report(round, &self.views[lower]);
+            checks.receive(round, &mut self.views[lower], &first, ReportKind::First)?;
             match self.order {
                 Order::AtOnce => {
-                    checks.hear(round, &mut self.witnesses[upper], &early, Turn::First)?;
+                    checks.receive(round, &mut self.views[upper], &early, ReportKind::First)?;
                 }
                 Order::Answered => {
-                    let answer = checks.tell(round, &self.witnesses[lower]);
-                    checks.hear(round, &mut self.witnesses[upper], &answer, Turn::Answer)?;
+                    let answer = checks.report(round, &self.views[lower]);
+                    checks.receive(round, &mut self.views[upper], &answer, ReportKind::Answer)?;
                 }
             }
             if !round.is_last {
                 let mut both = [&self.blocks[lower][..], &self.blocks[upper][..]].concat();
                 both.sort();
                 let greater = both.split_off(both.len() / 2);
-                let (one, other) = match round.keeps_smaller(Node(lower as u32)) {
-                    true => (both, greater),
-                    false => (greater, both),
+                let (one, other) = if round.keeps_smaller(Node(lower as u32)) {
+                    (both, greater)
+                } else {
+                    (greater, both)
                 };
                 (self.blocks[lower], self.blocks[upper]) = (one, other);
             }
@@ -70,16 +71,21 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn close(&mut self, round: Round) -> Result<(), Accusation> {
-        for (witness, block) in self.witnesses.iter_mut().zip(&self.blocks) {
-            self.checks.close(round, witness, block.clone())?;
+    fn close(&mut self, round: SftRound) -> Result<(), PredicateViolation> {
+        for (view, block) in self.views.iter_mut().zip(&self.blocks) {
+            self.checks.end_stage(round, view, block.clone())?;
         }
         Ok(())
     }
 }
 
-fn checks_of(kernel: &dyn Kernel, dimension: u32, longest: usize, rule: Rule) -> Checks<'_> {
-    Checks {
+fn checks_of(
+    kernel: &dyn Kernel,
+    dimension: u32,
+    longest: usize,
+    rule: ConsistencyRule,
+) -> SftChecks<'_> {
+    SftChecks {
         dimension,
         key_order: KeyOrder { kernel, longest },
         rule,
@@ -126,9 +132,9 @@ fn the_papers_example_stage_by_stage() {
     ];
     let kernel = kernel();
     for (rule, order) in [
-        (Rule::Paper, Order::Answered),
-        (Rule::Repeated, Order::Answered),
-        (Rule::Repeated, Order::AtOnce),
+        (ConsistencyRule::Paper, Order::Answered),
+        (ConsistencyRule::Repeated, Order::Answered),
+        (ConsistencyRule::Repeated, Order::AtOnce),
     ] {
         let checks = checks_of(&*kernel, 3, 1, rule);
         let blocks = starts[0].map(|value| vec![value]).to_vec();
@@ -140,18 +146,18 @@ fn the_papers_example_stage_by_stage() {
                 assert_eq!(run.blocks.concat(), starts[stage]);
             }
             run.play(round).unwrap();
-            for (node, witness) in run.witnesses.iter().enumerate() {
+            for (node, view) in run.views.iter().enumerate() {
                 let masked = (0..8).filter(|bit| expected[node] >> bit & 1 == 1);
                 let told: Vec<u8> = masked.map(|bit| starts[stage][bit]).collect();
-                assert_eq!(bits(witness.heard()), expected[node], "{round} node {node}");
-                assert_eq!(values(witness.heard()), told, "{round} node {node}");
+                assert_eq!(bits(view.heard()), expected[node], "{round} node {node}");
+                assert_eq!(values(view.heard()), told, "{round} node {node}");
             }
             if round.step == 0 {
                 run.close(round).unwrap();
                 let size = 1 << round.dimension();
-                for (node, witness) in run.witnesses.iter().enumerate() {
+                for (node, view) in run.views.iter().enumerate() {
                     let first = node / size * size;
-                    let known = values(witness.before().unwrap());
+                    let known = values(view.before().unwrap());
                     assert_eq!(known, starts[stage][first..first + size]);
                 }
             }
@@ -171,7 +177,7 @@ proptest! {
         repeats: bool,
     ) {
         let kernel = kernel();
-        let rule = if repeats { Rule::Repeated } else { Rule::Paper };
+        let rule = if repeats { ConsistencyRule::Repeated } else { ConsistencyRule::Paper };
         let order = if at_once { Order::AtOnce } else { Order::Answered };
         let all: Vec<u8> = seed.iter().map(|key| key % keys).cycle().take(longest << dimension).collect();
         let blocks = all.chunks(longest).map(|block| {
@@ -198,7 +204,7 @@ proptest! {
 #[test]
 fn one_faulty_node_deceives_the_paper() {
     let kernel = kernel();
-    for rule in [Rule::Paper, Rule::Repeated] {
+    for rule in [ConsistencyRule::Paper, ConsistencyRule::Repeated] {
         let checks = checks_of(&*kernel, 2, 1, rule);
         let mut run = Run::new(
             checks,
@@ -211,33 +217,33 @@ fn one_faulty_node_deceives_the_paper() {
             // and what it tells node 0 is about 20 all the same.
             if (round.stage, round.step) == (1, 1) {
                 run.blocks[1] = vec![21];
-                run.witnesses[1] = translate(&run.witnesses[1], 20, 21);
+                run.views[1] = translate(&run.views[1], 20, 21);
             }
             let to_0 = round.partner(Node(1)) == Node(0) && round.stage > 0;
             if to_0 {
-                run.witnesses[1] = translate(&run.witnesses[1], 21, 20);
+                run.views[1] = translate(&run.views[1], 21, 20);
             }
             let played = run.play(round);
             if to_0 {
-                run.witnesses[1] = translate(&run.witnesses[1], 20, 21);
+                run.views[1] = translate(&run.views[1], 20, 21);
             }
             accused = accused.or(played.err());
             if round.step == 0 {
                 // What node 1 finds is not told.
-                for (node, witness) in run.witnesses.iter_mut().enumerate() {
-                    let result = checks.close(round, witness, run.blocks[node].clone());
+                for (node, view) in run.views.iter_mut().enumerate() {
+                    let result = checks.end_stage(round, view, run.blocks[node].clone());
                     accused = accused.or(result.err().filter(|_| node != 1));
                 }
             }
         }
         assert_eq!(run.blocks.concat(), [5, 7, 9, 21], "20 is lost");
         match rule {
-            Rule::Paper => assert_eq!(accused, None),
-            Rule::Repeated => {
-                let accusation = accused.expect("the deceit is noticed");
-                assert_eq!(accusation.predicate, Predicate::Consistency);
-                assert_eq!(accusation.place, Node(1));
-                let text = accusation.to_string();
+            ConsistencyRule::Paper => assert_eq!(accused, None),
+            ConsistencyRule::Repeated => {
+                let violation = accused.expect("the deceit is noticed");
+                assert_eq!(violation.predicate, Predicate::Consistency);
+                assert_eq!(violation.place, Node(1));
+                let text = violation.to_string();
                 assert!(
                     text.contains("Consistency does not hold at node 1"),
                     "{text}"
@@ -247,7 +253,7 @@ fn one_faulty_node_deceives_the_paper() {
     }
 }
 
-fn translate(witness: &Witness<Vec<u8>>, from: u8, to: u8) -> Witness<Vec<u8>> {
+fn translate(view: &PeerView<Vec<u8>>, from: u8, to: u8) -> PeerView<Vec<u8>> {
     let translated = |sequence: &Sequence<Vec<u8>>| {
         let mut out = sequence.clone();
         for node in sequence.nodes() {
@@ -258,13 +264,13 @@ fn translate(witness: &Witness<Vec<u8>>, from: u8, to: u8) -> Witness<Vec<u8>> {
                     .map(|key| if *key == from { to } else { *key })
                     .collect()
             });
-            out.tell(node, block);
+            out.set_block(node, block);
         }
         out
     };
-    Witness {
-        node: witness.node,
-        heard: translated(&witness.heard),
-        before: witness.before.as_ref().map(translated),
+    PeerView {
+        node: view.node,
+        heard: translated(&view.heard),
+        before: view.before.as_ref().map(translated),
     }
 }

@@ -192,9 +192,10 @@ impl Monitor {
         let digest = self.syndrome.digest();
         let asked = self.asked.remove(&to);
         let same = asked == Some((number, digest));
-        let news = match same {
-            true => News::new(),
-            false => self.syndrome.news(),
+        let news = if same {
+            News::new()
+        } else {
+            self.syndrome.news()
         };
         let reply = Message::Reply {
             number,
@@ -404,9 +405,10 @@ impl Monitor {
         self.interval += 1;
         let next = self.interval_end + self.options.interval;
         // Intervals that were slept through are not made up for.
-        self.interval_end = match next > now + self.options.interval / 2.0 {
-            true => next,
-            false => now + self.options.interval,
+        self.interval_end = if next > now + self.options.interval / 2.0 {
+            next
+        } else {
+            now + self.options.interval
         };
         if !self.is_member() {
             return;
@@ -478,9 +480,10 @@ impl Monitor {
         };
         if let paxos::Message::Prepare(_) | paxos::Message::Accept(..) = message {
             let willing = 2 * self.tests.good(subject.rank) > self.options.zeta;
-            let answer = match voters.contains(&self.me) {
-                true => self.rejoins.vote(subject, willing, message),
-                false => None,
+            let answer = if voters.contains(&self.me) {
+                self.rejoins.vote(subject, willing, message)
+            } else {
+                None
             };
             if let Some(answer) = answer {
                 self.post(from, Message::Vote(subject, answer), out);

@@ -13,8 +13,8 @@
 use std::cmp::Ordering;
 use std::ops::{Deref, Range};
 
-use super::sequence::Sequence;
 use crate::vcube::{Node, first_of};
+use crate::verify::sequence::Sequence;
 use ftsort_kernels::kernel::Kernel;
 
 /// What the predicates need to know of the sort.
@@ -28,18 +28,18 @@ pub struct KeyOrder<'a> {
 
 /// Consecutive nodes over which a sequence goes one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slope {
+pub struct MonotoneRange {
     nodes: Range<u32>,
     /// Upwards with the numbers of the nodes.
     rises: bool,
 }
 
-impl Slope {
+impl MonotoneRange {
     /// How `node`'s subcube of this dimension lies once it is sorted, on its way to a sequence of twice
     /// its length; the whole cube rises.
-    pub fn sorted(node: Node, dimension: u32) -> Slope {
+    pub fn sorted(node: Node, dimension: u32) -> MonotoneRange {
         let Node(first) = first_of(node, dimension);
-        Slope {
+        MonotoneRange {
             nodes: first..first + (1 << dimension),
             rises: node.0 >> dimension & 1 == 0,
         }
@@ -47,15 +47,15 @@ impl Slope {
 
     /// The two halves of a bitonic sequence in `node`'s subcube of this dimension, or, of dimension 0,
     /// the only node.
-    pub fn halves(node: Node, dimension: u32) -> Vec<Slope> {
+    pub fn halves(node: Node, dimension: u32) -> Vec<MonotoneRange> {
         let Node(first) = first_of(node, dimension);
         match dimension.checked_sub(1) {
-            None => vec![Slope {
+            None => vec![MonotoneRange {
                 nodes: first..first + 1,
                 rises: true,
             }],
             Some(half) => [first, first + (1 << half)]
-                .map(|first| Slope::sorted(Node(first), half))
+                .map(|first| MonotoneRange::sorted(Node(first), half))
                 .to_vec(),
         }
     }
@@ -77,7 +77,7 @@ impl Slope {
 impl KeyOrder<'_> {
     /// Progress along one slope: the records rise; and only behind the last of them may records be
     /// missing. The first node that is not as it must be.
-    pub fn progress<B>(&self, sequence: &Sequence<B>, slope: &Slope) -> Result<(), Node>
+    pub fn progress<B>(&self, sequence: &Sequence<B>, slope: &MonotoneRange) -> Result<(), Node>
     where
         B: Clone + Deref<Target = [u8]>,
     {
@@ -131,14 +131,14 @@ impl KeyOrder<'_> {
     pub fn feasibility<B>(
         &self,
         before: &Sequence<B>,
-        halves: &[Slope],
+        halves: &[MonotoneRange],
         now: &Sequence<B>,
-        slope: &Slope,
+        slope: &MonotoneRange,
     ) -> Result<(), Node>
     where
         B: Clone + Deref<Target = [u8]>,
     {
-        let read = |slope: &Slope, sequence| self.records(slope, sequence);
+        let read = |slope: &MonotoneRange, sequence| self.records(slope, sequence);
         let mut sources = halves.iter().map(|half| read(half, before));
         let lower = sources.next().unwrap_or_default();
         let upper = sources.next().unwrap_or_default();
@@ -160,7 +160,7 @@ impl KeyOrder<'_> {
         })
     }
 
-    fn records<'b, B>(&self, slope: &Slope, sequence: &'b Sequence<B>) -> Vec<&'b [u8]>
+    fn records<'b, B>(&self, slope: &MonotoneRange, sequence: &'b Sequence<B>) -> Vec<&'b [u8]>
     where
         B: Clone + Deref<Target = [u8]>,
     {
@@ -192,9 +192,10 @@ impl KeyOrder<'_> {
             u += from_upper;
             m += group;
         }
-        match (l, u) == (lower.len(), upper.len()) {
-            true => Ok(()),
-            false => Err(m),
+        if (l, u) == (lower.len(), upper.len()) {
+            Ok(())
+        } else {
+            Err(m)
         }
     }
 }

@@ -1,0 +1,314 @@
+//! What faulty nodes do in the model: each kind of fault, drawn from a seed. Byzantine behaviour cannot be
+//! enumerated; these are the ways in which the 1989 paper's predicates could fail, one of them
+//! ([`ByzantineFault::SplitView`]) made to measure. A byzantine knows all nodes and inputs; it must never be asked before
+//! its time, as the paper has all nodes healthy through the first exchange.
+
+use super::{SendContext, SftMessage, SortedRecords};
+use ftsort_core::vcube::Node;
+use ftsort_core::verify::peer_view::PeerView;
+use ftsort_core::verify::sequence::Sequence;
+use ftsort_kernels::random::SplitMix;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ByzantineFault {
+    /// One of its own keys becomes another.
+    ChangedKey,
+    /// One of its own keys becomes another node's.
+    DuplicatedKey,
+    /// It keeps the greater records where it should keep the smaller, or the other way round.
+    SwappedHalves,
+    /// It reports another block as its own than it has.
+    OwnBlock,
+    /// It reports another block of somebody else than it has heard.
+    RelayedBlock,
+    /// It gives and reports different records to different listeners.
+    Equivocation,
+    /// It does not send a message.
+    Omission,
+    /// It leaves a block out of a message.
+    MissingBlock,
+    /// One bit of a message is wrong.
+    BitFlip,
+    /// ByzantineOptions show the right split_view to some nodes, and to all others one with another key.
+    SplitView,
+    /// Any of these, another each time.
+    Mixed,
+}
+
+impl ByzantineFault {
+    /// All kinds.
+    pub const ALL: [ByzantineFault; 11] = [
+        ByzantineFault::ChangedKey,
+        ByzantineFault::DuplicatedKey,
+        ByzantineFault::SwappedHalves,
+        ByzantineFault::OwnBlock,
+        ByzantineFault::RelayedBlock,
+        ByzantineFault::Equivocation,
+        ByzantineFault::Omission,
+        ByzantineFault::MissingBlock,
+        ByzantineFault::BitFlip,
+        ByzantineFault::SplitView,
+        ByzantineFault::Mixed,
+    ];
+}
+
+/// Two worlds that differ in one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitView {
+    /// The record that is right.
+    pub true_record: Vec<u8>,
+    /// The one that those see who are to be deceived.
+    pub forged_record: Vec<u8>,
+    /// Who sees the right split_view, by number of node.
+    pub sees_true: Vec<bool>,
+}
+
+/// A faulty node.
+#[derive(Clone, Debug)]
+pub struct ByzantineNode {
+    fault: ByzantineFault,
+    node: Node,
+    /// Its first round.
+    from: usize,
+    split_view: SplitView,
+    random: SplitMix,
+    /// The node that it lies about.
+    about: Node,
+    /// What it changes, every time alike.
+    salt: u64,
+}
+
+impl ByzantineNode {
+    /// A byzantine of this kind, from this round on. Rounds count from 0; one before the second breaks the
+    /// paper's assumption.
+    pub fn new(
+        fault: ByzantineFault,
+        node: Node,
+        from: usize,
+        split_view: SplitView,
+        seed: u64,
+    ) -> ByzantineNode {
+        let mut random = SplitMix::new(seed);
+        let about = Node(random.below(split_view.sees_true.len() as u64) as u32);
+        let salt = random.bits();
+        ByzantineNode {
+            fault,
+            node,
+            from,
+            split_view,
+            random,
+            about,
+            salt,
+        }
+    }
+
+    /// The kind of the fault that is active_fault, if one is.
+    fn active_fault(&mut self, context: SendContext) -> Option<ByzantineFault> {
+        if context.index < self.from {
+            return None;
+        }
+        Some(match self.fault {
+            ByzantineFault::Mixed => {
+                ByzantineFault::ALL
+                    [self.random.below(ByzantineFault::ALL.len() as u64 - 1) as usize]
+            }
+            fault => fault,
+        })
+    }
+
+    /// Is it to be done once, and now?
+    fn is_injection_point(&mut self, context: SendContext) -> bool {
+        match self.fault {
+            ByzantineFault::Mixed => self.random.once_in(4),
+            _ => context.index == self.from,
+        }
+    }
+
+    /// What it sends instead of a message; None: nothing.
+    pub fn alter_message(
+        &mut self,
+        context: SendContext,
+        mut message: SftMessage,
+    ) -> Option<SftMessage> {
+        let is_seen = self.salt >> (context.to.0 % 32) & 1 == 1;
+        match self.active_fault(context) {
+            Some(ByzantineFault::OwnBlock) => {
+                self.alter_block(&mut message.report.heard, self.node)
+            }
+            Some(ByzantineFault::RelayedBlock) => {
+                self.alter_block(&mut message.report.heard, self.about);
+                if let Some(before) = &mut message.report.before {
+                    self.alter_block(before, self.about);
+                }
+            }
+            Some(ByzantineFault::Equivocation) if is_seen => {
+                message.own_block = self.altered(&message.own_block);
+                message.for_receiver = message
+                    .for_receiver
+                    .map(|for_receiver| self.altered(&for_receiver));
+                self.alter_block(&mut message.report.heard, self.node);
+            }
+            Some(ByzantineFault::Omission) if self.is_injection_point(context) => return None,
+            Some(ByzantineFault::MissingBlock) if self.is_injection_point(context) => {
+                let about = match message.report.heard.block(self.about) {
+                    Some(_) => self.about,
+                    None => self.node,
+                };
+                message.report.heard.set_block(about, None);
+            }
+            Some(ByzantineFault::BitFlip) if self.is_injection_point(context) => {
+                self.flip(&mut message)
+            }
+            Some(ByzantineFault::SplitView) => self.translate(&mut message, context.to),
+            _ => {}
+        }
+        Some(message)
+    }
+
+    /// Does it keep what it should give?
+    pub fn swaps_halves(&mut self, context: SendContext) -> bool {
+        self.active_fault(context) == Some(ByzantineFault::SwappedHalves) && self.random.once_in(2)
+    }
+
+    /// What it keeps instead of this block.
+    pub fn keep(
+        &mut self,
+        context: SendContext,
+        block: &SortedRecords,
+        view: &PeerView<SortedRecords>,
+    ) -> SortedRecords {
+        let active_fault = self.active_fault(context);
+        match active_fault {
+            Some(ByzantineFault::ChangedKey) if self.is_injection_point(context) => {
+                self.altered(block)
+            }
+            Some(ByzantineFault::DuplicatedKey) if self.is_injection_point(context) => {
+                self.with_duplicate(block, view)
+            }
+            _ => block.clone(),
+        }
+    }
+
+    /// A block in which one record is somebody else's.
+    fn with_duplicate(&self, block: &[u8], view: &PeerView<SortedRecords>) -> SortedRecords {
+        let mut records = self.records(block);
+        let at = (self.salt % records.len().max(1) as u64) as usize;
+        let heard = view.heard();
+        let later = heard.nodes().filter(|node| *node >= self.about);
+        let others = later
+            .chain(heard.nodes())
+            .filter_map(|node| heard.block(node));
+        let mut others = others.flat_map(|block| self.records(block));
+        if let Some(place) = records.get_mut(at)
+            && let Some(other) = others.find(|other| other != place)
+        {
+            *place = other;
+        }
+        sorted(records)
+    }
+
+    fn records(&self, block: &[u8]) -> Vec<Vec<u8>> {
+        let records = block.chunks(self.split_view.true_record.len());
+        records.map(<[u8]>::to_vec).collect()
+    }
+
+    /// A block with one record changed, always in the same way: into any other, or into its neighbour.
+    fn altered(&self, block: &[u8]) -> SortedRecords {
+        let mut records = self.records(block);
+        let at = (self.salt >> 8) as usize % records.len().max(1);
+        if let Some(record) = records.get_mut(at) {
+            let change = (self.salt >> 16).to_le_bytes();
+            match self.salt >> 62 {
+                0 => record[0] ^= 1,
+                1 => record[0] = record[0].wrapping_add(1),
+                _ => {
+                    let pairs = record.iter_mut().zip(change);
+                    pairs.for_each(|(byte, change)| *byte ^= change);
+                }
+            }
+        }
+        sorted(records)
+    }
+
+    fn alter_block(&self, sequence: &mut Sequence<SortedRecords>, about: Node) {
+        if let Some(block) = sequence.block(about) {
+            let altered = self.altered(block);
+            sequence.set_block(about, Some(altered));
+        }
+    }
+
+    /// Some bit of any of the blocks in a message.
+    fn flip(&mut self, message: &mut SftMessage) {
+        let bit = self.random.bits();
+        let flipped = |block: &SortedRecords| {
+            let mut bytes = block.to_vec();
+            if !bytes.is_empty() {
+                let at = (bit >> 3) as usize % bytes.len();
+                bytes[at] ^= 1 << (bit & 7);
+            }
+            SortedRecords::from(bytes)
+        };
+        let flip_in = |sequence: &mut Sequence<SortedRecords>, about| {
+            let block = sequence.block(about).map(flipped);
+            sequence.set_block(about, block);
+        };
+        let about = self.about;
+        match (self.random.below(4), &mut message.for_receiver) {
+            (0, _) => message.own_block = flipped(&message.own_block),
+            (1, Some(for_receiver)) => *for_receiver = flipped(for_receiver),
+            (2, _) if message.report.before.is_some() => {
+                message
+                    .report
+                    .before
+                    .iter_mut()
+                    .for_each(|before| flip_in(before, about));
+            }
+            _ if message.report.heard.block(about).is_some() => {
+                flip_in(&mut message.report.heard, about)
+            }
+            _ => flip_in(&mut message.report.heard, self.node),
+        }
+    }
+
+    /// The message as it would be in the split_view of its receiver.
+    fn translate(&self, message: &mut SftMessage, to: Node) {
+        let SplitView {
+            true_record,
+            forged_record,
+            sees_true,
+        } = &self.split_view;
+        let (from, into) = if sees_true[to.0 as usize] {
+            (forged_record, true_record)
+        } else {
+            (true_record, forged_record)
+        };
+        let size = true_record.len();
+        let translated = |block: &SortedRecords| {
+            let has = block.chunks(size).any(|record| record == from);
+            if has {
+                let records = block.chunks(size);
+                let record = |record: &[u8]| if record == from { into } else { record }.to_vec();
+                sorted(records.map(record).collect())
+            } else {
+                block.clone()
+            }
+        };
+        let translate_all = |sequence: &mut Sequence<SortedRecords>| {
+            for node in sequence.nodes() {
+                let block = sequence.block(node).map(translated);
+                sequence.set_block(node, block);
+            }
+        };
+        message.own_block = translated(&message.own_block);
+        message.for_receiver = message.for_receiver.as_ref().map(translated);
+        translate_all(&mut message.report.heard);
+        message.report.before.iter_mut().for_each(translate_all);
+    }
+}
+
+/// In the order of the model's keys, which are numbers with the lowest byte first.
+fn sorted(mut records: Vec<Vec<u8>>) -> SortedRecords {
+    records.sort_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
+    records.concat().into()
+}
