@@ -5,7 +5,7 @@
 //! VCube's, over the clusters c(i,s) of `vcube`: member i tests, for each s, the first member of c(i,s),
 //! and pulls what that knows; so news are everywhere within log2 N rounds, since after s rounds the one
 //! that i tests knows all that its subcube of s dimensions, c(i,s+1), knew. That graph leaves out whoever
-//! is not a member, who could never come back. So beside these each living rank j outside of the group is
+//! is not a member, who could never come back. So beside these each survivors rank j outside of the group is
 //! tested by the first member of c(j,s), for each s. Together that is at most N log2 N tests.
 //! Every member is tested: in the smallest cluster of j that has a member, that member's first is j.
 
@@ -30,8 +30,8 @@ fn first_member(node: Node, s: u32, group: &RankSet) -> Option<Rank> {
 }
 
 impl Assignment {
-    /// Whom a member tests, ascending: of `ranks` ranks, the `group` and living ranks `outside` of it. A
-    /// rank may be in both where the group is all the living because nobody is recommended.
+    /// Whom a member tests, ascending: of `ranks` ranks, the `group` and survivors ranks `outside` of it. A
+    /// rank may be in both where the group is all the survivors because nobody is recommended.
     pub fn tested_by(
         self,
         tester: Rank,
@@ -64,7 +64,7 @@ impl Assignment {
         tested.iter().collect()
     }
 
-    /// Which members test a living rank outside of the group, ascending: those who vote on it.
+    /// Which members test a survivors rank outside of the group, ascending: those who vote on it.
     pub fn testers_of(self, rank: Rank, ranks: usize, group: &RankSet) -> Vec<Rank> {
         let mut testers = RankSet::new(ranks);
         match self {
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// A group of any size of at least two, with living and dead ranks outside.
+    /// A group of any size of at least two, with survivors and failed ranks outside.
     fn groups() -> impl Strategy<Value = (usize, RankSet, RankSet)> {
         (2_usize..300, 0.0_f64..1.0, any::<u64>()).prop_map(|(ranks, share, seed)| {
             let mut random = ftsort_kernels::random::SplitMix::new(seed);

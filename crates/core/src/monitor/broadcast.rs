@@ -9,30 +9,31 @@ use crate::members::Rank;
 
 /// Of one origin: the highest number heard, and, as bits, which of the 64 before it.
 #[derive(Clone, Debug)]
-struct Window {
+struct ReceiveWindow {
     highest: u64,
     below: u64,
 }
 
 /// What was heard of whom.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
-    windows: BTreeMap<Rank, Window>,
-    told: u64,
+pub struct BroadcastLog {
+    windows: BTreeMap<Rank, ReceiveWindow>,
+    sent: u64,
 }
 
-impl Heard {
+impl BroadcastLog {
     /// The number of the next own message.
     pub fn next_number(&mut self) -> u64 {
-        self.told += 1;
-        self.told
+        self.sent += 1;
+        self.sent
     }
 
     /// Is this message new? True once. One that comes after 64 later ones of its origin counts as heard.
     pub fn is_new(&mut self, origin: Rank, number: u64) -> bool {
         let Some(window) = self.windows.get_mut(&origin) else {
             let highest = number;
-            self.windows.insert(origin, Window { highest, below: 0 });
+            self.windows
+                .insert(origin, ReceiveWindow { highest, below: 0 });
             return true;
         };
         if number > window.highest {
@@ -63,7 +64,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_message_is_new_once(order in prop::collection::vec((0_u32..3, 0_u64..60), 0..300)) {
-            let (mut heard, mut known) = (Heard::default(), BTreeSet::new());
+            let (mut heard, mut known) = (BroadcastLog::default(), BTreeSet::new());
             for (origin, number) in order {
                 prop_assert_eq!(heard.is_new(Rank(origin), number), known.insert((origin, number)));
             }
@@ -71,7 +72,7 @@ mod tests {
 
         #[test]
         fn any_numbers_are_survived(numbers: Vec<u64>) {
-            let mut heard = Heard::default();
+            let mut heard = BroadcastLog::default();
             for number in numbers {
                 heard.is_new(Rank(0), number);
                 prop_assert!(!heard.is_new(Rank(0), number));
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn far_behind_is_heard() {
-        let mut heard = Heard::default();
+        let mut heard = BroadcastLog::default();
         assert!(
             heard.is_new(Rank(0), 100) && heard.is_new(Rank(0), 36) && !heard.is_new(Rank(0), 36)
         );

@@ -1,9 +1,9 @@
-//! The group by figures that all ranks have anyway: the rules of the 2018 paper without messages. Where an
+//! The group by measurements that all ranks have anyway: the rules of the 2018 paper without messages. Where an
 //! application agrees on something after each round, each rank adds how long its own test took; all feed
-//! the same figures, in the same order, and come to the same counters. Nobody needs to be told, and nobody
-//! to be asked: a rank comes back after zeta good intervals in a row, without consensus.
+//! the same measurements, in the same order, and come to the same counters. Nobody needs to be told, and nobody
+//! to be requested: a rank comes back after zeta passes intervals in a row, without consensus.
 //!
-//! A figure is taken relative to the median of its interval, and Algorithm 1 is applied to that: so an
+//! A measurement is taken relative to the median of its interval, and Algorithm 1 is applied to that: so an
 //! interval that is long for all is nobody's fault. Thresholds are therefore multiples of the median, the
 //! first one too: 8 times. Whoever is not slower than the median passes, so that somebody always does. The
 //! median is the lower one of two.
@@ -12,81 +12,86 @@
 //! to the last bit: where machines differ in kind use thresholds. Pure; must never look at a clock.
 
 use crate::members::{Rank, RankSet};
-use crate::monitor::machine::View;
-use crate::monitor::options::Options;
-use crate::monitor::reply::Replies;
-use crate::monitor::share::Pace;
+use crate::monitor::machine::MonitorView;
+use crate::monitor::options::MonitorOptions;
+use crate::monitor::reply::ReplyStatistics;
+use crate::monitor::share::SmoothedTime;
 use crate::monitor::syndrome::Syndrome;
 
 #[derive(Clone, Debug, Default)]
-struct Record {
-    replies: Replies,
+struct MeasuredRank {
+    replies: ReplyStatistics,
     last: Option<f64>,
     phi: f64,
-    good: u32,
-    pace: Pace,
+    passes: u32,
+    reply_time: SmoothedTime,
 }
 
 /// The group, as all ranks know it.
 #[derive(Clone, Debug)]
 pub struct Foreground {
-    options: Options,
+    options: MonitorOptions,
     syndrome: Syndrome,
-    records: Vec<Record>,
+    measured: Vec<MeasuredRank>,
 }
 
 impl Foreground {
     /// So many ranks, all recommended. The options, the same on all ranks, are to have passed
-    /// [`Options::check`]; those on time, assignment and doubt mean nothing here.
-    pub fn new(ranks: usize, options: Options) -> Foreground {
+    /// [`MonitorOptions::check`]; those on time, assignment and doubt mean nothing here.
+    pub fn new(ranks: usize, options: MonitorOptions) -> Foreground {
         Foreground {
             options,
             syndrome: Syndrome::new(ranks),
-            records: vec![Record::default(); ranks],
+            measured: vec![MeasuredRank::default(); ranks],
         }
     }
 
-    /// An interval is over: each rank's figure, which is a time in any unit. Figures that are no finite
-    /// number above 0, and those of ranks that there are not, are left out; a rank without a figure was
+    /// An interval is over: each rank's measurement, which is a time in any unit. Figures that are no finite
+    /// number above 0, and those of ranks that there are not, are left out; a rank without a measurement was
     /// not tested.
-    pub fn interval(&mut self, figures: &[(Rank, f64)]) {
-        let known = |rank: Rank| rank.index() < self.records.len() && !self.syndrome.is_dead(rank);
-        let sound =
-            |(rank, figure): &(Rank, f64)| known(*rank) && figure.is_finite() && *figure > 0.0;
-        let figures: Vec<(Rank, f64)> = figures.iter().copied().filter(sound).collect();
-        let mut sorted: Vec<f64> = figures.iter().map(|(_, figure)| *figure).collect();
+    pub fn end_interval(&mut self, measurements: &[(Rank, f64)]) {
+        let known =
+            |rank: Rank| rank.index() < self.measured.len() && !self.syndrome.is_failed(rank);
+        let sound = |(rank, measurement): &(Rank, f64)| {
+            known(*rank) && measurement.is_finite() && *measurement > 0.0
+        };
+        let measurements: Vec<(Rank, f64)> = measurements.iter().copied().filter(sound).collect();
+        let mut sorted: Vec<f64> = measurements
+            .iter()
+            .map(|(_, measurement)| *measurement)
+            .collect();
         sorted.sort_by(f64::total_cmp);
         let Some(median) = sorted.get((sorted.len().max(1) - 1) / 2) else {
             return;
         };
-        for (rank, figure) in figures {
-            self.judge(rank, figure / median);
+        for (rank, measurement) in measurements {
+            self.evaluate(rank, measurement / median);
         }
     }
 
-    fn judge(&mut self, rank: Rank, ratio: f64) {
-        let record = &mut self.records[rank.index()];
-        let passed = ratio <= 1.0 || ratio <= record.replies.limit(&self.options);
-        record.last = Some(ratio);
-        record.pace.took(ratio, self.options.alpha);
-        record.phi = record.replies.phi(ratio);
+    fn evaluate(&mut self, rank: Rank, ratio: f64) {
+        let measured = &mut self.measured[rank.index()];
+        let passed = ratio <= 1.0 || ratio <= measured.replies.limit(&self.options);
+        measured.last = Some(ratio);
+        measured.reply_time.add(ratio, self.options.alpha);
+        measured.phi = measured.replies.phi(ratio);
         if passed || self.options.learn_late {
-            record.replies.arrived(&self.options, ratio);
+            measured.replies.add(&self.options, ratio);
         }
-        record.good = if passed {
-            record.good.saturating_add(1)
+        measured.passes = if passed {
+            measured.passes.saturating_add(1)
         } else {
             0
         };
         let recommended = self.syndrome.is_recommended(rank);
-        if recommended != passed && (recommended || record.good >= self.options.zeta) {
-            self.syndrome.bump(rank);
+        if recommended != passed && (recommended || measured.passes >= self.options.zeta) {
+            self.syndrome.increment(rank);
         }
     }
 
     /// These ranks crashed: they are out for ever.
-    pub fn absorb_dead(&mut self, dead: &RankSet) {
-        self.syndrome.absorb_dead(dead);
+    pub fn mark_failed(&mut self, failed: &RankSet) {
+        self.syndrome.mark_failed(failed);
     }
 
     /// The counters of events, by rank: even for a recommended rank.
@@ -94,16 +99,16 @@ impl Foreground {
         self.syndrome.counters()
     }
 
-    /// The group: all living ranks with an even counter; all living ranks if there is none.
+    /// The group: all survivors ranks with an even counter; all survivors ranks if there is none.
     pub fn recommended(&self) -> RankSet {
         self.syndrome.group()
     }
 
     /// How long each rank has taken of late, in multiples of the median; None if it was never tested.
-    pub fn paces(&self) -> Vec<Option<f64>> {
-        self.records
+    pub fn reply_times(&self) -> Vec<Option<f64>> {
+        self.measured
             .iter()
-            .map(|record| record.pace.mean())
+            .map(|measured| measured.reply_time.mean())
             .collect()
     }
 
@@ -111,38 +116,38 @@ impl Foreground {
     ///
     /// # Panics
     /// If there is no such rank.
-    pub fn view(&self, rank: Rank) -> View {
-        let record = &self.records[rank.index()];
-        View {
+    pub fn view(&self, rank: Rank) -> MonitorView {
+        let measured = &self.measured[rank.index()];
+        MonitorView {
             counter: self.syndrome.counter(rank),
             recommended: self.syndrome.group().contains(rank),
-            last_reply: record.last,
-            mean: record.replies.mean,
-            variance: record.replies.variance,
-            timeout: record.replies.timeout,
-            threshold: record.replies.limit(&self.options),
-            phi: record.phi,
-            good_in_row: record.good,
+            last_reply: measured.last,
+            mean: measured.replies.mean,
+            variance: measured.replies.variance,
+            timeout: measured.replies.timeout,
+            threshold: measured.replies.limit(&self.options),
+            phi: measured.phi,
+            good_in_row: measured.passes,
         }
     }
 }
 
-/// When a rank is tested. A figure says something beside others of the same moment only: so whoever finds it
+/// When a rank is tested. A measurement says something beside others of the same moment only: so whoever finds it
 /// time says so, and then all are tested at the same occasion, however far apart their clocks began.
 #[derive(Clone, Copy, Debug)]
-pub struct Rhythm {
+pub struct TestTimer {
     interval: f64,
     last: f64,
-    asked: bool,
+    requested: bool,
 }
 
-impl Rhythm {
+impl TestTimer {
     /// At least so many seconds between two tests, the first of them from `now`.
-    pub fn new(interval: f64, now: f64) -> Rhythm {
-        Rhythm {
+    pub fn new(interval: f64, now: f64) -> TestTimer {
+        TestTimer {
             interval,
             last: now,
-            asked: false,
+            requested: false,
         }
     }
 
@@ -151,27 +156,27 @@ impl Rhythm {
         now - self.last >= self.interval
     }
 
-    /// Is there something to tell the others: that it is time, or a figure?
-    pub fn has_news(&self, now: f64) -> bool {
-        self.asked || self.is_due(now)
+    /// Is there something to tell the others: that it is time, or a measurement?
+    pub fn has_report(&self, now: f64) -> bool {
+        self.requested || self.is_due(now)
     }
 
-    /// This rank tells the others. True if all tell their figures now: the test is this one.
-    pub fn tell(&mut self, now: f64) -> bool {
-        if self.asked {
+    /// This rank tells the others. True if all tell their measurements now: the test is this one.
+    pub fn report(&mut self, now: f64) -> bool {
+        if self.requested {
             self.last = now;
         }
-        self.asked
+        self.requested
     }
 
     /// This rank has told others what it has without a test: it is not time before the interval is over again.
-    pub fn rest(&mut self, now: f64) {
+    pub fn restart(&mut self, now: f64) {
         self.last = now;
     }
 
     /// All have told each other, and for some of them it was time.
-    pub fn heard(&mut self, is_due: bool) {
-        self.asked = is_due && !self.asked;
+    pub fn all_reported(&mut self, is_due: bool) {
+        self.requested = is_due && !self.requested;
     }
 }
 
@@ -180,16 +185,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn figures(times: &[f64]) -> Vec<(Rank, f64)> {
+    fn measurements(times: &[f64]) -> Vec<(Rank, f64)> {
         Rank::all(times.len()).zip(times.iter().copied()).collect()
     }
 
-    fn warm(options: Options) -> Foreground {
+    fn warmed_up(options: MonitorOptions) -> Foreground {
         let mut group = Foreground::new(4, options);
         for interval in 1..50 {
             // An interval that is long for all is nobody's fault.
             let scale = f64::from(1 << (interval % 5));
-            group.interval(&figures(&[scale, 1.1 * scale, 0.9 * scale, scale]));
+            group.end_interval(&measurements(&[scale, 1.1 * scale, 0.9 * scale, scale]));
         }
         assert_eq!(group.counters(), [0; 4]);
         group
@@ -197,14 +202,14 @@ mod tests {
 
     #[test]
     fn a_slow_one_is_out_and_back_after_zeta_good_intervals() {
-        let mut group = warm(Options::default());
-        group.interval(&figures(&[1.0, 9.0, 1.0, 1.0]));
+        let mut group = warmed_up(MonitorOptions::default());
+        group.end_interval(&measurements(&[1.0, 9.0, 1.0, 1.0]));
         assert_eq!(group.counters(), [0, 1, 0, 0]);
         assert!(!group.recommended().contains(Rank(1)));
-        for good in 1..=5 {
+        for passes in 1..=5 {
             assert!(!group.view(Rank(1)).recommended);
-            group.interval(&figures(&[1.0, 1.0, 1.0, 1.0]));
-            assert_eq!(group.view(Rank(1)).good_in_row, good);
+            group.end_interval(&measurements(&[1.0, 1.0, 1.0, 1.0]));
+            assert_eq!(group.view(Rank(1)).good_in_row, passes);
         }
         assert_eq!(group.counters(), [0, 2, 0, 0]);
         assert!(group.view(Rank(1)).recommended);
@@ -212,28 +217,28 @@ mod tests {
 
     #[test]
     fn one_bad_interval_starts_the_count_anew() {
-        let mut group = warm(Options::default());
+        let mut group = warmed_up(MonitorOptions::default());
         for slow in [9.0, 1.0, 1.0, 1.0, 1.0, 90.0, 1.0, 1.0, 1.0, 1.0] {
-            group.interval(&figures(&[1.0, slow, 1.0, 1.0]));
+            group.end_interval(&measurements(&[1.0, slow, 1.0, 1.0]));
         }
         assert_eq!(group.counters(), [0, 1, 0, 0]);
     }
 
     #[test]
     fn of_two_the_slower_one_is_out() {
-        let mut group = Foreground::new(2, Options::default());
+        let mut group = Foreground::new(2, MonitorOptions::default());
         for _ in 0..50 {
-            group.interval(&figures(&[1.0, 1.0]));
+            group.end_interval(&measurements(&[1.0, 1.0]));
         }
-        group.interval(&figures(&[50.0, 1.0]));
+        group.end_interval(&measurements(&[50.0, 1.0]));
         assert_eq!(group.counters(), [1, 0]);
     }
 
     #[test]
     fn the_dead_and_the_silent() {
-        let mut group = warm(Options::default());
-        group.absorb_dead(&RankSet::from_ranks(4, [Rank(3)]));
-        group.interval(&[
+        let mut group = warmed_up(MonitorOptions::default());
+        group.mark_failed(&RankSet::from_ranks(4, [Rank(3)]));
+        group.end_interval(&[
             (Rank(0), 1.0),
             (Rank(3), 1.0),
             (Rank(9), 1.0),
@@ -241,22 +246,22 @@ mod tests {
         ]);
         assert_eq!(group.counters(), [0, 0, 0, 1]);
         assert_eq!(group.recommended().len(), 3);
-        group.interval(&[]);
+        group.end_interval(&[]);
     }
 
     #[test]
     fn slow_for_good_stays_out_if_late_figures_are_not_learnt_from() {
-        let slow = figures(&[1.0, 4.0, 1.0, 1.0]);
+        let slow = measurements(&[1.0, 4.0, 1.0, 1.0]);
         let (mut paper, mut strict) = (
-            warm(Options::default()),
-            warm(Options {
+            warmed_up(MonitorOptions::default()),
+            warmed_up(MonitorOptions {
                 learn_late: false,
-                ..Options::default()
+                ..MonitorOptions::default()
             }),
         );
         for _ in 0..100 {
-            paper.interval(&slow);
-            strict.interval(&slow);
+            paper.end_interval(&slow);
+            strict.end_interval(&slow);
         }
         assert_eq!((paper.counters()[1], strict.counters()[1]), (2, 1));
     }
@@ -270,26 +275,26 @@ mod tests {
             steps in prop::collection::vec(
                 (0.001..0.2_f64, prop::collection::vec(0.0..0.05_f64, 9), any::<bool>()), 1..200),
         ) {
-            let mut ranks: Vec<Rhythm> = begun.iter().map(|now| Rhythm::new(1.0, *now)).collect();
+            let mut ranks: Vec<TestTimer> = begun.iter().map(|now| TestTimer::new(1.0, *now)).collect();
             let (mut time, mut tested) = (1.0, Vec::new());
             for (step, delays, anyway) in steps {
                 time += step;
-                let clocked = |ranks: &[Rhythm], asks: fn(&Rhythm, f64) -> bool| {
+                let clocked = |ranks: &[TestTimer], asks: fn(&TestTimer, f64) -> bool| {
                     ranks.iter().zip(&delays).any(|(rank, delay)| asks(rank, time + delay))
                 };
-                if !anyway && !clocked(&ranks, Rhythm::has_news) {
+                if !anyway && !clocked(&ranks, TestTimer::has_report) {
                     continue;
                 }
-                let is_due = clocked(&ranks, Rhythm::is_due);
+                let is_due = clocked(&ranks, TestTimer::is_due);
                 let pairs = ranks.iter_mut().zip(&delays);
-                let told: Vec<bool> = pairs.map(|(rank, delay)| rank.tell(time + delay)).collect();
+                let told: Vec<bool> = pairs.map(|(rank, delay)| rank.report(time + delay)).collect();
                 prop_assert!(told.iter().all(|one| *one == told[0]));
                 if told[0] {
                     tested.push(time);
                 }
-                ranks.iter_mut().for_each(|rank| rank.heard(is_due));
+                ranks.iter_mut().for_each(|rank| rank.all_reported(is_due));
             }
-            // One commit until somebody finds it time, and one more for the figures.
+            // One commit until somebody finds it time, and one more for the measurements.
             prop_assert!(time - tested.last().unwrap_or(&0.9) < 1.0 + 2.0 * 0.25);
             prop_assert!(tested.is_sorted_by(|one, next| next - one > 0.9));
         }
@@ -303,15 +308,15 @@ mod tests {
             multiple in 0.1_f64..3.0,
         ) {
             let mut random = ftsort_kernels::random::SplitMix::new(seed);
-            let options = Options { multiple, zeta: 2, ..Options::default() };
+            let options = MonitorOptions { multiple, zeta: 2, ..MonitorOptions::default() };
             let mut groups = vec![Foreground::new(ranks, options); 2];
             for _ in 0..60 {
-                let figures: Vec<(Rank, f64)> = Rank::all(ranks)
+                let measurements: Vec<(Rank, f64)> = Rank::all(ranks)
                     .map(|rank| (rank, 1.0 + (random.below(100) as f64 / 20.0).exp()))
                     .collect();
                 let even = |group: &Foreground| group.counters().iter().filter(|c| c.is_multiple_of(2)).count();
                 let before = groups[0].counters().to_vec();
-                groups.iter_mut().for_each(|group| group.interval(&figures));
+                groups.iter_mut().for_each(|group| group.end_interval(&measurements));
                 prop_assert_eq!(groups[0].counters(), groups[1].counters());
                 prop_assert!(groups[0].counters().iter().zip(&before).all(|(now, was)| now - was <= 1));
                 // Whoever was in it and not slower than the median still is.

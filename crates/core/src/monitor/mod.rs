@@ -37,13 +37,12 @@ pub mod reply;
 pub mod share;
 pub mod syndrome;
 pub mod tester;
-mod wire;
 
 pub use assignment::Assignment;
-pub use foreground::{Foreground, Rhythm};
-pub use group_view::{GroupView, Told};
-pub use machine::{Action, Monitor, View};
-pub use options::{Options, Suspicion};
+pub use foreground::{Foreground, TestTimer};
+pub use group_view::{GroupView, Report};
+pub use machine::{Action, Monitor, MonitorView};
+pub use options::{MonitorOptions, Suspicion};
 
 /// Up to where the paper's test procedure looks for primes.
 pub const DEFAULT_LIMIT: u64 = 1000;

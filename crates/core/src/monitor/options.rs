@@ -18,7 +18,7 @@ pub enum Suspicion {
 
 /// How a group is tested. All ranks of a group are to have the same.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct MonitorOptions {
     /// The testing interval, in seconds.
     pub interval: f64,
     /// The weight of what was, in Algorithm 1's means.
@@ -38,7 +38,7 @@ pub struct Options {
     /// two, for each pair of tester and tested: after one reply of time t Algorithm 1's threshold is 1.15
     /// t, since its mean begins at 0; after two it is 2.1 t.
     pub first_tests: u32,
-    /// How many good tests in a row a rank needs to come back.
+    /// How many passes tests in a row a rank needs to come back.
     pub zeta: u32,
     /// Who tests whom.
     pub assignment: Assignment,
@@ -49,11 +49,11 @@ pub struct Options {
     /// reports nothing of that interval. It is itself the more likely one to be slow.
     pub self_doubt: bool,
     /// The reply times of failed tests enter the means too, as in Algorithm 1. With `false`, past the
-    /// paper, they do not, and a rank that has become slow for good stays so in the eyes of its testers:
+    /// paper, they do not, and a rank that has become slow for passes stays so in the eyes of its testers:
     /// else they get used to it. In an interval of self-doubt they always do.
     pub learn_late: bool,
     /// Past the paper, for who hands out the work: leave a slow rank out only where that is
-    /// [worth it](crate::monitor::share::worth_leaving_out). A monitor does not look at it.
+    /// [worth it](crate::monitor::share::worth_excluding). A monitor does not look at it.
     pub gain: bool,
     /// Past the paper, for who hands out the work: share it by [`weights`], and leave nobody out. A monitor
     /// does not look at it.
@@ -62,11 +62,11 @@ pub struct Options {
     pub weights: bool,
 }
 
-impl Default for Options {
+impl Default for MonitorOptions {
     /// The paper's: tests every second, alpha 0.9, beta 4, two and a half times the timeout, 8 s at
     /// first, zeta 5, everybody tests everybody; nothing past it.
-    fn default() -> Options {
-        Options {
+    fn default() -> MonitorOptions {
+        MonitorOptions {
             interval: 1.0,
             alpha: 0.9,
             beta: 4.0,
@@ -85,14 +85,14 @@ impl Default for Options {
     }
 }
 
-fn wrong(name: &str, value: f64, expected: &str) -> Error {
+fn argument_error(name: &str, value: f64, expected: &str) -> Error {
     Error::new(
         Status::Argument,
         format!("{name}: {value} is not {expected}"),
     )
 }
 
-impl Options {
+impl MonitorOptions {
     /// Can these be used?
     ///
     /// # Errors
@@ -102,31 +102,31 @@ impl Options {
             if value.is_finite() && value > 0.0 {
                 Ok(())
             } else {
-                Err(wrong(name, value, "a finite number above 0"))
+                Err(argument_error(name, value, "a finite number above 0"))
             }
         };
         let not_below_zero = |name, value: f64| {
             if value.is_finite() && value >= 0.0 {
                 Ok(())
             } else {
-                Err(wrong(name, value, "a finite number from 0 on"))
+                Err(argument_error(name, value, "a finite number from 0 on"))
             }
         };
         above_zero("interval", self.interval)?;
         if !(0.0..1.0).contains(&self.alpha) {
-            return Err(wrong("alpha", self.alpha, "from 0 to below 1"));
+            return Err(argument_error("alpha", self.alpha, "from 0 to below 1"));
         }
         not_below_zero("beta", self.beta)?;
         above_zero("multiple", self.multiple)?;
         not_below_zero("plus", self.plus)?;
         above_zero("first_threshold", self.first_threshold)?;
         if self.zeta == 0 {
-            return Err(wrong("zeta", 0.0, "at least 1"));
+            return Err(argument_error("zeta", 0.0, "at least 1"));
         }
         match self.suspicion {
             Suspicion::Threshold => Ok(()),
             Suspicion::Phi(limit) if limit.is_finite() && limit > 0.0 && limit <= 300.0 => Ok(()),
-            Suspicion::Phi(limit) => Err(wrong("phi", limit, "above 0 and up to 300")),
+            Suspicion::Phi(limit) => Err(argument_error("phi", limit, "above 0 and up to 300")),
         }
     }
 }
@@ -137,18 +137,18 @@ mod tests {
 
     #[test]
     fn the_paper_s_are_fine() {
-        assert_eq!(Options::default().check(), Ok(()));
-        let phi = Options {
+        assert_eq!(MonitorOptions::default().check(), Ok(()));
+        let phi = MonitorOptions {
             suspicion: Suspicion::Phi(8.0),
-            ..Options::default()
+            ..MonitorOptions::default()
         };
         assert_eq!(phi.check(), Ok(()));
     }
 
     #[test]
     fn a_wrong_one_is_named() {
-        type Spoil = fn(&mut Options);
-        let wrong: [(&str, Spoil); 9] = [
+        type Change = fn(&mut MonitorOptions);
+        let wrong: [(&str, Change); 9] = [
             ("interval: 0 ", |options| options.interval = 0.0),
             ("alpha: 1 ", |options| options.alpha = 1.0),
             ("alpha: NaN ", |options| options.alpha = f64::NAN),
@@ -163,9 +163,9 @@ mod tests {
                 options.suspicion = Suspicion::Phi(301.0)
             }),
         ];
-        for (text, corrupt) in wrong {
-            let mut options = Options::default();
-            corrupt(&mut options);
+        for (text, change) in wrong {
+            let mut options = MonitorOptions::default();
+            change(&mut options);
             let error = options.check().expect_err(text);
             assert_eq!(error.status, Status::Argument);
             assert!(error.text.starts_with(text), "{}", error.text);

@@ -10,48 +10,48 @@
 use std::collections::BTreeMap;
 
 use crate::members::Rank;
-use crate::monitor::message::Subject;
-use crate::monitor::paxos::{Acceptor, Message, Proposer, Step};
+use crate::monitor::message::RejoinSubject;
+use crate::monitor::paxos::{Acceptor, PaxosMessage, Proposer, ProposerStep};
 
 #[derive(Clone, Debug)]
-struct Case {
+struct RejoinInstance {
     counter: u32,
     acceptor: Acceptor,
     /// As the leader, and in which interval it last tried.
-    proposer: Option<(Subject, Proposer, u64)>,
+    proposer: Option<(RejoinSubject, Proposer, u64)>,
 }
 
 /// All that is being decided.
 #[derive(Clone, Debug, Default)]
-pub struct Rejoins {
-    cases: BTreeMap<Rank, Case>,
+pub struct RejoinDecisions {
+    instances: BTreeMap<Rank, RejoinInstance>,
 }
 
-impl Rejoins {
-    fn case(&mut self, subject: Subject) -> &mut Case {
-        let new = || Case {
+impl RejoinDecisions {
+    fn instance(&mut self, subject: RejoinSubject) -> &mut RejoinInstance {
+        let new = || RejoinInstance {
             counter: subject.counter,
             acceptor: Acceptor::default(),
             proposer: None,
         };
-        let case = self.cases.entry(subject.rank).or_insert_with(new);
-        if case.counter != subject.counter {
-            *case = new();
+        let instance = self.instances.entry(subject.rank).or_insert_with(new);
+        if instance.counter != subject.counter {
+            *instance = new();
         }
-        case
+        instance
     }
 
     /// As the leader: a voter asks for a decision. What to tell all voters, unless one is under way.
-    pub fn request(
+    pub fn start(
         &mut self,
         me: Rank,
-        subject: Subject,
+        subject: RejoinSubject,
         voters: &[Rank],
         asked_by: Rank,
         interval: u64,
-    ) -> Option<Message> {
-        let case = self.case(subject);
-        match &mut case.proposer {
+    ) -> Option<PaxosMessage> {
+        let instance = self.instance(subject);
+        match &mut instance.proposer {
             Some((of, proposer, tried)) if *of == subject => {
                 if *tried == interval {
                     return None;
@@ -72,20 +72,30 @@ impl Rejoins {
     }
 
     /// As a voter: the answer to the leader.
-    pub fn vote(&mut self, subject: Subject, willing: bool, message: &Message) -> Option<Message> {
-        self.case(subject).acceptor.hear(willing, message)
+    pub fn vote(
+        &mut self,
+        subject: RejoinSubject,
+        willing: bool,
+        message: &PaxosMessage,
+    ) -> Option<PaxosMessage> {
+        self.instance(subject).acceptor.receive(willing, message)
     }
 
     /// As the leader: a voter answered.
-    pub fn count(&mut self, subject: Subject, from: Rank, message: &Message) -> Option<Step> {
-        match &mut self.case(subject).proposer {
-            Some((of, proposer, _)) if *of == subject => proposer.hear(from, message),
+    pub fn count_vote(
+        &mut self,
+        subject: RejoinSubject,
+        from: Rank,
+        message: &PaxosMessage,
+    ) -> Option<ProposerStep> {
+        match &mut self.instance(subject).proposer {
+            Some((of, proposer, _)) if *of == subject => proposer.receive(from, message),
             _ => None,
         }
     }
 
     /// The rank's counter moved on.
-    pub fn close(&mut self, rank: Rank) {
-        self.cases.remove(&rank);
+    pub fn remove(&mut self, rank: Rank) {
+        self.instances.remove(&rank);
     }
 }

@@ -12,7 +12,7 @@
 //! - The timeout, after which a tester is to stop waiting, is below the threshold. Who stops there never
 //!   sees a reply between the two; here a test ends at the threshold, and the timeout is a step on the way.
 
-use crate::monitor::options::{Options, Suspicion};
+use crate::monitor::options::{MonitorOptions, Suspicion};
 
 /// Phi takes the deviation for at least so much of the mean: else replies that always take the same time
 /// make the least delay suspicious.
@@ -24,7 +24,7 @@ const B: f64 = 0.070_566;
 
 /// What a tester knows about the reply times of one rank: the variables of Algorithm 1.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replies {
+pub struct ReplyStatistics {
     /// How long the last reply took, in seconds.
     pub test_time: f64,
     /// The weighted mean.
@@ -43,14 +43,14 @@ pub struct Replies {
     weights: f64,
 }
 
-impl Replies {
+impl ReplyStatistics {
     /// Nothing known yet.
-    pub fn new() -> Replies {
-        Replies::default()
+    pub fn new() -> ReplyStatistics {
+        ReplyStatistics::default()
     }
 
     /// Lines 8 to 12 of Algorithm 1, for a reply that took so long.
-    pub fn arrived(&mut self, options: &Options, test_time: f64) {
+    pub fn add(&mut self, options: &MonitorOptions, test_time: f64) {
         let alpha = options.alpha;
         self.test_time = test_time;
         self.mean = alpha * self.mean + (1.0 - alpha) * self.test_time;
@@ -63,7 +63,7 @@ impl Replies {
     }
 
     /// How long the next reply may take, in seconds.
-    pub fn limit(&self, options: &Options) -> f64 {
+    pub fn limit(&self, options: &MonitorOptions) -> f64 {
         if self.count < u64::from(options.first_tests.max(1)) {
             return options.first_threshold;
         }
@@ -116,17 +116,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn after(options: &Options, times: &[f64]) -> Replies {
-        let mut replies = Replies::new();
+    fn after(options: &MonitorOptions, times: &[f64]) -> ReplyStatistics {
+        let mut replies = ReplyStatistics::new();
         for time in times {
-            replies.arrived(options, *time);
+            replies.add(options, *time);
         }
         replies
     }
 
     #[test]
     fn algorithm_1_by_hand() {
-        let options = Options::default();
+        let options = MonitorOptions::default();
         let one = after(&options, &[10.0]);
         // mean = 0.1 * 10; variance = 0.1 * |1 - 10|; timeout = 1 + 4 * 0.9.
         assert!((one.mean - 1.0).abs() < 1e-12 && (one.variance - 0.9).abs() < 1e-12);
@@ -135,7 +135,7 @@ mod tests {
         // mean = 0.9 + 2; variance = 0.81 + 0.1 * |2.9 - 20|.
         assert!((two.mean - 2.9).abs() < 1e-12 && (two.variance - 2.52).abs() < 1e-12);
         assert!((two.timeout - 12.98).abs() < 1e-12);
-        let added = Options {
+        let added = MonitorOptions {
             multiple: 1.0,
             plus: 3.0,
             ..options
@@ -145,8 +145,8 @@ mod tests {
 
     #[test]
     fn the_first_threshold_holds_for_the_first_tests() {
-        let options = Options::default();
-        assert!((Replies::new().limit(&options) - 8.0).abs() < 1e-12);
+        let options = MonitorOptions::default();
+        assert!((ReplyStatistics::new().limit(&options) - 8.0).abs() < 1e-12);
         assert!((after(&options, &[0.1]).limit(&options) - 8.0).abs() < 1e-12);
         let two = after(&options, &[0.1, 0.1]);
         assert!((two.limit(&options) - two.threshold).abs() < 1e-12 && two.threshold < 0.3);
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn without_a_factor_the_second_and_third_test_fail_at_constant_speed() {
-        let options = Options {
+        let options = MonitorOptions {
             multiple: 1.0,
-            ..Options::default()
+            ..MonitorOptions::default()
         };
         assert!(after(&options, &[1.0]).threshold < 0.47);
         assert!(after(&options, &[1.0; 2]).threshold < 0.84);
@@ -169,23 +169,23 @@ mod tests {
     #[test]
     fn one_late_reply_makes_four_times_as_slow_normal() {
         // What `learn_late: false` is for.
-        let options = Options::default();
+        let options = MonitorOptions::default();
         let mut replies = after(&options, &[1.0; 200]);
         assert!(replies.limit(&options) < 4.0);
-        replies.arrived(&options, 4.0);
+        replies.add(&options, 4.0);
         assert!(replies.limit(&options) > 4.0);
     }
 
     proptest! {
         #[test]
         fn the_printed_formulas(times in prop::collection::vec(0.0_f64..10.0, 1..50), alpha in 0.0_f64..1.0, beta in 0.0_f64..8.0) {
-            let options = Options { alpha, beta, ..Options::default() };
+            let options = MonitorOptions { alpha, beta, ..MonitorOptions::default() };
             let (mut mean, mut variance) = (0.0_f64, 0.0_f64);
-            let mut replies = Replies::new();
+            let mut replies = ReplyStatistics::new();
             for time in &times {
                 mean = alpha * mean + (1.0 - alpha) * time;
                 variance = alpha * variance + (1.0 - alpha) * (mean - time).abs();
-                replies.arrived(&options, *time);
+                replies.add(&options, *time);
                 prop_assert_eq!((replies.mean, replies.variance), (mean, variance));
                 prop_assert_eq!(replies.timeout, mean + beta * variance);
                 prop_assert_eq!(replies.threshold, 2.5 * replies.timeout);
@@ -197,7 +197,7 @@ mod tests {
 
         #[test]
         fn closed_forms_at_constant_speed(n in 1_usize..100, t in 0.001_f64..10.0) {
-            let replies = after(&Options::default(), &vec![t; n]);
+            let replies = after(&MonitorOptions::default(), &vec![t; n]);
             let left = 0.9_f64.powi(n as i32);
             prop_assert!((replies.mean - (1.0 - left) * t).abs() < 1e-9);
             prop_assert!((replies.variance - 0.1 * n as f64 * left * t).abs() < 1e-9);
@@ -208,7 +208,7 @@ mod tests {
             times in prop::collection::vec(0.001_f64..10.0, 2..50),
             limit in 0.05_f64..300.0,
         ) {
-            let options = Options { suspicion: Suspicion::Phi(limit), ..Options::default() };
+            let options = MonitorOptions { suspicion: Suspicion::Phi(limit), ..MonitorOptions::default() };
             let replies = after(&options, &times);
             let time = replies.limit(&options);
             prop_assert!((replies.phi(time) - limit).abs() < 1e-6 * limit, "{} at {time}", replies.phi(time));
@@ -217,7 +217,7 @@ mod tests {
 
         #[test]
         fn phi_grows_with_time(times in prop::collection::vec(0.001_f64..10.0, 1..50), one in 0.0_f64..100.0, other in 0.0_f64..100.0) {
-            let replies = after(&Options::default(), &times);
+            let replies = after(&MonitorOptions::default(), &times);
             let (less, more) = (one.min(other), one.max(other));
             prop_assert!(replies.phi(less) <= replies.phi(more));
             prop_assert!(replies.phi(more).is_finite() && replies.phi(less) >= 0.0);

@@ -1,12 +1,12 @@
 //! What to do about a slow rank, past the 2018 paper, which only knows of leaving it out: does moving its
 //! work pay, and how would work be shared by speed. Pure functions, for who hands out the work.
 //!
-//! Why: a cover does two parts, one after the other. So moving a part never pays before its rank is more
+//! Why: a executor does two parts, one after the other. So moving a part never pays before its rank is more
 //! than twice as slow, whatever the paper's threshold says; and a rank that is three times as slow still
 //! does a third of a part for nothing.
 //!
 //! Sums, products and quotients are the same on all machines, so that all ranks come to the same from the
-//! same figures. Must never look at a clock, or at what only one rank knows.
+//! same measurements. Must never look at a clock, or at what only one rank knows.
 
 use crate::members::{FULL_WEIGHT, Rank, RankSet};
 use crate::vcube::{NodeSet, VCube};
@@ -17,14 +17,14 @@ const USUAL: f64 = 1.25;
 /// How long something has taken of late: a mean in which what is older counts less. Unlike Algorithm 1's it
 /// does not begin at 0, and late replies always enter it: that a rank is slow is what it is to tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pace {
+pub struct SmoothedTime {
     sum: f64,
     weights: f64,
 }
 
-impl Pace {
+impl SmoothedTime {
     /// It took so long, in any unit. `alpha`: the weight of what was.
-    pub fn took(&mut self, time: f64, alpha: f64) {
+    pub fn add(&mut self, time: f64, alpha: f64) {
         self.sum = alpha * self.sum + (1.0 - alpha) * time;
         self.weights = alpha * self.weights + (1.0 - alpha);
     }
@@ -39,7 +39,7 @@ impl Pace {
 ///
 /// - `work`: how long a part takes at full speed, in seconds.
 /// - `slowdown`: how many times as long it takes on the slow rank.
-/// - `parts`: how many parts the other one then does, its own included: 2 for a cover that has done
+/// - `parts`: how many parts the other one then does, its own included: 2 for a executor that has done
 ///   nothing else; less than 2 if the part is spread over several.
 /// - `cost`: how long moving takes, in seconds: an agreement, and fetching the data.
 pub fn gain(work: f64, slowdown: f64, parts: f64, cost: f64) -> f64 {
@@ -84,7 +84,7 @@ pub fn merged(said: &[Vec<Option<f64>>], ranks: usize) -> Vec<Option<f64>> {
 
 /// What a rank has before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Burden {
+pub struct RankLoad {
     /// How many times as slow as full speed it is.
     pub slowdown: f64,
     /// Bytes of its blocks.
@@ -92,19 +92,19 @@ pub struct Burden {
 }
 
 /// Those of the `candidates` whom to leave out pays, with so many rounds to go. `group`: who executes nodes
-/// now; `burdens`: by rank, those of the others mean nothing.
+/// now; `loads`: by rank, those of the others mean nothing.
 ///
 /// Work is counted in bytes times rounds: a rank that is s times as slow takes s times its own; if it is left
-/// out, its cover has its bytes besides its own, and must be sent them, which is what a round does too, so
+/// out, its executor has its bytes besides its own, and must be sent them, which is what a round does too, so
 /// that moving costs one round of these bytes. Whoever is slowest is asked about first, and who covers
 /// several has all of theirs. Who is out already stays out: there is nothing to be moved. Somebody stays.
-pub fn worth_leaving_out(
+pub fn worth_excluding(
     candidates: &RankSet,
     group: &RankSet,
-    burdens: &[Burden],
+    loads: &[RankLoad],
     rounds_left: u32,
 ) -> RankSet {
-    let ranks = burdens.len();
+    let ranks = loads.len();
     let cube = VCube::for_ranks(ranks);
     let mut faulty = NodeSet::new(cube.len());
     for node in cube.nodes() {
@@ -115,12 +115,12 @@ pub fn worth_leaving_out(
     }
     let outside = candidates.iter().filter(|rank| !group.contains(*rank));
     let mut out = RankSet::from_ranks(ranks, outside);
-    let mut bytes: Vec<f64> = burdens.iter().map(|burden| burden.bytes as f64).collect();
+    let mut bytes: Vec<f64> = loads.iter().map(|load| load.bytes as f64).collect();
     let mut inside: Vec<Rank> = candidates
         .iter()
         .filter(|rank| group.contains(*rank))
         .collect();
-    let slowness = |rank: Rank| burdens[rank.index()].slowdown;
+    let slowness = |rank: Rank| loads[rank.index()].slowdown;
     inside.sort_by(|one, other| {
         slowness(*other)
             .total_cmp(&slowness(*one))
@@ -128,16 +128,16 @@ pub fn worth_leaving_out(
     });
     for rank in inside {
         faulty.insert(rank.home());
-        let cover = cube.executor(rank.home(), &faulty).map(|node| Rank(node.0));
+        let executor = cube.executor(rank.home(), &faulty).map(|node| Rank(node.0));
         let own = bytes[rank.index()];
-        let saved = cover.filter(|_| own > 0.0).map(|cover| {
-            let parts = slowness(cover) * (bytes[cover.index()] + own) / own;
+        let saved = executor.filter(|_| own > 0.0).map(|executor| {
+            let parts = slowness(executor) * (bytes[executor.index()] + own) / own;
             let work = own * f64::from(rounds_left);
-            (cover, gain(work, slowness(rank), parts, own))
+            (executor, gain(work, slowness(rank), parts, own))
         });
         match saved {
-            Some((cover, saved)) if saved > 0.0 => {
-                bytes[cover.index()] += own;
+            Some((executor, saved)) if saved > 0.0 => {
+                bytes[executor.index()] += own;
                 out.insert(rank);
             }
             _ => faulty.remove(rank.home()),
@@ -175,12 +175,12 @@ mod tests {
 
     #[test]
     fn a_pace_begins_at_the_first_and_forgets() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.mean(), None);
-        pace.took(3.0, 0.9);
-        assert!((pace.mean().unwrap() - 3.0).abs() < 1e-12);
-        (0..100).for_each(|_| pace.took(6.0, 0.9));
-        assert!((pace.mean().unwrap() - 6.0).abs() < 1e-3);
+        let mut reply_time = SmoothedTime::default();
+        assert_eq!(reply_time.mean(), None);
+        reply_time.add(3.0, 0.9);
+        assert!((reply_time.mean().unwrap() - 3.0).abs() < 1e-12);
+        (0..100).for_each(|_| reply_time.add(6.0, 0.9));
+        assert!((reply_time.mean().unwrap() - 6.0).abs() < 1e-3);
     }
 
     #[test]
@@ -199,20 +199,20 @@ mod tests {
         RankSet::from_ranks(ranks, some.iter().copied().map(Rank))
     }
 
-    fn burdens(slowdowns: &[f64]) -> Vec<Burden> {
-        let burden = |slowdown: &f64| Burden {
+    fn loads(slowdowns: &[f64]) -> Vec<RankLoad> {
+        let load = |slowdown: &f64| RankLoad {
             slowdown: *slowdown,
             bytes: 1000,
         };
-        slowdowns.iter().map(burden).collect()
+        slowdowns.iter().map(load).collect()
     }
 
     #[test]
     fn leaving_out_must_save_more_than_the_cover_s_work_and_the_move() {
         let all = set(4, &[0, 1, 2, 3]);
         let ask = |slow: f64, rounds| {
-            let burdens = burdens(&[1.0, slow, 1.0, 1.0]);
-            worth_leaving_out(&set(4, &[1]), &all, &burdens, rounds)
+            let loads = loads(&[1.0, slow, 1.0, 1.0]);
+            worth_excluding(&set(4, &[1]), &all, &loads, rounds)
         };
         // Two parts and half a round with two to go.
         assert_eq!(ask(2.4, 2), set(4, &[]));
@@ -220,17 +220,14 @@ mod tests {
         // With one to go the move counts twice as much.
         assert_eq!(ask(2.6, 1), set(4, &[]));
         assert_eq!(ask(100.0, 0), set(4, &[]));
-        // Its cover, rank 0, is as slow.
-        let both = burdens(&[5.0, 5.0, 1.0, 1.0]);
-        assert_eq!(
-            worth_leaving_out(&set(4, &[1]), &all, &both, 9),
-            set(4, &[])
-        );
+        // Its executor, rank 0, is as slow.
+        let both = loads(&[5.0, 5.0, 1.0, 1.0]);
+        assert_eq!(worth_excluding(&set(4, &[1]), &all, &both, 9), set(4, &[]));
         // Who is out stays so, and who has nothing costs nothing.
         let group = set(4, &[0, 2, 3]);
-        let idle = burdens(&[1.0; 4]);
+        let idle = loads(&[1.0; 4]);
         assert_eq!(
-            worth_leaving_out(&set(4, &[1]), &group, &idle, 9),
+            worth_excluding(&set(4, &[1]), &group, &idle, 9),
             set(4, &[1])
         );
     }
@@ -240,16 +237,16 @@ mod tests {
         let all = set(4, &[0, 1, 2, 3]);
         let suspects = set(4, &[1, 2, 3]);
         // Ranks 2 and 3 are each other's covers.
-        let slow = burdens(&[1.0, 3.2, 3.2, 3.2]);
-        assert_eq!(worth_leaving_out(&suspects, &all, &slow, 4), set(4, &[1]));
+        let slow = loads(&[1.0, 3.2, 3.2, 3.2]);
+        assert_eq!(worth_excluding(&suspects, &all, &slow, 4), set(4, &[1]));
         // Without rank 3 rank 0 covers 2 as well, and has the part of 1 already.
         let three = set(4, &[0, 1, 2]);
         assert_eq!(
-            worth_leaving_out(&suspects, &three, &slow, 4),
+            worth_excluding(&suspects, &three, &slow, 4),
             set(4, &[1, 3])
         );
-        let slower = burdens(&[1.0, 3.5, 3.5, 3.5]);
-        assert_eq!(worth_leaving_out(&suspects, &three, &slower, 4), suspects);
+        let slower = loads(&[1.0, 3.5, 3.5, 3.5]);
+        assert_eq!(worth_excluding(&suspects, &three, &slower, 4), suspects);
     }
 
     proptest! {
@@ -284,18 +281,18 @@ mod tests {
             rounds in 0_u32..10,
         ) {
             let ranks = slow.len();
-            let burdens: Vec<Burden> =
-                slow.iter().map(|(slowdown, bytes)| Burden { slowdown: *slowdown, bytes: *bytes }).collect();
+            let loads: Vec<RankLoad> =
+                slow.iter().map(|(slowdown, bytes)| RankLoad { slowdown: *slowdown, bytes: *bytes }).collect();
             let some = |flags: &[bool]| RankSet::from_ranks(ranks, Rank::all(ranks).filter(|rank| flags[rank.index()]));
             let (candidates, mut group) = (some(&chosen), some(&inside));
             group.insert(Rank(0));
-            let out = worth_leaving_out(&candidates, &group, &burdens, rounds);
-            prop_assert_eq!(&out, &worth_leaving_out(&candidates, &group, &burdens, rounds));
+            let out = worth_excluding(&candidates, &group, &loads, rounds);
+            prop_assert_eq!(&out, &worth_excluding(&candidates, &group, &loads, rounds));
             prop_assert!(out.iter().all(|rank| candidates.contains(rank)));
             prop_assert!(group.iter().any(|rank| !out.contains(rank)));
             for rank in candidates.iter() {
                 // Never one that is at most twice as slow, if nobody is faster than full speed.
-                let slow = burdens[rank.index()].slowdown > 1.0 && rounds > 0;
+                let slow = loads[rank.index()].slowdown > 1.0 && rounds > 0;
                 prop_assert!(!group.contains(rank) || !out.contains(rank) || slow);
                 prop_assert!(group.contains(rank) || out.contains(rank));
             }

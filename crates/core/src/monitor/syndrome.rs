@@ -4,17 +4,16 @@
 //! which is for the monitor to do.
 
 use crate::members::{Rank, RankSet};
-use crate::monitor::wire::{put, take_u32};
 use ftsort_kernels::random::SplitMix;
 
 /// Counters that differ from 0, by ascending rank.
-pub type News = Vec<(Rank, u32)>;
+pub type CounterUpdates = Vec<(Rank, u32)>;
 
-/// The counters of all ranks, and who is dead.
+/// The counters of all ranks, and who is failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Syndrome {
     counters: Vec<u32>,
-    dead: RankSet,
+    failed: RankSet,
     digest: u64,
 }
 
@@ -31,7 +30,7 @@ impl Syndrome {
     pub fn new(ranks: usize) -> Syndrome {
         Syndrome {
             counters: vec![0; ranks],
-            dead: RankSet::new(ranks),
+            failed: RankSet::new(ranks),
             digest: 0,
         }
     }
@@ -53,34 +52,34 @@ impl Syndrome {
 
     /// Is a rank alive, and its counter even?
     pub fn is_recommended(&self, rank: Rank) -> bool {
-        self.counter(rank).is_multiple_of(2) && !self.dead.contains(rank)
+        self.counter(rank).is_multiple_of(2) && !self.failed.contains(rank)
     }
 
-    /// Is it known to be dead?
-    pub fn is_dead(&self, rank: Rank) -> bool {
-        self.dead.contains(rank)
+    /// Is it known to be failed?
+    pub fn is_failed(&self, rank: Rank) -> bool {
+        self.failed.contains(rank)
     }
 
-    fn living(&self) -> impl Iterator<Item = Rank> {
-        Rank::all(self.counters.len()).filter(|rank| !self.dead.contains(*rank))
+    fn survivors(&self) -> impl Iterator<Item = Rank> {
+        Rank::all(self.counters.len()).filter(|rank| !self.failed.contains(*rank))
     }
 
-    /// The group: all recommended ranks. If there is none, all living ones: nobody could ever come back
+    /// The group: all recommended ranks. If there is none, all survivors ones: nobody could ever come back
     /// into an empty group, and the paper says nothing of it.
     pub fn group(&self) -> RankSet {
         let ranks = self.counters.len();
-        let recommended = self.living().filter(|rank| self.is_recommended(*rank));
+        let recommended = self.survivors().filter(|rank| self.is_recommended(*rank));
         let group = RankSet::from_ranks(ranks, recommended);
         if group.is_empty() {
-            RankSet::from_ranks(ranks, self.living())
+            RankSet::from_ranks(ranks, self.survivors())
         } else {
             group
         }
     }
 
-    /// The living ranks that are not recommended.
+    /// The survivors ranks that are not recommended.
     pub fn outside(&self) -> RankSet {
-        let outside = self.living().filter(|rank| !self.is_recommended(*rank));
+        let outside = self.survivors().filter(|rank| !self.is_recommended(*rank));
         RankSet::from_ranks(self.counters.len(), outside)
     }
 
@@ -92,7 +91,7 @@ impl Syndrome {
     }
 
     /// An event: the rank is from now on what it was not. A counter that cannot grow stays.
-    pub fn bump(&mut self, rank: Rank) {
+    pub fn increment(&mut self, rank: Rank) {
         self.set(rank, self.counter(rank).saturating_add(1));
     }
 
@@ -105,14 +104,14 @@ impl Syndrome {
         newer
     }
 
-    /// Learns of deaths: the dead are not recommended, whatever is heard of them. Returns those that
+    /// Learns of deaths: the failed are not recommended, whatever is heard of them. Returns those that
     /// were recommended before.
-    pub fn absorb_dead(&mut self, dead: &RankSet) -> Vec<Rank> {
+    pub fn mark_failed(&mut self, failed: &RankSet) -> Vec<Rank> {
         let known = |rank: &Rank| rank.index() < self.counters.len();
-        let new = dead
+        let new = failed
             .iter()
             .filter(known)
-            .filter(|rank| !self.is_dead(*rank));
+            .filter(|rank| !self.is_failed(*rank));
         let new: Vec<Rank> = new.collect();
         let were = new
             .iter()
@@ -120,51 +119,20 @@ impl Syndrome {
             .filter(|rank| self.is_recommended(*rank));
         let were: Vec<Rank> = were.collect();
         for rank in new {
-            self.dead.insert(rank);
+            self.failed.insert(rank);
         }
         for rank in &were {
-            self.bump(*rank);
+            self.increment(*rank);
         }
         were
     }
 
     /// All that is worth telling.
-    pub fn news(&self) -> News {
+    pub fn nonzero_counters(&self) -> CounterUpdates {
         let counters = Rank::all(self.counters.len()).zip(&self.counters);
         let told = counters.filter(|(_, counter)| **counter > 0);
         told.map(|(rank, counter)| (rank, *counter)).collect()
     }
-}
-
-/// Appends news: how many, and each as the gap from the rank before, and the counter.
-pub fn encode(news: &News, out: &mut Vec<u8>) {
-    put(out, news.len() as u64);
-    let mut next = 0;
-    for (rank, counter) in news {
-        put(out, u64::from(rank.0 - next));
-        put(out, u64::from(*counter));
-        next = rank.0 + 1;
-    }
-}
-
-/// Takes news off the front; None if they are no news about so many ranks.
-pub fn decode(ranks: usize, bytes: &mut &[u8]) -> Option<News> {
-    let length = take_u32(bytes)? as usize;
-    if length > ranks {
-        return None;
-    }
-    let mut news = News::with_capacity(length);
-    let mut next = 0_u32;
-    for _ in 0..length {
-        let rank = next.checked_add(take_u32(bytes)?)?;
-        let counter = take_u32(bytes)?;
-        if rank as usize >= ranks {
-            return None;
-        }
-        news.push((Rank(rank), counter));
-        next = rank + 1;
-    }
-    Some(news)
 }
 
 #[cfg(test)]
@@ -189,8 +157,8 @@ mod tests {
         let figure_2 = told(8, &[(1, 1), (3, 3), (4, 1), (6, 1)]);
         assert_eq!(numbers(&figure_2.group()), [0, 2, 5, 7]);
         let mut figure_3 = figure_2;
-        figure_3.bump(Rank(0));
-        figure_3.bump(Rank(6));
+        figure_3.increment(Rank(0));
+        figure_3.increment(Rank(6));
         assert_eq!(numbers(&figure_3.group()), [2, 5, 6, 7]);
         assert_eq!(numbers(&figure_3.outside()), [0, 1, 3, 4]);
     }
@@ -198,8 +166,8 @@ mod tests {
     #[test]
     fn two_testers_who_notice_the_same_count_one_event() {
         let (mut one, mut other) = (Syndrome::new(3), Syndrome::new(3));
-        one.bump(Rank(2));
-        other.bump(Rank(2));
+        one.increment(Rank(2));
+        other.increment(Rank(2));
         assert!(!one.merge(Rank(2), other.counter(Rank(2))));
         assert_eq!(one.counters(), [0, 0, 1]);
     }
@@ -207,20 +175,20 @@ mod tests {
     #[test]
     fn the_dead_are_never_recommended() {
         let mut syndrome = told(4, &[(1, 1)]);
-        let dead = RankSet::from_ranks(4, [Rank(1), Rank(2)]);
-        assert_eq!(syndrome.absorb_dead(&dead), [Rank(2)]);
+        let failed = RankSet::from_ranks(4, [Rank(1), Rank(2)]);
+        assert_eq!(syndrome.mark_failed(&failed), [Rank(2)]);
         assert_eq!(syndrome.counters(), [0, 1, 1, 0]);
         assert!(syndrome.merge(Rank(2), 4));
         assert_eq!(numbers(&syndrome.group()), [0, 3]);
         assert!(syndrome.outside().is_empty());
-        assert!(syndrome.absorb_dead(&dead).is_empty());
+        assert!(syndrome.mark_failed(&failed).is_empty());
     }
 
     #[test]
     fn where_nobody_is_recommended_all_the_living_are_the_group() {
         let mut syndrome = told(3, &[(0, 1), (1, 3), (2, 1)]);
         assert_eq!(numbers(&syndrome.group()), [0, 1, 2]);
-        syndrome.absorb_dead(&RankSet::from_ranks(3, [Rank(1)]));
+        syndrome.mark_failed(&RankSet::from_ranks(3, [Rank(1)]));
         assert_eq!(numbers(&syndrome.group()), [0, 2]);
         assert_eq!(numbers(&syndrome.outside()), [0, 2]);
     }
@@ -250,31 +218,9 @@ mod tests {
         }
 
         #[test]
-        fn news_survive_their_encoding(ranks in 1_usize..200, counters: Vec<(u32, u32)>) {
-            let syndrome = told(ranks, &counters);
-            let mut bytes = Vec::new();
-            encode(&syndrome.news(), &mut bytes);
-            let mut rest = &bytes[..];
-            let news = decode(ranks, &mut rest).expect("just encoded");
-            prop_assert!(rest.is_empty());
-            let mut other = Syndrome::new(ranks);
-            for (rank, counter) in news {
-                other.merge(rank, counter);
-            }
-            prop_assert_eq!(syndrome, other);
-        }
-
-        #[test]
         fn digests_tell_counters_apart(ranks in 1_usize..20, one: Vec<(u32, u32)>, other: Vec<(u32, u32)>) {
             let (one, other) = (told(ranks, &one), told(ranks, &other));
             prop_assert_eq!(one.counters() == other.counters(), one.digest() == other.digest());
-        }
-
-        #[test]
-        fn any_bytes_are_survived(ranks in 1_usize..200, bytes: Vec<u8>) {
-            if let Some(news) = decode(ranks, &mut &bytes[..]) {
-                prop_assert!(news.iter().all(|(rank, _)| rank.index() < ranks));
-            }
         }
     }
 }

@@ -9,7 +9,7 @@ use ftsort_core::vcube::Node;
 
 /// How often what Figure 13 says goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct PrintedErrors {
     /// Parts that are sent to an active neighbour which is in trouble itself, and so does not receive.
     pub lost: u32,
     /// Messages for which a helper waits, and that are not sent: because the link between the two is
@@ -20,8 +20,8 @@ pub struct Printed {
 }
 
 /// What Figure 13 does with a tree.
-pub fn figure_13(tree: &Tree, faults: &Faults) -> Printed {
-    let mut printed = Printed::default();
+pub fn figure_13(tree: &Tree, faults: &Faults) -> PrintedErrors {
+    let mut printed = PrintedErrors::default();
     for stage in 0..tree.dimensions() {
         let living = tree.active(stage).filter(|node| !faults.is_faulty(*node));
         living.for_each(|node| printed.stage(tree, faults, stage, node));
@@ -29,7 +29,7 @@ pub fn figure_13(tree: &Tree, faults: &Faults) -> Printed {
     printed
 }
 
-impl Printed {
+impl PrintedErrors {
     /// What a node does at the stage at which it is active.
     fn stage(&mut self, tree: &Tree, faults: &Faults, stage: u32, node: Node) {
         let dimension = tree.dimension_at(stage);
@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn node_1001_of_example_3_waits_for_ever() {
         let printed = figure_13(&Tree::simple(4), &figure_14());
-        let awaited = Printed {
+        let awaited = PrintedErrors {
             awaited: 1,
-            ..Printed::default()
+            ..PrintedErrors::default()
         };
         assert_eq!(printed, awaited);
     }
@@ -105,7 +105,7 @@ mod tests {
     fn without_faulty_links_in_the_tree_nothing_goes_wrong() {
         let faults = figure_9();
         let tree = find_tree(&faults).expect("a tree");
-        assert_eq!(figure_13(&tree, &faults), Printed::default());
+        assert_eq!(figure_13(&tree, &faults), PrintedErrors::default());
     }
 
     proptest! {

@@ -1,17 +1,17 @@
 //! The claims of Leu and Kuo's paper on tree communication (1996), counted on random faults: how often
 //! FIND_TREE succeeds, how good its trees are, how many steps the plans take, and which theorems hold.
 //!
-//! A [`Cell`] is a size of hypercube with so many random faulty links and nodes; [`examine`] counts for
-//! one pattern of faults, a [`Summary`] is of many. Every plan is also played, and judged. Must never:
+//! A [`FaultCell`] is a size of hypercube with so many random faulty links and nodes; [`examine`] counts for
+//! one pattern of faults, a [`CellSummary`] is of many. Every plan is also played, and judged. Must never:
 //! leave a pattern out because it does not fit.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use crate::tree::cost::{self, Merging};
 use crate::tree::exhaust::{fewest_faulty_links, fewest_with_sink};
-use crate::tree::model::{self, Merging};
-use crate::tree::play::play;
-use crate::tree::printed::{Printed, figure_13};
+use crate::tree::printed::{PrintedErrors, figure_13};
+use crate::tree::replay::replay;
 use ftsort_core::tree::faults::{Faults, Link};
 use ftsort_core::tree::find::{Cost, faulty_links, find_tree, find_tree_anyway, tree_to};
 use ftsort_core::tree::plan::{Kind, Plan, Remedy};
@@ -23,7 +23,7 @@ use ftsort_kernels::random::SplitMix;
 
 /// Patterns of faults of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub struct FaultCell {
     /// The hypercube's: the paper's n.
     pub dimensions: u32,
     /// How many links are faulty, beside those of faulty nodes.
@@ -32,14 +32,14 @@ pub struct Cell {
     pub nodes: usize,
 }
 
-impl Cell {
+impl FaultCell {
     /// The cells that are looked at: up to and past the 2^(n-1) links of Theorem 3, without a faulty
     /// node, with one, and with an eighth of all.
-    pub fn all(dimensions: RangeInclusive<u32>) -> Vec<Cell> {
-        dimensions.flat_map(Cell::of).collect()
+    pub fn all(dimensions: RangeInclusive<u32>) -> Vec<FaultCell> {
+        dimensions.flat_map(FaultCell::of).collect()
     }
 
-    fn of(dimensions: u32) -> Vec<Cell> {
+    fn of(dimensions: u32) -> Vec<FaultCell> {
         let half = 1_usize << dimensions >> 1;
         // In quarters of 2^(n-1), up to 0.6 of all links.
         let most = dimensions as usize * 12 / 5;
@@ -55,7 +55,7 @@ impl Cell {
         let mut nodes = vec![0, 1, half / 4];
         nodes.sort_unstable();
         nodes.dedup();
-        let cell = |nodes: usize, links: usize| Cell {
+        let cell = |nodes: usize, links: usize| FaultCell {
             dimensions,
             links,
             nodes,
@@ -104,7 +104,7 @@ impl Cell {
 
 /// What was counted for one pattern of faults.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct PatternSample {
     /// FIND_TREE found a sink; else it is the one that [`find_tree_anyway`] takes.
     pub found: bool,
     /// A theorem that does not hold, or data that did not arrive once.
@@ -115,7 +115,7 @@ pub struct Sample {
 }
 
 /// Counts for one pattern; None if no node is left. `optimum`: looks for the best trees, too.
-pub fn examine(faults: &Faults, optimum: bool) -> Option<Sample> {
+pub fn examine(faults: &Faults, optimum: bool) -> Option<PatternSample> {
     let printed = find_tree(faults);
     let found = printed.is_some();
     let tree = printed.or_else(|| find_tree_anyway(faults))?;
@@ -135,7 +135,7 @@ pub fn examine(faults: &Faults, optimum: bool) -> Option<Sample> {
         }
         [Err(refused), ..] | [_, Err(refused), _] | [.., Err(refused)] => Some(refused.to_string()),
     };
-    Some(Sample {
+    Some(PatternSample {
         found,
         wrong,
         counts,
@@ -156,7 +156,7 @@ fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)
     let same_sink = optimum.then(|| fewest_with_sink(tree.sink(), faults));
     let any_sink = optimum.then(|| fewest_faulty_links(faults)).flatten();
     let own = faulty_links(tree, faults);
-    let Printed {
+    let PrintedErrors {
         lost,
         awaited,
         unheard,
@@ -279,7 +279,7 @@ fn times(plan: &Plan) -> [f64; 2] {
     let schedule = Schedule::new(plan, PAPER);
     let n = plan.tree().dimensions();
     let without_faults = [f64::from(n), f64::from((1_u32 << n) - 1)];
-    let time = |merging: Merging| model::cost(plan, &schedule, merging).time;
+    let time = |merging: Merging| cost::cost(plan, &schedule, merging).time;
     [
         time(Merging::Keeps) / without_faults[0],
         time(Merging::Adds) / without_faults[1],
@@ -300,7 +300,7 @@ fn undelivered(plan: &Plan) -> Option<String> {
     let mut sent = holdings.concat();
     sent.sort_unstable();
     let sink = plan.tree().sink();
-    let after = play(&Schedule::new(plan, PAPER), holdings);
+    let after = replay(&Schedule::new(plan, PAPER), holdings);
     let Some(mut arrived) = after.and_then(|held| held.into_iter().nth(sink.0 as usize)) else {
         return Some("a node is to pass on what never came".into());
     };
@@ -332,8 +332,8 @@ fn theorems(plan: &Plan, faults: &Faults, found: bool) -> Option<String> {
 
 /// Means and maxima over the patterns of a cell that have their sink from the same rule.
 #[derive(Clone, Debug)]
-pub struct Summary {
-    cell: Cell,
+pub struct CellSummary {
+    cell: FaultCell,
     found: bool,
     /// Patterns of the cell, by either rule.
     of: usize,
@@ -343,17 +343,22 @@ pub struct Summary {
     most: Vec<f64>,
 }
 
-impl Summary {
+impl CellSummary {
     /// One for each rule by which a sink was found.
-    pub fn of(cell: Cell, samples: &[Sample]) -> Vec<Summary> {
+    pub fn of(cell: FaultCell, samples: &[PatternSample]) -> Vec<CellSummary> {
         let by = |found: bool| {
-            let own: Vec<&Sample> = samples.iter().filter(|s| s.found == found).collect();
-            Summary::of_group(cell, found, samples.len(), &own)
+            let own: Vec<&PatternSample> = samples.iter().filter(|s| s.found == found).collect();
+            CellSummary::of_group(cell, found, samples.len(), &own)
         };
         [true, false].into_iter().filter_map(by).collect()
     }
 
-    fn of_group(cell: Cell, found: bool, of: usize, samples: &[&Sample]) -> Option<Summary> {
+    fn of_group(
+        cell: FaultCell,
+        found: bool,
+        of: usize,
+        samples: &[&PatternSample],
+    ) -> Option<CellSummary> {
         let first = samples.first()?;
         let mut sums = vec![0.0; first.counts.len()];
         let mut most = vec![f64::NEG_INFINITY; first.counts.len()];
@@ -364,7 +369,7 @@ impl Summary {
                 *most = most.max(value);
             }
         }
-        Some(Summary {
+        Some(CellSummary {
             cell,
             found,
             of,
@@ -383,9 +388,9 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for CellSummary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cell {
+        let FaultCell {
             dimensions,
             links,
             nodes,
@@ -414,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_cell_draws_as_many_faults_as_it_says_and_always_the_same() {
-        for cell in Cell::all(3..=6) {
+        for cell in FaultCell::all(3..=6) {
             let faults = cell.draw(7, 3);
             assert_eq!(faults.links().count(), cell.links, "{cell:?}");
             assert_eq!(faults.nodes().len(), cell.nodes);
@@ -426,7 +431,7 @@ mod tests {
 
     #[test]
     fn no_pattern_breaks_what_the_theorems_promise() {
-        for cell in Cell::all(3..=6) {
+        for cell in FaultCell::all(3..=6) {
             for index in 0..20 {
                 let sample = examine(&cell.draw(1, index), true).expect("somebody is left");
                 assert_eq!(sample.wrong, None, "{cell:?}, pattern {index}");
@@ -436,7 +441,7 @@ mod tests {
 
     #[test]
     fn broken_promises_are_noticed() {
-        let cell = Cell {
+        let cell = FaultCell {
             dimensions: 3,
             links: 3,
             nodes: 0,
@@ -453,20 +458,20 @@ mod tests {
 
     #[test]
     fn means_and_maxima_by_the_rule_that_found_the_sink() {
-        let sample = |found: bool, value: f64| Sample {
+        let sample = |found: bool, value: f64| PatternSample {
             found,
             wrong: None,
             counts: vec![("a", value), ("b", f64::NAN)],
         };
-        let cell = Cell {
+        let cell = FaultCell {
             dimensions: 3,
             links: 2,
             nodes: 1,
         };
         let samples = [sample(true, 1.0), sample(false, 5.0), sample(true, 2.0)];
-        let lines: Vec<String> = Summary::of(cell, &samples)
+        let lines: Vec<String> = CellSummary::of(cell, &samples)
             .iter()
-            .map(Summary::to_string)
+            .map(CellSummary::to_string)
             .collect();
         assert_eq!(
             lines,
@@ -476,7 +481,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            Summary::of(cell, &samples)[0].header(),
+            CellSummary::of(cell, &samples)[0].header(),
             "dimensions,links,nodes,links_over_half,sink,of,patterns,a,a_most,b,b_most"
         );
     }

@@ -3,24 +3,24 @@
 //! wait, or talk to anybody itself.
 //!
 //! A member tests others in each interval of its own clock; at the interval's end it counts an event for
-//! each member that failed, and tells all. Members ignore news of ranks outside of the group. A rank
+//! each member that failed, and tells all. Members ignore updates of ranks outside of the group. A rank
 //! outside that passed zeta tests in a row has its tester ask the leader for a decision; once decided, its
 //! counter becomes even, which is an event like any other. A rank that is itself outside tests nobody,
 //! answers tests, and listens.
 //!
 //! The driver's part: call [`Monitor::tick`] at [`Monitor::next_wake`] and not much later (how late it was
 //! tells a starved tester); hand over what comes, with the time at which it came; send what is to be sent;
-//! run the test procedure for [`Action::RunTest`] and hand its result to [`Monitor::answered`]. Messages
+//! run the test procedure for [`Action::RunTest`] and hand its result to [`Monitor::test_done`]. Messages
 //! may get lost, come twice, late, or in any order. One thread at a time.
 
 use crate::members::{Rank, RankSet};
-use crate::monitor::broadcast::Heard;
-use crate::monitor::message::{Message, Subject};
-use crate::monitor::options::Options;
-use crate::monitor::paxos::{self, Step};
-use crate::monitor::rejoin::Rejoins;
-use crate::monitor::syndrome::{News, Syndrome};
-use crate::monitor::tester::Tests;
+use crate::monitor::broadcast::BroadcastLog;
+use crate::monitor::message::{MonitorMessage, RejoinSubject};
+use crate::monitor::options::MonitorOptions;
+use crate::monitor::paxos::{PaxosMessage, ProposerStep};
+use crate::monitor::rejoin::RejoinDecisions;
+use crate::monitor::syndrome::{CounterUpdates, Syndrome};
+use crate::monitor::tester::Tester;
 use crate::monitor::{DEFAULT_LIMIT, count_primes};
 use std::collections::BTreeMap;
 
@@ -31,10 +31,10 @@ pub enum Action {
     Send {
         /// To whom; never this rank.
         to: Rank,
-        /// For that rank's [`Monitor::hear`].
+        /// For that rank's [`Monitor::receive`].
         message: Vec<u8>,
     },
-    /// Run the test procedure, then call [`Monitor::answered`] with these and its result.
+    /// Run the test procedure, then call [`Monitor::test_done`] with these and its result.
     RunTest {
         /// The tester.
         to: Rank,
@@ -45,7 +45,7 @@ pub enum Action {
 
 /// What a monitor knows of a rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct View {
+pub struct MonitorView {
     /// Events so far.
     pub counter: u32,
     /// Is the rank in the group?
@@ -71,15 +71,15 @@ pub struct View {
 pub struct Monitor {
     me: Rank,
     ranks: usize,
-    options: Options,
+    options: MonitorOptions,
     syndrome: Syndrome,
     group: RankSet,
     outside: RankSet,
-    tests: Tests,
-    heard: Heard,
-    rejoins: Rejoins,
-    /// Tests that this rank is to answer: their numbers, and the testers' digests.
-    asked: BTreeMap<Rank, (u64, u64)>,
+    tester: Tester,
+    broadcasts: BroadcastLog,
+    rejoins: RejoinDecisions,
+    /// Tester that this rank is to answer: their numbers, and the testers' digests.
+    pending_answers: BTreeMap<Rank, (u64, u64)>,
     interval: u64,
     interval_end: f64,
     wake: f64,
@@ -88,11 +88,11 @@ pub struct Monitor {
 impl Monitor {
     /// The monitor of rank `me` of so many, at the time `now` of its own clock, in seconds. Everybody is
     /// recommended; tests begin with the first [`Monitor::tick`]. The options are to have passed
-    /// [`Options::check`].
+    /// [`MonitorOptions::check`].
     ///
     /// # Panics
     /// If there is no such rank.
-    pub fn new(me: Rank, ranks: usize, options: Options, now: f64) -> Monitor {
+    pub fn new(me: Rank, ranks: usize, options: MonitorOptions, now: f64) -> Monitor {
         assert!(me.index() < ranks, "there is no rank {me} among {ranks}");
         let syndrome = Syndrome::new(ranks);
         Monitor {
@@ -101,21 +101,21 @@ impl Monitor {
             group: syndrome.group(),
             outside: syndrome.outside(),
             syndrome,
-            tests: Tests::new(options.clone(), count_primes(DEFAULT_LIMIT)),
+            tester: Tester::new(options.clone(), count_primes(DEFAULT_LIMIT)),
             options,
-            heard: Heard::default(),
-            rejoins: Rejoins::default(),
-            asked: BTreeMap::new(),
+            broadcasts: BroadcastLog::default(),
+            rejoins: RejoinDecisions::default(),
+            pending_answers: BTreeMap::new(),
             interval: 0,
             interval_end: now,
             wake: now,
         }
     }
 
-    /// What the test procedure yields where all is well; that of `count_primes(1000)` unless told
+    /// What the test procedure answers where all is well; that of `count_primes(1000)` unless told
     /// otherwise. Any other answer fails the test.
     pub fn set_answer(&mut self, answer: u64) {
-        self.tests.set_answer(answer);
+        self.tester.set_answer(answer);
     }
 
     /// When [`Monitor::tick`] is to be called next.
@@ -129,97 +129,99 @@ impl Monitor {
         if now.is_nan() || now < self.wake {
             return out;
         }
-        self.tests.woken_late(now - self.wake);
+        self.tester.woke_late(now - self.wake);
         if now >= self.interval_end {
             self.end_interval(now, &mut out);
             self.begin_interval(now, &mut out);
         }
-        let limit = self.tests.next_limit(now).unwrap_or(f64::INFINITY);
+        let limit = self.tester.next_limit(now).unwrap_or(f64::INFINITY);
         self.wake = self.interval_end.min(limit);
         out
     }
 
     /// A message came from another rank. Anything that is no message is ignored.
-    pub fn hear(&mut self, now: f64, from: Rank, message: &[u8]) -> Vec<Action> {
+    pub fn receive(&mut self, now: f64, from: Rank, message: &[u8]) -> Vec<Action> {
         let mut out = Vec::new();
-        if from == self.me || from.index() >= self.ranks || self.syndrome.is_dead(from) {
+        if from == self.me || from.index() >= self.ranks || self.syndrome.is_failed(from) {
             return out;
         }
-        let Some(message) = Message::decode(self.ranks, message) else {
+        let Some(message) = MonitorMessage::decode(self.ranks, message) else {
             return out;
         };
         if now > self.wake {
             // What is heard only now may have been there since then.
-            self.tests.woken_late(now - self.wake);
+            self.tester.woke_late(now - self.wake);
         }
         match message {
-            Message::Test { number, digest } => {
-                self.asked.insert(from, (number, digest));
+            MonitorMessage::Test { number, digest } => {
+                self.pending_answers.insert(from, (number, digest));
                 out.push(Action::RunTest { to: from, number });
             }
-            Message::Reply {
+            MonitorMessage::Reply {
                 number,
                 answer,
                 digest,
-                news,
+                updates,
             } => {
-                self.tests.reply(now, from, number, answer);
-                self.learn(from, &news);
+                self.tester.reply(now, from, number, answer);
+                self.merge_from(from, &updates);
                 if digest != self.syndrome.digest() {
-                    let own = Message::Counters(self.syndrome.news());
-                    self.post(from, own, &mut out);
+                    let own = MonitorMessage::Counters(self.syndrome.nonzero_counters());
+                    self.send(from, own, &mut out);
                 }
             }
-            Message::Counters(news) => self.learn(from, &news),
-            Message::Events {
+            MonitorMessage::Counters(updates) => self.merge_from(from, &updates),
+            MonitorMessage::Events {
                 origin,
                 number,
-                news,
-            } => self.events(from, origin, number, &news, &mut out),
-            Message::Request(subject) => self.request(from, subject, &mut out),
-            Message::Vote(subject, message) => self.vote(from, subject, &message, &mut out),
+                updates,
+            } => self.receive_events(from, origin, number, &updates, &mut out),
+            MonitorMessage::Request(subject) => self.receive_request(from, subject, &mut out),
+            MonitorMessage::Vote(subject, message) => {
+                self.receive_vote(from, subject, &message, &mut out)
+            }
         }
         out
     }
 
     /// The test procedure ran for [`Action::RunTest`] and yielded this; the action sends it to the
     /// tester.
-    pub fn answered(&mut self, _now: f64, to: Rank, number: u64, answer: u64) -> Vec<Action> {
+    pub fn test_done(&mut self, _now: f64, to: Rank, number: u64, answer: u64) -> Vec<Action> {
         let mut out = Vec::new();
         if to.index() >= self.ranks || to == self.me {
             return out;
         }
         let digest = self.syndrome.digest();
-        let asked = self.asked.remove(&to);
+        let asked = self.pending_answers.remove(&to);
         let same = asked == Some((number, digest));
-        let news = if same {
-            News::new()
+        let updates = if same {
+            CounterUpdates::new()
         } else {
-            self.syndrome.news()
+            self.syndrome.nonzero_counters()
         };
-        let reply = Message::Reply {
+        let reply = MonitorMessage::Reply {
             number,
             answer,
             digest,
-            news,
+            updates,
         };
-        self.post(to, reply, &mut out);
+        self.send(to, reply, &mut out);
         out
     }
 
     /// These ranks crashed: they are out for ever, and nobody waits for them. This rank is not among
     /// them.
-    pub fn absorb_dead(&mut self, dead: &RankSet) {
-        let others = dead.iter().filter(|rank| *rank != self.me);
+    pub fn mark_failed(&mut self, failed: &RankSet) {
+        let others = failed.iter().filter(|rank| *rank != self.me);
         let others = others.filter(|rank| rank.index() < self.ranks);
         let others = RankSet::from_ranks(self.ranks, others);
         for rank in others.iter() {
-            self.tests.forget(rank);
-            self.asked.remove(&rank);
-            self.rejoins.close(rank);
+            self.tester.forget(rank);
+            self.pending_answers.remove(&rank);
+            self.rejoins.remove(rank);
         }
-        self.syndrome.absorb_dead(&others);
-        self.regroup();
+        self.syndrome.mark_failed(&others);
+        self.update_group();
     }
 
     /// The counters of events, by rank: even for a recommended rank.
@@ -235,23 +237,23 @@ impl Monitor {
 
     /// Merges counters that the application's commit agreed on, by rank, whoever they are from. Those
     /// beyond the number of ranks are ignored.
-    pub fn adopt(&mut self, counters: &[u32]) {
+    pub fn adopt_counters(&mut self, counters: &[u32]) {
         let counters = Rank::all(self.ranks).zip(counters);
-        let news: News = counters.map(|(rank, counter)| (rank, *counter)).collect();
-        self.merge(&news);
+        let updates: CounterUpdates = counters.map(|(rank, counter)| (rank, *counter)).collect();
+        self.merge(&updates);
     }
 
-    /// The group, as this rank knows it: all living ranks with an even counter. If there is none, all
-    /// living ranks, since somebody has to do the work.
+    /// The group, as this rank knows it: all survivors ranks with an even counter. If there is none, all
+    /// survivors ranks, since somebody has to do the work.
     pub fn recommended(&self) -> RankSet {
         self.group.clone()
     }
 
     /// How long each rank has taken to reply of late, in seconds; None before the first reply.
-    pub fn paces(&self) -> Vec<Option<f64>> {
+    pub fn reply_times(&self) -> Vec<Option<f64>> {
         let ranks = Rank::all(self.ranks);
         ranks
-            .map(|rank| self.tests.peer(rank)?.pace.mean())
+            .map(|rank| self.tester.tested(rank)?.reply_time.mean())
             .collect()
     }
 
@@ -259,18 +261,18 @@ impl Monitor {
     ///
     /// # Panics
     /// If there is no such rank.
-    pub fn view(&self, rank: Rank) -> View {
-        let peer = self.tests.peer(rank).cloned().unwrap_or_default();
-        View {
+    pub fn view(&self, rank: Rank) -> MonitorView {
+        let tested = self.tester.tested(rank).cloned().unwrap_or_default();
+        MonitorView {
             counter: self.syndrome.counter(rank),
             recommended: self.group.contains(rank),
-            last_reply: peer.last,
-            mean: peer.replies.mean,
-            variance: peer.replies.variance,
-            timeout: peer.replies.timeout,
-            threshold: peer.replies.limit(&self.options),
-            phi: peer.phi,
-            good_in_row: peer.good,
+            last_reply: tested.last_reply,
+            mean: tested.replies.mean,
+            variance: tested.replies.variance,
+            timeout: tested.replies.timeout,
+            threshold: tested.replies.limit(&self.options),
+            phi: tested.phi,
+            good_in_row: tested.passes,
         }
     }
 
@@ -279,124 +281,124 @@ impl Monitor {
     }
 
     /// A message for another rank, or, at once, for this one.
-    fn post(&mut self, to: Rank, message: Message, out: &mut Vec<Action>) {
+    fn send(&mut self, to: Rank, message: MonitorMessage, out: &mut Vec<Action>) {
         if to != self.me {
             let message = message.encode();
             out.push(Action::Send { to, message });
             return;
         }
         match message {
-            Message::Request(subject) => self.request(to, subject, out),
-            Message::Vote(subject, message) => self.vote(to, subject, &message, out),
+            MonitorMessage::Request(subject) => self.receive_request(to, subject, out),
+            MonitorMessage::Vote(subject, message) => self.receive_vote(to, subject, &message, out),
             _ => {}
         }
     }
 
-    /// A message for all living ranks but these: also for those outside, who are to know.
-    fn tell_all(&self, message: &Message, but: [Rank; 2], out: &mut Vec<Action>) {
+    /// A message for all survivors ranks but these: also for those outside, who are to know.
+    fn send_to_all(&self, message: &MonitorMessage, but: [Rank; 2], out: &mut Vec<Action>) {
         let bytes = message.encode();
-        let living = Rank::all(self.ranks).filter(|rank| !self.syndrome.is_dead(*rank));
-        for to in living.filter(|rank| *rank != self.me && !but.contains(rank)) {
+        let survivors = Rank::all(self.ranks).filter(|rank| !self.syndrome.is_failed(*rank));
+        for to in survivors.filter(|rank| *rank != self.me && !but.contains(rank)) {
             let message = bytes.clone();
             out.push(Action::Send { to, message });
         }
     }
 
-    fn regroup(&mut self) {
+    fn update_group(&mut self) {
         self.group = self.syndrome.group();
         self.outside = self.syndrome.outside();
     }
 
-    fn merge(&mut self, news: &News) {
+    fn merge(&mut self, updates: &CounterUpdates) {
         let mut changed = false;
-        for (rank, counter) in news {
+        for (rank, counter) in updates {
             if self.syndrome.merge(*rank, *counter) {
                 changed = true;
-                self.moved(*rank);
+                self.counter_grew(*rank);
             }
         }
         if changed {
-            self.regroup();
+            self.update_group();
         }
     }
 
     /// A rank's counter grew.
-    fn moved(&mut self, rank: Rank) {
-        self.rejoins.close(rank);
+    fn counter_grew(&mut self, rank: Rank) {
+        self.rejoins.remove(rank);
         if !self.syndrome.is_recommended(rank) {
             // Good tests in a row are those since it left.
-            self.tests.reset(rank);
+            self.tester.reset(rank);
         }
     }
 
-    /// News of members count. Who is outside listens to everybody: its idea of the group may be so old
+    /// CounterUpdates of members count. Who is outside listens to everybody: its idea of the group may be so old
     /// that it would take all those who test it for outsiders, and nobody else tells it anything.
-    fn learn(&mut self, from: Rank, news: &News) {
+    fn merge_from(&mut self, from: Rank, updates: &CounterUpdates) {
         if self.group.contains(from) || !self.is_member() {
-            self.merge(news);
+            self.merge(updates);
         }
     }
 
-    fn events(
+    fn receive_events(
         &mut self,
         from: Rank,
         origin: Rank,
         number: u64,
-        news: &News,
+        updates: &CounterUpdates,
         out: &mut Vec<Action>,
     ) {
-        if origin == self.me || !self.heard.is_new(origin, number) {
+        if origin == self.me || !self.broadcasts.is_new(origin, number) {
             return;
         }
         if self.is_member() {
-            let message = Message::Events {
+            let message = MonitorMessage::Events {
                 origin,
                 number,
-                news: news.clone(),
+                updates: updates.clone(),
             };
-            self.tell_all(&message, [origin, from], out);
+            self.send_to_all(&message, [origin, from], out);
         }
-        self.learn(origin, news);
+        self.merge_from(origin, updates);
     }
 
     /// Counts an event for each of these ranks, and tells all.
-    fn report(&mut self, ranks: &[Rank], out: &mut Vec<Action>) {
+    fn broadcast_events(&mut self, ranks: &[Rank], out: &mut Vec<Action>) {
         for rank in ranks {
-            self.syndrome.bump(*rank);
-            self.moved(*rank);
+            self.syndrome.increment(*rank);
+            self.counter_grew(*rank);
         }
-        self.regroup();
+        self.update_group();
         if self.options.assignment == super::Assignment::AllToAll {
             let counter = |rank: &Rank| (*rank, self.syndrome.counter(*rank));
-            let message = Message::Events {
+            let message = MonitorMessage::Events {
                 origin: self.me,
-                number: self.heard.next_number(),
-                news: ranks.iter().map(counter).collect(),
+                number: self.broadcasts.next_number(),
+                updates: ranks.iter().map(counter).collect(),
             };
-            self.tell_all(&message, [self.me; 2], out);
+            self.send_to_all(&message, [self.me; 2], out);
         }
     }
 
     fn end_interval(&mut self, now: f64, out: &mut Vec<Action>) {
         if !self.is_member() {
-            self.tests.stop();
+            self.tester.stop();
             return;
         }
-        let outcome = self.tests.finish(now);
+        let outcome = self.tester.finish(now);
         let recommended = |rank: Rank| self.syndrome.is_recommended(rank);
         let doubtful = self.options.self_doubt && outcome.is_doubtful(recommended);
         let failed = outcome.failed.iter().map(|(rank, _)| *rank);
         let events: Vec<Rank> = failed.filter(|rank| recommended(*rank)).collect();
-        self.tests.settle(&outcome, doubtful);
+        self.tester.settle(&outcome, doubtful);
         if !doubtful && !events.is_empty() {
-            self.report(&events, out);
+            self.broadcast_events(&events, out);
         }
-        let ripe = |rank: &Rank| self.tests.good(*rank) >= self.options.zeta;
+        let ripe = |rank: &Rank| self.tester.passes(*rank) >= self.options.zeta;
         let ripe: Vec<Rank> = self.outside.iter().filter(ripe).collect();
         for rank in ripe {
             let (subject, voters) = self.subject(rank);
             if let Some(leader) = voters.first() {
-                self.post(*leader, Message::Request(subject), out);
+                self.send(*leader, MonitorMessage::Request(subject), out);
             }
         }
     }
@@ -417,17 +419,17 @@ impl Monitor {
         let assignment = self.options.assignment;
         let tested = assignment.tested_by(self.me, self.ranks, group, outside);
         let digest = self.syndrome.digest();
-        for (to, number) in self.tests.begin(now, &tested) {
-            self.post(to, Message::Test { number, digest }, out);
+        for (to, number) in self.tester.begin(now, &tested) {
+            self.send(to, MonitorMessage::Test { number, digest }, out);
         }
     }
 
     /// What there is to decide on a rank outside, and who votes on it.
-    fn subject(&self, rank: Rank) -> (Subject, Vec<Rank>) {
+    fn subject(&self, rank: Rank) -> (RejoinSubject, Vec<Rank>) {
         let assignment = self.options.assignment;
         let voters = assignment.testers_of(rank, self.ranks, &self.group);
         let set = RankSet::from_ranks(self.ranks, voters.iter().copied());
-        let subject = Subject {
+        let subject = RejoinSubject {
             rank,
             counter: self.syndrome.counter(rank),
             voters: set.fingerprint(),
@@ -436,8 +438,8 @@ impl Monitor {
     }
 
     /// The voters, if that is to be decided and they are the same for the one who says so. Others have
-    /// heard news that this rank has not, or the other way round; they will try again.
-    fn voters(&self, from: Rank, subject: Subject) -> Option<Vec<Rank>> {
+    /// heard updates that this rank has not, or the other way round; they will try again.
+    fn voters(&self, from: Rank, subject: RejoinSubject) -> Option<Vec<Rank>> {
         let known = self.is_member() && self.outside.contains(subject.rank);
         if !known || !self.group.contains(from) {
             return None;
@@ -446,54 +448,56 @@ impl Monitor {
         (own == subject).then_some(voters)
     }
 
-    fn request(&mut self, from: Rank, subject: Subject, out: &mut Vec<Action>) {
+    fn receive_request(&mut self, from: Rank, subject: RejoinSubject, out: &mut Vec<Action>) {
         let Some(voters) = self.voters(from, subject) else {
             return;
         };
         let rejoins = &mut self.rejoins;
-        if let Some(message) = rejoins.request(self.me, subject, &voters, from, self.interval) {
-            self.tell(&voters, subject, message, out);
+        if let Some(message) = rejoins.start(self.me, subject, &voters, from, self.interval) {
+            self.send_to_voters(&voters, subject, message, out);
         }
     }
 
-    fn tell(
+    fn send_to_voters(
         &mut self,
         voters: &[Rank],
-        subject: Subject,
-        message: paxos::Message,
+        subject: RejoinSubject,
+        message: PaxosMessage,
         out: &mut Vec<Action>,
     ) {
         for voter in voters {
-            self.post(*voter, Message::Vote(subject, message), out);
+            self.send(*voter, MonitorMessage::Vote(subject, message), out);
         }
     }
 
-    fn vote(
+    fn receive_vote(
         &mut self,
         from: Rank,
-        subject: Subject,
-        message: &paxos::Message,
+        subject: RejoinSubject,
+        message: &PaxosMessage,
         out: &mut Vec<Action>,
     ) {
         let Some(voters) = self.voters(from, subject) else {
             return;
         };
-        if let paxos::Message::Prepare(_) | paxos::Message::Accept(..) = message {
-            let willing = 2 * self.tests.good(subject.rank) > self.options.zeta;
+        if let PaxosMessage::Prepare(_) | PaxosMessage::Accept(..) = message {
+            let willing = 2 * self.tester.passes(subject.rank) > self.options.zeta;
             let answer = if voters.contains(&self.me) {
                 self.rejoins.vote(subject, willing, message)
             } else {
                 None
             };
             if let Some(answer) = answer {
-                self.post(from, Message::Vote(subject, answer), out);
+                self.send(from, MonitorMessage::Vote(subject, answer), out);
             }
             return;
         }
-        match self.rejoins.count(subject, from, message) {
-            Some(Step::Tell(message)) => self.tell(&voters, subject, message, out),
-            Some(Step::Decided(_)) => self.report(&[subject.rank], out),
-            Some(Step::GivenUp) | None => {}
+        match self.rejoins.count_vote(subject, from, message) {
+            Some(ProposerStep::Send(message)) => {
+                self.send_to_voters(&voters, subject, message, out)
+            }
+            Some(ProposerStep::Decided(_)) => self.broadcast_events(&[subject.rank], out),
+            Some(ProposerStep::Abandoned) | None => {}
         }
     }
 }

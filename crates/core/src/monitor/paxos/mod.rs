@@ -3,7 +3,7 @@
 //! it only if its own tests say so, and a majority decides. Pure state machines; who sends what to whom,
 //! and when to try again, is for the monitor to say.
 //!
-//! A vote against is an answer that does not come, as far as Paxos is concerned: an acceptor may refuse
+//! A vote refusing is an answer that does not come, as far as Paxos is concerned: an acceptor may refuse
 //! what it likes, and nothing becomes unsafe. It is said aloud so that a proposer knows when to stop.
 
 use std::collections::BTreeSet;
@@ -21,16 +21,16 @@ pub struct Ballot {
 
 /// What is said between a proposer and the acceptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Message {
-    /// Phase 1, from the proposer: promise to ignore smaller ballots.
+pub enum PaxosMessage {
+    /// ProposerPhase 1, from the proposer: promise to ignore smaller ballots.
     Prepare(Ballot),
     /// The answer: promised, and what was accepted before.
     Promise(Ballot, Option<(Ballot, u64)>),
-    /// Phase 2, from the proposer: accept this value.
+    /// ProposerPhase 2, from the proposer: accept this value.
     Accept(Ballot, u64),
     /// The answer: done.
     Accepted(Ballot),
-    /// The answer to either: no, since the acceptor is against it, or (the second ballot) has promised
+    /// The answer to either: no, since the acceptor is refusing it, or (the second ballot) has promised
     /// more to somebody else.
     Refused(Ballot, Option<Ballot>),
 }
@@ -44,40 +44,40 @@ pub struct Acceptor {
 
 impl Acceptor {
     /// The answer to a proposer's message. `willing`: this member is for it now.
-    pub fn hear(&mut self, willing: bool, message: &Message) -> Option<Message> {
-        let (Message::Prepare(ballot) | Message::Accept(ballot, _)) = *message else {
+    pub fn receive(&mut self, willing: bool, message: &PaxosMessage) -> Option<PaxosMessage> {
+        let (PaxosMessage::Prepare(ballot) | PaxosMessage::Accept(ballot, _)) = *message else {
             return None;
         };
         if self.promised.is_some_and(|promised| promised > ballot) {
-            return Some(Message::Refused(ballot, self.promised));
+            return Some(PaxosMessage::Refused(ballot, self.promised));
         }
         if !willing {
-            return Some(Message::Refused(ballot, None));
+            return Some(PaxosMessage::Refused(ballot, None));
         }
         self.promised = Some(ballot);
         Some(match *message {
-            Message::Accept(_, value) => {
+            PaxosMessage::Accept(_, value) => {
                 self.accepted = Some((ballot, value));
-                Message::Accepted(ballot)
+                PaxosMessage::Accepted(ballot)
             }
-            _ => Message::Promise(ballot, self.accepted),
+            _ => PaxosMessage::Promise(ballot, self.accepted),
         })
     }
 }
 
 /// What a proposer does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ProposerStep {
     /// Send this to all voters.
-    Tell(Message),
+    Send(PaxosMessage),
     /// This value is decided.
     Decided(u64),
-    /// So many are against it that there is no majority: this attempt is over.
-    GivenUp,
+    /// So many are refusing it that there is no majority: this attempt is over.
+    Abandoned,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+enum ProposerPhase {
     Idle,
     Preparing,
     Accepting(u64),
@@ -91,9 +91,9 @@ pub struct Proposer {
     ballot: Ballot,
     /// The highest round that was heard of.
     highest: u32,
-    phase: Phase,
-    for_it: BTreeSet<Rank>,
-    against: BTreeSet<Rank>,
+    phase: ProposerPhase,
+    accepting: BTreeSet<Rank>,
+    refusing: BTreeSet<Rank>,
     before: Option<(Ballot, u64)>,
     decided: Option<u64>,
 }
@@ -106,22 +106,22 @@ impl Proposer {
             value,
             ballot: Ballot { round: 0, by: me },
             highest: 0,
-            phase: Phase::Idle,
-            for_it: BTreeSet::new(),
-            against: BTreeSet::new(),
+            phase: ProposerPhase::Idle,
+            accepting: BTreeSet::new(),
+            refusing: BTreeSet::new(),
             before: None,
             decided: None,
         }
     }
 
     /// A new attempt, which leaves the last one behind. The message is for all voters.
-    pub fn start(&mut self) -> Message {
+    pub fn start(&mut self) -> PaxosMessage {
         self.highest = self.highest.saturating_add(1);
         self.ballot.round = self.highest;
-        self.phase = Phase::Preparing;
+        self.phase = ProposerPhase::Preparing;
         self.before = None;
         self.clear();
-        Message::Prepare(self.ballot)
+        PaxosMessage::Prepare(self.ballot)
     }
 
     /// The highest round that was heard of.
@@ -145,60 +145,64 @@ impl Proposer {
     }
 
     fn clear(&mut self) {
-        self.for_it.clear();
-        self.against.clear();
+        self.accepting.clear();
+        self.refusing.clear();
     }
 
     /// A voter's answer. Answers that come twice, or to an attempt that is over, change nothing.
-    pub fn hear(&mut self, from: Rank, message: &Message) -> Option<Step> {
-        let (Message::Promise(ballot, _) | Message::Accepted(ballot) | Message::Refused(ballot, _)) =
-            *message
+    pub fn receive(&mut self, from: Rank, message: &PaxosMessage) -> Option<ProposerStep> {
+        let (PaxosMessage::Promise(ballot, _)
+        | PaxosMessage::Accepted(ballot)
+        | PaxosMessage::Refused(ballot, _)) = *message
         else {
             return None;
         };
-        if let Message::Refused(_, Some(promised)) = message {
+        if let PaxosMessage::Refused(_, Some(promised)) = message {
             self.go_above(promised.round);
         }
-        if ballot != self.ballot || !self.voters.contains(&from) || self.phase == Phase::Idle {
+        if ballot != self.ballot
+            || !self.voters.contains(&from)
+            || self.phase == ProposerPhase::Idle
+        {
             return None;
         }
         match (*message, self.phase) {
-            (Message::Promise(_, before), Phase::Preparing) => {
+            (PaxosMessage::Promise(_, before), ProposerPhase::Preparing) => {
                 // By ballot: what was accepted last may have been decided.
                 self.before = self.before.max(before);
-                self.for_it.insert(from);
+                self.accepting.insert(from);
             }
-            (Message::Accepted(_), Phase::Accepting(_)) => {
-                self.for_it.insert(from);
+            (PaxosMessage::Accepted(_), ProposerPhase::Accepting(_)) => {
+                self.accepting.insert(from);
             }
-            (Message::Refused(..), _) => {
-                self.against.insert(from);
+            (PaxosMessage::Refused(..), _) => {
+                self.refusing.insert(from);
             }
             _ => return None,
         }
         self.count()
     }
 
-    fn count(&mut self) -> Option<Step> {
+    fn count(&mut self) -> Option<ProposerStep> {
         let majority = self.voters.len() / 2 + 1;
-        if self.for_it.len() >= majority {
+        if self.accepting.len() >= majority {
             return Some(match self.phase {
-                Phase::Accepting(value) => {
-                    self.phase = Phase::Idle;
+                ProposerPhase::Accepting(value) => {
+                    self.phase = ProposerPhase::Idle;
                     self.decided = Some(value);
-                    Step::Decided(value)
+                    ProposerStep::Decided(value)
                 }
                 _ => {
                     let value = self.before.map_or(self.value, |(_, value)| value);
-                    self.phase = Phase::Accepting(value);
+                    self.phase = ProposerPhase::Accepting(value);
                     self.clear();
-                    Step::Tell(Message::Accept(self.ballot, value))
+                    ProposerStep::Send(PaxosMessage::Accept(self.ballot, value))
                 }
             });
         }
-        if self.voters.len() - self.against.len() < majority {
-            self.phase = Phase::Idle;
-            return Some(Step::GivenUp);
+        if self.voters.len() - self.refusing.len() < majority {
+            self.phase = ProposerPhase::Idle;
+            return Some(ProposerStep::Abandoned);
         }
         None
     }

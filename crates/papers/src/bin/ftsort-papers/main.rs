@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ftsort_papers::tree::trials::{Cell, Sample, Summary, examine};
+use ftsort_papers::tree::trials::{CellSummary, FaultCell, PatternSample, examine};
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
@@ -30,7 +30,7 @@ enum Table {
     Reliable(reliable::CostArgs),
     /// The 2018 paper's group of recommended processes, on made-up hosts, as CSV files.
     #[command(subcommand)]
-    Dgrp(dgrp::What),
+    Dgrp(dgrp::DgrpCommand),
     /// Counts what tree communication costs around random faults, as comma-separated values; patterns
     /// for which a theorem does not hold are told on stderr.
     Tree {
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     let complete = match Cli::parse().table {
         Table::Byzantine(options) => reliable::byzantine_table(&options),
         Table::Reliable(options) => reliable::cost_table(&options),
-        Table::Dgrp(table) => dgrp::play(&table),
+        Table::Dgrp(table) => dgrp::run(&table),
         Table::Tree {
             dimensions,
             patterns,
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn trees(dimensions: RangeInclusive<u32>, patterns: u64, seed: u64, optimum: u32) -> bool {
-    let cells = Cell::all(dimensions);
+    let cells = FaultCell::all(dimensions);
     let bar = bar(cells.len() as u64 * patterns);
     let mut header = true;
     let mut wrong = 0;
@@ -92,14 +92,15 @@ fn trees(dimensions: RangeInclusive<u32>, patterns: u64, seed: u64, optimum: u32
             bar.inc(1);
             sample
         };
-        let samples: Vec<Sample> = (0..patterns).into_par_iter().filter_map(of_one).collect();
+        let samples: Vec<PatternSample> =
+            (0..patterns).into_par_iter().filter_map(of_one).collect();
         for (index, sample) in samples.iter().enumerate() {
             if let Some(text) = &sample.wrong {
                 bar.suspend(|| eprintln!("{cell:?}, pattern {index}: {text}"));
                 wrong += 1;
             }
         }
-        for summary in Summary::of(cell, &samples) {
+        for summary in CellSummary::of(cell, &samples) {
             if std::mem::take(&mut header) {
                 println!("{}", summary.header());
             }

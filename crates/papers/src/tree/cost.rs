@@ -18,7 +18,7 @@ pub enum Merging {
 
 /// What a plan costs. Sizes are in units of what a node would have if all nodes had data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
+pub struct PlanCost {
     /// Parallel steps.
     pub steps: u32,
     /// How often a message crosses a link.
@@ -30,7 +30,7 @@ pub struct Cost {
 }
 
 /// Counts what a schedule of a plan costs. The same data is dealt to the contributors, however few.
-pub fn cost(plan: &Plan, schedule: &Schedule, merging: Merging) -> Cost {
+pub fn cost(plan: &Plan, schedule: &Schedule, merging: Merging) -> PlanCost {
     let nodes = 1_usize << plan.tree().dimensions();
     let each = nodes as f64 / plan.contributors().len() as f64;
     let own = match merging {
@@ -42,7 +42,7 @@ pub fn cost(plan: &Plan, schedule: &Schedule, merging: Merging) -> Cost {
         held[node.0 as usize] = own;
     }
     let mut sizes: Vec<f64> = vec![0.0; plan.messages().len()];
-    let mut cost = Cost::default();
+    let mut cost = PlanCost::default();
     for step in schedule.steps() {
         let mut largest = 0.0_f64;
         for transfer in step {
@@ -82,7 +82,7 @@ mod tests {
     use ftsort_core::tree::testing::{cases, figure_14};
     use proptest::prelude::*;
 
-    fn counted(faults: &Faults, tree: &Tree, remedy: Remedy, merging: Merging) -> Cost {
+    fn counted(faults: &Faults, tree: &Tree, remedy: Remedy, merging: Merging) -> PlanCost {
         let holders = holders(faults, tree.sink());
         let plan = Plan::new(tree, faults, &holders, remedy).expect("connected");
         let machine = Machine {

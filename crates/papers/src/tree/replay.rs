@@ -9,7 +9,7 @@ use ftsort_core::tree::plan::Part;
 use ftsort_core::tree::schedule::{LinkMessage, Schedule};
 
 /// What the nodes have.
-struct Desk<T> {
+struct NodeLists<T> {
     /// What each node holds.
     held: Vec<Vec<T>>,
     /// The parts into which each sender has divided what it held, those that have left being empty.
@@ -18,7 +18,7 @@ struct Desk<T> {
     passing: Vec<VecDeque<(u32, Vec<T>)>>,
 }
 
-impl<T> Desk<T> {
+impl<T> NodeLists<T> {
     /// What leaves with a transfer; None if it is not there.
     fn take(&mut self, transfer: &LinkMessage) -> Option<Vec<T>> {
         let from = transfer.from.0 as usize;
@@ -59,20 +59,20 @@ fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
 
 /// Plays a schedule: from what each node holds before to what each holds after it. None if a node is to
 /// pass on what never came to it, which no plan asks for.
-pub fn play<T>(schedule: &Schedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
+pub fn replay<T>(schedule: &Schedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
     let nodes = holdings.len();
-    let mut desk = Desk {
+    let mut lists = NodeLists {
         held: holdings,
         parts: (0..nodes).map(|_| None).collect(),
         passing: (0..nodes).map(|_| VecDeque::new()).collect(),
     };
     for step in schedule.steps() {
-        let moved: Option<Vec<Vec<T>>> = step.iter().map(|transfer| desk.take(transfer)).collect();
+        let moved: Option<Vec<Vec<T>>> = step.iter().map(|transfer| lists.take(transfer)).collect();
         for (transfer, items) in step.iter().zip(moved?) {
-            desk.put(transfer, items);
+            lists.put(transfer, items);
         }
     }
-    Some(desk.held)
+    Some(lists.held)
 }
 
 #[cfg(test)]
@@ -112,8 +112,8 @@ mod tests {
         holdings: &[Vec<(u32, usize)>],
         node: u32,
     ) -> Vec<(u32, usize)> {
-        let mut desk = play(&schedule.first(steps), holdings.to_vec()).expect("played");
-        let mut held = desk.swap_remove(node as usize);
+        let mut lists = replay(&schedule.first(steps), holdings.to_vec()).expect("played");
+        let mut held = lists.swap_remove(node as usize);
         held.sort_unstable();
         held
     }
@@ -187,7 +187,7 @@ mod tests {
         for ports in [Ports::All, Ports::One] {
             for pace in [Pace::Together, Pace::Alone] {
                 let schedule = Schedule::new(&plan, Machine { ports, pace });
-                let mut after = play(&schedule, holdings.clone()).expect("played");
+                let mut after = replay(&schedule, holdings.clone()).expect("played");
                 after[sink.0 as usize].sort_unstable();
                 prop_assert_eq!(&after[sink.0 as usize], &all);
                 prop_assert_eq!(after.concat().len(), all.len());
