@@ -1,15 +1,17 @@
-//! The group by measurements that all ranks have anyway: the rules of the 2018 paper without messages. Where an
-//! application agrees on something after each round, each rank adds how long its own test took; all feed
-//! the same measurements, in the same order, and come to the same counters. Nobody needs to be told, and nobody
-//! to be requested: a rank comes back after zeta passes intervals in a row, without consensus.
+//! The group from measurements that all ranks share: the rules of the 2018 paper without messages.
+//! An application agrees on something after each round. There each rank adds the time of its own
+//! test; all ranks apply the same measurements in the same order, and obtain the same counters. No
+//! broadcast is needed, and no consensus: a rank comes back after zeta passed intervals in a row.
 //!
-//! A measurement is taken relative to the median of its interval, and Algorithm 1 is applied to that: so an
-//! interval that is long for all is nobody's fault. Thresholds are therefore multiples of the median, the
-//! first one too: 8 times. Whoever is not slower than the median passes, so that somebody always does. The
-//! median is the lower one of two.
+//! A measurement is divided by the median of its interval, and Algorithm 1 is applied to the ratio.
+//! So an interval that is long for all ranks excludes none. Thresholds are therefore multiples of
+//! the median; the first threshold is 8 times the median. A rank that is not slower than the median
+//! passes, so at least one rank always does. The median is the lower one of two.
 //!
-//! Sums, products and square roots are the same on all machines; phi, which takes logarithms, need not be
-//! to the last bit: where machines differ in kind use thresholds. Pure; must never look at a clock.
+//! Sums, products and square roots are the same on all machines. Phi takes logarithms, whose last
+//! bit may differ, so ranks on machines of different kinds must use thresholds.
+//!
+//! Must never: read a clock, or use data that only one rank has.
 
 use crate::members::{Rank, RankSet};
 use crate::monitor::machine::MonitorView;
@@ -27,31 +29,31 @@ struct MeasuredRank {
     reply_time: SmoothedTime,
 }
 
-/// The group, as all ranks know it.
+/// The group, with the same state on all ranks.
 #[derive(Clone, Debug)]
 pub struct Foreground {
     options: MonitorOptions,
     syndrome: Syndrome,
-    measured: Vec<MeasuredRank>,
+    ranks: Vec<MeasuredRank>,
 }
 
 impl Foreground {
-    /// So many ranks, all recommended. The options, the same on all ranks, are to have passed
-    /// [`MonitorOptions::check`]; those on time, assignment and doubt mean nothing here.
+    /// Creates a group of `ranks` ranks, all recommended. The options must be the same on all ranks
+    /// and must have passed [`MonitorOptions::check`]. Options on time, assignment and self-doubt
+    /// have no effect here.
     pub fn new(ranks: usize, options: MonitorOptions) -> Foreground {
         Foreground {
             options,
             syndrome: Syndrome::new(ranks),
-            measured: vec![MeasuredRank::default(); ranks],
+            ranks: vec![MeasuredRank::default(); ranks],
         }
     }
 
-    /// An interval is over: each rank's measurement, which is a time in any unit. Figures that are no finite
-    /// number above 0, and those of ranks that there are not, are left out; a rank without a measurement was
-    /// not tested.
+    /// Ends an interval with each rank's measurement, a time in any unit. A measurement that is not
+    /// a finite number above 0, or of a rank that does not exist, is ignored. A rank without a
+    /// measurement was not tested.
     pub fn end_interval(&mut self, measurements: &[(Rank, f64)]) {
-        let known =
-            |rank: Rank| rank.index() < self.measured.len() && !self.syndrome.is_failed(rank);
+        let known = |rank: Rank| rank.index() < self.ranks.len() && !self.syndrome.is_failed(rank);
         let sound = |(rank, measurement): &(Rank, f64)| {
             known(*rank) && measurement.is_finite() && *measurement > 0.0
         };
@@ -70,70 +72,71 @@ impl Foreground {
     }
 
     fn evaluate(&mut self, rank: Rank, ratio: f64) {
-        let measured = &mut self.measured[rank.index()];
-        let passed = ratio <= 1.0 || ratio <= measured.replies.limit(&self.options);
-        measured.last = Some(ratio);
-        measured.reply_time.add(ratio, self.options.alpha);
-        measured.phi = measured.replies.phi(ratio);
+        let state = &mut self.ranks[rank.index()];
+        let passed = ratio <= 1.0 || ratio <= state.replies.limit(&self.options);
+        state.last = Some(ratio);
+        state.reply_time.add(ratio, self.options.alpha);
+        state.phi = state.replies.phi(ratio);
         if passed || self.options.learn_late {
-            measured.replies.add(&self.options, ratio);
+            state.replies.add(&self.options, ratio);
         }
-        measured.passes = if passed {
-            measured.passes.saturating_add(1)
+        state.passes = if passed {
+            state.passes.saturating_add(1)
         } else {
             0
         };
         let recommended = self.syndrome.is_recommended(rank);
-        if recommended != passed && (recommended || measured.passes >= self.options.zeta) {
+        if recommended != passed && (recommended || state.passes >= self.options.zeta) {
             self.syndrome.increment(rank);
         }
     }
 
-    /// These ranks crashed: they are out for ever.
+    /// Marks ranks as failed. They never come back.
     pub fn mark_failed(&mut self, failed: &RankSet) {
         self.syndrome.mark_failed(failed);
     }
 
-    /// The counters of events, by rank: even for a recommended rank.
+    /// Returns the counters of events, by rank. A recommended rank has an even counter.
     pub fn counters(&self) -> &[u32] {
         self.syndrome.counters()
     }
 
-    /// The group: all survivors ranks with an even counter; all survivors ranks if there is none.
+    /// Returns the group: all survivors with an even counter, or all survivors if there is none.
     pub fn recommended(&self) -> RankSet {
         self.syndrome.group()
     }
 
-    /// How long each rank has taken of late, in multiples of the median; None if it was never tested.
+    /// Returns the smoothed measurement of each rank, in multiples of the median. None if a rank
+    /// was never tested.
     pub fn reply_times(&self) -> Vec<Option<f64>> {
-        self.measured
+        self.ranks
             .iter()
-            .map(|measured| measured.reply_time.mean())
+            .map(|state| state.reply_time.mean())
             .collect()
     }
 
-    /// What is known of a rank. Times are multiples of the median.
+    /// Returns the state of a rank. Times are multiples of the median.
     ///
-    /// # Panics
-    /// If there is no such rank.
+    /// # Panics If the rank does not exist.
     pub fn view(&self, rank: Rank) -> MonitorView {
-        let measured = &self.measured[rank.index()];
+        let state = &self.ranks[rank.index()];
         MonitorView {
             counter: self.syndrome.counter(rank),
             recommended: self.syndrome.group().contains(rank),
-            last_reply: measured.last,
-            mean: measured.replies.mean,
-            variance: measured.replies.variance,
-            timeout: measured.replies.timeout,
-            threshold: measured.replies.limit(&self.options),
-            phi: measured.phi,
-            good_in_row: measured.passes,
+            last_reply: state.last,
+            mean: state.replies.mean,
+            variance: state.replies.variance,
+            timeout: state.replies.timeout,
+            threshold: state.replies.limit(&self.options),
+            phi: state.phi,
+            good_in_row: state.passes,
         }
     }
 }
 
-/// When a rank is tested. A measurement says something beside others of the same moment only: so whoever finds it
-/// time says so, and then all are tested at the same occasion, however far apart their clocks began.
+/// The time of the next test of all ranks. Measurements can be compared only if they are taken at
+/// the same time. So a rank whose interval is over says so in its report, and at the next commit
+/// all ranks report a measurement, even if their clocks started at different times.
 #[derive(Clone, Copy, Debug)]
 pub struct TestTimer {
     interval: f64,
@@ -142,7 +145,8 @@ pub struct TestTimer {
 }
 
 impl TestTimer {
-    /// At least so many seconds between two tests, the first of them from `now`.
+    /// Creates a timer with at least `interval` seconds between two tests. The first interval
+    /// starts at `now`.
     pub fn new(interval: f64, now: f64) -> TestTimer {
         TestTimer {
             interval,
@@ -151,17 +155,18 @@ impl TestTimer {
         }
     }
 
-    /// Does this rank find it time for a test?
+    /// Returns whether the interval of this rank is over.
     pub fn is_due(&self, now: f64) -> bool {
         now - self.last >= self.interval
     }
 
-    /// Is there something to tell the others: that it is time, or a measurement?
+    /// Returns whether this rank has something to report: that its interval is over, or a
+    /// measurement.
     pub fn has_report(&self, now: f64) -> bool {
         self.requested || self.is_due(now)
     }
 
-    /// This rank tells the others. True if all tell their measurements now: the test is this one.
+    /// Records that this rank reports. Returns whether all ranks report their measurements now.
     pub fn report(&mut self, now: f64) -> bool {
         if self.requested {
             self.last = now;
@@ -169,12 +174,13 @@ impl TestTimer {
         self.requested
     }
 
-    /// This rank has told others what it has without a test: it is not time before the interval is over again.
+    /// Starts a new interval after a report without a test.
     pub fn restart(&mut self, now: f64) {
         self.last = now;
     }
 
-    /// All have told each other, and for some of them it was time.
+    /// Records that all ranks have reported. `is_due` says whether the interval of any of them was
+    /// over.
     pub fn all_reported(&mut self, is_due: bool) {
         self.requested = is_due && !self.requested;
     }
@@ -192,7 +198,7 @@ mod tests {
     fn warmed_up(options: MonitorOptions) -> Foreground {
         let mut group = Foreground::new(4, options);
         for interval in 1..50 {
-            // An interval that is long for all is nobody's fault.
+            // An interval that is long for all ranks excludes none.
             let scale = f64::from(1 << (interval % 5));
             group.end_interval(&measurements(&[scale, 1.1 * scale, 0.9 * scale, scale]));
         }
@@ -201,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_one_is_out_and_back_after_zeta_good_intervals() {
+    fn a_slow_rank_is_excluded_and_back_after_zeta_passed_intervals() {
         let mut group = warmed_up(MonitorOptions::default());
         group.end_interval(&measurements(&[1.0, 9.0, 1.0, 1.0]));
         assert_eq!(group.counters(), [0, 1, 0, 0]);
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_interval_starts_the_count_anew() {
+    fn one_failed_interval_restarts_the_count() {
         let mut group = warmed_up(MonitorOptions::default());
         for slow in [9.0, 1.0, 1.0, 1.0, 1.0, 90.0, 1.0, 1.0, 1.0, 1.0] {
             group.end_interval(&measurements(&[1.0, slow, 1.0, 1.0]));
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_the_slower_one_is_out() {
+    fn the_slower_of_two_ranks_is_excluded() {
         let mut group = Foreground::new(2, MonitorOptions::default());
         for _ in 0..50 {
             group.end_interval(&measurements(&[1.0, 1.0]));
@@ -235,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_and_the_silent() {
+    fn failed_ranks_and_missing_measurements_are_ignored() {
         let mut group = warmed_up(MonitorOptions::default());
         group.mark_failed(&RankSet::from_ranks(4, [Rank(3)]));
         group.end_interval(&[
@@ -250,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_for_good_stays_out_if_late_figures_are_not_learnt_from() {
+    fn a_permanently_slow_rank_stays_excluded_if_late_measurements_are_left_out() {
         let slow = measurements(&[1.0, 4.0, 1.0, 1.0]);
         let (mut paper, mut strict) = (
             warmed_up(MonitorOptions::default()),
@@ -267,10 +273,10 @@ mod tests {
     }
 
     proptest! {
-        /// Clocks that began at different times, ranks that come to each commit one after the other, and some
-        /// occasions at which nobody finds it time.
+        /// Clocks that start at different times, ranks that reach each commit one after the other,
+        /// and some commits at which no interval is over.
         #[test]
-        fn all_have_figures_at_the_same_occasions(
+        fn all_ranks_measure_at_the_same_commits(
             begun in prop::collection::vec(0.0..0.9_f64, 1..9),
             steps in prop::collection::vec(
                 (0.001..0.2_f64, prop::collection::vec(0.0..0.05_f64, 9), any::<bool>()), 1..200),
@@ -287,14 +293,14 @@ mod tests {
                 }
                 let is_due = clocked(&ranks, TestTimer::is_due);
                 let pairs = ranks.iter_mut().zip(&delays);
-                let told: Vec<bool> = pairs.map(|(rank, delay)| rank.report(time + delay)).collect();
-                prop_assert!(told.iter().all(|one| *one == told[0]));
-                if told[0] {
+                let reporting: Vec<bool> = pairs.map(|(rank, delay)| rank.report(time + delay)).collect();
+                prop_assert!(reporting.iter().all(|one| *one == reporting[0]));
+                if reporting[0] {
                     tested.push(time);
                 }
                 ranks.iter_mut().for_each(|rank| rank.all_reported(is_due));
             }
-            // One commit until somebody finds it time, and one more for the measurements.
+            // One commit until an interval is over, and one more for the measurements.
             prop_assert!(time - tested.last().unwrap_or(&0.9) < 1.0 + 2.0 * 0.25);
             prop_assert!(tested.is_sorted_by(|one, next| next - one > 0.9));
         }
@@ -302,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn somebody_is_always_recommended_and_all_agree(
+        fn some_rank_is_always_recommended_and_all_agree(
             ranks in 1_usize..12,
             seed: u64,
             multiple in 0.1_f64..3.0,
@@ -319,7 +325,7 @@ mod tests {
                 groups.iter_mut().for_each(|group| group.end_interval(&measurements));
                 prop_assert_eq!(groups[0].counters(), groups[1].counters());
                 prop_assert!(groups[0].counters().iter().zip(&before).all(|(now, was)| now - was <= 1));
-                // Whoever was in it and not slower than the median still is.
+                // A member that is not slower than the median stays a member.
                 prop_assert!(even(&groups[0]) > 0 || before.iter().any(|counter| counter % 2 == 1));
             }
         }

@@ -1,33 +1,36 @@
-//! What ranks tell each other at a commit, and what follows from it: whom to leave out, and how to share the
-//! work. The group's counters are the 2018 paper's; gain and weights go past it ([`share`]).
+//! The reports of the ranks at a commit, and the placement that follows from them: the excluded
+//! ranks and the shares of work. The group's counters are the 2018 paper's; gain and weights go
+//! beyond it ([`share`]).
 //!
-//! All that is decided follows from what was reports and from what was agreed on before, so that all ranks that
-//! heard the same decide the same. Pure; must never look at what only this rank knows but to tell it.
+//! Every decision follows from the reports and from earlier agreements, so all ranks with the same
+//! reports decide the same.
+//!
+//! Must never: use data that only this rank has, except to report it.
 //!
 //! [`share`]: crate::monitor::share
 
 use crate::engine::{Load, Placement};
 use crate::members::{Rank, RankSet};
 use crate::monitor::options::MonitorOptions;
-use crate::monitor::share::{RankLoad, merged, slowdowns, weights, worth_excluding};
+use crate::monitor::share::{RankLoad, median_of_testers, slowdowns, weights, worth_excluding};
 use crate::wire::{Reader, Writer};
 
-/// What a rank tells.
+/// The report of one rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The counters of events, as it knows them, by rank.
+    /// The counters of events, as this rank knows them, by rank.
     pub counters: Vec<u32>,
-    /// Does it find it time for a test, where ranks test themselves?
+    /// Whether its testing interval is over, where ranks test themselves.
     pub is_due: bool,
-    /// How long its own test took, if this is the occasion.
+    /// The time of its own test, if all ranks report one at this commit.
     pub measurement: Option<f64>,
-    /// Rounds that are committed.
+    /// The number of committed rounds.
     pub round: u32,
-    /// All rounds.
+    /// The number of all rounds.
     pub rounds: u32,
-    /// Bytes of its blocks.
+    /// The size of its blocks, in bytes.
     pub bytes: u64,
-    /// How long others have taken to reply to it of late, by rank; in the foreground empty.
+    /// The smoothed reply times of the other ranks, by rank. Empty in the foreground.
     pub reply_times: Vec<Option<f64>>,
 }
 
@@ -35,7 +38,7 @@ pub struct Report {
 const FIXED_BYTES: usize = 1 + 8 + 4 + 4 + 8;
 
 impl Report {
-    /// With what the engine says of the present job.
+    /// Adds the load of the present job.
     pub fn with_load(self, load: &Load) -> Report {
         Report {
             round: load.round,
@@ -82,7 +85,7 @@ impl Report {
     }
 }
 
-/// The ranks whose counter is odd.
+/// Returns the ranks whose counter is odd.
 pub fn not_recommended(counters: &[u32]) -> RankSet {
     let ranks = Rank::all(counters.len());
     RankSet::from_ranks(
@@ -91,7 +94,7 @@ pub fn not_recommended(counters: &[u32]) -> RankSet {
     )
 }
 
-/// What all ranks have agreed on so far.
+/// The state that all ranks have agreed on.
 #[derive(Clone, Debug)]
 pub struct GroupView {
     gain: bool,
@@ -101,7 +104,7 @@ pub struct GroupView {
 }
 
 impl GroupView {
-    /// So many ranks, all recommended and at full speed.
+    /// Creates the view of `ranks` ranks, all recommended and at full speed.
     pub fn new(ranks: usize, options: &MonitorOptions) -> GroupView {
         GroupView {
             gain: options.gain,
@@ -114,27 +117,27 @@ impl GroupView {
         }
     }
 
-    /// The counters of events that all go by.
+    /// Returns the counters of events that were agreed on.
     pub fn counters(&self) -> &[u32] {
         &self.counters
     }
 
-    /// What was decided last.
+    /// Returns the last decision.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// Is it of use to know how fast ranks are?
+    /// Returns whether the decision depends on the speed of the ranks.
     pub fn needs_reply_times(&self) -> bool {
         self.gain || self.weights
     }
 
-    /// May it come to something else next time, though nobody's counter has changed?
+    /// Returns whether the next decision may differ although no counter has changed.
     pub fn may_change(&self) -> bool {
         self.weights || self.placement.excluded != not_recommended(&self.counters)
     }
 
-    /// Takes in what members of the group said of the counters.
+    /// Merges the counters that members of the group reported.
     pub fn merge_counters(&mut self, reports: &[(Rank, Report)], group: &RankSet) {
         for (_, reports) in reports.iter().filter(|(rank, _)| group.contains(*rank)) {
             for (mine, theirs) in self.counters.iter_mut().zip(&reports.counters) {
@@ -143,22 +146,22 @@ impl GroupView {
         }
     }
 
-    /// These are the counters.
+    /// Replaces the counters.
     pub fn set_counters(&mut self, counters: &[u32]) {
         self.counters = counters.to_vec();
     }
 
-    /// How long each rank takes, by what all said of each other.
+    /// Returns the time that each rank takes, from the reports of all ranks on each other.
     pub fn reply_times(&self, reports: &[(Rank, Report)]) -> Vec<Option<f64>> {
-        let said: Vec<_> = reports
+        let by_tester: Vec<_> = reports
             .iter()
             .map(|(_, reports)| reports.reply_times.clone())
             .collect();
-        merged(&said, self.counters.len())
+        median_of_testers(&by_tester, self.counters.len())
     }
 
-    /// Whom to leave out, and how to share the work. `reply_times`: how long each rank takes, the same on all
-    /// ranks; `group`: who executes nodes now.
+    /// Decides which ranks to exclude and how to share the work. `reply_times` has the time that
+    /// each rank takes, the same on all ranks; `group` holds the ranks that execute nodes now.
     pub fn decide(
         &mut self,
         reports: &[(Rank, Report)],
@@ -187,8 +190,9 @@ impl GroupView {
     }
 }
 
-/// Those of the suspects that are worth leaving out, by what all reports of their blocks and of the rounds to go;
-/// all of them if nobody reports anything. `slowdowns`: how many times as slow as full speed each rank is.
+/// Returns the suspects whose exclusion saves time, from the reported sizes and the number of
+/// rounds to go; all suspects if there are no reports. `slowdowns` has the factor by which each
+/// rank is slower than full speed.
 pub fn excluded_if_it_pays(
     suspects: RankSet,
     reports: &[(Rank, Report)],
@@ -230,8 +234,8 @@ mod tests {
         }
     }
 
-    /// Four ranks of which rank 2 takes so many times as long, and has left the group in the eyes of rank 0.
-    fn four(slow: f64, round: u32) -> Vec<(Rank, Report)> {
+    /// Four ranks. Rank 2 takes `slow` times as long, and has left the group as rank 0 knows it.
+    fn four_reports(slow: f64, round: u32) -> Vec<(Rank, Report)> {
         let reply_times = |me: Rank| {
             Rank::all(4).map(move |rank| match rank.0 {
                 _ if rank == me => None,
@@ -256,14 +260,14 @@ mod tests {
             ..MonitorOptions::default()
         };
         let mut group_view = GroupView::new(4, &options);
-        let reports = four(slow, round);
+        let reports = four_reports(slow, round);
         group_view.merge_counters(&reports, &all(4));
         let reply_times = group_view.reply_times(&reports);
         group_view.decide(&reports, &reply_times, &all(4)).clone()
     }
 
     #[test]
-    fn left_out_weighed_or_neither() {
+    fn a_slow_rank_is_excluded_or_weighted_or_neither() {
         let two = RankSet::from_ranks(4, [Rank(2)]);
         let out = decided(false, false, 2.0, 1);
         assert_eq!((out.excluded, out.weights), (two.clone(), vec![]));
@@ -272,24 +276,24 @@ mod tests {
             (weighed.excluded, weighed.weights),
             (RankSet::new(4), vec![16, 16, 8, 16])
         );
-        // A executor's two parts are as long as it takes rank 2 itself.
+        // An executor needs as long for two nodes as rank 2 for its own.
         assert_eq!(decided(true, false, 2.0, 1).excluded, RankSet::new(4));
         assert_eq!(decided(true, false, 4.0, 1).excluded, two);
-        // Too late to move anything.
+        // It is too late to move any work.
         assert_eq!(decided(true, false, 4.0, 4).excluded, RankSet::new(4));
     }
 
     #[test]
-    fn who_is_outside_is_not_heard() {
+    fn reports_from_outside_the_group_are_ignored() {
         let mut group_view = GroupView::new(4, &MonitorOptions::default());
         let group = RankSet::from_ranks(4, [1, 2, 3].map(Rank));
-        group_view.merge_counters(&four(9.0, 1), &group);
+        group_view.merge_counters(&four_reports(9.0, 1), &group);
         assert_eq!(group_view.counters(), [0; 4]);
     }
 
     proptest! {
         #[test]
-        fn what_is_told_survives_its_encoding(
+        fn a_report_survives_a_round_trip(
             counters in prop::collection::vec(any::<u32>(), 1..20),
             measurement in prop::option::of(0.0_f64..1e3),
             (round, rounds, bytes) in (any::<u32>(), any::<u32>(), any::<u64>()),
@@ -305,7 +309,7 @@ mod tests {
         }
 
         #[test]
-        fn who_heard_the_same_decides_the_same(
+        fn equal_reports_lead_to_equal_decisions(
             said in prop::collection::vec((0_u32..3, 0.0_f64..1.0, 0_u64..100), 1..9),
             (gain, weights) in (any::<bool>(), any::<bool>()),
             failed in 0_usize..9,
@@ -314,13 +318,13 @@ mod tests {
             let options = MonitorOptions { gain, weights, ..MonitorOptions::default() };
             let mut views = vec![GroupView::new(ranks, &options); 2];
             for round in 0..4 {
-                let tell = |rank: Rank| {
+                let report_of = |rank: Rank| {
                     let (counter, reply_time, bytes) = said[(rank.index() + round as usize) % ranks];
                     let reports = report(&vec![counter; ranks], &vec![Some(reply_time); ranks], round);
                     (rank, Report { bytes, ..reports })
                 };
                 let reports: Vec<(Rank, Report)> =
-                    Rank::all(ranks).filter(|rank| ranks == 1 || rank.index() != failed).map(tell).collect();
+                    Rank::all(ranks).filter(|rank| ranks == 1 || rank.index() != failed).map(report_of).collect();
                 let group = RankSet::from_ranks(ranks, reports.iter().map(|(rank, _)| *rank));
                 for group_view in &mut views {
                     group_view.merge_counters(&reports, &group);

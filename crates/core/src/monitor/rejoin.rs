@@ -1,11 +1,14 @@
-//! The decisions on ranks that may come back: one Paxos for each, kept apart by the rank's counter. Follows
-//! "DGRP implementation" of the 2018 paper; the leader is the voter with the smallest rank, and a request
-//! that comes again in the same interval is ignored. One that comes again in a later interval starts a new
-//! attempt, since messages may have been lost; the paper says nothing of that.
+//! The decisions on ranks that may come back: one Paxos instance for each value of a rank's
+//! counter. Follows "DGRP implementation" of the 2018 paper. The leader is the voter with the
+//! smallest rank. A request that is repeated in the same interval is ignored. A request that is
+//! repeated in a later interval starts a new attempt, because messages may have been lost; the
+//! paper does not treat this case.
 //!
-//! What is decided has one value only, "counter + 1": so two decisions on one counter, by groups that do
-//! not know of each other, do no harm, and Paxos is more than is needed. The value here is the rank that
-//! asked.
+//! The decided counter can only be "counter + 1". So two decisions on one counter, by groups that
+//! do not know of each other, are harmless, and Paxos is stronger than necessary. The value decided
+//! here is the rank that asked.
+//!
+//! Must never: send a message.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +20,11 @@ use crate::monitor::paxos::{Acceptor, PaxosMessage, Proposer, ProposerStep};
 struct RejoinInstance {
     counter: u32,
     acceptor: Acceptor,
-    /// As the leader, and in which interval it last tried.
+    /// If this rank is the leader: the subject, the proposer, and the interval of its last attempt.
     proposer: Option<(RejoinSubject, Proposer, u64)>,
 }
 
-/// All that is being decided.
+/// The decisions in progress, by the rank that may come back.
 #[derive(Clone, Debug, Default)]
 pub struct RejoinDecisions {
     instances: BTreeMap<Rank, RejoinInstance>,
@@ -41,7 +44,8 @@ impl RejoinDecisions {
         instance
     }
 
-    /// As the leader: a voter asks for a decision. What to tell all voters, unless one is under way.
+    /// Starts a decision on the leader, for a voter that asks for one. Returns the message to all
+    /// voters, or None if an attempt of this interval is in progress.
     pub fn start(
         &mut self,
         me: Rank,
@@ -60,7 +64,8 @@ impl RejoinDecisions {
                 Some(proposer.start())
             }
             other => {
-                // The round goes on where that of another group of voters ended: ballots never come again.
+                // The rounds continue from those of the earlier set of voters, so a ballot is never
+                // used twice.
                 let round = other.as_ref().map_or(0, |(_, before, _)| before.round());
                 let mut proposer = Proposer::new(me, voters, u64::from(asked_by.0));
                 proposer.go_above(round);
@@ -71,7 +76,7 @@ impl RejoinDecisions {
         }
     }
 
-    /// As a voter: the answer to the leader.
+    /// Returns a voter's answer to the leader.
     pub fn vote(
         &mut self,
         subject: RejoinSubject,
@@ -81,7 +86,7 @@ impl RejoinDecisions {
         self.instance(subject).acceptor.receive(willing, message)
     }
 
-    /// As the leader: a voter answered.
+    /// Counts a voter's answer on the leader.
     pub fn count_vote(
         &mut self,
         subject: RejoinSubject,
@@ -94,7 +99,7 @@ impl RejoinDecisions {
         }
     }
 
-    /// The rank's counter moved on.
+    /// Discards the decision on a rank, after its counter has changed.
     pub fn remove(&mut self, rank: Rank) {
         self.instances.remove(&rank);
     }

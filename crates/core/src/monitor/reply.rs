@@ -1,31 +1,34 @@
-//! How long a rank takes to reply, and what is too long. Follows Algorithm 1 of the 2018 paper to the
-//! letter; phi goes past it. Must never look at a clock.
+//! Statistics of one rank's reply times, and the limit of the next reply. Follows Algorithm 1 of
+//! the 2018 paper to the letter; phi goes beyond it.
 //!
-//! Of Algorithm 1:
-//! - `mean` begins at 0 and not at the first reply, so that early values are far off: for replies that all
-//!   take t it is (1 - alpha^n) t after n of them, and the variance is (1 - alpha) n alpha^n t. With alpha
-//!   0.9 and beta 4 the timeout is 0.46 t after the first, 0.84 t after the second (a threshold without a
-//!   factor fails every test), then up to 2.1 t after eleven, and needs 58 to come within a twentieth of
-//!   t.
-//! - The deviation is taken from the new mean, and not from the one before as Jacobson has it; that makes
-//!   it alpha times as large.
-//! - The timeout, after which a tester is to stop waiting, is below the threshold. Who stops there never
-//!   sees a reply between the two; here a test ends at the threshold, and the timeout is a step on the way.
+//! Properties of Algorithm 1:
+//! - `mean` begins at 0 and not at the first reply, so early values are far off. For replies that
+//!   all take t the mean after n of them is (1 - alpha^n) t, and the variance is (1 - alpha) n
+//!   alpha^n t. With alpha 0.9 and beta 4 the timeout is 0.46 t after the first reply and 0.84 t
+//!   after the second (a threshold without a factor fails every test). Then it rises to 2.1 t after
+//!   eleven replies, and needs 58 to come within a twentieth of t.
+//! - The deviation is taken from the new mean, and not from the one before as Jacobson has it. That
+//!   makes it alpha times as large.
+//! - The timeout, after which a tester is to stop waiting, is below the threshold. A tester that
+//!   stops there never sees a reply between the two. Here a test ends at the threshold, and the
+//!   timeout is an intermediate value.
+//!
+//! Must never: read a clock.
 
 use crate::monitor::options::{MonitorOptions, Suspicion};
 
-/// Phi takes the deviation for at least so much of the mean: else replies that always take the same time
-/// make the least delay suspicious.
+/// The least deviation that phi assumes, as a share of the mean. Without it, replies that always
+/// take the same time would make the smallest delay suspicious.
 const LEAST_DEVIATION: f64 = 0.1;
 
 /// A curve that is close to the normal distribution: P(later) = 1 / (1 + exp(y (A + B y^2))).
 const A: f64 = 1.597_6;
 const B: f64 = 0.070_566;
 
-/// What a tester knows about the reply times of one rank: the variables of Algorithm 1.
+/// Statistics of the reply times of one rank: the variables of Algorithm 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplyStatistics {
-    /// How long the last reply took, in seconds.
+    /// The time of the last reply, in seconds.
     pub test_time: f64,
     /// The weighted mean.
     pub mean: f64,
@@ -35,21 +38,21 @@ pub struct ReplyStatistics {
     pub timeout: f64,
     /// timeout * multiple + plus.
     pub threshold: f64,
-    /// How many replies there were.
+    /// The number of replies.
     pub count: u64,
     /// The weighted mean of the squares, for phi.
     squares: f64,
-    /// What the weights of all replies so far add up to, for phi.
+    /// The sum of the weights of all replies so far, for phi.
     weights: f64,
 }
 
 impl ReplyStatistics {
-    /// Nothing known yet.
+    /// Returns statistics of no replies.
     pub fn new() -> ReplyStatistics {
         ReplyStatistics::default()
     }
 
-    /// Lines 8 to 12 of Algorithm 1, for a reply that took so long.
+    /// Adds a reply that took `test_time` seconds: lines 8 to 12 of Algorithm 1.
     pub fn add(&mut self, options: &MonitorOptions, test_time: f64) {
         let alpha = options.alpha;
         self.test_time = test_time;
@@ -62,7 +65,7 @@ impl ReplyStatistics {
         self.weights = alpha * self.weights + (1.0 - alpha);
     }
 
-    /// How long the next reply may take, in seconds.
+    /// Returns the longest time, in seconds, that the next reply may take.
     pub fn limit(&self, options: &MonitorOptions) -> f64 {
         if self.count < u64::from(options.first_tests.max(1)) {
             return options.first_threshold;
@@ -76,8 +79,8 @@ impl ReplyStatistics {
         }
     }
 
-    /// How suspicious a test is that has taken so long: 1 if one reply in ten takes longer, 2 if one in a
-    /// hundred does, and so on. 0 before the first reply.
+    /// Returns how suspicious a test is after `elapsed` seconds: 1 if one reply in ten takes
+    /// longer, 2 if one in a hundred does, and so on. Returns 0 before the first reply.
     pub fn phi(&self, elapsed: f64) -> f64 {
         let (mean, deviation) = self.moments();
         if deviation <= 0.0 {
@@ -89,7 +92,8 @@ impl ReplyStatistics {
         (exponent.max(0.0) + (-exponent.abs()).exp().ln_1p()) / std::f64::consts::LN_10
     }
 
-    /// Mean and standard deviation, weighted as Algorithm 1's but without its false start at 0.
+    /// Returns the mean and the standard deviation, weighted as in Algorithm 1 but without its
+    /// start at 0.
     fn moments(&self) -> (f64, f64) {
         if self.weights <= 0.0 {
             return (0.0, 0.0);
@@ -100,13 +104,13 @@ impl ReplyStatistics {
     }
 }
 
-/// At how many standard deviations above the mean phi reaches a limit: the root of B y^3 + A y = g, with
-/// exp(g) = 10^limit - 1, after Cardano.
+/// Returns the number of standard deviations above the mean at which phi reaches a limit: the root
+/// of B y^3 + A y = g, with exp(g) = 10^limit - 1, by Cardano's formula.
 fn deviations_of(limit: f64) -> f64 {
     let g = (10.0_f64.powf(limit) - 1.0).ln();
     let (p, q) = (A / (3.0 * B), g / (2.0 * B));
     let root = (q * q + p * p * p).sqrt();
-    // The two cube roots' product is -p; this one does not cancel.
+    // The product of the two cube roots is -p; computing this one involves no cancellation.
     let large = (q.abs() + root).cbrt();
     (large - p / large).copysign(q)
 }
@@ -167,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn one_late_reply_makes_four_times_as_slow_normal() {
-        // What `learn_late: false` is for.
+    fn one_late_reply_raises_the_limit_above_itself() {
+        // The option `learn_late: false` prevents this.
         let options = MonitorOptions::default();
         let mut replies = after(&options, &[1.0; 200]);
         assert!(replies.limit(&options) < 4.0);
@@ -204,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn phi_is_a_threshold_in_other_words(
+        fn phi_reaches_its_limit_at_the_threshold(
             times in prop::collection::vec(0.001_f64..10.0, 2..50),
             limit in 0.05_f64..300.0,
         ) {

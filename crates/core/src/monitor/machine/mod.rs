@@ -1,17 +1,21 @@
-//! The monitor of one rank, as a state machine: it is told the time and what came, and says what to send.
-//! Follows "DGRP: system model" and "DGRP implementation" of the 2018 paper. Must never look at a clock,
-//! wait, or talk to anybody itself.
+//! The monitor of one rank, as a state machine: its inputs are the time and received messages, its
+//! outputs are messages to send. Follows "DGRP: system model" and "DGRP implementation" of the 2018
+//! paper.
 //!
-//! A member tests others in each interval of its own clock; at the interval's end it counts an event for
-//! each member that failed, and tells all. Members ignore updates of ranks outside of the group. A rank
-//! outside that passed zeta tests in a row has its tester ask the leader for a decision; once decided, its
-//! counter becomes even, which is an event like any other. A rank that is itself outside tests nobody,
-//! answers tests, and listens.
+//! A member tests others in each interval of its own clock. At the interval's end it counts an
+//! event for each member that failed, and broadcasts the events. Members ignore updates from ranks
+//! outside the group. If a rank outside the group has passed zeta tests in a row, its tester asks
+//! the leader for a decision. Once decided, the rank's counter becomes even, which is an event like
+//! any other. A rank outside the group runs no tests, answers tests, and accepts updates from all
+//! ranks.
 //!
-//! The driver's part: call [`Monitor::tick`] at [`Monitor::next_wake`] and not much later (how late it was
-//! tells a starved tester); hand over what comes, with the time at which it came; send what is to be sent;
-//! run the test procedure for [`Action::RunTest`] and hand its result to [`Monitor::test_done`]. Messages
-//! may get lost, come twice, late, or in any order. One thread at a time.
+//! The driver calls [`Monitor::tick`] at [`Monitor::next_wake`] and not much later (the delay shows
+//! a tester that it was short of processor time); passes received messages to [`Monitor::receive`]
+//! with the time of their arrival; sends messages; and runs the test procedure for
+//! [`Action::RunTest`] and passes its result to [`Monitor::test_done`]. Messages may be lost,
+//! duplicated, delayed or reordered. Only one thread may use a monitor at a time.
+//!
+//! Must never: read a clock, wait, or send a message itself.
 
 use crate::members::{Rank, RankSet};
 use crate::monitor::broadcast::BroadcastLog;
@@ -24,17 +28,17 @@ use crate::monitor::tester::Tester;
 use crate::monitor::{DEFAULT_LIMIT, count_primes};
 use std::collections::BTreeMap;
 
-/// What the driver is to do.
+/// An action that the driver must perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a message.
     Send {
-        /// To whom; never this rank.
+        /// The receiver, which is never this rank.
         to: Rank,
-        /// For that rank's [`Monitor::receive`].
+        /// The bytes for the receiver's [`Monitor::receive`].
         message: Vec<u8>,
     },
-    /// Run the test procedure, then call [`Monitor::test_done`] with these and its result.
+    /// Run the test procedure, then call [`Monitor::test_done`] with these values and the result.
     RunTest {
         /// The tester.
         to: Rank,
@@ -43,14 +47,14 @@ pub enum Action {
     },
 }
 
-/// What a monitor knows of a rank.
+/// The state of one rank, as a monitor knows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MonitorView {
-    /// Events so far.
+    /// The number of events so far.
     pub counter: u32,
-    /// Is the rank in the group?
+    /// Whether the rank is in the group.
     pub recommended: bool,
-    /// How long its last reply took, in seconds; None before the first.
+    /// The time of its last reply, in seconds. None before the first reply.
     pub last_reply: Option<f64>,
     /// Algorithm 1's mean, in seconds.
     pub mean: f64,
@@ -58,15 +62,15 @@ pub struct MonitorView {
     pub variance: f64,
     /// Algorithm 1's timeout, in seconds.
     pub timeout: f64,
-    /// How long the next reply may take, in seconds.
+    /// The longest time that the next reply may take, in seconds.
     pub threshold: f64,
     /// How suspicious the last test was.
     pub phi: f64,
-    /// Good tests in a row, by this rank, since the rank left the group.
+    /// The number of tests by this rank that it passed in a row since it left the group.
     pub good_in_row: u32,
 }
 
-/// One rank's part in keeping the group.
+/// One rank's part in maintaining the group.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     me: Rank,
@@ -78,7 +82,7 @@ pub struct Monitor {
     tester: Tester,
     broadcasts: BroadcastLog,
     rejoins: RejoinDecisions,
-    /// Tester that this rank is to answer: their numbers, and the testers' digests.
+    /// The tests that this rank must answer: their numbers and the testers' digests.
     pending_answers: BTreeMap<Rank, (u64, u64)>,
     interval: u64,
     interval_end: f64,
@@ -86,12 +90,11 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// The monitor of rank `me` of so many, at the time `now` of its own clock, in seconds. Everybody is
-    /// recommended; tests begin with the first [`Monitor::tick`]. The options are to have passed
-    /// [`MonitorOptions::check`].
+    /// Creates the monitor of rank `me` of `ranks`, at the time `now` of its own clock, in seconds.
+    /// All ranks are recommended, and tests begin with the first [`Monitor::tick`]. The options
+    /// must have passed [`MonitorOptions::check`].
     ///
-    /// # Panics
-    /// If there is no such rank.
+    /// # Panics If `me` is not below `ranks`.
     pub fn new(me: Rank, ranks: usize, options: MonitorOptions, now: f64) -> Monitor {
         assert!(me.index() < ranks, "there is no rank {me} among {ranks}");
         let syndrome = Syndrome::new(ranks);
@@ -112,18 +115,18 @@ impl Monitor {
         }
     }
 
-    /// What the test procedure answers where all is well; that of `count_primes(1000)` unless told
-    /// otherwise. Any other answer fails the test.
+    /// Sets the correct result of the test procedure, which is that of `count_primes(1000)` by
+    /// default. Any other answer fails the test.
     pub fn set_answer(&mut self, answer: u64) {
         self.tester.set_answer(answer);
     }
 
-    /// When [`Monitor::tick`] is to be called next.
+    /// Returns the time at which [`Monitor::tick`] must be called next.
     pub fn next_wake(&self) -> f64 {
         self.wake
     }
 
-    /// The time has come, or may have: before [`Monitor::next_wake`] nothing happens.
+    /// Processes the passage of time. Before [`Monitor::next_wake`] the call has no effect.
     pub fn tick(&mut self, now: f64) -> Vec<Action> {
         let mut out = Vec::new();
         if now.is_nan() || now < self.wake {
@@ -139,7 +142,7 @@ impl Monitor {
         out
     }
 
-    /// A message came from another rank. Anything that is no message is ignored.
+    /// Processes a message from another rank. Bytes that are no message are ignored.
     pub fn receive(&mut self, now: f64, from: Rank, message: &[u8]) -> Vec<Action> {
         let mut out = Vec::new();
         if from == self.me || from.index() >= self.ranks || self.syndrome.is_failed(from) {
@@ -149,7 +152,7 @@ impl Monitor {
             return out;
         };
         if now > self.wake {
-            // What is heard only now may have been there since then.
+            // A message that is received only now may have been available since then.
             self.tester.woke_late(now - self.wake);
         }
         match message {
@@ -184,8 +187,8 @@ impl Monitor {
         out
     }
 
-    /// The test procedure ran for [`Action::RunTest`] and yielded this; the action sends it to the
-    /// tester.
+    /// Processes the result of the test procedure for [`Action::RunTest`]. The returned action
+    /// sends it to the tester.
     pub fn test_done(&mut self, _now: f64, to: Rank, number: u64, answer: u64) -> Vec<Action> {
         let mut out = Vec::new();
         if to.index() >= self.ranks || to == self.me {
@@ -209,8 +212,8 @@ impl Monitor {
         out
     }
 
-    /// These ranks crashed: they are out for ever, and nobody waits for them. This rank is not among
-    /// them.
+    /// Marks ranks as failed. They never come back, and the monitor no longer expects messages from
+    /// them. This rank is ignored in the set.
     pub fn mark_failed(&mut self, failed: &RankSet) {
         let others = failed.iter().filter(|rank| *rank != self.me);
         let others = others.filter(|rank| rank.index() < self.ranks);
@@ -224,32 +227,32 @@ impl Monitor {
         self.update_group();
     }
 
-    /// The counters of events, by rank: even for a recommended rank.
+    /// Returns the counters of events, by rank. A recommended rank has an even counter.
     pub fn counters(&self) -> &[u32] {
         self.syndrome.counters()
     }
 
-    /// A number that is the same for equal counters and hardly ever for others: tells cheaply whether they
-    /// changed.
+    /// Returns a number that is the same for equal counters and almost always different for
+    /// different ones: a cheap test for changes.
     pub fn digest(&self) -> u64 {
         self.syndrome.digest()
     }
 
-    /// Merges counters that the application's commit agreed on, by rank, whoever they are from. Those
-    /// beyond the number of ranks are ignored.
+    /// Merges counters that a commit agreed on, by rank. Counters beyond the number of ranks are
+    /// ignored.
     pub fn adopt_counters(&mut self, counters: &[u32]) {
         let counters = Rank::all(self.ranks).zip(counters);
         let updates: CounterUpdates = counters.map(|(rank, counter)| (rank, *counter)).collect();
         self.merge(&updates);
     }
 
-    /// The group, as this rank knows it: all survivors ranks with an even counter. If there is none, all
-    /// survivors ranks, since somebody has to do the work.
+    /// Returns the group, as this rank knows it: all survivors with an even counter. If there is
+    /// none, returns all survivors, because some rank must do the work.
     pub fn recommended(&self) -> RankSet {
         self.group.clone()
     }
 
-    /// How long each rank has taken to reply of late, in seconds; None before the first reply.
+    /// Returns the smoothed reply time of each rank, in seconds. None before a rank's first reply.
     pub fn reply_times(&self) -> Vec<Option<f64>> {
         let ranks = Rank::all(self.ranks);
         ranks
@@ -257,10 +260,9 @@ impl Monitor {
             .collect()
     }
 
-    /// What is known of a rank.
+    /// Returns the state of a rank.
     ///
-    /// # Panics
-    /// If there is no such rank.
+    /// # Panics If the rank does not exist.
     pub fn view(&self, rank: Rank) -> MonitorView {
         let tested = self.tester.tested(rank).cloned().unwrap_or_default();
         MonitorView {
@@ -280,7 +282,7 @@ impl Monitor {
         self.group.contains(self.me)
     }
 
-    /// A message for another rank, or, at once, for this one.
+    /// Sends a message to another rank, or processes it at once if it is for this rank.
     fn send(&mut self, to: Rank, message: MonitorMessage, out: &mut Vec<Action>) {
         if to != self.me {
             let message = message.encode();
@@ -294,7 +296,7 @@ impl Monitor {
         }
     }
 
-    /// A message for all survivors ranks but these: also for those outside, who are to know.
+    /// Sends a message to all survivors except these ranks, including survivors outside the group.
     fn send_to_all(&self, message: &MonitorMessage, but: [Rank; 2], out: &mut Vec<Action>) {
         let bytes = message.encode();
         let survivors = Rank::all(self.ranks).filter(|rank| !self.syndrome.is_failed(*rank));
@@ -322,17 +324,18 @@ impl Monitor {
         }
     }
 
-    /// A rank's counter grew.
+    /// Processes the growth of a rank's counter.
     fn counter_grew(&mut self, rank: Rank) {
         self.rejoins.remove(rank);
         if !self.syndrome.is_recommended(rank) {
-            // Good tests in a row are those since it left.
+            // Passed tests are counted from the moment at which the rank left the group.
             self.tester.reset(rank);
         }
     }
 
-    /// CounterUpdates of members count. Who is outside listens to everybody: its idea of the group may be so old
-    /// that it would take all those who test it for outsiders, and nobody else tells it anything.
+    /// Merges updates that a member sent. A rank outside the group accepts them from all ranks: its
+    /// own view of the group may be so old that it would take all its testers for outsiders, and no
+    /// other rank sends it anything.
     fn merge_from(&mut self, from: Rank, updates: &CounterUpdates) {
         if self.group.contains(from) || !self.is_member() {
             self.merge(updates);
@@ -361,7 +364,7 @@ impl Monitor {
         self.merge_from(origin, updates);
     }
 
-    /// Counts an event for each of these ranks, and tells all.
+    /// Counts an event for each of these ranks, and broadcasts the new counters.
     fn broadcast_events(&mut self, ranks: &[Rank], out: &mut Vec<Action>) {
         for rank in ranks {
             self.syndrome.increment(*rank);
@@ -406,7 +409,7 @@ impl Monitor {
     fn begin_interval(&mut self, now: f64, out: &mut Vec<Action>) {
         self.interval += 1;
         let next = self.interval_end + self.options.interval;
-        // Intervals that were slept through are not made up for.
+        // Intervals that were missed are not made up for.
         self.interval_end = if next > now + self.options.interval / 2.0 {
             next
         } else {
@@ -424,7 +427,7 @@ impl Monitor {
         }
     }
 
-    /// What there is to decide on a rank outside, and who votes on it.
+    /// Returns the subject of a decision on a rank outside the group, and its voters.
     fn subject(&self, rank: Rank) -> (RejoinSubject, Vec<Rank>) {
         let assignment = self.options.assignment;
         let voters = assignment.testers_of(rank, self.ranks, &self.group);
@@ -437,8 +440,8 @@ impl Monitor {
         (subject, voters)
     }
 
-    /// The voters, if that is to be decided and they are the same for the one who says so. Others have
-    /// heard updates that this rank has not, or the other way round; they will try again.
+    /// Returns the voters if this decision is due and the sender computed the same voters. A sender
+    /// with other voters knows other counters, and will try again.
     fn voters(&self, from: Rank, subject: RejoinSubject) -> Option<Vec<Rank>> {
         let known = self.is_member() && self.outside.contains(subject.rank);
         if !known || !self.group.contains(from) {

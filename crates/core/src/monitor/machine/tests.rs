@@ -1,4 +1,4 @@
-//! Monitors that talk over a network of this test's: delays, losses, doubles, crashes, slow ranks.
+//! Monitors on a simulated network with delays, losses, duplicates, crashes and slow ranks.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ enum NetworkEvent {
 
 struct TestNetwork {
     monitors: Vec<Monitor>,
-    /// By microseconds, and the order in which they were made.
+    /// By time in microseconds, and the order in which they were created.
     events: BTreeMap<(u64, u64), NetworkEvent>,
     random: SplitMix,
     made: u64,
     now: f64,
-    /// How long each rank's test procedure test_seconds, and what it answers.
+    /// The time of each rank's test procedure, and its result.
     test_seconds: Vec<f64>,
     answers: Vec<u64>,
     failed: RankSet,
-    /// Once in so many times a message is lost, and as often it comes twice; 0: never.
+    /// A message is lost once in so many times, and duplicated as often. 0: never.
     lost: u64,
     sent: u64,
 }
@@ -117,7 +117,7 @@ impl TestNetwork {
         }
     }
 
-    /// What all survivors ranks' counters are, which are the same.
+    /// Returns the counters of the survivors, which must be equal.
     fn counters(&self) -> Vec<u32> {
         let survivors = self
             .monitors
@@ -162,14 +162,14 @@ fn equally_fast_ranks_stay_together() {
 }
 
 #[test]
-fn alone_is_no_trouble() {
+fn a_single_rank_sends_nothing() {
     let mut network = TestNetwork::new(1, &MonitorOptions::default());
     network.run_until(5.0);
     assert_eq!((network.counters(), network.sent), (vec![0], 0));
 }
 
 #[test]
-fn a_slow_rank_is_out_and_comes_back() {
+fn a_slow_rank_is_excluded_and_comes_back() {
     for (ranks, options) in kinds() {
         let mut network = TestNetwork::new(ranks, &options);
         network.run_until(60.0);
@@ -184,7 +184,7 @@ fn a_slow_rank_is_out_and_comes_back() {
                 .iter()
                 .all(|monitor| !monitor.recommended().contains(Rank(3)))
         );
-        // Five intervals, one for the decision, and for VCube three for the updates.
+        // Five intervals, one for the decision, and for VCube three to spread the counters.
         network.run_until(72.0);
         assert_eq!(network.counters(), of(ranks, &[(3, 2)]));
         let view = network.monitors[2].view(Rank(3));
@@ -193,8 +193,9 @@ fn a_slow_rank_is_out_and_comes_back() {
 }
 
 #[test]
-fn a_rank_that_is_slow_again_and_again_does_not_come_back() {
-    // As printed Algorithm 1 gets used to it, and it would be back after the first few times.
+fn a_repeatedly_slow_rank_does_not_come_back() {
+    // With Algorithm 1 as printed the testers adapt, and the rank would be back after the first few
+    // times.
     let options = MonitorOptions {
         learn_late: false,
         ..MonitorOptions::default()
@@ -209,7 +210,7 @@ fn a_rank_that_is_slow_again_and_again_does_not_come_back() {
 }
 
 #[test]
-fn a_wrong_answer_is_a_failed_test() {
+fn a_wrong_answer_fails_the_test() {
     let mut network = TestNetwork::new(6, &MonitorOptions::default());
     network.answers[5] = 169;
     network.run_until(3.0);
@@ -224,7 +225,7 @@ fn a_wrong_answer_is_a_failed_test() {
 }
 
 #[test]
-fn a_crashed_rank_is_out_told_or_not() {
+fn a_crashed_rank_is_excluded_with_and_without_notice() {
     for (ranks, options) in kinds() {
         let mut network = TestNetwork::new(ranks, &options);
         network.run_until(30.0);
@@ -245,14 +246,15 @@ fn a_crashed_rank_is_out_told_or_not() {
 }
 
 #[test]
-fn a_leader_that_is_gone_does_not_keep_others_out() {
+fn a_failed_leader_does_not_keep_others_excluded() {
     for (ranks, options) in kinds() {
         let mut network = TestNetwork::new(ranks, &options);
         network.run_until(60.0);
         network.test_seconds[3] = 0.7;
         network.run_until(61.5);
         network.test_seconds[3] = 0.01;
-        // Nobody is told that the leader crashed; its place is taken once it failed its tests.
+        // No rank is told that the leader crashed. Another rank takes its place after it has failed
+        // its tests.
         network.run_until(66.0);
         network.failed.insert(Rank(0));
         network.run_until(85.0);
@@ -261,7 +263,7 @@ fn a_leader_that_is_gone_does_not_keep_others_out() {
 }
 
 #[test]
-fn lost_and_doubled_messages_delay_and_no_more() {
+fn lost_and_duplicated_messages_only_delay() {
     for (ranks, options) in kinds() {
         let mut network = TestNetwork::new(ranks, &options);
         network.run_until(60.0);
@@ -269,7 +271,7 @@ fn lost_and_doubled_messages_delay_and_no_more() {
         network.run_until(120.0);
         network.lost = 0;
         network.run_until(140.0);
-        // Each lost test or reply excluded somebody; all are back.
+        // Each lost test or reply excluded some rank; all are back.
         let counters = network.counters();
         assert!(
             counters.iter().all(|counter| counter % 2 == 0),
@@ -280,7 +282,7 @@ fn lost_and_doubled_messages_delay_and_no_more() {
 }
 
 #[test]
-fn a_tester_that_stood_still_excludes_all_unless_it_doubts_itself() {
+fn a_stalled_tester_excludes_all_unless_it_doubts_itself() {
     for self_doubt in [false, true] {
         let options = MonitorOptions {
             self_doubt,
@@ -288,13 +290,13 @@ fn a_tester_that_stood_still_excludes_all_unless_it_doubts_itself() {
         };
         let mut monitor = Monitor::new(Rank(0), 5, options, 0.0);
         for interval in 0..20 {
-            // In the last interval it looks only when the next one is due.
+            // In the last interval the monitor runs only when the next one is due.
             let delay = if interval == 19 { 0.9 } else { 0.01 };
             let start = f64::from(interval);
             let actions = monitor.tick(start.max(monitor.next_wake()));
             for action in actions {
                 let Action::Send { to, message } = action else {
-                    panic!("nobody asked it")
+                    panic!("the monitor was not asked")
                 };
                 let Some(MonitorMessage::Test { number, digest }) =
                     MonitorMessage::decode(5, &message)
@@ -323,7 +325,7 @@ fn a_tester_that_stood_still_excludes_all_unless_it_doubts_itself() {
 }
 
 #[test]
-fn two_that_exclude_each_other_find_together_again() {
+fn two_ranks_that_exclude_each_other_reunite() {
     let mut network = TestNetwork::new(2, &MonitorOptions::default());
     network.run_until(60.0);
     network.monitors[0].adopt_counters(&[0, 1]);
@@ -337,7 +339,7 @@ fn two_that_exclude_each_other_find_together_again() {
 }
 
 #[test]
-fn who_is_out_and_knows_too_little_is_told_by_those_it_takes_for_outsiders() {
+fn an_excluded_rank_with_old_counters_learns_from_ranks_it_takes_for_outsiders() {
     let (ranks, options) = kinds().pop().expect("some");
     let mut network = TestNetwork::new(ranks, &options);
     network.run_until(10.0);
@@ -354,7 +356,7 @@ fn who_is_out_and_knows_too_little_is_told_by_those_it_takes_for_outsiders() {
 }
 
 #[test]
-fn after_a_commit_that_excludes_all_everybody_works() {
+fn after_a_commit_that_excludes_all_ranks_all_of_them_work() {
     let mut network = TestNetwork::new(4, &MonitorOptions::default());
     network.run_until(20.0);
     for monitor in &mut network.monitors {
@@ -366,7 +368,7 @@ fn after_a_commit_that_excludes_all_everybody_works() {
 }
 
 #[test]
-fn news_from_outside_are_ignored() {
+fn updates_from_outside_the_group_are_ignored() {
     let mut monitor = Monitor::new(Rank(0), 4, MonitorOptions::default(), 0.0);
     let events = |origin: u32, number, of: u32| MonitorMessage::Events {
         origin: Rank(origin),
@@ -375,14 +377,14 @@ fn news_from_outside_are_ignored() {
     };
     let relayed = monitor.receive(0.1, Rank(1), &events(1, 1, 2).encode());
     assert_eq!(monitor.counters(), [0, 0, 1, 0]);
-    // To rank 3, and to rank 2, which is to know; not back.
+    // To rank 3, and to rank 2, which must know; not back to rank 1.
     assert_eq!(relayed.len(), 2);
     assert!(
         monitor
             .receive(0.2, Rank(3), &events(1, 1, 2).encode())
             .is_empty()
     );
-    // Rank 2 is out: what it has to tell does not count, whoever relays it.
+    // Rank 2 is outside: its updates do not count, even if another rank forwards them.
     monitor.receive(0.3, Rank(3), &events(2, 1, 3).encode());
     monitor.receive(
         0.3,
@@ -411,7 +413,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_bytes_are_survived(seed: u64, junk in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40)) {
+    fn a_monitor_accepts_any_bytes(seed: u64, junk in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40)) {
         let mut random = SplitMix::new(seed);
         let mut monitor = Monitor::new(Rank(1), 5, MonitorOptions::default(), 0.0);
         for (time, bytes) in junk.iter().enumerate() {
@@ -420,12 +422,12 @@ proptest! {
             prop_assert!(monitor.receive(time as f64, from, bytes).is_empty());
             monitor.test_done(time as f64, from, random.bits(), random.bits());
         }
-        // Nobody test_done a test, which fails after 8 s.
+        // No test was answered, so each fails after 8 s.
         prop_assert!(monitor.counters().iter().all(|counter| *counter <= 1));
     }
 
     #[test]
-    fn any_messages_are_survived(seed: u64, vcube: bool) {
+    fn a_monitor_accepts_any_messages(seed: u64, vcube: bool) {
         let mut random = SplitMix::new(seed);
         let assignment = if vcube { Assignment::VCube } else { Assignment::AllToAll };
         let options = MonitorOptions { assignment, ..MonitorOptions::default() };
@@ -471,7 +473,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens_all_come_back(ranks in 2_usize..12, vcube: bool, self_doubt: bool, seed: u64) {
+    fn all_ranks_come_back_after_slowness_and_losses(ranks in 2_usize..12, vcube: bool, self_doubt: bool, seed: u64) {
         let assignment = if vcube { Assignment::VCube } else { Assignment::AllToAll };
         let mut network = TestNetwork::new(ranks, &MonitorOptions { assignment, self_doubt, ..MonitorOptions::default() });
         network.run_until(40.0);

@@ -1,41 +1,42 @@
-//! Single-decree Paxos (Lamport, "Paxos made simple", 2001), with which the members of a group decide that
-//! a rank may come back. Follows "DGRP implementation" of the 2018 paper: one proposes, a member votes for
-//! it only if its own tests say so, and a majority decides. Pure state machines; who sends what to whom,
-//! and when to try again, is for the monitor to say.
+//! Single-decree Paxos (Lamport, "Paxos made simple", 2001), by which the members of a group decide
+//! that a rank may come back. Follows "DGRP implementation" of the 2018 paper: one member proposes,
+//! a member votes for the proposal only if its own tests support it, and a majority decides.
 //!
-//! A vote refusing is an answer that does not come, as far as Paxos is concerned: an acceptor may refuse
-//! what it likes, and nothing becomes unsafe. It is said aloud so that a proposer knows when to stop.
+//! For Paxos a refusal is a missing answer: an acceptor may refuse any message without making the
+//! protocol unsafe. The refusal is sent so that a proposer knows when to stop.
+//!
+//! Must never: send a message or choose when to try again. The monitor does both.
 
 use std::collections::BTreeSet;
 
 use crate::members::Rank;
 
-/// A proposal's number: proposers have different ones.
+/// The number of a proposal. Two proposers never use the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot {
-    /// How often was tried before, as far as the proposer knows.
+    /// The number of attempts before, as far as the proposer knows.
     pub round: u32,
     /// The proposer.
     pub by: Rank,
 }
 
-/// What is said between a proposer and the acceptors.
+/// A message between a proposer and the acceptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PaxosMessage {
-    /// ProposerPhase 1, from the proposer: promise to ignore smaller ballots.
+    /// Phase 1, from the proposer: promise to ignore smaller ballots.
     Prepare(Ballot),
-    /// The answer: promised, and what was accepted before.
+    /// The answer to `Prepare`: the promise, and the proposal that was accepted before.
     Promise(Ballot, Option<(Ballot, u64)>),
-    /// ProposerPhase 2, from the proposer: accept this value.
+    /// Phase 2, from the proposer: accept this value.
     Accept(Ballot, u64),
-    /// The answer: done.
+    /// The answer to `Accept`: the value is accepted.
     Accepted(Ballot),
-    /// The answer to either: no, since the acceptor is refusing it, or (the second ballot) has promised
-    /// more to somebody else.
+    /// The answer to either: the acceptor does not support the proposal, or it has promised the
+    /// second ballot to another proposer.
     Refused(Ballot, Option<Ballot>),
 }
 
-/// A member's memory of one decision.
+/// The state of an acceptor in one decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Acceptor {
     promised: Option<Ballot>,
@@ -43,7 +44,8 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// The answer to a proposer's message. `willing`: this member is for it now.
+    /// Returns the answer to a proposer's message. `willing` says whether this member supports the
+    /// proposal now.
     pub fn receive(&mut self, willing: bool, message: &PaxosMessage) -> Option<PaxosMessage> {
         let (PaxosMessage::Prepare(ballot) | PaxosMessage::Accept(ballot, _)) = *message else {
             return None;
@@ -65,14 +67,14 @@ impl Acceptor {
     }
 }
 
-/// What a proposer does next.
+/// The next step of a proposer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProposerStep {
-    /// Send this to all voters.
+    /// Send this message to all voters.
     Send(PaxosMessage),
     /// This value is decided.
     Decided(u64),
-    /// So many are refusing it that there is no majority: this attempt is over.
+    /// So many voters refuse that there is no majority. The attempt is over.
     Abandoned,
 }
 
@@ -83,13 +85,13 @@ enum ProposerPhase {
     Accepting(u64),
 }
 
-/// One who proposes.
+/// The state of a proposer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposer {
     voters: BTreeSet<Rank>,
     value: u64,
     ballot: Ballot,
-    /// The highest round that was heard of.
+    /// The highest round that this proposer knows of.
     highest: u32,
     phase: ProposerPhase,
     accepting: BTreeSet<Rank>,
@@ -99,7 +101,7 @@ pub struct Proposer {
 }
 
 impl Proposer {
-    /// One who would have the voters decide on this value. Nothing happens before [`Proposer::start`].
+    /// Creates a proposer of this value. It does nothing before [`Proposer::start`].
     pub fn new(me: Rank, voters: &[Rank], value: u64) -> Proposer {
         Proposer {
             voters: voters.iter().copied().collect(),
@@ -114,7 +116,7 @@ impl Proposer {
         }
     }
 
-    /// A new attempt, which leaves the last one behind. The message is for all voters.
+    /// Starts a new attempt and abandons the last one. Returns the message to all voters.
     pub fn start(&mut self) -> PaxosMessage {
         self.highest = self.highest.saturating_add(1);
         self.ballot.round = self.highest;
@@ -124,22 +126,22 @@ impl Proposer {
         PaxosMessage::Prepare(self.ballot)
     }
 
-    /// The highest round that was heard of.
+    /// Returns the highest round that this proposer knows of.
     pub fn round(&self) -> u32 {
         self.highest
     }
 
-    /// The next attempt is to be above this round.
+    /// Makes the next attempt use a round above this one.
     pub fn go_above(&mut self, round: u32) {
         self.highest = self.highest.max(round);
     }
 
-    /// Who votes.
+    /// Returns the voters.
     pub fn voters(&self) -> impl Iterator<Item = Rank> + '_ {
         self.voters.iter().copied()
     }
 
-    /// What was decided, as far as this proposer knows.
+    /// Returns the decided value, as far as this proposer knows.
     pub fn decided(&self) -> Option<u64> {
         self.decided
     }
@@ -149,7 +151,8 @@ impl Proposer {
         self.refusing.clear();
     }
 
-    /// A voter's answer. Answers that come twice, or to an attempt that is over, change nothing.
+    /// Processes a voter's answer. A repeated answer, or one to an earlier attempt, changes
+    /// nothing.
     pub fn receive(&mut self, from: Rank, message: &PaxosMessage) -> Option<ProposerStep> {
         let (PaxosMessage::Promise(ballot, _)
         | PaxosMessage::Accepted(ballot)
@@ -168,7 +171,7 @@ impl Proposer {
         }
         match (*message, self.phase) {
             (PaxosMessage::Promise(_, before), ProposerPhase::Preparing) => {
-                // By ballot: what was accepted last may have been decided.
+                // The proposal with the highest ballot may have been decided already.
                 self.before = self.before.max(before);
                 self.accepting.insert(from);
             }

@@ -1,5 +1,5 @@
-//! Every course that two proposers and three acceptors can take, with messages lost, doubled and in any
-//! order; and random courses of more.
+//! Explores every sequence of events of two proposers and three acceptors, with messages lost,
+//! duplicated and reordered, and random sequences of larger groups.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,8 +8,9 @@ use super::*;
 use ftsort_kernels::random::SplitMix;
 use proptest::prelude::*;
 
-/// Proposers first, then acceptors, which are ranks 0, 1, ... . What was said is never taken back, so that
-/// any of it can be heard at any time, twice or not at all: lost, doubled and late messages are in this.
+/// Proposers and acceptors, which are ranks 0, 1, ... . A message is never removed once it is sent,
+/// so it can arrive at any time, repeatedly or not at all: this covers lost, duplicated and late
+/// messages.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct PaxosState {
     proposers: Vec<Proposer>,
@@ -29,7 +30,8 @@ enum PaxosEvent {
 impl PaxosState {
     fn new(proposers: u32, acceptors: u32) -> PaxosState {
         let voters: Vec<Rank> = (0..acceptors).map(Rank).collect();
-        // Each wants something else, which our use of it never has: a harder case.
+        // Each proposer has its own value, which is harder than the monitor's use, where they
+        // agree.
         let propose = |rank: u32| Proposer::new(Rank(rank), &voters, u64::from(rank) + 7);
         PaxosState {
             proposers: (0..proposers).map(propose).collect(),
@@ -99,10 +101,11 @@ impl PaxosState {
     }
 }
 
-/// All states that can be reached; how many, and how many of them with a decision.
+/// Explores all states that can be reached. Returns their number, and the number of those with a
+/// decision.
 ///
-/// Here an answer is heard at once or not at all. One that is heard later changes nothing but when the
-/// proposer goes on, and what it then says can be heard later just as well.
+/// Here an answer arrives at once or not at all. A later arrival only changes when the proposer
+/// continues, and the proposer's next message can arrive later as well.
 fn exhaust(start: PaxosState, attempts: u32, willing: impl Fn(usize) -> bool) -> (usize, usize) {
     let key = |state: &PaxosState| {
         let mut hasher = DefaultHasher::new();
@@ -124,7 +127,7 @@ fn exhaust(start: PaxosState, attempts: u32, willing: impl Fn(usize) -> bool) ->
             );
             let answers = std::mem::take(&mut next.to_proposers);
             let lost = next.clone();
-            // A refusal only makes a proposer give up.
+            // A refusal only makes a proposer abandon its attempt.
             let refusal = |message: &PaxosMessage| matches!(message, PaxosMessage::Refused(..));
             for (from, message) in answers.into_iter().filter(|(_, said)| !refusal(said)) {
                 next.apply(PaxosEvent::ToProposer(from, message), true);
@@ -146,13 +149,13 @@ fn two_proposers_and_three_acceptors_never_decide_twice() {
 }
 
 #[test]
-fn one_proposer_that_tries_again_keeps_its_decision() {
+fn a_proposer_that_retries_keeps_its_decision() {
     let (states, decided) = exhaust(PaxosState::new(1, 3), 3, |_| true);
     assert!(states > 1000 && decided > 100, "{states} {decided}");
 }
 
 #[test]
-fn one_for_it_of_three_is_no_majority() {
+fn one_vote_of_three_is_no_majority() {
     let (_, decided) = exhaust(PaxosState::new(2, 3), 1, |acceptor| acceptor == 0);
     assert_eq!(decided, 0);
     let (_, decided) = exhaust(PaxosState::new(1, 3), 2, |acceptor| acceptor != 0);
@@ -160,8 +163,9 @@ fn one_for_it_of_three_is_no_majority() {
 }
 
 #[test]
-fn an_acceptor_that_forgets_is_noticed() {
-    // What the exploration is worth: acceptors that do not tell what they accepted decide twice.
+fn the_exploration_detects_an_acceptor_that_forgets() {
+    // Shows that the exploration finds errors: acceptors that do not report the accepted value
+    // decide twice.
     let twice = std::panic::catch_unwind(|| {
         let mut state = PaxosState::new(2, 3);
         let mut random = SplitMix::new(1);
@@ -185,7 +189,7 @@ fn an_acceptor_that_forgets_is_noticed() {
 }
 
 #[test]
-fn where_all_messages_get_through_it_is_decided() {
+fn a_majority_decides_if_all_messages_arrive() {
     for acceptors in 1..=9 {
         for refusing in 0..=acceptors {
             let mut state = PaxosState::new(1, acceptors);
@@ -210,7 +214,7 @@ fn where_all_messages_get_through_it_is_decided() {
 fn a_leader_that_crashed_half_way_does_not_stop_the_next() {
     let mut state = PaxosState::new(2, 3);
     state.apply(PaxosEvent::Start(0), true);
-    // Rank 0's proposal reaches two acceptors, whose answers do not scope rank 0 before it is gone.
+    // Rank 0's proposal reaches two acceptors, whose answers do not reach rank 0 before it fails.
     for acceptor in 0..3 {
         state.apply(
             PaxosEvent::ToAcceptor(
@@ -243,12 +247,12 @@ fn a_leader_that_crashed_half_way_does_not_stop_the_next() {
             state.apply(choice, true);
         }
     }
-    // It was as passes as decided, so that is what the next one decides.
+    // A majority had accepted the value, so the next proposer must decide it.
     assert_eq!(state.proposers[1].decided(), Some(7));
 }
 
 #[test]
-fn who_is_refused_for_a_higher_ballot_goes_above_it() {
+fn a_proposer_refused_for_a_higher_ballot_goes_above_it() {
     let mut proposer = Proposer::new(Rank(0), &[Rank(0), Rank(1), Rank(2)], 7);
     let first = proposer.start();
     assert_eq!(
@@ -290,7 +294,7 @@ fn who_is_refused_for_a_higher_ballot_goes_above_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn random_courses_never_decide_twice(
+    fn random_sequences_never_decide_twice(
         acceptors in 1_u32..=9,
         proposers in 1_u32..=4,
         attempts in 1_u32..=3,
@@ -302,10 +306,10 @@ proptest! {
         for _ in 0..400 {
             let events = state.events(attempts);
             let choice = events[random.below(events.len() as u64) as usize];
-            // Changes its mind, too.
+            // An acceptor may also change its mind.
             state.apply(choice, random.below(5) >= willingness / 2);
             state.check();
-            // Old messages get lost more often than not.
+            // Old messages are lost more often than not.
             if random.once_in(3) && state.to_proposers.len() > 2 * acceptors as usize {
                 let lost = random.below(state.to_proposers.len() as u64) as usize;
                 let lost = *state.to_proposers.iter().nth(lost).expect("in range");
