@@ -74,10 +74,10 @@ fn corrupt(violation: &PredicateViolation) -> Error {
 /// A node finds something wrong with what it was given, or has itself.
 fn accused(by: Node, round: SftRound, predicate: Predicate, place: Node) -> Error {
     corrupt(&PredicateViolation {
-        by,
+        found_by: by,
         round,
         predicate,
-        place,
+        node: place,
         suspects: vec![place],
     })
 }
@@ -182,8 +182,8 @@ fn block_of(own: Block, view: &PeerView<Slice>) -> Block {
             })
             .collect()
     };
-    let heard = runs(HEARD, view.heard());
-    let before = view.before().map(|before| runs(BEFORE, before));
+    let heard = runs(HEARD, view.current());
+    let before = view.previous().map(|before| runs(BEFORE, before));
     let heard = Block::of_sorted(heard);
     let before = Block::of_sorted(before.unwrap_or_default());
     Block {
@@ -293,8 +293,8 @@ impl Algorithm for Reliable<'_> {
         }
         let mut view = PeerView::from_sequences(node, mine.heard, mine.before);
         let told = ViewReport {
-            heard: theirs.heard,
-            before: theirs.before.filter(|_| round.is_within()),
+            current: theirs.heard,
+            previous: theirs.before.filter(|_| round.is_within()),
         };
         let heard = checks.receive(round, &mut view, &told, ReportKind::First);
         heard.map_err(|violation| corrupt(&violation))?;

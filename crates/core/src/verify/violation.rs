@@ -1,42 +1,44 @@
-//! What a node says that has found something wrong (the paper's ERROR signal, Section 3): what, where,
-//! and who must have done it or passed it on. It must never act on it.
+//! The report of a predicate that does not hold (the paper's ERROR signal, Section 3): the
+//! predicate, the node whose records are wrong, and the nodes that may have changed them.
+//!
+//! Must never: act on the report.
 
 use std::fmt;
 
 use super::mask::SftRound;
 use crate::vcube::Node;
 
-/// The part of the constraint predicate that does not hold.
+/// A part of the constraint predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Predicate {
-    /// A sequence does not go up, or down, as it must at the end of a stage.
+    /// A sequence is sorted as it must be at the end of a stage.
     Progress,
-    /// A sequence is no permutation of those that it was made from.
+    /// A sequence is a permutation of the sequences that it was made from.
     Feasibility,
-    /// Two say different things of the same.
+    /// Two reports on the same node are equal.
     Consistency,
-    /// A message, or a part of one that must be there, is missing or of the wrong size.
+    /// A message is present and complete, with blocks of the right size.
     Absence,
 }
 
-/// Something is wrong.
+/// A predicate that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredicateViolation {
-    /// Who found it.
-    pub by: Node,
-    /// When.
+    /// The node that found it.
+    pub found_by: Node,
+    /// The round in which it was found.
     pub round: SftRound,
-    /// What does not hold.
+    /// The predicate that does not hold.
     pub predicate: Predicate,
-    /// The node whose records it is about.
-    pub place: Node,
-    /// Who may have done it, in the order in which the records went from hand to hand; the first is
-    /// accused. All others are cleared only if at most one node is faulty.
+    /// The node whose records are wrong.
+    pub node: Node,
+    /// The nodes that may have changed the records, in the order in which they forwarded them. The
+    /// others are cleared only if at most one node is faulty.
     pub suspects: Vec<Node>,
 }
 
 impl PredicateViolation {
-    /// The first suspect.
+    /// Returns the first suspect.
     pub fn prime_suspect(&self) -> Option<Node> {
         self.suspects.first().copied()
     }
@@ -45,15 +47,15 @@ impl PredicateViolation {
 impl fmt::Display for PredicateViolation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PredicateViolation {
-            by,
+            found_by,
             round,
             predicate,
-            place,
+            node,
             ..
         } = self;
         write!(
             out,
-            "node {by}, {round}: {predicate:?} does not hold at node {place}"
+            "node {found_by}, {round}: {predicate:?} does not hold at node {node}"
         )?;
         match self.prime_suspect() {
             Some(accused) => write!(out, ", accused: node {accused}"),

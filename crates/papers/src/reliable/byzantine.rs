@@ -20,7 +20,7 @@ pub enum ByzantineFault {
     SwappedHalves,
     /// It reports another block as its own than it has.
     OwnBlock,
-    /// It reports another block of somebody else than it has heard.
+    /// It reports another block of somebody else than it has current.
     RelayedBlock,
     /// It gives and reports different records to different listeners.
     Equivocation,
@@ -134,12 +134,12 @@ impl ByzantineNode {
         let is_seen = self.salt >> (context.to.0 % 32) & 1 == 1;
         match self.active_fault(context) {
             Some(ByzantineFault::OwnBlock) => {
-                self.alter_block(&mut message.report.heard, self.node)
+                self.alter_block(&mut message.report.current, self.node)
             }
             Some(ByzantineFault::RelayedBlock) => {
-                self.alter_block(&mut message.report.heard, self.about);
-                if let Some(before) = &mut message.report.before {
-                    self.alter_block(before, self.about);
+                self.alter_block(&mut message.report.current, self.about);
+                if let Some(previous) = &mut message.report.previous {
+                    self.alter_block(previous, self.about);
                 }
             }
             Some(ByzantineFault::Equivocation) if is_seen => {
@@ -147,15 +147,15 @@ impl ByzantineNode {
                 message.for_receiver = message
                     .for_receiver
                     .map(|for_receiver| self.altered(&for_receiver));
-                self.alter_block(&mut message.report.heard, self.node);
+                self.alter_block(&mut message.report.current, self.node);
             }
             Some(ByzantineFault::Omission) if self.is_injection_point(context) => return None,
             Some(ByzantineFault::MissingBlock) if self.is_injection_point(context) => {
-                let about = match message.report.heard.block(self.about) {
+                let about = match message.report.current.block(self.about) {
                     Some(_) => self.about,
                     None => self.node,
                 };
-                message.report.heard.set_block(about, None);
+                message.report.current.set_block(about, None);
             }
             Some(ByzantineFault::BitFlip) if self.is_injection_point(context) => {
                 self.flip(&mut message)
@@ -194,11 +194,11 @@ impl ByzantineNode {
     fn with_duplicate(&self, block: &[u8], view: &PeerView<SortedRecords>) -> SortedRecords {
         let mut records = self.records(block);
         let at = (self.salt % records.len().max(1) as u64) as usize;
-        let heard = view.heard();
-        let later = heard.nodes().filter(|node| *node >= self.about);
+        let current = view.current();
+        let later = current.nodes().filter(|node| *node >= self.about);
         let others = later
-            .chain(heard.nodes())
-            .filter_map(|node| heard.block(node));
+            .chain(current.nodes())
+            .filter_map(|node| current.block(node));
         let mut others = others.flat_map(|block| self.records(block));
         if let Some(place) = records.get_mut(at)
             && let Some(other) = others.find(|other| other != place)
@@ -257,17 +257,17 @@ impl ByzantineNode {
         match (self.random.below(4), &mut message.for_receiver) {
             (0, _) => message.own_block = flipped(&message.own_block),
             (1, Some(for_receiver)) => *for_receiver = flipped(for_receiver),
-            (2, _) if message.report.before.is_some() => {
+            (2, _) if message.report.previous.is_some() => {
                 message
                     .report
-                    .before
+                    .previous
                     .iter_mut()
-                    .for_each(|before| flip_in(before, about));
+                    .for_each(|previous| flip_in(previous, about));
             }
-            _ if message.report.heard.block(about).is_some() => {
-                flip_in(&mut message.report.heard, about)
+            _ if message.report.current.block(about).is_some() => {
+                flip_in(&mut message.report.current, about)
             }
-            _ => flip_in(&mut message.report.heard, self.node),
+            _ => flip_in(&mut message.report.current, self.node),
         }
     }
 
@@ -302,8 +302,8 @@ impl ByzantineNode {
         };
         message.own_block = translated(&message.own_block);
         message.for_receiver = message.for_receiver.as_ref().map(translated);
-        translate_all(&mut message.report.heard);
-        message.report.before.iter_mut().for_each(translate_all);
+        translate_all(&mut message.report.current);
+        message.report.previous.iter_mut().for_each(translate_all);
     }
 }
 

@@ -58,7 +58,7 @@ pub struct SftMessage {
     pub own_block: SortedRecords,
     /// In an answer, what the receiver is to keep.
     pub for_receiver: Option<SortedRecords>,
-    /// What the sender has heard.
+    /// What the sender has current.
     pub report: ViewReport<SortedRecords>,
 }
 
@@ -215,12 +215,15 @@ impl ReliableRun<'_> {
         };
         if let Some(message) = &message {
             let report = &message.report;
-            let before = report.before.as_ref().map_or(0, |before| before.bytes());
+            let previous = report
+                .previous
+                .as_ref()
+                .map_or(0, |previous| previous.bytes());
             let for_receiver = message
                 .for_receiver
                 .as_ref()
                 .map_or(0, |for_receiver| for_receiver.len());
-            let bytes = message.own_block.len() + for_receiver + report.heard.bytes() + before;
+            let bytes = message.own_block.len() + for_receiver + report.current.bytes() + previous;
             self.outcome.messages += 1;
             self.outcome.bytes += bytes as u64;
         }
@@ -241,10 +244,10 @@ impl ReliableRun<'_> {
             return own;
         };
         let node_state = &mut self.nodes[to.0 as usize];
-        let heard = self
+        let current = self
             .checks
             .receive(round, &mut node_state.view, &message.report, turn);
-        if let (Err(violation), None) = (heard, &node_state.byzantine) {
+        if let (Err(violation), None) = (current, &node_state.byzantine) {
             self.outcome.violation.get_or_insert(violation);
         }
         if round.is_last {
@@ -307,10 +310,10 @@ impl ReliableRun<'_> {
         } = context;
         if self.nodes[to.0 as usize].byzantine.is_none() {
             self.outcome.violation.get_or_insert(PredicateViolation {
-                by: to,
+                found_by: to,
                 round,
                 predicate,
-                place: from,
+                node: from,
                 suspects: vec![from],
             });
         }

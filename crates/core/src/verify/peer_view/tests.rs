@@ -1,4 +1,5 @@
-//! S_FT without liars, the paper's example stage by stage, and the example that the paper misses.
+//! S_FT without Byzantine nodes, the paper's example stage by stage, and an error that the paper's
+//! rule misses.
 
 use super::*;
 use crate::verify::mask::rounds;
@@ -10,27 +11,27 @@ fn kernel() -> Box<dyn Kernel> {
     kernel_of(1, KeyKind::U8)
 }
 
-/// Who sends when.
+/// The order in which two partners send.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Order {
-    /// As in Figure 3: the upper node sends, the lower one decides for both and answers.
-    Answered,
-    /// Both at once.
-    AtOnce,
+enum SendOrder {
+    /// As in Figure 3: the upper node sends first, the lower node divides the records and answers.
+    Sequential,
+    /// Both nodes send at the same time.
+    Simultaneous,
 }
 
-struct Run<'a> {
+struct SftRun<'a> {
     checks: SftChecks<'a>,
-    order: Order,
+    order: SendOrder,
     blocks: Vec<Vec<u8>>,
     views: Vec<PeerView<Vec<u8>>>,
 }
 
-impl Run<'_> {
-    fn new(checks: SftChecks<'_>, order: Order, blocks: Vec<Vec<u8>>) -> Run<'_> {
+impl SftRun<'_> {
+    fn new(checks: SftChecks<'_>, order: SendOrder, blocks: Vec<Vec<u8>>) -> SftRun<'_> {
         let nodes = (0..).map(Node).zip(&blocks);
         let views = nodes.map(|(node, block)| PeerView::new(node, block.clone()));
-        Run {
+        SftRun {
             checks,
             order,
             views: views.collect(),
@@ -38,20 +39,20 @@ impl Run<'_> {
         }
     }
 
-    fn play(&mut self, round: SftRound) -> Result<(), PredicateViolation> {
+    fn exchange(&mut self, round: SftRound) -> Result<(), PredicateViolation> {
         for lower in 0..self.blocks.len() {
             if !round.is_lower(Node(lower as u32)) {
                 continue;
             }
             let upper = lower | 1 << round.step;
             let (first, checks) = (self.checks.report(round, &self.views[upper]), self.checks);
-            let early = checks.report(round, &self.views[lower]);
+            let second = checks.report(round, &self.views[lower]);
             checks.receive(round, &mut self.views[lower], &first, ReportKind::First)?;
             match self.order {
-                Order::AtOnce => {
-                    checks.receive(round, &mut self.views[upper], &early, ReportKind::First)?;
+                SendOrder::Simultaneous => {
+                    checks.receive(round, &mut self.views[upper], &second, ReportKind::First)?;
                 }
-                Order::Answered => {
+                SendOrder::Sequential => {
                     let answer = checks.report(round, &self.views[lower]);
                     checks.receive(round, &mut self.views[upper], &answer, ReportKind::Answer)?;
                 }
@@ -99,7 +100,7 @@ fn bits(sequence: &Sequence<Vec<u8>>) -> u32 {
     known.fold(0, |bits, node| bits | 1 << node.0)
 }
 
-/// The values that are known, as a list of the subcube's.
+/// Returns the known values of a subcube.
 fn values(sequence: &Sequence<Vec<u8>>) -> Vec<u8> {
     sequence
         .nodes()
@@ -108,7 +109,7 @@ fn values(sequence: &Sequence<Vec<u8>>) -> Vec<u8> {
         .collect()
 }
 
-/// Figure 5: the list, and what is to be known of it after each stage.
+/// Figure 5: the list, and the part of it that each node knows after each stage.
 #[test]
 fn the_papers_example_stage_by_stage() {
     let starts: [[u8; 8]; 4] = [
@@ -132,32 +133,36 @@ fn the_papers_example_stage_by_stage() {
     ];
     let kernel = kernel();
     for (rule, order) in [
-        (ConsistencyRule::Paper, Order::Answered),
-        (ConsistencyRule::Repeated, Order::Answered),
-        (ConsistencyRule::Repeated, Order::AtOnce),
+        (ConsistencyRule::Paper, SendOrder::Sequential),
+        (ConsistencyRule::Repeated, SendOrder::Sequential),
+        (ConsistencyRule::Repeated, SendOrder::Simultaneous),
     ] {
         let checks = checks_of(&*kernel, 3, 1, rule);
         let blocks = starts[0].map(|value| vec![value]).to_vec();
-        let mut run = Run::new(checks, order, blocks);
+        let mut run = SftRun::new(checks, order, blocks);
         for (round, (when, expected)) in rounds(3).zip(masks) {
             assert_eq!((round.stage, round.step), when);
             let stage = round.stage as usize;
             if round.step + 1 == round.dimension() {
                 assert_eq!(run.blocks.concat(), starts[stage]);
             }
-            run.play(round).unwrap();
+            run.exchange(round).unwrap();
             for (node, view) in run.views.iter().enumerate() {
                 let masked = (0..8).filter(|bit| expected[node] >> bit & 1 == 1);
-                let told: Vec<u8> = masked.map(|bit| starts[stage][bit]).collect();
-                assert_eq!(bits(view.heard()), expected[node], "{round} node {node}");
-                assert_eq!(values(view.heard()), told, "{round} node {node}");
+                let expected_values: Vec<u8> = masked.map(|bit| starts[stage][bit]).collect();
+                assert_eq!(bits(view.current()), expected[node], "{round} node {node}");
+                assert_eq!(
+                    values(view.current()),
+                    expected_values,
+                    "{round} node {node}"
+                );
             }
             if round.step == 0 {
                 run.close(round).unwrap();
                 let size = 1 << round.dimension();
                 for (node, view) in run.views.iter().enumerate() {
                     let first = node / size * size;
-                    let known = values(view.before().unwrap());
+                    let known = values(view.previous().unwrap());
                     assert_eq!(known, starts[stage][first..first + size]);
                 }
             }
@@ -168,17 +173,17 @@ fn the_papers_example_stage_by_stage() {
 
 proptest! {
     #[test]
-    fn nobody_is_accused_without_reason(
+    fn a_correct_run_reports_no_violation(
         dimension in 0_u32..6,
         longest in 1_usize..4,
         keys in 1_u8..=255,
         seed in prop::collection::vec(any::<u8>(), 1..100),
-        at_once: bool,
+        simultaneous: bool,
         repeats: bool,
     ) {
         let kernel = kernel();
         let rule = if repeats { ConsistencyRule::Repeated } else { ConsistencyRule::Paper };
-        let order = if at_once { Order::AtOnce } else { Order::Answered };
+        let order = if simultaneous { SendOrder::Simultaneous } else { SendOrder::Sequential };
         let all: Vec<u8> = seed.iter().map(|key| key % keys).cycle().take(longest << dimension).collect();
         let blocks = all.chunks(longest).map(|block| {
             let mut block = block.to_vec();
@@ -186,9 +191,9 @@ proptest! {
             block
         });
         let checks = checks_of(&*kernel, dimension, longest, rule);
-        let mut run = Run::new(checks, order, blocks.collect());
+        let mut run = SftRun::new(checks, order, blocks.collect());
         for round in rounds(dimension) {
-            prop_assert_eq!(run.play(round), Ok(()));
+            prop_assert_eq!(run.exchange(round), Ok(()));
             if round.step == 0 {
                 prop_assert_eq!(run.close(round), Ok(()));
             }
@@ -199,22 +204,22 @@ proptest! {
     }
 }
 
-/// What the paper's one way brings about: node 1 shows node 0 the right world and all others another.
-/// Nobody notices by the paper's rule; by ours somebody does.
+/// The consequence of a single path: node 1 reports the correct key to node 0 and a wrong key to
+/// all others. The paper's rule does not detect it; the rule `Repeated` does.
 #[test]
-fn one_faulty_node_deceives_the_paper() {
+fn one_faulty_node_passes_the_papers_rule() {
     let kernel = kernel();
     for rule in [ConsistencyRule::Paper, ConsistencyRule::Repeated] {
         let checks = checks_of(&*kernel, 2, 1, rule);
-        let mut run = Run::new(
+        let mut run = SftRun::new(
             checks,
-            Order::AtOnce,
+            SendOrder::Simultaneous,
             vec![vec![5], vec![20], vec![9], vec![7]],
         );
-        let mut accused = None;
+        let mut violation = None;
         for round in rounds(2) {
-            // Node 1's 20 becomes 21 once the first exchange is over, in all that it knows and does;
-            // and what it tells node 0 is about 20 all the same.
+            // After the first exchange node 1's key 20 becomes 21 in everything that it knows and
+            // does. It still reports 20 to node 0.
             if (round.stage, round.step) == (1, 1) {
                 run.blocks[1] = vec![21];
                 run.views[1] = translate(&run.views[1], 20, 21);
@@ -223,26 +228,26 @@ fn one_faulty_node_deceives_the_paper() {
             if to_0 {
                 run.views[1] = translate(&run.views[1], 21, 20);
             }
-            let played = run.play(round);
+            let result = run.exchange(round);
             if to_0 {
                 run.views[1] = translate(&run.views[1], 20, 21);
             }
-            accused = accused.or(played.err());
+            violation = violation.or(result.err());
             if round.step == 0 {
-                // What node 1 finds is not told.
+                // A violation that node 1 finds is ignored.
                 for (node, view) in run.views.iter_mut().enumerate() {
                     let result = checks.end_stage(round, view, run.blocks[node].clone());
-                    accused = accused.or(result.err().filter(|_| node != 1));
+                    violation = violation.or(result.err().filter(|_| node != 1));
                 }
             }
         }
         assert_eq!(run.blocks.concat(), [5, 7, 9, 21], "20 is lost");
         match rule {
-            ConsistencyRule::Paper => assert_eq!(accused, None),
+            ConsistencyRule::Paper => assert_eq!(violation, None),
             ConsistencyRule::Repeated => {
-                let violation = accused.expect("the deceit is noticed");
+                let violation = violation.expect("the violation is detected");
                 assert_eq!(violation.predicate, Predicate::Consistency);
-                assert_eq!(violation.place, Node(1));
+                assert_eq!(violation.node, Node(1));
                 let text = violation.to_string();
                 assert!(
                     text.contains("Consistency does not hold at node 1"),
@@ -257,20 +262,16 @@ fn translate(view: &PeerView<Vec<u8>>, from: u8, to: u8) -> PeerView<Vec<u8>> {
     let translated = |sequence: &Sequence<Vec<u8>>| {
         let mut out = sequence.clone();
         for node in sequence.nodes() {
-            let block = sequence.block(node).cloned();
-            let block = block.map(|block| {
-                block
-                    .iter()
-                    .map(|key| if *key == from { to } else { *key })
-                    .collect()
-            });
-            out.set_block(node, block);
+            let replace = |key: &u8| if *key == from { to } else { *key };
+            let known = sequence.block(node);
+            let replaced = known.map(|block| block.iter().map(replace).collect());
+            out.set_block(node, replaced);
         }
         out
     };
     PeerView {
         node: view.node,
-        heard: translated(&view.heard),
-        before: view.before.as_ref().map(translated),
+        current: translated(&view.current),
+        previous: view.previous.as_ref().map(translated),
     }
 }
