@@ -1,13 +1,17 @@
-//! The 2018 paper's experiments on monitoring, Figures 7 to 13 and Table 3, on a made-up cluster of 18 hosts
-//! with the loads of Table 3. The loads are the paper's; what a load does to a process is made up, with
-//! three numbers chosen so that the counters at the end look like the paper's: see [`host`].
+//! The 2018 paper's experiments on monitoring, Figures 7 to 13 and Table 3, on a simulated cluster
+//! of 18 hosts with the loads of Table 3. The loads are the paper's. The effect of a load on a
+//! process is a model with three parameters, chosen so that the final counters resemble the
+//! paper's: see [`host`].
+//!
+//! Must never: be taken for a measurement.
 
 use crate::dgrp::{CounterChange, Distribution, GroupSimulation, Host, exponential, uniform};
 use ftsort_core::members::Rank;
 use ftsort_core::monitor::MonitorOptions;
 use ftsort_kernels::random::SplitMix;
 
-/// Table 3 of the paper: how many jobs ran on each host of 32 cores, and the state counters at the end.
+/// Table 3 of the paper: the number of jobs on each host of 32 cores, and the state counters at the
+/// end.
 pub const TABLE_3: [(u32, u32); 18] = [
     (9, 6),
     (33, 10),
@@ -29,9 +33,9 @@ pub const TABLE_3: [(u32, u32); 18] = [
     (31, 14),
 ];
 
-/// A host with so many jobs: a test test_seconds 8 to 12 ms, and its distribution grows with the load; and the process
-/// stands still for a quarter of a second or so, 0.3 times an hour on an idle host, 0.6 times on a full
-/// one, and 1.2 times on one with more jobs than cores.
+/// Creates a host with this number of jobs. A test takes 8 to 12 ms, with a variation that grows
+/// with the load. The process stalls for about a quarter of a second, 0.3 times an hour on an idle
+/// host, 0.6 times on a full host, and 1.2 times on a host with more jobs than cores.
 pub fn host(jobs: u32) -> Host {
     let load = f64::from(jobs) / 32.0;
     let distribution = Distribution::Lognormal(0.05 + 0.2 * load * load);
@@ -46,42 +50,42 @@ pub fn host(jobs: u32) -> Host {
     host
 }
 
-/// A test of one rank by another, as the tester saw it when the reply came.
+/// A test of one rank by another, as the tester recorded it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TestSample {
     /// The tester.
     pub tester: Rank,
     /// The tested rank.
     pub tested: Rank,
-    /// When, in seconds: with intervals of 1 s the number of the interval, too.
+    /// The time of the reply, in seconds. With intervals of 1 s also the number of the interval.
     pub time: f64,
-    /// How long the reply took, in seconds.
+    /// The reply time, in seconds.
     pub reply: f64,
-    /// How long it was allowed to take, in seconds.
+    /// The limit of the reply time, in seconds.
     pub threshold: f64,
-    /// Good tests in a row before this one.
-    pub good: u32,
+    /// The number of tests passed in a row before this one.
+    pub passes: u32,
     /// The tested rank's counter, as the tester knew it.
     pub counter: u32,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterRun {
-    /// The tests of the pairs that were watched.
+    /// The tests of the watched pairs.
     pub samples: Vec<TestSample>,
     /// All changes of counters.
     pub changes: Vec<CounterChange>,
-    /// At the end of each interval how many ranks are in the group.
+    /// The number of members at the end of each interval.
     pub sizes: Vec<usize>,
     /// The counters at the end.
     pub counters: Vec<u32>,
-    /// How many messages were sent.
+    /// The number of messages sent.
     pub messages: u64,
 }
 
-/// Busy hosts have phases, of a minute or so, in which everything test_seconds up to two and a half times as
-/// long. Those give the curves their shape; no threshold of 2.5 minds them.
+/// Phases of about a minute in which a busy host takes up to two and a half times as long. They
+/// give the curves their shape; a threshold of 2.5 tolerates them.
 struct LoadPhases {
     next: Vec<(f64, f64)>,
 }
@@ -106,7 +110,7 @@ impl LoadPhases {
     }
 }
 
-/// Plays so many intervals, and watches these pairs of tester and tested.
+/// Runs this number of intervals, and records the tests of these pairs of tester and tested rank.
 pub fn run(
     options: &MonitorOptions,
     intervals: u32,
@@ -134,7 +138,7 @@ pub fn run(
             let own = watched.iter().zip(&mut before);
             for ((_, tested), before) in own.filter(|((tester, _), _)| *tester == acted) {
                 let view = simulation.monitor(acted).view(*tested);
-                // The mean moves with every reply.
+                // The mean changes with every reply.
                 if view.mean.to_bits() != before.mean.to_bits() {
                     run.samples.push(TestSample {
                         tester: acted,
@@ -142,7 +146,7 @@ pub fn run(
                         time: simulation.now(),
                         reply: view.last_reply.unwrap_or_default(),
                         threshold: before.threshold,
-                        good: before.good_in_row,
+                        passes: before.good_in_row,
                         counter: before.counter,
                     });
                 }
@@ -162,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_run() {
+    fn a_short_run_has_one_sample_per_interval() {
         let pairs = [(Rank(6), Rank(2)), (Rank(0), Rank(11))];
         let run = run(&MonitorOptions::default(), 60, &pairs, 1);
         assert_eq!(run.sizes.len(), 60);
@@ -183,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_factor_replies_often_take_longer_than_usual() {
-        // Figure 7.
+    fn without_a_factor_some_replies_exceed_the_threshold() {
+        // The options of Figure 7.
         let options = MonitorOptions {
             multiple: 1.0,
             ..MonitorOptions::default()

@@ -1,5 +1,7 @@
-//! `Foreground` on made-up measurements: how soon a slow rank is noticed, and how often one that is not is taken
-//! for one. Past the 2018 paper.
+//! The foreground monitor ([`Foreground`]) on simulated measurements: the share of slow ranks that
+//! are detected, and the rate of false exclusions. Goes beyond the 2018 paper.
+//!
+//! Must never: count a rank as falsely excluded that was slowed on purpose.
 
 use crate::dgrp::Distribution;
 use ftsort_core::members::Rank;
@@ -7,26 +9,27 @@ use ftsort_core::monitor::MonitorOptions;
 use ftsort_core::monitor::foreground::Foreground;
 use ftsort_kernels::random::SplitMix;
 
-/// How many times as long a rank test_seconds that is slow on purpose.
+/// The factors by which ranks are slowed on purpose.
 pub const SLOWDOWNS: [f64; 3] = [3.0, 10.0, 30.0];
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForegroundStats {
-    /// Intervals, times the ranks that were in the group.
+    /// The sum over all intervals of the number of members.
     pub rank_intervals: u64,
-    /// Ranks excluded that were not slow on purpose.
+    /// The number of excluded ranks that were not slowed.
     pub false_exclusions: u64,
-    /// By [`SLOWDOWNS`]: how many there were.
+    /// The number of slowed ranks, by the factors of [`SLOWDOWNS`].
     pub by_slowdown: [u64; SLOWDOWNS.len()],
-    /// By [`SLOWDOWNS`]: how many were excluded in their first interval.
-    pub noticed: [u64; SLOWDOWNS.len()],
+    /// The number that were excluded in their first interval, by the factors of [`SLOWDOWNS`].
+    pub detected: [u64; SLOWDOWNS.len()],
 }
 
-/// After so many intervals somebody else is made slow, for one interval.
+/// One rank is slowed for one interval in each ten.
 const INTERVALS_BETWEEN: u32 = 10;
 
-/// Plays so many intervals, after fifty that do not count. All times are distribution in the same way.
+/// Runs this number of intervals, after fifty that are not counted. All times have the same
+/// distribution.
 pub fn run(
     options: &MonitorOptions,
     ranks: usize,
@@ -59,7 +62,7 @@ pub fn run(
         let after = group.recommended();
         for rank in before.iter().filter(|rank| !after.contains(*rank)) {
             if slow && rank.index() == chosen {
-                stats.noticed[kind] += 1
+                stats.detected[kind] += 1
             } else {
                 stats.false_exclusions += 1
             }
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_larger_factor_notices_less_and_errs_less() {
+    fn a_larger_factor_detects_less_and_errs_less() {
         let stats = |multiple| {
             let options = MonitorOptions {
                 multiple,
@@ -83,9 +86,9 @@ mod tests {
         };
         let (small, large) = (stats(1.0), stats(3.0));
         assert!(small.false_exclusions > large.false_exclusions);
-        assert!(small.noticed[0] > large.noticed[0]);
+        assert!(small.detected[0] > large.detected[0]);
         assert!(
-            10 * large.noticed[2] > 8 * large.by_slowdown[2] && large.by_slowdown[2] > 20,
+            10 * large.detected[2] > 8 * large.by_slowdown[2] && large.by_slowdown[2] > 20,
             "{large:?}"
         );
         assert!(large.rank_intervals > 15 * 1000);

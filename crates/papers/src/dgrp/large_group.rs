@@ -1,71 +1,73 @@
-//! A thousand ranks, tested along VCube's graph: how soon somebody who has become slow is noticed, and how
-//! often somebody is taken for slow who is not. Past the 2018 paper, which has 18 hosts and one factor.
+//! A large group with VCube's testing graph: the time to detect a slow rank, and the rate of false
+//! exclusions. Goes beyond the 2018 paper, which has 18 hosts and one factor.
+//!
+//! Must never: count a rank as falsely excluded that was slowed on purpose.
 
 use crate::dgrp::{CounterChange, Distribution, GroupSimulation, Host, uniform};
 use ftsort_core::members::Rank;
 use ftsort_core::monitor::MonitorOptions;
 use ftsort_kernels::random::SplitMix;
 
-/// What is wrong with a rank that is made slow on purpose: how many times as long its tests take.
+/// The factors by which ranks are slowed on purpose.
 pub const SLOWDOWNS: [f64; 4] = [3.0, 10.0, 30.0, f64::INFINITY];
 
-/// How a crowd is played.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct LargeGroupConfig {
-    /// How many ranks.
+    /// The number of ranks.
     pub ranks: usize,
-    /// How they test each other.
+    /// The options of the monitors.
     pub options: MonitorOptions,
-    /// How the times of tests are distribution; the least or the median is 10 ms.
+    /// The distribution of test times, with a median or minimum of 10 ms.
     pub distribution: Distribution,
-    /// How often a process stands still, per second, for a tenth of a second or so.
+    /// The rate at which a process stalls for about a tenth of a second, per second.
     pub stalls_per_second: f64,
-    /// So many seconds are played before anything is counted.
-    pub warm: u32,
-    /// So many are counted.
+    /// The number of seconds before the measurement starts.
+    pub warm_up: u32,
+    /// The number of seconds of the measurement.
     pub counted: u32,
-    /// Decides everything.
+    /// The seed, which determines the whole run.
     pub seed: u64,
 }
 
-/// Of ranks that were made slow in one way.
+/// The detection of ranks that were slowed by one factor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetectionTimes {
-    /// How many.
+    /// The number of slowed ranks.
     pub count: u64,
-    /// After how many seconds each that was noticed was, at the first tester.
-    pub noticed: Vec<f64>,
-    /// After how many seconds all living members knew.
+    /// For each detected rank, the seconds until its first tester detected it.
+    pub detected: Vec<f64>,
+    /// For each detected rank, the seconds until all members knew.
     pub known: Vec<f64>,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LargeGroupStats {
-    /// Hours, times the ranks that were in the group: only those can be excluded.
+    /// The sum over all members of their hours in the group. Only members can be excluded.
     pub rank_hours: f64,
-    /// Ranks excluded that were not made slow, and whose own process did not stand still.
+    /// The number of excluded ranks that were not slowed and had not stalled.
     pub false_exclusions: u64,
-    /// Ranks excluded whose process stood still, not on purpose, for an instant.
+    /// The number of excluded ranks that had stalled.
     pub stalled: u64,
-    /// The share of ranks outside of the group, on average, without those made slow on purpose.
+    /// The mean share of ranks outside the group, without those slowed on purpose.
     pub outside: f64,
-    /// By [`SLOWDOWNS`].
+    /// The detection times, by the factors of [`SLOWDOWNS`].
     pub by_slowdown: [DetectionTimes; SLOWDOWNS.len()],
-    /// Messages for each rank and second.
+    /// The number of messages per rank and second.
     pub messages: f64,
 }
 
-/// A rank that is slow on purpose.
+/// A rank that was slowed on purpose.
 struct SlowedRank {
     rank: Rank,
     kind: usize,
     since: f64,
-    noticed: Option<f64>,
+    detected: Option<f64>,
     known: Option<f64>,
 }
 
-/// So long after they were made slow ranks are made fast again, noticed or not, in seconds.
+/// The number of seconds for which a rank is slowed, detected or not.
 const SLOW_SECONDS: f64 = 6.0;
 
 struct SlowdownInjector {
@@ -74,7 +76,7 @@ struct SlowdownInjector {
 }
 
 impl SlowdownInjector {
-    /// Makes one more rank slow, that is recommended by all and as fast as any.
+    /// Slows one more recommended rank that runs at full speed.
     fn slow_down_one(
         &mut self,
         simulation: &mut GroupSimulation,
@@ -94,7 +96,7 @@ impl SlowdownInjector {
                     rank,
                     kind,
                     since,
-                    noticed: None,
+                    detected: None,
                     known: None,
                 });
                 return;
@@ -102,7 +104,7 @@ impl SlowdownInjector {
         }
     }
 
-    /// Counts what changed.
+    /// Counts the changes.
     fn count(&mut self, simulation: &GroupSimulation, changes: &[CounterChange], stalled: &[f64]) {
         for change in changes.iter().filter(|change| change.counter % 2 == 1) {
             let slowed = self
@@ -111,14 +113,14 @@ impl SlowdownInjector {
                 .find(|slowed| slowed.rank == change.rank);
             match slowed {
                 Some(slowed) => {
-                    slowed.noticed = slowed.noticed.or(Some(change.time - slowed.since));
+                    slowed.detected = slowed.detected.or(Some(change.time - slowed.since));
                 }
                 None if change.time - stalled[change.rank.index()] < 2.5 => self.stats.stalled += 1,
                 None => self.stats.false_exclusions += 1,
             }
         }
         let unknown = self.slowed.iter_mut();
-        for slowed in unknown.filter(|slowed| slowed.noticed.is_some() && slowed.known.is_none()) {
+        for slowed in unknown.filter(|slowed| slowed.detected.is_some() && slowed.known.is_none()) {
             let mut members = simulation.recommended();
             members.remove(slowed.rank);
             let knows =
@@ -137,17 +139,17 @@ impl SlowdownInjector {
             {
                 simulation.hosts[slowed.rank.index()].slowdown = 1.0;
                 stats.by_slowdown[slowed.kind]
-                    .noticed
-                    .extend(slowed.noticed);
+                    .detected
+                    .extend(slowed.detected);
                 stats.by_slowdown[slowed.kind].known.extend(slowed.known);
             }
-            // What is noticed a little later is no false alarm.
+            // A detection shortly after the end is no false exclusion.
             now - slowed.since < SLOW_SECONDS + 2.0
         });
     }
 }
 
-/// Plays it.
+/// Runs one configuration.
 pub fn run(config: &LargeGroupConfig) -> LargeGroupStats {
     let mut host = Host::new(0.01, config.distribution);
     host.stalls_per_second = config.stalls_per_second;
@@ -159,22 +161,23 @@ pub fn run(config: &LargeGroupConfig) -> LargeGroupStats {
         slowed: Vec::new(),
         stats: LargeGroupStats::default(),
     };
-    simulation.run(f64::from(config.warm));
+    simulation.run(f64::from(config.warm_up));
     simulation.take_changes();
     let before = simulation.messages();
-    // In ticks of an eighth of a second, so that "all know" is known as exactly.
+    // In steps of an eighth of a second, which is the resolution of the time until all members
+    // know.
     let ticks = config.counted * 8;
     for tick in 0..ticks {
         if tick % 16 == 0 && tick + 64 < ticks {
             let kind = (tick / 16) as usize % SLOWDOWNS.len();
-            // Not always at the same place within an interval.
+            // At varying times within an interval.
             let shift = uniform(&mut random) / 8.0;
-            simulation.run(f64::from(config.warm) + f64::from(tick) / 8.0 + shift);
+            simulation.run(f64::from(config.warm_up) + f64::from(tick) / 8.0 + shift);
             for _ in 0..config.ranks.div_ceil(256) {
                 injector.slow_down_one(&mut simulation, kind, &mut random);
             }
         }
-        simulation.run(f64::from(config.warm) + f64::from(tick + 1) / 8.0);
+        simulation.run(f64::from(config.warm_up) + f64::from(tick + 1) / 8.0);
         let changes = simulation.take_changes();
         let stalled = simulation.last_stalls();
         injector.count(&simulation, &changes, &stalled);
@@ -190,9 +193,9 @@ pub fn run(config: &LargeGroupConfig) -> LargeGroupStats {
     stats
 }
 
-/// For how much of the time a rank that becomes slow for good is still recommended, from then on: the
-/// share of `seconds` in a group of 16 with as noisy a test as this.
-pub fn slow_for_good(
+/// Returns the share of `seconds` for which a rank that has become slow permanently is still
+/// recommended, in a group of 16.
+pub fn recommended_share_when_slow(
     options: &MonitorOptions,
     slowdown: f64,
     distribution: Distribution,
@@ -226,26 +229,28 @@ mod tests {
             },
             distribution: Distribution::Lognormal(0.3),
             stalls_per_second: 0.0,
-            warm: 60,
+            warm_up: 60,
             counted: 60,
             seed: 1,
         }
     }
 
     #[test]
-    fn the_stopped_are_noticed_and_soon_known() {
+    fn stopped_ranks_are_detected_and_soon_known() {
         let stats = run(&config(2.5));
         let stopped = &stats.by_slowdown[3];
         assert!(stopped.count > 3);
-        assert_eq!(stopped.noticed.len() as u64, stopped.count);
+        assert_eq!(stopped.detected.len() as u64, stopped.count);
         assert!(
-            stopped.noticed.iter().all(|latency| *latency < 2.1),
+            stopped.detected.iter().all(|latency| *latency < 2.1),
             "{stopped:?}"
         );
-        let known = stopped.known.iter().zip(&stopped.noticed);
-        // log2 of 64 intervals at most, and an eighth of a second to look.
+        let known = stopped.known.iter().zip(&stopped.detected);
+        // At most log2 of 64 intervals, and the resolution of an eighth of a second.
         assert!(
-            known.clone().all(|(known, noticed)| known - noticed < 6.2),
+            known
+                .clone()
+                .all(|(known, detected)| known - detected < 6.2),
             "{stopped:?}"
         );
         assert!(known.count() > 0);
@@ -257,19 +262,20 @@ mod tests {
         assert!(small.false_exclusions > large.false_exclusions + 10);
         assert!(small.outside > large.outside);
         let rate = large.messages;
-        // Each tests log2 of 64 others at most, and each test is two messages.
+        // Each rank tests at most log2 of 64 others, with two messages per test.
         assert!(rate > 8.0 && rate < 13.0, "{rate}");
     }
 
     #[test]
-    fn slow_for_good_is_out_for_good_only_if_that_is_not_learnt() {
+    fn a_permanently_slow_rank_stays_excluded_only_if_late_replies_are_left_out() {
         let distribution = Distribution::Lognormal(0.1);
-        let learnt = slow_for_good(&MonitorOptions::default(), 4.0, distribution, 100, 1);
+        let included =
+            recommended_share_when_slow(&MonitorOptions::default(), 4.0, distribution, 100, 1);
         let strict = MonitorOptions {
             learn_late: false,
             ..MonitorOptions::default()
         };
-        let not_learnt = slow_for_good(&strict, 4.0, distribution, 100, 1);
-        assert!(learnt > 0.85 && not_learnt < 0.05, "{learnt} {not_learnt}");
+        let left_out = recommended_share_when_slow(&strict, 4.0, distribution, 100, 1);
+        assert!(included > 0.85 && left_out < 0.05, "{included} {left_out}");
     }
 }

@@ -1,10 +1,13 @@
-//! Monitors of many ranks in virtual time: kind DGRP does on hosts whose load is made up. Everything
-//! follows from a seed. Must never be mistaken for time on a real machine.
+//! Simulates the monitors of a group in virtual time: the Dynamic Group of Recommended Processes
+//! (DGRP) of Camargo and Duarte 2018, on hosts with a simulated load. Everything follows from a
+//! seed.
 //!
-//! A rank's process runs on a host that test_seconds some time for a test, more of it while it is slow; that
-//! stands still now and then; and whose messages take some time, or get lost. A process that stands still
-//! neither answers, nor hears, nor looks at its clock until it runs again: so the same accident makes the
-//! rank look slow to others, and others look slow to it.
+//! A rank's process runs on a host. The host takes some time for a test, more of it while it is
+//! slow. The process stalls now and then. Messages take some time, or are lost. A stalled process
+//! does not answer, receive or read its clock until it runs again. So one stall makes the rank look
+//! slow to others, and others look slow to the rank.
+//!
+//! Must never: be mistaken for time on a real machine.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -19,31 +22,31 @@ pub mod cluster;
 pub mod foreground;
 pub mod large_group;
 
-/// A number from 0 to below 1.
+/// Returns a number from 0 to below 1.
 pub fn uniform(random: &mut SplitMix) -> f64 {
     (random.bits() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Exponentially distributed, with this mean.
+/// Returns an exponentially distributed number with this mean.
 pub fn exponential(random: &mut SplitMix, mean: f64) -> f64 {
     -mean * (1.0 - uniform(random)).ln()
 }
 
-/// How a time is distribution, as a factor.
+/// The distribution of a time, as a factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
     /// exp(sigma * normal): the median is 1.
     Lognormal(f64),
-    /// The least is 1, and P(more than x) = x^-alpha.
+    /// The minimum is 1, and P(more than x) = x^-alpha.
     Pareto(f64),
 }
 
 impl Distribution {
-    /// Draws one.
+    /// Draws one factor.
     pub fn draw(self, random: &mut SplitMix) -> f64 {
         match self {
             Distribution::Lognormal(sigma) => {
-                // Box and Muller.
+                // The method of Box and Muller.
                 let radius = (-2.0 * (1.0 - uniform(random)).ln()).sqrt();
                 (sigma * radius * (std::f64::consts::TAU * uniform(random)).cos()).exp()
             }
@@ -55,23 +58,23 @@ impl Distribution {
 /// A host, and the process of a rank on it.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// How long a test test_seconds, in seconds, and how that is distribution.
+    /// The median or minimum time of a test, in seconds.
     pub test_seconds: f64,
-    /// How `test_seconds` is distribution.
+    /// The distribution of the test time.
     pub distribution: Distribution,
-    /// How many times as long it test_seconds now; infinite: it does not answer.
+    /// The factor by which a test takes longer now. Infinite: the process does not answer.
     pub slowdown: f64,
-    /// How often the process stands still, per second; 0: never.
+    /// The rate of stalls, per second. 0: none.
     pub stalls_per_second: f64,
-    /// For how long, in seconds, and how that is distribution.
+    /// The median or minimum length of a stall, in seconds, and its distribution.
     pub stall: (f64, Distribution),
     next_stall: (f64, f64),
-    /// When the process last ran again.
+    /// The time at which the process last resumed after a stall.
     ran_again: f64,
 }
 
 impl Host {
-    /// A host that test_seconds so long for a test, and never stands still.
+    /// Creates a host with this test time and without stalls.
     pub fn new(test_seconds: f64, distribution: Distribution) -> Host {
         Host {
             test_seconds,
@@ -90,7 +93,7 @@ impl Host {
         self.next_stall = (start, end);
     }
 
-    /// When the process runs, at this time or as soon after it as possible.
+    /// Returns the earliest time from `time` on at which the process runs.
     fn runs_at(&mut self, time: f64, random: &mut SplitMix) -> f64 {
         if self.stalls_per_second <= 0.0 {
             return time;
@@ -140,38 +143,38 @@ impl PartialOrd for TimedEvent {
 }
 
 impl Ord for TimedEvent {
-    /// The earliest is the greatest, for a heap.
+    /// The earliest event is the greatest, for a heap.
     fn cmp(&self, other: &TimedEvent) -> Ordering {
         let times = other.time.total_cmp(&self.time);
         times.then(other.order.cmp(&self.order))
     }
 }
 
-/// A counter that grew for the first time anywhere.
+/// The first growth of a counter on any rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterChange {
-    /// When.
+    /// The time, in seconds.
     pub time: f64,
-    /// Whose monitor said so.
+    /// The rank whose monitor had the new counter first.
     pub by: Rank,
-    /// Of whom.
+    /// The rank that the counter belongs to.
     pub rank: Rank,
-    /// What it is now.
+    /// The new value.
     pub counter: u32,
 }
 
-/// Ranks, their monitors and hosts, and messages under way.
+/// The ranks with their monitors and hosts, and the messages in flight.
 #[derive(Debug)]
 pub struct GroupSimulation {
     monitors: Vec<Monitor>,
     digests: Vec<u64>,
     /// The hosts, by rank. May be changed at any time.
     pub hosts: Vec<Host>,
-    /// How long a message test_seconds, in seconds.
+    /// The time that a message takes, in seconds.
     pub delay: f64,
-    /// The share of messages that get lost.
+    /// The share of messages that are lost.
     pub lost: f64,
-    /// The largest counters that anybody has.
+    /// The largest counters that any rank knows.
     known: Vec<u32>,
     changes: Vec<CounterChange>,
     events: BinaryHeap<TimedEvent>,
@@ -183,7 +186,7 @@ pub struct GroupSimulation {
 }
 
 impl GroupSimulation {
-    /// A rank on each of these hosts, with clocks that tell different times within an interval.
+    /// Creates one rank on each of these hosts. Their clocks differ by less than an interval.
     pub fn new(hosts: Vec<Host>, options: &MonitorOptions, seed: u64) -> GroupSimulation {
         let ranks = hosts.len();
         let mut random = SplitMix::new(seed);
@@ -210,50 +213,50 @@ impl GroupSimulation {
             answer: count_primes(DEFAULT_LIMIT),
         };
         for (rank, start) in Rank::all(ranks).zip(starts) {
-            simulation.at(start, rank, EventKind::Tick);
+            simulation.schedule(start, rank, EventKind::Tick);
         }
         simulation
     }
 
-    /// What time it is, in seconds.
+    /// Returns the current time, in seconds.
     pub fn now(&self) -> f64 {
         self.now
     }
 
-    /// How many messages were sent.
+    /// Returns the number of messages sent.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// When each rank's process last ran again after it had stood still, or will, in seconds; below all
-    /// times if it never stood still when it was needed.
+    /// Returns the time, in seconds, at which each rank's process last resumed after a stall, or
+    /// will resume; negative infinity if no stall delayed it.
     pub fn last_stalls(&self) -> Vec<f64> {
         self.hosts.iter().map(|host| host.ran_again).collect()
     }
 
-    /// The monitor of a rank.
+    /// Returns the monitor of a rank.
     pub fn monitor(&self, rank: Rank) -> &Monitor {
         &self.monitors[rank.index()]
     }
 
-    /// The largest counters that anybody has, by rank.
+    /// Returns the largest counters that any rank knows, by rank.
     pub fn known(&self) -> &[u32] {
         &self.known
     }
 
-    /// The ranks that are recommended by the largest counters.
+    /// Returns the ranks that are recommended by the largest counters.
     pub fn recommended(&self) -> RankSet {
         let ranks = self.known.len();
         let even = |rank: &Rank| self.known[rank.index()].is_multiple_of(2);
         RankSet::from_ranks(ranks, Rank::all(ranks).filter(even))
     }
 
-    /// What changed since this was last called.
+    /// Returns the changes since the last call.
     pub fn take_changes(&mut self) -> Vec<CounterChange> {
         std::mem::take(&mut self.changes)
     }
 
-    fn at(&mut self, time: f64, rank: Rank, kind: EventKind) {
+    fn schedule(&mut self, time: f64, rank: Rank, kind: EventKind) {
         self.order += 1;
         self.events.push(TimedEvent {
             time,
@@ -273,7 +276,7 @@ impl GroupSimulation {
                     }
                     let time =
                         self.now + self.delay + exponential(&mut self.random, self.delay / 4.0);
-                    self.at(time, to, EventKind::Receive(rank, message));
+                    self.schedule(time, to, EventKind::Receive(rank, message));
                 }
                 Action::RunTest { to, number } => {
                     let host = &self.hosts[rank.index()];
@@ -281,7 +284,7 @@ impl GroupSimulation {
                         * host.slowdown
                         * host.distribution.draw(&mut self.random);
                     if test_seconds.is_finite() {
-                        self.at(
+                        self.schedule(
                             self.now + test_seconds,
                             rank,
                             EventKind::TestDone(to, number),
@@ -292,8 +295,8 @@ impl GroupSimulation {
         }
     }
 
-    /// What happens next, at this time at the latest: whose monitor did something, or None if it gets so
-    /// late.
+    /// Processes the next event, if it is not after `until`. Returns the rank whose monitor ran, or
+    /// None if there is no such event.
     pub fn step(&mut self, until: f64) -> Option<Rank> {
         loop {
             if self.events.peek().is_none_or(|event| event.time > until) {
@@ -305,7 +308,7 @@ impl GroupSimulation {
             } = self.events.pop()?;
             let runs = self.hosts[rank.index()].runs_at(time, &mut self.random);
             if runs > time {
-                self.at(runs, rank, kind);
+                self.schedule(runs, rank, kind);
                 continue;
             }
             self.now = time;
@@ -314,24 +317,24 @@ impl GroupSimulation {
                 EventKind::Tick => {
                     let actions = monitor.tick(time);
                     let wake = monitor.next_wake();
-                    self.at(wake, rank, EventKind::Tick);
+                    self.schedule(wake, rank, EventKind::Tick);
                     actions
                 }
                 EventKind::Receive(from, message) => monitor.receive(time, from, &message),
                 EventKind::TestDone(to, number) => monitor.test_done(time, to, number, self.answer),
             };
             self.perform(rank, actions);
-            self.compare(rank);
+            self.record_changes(rank);
             return Some(rank);
         }
     }
 
-    /// Runs until this time.
+    /// Processes all events up to this time.
     pub fn run(&mut self, until: f64) {
         while self.step(until).is_some() {}
     }
 
-    fn compare(&mut self, by: Rank) {
+    fn record_changes(&mut self, by: Rank) {
         let monitor = &self.monitors[by.index()];
         let digest = monitor.digest();
         if digest == std::mem::replace(&mut self.digests[by.index()], digest) {
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn spreads_have_the_medians_they_say() {
+    fn distributions_have_their_medians() {
         let mut random = SplitMix::new(3);
         let mut share = |distribution: Distribution, above: f64| {
             let drawn = (0..20_000).filter(|_| distribution.draw(&mut random) > above);
@@ -373,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_says_all() {
+    fn a_run_depends_on_its_seed_alone() {
         let run = |seed| {
             let mut hosts = hosts(6);
             hosts[2].stalls_per_second = 0.05;
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_still_is_out_and_comes_back() {
+    fn a_stopped_rank_is_excluded_and_comes_back() {
         let mut simulation = GroupSimulation::new(hosts(5), &MonitorOptions::default(), 1);
         simulation.run(60.0);
         assert_eq!(simulation.known(), [0; 5]);

@@ -1,5 +1,5 @@
-//! The group of recommended processes on made-up hosts, as subcommands that write CSV: the 2018 paper's
-//! experiments on monitoring, and a crowd past it. They must never judge: a table is for people.
+//! The subcommands of `ftsort-papers dgrp`, which write CSV files: the 2018 paper's experiments on
+//! monitoring, and larger groups beyond it. Must never: judge a result.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,43 +14,43 @@ use ftsort_papers::dgrp::foreground;
 use ftsort_papers::dgrp::large_group::{self, LargeGroupConfig, LargeGroupStats, SLOWDOWNS};
 use rayon::prelude::*;
 
-/// DgrpCommand is played.
+/// The experiments on monitoring.
 #[derive(Subcommand)]
 pub enum DgrpCommand {
     /// 18 hosts with the paper's loads: samples.csv, changes.csv, sizes.csv, states.csv
-    Cluster(Cluster),
-    /// A thousand ranks in VCube's graph: crowd_SPREAD.csv
-    Large(Large),
-    /// 16 ranks of which one is slow for good: slow.csv; and 16 that tell each other their measurements:
-    /// rounds.csv
-    Small(Small),
+    Cluster(ClusterArgs),
+    /// A large group with VCube's testing graph: large_DISTRIBUTION.csv
+    Large(LargeArgs),
+    /// A group of 16 ranks: one is permanently slow (slow.csv); monitors in the foreground
+    /// (foreground.csv)
+    Small(SmallArgs),
 }
 
-/// MonitorOptions of `cluster`.
+/// Options of `cluster`.
 #[derive(Args)]
-pub struct Cluster {
-    /// How many testing intervals of one second
+pub struct ClusterArgs {
+    /// Number of testing intervals of one second
     #[arg(long, default_value_t = 30_000)]
     intervals: u32,
-    /// Decides everything
+    /// Seed of the run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder that the files are for
+    /// Folder for the files
     #[arg(long)]
     out: PathBuf,
 }
 
-/// How times are distribution.
+/// A distribution of test times.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum DistributionArg {
-    /// Sigma 0.5
+    /// Lognormal with sigma 0.5
     Lognormal,
-    /// Alpha 2.5
+    /// Pareto with alpha 2.5
     Pareto,
 }
 
 impl DistributionArg {
-    fn distribution(self) -> Distribution {
+    fn value(self) -> Distribution {
         match self {
             DistributionArg::Lognormal => Distribution::Lognormal(0.5),
             DistributionArg::Pareto => Distribution::Pareto(2.5),
@@ -65,25 +65,25 @@ impl DistributionArg {
     }
 }
 
-/// MonitorOptions of `few`.
+/// Options of `small`.
 #[derive(Args)]
-pub struct Small {
-    /// Decides everything
+pub struct SmallArgs {
+    /// Seed of the run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder that the files are for
+    /// Folder for the files
     #[arg(long)]
     out: PathBuf,
 }
 
-/// Some of the rules that a crowd is played with.
+/// A part of the rules that `large` compares.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RuleSet {
-    /// Thresholds by factor
+    /// Thresholds with several factors
     Threshold,
     /// The same with self-doubt
     Doubt,
-    /// Limits of phi
+    /// Several limits of phi
     Phi,
 }
 
@@ -97,43 +97,44 @@ impl RuleSet {
     }
 }
 
-/// MonitorOptions of `crowd`.
+/// Options of `large`.
 #[derive(Args)]
-pub struct Large {
-    /// How the times of tests are distribution
+pub struct LargeArgs {
+    /// Distribution of test times
     #[arg(long, value_enum, default_value = "lognormal")]
     distribution: DistributionArg,
-    /// How many ranks
+    /// Number of ranks
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=4096))]
     ranks: u32,
-    /// Only these rules, into a file with their name at its end
+    /// Only these rules; their name is appended to the name of the file
     #[arg(long, value_enum)]
     rules: Option<RuleSet>,
-    /// How many seconds are counted, after 40 that are not
+    /// Number of seconds that are counted, after 40 that are not
     #[arg(long, default_value_t = 120)]
     seconds: u32,
-    /// Decides everything
+    /// Seed of the run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder that the files are for
+    /// Folder for the files
     #[arg(long)]
     out: PathBuf,
 }
 
-/// Plays, and writes the files; false, with a word on it, if they could not be written.
-pub fn run(what: &DgrpCommand) -> bool {
-    let done = match what {
+/// Runs an experiment and writes its files. Returns false, after a message on stderr, if they
+/// cannot be written.
+pub fn run(command: &DgrpCommand) -> bool {
+    let done = match command {
         DgrpCommand::Cluster(options) => cluster_tables(options),
         DgrpCommand::Large(options) => large_table(options),
         DgrpCommand::Small(options) => slow_table(options).and_then(|()| foreground_table(options)),
     };
     if let Err(error) = &done {
-        println!("cannot write: {error}");
+        eprintln!("cannot write the tables: {error}");
     }
     done.is_ok()
 }
 
-/// A file of this name, with this first line.
+/// Creates a file with this name and first line.
 fn table(folder: &Path, name: &str, header: &str) -> io::Result<io::BufWriter<fs::File>> {
     fs::create_dir_all(folder)?;
     let mut file = io::BufWriter::new(fs::File::create(folder.join(name))?);
@@ -141,7 +142,7 @@ fn table(folder: &Path, name: &str, header: &str) -> io::Result<io::BufWriter<fs
     Ok(file)
 }
 
-/// The paper's rules, and past them.
+/// Returns the paper's options, and three variants beyond it.
 fn variants() -> [(&'static str, MonitorOptions); 4] {
     let paper = MonitorOptions::default();
     let doubt = MonitorOptions {
@@ -169,7 +170,7 @@ fn pair(tester: u32, tested: u32) -> (Rank, Rank) {
 }
 
 fn samples(folder: &Path, run: &ClusterRun) -> io::Result<()> {
-    let header = "tester,tested,seconds,reply_ms,threshold_ms,good_in_row,counter";
+    let header = "tester,tested,seconds,reply_ms,threshold_ms,passed_in_row,counter";
     let mut file = table(folder, "samples.csv", header)?;
     for sample in &run.samples {
         writeln!(
@@ -180,14 +181,14 @@ fn samples(folder: &Path, run: &ClusterRun) -> io::Result<()> {
             sample.time,
             1e3 * sample.reply,
             1e3 * sample.threshold,
-            sample.good,
+            sample.passes,
             sample.counter
         )?;
     }
     file.flush()
 }
 
-fn cluster_tables(options: &Cluster) -> io::Result<()> {
+fn cluster_tables(options: &ClusterArgs) -> io::Result<()> {
     let folder = &options.out;
     let watched = [pair(11, 2), pair(6, 2), pair(0, 11), pair(1, 0)];
     let bar = super::bar(variants().len() as u64);
@@ -230,7 +231,7 @@ fn cluster_tables(options: &Cluster) -> io::Result<()> {
     states.flush()
 }
 
-/// The mean, and what 19 in 20 are below.
+/// Returns the mean and the 95th percentile.
 fn summary(times: &[f64]) -> (f64, f64) {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -245,7 +246,7 @@ fn summary(times: &[f64]) -> (f64, f64) {
 const MULTIPLES: [f64; 7] = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0];
 const PHIS: [f64; 7] = [1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0];
 
-fn settings(options: &Large) -> Vec<(&'static str, f64, LargeGroupConfig)> {
+fn configurations(options: &LargeArgs) -> Vec<(&'static str, f64, LargeGroupConfig)> {
     let paper = MonitorOptions {
         assignment: Assignment::VCube,
         ..MonitorOptions::default()
@@ -278,9 +279,9 @@ fn settings(options: &Large) -> Vec<(&'static str, f64, LargeGroupConfig)> {
         let config = LargeGroupConfig {
             ranks: options.ranks as usize,
             options: rules,
-            distribution: options.distribution.distribution(),
+            distribution: options.distribution.value(),
             stalls_per_second: 1.0 / 600.0,
-            warm: 40,
+            warm_up: 40,
             counted: options.seconds,
             seed: options.seed,
         };
@@ -289,10 +290,10 @@ fn settings(options: &Large) -> Vec<(&'static str, f64, LargeGroupConfig)> {
     rules.into_iter().map(config).collect()
 }
 
-fn large_table(options: &Large) -> io::Result<()> {
-    let settings = settings(options);
-    let bar = super::bar(settings.len() as u64);
-    let all_stats: Vec<LargeGroupStats> = settings
+fn large_table(options: &LargeArgs) -> io::Result<()> {
+    let configurations = configurations(options);
+    let bar = super::bar(configurations.len() as u64);
+    let all_stats: Vec<LargeGroupStats> = configurations
         .par_iter()
         .map(|(.., config)| {
             let stats = large_group::run(config);
@@ -302,7 +303,7 @@ fn large_table(options: &Large) -> io::Result<()> {
         .collect();
     bar.finish_and_clear();
     let header = "distribution,rule,value,self_doubt,rank_hours,false_exclusions,stalled,outside,\
-                  messages_per_rank_and_second,slowdown,kind,noticed,notice_mean_s,notice_late_s,\
+                  messages_per_rank_and_second,slowdown,slowed,detected,detect_mean_s,detect_late_s,\
                   known_mean_s,known_late_s";
     let distribution = options.distribution.name();
     let part = options
@@ -310,32 +311,32 @@ fn large_table(options: &Large) -> io::Result<()> {
         .map_or_else(String::new, |rules| format!("_{}", rules.name()));
     let mut file = table(
         &options.out,
-        &format!("crowd_{distribution}{part}.csv"),
+        &format!("large_{distribution}{part}.csv"),
         header,
     )?;
-    for ((rule, value, config), stats) in settings.iter().zip(&all_stats) {
-        for (slowdown, kind) in SLOWDOWNS.iter().zip(&stats.by_slowdown) {
-            let (noticed, noticed_late) = summary(&kind.noticed);
-            let (known, known_late) = summary(&kind.known);
+    for ((rule, value, config), stats) in configurations.iter().zip(&all_stats) {
+        for (slowdown, times) in SLOWDOWNS.iter().zip(&stats.by_slowdown) {
+            let (detected, detected_late) = summary(&times.detected);
+            let (known, known_late) = summary(&times.known);
             writeln!(
                 file,
-                "{distribution},{rule},{value},{},{:.3},{},{},{:.5},{:.2},{slowdown},{},{},{noticed:.3},\
-                 {noticed_late:.3},{known:.3},{known_late:.3}",
+                "{distribution},{rule},{value},{},{:.3},{},{},{:.5},{:.2},{slowdown},{},{},{detected:.3},\
+                 {detected_late:.3},{known:.3},{known_late:.3}",
                 config.options.self_doubt,
                 stats.rank_hours,
                 stats.false_exclusions,
                 stats.stalled,
                 stats.outside,
                 stats.messages,
-                kind.count,
-                kind.noticed.len(),
+                times.count,
+                times.detected.len(),
             )?;
         }
     }
     file.flush()
 }
 
-fn foreground_table(options: &Small) -> io::Result<()> {
+fn foreground_table(options: &SmallArgs) -> io::Result<()> {
     let rules: Vec<(&str, f64, MonitorOptions)> = MULTIPLES
         .iter()
         .map(|multiple| {
@@ -353,21 +354,21 @@ fn foreground_table(options: &Small) -> io::Result<()> {
             ("phi", *limit, options)
         }))
         .collect();
-    let header = "distribution,rule,value,rank_intervals,false_exclusions,slowdown,kind,noticed";
-    let mut file = table(&options.out, "rounds.csv", header)?;
+    let header = "distribution,rule,value,rank_intervals,false_exclusions,slowdown,slowed,detected";
+    let mut file = table(&options.out, "foreground.csv", header)?;
     for times in [DistributionArg::Lognormal, DistributionArg::Pareto] {
-        let (name, distribution) = (times.name(), times.distribution());
+        let (name, distribution) = (times.name(), times.value());
         for (rule, value, rules) in &rules {
             let stats = foreground::run(rules, 16, distribution, 20_000, options.seed);
             let by_slowdown = foreground::SLOWDOWNS
                 .iter()
                 .zip(stats.by_slowdown)
-                .zip(stats.noticed);
-            for ((slowdown, kind), noticed) in by_slowdown {
-                let (of, errors) = (stats.rank_intervals, stats.false_exclusions);
+                .zip(stats.detected);
+            for ((slowdown, slowed), detected) in by_slowdown {
+                let (intervals, errors) = (stats.rank_intervals, stats.false_exclusions);
                 writeln!(
                     file,
-                    "{name},{rule},{value},{of},{errors},{slowdown},{kind},{noticed}"
+                    "{name},{rule},{value},{intervals},{errors},{slowdown},{slowed},{detected}"
                 )?;
             }
         }
@@ -375,7 +376,7 @@ fn foreground_table(options: &Small) -> io::Result<()> {
     file.flush()
 }
 
-fn slow_table(options: &Small) -> io::Result<()> {
+fn slow_table(options: &SmallArgs) -> io::Result<()> {
     let slowdowns = [1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0];
     let distribution = Distribution::Lognormal(0.2);
     let cells: Vec<(bool, f64)> = [true, false]
@@ -389,7 +390,13 @@ fn slow_table(options: &Small) -> io::Result<()> {
                 learn_late: *learn_late,
                 ..MonitorOptions::default()
             };
-            large_group::slow_for_good(&rules, *slowdown, distribution, 1000, options.seed)
+            large_group::recommended_share_when_slow(
+                &rules,
+                *slowdown,
+                distribution,
+                1000,
+                options.seed,
+            )
         })
         .collect();
     let mut file = table(

@@ -1,6 +1,7 @@
-//! Prints the tables of the papers' models as comma-separated values.
+//! Prints the tables of the papers' models as comma-separated values. Must never: contain a model
+//! itself.
 
-// This is a program for people, unlike the library.
+// Unlike the library, this is a program that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod dgrp;
@@ -24,26 +25,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Table {
-    /// The 1989 paper's reliable sort with liars among the nodes: what is noticed, as CSV.
+    /// Detection of Byzantine nodes by the 1989 paper's reliable sort (Section 4), as CSV.
     Byzantine(reliable::ByzantineArgs),
-    /// What the 1989 paper's reliable sort costs beside others, counted, as CSV.
+    /// Cost of the 1989 paper's reliable sort and of other methods (Section 5), as CSV.
     Reliable(reliable::CostArgs),
-    /// The 2018 paper's group of recommended processes, on made-up hosts, as CSV files.
+    /// The 2018 paper's group of recommended processes on simulated hosts, as CSV files.
     #[command(subcommand)]
     Dgrp(dgrp::DgrpCommand),
-    /// Counts what tree communication costs around random faults, as comma-separated values; patterns
-    /// for which a theorem does not hold are told on stderr.
+    /// Cost of tree communication with random faulty links (1996), as CSV. Patterns for which a
+    /// theorem does not hold are reported on stderr.
     Tree {
-        /// Of the hypercube: N, or FEWEST-MOST
+        /// Dimensions of the hypercube: N, or FEWEST-MOST
         #[arg(long, default_value = "3-10", value_parser = read_dimensions)]
         dimensions: RangeInclusive<u32>,
-        /// How many patterns for each number of faulty links and nodes
+        /// Number of patterns for each number of faulty links and nodes
         #[arg(long, default_value_t = 1000)]
         patterns: u64,
-        /// Decides the patterns
+        /// Seed of the patterns
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Looks for the best trees in cubes of up to so many dimensions
+        /// Largest dimension of a hypercube for which the best trees are searched
         #[arg(long, default_value_t = 7)]
         optimum: u32,
     },

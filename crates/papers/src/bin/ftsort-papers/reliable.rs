@@ -1,5 +1,5 @@
-//! The experiments of the 1989 paper, as subcommands that write CSV: byzantine_nodes among the nodes (Section 4),
-//! and what the algorithms cost (Section 5). They must never judge: a table is for people.
+//! The subcommands for the 1989 paper, which print CSV: detection of Byzantine nodes (Section 4),
+//! and the cost of the algorithms (Section 5). Must never: judge a result.
 
 use clap::{Args, ValueEnum};
 use ftsort_core::verify::peer_view::ConsistencyRule;
@@ -11,14 +11,14 @@ use ftsort_papers::reliable::{
 };
 use rayon::prelude::*;
 
-/// What neighbours compare, and who sends when.
+/// A consistency rule, and the order in which two partners send.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RuleVariant {
-    /// What the paper prints, without its slips
+    /// The rule that the paper prints, without its errors
     Paper,
-    /// The sequence of the stage before is report once more
+    /// The sequence of the previous stage is reported again
     Repeated,
-    /// The same, and both nodes send at once
+    /// The same, and both nodes send at the same time
     Simultaneous,
 }
 
@@ -40,33 +40,33 @@ impl RuleVariant {
     }
 }
 
-/// Options of `byzantine_nodes`.
+/// Options of `byzantine`.
 #[derive(Args)]
 pub struct ByzantineArgs {
-    /// What neighbours compare
+    /// Consistency rule
     #[arg(long, value_enum, default_value = "repeated")]
     rule: RuleVariant,
     /// log2 of the number of nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     dimension: u32,
-    /// How many records a node has
+    /// Number of records of each node
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=4096))]
     block: u64,
-    /// How many nodes are faulty; 0: none, to count false alarms
+    /// Number of Byzantine nodes; 0 counts false alarms
     #[arg(long, default_value_t = 1)]
-    byzantine_nodes: usize,
-    /// Faulty nodes may be anywhere, beyond the bound too
+    byzantine: usize,
+    /// Place Byzantine nodes anywhere, beyond the bound as well
     #[arg(long)]
     anywhere: bool,
-    /// The first seed
+    /// First seed
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// How many trials
+    /// Number of trials
     #[arg(long, default_value_t = 100_000)]
     runs: u64,
 }
 
-/// Numbers of 32 bits, as the paper sorts.
+/// Returns the kernel for 32-bit integers, which the paper sorts.
 fn kernel() -> Option<Box<dyn Kernel>> {
     let fields = Fields {
         record_bytes: 4,
@@ -76,7 +76,7 @@ fn kernel() -> Option<Box<dyn Kernel>> {
     Some(kernel_for(&Layout::new(fields).ok()?, 1))
 }
 
-/// One line for each kind of fault.
+/// Prints one line for each kind of fault.
 pub fn byzantine_table(options: &ByzantineArgs) -> bool {
     let Some(kernel) = kernel() else {
         return false;
@@ -88,11 +88,14 @@ pub fn byzantine_table(options: &ByzantineArgs) -> bool {
         longest: options.block as usize,
         rule,
         order,
-        byzantine_nodes: options.byzantine_nodes,
+        byzantine_nodes: options.byzantine,
         anywhere: options.anywhere,
     };
     if !trials.is_feasible() {
-        println!("so many byzantine_nodes are not within the bound; try --anywhere");
+        eprintln!(
+            "--byzantine is {}, which is beyond the bound for --dimension {}; add --anywhere",
+            options.byzantine, options.dimension
+        );
         return false;
     }
     let bar = super::bar(options.runs);
@@ -112,7 +115,7 @@ pub fn byzantine_table(options: &ByzantineArgs) -> bool {
     });
     bar.finish_and_clear();
     println!(
-        "rule,nodes,block,byzantine_nodes,anywhere,fault,injected,detected,harmless,missed,accused,suspected"
+        "rule,nodes,block,byzantine,anywhere,fault,injected,detected,harmless,missed,accused,suspected"
     );
     for (fault, row) in ByzantineFault::ALL.iter().zip(rows) {
         println!(
@@ -120,7 +123,7 @@ pub fn byzantine_table(options: &ByzantineArgs) -> bool {
             options.rule.name(),
             1 << options.dimension,
             options.block,
-            options.byzantine_nodes,
+            options.byzantine,
             options.anywhere,
             row.injected,
             row.detected,
@@ -136,25 +139,25 @@ pub fn byzantine_table(options: &ByzantineArgs) -> bool {
 /// Options of `reliable`.
 #[derive(Args)]
 pub struct CostArgs {
-    /// How many records a node has; several times for several
+    /// Number of records of each node; may be given several times
     #[arg(long, default_values_t = [1, 8, 1 << 20])]
     block: Vec<usize>,
-    /// log2 of the greatest number of nodes
+    /// log2 of the largest number of nodes
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=30))]
     most: u32,
-    /// The time of a message without records, in ns
+    /// Time of a message without records, in ns
     #[arg(long, default_value_t = 1000.0)]
     message: f64,
-    /// The time of a record in a message, in ns
+    /// Time of a record in a message, in ns
     #[arg(long, default_value_t = 0.4)]
     record: f64,
-    /// The time of a comparison, in ns
+    /// Time of a comparison, in ns
     #[arg(long, default_value_t = 1.0)]
     work: f64,
 }
 
-/// The paper's own measured formulas, in ticks of its machine; how they grow with the block is ours, as
-/// the paper omits it.
+/// The paper's measured formulas, in ticks of its machine. Their growth with the block is ours,
+/// because the paper omits it.
 fn paper_ticks(method: SortMethod, dimension: u32, block: usize) -> Option<f64> {
     let n = f64::from(dimension);
     let nodes = n.exp2();
@@ -166,7 +169,7 @@ fn paper_ticks(method: SortMethod, dimension: u32, block: usize) -> Option<f64> 
     }
 }
 
-/// One line for each way to sort, for each number of nodes and each size of blocks.
+/// Prints one line for each method, number of nodes and block size.
 pub fn cost_table(options: &CostArgs) -> bool {
     let machine = MachineModel {
         message: options.message,
