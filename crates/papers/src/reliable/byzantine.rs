@@ -1,7 +1,10 @@
-//! What faulty nodes do in the model: each kind of fault, drawn from a seed. Byzantine behaviour cannot be
-//! enumerated; these are the ways in which the 1989 paper's predicates could fail, one of them
-//! ([`ByzantineFault::SplitView`]) made to measure. A byzantine knows all nodes and inputs; it must never be asked before
-//! its time, as the paper has all nodes healthy through the first exchange.
+//! The faults of Byzantine nodes in the model, drawn from a seed. Byzantine behaviour cannot be
+//! enumerated. These are the ways in which the 1989 paper's predicates could fail;
+//! [`ByzantineFault::SplitView`] is constructed to defeat them. A Byzantine node knows all nodes
+//! and inputs.
+//!
+//! Must never: act before its first round, because the paper assumes that all nodes are correct in
+//! the first exchange.
 
 use super::{SendContext, SftMessage, SortedRecords};
 use ftsort_core::vcube::Node;
@@ -12,32 +15,33 @@ use ftsort_kernels::random::SplitMix;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ByzantineFault {
-    /// One of its own keys becomes another.
+    /// One of the node's own keys becomes another key.
     ChangedKey,
-    /// One of its own keys becomes another node's.
+    /// One of the node's own keys becomes another node's key.
     DuplicatedKey,
-    /// It keeps the greater records where it should keep the smaller, or the other way round.
+    /// The node keeps the greater records instead of the smaller, or the reverse.
     SwappedHalves,
-    /// It reports another block as its own than it has.
+    /// The node reports another block as its own than it has.
     OwnBlock,
-    /// It reports another block of somebody else than it has current.
+    /// The node reports another block of a third node than it knows.
     RelayedBlock,
-    /// It gives and reports different records to different listeners.
+    /// The node sends and reports different records to different receivers.
     Equivocation,
-    /// It does not send a message.
+    /// The node does not send a message.
     Omission,
-    /// It leaves a block out of a message.
+    /// The node leaves a block out of a message.
     MissingBlock,
     /// One bit of a message is wrong.
     BitFlip,
-    /// ByzantineOptions show the right split_view to some nodes, and to all others one with another key.
+    /// The Byzantine nodes show the true record to some nodes, and consistently a forged one to all
+    /// others.
     SplitView,
-    /// Any of these, another each time.
+    /// Any of these, drawn for each message.
     Mixed,
 }
 
 impl ByzantineFault {
-    /// All kinds.
+    /// All kinds of faults.
     pub const ALL: [ByzantineFault; 11] = [
         ByzantineFault::ChangedKey,
         ByzantineFault::DuplicatedKey,
@@ -53,14 +57,14 @@ impl ByzantineFault {
     ];
 }
 
-/// Two worlds that differ in one record.
+/// Two views of the input that differ in one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitView {
-    /// The record that is right.
+    /// The true record.
     pub true_record: Vec<u8>,
-    /// The one that those see who are to be deceived.
+    /// The record that deceived nodes see instead.
     pub forged_record: Vec<u8>,
-    /// Who sees the right split_view, by number of node.
+    /// Whether a node sees the true record, by number of node.
     pub sees_true: Vec<bool>,
 }
 
@@ -69,19 +73,19 @@ pub struct SplitView {
 pub struct ByzantineNode {
     fault: ByzantineFault,
     node: Node,
-    /// Its first round.
+    /// The index of its first faulty round.
     from: usize,
     split_view: SplitView,
     random: SplitMix,
-    /// The node that it lies about.
+    /// The node whose blocks it changes.
     about: Node,
-    /// What it changes, every time alike.
+    /// Determines the change, which is the same every time.
     salt: u64,
 }
 
 impl ByzantineNode {
-    /// A byzantine of this kind, from this round on. Rounds count from 0; one before the second breaks the
-    /// paper's assumption.
+    /// Creates a node with this fault from the round `from` on. Rounds count from 0; a fault before
+    /// round 1 breaks the paper's assumption.
     pub fn new(
         fault: ByzantineFault,
         node: Node,
@@ -103,7 +107,7 @@ impl ByzantineNode {
         }
     }
 
-    /// The kind of the fault that is active_fault, if one is.
+    /// Returns the kind of fault in this round, or None before the first faulty round.
     fn active_fault(&mut self, context: SendContext) -> Option<ByzantineFault> {
         if context.index < self.from {
             return None;
@@ -117,7 +121,7 @@ impl ByzantineNode {
         })
     }
 
-    /// Is it to be done once, and now?
+    /// Returns whether a fault that occurs only once occurs now.
     fn is_injection_point(&mut self, context: SendContext) -> bool {
         match self.fault {
             ByzantineFault::Mixed => self.random.once_in(4),
@@ -125,13 +129,13 @@ impl ByzantineNode {
         }
     }
 
-    /// What it sends instead of a message; None: nothing.
+    /// Returns the message that the node sends instead, or None if it sends none.
     pub fn alter_message(
         &mut self,
         context: SendContext,
         mut message: SftMessage,
     ) -> Option<SftMessage> {
-        let is_seen = self.salt >> (context.to.0 % 32) & 1 == 1;
+        let sees_change = self.salt >> (context.to.0 % 32) & 1 == 1;
         match self.active_fault(context) {
             Some(ByzantineFault::OwnBlock) => {
                 self.alter_block(&mut message.report.current, self.node)
@@ -142,11 +146,9 @@ impl ByzantineNode {
                     self.alter_block(previous, self.about);
                 }
             }
-            Some(ByzantineFault::Equivocation) if is_seen => {
+            Some(ByzantineFault::Equivocation) if sees_change => {
                 message.own_block = self.altered(&message.own_block);
-                message.for_receiver = message
-                    .for_receiver
-                    .map(|for_receiver| self.altered(&for_receiver));
+                message.for_receiver = message.for_receiver.map(|block| self.altered(&block));
                 self.alter_block(&mut message.report.current, self.node);
             }
             Some(ByzantineFault::Omission) if self.is_injection_point(context) => return None,
@@ -166,20 +168,19 @@ impl ByzantineNode {
         Some(message)
     }
 
-    /// Does it keep what it should give?
+    /// Returns whether the node keeps the half that it should send.
     pub fn swaps_halves(&mut self, context: SendContext) -> bool {
         self.active_fault(context) == Some(ByzantineFault::SwappedHalves) && self.random.once_in(2)
     }
 
-    /// What it keeps instead of this block.
+    /// Returns the block that the node keeps instead of this one.
     pub fn keep(
         &mut self,
         context: SendContext,
         block: &SortedRecords,
         view: &PeerView<SortedRecords>,
     ) -> SortedRecords {
-        let active_fault = self.active_fault(context);
-        match active_fault {
+        match self.active_fault(context) {
             Some(ByzantineFault::ChangedKey) if self.is_injection_point(context) => {
                 self.altered(block)
             }
@@ -190,7 +191,7 @@ impl ByzantineNode {
         }
     }
 
-    /// A block in which one record is somebody else's.
+    /// Returns a block in which one record is another node's.
     fn with_duplicate(&self, block: &[u8], view: &PeerView<SortedRecords>) -> SortedRecords {
         let mut records = self.records(block);
         let at = (self.salt % records.len().max(1) as u64) as usize;
@@ -213,7 +214,8 @@ impl ByzantineNode {
         records.map(<[u8]>::to_vec).collect()
     }
 
-    /// A block with one record changed, always in the same way: into any other, or into its neighbour.
+    /// Returns a block with one record changed, always in the same way: to any other record, or to
+    /// the next one.
     fn altered(&self, block: &[u8]) -> SortedRecords {
         let mut records = self.records(block);
         let at = (self.salt >> 8) as usize % records.len().max(1);
@@ -238,7 +240,7 @@ impl ByzantineNode {
         }
     }
 
-    /// Some bit of any of the blocks in a message.
+    /// Inverts one bit of one of the blocks in a message.
     fn flip(&mut self, message: &mut SftMessage) {
         let bit = self.random.bits();
         let flipped = |block: &SortedRecords| {
@@ -256,7 +258,7 @@ impl ByzantineNode {
         let about = self.about;
         match (self.random.below(4), &mut message.for_receiver) {
             (0, _) => message.own_block = flipped(&message.own_block),
-            (1, Some(for_receiver)) => *for_receiver = flipped(for_receiver),
+            (1, Some(answer)) => *answer = flipped(answer),
             (2, _) if message.report.previous.is_some() => {
                 message
                     .report
@@ -271,7 +273,7 @@ impl ByzantineNode {
         }
     }
 
-    /// The message as it would be in the split_view of its receiver.
+    /// Changes a message to the receiver's view of the input.
     fn translate(&self, message: &mut SftMessage, to: Node) {
         let SplitView {
             true_record,
@@ -307,7 +309,7 @@ impl ByzantineNode {
     }
 }
 
-/// In the order of the model's keys, which are numbers with the lowest byte first.
+/// Sorts records in the order of the model's keys, which are little-endian numbers.
 fn sorted(mut records: Vec<Vec<u8>>) -> SortedRecords {
     records.sort_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
     records.concat().into()

@@ -1,9 +1,11 @@
-//! Algorithm S_FT of the 1989 paper (Figure 3) played in lock-step in one place, with byzantine_nodes among the
-//! nodes: what Section 4 claims, tried. Only with the feature `simulator`.
+//! Runs algorithm S_FT of the 1989 paper (Figure 3) in lock-step in one process, with Byzantine
+//! nodes, to test the claims of Section 4.
 //!
-//! Honest nodes do as the algorithm says. A byzantine does so too, but a [`ByzantineNode`] changes what it sends and
-//! keeps; what it finds wrong itself it does not tell. Everything is determined by the inputs and the
-//! byzantine_nodes. It must never tell an honest node who is a byzantine.
+//! Honest nodes follow the algorithm. A Byzantine node follows it too, but a [`ByzantineNode`]
+//! changes the messages that it sends and the block that it keeps. A violation that a Byzantine
+//! node finds is not reported. The inputs and the Byzantine nodes determine the run.
+//!
+//! Must never: let an honest node know which nodes are Byzantine.
 
 mod byzantine;
 mod cost;
@@ -17,6 +19,7 @@ use ftsort_core::verify::peer_view::{
     ConsistencyRule, PeerView, ReportKind, SftChecks, ViewReport,
 };
 use ftsort_core::verify::predicates::KeyOrder;
+use ftsort_core::verify::sequence::Sequence;
 use ftsort_core::verify::violation::{Predicate, PredicateViolation};
 use ftsort_kernels::kernel::Kernel;
 
@@ -24,48 +27,48 @@ pub use byzantine::{ByzantineFault, ByzantineNode, SplitView};
 pub use cost::{MachineModel, SortCost, SortMethod, cost};
 pub use trials::{ByzantineTrials, TrialCounts, run_trial};
 
-/// The records of a block, sorted.
+/// The sorted records of a block.
 pub type SortedRecords = Rc<[u8]>;
 
-/// Who sends when in a round.
+/// The order in which two partners send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExchangeOrder {
-    /// As in Figure 3: the upper node sends, the lower one divides the records and answers.
+    /// As in Figure 3: the upper node sends, the lower node divides the records and answers.
     Sequential,
-    /// Both send at once, and each keeps its half.
+    /// Both nodes send at the same time, and each keeps its half.
     Simultaneous,
 }
 
-/// What is played.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct ReliableSetup<'a> {
-    /// Compares records.
+    /// Compares two records.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-    /// The paper's m: how many records a node has.
+    /// The paper's m: the number of records of each node.
     pub longest: usize,
-    /// What neighbours compare.
+    /// The reports that neighbours compare.
     pub rule: ConsistencyRule,
-    /// Who sends when.
+    /// The order in which two partners send.
     pub order: ExchangeOrder,
 }
 
-/// One message.
+/// A message between two partners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SftMessage {
     /// The sender's block: before the exchange, or in an answer after it. Empty in the last stage.
     pub own_block: SortedRecords,
-    /// In an answer, what the receiver is to keep.
+    /// In an answer, the block that the receiver must keep.
     pub for_receiver: Option<SortedRecords>,
-    /// What the sender has current.
+    /// The blocks that the sender knows.
     pub report: ViewReport<SortedRecords>,
 }
 
-/// When a message is sent, and between whom.
+/// The round, sender and receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendContext {
-    /// The round's place in the sequence of all.
+    /// The index of the round in the sequence of all rounds.
     pub index: usize,
     /// The round.
     pub round: SftRound,
@@ -75,18 +78,18 @@ pub struct SendContext {
     pub to: Node,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct ReliableOutcome {
-    /// The first thing that an honest node found wrong: the run ends there.
+    /// The first violation that an honest node found. The run ends there.
     pub violation: Option<PredicateViolation>,
-    /// What each node ended with.
+    /// The final block of each node.
     pub blocks: Vec<SortedRecords>,
-    /// A byzantine has done something that an honest node would not have.
+    /// Whether a Byzantine node did something that an honest node would not have done.
     pub deviated: bool,
-    /// How many messages were sent.
+    /// The number of messages sent.
     pub messages: u64,
-    /// How many bytes of records were in them.
+    /// The number of bytes of records in them.
     pub bytes: u64,
 }
 
@@ -103,15 +106,16 @@ struct ReliableRun<'a> {
     outcome: ReliableOutcome,
 }
 
-/// Plays a run with these sorted blocks; a node with a byzantine is faulty. All is well in the first
-/// exchange (the paper's fifth assumption) if byzantine_nodes start later.
-pub fn play(
+/// Runs S_FT on these sorted blocks. `byzantine_nodes` has an entry for each node, None for an
+/// honest one. The paper's fifth assumption is that the first exchange is correct; it holds if the
+/// Byzantine nodes start later.
+pub fn run_sft(
     setup: &ReliableSetup<'_>,
     inputs: &[SortedRecords],
     byzantine_nodes: Vec<Option<ByzantineNode>>,
 ) -> ReliableOutcome {
-    let nodes = (0..).map(Node).zip(inputs).zip(byzantine_nodes);
-    let nodes = nodes.map(|((node, block), byzantine)| ReliableNode {
+    let inputs = (0..).map(Node).zip(inputs).zip(byzantine_nodes);
+    let nodes = inputs.map(|((node, block), byzantine)| ReliableNode {
         block: block.clone(),
         view: PeerView::new(node, block.clone()),
         byzantine,
@@ -141,7 +145,7 @@ pub fn play(
             break;
         }
     }
-    let blocks = run.nodes.into_iter().map(|node_state| node_state.block);
+    let blocks = run.nodes.into_iter().map(|state| state.block);
     ReliableOutcome {
         blocks: blocks.collect(),
         ..run.outcome
@@ -164,8 +168,8 @@ impl ReliableRun<'_> {
             let first = self.send(up, None);
             match self.setup.order {
                 ExchangeOrder::Sequential => {
-                    let given = self.receive(up, first, ReportKind::First);
-                    let answer = self.send(down, Some(given));
+                    let second_half = self.receive(up, first, ReportKind::First);
+                    let answer = self.send(down, Some(second_half));
                     self.receive(down, answer, ReportKind::Answer);
                 }
                 ExchangeOrder::Simultaneous => {
@@ -176,135 +180,125 @@ impl ReliableRun<'_> {
             }
         }
         if round.step == 0 {
-            for node_state in &mut self.nodes {
-                let block = node_state.block.clone();
-                let result = self.checks.end_stage(round, &mut node_state.view, block);
-                let result =
-                    result.map_err(|violation| (node_state.byzantine.is_some(), violation));
-                if let Err((false, violation)) = result {
+            for state in &mut self.nodes {
+                let block = state.block.clone();
+                let verified = self.checks.end_stage(round, &mut state.view, block);
+                if let (Err(violation), None) = (verified, &state.byzantine) {
                     self.outcome.violation.get_or_insert(violation);
                 }
             }
         }
     }
 
-    /// The message as it goes out; None if nothing does.
+    /// Rekinds the message that the sender sends, or None if it sends none.
     fn send(
         &mut self,
         context: SendContext,
         for_receiver: Option<SortedRecords>,
     ) -> Option<SftMessage> {
-        let node_state = &mut self.nodes[context.from.0 as usize];
+        let state = &mut self.nodes[context.from.0 as usize];
         let own_block = if context.round.is_last {
             SortedRecords::from([])
         } else {
-            node_state.block.clone()
+            state.block.clone()
         };
-        let proper = SftMessage {
+        let honest = SftMessage {
             own_block,
             for_receiver: for_receiver.filter(|_| !context.round.is_last),
-            report: self.checks.report(context.round, &node_state.view),
+            report: self.checks.report(context.round, &state.view),
         };
-        let message = match &mut node_state.byzantine {
-            None => Some(proper),
+        let message = match &mut state.byzantine {
+            None => Some(honest),
             Some(byzantine) => {
-                let sent = byzantine.alter_message(context, proper.clone());
-                self.outcome.deviated |= sent.as_ref() != Some(&proper);
+                let sent = byzantine.alter_message(context, honest.clone());
+                self.outcome.deviated |= sent.as_ref() != Some(&honest);
                 sent
             }
         };
         if let Some(message) = &message {
             let report = &message.report;
-            let previous = report
-                .previous
-                .as_ref()
-                .map_or(0, |previous| previous.bytes());
-            let for_receiver = message
-                .for_receiver
-                .as_ref()
-                .map_or(0, |for_receiver| for_receiver.len());
-            let bytes = message.own_block.len() + for_receiver + report.current.bytes() + previous;
+            let previous = report.previous.as_ref().map_or(0, Sequence::bytes);
+            let answer = message.for_receiver.as_ref().map_or(0, |block| block.len());
+            let bytes = message.own_block.len() + answer + report.current.bytes() + previous;
             self.outcome.messages += 1;
             self.outcome.bytes += bytes as u64;
         }
         message
     }
 
-    /// What the receiver makes of a message; the records that it is to give in an answer.
+    /// Processes a message at the receiver. Rekinds the block for an answer.
     fn receive(
         &mut self,
         context: SendContext,
         message: Option<SftMessage>,
-        turn: ReportKind,
+        kind: ReportKind,
     ) -> SortedRecords {
         let SendContext { round, to, .. } = context;
         let own = self.nodes[to.0 as usize].block.clone();
         let Some(message) = message else {
-            self.accuse(context, Predicate::Absence);
+            self.record_violation(context, Predicate::Absence);
             return own;
         };
-        let node_state = &mut self.nodes[to.0 as usize];
-        let current = self
+        let state = &mut self.nodes[to.0 as usize];
+        let merged = self
             .checks
-            .receive(round, &mut node_state.view, &message.report, turn);
-        if let (Err(violation), None) = (current, &node_state.byzantine) {
+            .receive(round, &mut state.view, &message.report, kind);
+        if let (Err(violation), None) = (merged, &state.byzantine) {
             self.outcome.violation.get_or_insert(violation);
         }
         if round.is_last {
             return own;
         }
         let records = message.for_receiver.as_ref().unwrap_or(&message.own_block);
-        if !self.is_proper(records, own.len()) {
-            self.accuse(context, Predicate::Progress);
+        if !self.is_valid_block(records, own.len()) {
+            self.record_violation(context, Predicate::Progress);
             return own;
         }
-        if turn == ReportKind::Answer {
+        if kind == ReportKind::Answer {
             self.keep(context, records.clone());
             return own;
         }
         let (smaller, greater) = merge_split(self.setup.kernel, &own, records);
-        let (keep, give) = if round.keeps_smaller(to) {
+        let (mut kept, mut sent) = if round.keeps_smaller(to) {
             (smaller, greater)
         } else {
             (greater, smaller)
         };
-        let byzantine = &mut self.nodes[to.0 as usize].byzantine;
-        let swaps_halves = byzantine
-            .as_mut()
-            .is_some_and(|byzantine| byzantine.swaps_halves(context));
-        let (keep, give) = if swaps_halves {
-            self.outcome.deviated |= keep != give;
-            (give, keep)
-        } else {
-            (keep, give)
+        let swaps = match &mut self.nodes[to.0 as usize].byzantine {
+            Some(byzantine) => byzantine.swaps_halves(context),
+            None => false,
         };
-        self.keep(context, keep);
-        give
+        if swaps {
+            self.outcome.deviated |= kept != sent;
+            (kept, sent) = (sent, kept);
+        }
+        self.keep(context, kept);
+        sent
     }
 
-    /// The receiver's new block; a byzantine may keep something else.
+    /// Sets the receiver's new block. A Byzantine node may keep another.
     fn keep(&mut self, context: SendContext, block: SortedRecords) {
-        let node_state = &mut self.nodes[context.to.0 as usize];
-        node_state.block = match &mut node_state.byzantine {
+        let state = &mut self.nodes[context.to.0 as usize];
+        state.block = match &mut state.byzantine {
             None => block,
             Some(byzantine) => {
-                let kept = byzantine.keep(context, &block, &node_state.view);
+                let kept = byzantine.keep(context, &block, &state.view);
                 self.outcome.deviated |= kept != block;
                 kept
             }
         };
     }
 
-    /// A sorted block of this size?
-    fn is_proper(&self, block: &[u8], bytes: usize) -> bool {
+    /// Rekinds whether a block is sorted and has this size.
+    fn is_valid_block(&self, block: &[u8], bytes: usize) -> bool {
         let kernel = self.setup.kernel;
         let records = block.chunks_exact(kernel.record_bytes());
         let mut pairs = records.clone().zip(records.skip(1));
         block.len() == bytes && pairs.all(|(one, next)| kernel.compare(one, next).is_le())
     }
 
-    /// The receiver accuses the sender, if it is honest.
-    fn accuse(&mut self, context: SendContext, predicate: Predicate) {
+    /// Records a violation by the sender, if the receiver is honest.
+    fn record_violation(&mut self, context: SendContext, predicate: Predicate) {
         let SendContext {
             round, from, to, ..
         } = context;
@@ -320,8 +314,8 @@ impl ReliableRun<'_> {
     }
 }
 
-/// Both blocks' records, the first's before the other's of equal keys: the smaller half, and the greater
-/// one.
+/// Merges two blocks, with the records of `one` first among equal keys. Rekinds the smaller and the
+/// greater half.
 fn merge_split(kernel: &dyn Kernel, one: &[u8], other: &[u8]) -> (SortedRecords, SortedRecords) {
     let size = kernel.record_bytes();
     let mut merged = Vec::with_capacity(one.len() + other.len());

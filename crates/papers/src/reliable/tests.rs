@@ -1,4 +1,4 @@
-//! The model: its formulas against what is played, and what is missed within and beyond the bound.
+//! Compares the cost formulas with runs, and counts missed faults within and beyond the bound.
 
 use super::ExchangeOrder;
 use super::*;
@@ -14,7 +14,7 @@ fn kernel() -> Box<dyn Kernel> {
     kernel_of(4, KeyKind::U32)
 }
 
-/// Counts how often it is asked.
+/// Returns a kernel that counts its comparisons.
 fn counting() -> (Box<dyn Kernel>, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let counter = count.clone();
@@ -49,7 +49,7 @@ const VARIANTS: [(ConsistencyRule, ExchangeOrder); 4] = [
 ];
 
 #[test]
-fn the_formulas_are_what_is_played() {
+fn the_formulas_equal_the_counts_of_a_run() {
     for (rule, order) in VARIANTS {
         for (dimension, block) in [(1, 1), (2, 3), (3, 1), (4, 8), (5, 2)] {
             let (kernel, count) = counting();
@@ -62,7 +62,7 @@ fn the_formulas_are_what_is_played() {
             };
             let nodes = 1 << dimension;
             let byzantine_nodes = (0..nodes).map(|_| None).collect();
-            let outcome = play(&setup, &inputs(dimension, block, 1), byzantine_nodes);
+            let outcome = run_sft(&setup, &inputs(dimension, block, 1), byzantine_nodes);
             assert_eq!(outcome.violation, None);
             let cost = cost(
                 SortMethod::Reliable {
@@ -82,8 +82,9 @@ fn the_formulas_are_what_is_played() {
                 4.0 * cost.records,
                 "{rule:?} {order:?} {dimension}"
             );
-            // Work is bounded, and for a chain; all nodes together do no more than so many chains, and
-            // not much less. The model also looks at every block that it gets, which is not counted.
+            // The formula bounds the work of one chain. All nodes together do at most as much as
+            // equally many chains, and not much less. The model's own check of every received block
+            // is included in the count only.
             let counted = count.load(Atomic::Relaxed) as f64;
             assert!(counted <= 4.0 * nodes as f64 * cost.chain_work, "{counted}");
             assert!(
@@ -95,7 +96,7 @@ fn the_formulas_are_what_is_played() {
 }
 
 #[test]
-fn the_paper_sends_no_message_more_but_in_the_end() {
+fn the_papers_sort_sends_further_messages_only_in_the_last_stage() {
     for dimension in 1..=10 {
         let plain = cost(SortMethod::Plain, dimension, 1);
         for (name, method) in SortMethod::ALL {
@@ -131,27 +132,27 @@ fn trials(
 }
 
 fn table(trials: &ByzantineTrials<'_>, seeds: u64) -> Vec<TrialCounts> {
-    let mut rows = vec![TrialCounts::default(); ByzantineFault::ALL.len()];
+    let mut counts = vec![TrialCounts::default(); ByzantineFault::ALL.len()];
     for seed in 0..seeds {
         let (fault, row) = run_trial(trials, seed);
-        rows[fault as usize] += row;
+        counts[fault as usize] += row;
     }
-    rows
+    counts
 }
 
 #[test]
-fn nobody_is_accused_where_nobody_lies() {
+fn runs_without_byzantine_nodes_report_no_violation() {
     let kernel = kernel();
     for (rule, order) in VARIANTS {
         for dimension in 1..=4 {
-            let rows = table(&trials(&*kernel, dimension, rule, order, 0), 300);
-            assert!(rows.iter().all(|row| row.harmless == row.injected));
+            let counts = table(&trials(&*kernel, dimension, rule, order, 0), 300);
+            assert!(counts.iter().all(|row| row.harmless == row.injected));
         }
     }
 }
 
 #[test]
-fn within_its_bound_our_rule_misses_nothing() {
+fn the_repeated_rule_misses_no_fault_within_its_bound() {
     let kernel = kernel();
     for order in [ExchangeOrder::Sequential, ExchangeOrder::Simultaneous] {
         for dimension in 2..=4 {
@@ -166,7 +167,7 @@ fn within_its_bound_our_rule_misses_nothing() {
                 for (fault, row) in ByzantineFault::ALL.iter().zip(table(&trials, 4000)) {
                     assert_eq!(row.missed, 0, "{fault:?} {trials:?}");
                     assert_eq!(row.detected + row.harmless, row.injected);
-                    assert!(row.detected > 0, "{fault:?} is never noticed: {trials:?}");
+                    assert!(row.detected > 0, "{fault:?} is never detected: {trials:?}");
                 }
             }
         }
@@ -174,7 +175,7 @@ fn within_its_bound_our_rule_misses_nothing() {
 }
 
 #[test]
-fn the_papers_rule_misses_worlds_and_lies_beyond_the_bound_are_missed() {
+fn the_papers_rule_misses_split_views_and_faults_beyond_the_bound_are_missed() {
     let kernel = kernel();
     let trials = trials(
         &*kernel,
@@ -183,8 +184,8 @@ fn the_papers_rule_misses_worlds_and_lies_beyond_the_bound_are_missed() {
         ExchangeOrder::Sequential,
         1,
     );
-    let rows = table(&trials, 4000);
-    assert!(rows[ByzantineFault::SplitView as usize].missed > 0);
+    let counts = table(&trials, 4000);
+    assert!(counts[ByzantineFault::SplitView as usize].missed > 0);
     let beyond = ByzantineTrials {
         rule: ConsistencyRule::Repeated,
         byzantine_nodes: 2,
@@ -210,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn a_game_depends_on_its_seed_alone(seed: u64, dimension in 2_u32..4) {
+    fn a_trial_depends_on_its_seed_alone(seed: u64, dimension in 2_u32..4) {
         let kernel = kernel();
         let trials = trials(&*kernel, dimension, ConsistencyRule::Repeated, ExchangeOrder::Sequential, 1);
         prop_assert_eq!(run_trial(&trials, seed), run_trial(&trials, seed));
@@ -218,7 +219,7 @@ proptest! {
 }
 
 #[test]
-fn the_first_liar_is_named_where_a_message_is_missing() {
+fn the_sender_of_a_missing_message_is_the_first_suspect() {
     let kernel = kernel();
     let setup = ReliableSetup {
         kernel: &*kernel,
@@ -233,12 +234,12 @@ fn the_first_liar_is_named_where_a_message_is_missing() {
         sees_true: vec![false; 4],
     };
     let byzantine = ByzantineNode::new(ByzantineFault::Omission, Node(3), 1, split_view, 1);
-    let outcome = play(
+    let outcome = run_sft(
         &setup,
         &inputs(2, 1, 1),
         vec![None, None, None, Some(byzantine)],
     );
-    let violation = outcome.violation.expect("silence is noticed");
+    let violation = outcome.violation.expect("the missing message is detected");
     assert_eq!(
         (violation.predicate, violation.prime_suspect()),
         (Predicate::Absence, Some(Node(3)))

@@ -1,11 +1,13 @@
-//! ByzantineTrials with byzantine_nodes, drawn from seeds, and the table of what came of them: detected, harmless, or
-//! missed (Section 4 of the 1989 paper claims that nothing is missed). It must never count a run in
-//! which nobody deviated.
+//! Trials with Byzantine nodes, drawn from seeds, and the table of their results: detected,
+//! harmless or missed. Section 4 of the 1989 paper claims that none is missed.
+//!
+//! Must never: count a run in which no node deviated from the algorithm.
 
 use std::ops::AddAssign;
 
 use super::{
-    ByzantineFault, ByzantineNode, ExchangeOrder, ReliableSetup, SortedRecords, SplitView, play,
+    ByzantineFault, ByzantineNode, ExchangeOrder, ReliableOutcome, ReliableSetup, SortedRecords,
+    SplitView, run_sft,
 };
 use ftsort_core::vcube::Node;
 use ftsort_core::verify::mask::rounds;
@@ -13,39 +15,40 @@ use ftsort_core::verify::peer_view::ConsistencyRule;
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::random::SplitMix;
 
-/// What trials have in common.
+/// The configuration of the trials.
 #[derive(Clone, Copy, Debug)]
 pub struct ByzantineTrials<'a> {
-    /// Compares the records: unsigned numbers of 32 bits.
+    /// Compares the records, which are unsigned 32-bit numbers.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-    /// How many records a node has.
+    /// The number of records of each node.
     pub longest: usize,
-    /// What neighbours compare.
+    /// The reports that neighbours compare.
     pub rule: ConsistencyRule,
-    /// Who sends when.
+    /// The order in which two partners send.
     pub order: ExchangeOrder,
-    /// How many nodes are faulty.
+    /// The number of Byzantine nodes.
     pub byzantine_nodes: usize,
-    /// They may be anywhere: not at most d - 1 of them in each subcube of dimension d >= 2.
+    /// Whether Byzantine nodes may be anywhere, instead of at most d - 1 in each subcube of
+    /// dimension d >= 2.
     pub anywhere: bool,
 }
 
-/// What came of some trials.
+/// The results of some trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrialCounts {
-    /// ByzantineTrials in which somebody deviated; or, without byzantine_nodes, all.
+    /// The trials in which a node deviated; all trials if there are no Byzantine nodes.
     pub injected: u64,
-    /// An honest node accused somebody.
+    /// The trials in which an honest node reported a violation.
     pub detected: u64,
-    /// Nobody did, and all honest nodes have what they must.
+    /// The trials without a report in which all honest nodes have the correct result.
     pub harmless: u64,
-    /// Nobody did, and some honest node has something else.
+    /// The trials without a report in which an honest node has a wrong result.
     pub missed: u64,
-    /// Of those detected: a byzantine was accused.
+    /// The detected trials in which the first suspect is a Byzantine node.
     pub accused: u64,
-    /// Of those detected: a byzantine was among the suspects.
+    /// The detected trials in which a Byzantine node is among the suspects.
     pub suspected: u64,
 }
 
@@ -61,7 +64,7 @@ impl AddAssign for TrialCounts {
 }
 
 impl ByzantineTrials<'_> {
-    /// Is this choice of faulty nodes within the bound?
+    /// Returns whether a choice of faulty nodes is within the bound.
     pub fn is_within_bound(&self, faulty: &[bool]) -> bool {
         (2..=self.dimension).all(|dimension| {
             let mut subcubes = faulty.chunks(1 << dimension);
@@ -72,7 +75,8 @@ impl ByzantineTrials<'_> {
         })
     }
 
-    /// Can so many nodes be faulty? Within the bound, fewer than log2 of their number.
+    /// Returns whether so many nodes can be faulty. Within the bound they are fewer than log2 of
+    /// the number of nodes.
     pub fn is_feasible(&self) -> bool {
         let limit = if self.anywhere {
             1 << self.dimension
@@ -95,7 +99,7 @@ impl ByzantineTrials<'_> {
         }
     }
 
-    /// Sorted blocks; often with equal keys, or with keys that follow each other closely.
+    /// Draws sorted blocks, often with equal or consecutive keys.
     fn inputs(&self, random: &mut SplitMix) -> Vec<Vec<u32>> {
         let keys = [3, 20, 1 << 10, 1 << 32][random.below(4) as usize];
         let block = |random: &mut SplitMix| {
@@ -107,8 +111,8 @@ impl ByzantineTrials<'_> {
         (0..1 << self.dimension).map(|_| block(random)).collect()
     }
 
-    /// Two worlds that differ in a key of the first byzantine's; its neighbour, a subcube, or any nodes see
-    /// the right one.
+    /// Draws two views that differ in one key of the first Byzantine node. Its neighbour, a
+    /// subcube, or any set of nodes sees the true key.
     fn split_view(
         &self,
         random: &mut SplitMix,
@@ -143,8 +147,8 @@ fn bytes(block: &[u32]) -> SortedRecords {
     bytes.into()
 }
 
-/// The trial of a seed: a kind of fault, which all byzantine_nodes share, and what came of it. ByzantineOptions start after the
-/// first exchange.
+/// Runs the trial of a seed. Returns the kind of fault, which all Byzantine nodes share, and the
+/// result. The nodes deviate after the first exchange.
 pub fn run_trial(trials: &ByzantineTrials<'_>, seed: u64) -> (ByzantineFault, TrialCounts) {
     let mut random = SplitMix::new(seed);
     let fault = ByzantineFault::ALL[random.below(ByzantineFault::ALL.len() as u64) as usize];
@@ -153,8 +157,8 @@ pub fn run_trial(trials: &ByzantineTrials<'_>, seed: u64) -> (ByzantineFault, Tr
     let first = faulty.iter().position(|faulty| *faulty).unwrap_or(0);
     let split_view = trials.split_view(&mut random, &inputs, first);
     let rounds = rounds(trials.dimension).count();
-    let byzantine_nodes = (0..).map(Node).zip(&faulty).map(|(node, faulty)| {
-        // Often as early as can be.
+    let nodes = (0..).map(Node).zip(&faulty).map(|(node, faulty)| {
+        // In half of the trials as early as possible.
         let later = rounds.saturating_sub(1).max(1) as u64;
         let from = if random.once_in(2) {
             1
@@ -164,7 +168,7 @@ pub fn run_trial(trials: &ByzantineTrials<'_>, seed: u64) -> (ByzantineFault, Tr
         let seed = random.bits();
         faulty.then(|| ByzantineNode::new(fault, node, from, split_view.clone(), seed))
     });
-    let byzantine_nodes = byzantine_nodes.collect();
+    let byzantine_nodes = nodes.collect();
     let setup = ReliableSetup {
         kernel: trials.kernel,
         dimension: trials.dimension,
@@ -173,32 +177,30 @@ pub fn run_trial(trials: &ByzantineTrials<'_>, seed: u64) -> (ByzantineFault, Tr
         order: trials.order,
     };
     let blocks: Vec<SortedRecords> = inputs.iter().map(|block| bytes(block)).collect();
-    let outcome = play(&setup, &blocks, byzantine_nodes);
+    let outcome = run_sft(&setup, &blocks, byzantine_nodes);
     if trials.byzantine_nodes > 0 && !outcome.deviated {
         return (fault, TrialCounts::default());
     }
+    (fault, counts(&outcome, &inputs, &faulty))
+}
+
+/// Compares the result of a trial with the sorted inputs.
+fn counts(outcome: &ReliableOutcome, inputs: &[Vec<u32>], faulty: &[bool]) -> TrialCounts {
     let mut sorted = inputs.concat();
     sorted.sort_unstable();
-    let mut results = sorted
-        .chunks(trials.longest)
-        .zip(&outcome.blocks)
-        .zip(&faulty);
+    let expected = sorted.chunks(inputs[0].len());
+    let mut results = expected.zip(&outcome.blocks).zip(faulty);
     let is_right = results.all(|((expected, found), faulty)| *faulty || *found == bytes(expected));
-    let is_liar = |node: &Node| faulty[node.0 as usize];
-    let violation = &outcome.violation;
-    let accused = violation
-        .iter()
-        .filter_map(|violation| violation.prime_suspect());
-    let suspects = violation
-        .iter()
-        .filter(|violation| violation.suspects.iter().any(is_liar));
-    let row = TrialCounts {
+    let is_faulty = |node: &Node| faulty[node.0 as usize];
+    let violation = outcome.violation.as_ref();
+    let accused = violation.and_then(|violation| violation.prime_suspect());
+    let is_suspected = violation.is_some_and(|violation| violation.suspects.iter().any(is_faulty));
+    TrialCounts {
         injected: 1,
         detected: u64::from(violation.is_some()),
         harmless: u64::from(violation.is_none() && is_right),
         missed: u64::from(violation.is_none() && !is_right),
-        accused: accused.filter(is_liar).count() as u64,
-        suspected: suspects.count() as u64,
-    };
-    (fault, row)
+        accused: u64::from(accused.is_some_and(|node| is_faulty(&node))),
+        suspected: u64::from(is_suspected),
+    }
 }

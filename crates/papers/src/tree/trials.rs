@@ -1,9 +1,12 @@
-//! The claims of Leu and Kuo's paper on tree communication (1996), counted on random faults: how often
-//! FIND_TREE succeeds, how good its trees are, how many steps the plans take, and which theorems hold.
+//! Examines the claims of Leu and Kuo's paper on tree communication (1996) on random faults: the
+//! success rate of FIND_TREE, the quality of its trees, the number of steps of the plans, and the
+//! theorems.
 //!
-//! A [`FaultCell`] is a size of hypercube with so many random faulty links and nodes; [`examine`] counts for
-//! one pattern of faults, a [`CellSummary`] is of many. Every plan is also played, and judged. Must never:
-//! leave a pattern out because it does not fit.
+//! A [`FaultCell`] is a size of hypercube with a number of random faulty links and nodes.
+//! [`examine`] evaluates one pattern of faults, a [`CellSummary`] many of them. Every plan is also
+//! applied to lists and checked.
+//!
+//! Must never: leave out a pattern that contradicts a claim.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -21,20 +24,20 @@ use ftsort_core::tree::shares::{holders, not_isolated};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::random::SplitMix;
 
-/// Patterns of faults of one kind.
+/// A class of fault patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultCell {
-    /// The hypercube's: the paper's n.
+    /// The dimension of the hypercube: the paper's n.
     pub dimensions: u32,
-    /// How many links are faulty, beside those of faulty nodes.
+    /// The number of faulty links, besides those of faulty nodes.
     pub links: usize,
-    /// How many nodes are faulty.
+    /// The number of faulty nodes.
     pub nodes: usize,
 }
 
 impl FaultCell {
-    /// The cells that are looked at: up to and past the 2^(n-1) links of Theorem 3, without a faulty
-    /// node, with one, and with an eighth of all.
+    /// Returns the examined cells: up to and beyond the 2^(n-1) links of Theorem 3, without a
+    /// faulty node, with one, and with an eighth of all nodes.
     pub fn all(dimensions: RangeInclusive<u32>) -> Vec<FaultCell> {
         dimensions.flat_map(FaultCell::of).collect()
     }
@@ -66,12 +69,12 @@ impl FaultCell {
             .collect()
     }
 
-    /// The links of Theorem 3: fewer faulty ones leave a node without any.
+    /// Returns the bound of Theorem 3: with fewer faulty links some node has none.
     pub fn half(&self) -> usize {
         1 << self.dimensions >> 1
     }
 
-    /// Draws a pattern. The same seed and index always give the same.
+    /// Draws a pattern. The same seed and index always give the same pattern.
     pub fn draw(&self, seed: u64, index: u64) -> Faults {
         let mut faults = Faults::none(self.dimensions);
         let cell = [
@@ -87,7 +90,7 @@ impl FaultCell {
         for place in 0..self.nodes {
             faults.add_node(random.draw_at(&mut nodes, place));
         }
-        // Links of faulty nodes are faulty already: others are drawn as long as there are any.
+        // The links of faulty nodes are faulty already. Others are drawn as long as there are any.
         let mut links: Vec<Link> = faults
             .all_nodes()
             .flat_map(|node| (0..self.dimensions).map(move |d| Link::of(node, d)))
@@ -102,19 +105,20 @@ impl FaultCell {
     }
 }
 
-/// What was counted for one pattern of faults.
+/// The results for one pattern of faults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatternSample {
-    /// FIND_TREE found a sink; else it is the one that [`find_tree_anyway`] takes.
+    /// Whether FIND_TREE found a sink; if not, the sink is that of [`find_tree_anyway`].
     pub found: bool,
-    /// A theorem that does not hold, or data that did not arrive once.
+    /// A theorem that does not hold, or data that did not arrive exactly once.
     pub wrong: Option<String>,
-    /// What was counted, by name. A share of patterns is the mean of a number that is 0 or 1; what was
-    /// not looked for is NaN.
+    /// Numbers by name. A share of patterns is the mean of a number that is 0 or 1. A number that
+    /// was not computed is NaN.
     pub counts: Vec<(&'static str, f64)>,
 }
 
-/// Counts for one pattern; None if no node is left. `optimum`: looks for the best trees, too.
+/// Evaluates one pattern. Returns None if no node is left. `optimum` also searches for the best
+/// trees.
 pub fn examine(faults: &Faults, optimum: bool) -> Option<PatternSample> {
     let printed = find_tree(faults);
     let found = printed.is_some();
@@ -146,11 +150,15 @@ fn share(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Who is heard, how many faulty links the trees have, and what Figure 13 would do as printed.
+/// Returns the number of nodes that are cut off, the faulty links of several trees, and the errors
+/// of Figure 13 as printed.
 fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)> {
-    let dealt = not_isolated(faults);
-    let heard = holders(faults, tree.sink());
-    let cut_off = dealt.iter().filter(|node| !heard.contains(*node)).count();
+    let with_data = not_isolated(faults);
+    let contributors = holders(faults, tree.sink());
+    let cut_off = with_data
+        .iter()
+        .filter(|node| !contributors.contains(*node))
+        .count();
     let of = |tree: &Tree| f64::from(faulty_links(tree, faults));
     let best = |least: Option<u32>| least.map_or(f64::NAN, f64::from);
     let same_sink = optimum.then(|| fewest_with_sink(tree.sink(), faults));
@@ -159,7 +167,7 @@ fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)
     let PrintedErrors {
         lost,
         awaited,
-        unheard,
+        unexpected,
     } = figure_13(tree, faults);
     vec![
         ("cut_off_nodes", cut_off as f64),
@@ -180,8 +188,8 @@ fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)
         ),
         ("printed_loses", share(lost > 0)),
         ("printed_waits", share(awaited > 0)),
-        ("printed_unheard", share(unheard > 0)),
-        ("printed_fails", share(lost + awaited + unheard > 0)),
+        ("printed_unexpected", share(unexpected > 0)),
+        ("printed_fails", share(lost + awaited + unexpected > 0)),
     ]
 }
 
@@ -190,18 +198,18 @@ const PAPER: Machine = Machine {
     ports: Ports::All,
     pace: Pace::Together,
 };
-/// As the paper's programs run.
+/// Steps as the paper's programs run.
 const ALONE: Machine = Machine {
     ports: Ports::All,
     pace: Pace::Alone,
 };
-/// As the paper counts, but one message at a time.
+/// Steps as the paper counts them, but with one message at a time.
 const ONE_PORT: Machine = Machine {
     ports: Ports::One,
     pace: Pace::Together,
 };
 
-/// What the paper's formulas say of a plan, and where they do not hold.
+/// Returns the paper's formulas for a plan, and the cases where they do not hold.
 fn stages(partition: &Plan) -> [(&'static str, f64); 6] {
     let n = partition.tree().dimensions();
     let k = partition.faulty_stages();
@@ -216,7 +224,7 @@ fn stages(partition: &Plan) -> [(&'static str, f64); 6] {
     ]
 }
 
-/// The names of what is counted for each plan.
+/// The names of the numbers of one plan.
 type Names = [&'static str; 8];
 const PARTITION: Names = [
     "partition_steps",
@@ -249,7 +257,7 @@ const REROUTE: Names = [
     "reroute_time_adds",
 ];
 
-/// Steps on three machines, hops and sizes.
+/// Returns steps on three machines, hops and sizes.
 fn costs(plan: &Plan, names: Names) -> impl Iterator<Item = (&'static str, f64)> {
     let count = |machine: Machine| Schedule::new(plan, machine).steps().len() as f64;
     let steps = count(PAPER);
@@ -273,8 +281,8 @@ fn hops(plan: &Plan) -> f64 {
     hops.sum::<usize>() as f64
 }
 
-/// How long a plan takes if each step lasts as long as its largest message, over the same without
-/// faults: where merging keeps sizes, and where it adds them.
+/// Returns the time of a plan if each step lasts as long as its largest message, relative to the
+/// same without faults: for merging that keeps sizes, and for merging that adds them.
 fn times(plan: &Plan) -> [f64; 2] {
     let schedule = Schedule::new(plan, PAPER);
     let n = plan.tree().dimensions();
@@ -286,7 +294,8 @@ fn times(plan: &Plan) -> [f64; 2] {
     ]
 }
 
-/// Plays a plan with two items of each contributor, and says what is wrong with what arrives.
+/// Applies a plan to two items of each contributor. Returns a description of the error if they do
+/// not all arrive.
 fn undelivered(plan: &Plan) -> Option<String> {
     let nodes = (0..1_u32 << plan.tree().dimensions()).map(Node);
     let items = |node: Node| {
@@ -302,20 +311,20 @@ fn undelivered(plan: &Plan) -> Option<String> {
     let sink = plan.tree().sink();
     let after = replay(&Schedule::new(plan, PAPER), holdings);
     let Some(mut arrived) = after.and_then(|held| held.into_iter().nth(sink.0 as usize)) else {
-        return Some("a node is to pass on what never came".into());
+        return Some("a node must forward a message that it did not receive".into());
     };
     arrived.sort_unstable();
     let (came, all) = (arrived.len(), sent.len());
     (arrived != sent).then(|| format!("{came} items at the sink instead of {all}"))
 }
 
-/// What Theorems 3, 5 and 7 promise, as far as it can be held. The cases that they forget are counted:
-/// a detour in Theorem 5, nodes that are cut off and not isolated in Theorem 7.
+/// Checks the promises of Theorems 3, 5 and 7 that hold. The cases that they omit are counted
+/// elsewhere: a detour in Theorem 5, and nodes that are cut off but not isolated in Theorem 7.
 fn theorems(plan: &Plan, faults: &Faults, found: bool) -> Option<String> {
     let n = faults.dimensions();
     let few = faults.nodes().is_empty() && faults.links().count() < 1 << n >> 1;
     if few && !found {
-        return Some("Theorem 3: few faulty links, and no node without one".into());
+        return Some("Theorem 3: few faulty links, but every node has one".into());
     }
     let steps = Schedule::new(plan, PAPER).steps().len() as u32;
     let k = plan.faulty_stages();
@@ -323,19 +332,19 @@ fn theorems(plan: &Plan, faults: &Faults, found: bool) -> Option<String> {
     if exact && steps > n + k {
         return Some(format!("Theorem 5: {steps} steps with {k} faulty stages"));
     }
-    // The sink's links are fault-free, so that the last stage is.
+    // The sink's links are fault-free, so the last stage is.
     if found && n > 0 && k >= n {
         return Some(format!("Theorem 5: {k} faulty stages of {n}"));
     }
     None
 }
 
-/// Means and maxima over the patterns of a cell that have their sink from the same rule.
+/// Means and maxima over the patterns of a cell whose sink was found by the same rule.
 #[derive(Clone, Debug)]
 pub struct CellSummary {
     cell: FaultCell,
     found: bool,
-    /// Patterns of the cell, by either rule.
+    /// The patterns of the cell, with either rule.
     of: usize,
     patterns: usize,
     names: Vec<&'static str>,
@@ -344,7 +353,7 @@ pub struct CellSummary {
 }
 
 impl CellSummary {
-    /// One for each rule by which a sink was found.
+    /// Returns one summary for each rule by which a sink was found.
     pub fn of(cell: FaultCell, samples: &[PatternSample]) -> Vec<CellSummary> {
         let by = |found: bool| {
             let own: Vec<&PatternSample> = samples.iter().filter(|s| s.found == found).collect();
@@ -380,7 +389,7 @@ impl CellSummary {
         })
     }
 
-    /// The names of what `to_string` gives, as a line of comma-separated values.
+    /// Returns the names of the columns of `to_string`, separated by commas.
     pub fn header(&self) -> String {
         let columns = self.names.iter().map(|name| format!(",{name},{name}_most"));
         let columns: String = columns.collect();
@@ -418,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_draws_as_many_faults_as_it_says_and_always_the_same() {
+    fn a_cell_draws_its_number_of_faults_reproducibly() {
         for cell in FaultCell::all(3..=6) {
             let faults = cell.draw(7, 3);
             assert_eq!(faults.links().count(), cell.links, "{cell:?}");
@@ -430,17 +439,17 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_breaks_what_the_theorems_promise() {
+    fn the_theorems_hold_for_random_patterns() {
         for cell in FaultCell::all(3..=6) {
             for index in 0..20 {
-                let sample = examine(&cell.draw(1, index), true).expect("somebody is left");
+                let sample = examine(&cell.draw(1, index), true).expect("a node is left");
                 assert_eq!(sample.wrong, None, "{cell:?}, pattern {index}");
             }
         }
     }
 
     #[test]
-    fn broken_promises_are_noticed() {
+    fn a_violated_theorem_is_reported() {
         let cell = FaultCell {
             dimensions: 3,
             links: 3,
@@ -457,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn means_and_maxima_by_the_rule_that_found_the_sink() {
+    fn a_summary_has_means_and_maxima_by_rule() {
         let sample = |found: bool, value: f64| PatternSample {
             found,
             wrong: None,
