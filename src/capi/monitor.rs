@@ -268,12 +268,12 @@ impl ftsort {
                 let datagram = self.transport.mpi().datagram(message_limit(ranks))?;
                 let mut monitor = Monitor::new(me, ranks, wanted.options, datagram.now());
                 monitor.set_answer(wanted.procedure.answer());
-                monitor.absorb_dead(self.members.faulty());
+                monitor.mark_failed(self.members.faulty());
                 (Mind::Background(Box::new(monitor)), Some(datagram))
             }
             false => {
                 let mut foreground = Foreground::new(ranks, wanted.options);
-                foreground.absorb_dead(self.members.faulty());
+                foreground.mark_failed(self.members.faulty());
                 (Mind::Foreground(Box::new(foreground)), None)
             }
         };
