@@ -22,6 +22,8 @@ pub struct Report {
     pub counters: Vec<u32>,
     /// Whether its testing interval is over, where ranks test themselves.
     pub is_due: bool,
+    /// Whether its monitor's thread has ended before it was stopped, so that it answers no tests.
+    pub monitor_ended: bool,
     /// The time of its own test, if all ranks report one at this commit.
     pub measurement: Option<f64>,
     /// The number of committed rounds.
@@ -34,7 +36,7 @@ pub struct Report {
     pub reply_times: Vec<Option<f64>>,
 }
 
-/// The size of `is_due`, `measurement`, `round`, `rounds` and `bytes`.
+/// The size of the flags, `measurement`, `round`, `rounds` and `bytes`.
 const FIXED_BYTES: usize = 1 + 8 + 4 + 4 + 8;
 
 impl Report {
@@ -53,7 +55,7 @@ impl Report {
     pub fn encode(&self) -> Vec<u8> {
         let words = self.counters.len() + self.reply_times.len();
         let mut out = Writer::with_capacity(FIXED_BYTES + 4 * words);
-        out.u8(u8::from(self.is_due))
+        out.u8(u8::from(self.is_due) | u8::from(self.monitor_ended) << 1)
             .f64(self.measurement.unwrap_or(f64::NAN))
             .u32(self.round)
             .u32(self.rounds)
@@ -72,8 +74,10 @@ impl Report {
     pub fn decode(ranks: usize, bytes: &[u8]) -> Option<Report> {
         let mut fields = Reader::new(bytes);
         let known = |time: f64| (!time.is_nan()).then_some(time);
+        let flags = fields.u8()?;
         Some(Report {
-            is_due: fields.u8()? != 0,
+            is_due: flags & 1 != 0,
+            monitor_ended: flags & 2 != 0,
             measurement: known(fields.f64()?),
             round: fields.u32()?,
             rounds: fields.u32()?,
@@ -92,6 +96,13 @@ pub fn not_recommended(counters: &[u32]) -> RankSet {
         counters.len(),
         ranks.filter(|rank| counters[rank.index()] % 2 == 1),
     )
+}
+
+/// Returns the ranks that reported that their monitor's thread has ended. If there are any, all ranks must
+/// continue with a [`Foreground`](crate::monitor::Foreground), since those ranks answer no tests.
+pub fn ended_monitors(ranks: usize, reports: &[(Rank, Report)]) -> RankSet {
+    let ended = reports.iter().filter(|(_, report)| report.monitor_ended);
+    RankSet::from_ranks(ranks, ended.map(|(rank, _)| *rank))
 }
 
 /// The state that all ranks have agreed on.
@@ -291,6 +302,19 @@ mod tests {
         assert_eq!(group_view.counters(), [0; 4]);
     }
 
+    #[test]
+    fn ended_monitors_are_those_that_reported_it() {
+        let report = |monitor_ended| Report {
+            monitor_ended,
+            ..Report::default()
+        };
+        let reports = [(Rank(0), report(false)), (Rank(3), report(true))];
+        assert_eq!(
+            ended_monitors(4, &reports),
+            RankSet::from_ranks(4, [Rank(3)])
+        );
+    }
+
     proptest! {
         #[test]
         fn a_report_survives_a_round_trip(
@@ -298,13 +322,13 @@ mod tests {
             measurement in prop::option::of(0.0_f64..1e3),
             (round, rounds, bytes) in (any::<u32>(), any::<u32>(), any::<u64>()),
             reply_time in prop::option::of(0_u16..1000),
-            [has_paces, is_due]: [bool; 2],
+            [has_times, is_due, monitor_ended]: [bool; 3],
         ) {
             let ranks = counters.len();
-            let reply_times = if has_paces { vec![reply_time.map(f64::from); ranks] } else { Vec::new() };
-            let reports = Report { counters, is_due, measurement, round, rounds, bytes, reply_times };
-            let encoded = reports.encode();
-            prop_assert_eq!(Report::decode(ranks, &encoded), Some(reports));
+            let reply_times = if has_times { vec![reply_time.map(f64::from); ranks] } else { Vec::new() };
+            let report = Report { counters, is_due, monitor_ended, measurement, round, rounds, bytes, reply_times };
+            let encoded = report.encode();
+            prop_assert_eq!(Report::decode(ranks, &encoded), Some(report));
             prop_assert_eq!(Report::decode(ranks, &encoded[..FIXED_BYTES + 4 * ranks - 1]), None);
         }
 
