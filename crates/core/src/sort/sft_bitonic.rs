@@ -1,5 +1,5 @@
 //! Bitonic sort that checks itself: algorithm S_FT of McMillin and Ni (1989, Section 3 and Figure 3),
-//! run by the engine, with our repaired rule ([`Rule::Repeated`]).
+//! run by the engine, with our repaired rule ([`ConsistencyRule::Repeated`]).
 //!
 //! Records go the same way as in [`Bitonic`]. Beside its own records a node's block has what the node
 //! has heard of the others: in this stage (the paper's LBS) and in the stage before (LLBS). So what is
@@ -11,7 +11,7 @@
 //! | a node | 2^62 ([`HEARD`]) | all of that node at the start of this stage, merged |
 //! | a node | 2^63 ([`BEFORE`]) | all of that node at the start of the stage before, merged |
 //!
-//! Of whom a node has heard before a round is known ([`Round::mask_before`]), so that a run that is not
+//! Of whom a node has heard before a round is known ([`SftRound::mask_before`]), so that a run that is not
 //! there is a node without records. Version 0, and the version after the last round, have the first
 //! kind alone. A message leaves out what the receiver does not look at: what was heard in the stage
 //! before, where it is not compared, and the own records in the last stage, in which none move.
@@ -31,11 +31,11 @@ use crate::block::{Block, Run};
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::Node;
-use crate::verify::accusation::{Accusation, Predicate};
-use crate::verify::mask::{Mask, Round, rounds};
+use crate::verify::mask::{Mask, SftRound, rounds};
+use crate::verify::peer_view::{ConsistencyRule, PeerView, ReportKind, SftChecks, ViewReport};
 use crate::verify::predicates::KeyOrder;
 use crate::verify::sequence::Sequence;
-use crate::verify::witness::{Checks, Rule, Told, Turn, Witness};
+use crate::verify::violation::{Predicate, PredicateViolation};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
 use ftsort_kernels::kernel::Kernel;
@@ -61,23 +61,23 @@ fn nothing() -> Slice {
     Buffer::default().into()
 }
 
-fn corrupt(accusation: &Accusation) -> Error {
-    let finding = match accusation.predicate {
+fn corrupt(violation: &PredicateViolation) -> Error {
+    let finding = match violation.predicate {
         Predicate::Progress => Finding::Progress,
         Predicate::Feasibility => Finding::Feasibility,
         Predicate::Consistency => Finding::Consistency,
         Predicate::Absence => Finding::Absence,
     };
-    Error::corrupt(finding, accusation.to_string())
+    Error::corrupt(finding, violation.to_string())
 }
 
 /// A node finds something wrong with what it was given, or has itself.
-fn accused(by: Node, round: Round, predicate: Predicate, place: Node) -> Error {
-    corrupt(&Accusation {
-        by,
+fn accused(by: Node, round: SftRound, predicate: Predicate, place: Node) -> Error {
+    corrupt(&PredicateViolation {
+        found_by: by,
         round,
         predicate,
-        place,
+        node: place,
         suspects: vec![place],
     })
 }
@@ -95,14 +95,14 @@ impl<'a> Reliable<'a> {
         }
     }
 
-    fn round(&self, number: u32) -> Result<Round> {
+    fn round(&self, number: u32) -> Result<SftRound> {
         let found = rounds(self.sort.dimension).nth(number.saturating_sub(1) as usize);
         found.ok_or_else(|| Error::new(Status::Internal, "there is no such round"))
     }
 
     /// Reads a block of `node`, as it is before the round or as it comes in its messages, on behalf of
     /// `by`.
-    fn state(&self, round: Round, node: Node, by: Node, block: Block) -> Result<State> {
+    fn state(&self, round: SftRound, node: Node, by: Node, block: Block) -> Result<State> {
         let is_first = is_first(round);
         let own: Vec<Run> = (block.runs.iter())
             .filter(|run| run.start < HEARD)
@@ -124,7 +124,7 @@ impl<'a> Reliable<'a> {
         let sequence = |kind: u64, dimension: u32, mask: Mask| {
             let mut sequence = Sequence::new(dimension, node, told(kind, node));
             for of in mask.nodes() {
-                sequence.tell(of, Some(told(kind, of)));
+                sequence.set_block(of, Some(told(kind, of)));
             }
             sequence
         };
@@ -153,7 +153,7 @@ impl<'a> Reliable<'a> {
 
     /// At the start of a stage, and in all of the last one, a node's records are those that are told
     /// of it.
-    fn verify_own(&self, round: Round, node: Node, by: Node, state: &State) -> Result<()> {
+    fn verify_own(&self, round: SftRound, node: Node, by: Node, state: &State) -> Result<()> {
         let own = merged(self.sort.kernel, state.own.clone())?;
         let told = state.heard.block(node);
         match told.is_some_and(|told| told[..] == own[..]) {
@@ -164,12 +164,12 @@ impl<'a> Reliable<'a> {
 }
 
 /// The first of its stage.
-fn is_first(round: Round) -> bool {
+fn is_first(round: SftRound) -> bool {
     round.step + 1 == round.dimension()
 }
 
 /// The state as a block.
-fn block_of(own: Block, witness: &Witness<Slice>) -> Block {
+fn block_of(own: Block, view: &PeerView<Slice>) -> Block {
     let runs = |kind: u64, sequence: &Sequence<Slice>| -> Vec<Run> {
         let heard = sequence.nodes();
         heard
@@ -182,8 +182,8 @@ fn block_of(own: Block, witness: &Witness<Slice>) -> Block {
             })
             .collect()
     };
-    let heard = runs(HEARD, witness.heard());
-    let before = witness.before().map(|before| runs(BEFORE, before));
+    let heard = runs(HEARD, view.current());
+    let before = view.previous().map(|before| runs(BEFORE, before));
     let heard = Block::of_sorted(heard);
     let before = Block::of_sorted(before.unwrap_or_default());
     Block {
@@ -257,13 +257,13 @@ impl Algorithm for Reliable<'_> {
     fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
         let round = self.round(at.round)?;
         let partner = round.partner(at.node);
-        let checks = Checks {
+        let checks = SftChecks {
             dimension: self.sort.dimension,
             key_order: KeyOrder {
                 kernel: self.sort.kernel,
                 longest: Bitonic::longest(at.decision)?,
             },
-            rule: Rule::Repeated,
+            rule: ConsistencyRule::Repeated,
         };
         let mine = self.state(round, at.node, at.node, keep)?;
         let theirs = self.state(round, partner, at.node, got)?;
@@ -276,28 +276,28 @@ impl Algorithm for Reliable<'_> {
             // What they say from now on is compared with nothing any more.
             self.verify_own(round, at.node, at.node, &mine)?;
         }
-        let mut witness = Witness::of(at.node, mine.heard, mine.before);
-        let told = Told {
-            heard: theirs.heard,
-            before: theirs.before.filter(|_| round.is_within()),
+        let mut view = PeerView::from_sequences(at.node, mine.heard, mine.before);
+        let told = ViewReport {
+            current: theirs.heard,
+            previous: theirs.before.filter(|_| round.is_within()),
         };
-        let heard = checks.hear(round, &mut witness, &told, Turn::First);
-        heard.map_err(|accusation| corrupt(&accusation))?;
+        let heard = checks.receive(round, &mut view, &told, ReportKind::First);
+        heard.map_err(|violation| corrupt(&violation))?;
         if round.is_last {
             if !ends {
-                return Ok(block_of(mine.own, &witness));
+                return Ok(block_of(mine.own, &view));
             }
-            let verified = checks.verify(round, &witness);
-            verified.map_err(|accusation| corrupt(&accusation))?;
+            let verified = checks.verify(round, &view);
+            verified.map_err(|violation| corrupt(&violation))?;
             return Ok(mine.own);
         }
         let own = self.sort.join(at, mine.own, theirs.own)?;
         if ends {
             let block = merged(self.sort.kernel, own.clone())?;
-            let closed = checks.close(round, &mut witness, block);
-            closed.map_err(|accusation| corrupt(&accusation))?;
+            let closed = checks.end_stage(round, &mut view, block);
+            closed.map_err(|violation| corrupt(&violation))?;
         }
-        Ok(block_of(own, &witness))
+        Ok(block_of(own, &view))
     }
 }
 

@@ -6,8 +6,8 @@ use std::fmt;
 use super::Trial;
 use ftsort_core::engine::{Load, Placement, PlacementPolicy};
 use ftsort_core::members::{FULL_WEIGHT, Rank, RankSet};
-use ftsort_core::monitor::Told;
-use ftsort_core::monitor::group_view::{left_out_if_it_pays, odd};
+use ftsort_core::monitor::Report;
+use ftsort_core::monitor::group_view::{excluded_if_it_pays, not_recommended};
 
 /// A rank becomes slow, or is as fast again, as one of the others sees it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,14 +126,14 @@ impl ScriptedPolicy {
         weights
     }
 
-    fn excluded(&self, told: &[(Rank, Told)], group: &RankSet) -> RankSet {
-        let suspects = odd(&self.agreed);
+    fn excluded(&self, told: &[(Rank, Report)], group: &RankSet) -> RankSet {
+        let suspects = not_recommended(&self.agreed);
         if !self.gain {
             return suspects;
         }
         let slowdown = |(_, weight): &Weight| f64::from(FULL_WEIGHT) / f64::from(*weight).max(0.4);
         let slowdowns: Vec<f64> = self.weights.iter().map(slowdown).collect();
-        left_out_if_it_pays(suspects, told, &slowdowns, group)
+        excluded_if_it_pays(suspects, told, &slowdowns, group)
     }
 }
 
@@ -148,17 +148,17 @@ impl PlacementPolicy for ScriptedPolicy {
         let present = self.present();
         let same_group = match self.gain {
             true => present == self.agreed,
-            false => odd(&present) == *excluded,
+            false => not_recommended(&present) == *excluded,
         };
         !same_group || values(&self.present_weights()) != weights
     }
 
     fn local_report(&mut self, load: &Load) -> Vec<u8> {
-        let told = Told {
+        let told = Report {
             counters: self.present(),
-            ..Told::default()
+            ..Report::default()
         };
-        let mut words = told.with(load).encode();
+        let mut words = told.with_load(load).encode();
         for (since, weight) in self.present_weights() {
             words.extend(since.to_le_bytes());
             words.push(weight);
@@ -173,7 +173,7 @@ impl PlacementPolicy for ScriptedPolicy {
         let mut heard = Vec::with_capacity(told.len());
         for (rank, words) in told {
             let (words, weights) = words.split_at(words.len() - WEIGHT_BYTES * ranks);
-            let Some(words) = Told::decode(ranks, words) else {
+            let Some(words) = Report::decode(ranks, words) else {
                 continue;
             };
             if group.contains(*rank) {

@@ -1,36 +1,40 @@
-//! What a plan costs on the machine of the 1996 paper: steps, hops and sizes, counted and not measured.
+//! The cost of a plan on the machine of the 1996 paper: steps, hops and sizes, computed from the
+//! schedule.
 //!
-//! The paper counts steps alone, so that a step in which a tenth of the data moves is as long as one in
-//! which all of it does. Beside the steps this counts how much crosses links, and how long it takes if
-//! each step is as long as its largest message. Must never: be mistaken for time on a real machine.
+//! The paper counts steps alone, so a step that moves a tenth of the data is as long as a step that
+//! moves all of it. Besides the steps this module counts the data that crosses links, and the time
+//! if each step is as long as its largest message.
+//!
+//! Must never: be mistaken for time on a real machine.
 
 use ftsort_core::tree::plan::Plan;
 use ftsort_core::tree::schedule::Schedule;
 
-/// What merging does to sizes.
+/// The effect of merging on sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merging {
-    /// They add up: sorted lists become one.
+    /// Sizes add up: sorted lists become one list.
     Adds,
-    /// They stay: two vectors become their sum. A part of a vector is added to its place.
+    /// Sizes stay: two vectors become their sum. A part of a vector is added in its place.
     Keeps,
 }
 
-/// What a plan costs. Sizes are in units of what a node would have if all nodes had data.
+/// The cost of a plan. Sizes are in units of one node's data if all nodes had data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// Parallel steps.
+pub struct PlanCost {
+    /// The number of parallel steps.
     pub steps: u32,
-    /// How often a message crosses a link.
+    /// The number of times that a message crosses a link.
     pub hops: u64,
-    /// How much crosses links.
+    /// The amount of data that crosses links.
     pub volume: f64,
     /// The sum of the largest sizes of all steps.
     pub time: f64,
 }
 
-/// Counts what a schedule of a plan costs. The same data is dealt to the contributors, however few.
-pub fn cost(plan: &Plan, schedule: &Schedule, merging: Merging) -> Cost {
+/// Returns the cost of a schedule. The same amount of data is distributed over the contributors,
+/// for any number of them.
+pub fn cost(plan: &Plan, schedule: &Schedule, merging: Merging) -> PlanCost {
     let nodes = 1_usize << plan.tree().dimensions();
     let each = nodes as f64 / plan.contributors().len() as f64;
     let own = match merging {
@@ -42,12 +46,13 @@ pub fn cost(plan: &Plan, schedule: &Schedule, merging: Merging) -> Cost {
         held[node.0 as usize] = own;
     }
     let mut sizes: Vec<f64> = vec![0.0; plan.messages().len()];
-    let mut cost = Cost::default();
+    let mut cost = PlanCost::default();
     for step in schedule.steps() {
         let mut largest = 0.0_f64;
         for transfer in step {
             let size = &mut sizes[transfer.message as usize];
-            // Nothing lands where parts are still to leave, so that all are of the same.
+            // No message is merged at a node while parts of its data are still to leave, so all
+            // parts have the same total.
             if let Some(part) = transfer.takes {
                 *size = held[transfer.from.0 as usize] / f64::from(part.of);
             }
@@ -82,7 +87,7 @@ mod tests {
     use ftsort_core::tree::testing::{cases, figure_14};
     use proptest::prelude::*;
 
-    fn counted(faults: &Faults, tree: &Tree, remedy: Remedy, merging: Merging) -> Cost {
+    fn counted(faults: &Faults, tree: &Tree, remedy: Remedy, merging: Merging) -> PlanCost {
         let holders = holders(faults, tree.sink());
         let plan = Plan::new(tree, faults, &holders, remedy).expect("connected");
         let machine = Machine {
@@ -98,14 +103,15 @@ mod tests {
         let sums = counted(&faults, &Tree::simple(4), Remedy::Partition, Merging::Keeps);
         assert_eq!((sums.steps, sums.hops), (4, 15));
         assert!((sums.volume - 15.0).abs() < 1e-9 && (sums.time - 4.0).abs() < 1e-9);
-        // Each stage halves the senders and doubles what they have.
+        // Each stage halves the number of senders and doubles the data of each.
         let lists = counted(&faults, &Tree::simple(4), Remedy::Partition, Merging::Adds);
         assert!((lists.volume - 32.0).abs() < 1e-9 && (lists.time - 15.0).abs() < 1e-9);
     }
 
     #[test]
     fn example_3() {
-        // Two halves in the first step, messages of 1.5 in the second, and one message less up.
+        // Two halves in the first step, messages of 1.5 in the second, and one message fewer
+        // upwards.
         let lists = counted(
             &figure_14(),
             &Tree::simple(4),
@@ -113,8 +119,8 @@ mod tests {
             Merging::Adds,
         );
         assert_eq!((lists.steps, lists.hops), (5, 16));
-        // One unit of those who need not wait; with half a unit more; and so on, but for the last:
-        // node 1000 lacks what node 1010 did not get.
+        // The first step moves one unit from each node that need not wait; the second half a unit
+        // more; and so on, except the last: node 1000 lacks the data that node 1010 did not get.
         let steps = 1.0 + 1.5 + 2.5 + 4.5 + 7.5;
         assert!((lists.time - steps).abs() < 1e-9, "{lists:?}");
         let detour = counted(
@@ -136,7 +142,7 @@ mod tests {
                 let lists = counted(&faults, &tree, remedy, Merging::Adds);
                 let sums = counted(&faults, &tree, remedy, Merging::Keeps);
                 prop_assert_eq!((lists.steps, lists.hops), (sums.steps, sums.hops));
-                // At the least each unit moves once, in the tree or around it.
+                // Each unit moves at least once, in the tree or around it.
                 let away = faults.len() as f64 * (1.0 - 1.0 / holders.len() as f64);
                 prop_assert!(lists.volume >= away - 1e-9);
                 prop_assert!(sums.volume <= sums.hops as f64 + 1e-9);

@@ -1,51 +1,50 @@
-//! Prints the tables of the papers' models as comma-separated values.
+//! Prints the tables of the papers' models as comma-separated values. Must never: contain a model
+//! itself.
 
-// This is a program for people, unlike the library.
+// Unlike the library, this is a program that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-#[path = "ftsort-papers/dgrp.rs"]
 mod dgrp;
-#[path = "ftsort-papers/reliable.rs"]
 mod reliable;
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ftsort_papers::tree::trials::{Cell, Sample, Summary, examine};
+use ftsort_papers::tree::trials::{CellSummary, FaultCell, PatternSample, examine};
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
 /// Recomputes tables and figures of the papers.
 #[derive(Parser)]
 #[command(name = "ftsort-papers")]
-struct Options {
+struct Cli {
     #[command(subcommand)]
     table: Table,
 }
 
 #[derive(Subcommand)]
 enum Table {
-    /// The 1989 paper's reliable sort with liars among the nodes: what is noticed, as CSV.
-    ByzantineOptions(reliable::ByzantineOptions),
-    /// What the 1989 paper's reliable sort costs beside others, counted, as CSV.
-    Reliable(reliable::Costs),
-    /// The 2018 paper's group of recommended processes, on made-up hosts, as CSV files.
+    /// Detection of Byzantine nodes by the 1989 paper's reliable sort (Section 4), as CSV.
+    Byzantine(reliable::ByzantineArgs),
+    /// Cost of the 1989 paper's reliable sort and of other methods (Section 5), as CSV.
+    Reliable(reliable::CostArgs),
+    /// The 2018 paper's group of recommended processes on simulated hosts, as CSV files.
     #[command(subcommand)]
-    Dgrp(dgrp::What),
-    /// Counts what tree communication costs around random faults, as comma-separated values; patterns
-    /// for which a theorem does not hold are told on stderr.
+    Dgrp(dgrp::DgrpCommand),
+    /// Cost of tree communication with random faulty links (1996), as CSV. Patterns for which a
+    /// theorem does not hold are reported on stderr.
     Tree {
-        /// Of the hypercube: N, or FEWEST-MOST
+        /// Dimensions of the hypercube: N, or FEWEST-MOST
         #[arg(long, default_value = "3-10", value_parser = read_dimensions)]
         dimensions: RangeInclusive<u32>,
-        /// How many patterns for each number of faulty links and nodes
+        /// Number of patterns for each number of faulty links and nodes
         #[arg(long, default_value_t = 1000)]
         patterns: u64,
-        /// Decides the patterns
+        /// Seed of the patterns
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Looks for the best trees in cubes of up to so many dimensions
+        /// Largest dimension of a hypercube for which the best trees are searched
         #[arg(long, default_value_t = 7)]
         optimum: u32,
     },
@@ -65,10 +64,10 @@ fn bar(length: u64) -> ProgressBar {
 }
 
 fn main() -> ExitCode {
-    let complete = match Options::parse().table {
-        Table::ByzantineOptions(options) => reliable::liars(&options),
-        Table::Reliable(options) => reliable::costs(&options),
-        Table::Dgrp(table) => dgrp::play(&table),
+    let complete = match Cli::parse().table {
+        Table::Byzantine(options) => reliable::byzantine_table(&options),
+        Table::Reliable(options) => reliable::cost_table(&options),
+        Table::Dgrp(table) => dgrp::run(&table),
         Table::Tree {
             dimensions,
             patterns,
@@ -84,7 +83,7 @@ fn main() -> ExitCode {
 }
 
 fn trees(dimensions: RangeInclusive<u32>, patterns: u64, seed: u64, optimum: u32) -> bool {
-    let cells = Cell::all(dimensions);
+    let cells = FaultCell::all(dimensions);
     let bar = bar(cells.len() as u64 * patterns);
     let mut header = true;
     let mut wrong = 0;
@@ -94,14 +93,15 @@ fn trees(dimensions: RangeInclusive<u32>, patterns: u64, seed: u64, optimum: u32
             bar.inc(1);
             sample
         };
-        let samples: Vec<Sample> = (0..patterns).into_par_iter().filter_map(of_one).collect();
+        let samples: Vec<PatternSample> =
+            (0..patterns).into_par_iter().filter_map(of_one).collect();
         for (index, sample) in samples.iter().enumerate() {
             if let Some(text) = &sample.wrong {
                 bar.suspend(|| eprintln!("{cell:?}, pattern {index}: {text}"));
                 wrong += 1;
             }
         }
-        for summary in Summary::of(cell, &samples) {
+        for summary in CellSummary::of(cell, &samples) {
             if std::mem::take(&mut header) {
                 println!("{}", summary.header());
             }

@@ -1,25 +1,25 @@
-//! Plays a schedule on lists: what an engine does with messages, done by moving items. The tests judge
-//! plans with it, and it is the shortest answer to "what do I do with a [`LinkMessage`]".
+//! Applies a schedule to lists: moves items as an engine moves messages. The tests check plans with
+//! it, and it is the shortest description of the meaning of a [`LinkMessage`].
 //!
-//! Must never: know why a transfer is there.
+//! Must never: depend on the reason for a transfer.
 
 use std::collections::VecDeque;
 
 use ftsort_core::tree::plan::Part;
 use ftsort_core::tree::schedule::{LinkMessage, Schedule};
 
-/// What the nodes have.
-struct Desk<T> {
-    /// What each node holds.
+/// The items at all nodes.
+struct NodeLists<T> {
+    /// The items that each node holds.
     held: Vec<Vec<T>>,
-    /// The parts into which each sender has divided what it held, those that have left being empty.
+    /// The parts into which each sender has divided its items. A part that has left is empty.
     parts: Vec<Option<Vec<Vec<T>>>>,
-    /// What nodes are to pass on, each with its message.
+    /// The items that each node must forward, with their message.
     passing: Vec<VecDeque<(u32, Vec<T>)>>,
 }
 
-impl<T> Desk<T> {
-    /// What leaves with a transfer; None if it is not there.
+impl<T> NodeLists<T> {
+    /// Removes the items of a transfer from the sender. Returns None if they are not there.
     fn take(&mut self, transfer: &LinkMessage) -> Option<Vec<T>> {
         let from = transfer.from.0 as usize;
         let Some(part) = transfer.takes else {
@@ -37,14 +37,15 @@ impl<T> Desk<T> {
 
     fn put(&mut self, transfer: &LinkMessage, items: Vec<T>) {
         let to = transfer.to.0 as usize;
-        match transfer.lands {
-            true => self.held[to].extend(items),
-            false => self.passing[to].push_back((transfer.message, items)),
+        if transfer.lands {
+            self.held[to].extend(items)
+        } else {
+            self.passing[to].push_back((transfer.message, items))
         }
     }
 }
 
-/// Equal parts of a list.
+/// Divides a list into equal parts.
 fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
     let len = items.len();
     let mut parts: Vec<Vec<T>> = (0..of)
@@ -56,22 +57,22 @@ fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
     parts
 }
 
-/// Plays a schedule: from what each node holds before to what each holds after it. None if a node is to
-/// pass on what never came to it, which no plan asks for.
-pub fn play<T>(schedule: &Schedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
+/// Applies a schedule to the items that each node holds. Returns the items afterwards, or None if a
+/// node must forward a message that it did not receive, which no plan asks for.
+pub fn replay<T>(schedule: &Schedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
     let nodes = holdings.len();
-    let mut desk = Desk {
+    let mut lists = NodeLists {
         held: holdings,
         parts: (0..nodes).map(|_| None).collect(),
         passing: (0..nodes).map(|_| VecDeque::new()).collect(),
     };
     for step in schedule.steps() {
-        let moved: Option<Vec<Vec<T>>> = step.iter().map(|transfer| desk.take(transfer)).collect();
+        let moved: Option<Vec<Vec<T>>> = step.iter().map(|transfer| lists.take(transfer)).collect();
         for (transfer, items) in step.iter().zip(moved?) {
-            desk.put(transfer, items);
+            lists.put(transfer, items);
         }
     }
-    Some(desk.held)
+    Some(lists.held)
 }
 
 #[cfg(test)]
@@ -92,24 +93,27 @@ mod tests {
         pace: Pace::Together,
     };
 
-    /// So many items of each of these nodes: (node, number).
+    /// Returns `each` items for each of these nodes: (node, number).
     fn items(faults: &Faults, of: &NodeSet, each: usize) -> Vec<Vec<(u32, usize)>> {
-        let own = |node: Node| match of.contains(node) {
-            true => (0..each).map(|number| (node.0, number)).collect(),
-            false => Vec::new(),
+        let own = |node: Node| {
+            if of.contains(node) {
+                (0..each).map(|number| (node.0, number)).collect()
+            } else {
+                Vec::new()
+            }
         };
         faults.all_nodes().map(own).collect()
     }
 
-    /// What a node holds after so many steps.
+    /// Returns the items that a node holds after this number of steps.
     fn after(
         schedule: &Schedule,
         steps: usize,
         holdings: &[Vec<(u32, usize)>],
         node: u32,
     ) -> Vec<(u32, usize)> {
-        let mut desk = play(&schedule.first(steps), holdings.to_vec()).expect("played");
-        let mut held = desk.swap_remove(node as usize);
+        let mut lists = replay(&schedule.first(steps), holdings.to_vec()).expect("complete");
+        let mut held = lists.swap_remove(node as usize);
         held.sort_unstable();
         held
     }
@@ -121,7 +125,7 @@ mod tests {
         let holdings = items(&faults, &all, 4);
         let plan = Plan::new(&tree, &faults, &all, Remedy::Partition);
         let schedule = Schedule::new(&plan.expect("all are connected"), LOCKSTEP);
-        // Node 1011 divides its data into two partitions, for nodes 1111 and 0011.
+        // Node 1011 divides its data into two parts, for nodes 1111 and 0011.
         let halves = [
             after(&schedule, 1, &holdings, 0b1111),
             after(&schedule, 1, &holdings, 0b0011),
@@ -134,7 +138,7 @@ mod tests {
             halves[1],
             [(3, 0), (3, 1), (3, 2), (3, 3), (11, 2), (11, 3)]
         );
-        // Their passive nodes get what was merged; node 1010 does nothing at this stage.
+        // Their passive nodes get the merged data; node 1010 does nothing in this stage.
         assert_eq!(after(&schedule, 2, &holdings, 0b1110).len(), 10);
         assert_eq!(after(&schedule, 2, &holdings, 0b0010).len(), 10);
         assert_eq!(
@@ -167,7 +171,8 @@ mod tests {
         assert_eq!(after(&schedule, 4, &holdings, 0b001).len(), 7);
     }
 
-    /// Everything that these nodes had is at the sink, once, and nothing anywhere else.
+    /// Checks that all items of these nodes are at the sink exactly once, and that no other node
+    /// holds any.
     fn check(
         faults: &Faults,
         tree: &Tree,
@@ -183,7 +188,7 @@ mod tests {
         for ports in [Ports::All, Ports::One] {
             for pace in [Pace::Together, Pace::Alone] {
                 let schedule = Schedule::new(&plan, Machine { ports, pace });
-                let mut after = play(&schedule, holdings.clone()).expect("played");
+                let mut after = replay(&schedule, holdings.clone()).expect("complete");
                 after[sink.0 as usize].sort_unstable();
                 prop_assert_eq!(&after[sink.0 as usize], &all);
                 prop_assert_eq!(after.concat().len(), all.len());
@@ -192,8 +197,9 @@ mod tests {
         Ok(plan)
     }
 
-    /// Seven faulty links, of eight that Theorem 7 allows. At stage 1 node 11 has one usable link, to a node
-    /// that has sent already: the case that the proof of Theorem 5 omits, and twice the steps.
+    /// Seven faulty links, of eight that Theorem 7 allows. At stage 1 node 11 has one usable link,
+    /// to a node that has sent already. The proof of Theorem 5 omits this case, which doubles the
+    /// steps.
     #[test]
     fn theorem_5_does_not_hold_with_a_detour() {
         let links = [
@@ -220,8 +226,8 @@ mod tests {
         assert_eq!(Schedule::new(&plan, LOCKSTEP).steps().len(), 2 * 4);
     }
 
-    /// All sets of fewer than 2^(n-1) faulty links: how many there are, for how many of them the plan for
-    /// FIND_TREE's tree takes 2n steps or more, and the most steps.
+    /// Examines all sets of fewer than 2^(n-1) faulty links. Returns their number, the number for
+    /// which the plan of FIND_TREE's tree takes 2n steps or more, and the largest number of steps.
     fn every_pattern_below_the_bound(n: u32) -> (u64, u64, usize) {
         let links: Vec<Link> = Faults::none(n)
             .all_nodes()
@@ -230,7 +236,7 @@ mod tests {
             .map(|(node, dimension)| Link::of(node, dimension))
             .collect();
         let (mut patterns, mut twice, mut most) = (0, 0, 0);
-        // Each with the place of the next link that may be added.
+        // Each pattern with the index of the next link that may be added.
         let mut open = vec![(Faults::none(n), 0)];
         while let Some((faults, next)) = open.pop() {
             let tree = find_tree(&faults).expect("Theorem 3");
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "four and a half million patterns: a minute, with --release"]
+    #[ignore = "4.5 million patterns take a minute with --release"]
     fn theorem_5_every_pattern_of_four_dimensions_below_the_bound() {
         assert_eq!(every_pattern_below_the_bound(4), (4_514_873, 5606, 9));
     }
@@ -266,7 +272,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
         #[test]
-        fn all_data_reaches_the_sink_once_whatever_is_faulty(
+        fn all_data_reaches_the_sink_exactly_once(
             (faults, tree) in cases(0..=6),
             each in 0_usize..9,
             some: u64,
@@ -276,23 +282,23 @@ mod tests {
             all.iter().filter(|node| some >> node.0 & 1 == 1).for_each(|node| few.insert(node));
             for remedy in [Remedy::Partition, Remedy::Delegate, Remedy::Reroute] {
                 check(&faults, &tree, remedy, &all, each)?;
-                // The others have no data, but help those that have.
+                // The other nodes have no data, but help those that have.
                 check(&faults, &tree, remedy, &few, each)?;
             }
         }
 
         #[test]
-        fn theorem_5_n_plus_k_steps_and_less_than_twice_as_many_as_without_faults(
+        fn theorem_5_holds_without_detours(
             faults in links_only(1..=7),
         ) {
             let Some(tree) = find_tree(&faults) else { return Ok(()) };
             let all = holders(&faults, tree.sink());
             let plan = check(&faults, &tree, Remedy::Partition, &all, 3)?;
             let (n, k) = (faults.dimensions(), plan.faulty_stages());
-            // All links of the sink are fault-free, so that the last stage cannot be faulty.
+            // All links of the sink are fault-free, so the last stage cannot be faulty.
             prop_assert!(k < n);
             let steps = Schedule::new(&plan, LOCKSTEP).steps().len() as u32;
-            // "We omit this case in the later analysis": that where nobody can help.
+            // "We omit this case in the later analysis": the case in which no neighbour can help.
             match plan.count(Kind::Detour) {
                 0 => prop_assert_eq!(steps, n + k),
                 _ => prop_assert!(steps > n + k),
@@ -300,7 +306,7 @@ mod tests {
         }
 
         #[test]
-        fn theorem_7_below_its_bound_all_who_are_connected_to_the_sink_are_heard(
+        fn theorem_7_holds_for_nodes_connected_to_the_sink(
             faults in links_only(1..=7),
         ) {
             prop_assume!(faults.links().count() < 1 << (faults.dimensions() - 1));

@@ -1,66 +1,68 @@
-//! Progress and feasibility: Figures 4a and 4b of the 1989 paper, over blocks of records instead of
-//! single keys ("each of the predicates scales by m", Section 5).
+//! The progress and feasibility predicates: Figures 4a and 4b of the 1989 paper, over blocks of
+//! records instead of single keys ("each of the predicates scales by m", Section 5).
 //!
-//! A block is sorted, the smallest record first, in every node; a sequence that goes down over the
-//! nodes is read from its last node to its first, and goes up so. Blocks have the same number of
-//! records, m. Where the input had fewer, the missing ones count as records after all others, and so
-//! they are missing where the sequence is at its greatest.
+//! A block is sorted in every node, the smallest record first. A sequence that falls over the nodes
+//! is read from its last node to its first, where it rises. Blocks have the same number of records,
+//! m. If the input has fewer, the missing records count as greater than all others, so they are
+//! missing where the sequence is greatest.
 //!
-//! The paper prints both with slips: progress looks one node beyond each half, where a bitonic sequence
-//! may turn either way; it starts in the middle for nodes of the upper half; and the walk's bounds are
-//! off by one, and test m where u is meant. Must never trust the size of a block.
+//! The paper prints both predicates with errors: progress looks one node beyond each half, where a
+//! bitonic sequence may turn either way; for nodes of the upper half it starts in the middle; and
+//! the bounds of the feasibility loop are off by one, and test m where u is meant.
+//!
+//! Must never: trust the size of a block.
 
 use std::cmp::Ordering;
 use std::ops::{Deref, Range};
 
-use super::sequence::Sequence;
 use crate::vcube::{Node, first_of};
+use crate::verify::sequence::Sequence;
 use ftsort_kernels::kernel::Kernel;
 
-/// What the predicates need to know of the sort.
+/// The order of the records, and the size of the blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyOrder<'a> {
-    /// Compares.
+    /// Compares two records.
     pub kernel: &'a dyn Kernel,
-    /// The paper's m: how many records the longest block has.
+    /// The paper's m: the number of records of the longest block.
     pub longest: usize,
 }
 
-/// Consecutive nodes over which a sequence goes one way.
+/// Consecutive nodes over which a sequence rises or falls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slope {
+pub struct MonotoneRange {
     nodes: Range<u32>,
-    /// Upwards with the numbers of the nodes.
+    /// Whether the sequence rises with the node numbers.
     rises: bool,
 }
 
-impl Slope {
-    /// How `node`'s subcube of this dimension lies once it is sorted, on its way to a sequence of twice
-    /// its length; the whole cube rises.
-    pub fn sorted(node: Node, dimension: u32) -> Slope {
+impl MonotoneRange {
+    /// Returns the range of `node`'s subcube of this dimension once it is sorted, as half of a
+    /// bitonic sequence of twice its length. The whole cube rises.
+    pub fn sorted(node: Node, dimension: u32) -> MonotoneRange {
         let Node(first) = first_of(node, dimension);
-        Slope {
+        MonotoneRange {
             nodes: first..first + (1 << dimension),
             rises: node.0 >> dimension & 1 == 0,
         }
     }
 
-    /// The two halves of a bitonic sequence in `node`'s subcube of this dimension, or, of dimension 0,
-    /// the only node.
-    pub fn halves(node: Node, dimension: u32) -> Vec<Slope> {
+    /// Returns the two halves of a bitonic sequence in `node`'s subcube of this dimension; the only
+    /// node if the dimension is 0.
+    pub fn halves(node: Node, dimension: u32) -> Vec<MonotoneRange> {
         let Node(first) = first_of(node, dimension);
         match dimension.checked_sub(1) {
-            None => vec![Slope {
+            None => vec![MonotoneRange {
                 nodes: first..first + 1,
                 rises: true,
             }],
             Some(half) => [first, first + (1 << half)]
-                .map(|first| Slope::sorted(Node(first), half))
+                .map(|first| MonotoneRange::sorted(Node(first), half))
                 .to_vec(),
         }
     }
 
-    /// The nodes in the order in which the records rise.
+    /// Returns the nodes in the order in which the records rise.
     fn rising(&self) -> impl Iterator<Item = Node> + use<> {
         let Range { start, end } = self.nodes;
         let rises = self.rises;
@@ -75,24 +77,24 @@ impl Slope {
 }
 
 impl KeyOrder<'_> {
-    /// Progress along one slope: the records rise; and only behind the last of them may records be
-    /// missing. The first node that is not as it must be.
-    pub fn progress<B>(&self, sequence: &Sequence<B>, slope: &Slope) -> Result<(), Node>
+    /// Evaluates the progress predicate over one range: the records rise, and records are missing
+    /// only after the last of them. Returns the first node that violates it.
+    pub fn progress<B>(&self, sequence: &Sequence<B>, range: &MonotoneRange) -> Result<(), Node>
     where
         B: Clone + Deref<Target = [u8]>,
     {
         let size = self.kernel.record_bytes();
         let mut last: Option<&[u8]> = None;
         let mut ended = false;
-        for node in slope.rising() {
+        for node in range.rising() {
             let block: &[u8] = sequence.block(node).ok_or(node)?;
             let records = block.len() / size;
-            let is_fine = records * size == block.len()
+            let holds = records * size == block.len()
                 && records <= self.longest
                 && (!ended || block.is_empty())
                 && (block.len() < 2 * size || self.is_sorted(block))
                 && !self.falls(last, block.get(..size));
-            if !is_fine {
+            if !holds {
                 return Err(node);
             }
             ended |= records < self.longest;
@@ -105,7 +107,7 @@ impl KeyOrder<'_> {
         Ok(())
     }
 
-    /// Record by record, since a message is not aligned.
+    /// Compares record by record, because a message is not aligned.
     fn is_sorted(&self, block: &[u8]) -> bool {
         let mut records = block.chunks_exact(self.kernel.record_bytes());
         records.next().is_none_or(|first| {
@@ -125,54 +127,54 @@ impl KeyOrder<'_> {
         }
     }
 
-    /// Feasibility: the records of `slope` in `now` are a permutation of those of both halves in
-    /// `before`, found by a walk with a pointer in each half. Records of equal keys may come in any
-    /// order. The first node that is not as it must be.
+    /// Evaluates the feasibility predicate: the records of `range` in `now` are a permutation of
+    /// those of both halves in `before`. Merges the halves with one position in each. Records with
+    /// equal keys may come in any order. Returns the first node that violates it.
     pub fn feasibility<B>(
         &self,
         before: &Sequence<B>,
-        halves: &[Slope],
+        halves: &[MonotoneRange],
         now: &Sequence<B>,
-        slope: &Slope,
+        range: &MonotoneRange,
     ) -> Result<(), Node>
     where
         B: Clone + Deref<Target = [u8]>,
     {
-        let read = |slope: &Slope, sequence| self.records(slope, sequence);
+        let read = |range: &MonotoneRange, sequence| self.records(range, sequence);
         let mut sources = halves.iter().map(|half| read(half, before));
         let lower = sources.next().unwrap_or_default();
         let upper = sources.next().unwrap_or_default();
-        let merged = read(slope, now);
-        let found = self.walk(&lower, &upper, &merged);
+        let merged = read(range, now);
+        let found = self.check_merge(&lower, &upper, &merged);
         found.map_err(|index| {
             let mut left = index;
             let size = self.kernel.record_bytes();
-            let mut nodes = slope.rising();
+            let mut nodes = range.rising();
             let at = nodes.find(|node| {
                 let records = now.block(*node).map_or(0, |block| block.len() / size);
                 let is_here = left < records;
                 left = left.saturating_sub(records);
                 is_here
             });
-            // Something is missing at the end.
-            at.or_else(|| slope.rising().last())
-                .unwrap_or(Node(slope.nodes.start))
+            // Records are missing at the end.
+            at.or_else(|| range.rising().last())
+                .unwrap_or(Node(range.nodes.start))
         })
     }
 
-    fn records<'b, B>(&self, slope: &Slope, sequence: &'b Sequence<B>) -> Vec<&'b [u8]>
+    fn records<'b, B>(&self, range: &MonotoneRange, sequence: &'b Sequence<B>) -> Vec<&'b [u8]>
     where
         B: Clone + Deref<Target = [u8]>,
     {
-        let blocks = slope.rising().filter_map(|node| sequence.block(node));
+        let blocks = range.rising().filter_map(|node| sequence.block(node));
         blocks
             .flat_map(|block| block.chunks_exact(self.kernel.record_bytes()))
             .collect()
     }
 
-    /// The walk, from one group of equal keys to the next: the index of the first record of `merged`
-    /// that has come from nowhere, or of the end if something is missing.
-    fn walk(&self, lower: &[&[u8]], upper: &[&[u8]], merged: &[&[u8]]) -> Result<(), usize> {
+    /// Merges from one group of equal keys to the next. Returns the index of the first record of
+    /// `merged` that is in neither half, or the index of the end if records are missing.
+    fn check_merge(&self, lower: &[&[u8]], upper: &[&[u8]], merged: &[&[u8]]) -> Result<(), usize> {
         let (mut l, mut u, mut m) = (0, 0, 0);
         while let Some(next) = merged.get(m) {
             let alike = |records: &[&[u8]]| {
@@ -192,14 +194,15 @@ impl KeyOrder<'_> {
             u += from_upper;
             m += group;
         }
-        match (l, u) == (lower.len(), upper.len()) {
-            true => Ok(()),
-            false => Err(m),
+        if (l, u) == (lower.len(), upper.len()) {
+            Ok(())
+        } else {
+            Err(m)
         }
     }
 }
 
-/// The same bytes, in any order?
+/// Returns whether both hold the same records, in any order.
 fn same_records(sources: [&[&[u8]]; 2], merged: &[&[u8]]) -> bool {
     if sources.iter().copied().flatten().eq(merged) {
         return true;
