@@ -4,8 +4,7 @@
 //! Partners send each other their whole blocks, and each keeps the smaller or the greater half of both
 //! together (a merge-split). The 2024 paper takes the minima index by index, which does not sort blocks. In
 //! the stage that sorts subcubes of dimension s + 1, node k and its partner in dimension t exchange; the
-//! smaller half goes to the node whose bits s + 1 and t are equal (Algorithm 4, line 13, prints the
-//! opposite).
+//! smaller half goes to the node with equal bits s + 1 and t (Algorithm 4, line 13, prints the opposite).
 //!
 //! All blocks are treated as if they were as long as the longest one, filled with records that come after all
 //! others, so any number of nodes with any number of records sorts. A block stays a list of runs; halves are
@@ -102,7 +101,7 @@ struct MergeSplit {
 }
 
 /// The greatest number of runs per node of the cube before runs are compacted. A block has more runs than the
-/// cube has nodes only within a merge_split.
+/// cube has nodes only within a stage.
 const RUNS_PER_NODE: usize = 2;
 
 impl Bitonic<'_> {

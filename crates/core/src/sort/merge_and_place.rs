@@ -34,7 +34,7 @@ pub(super) struct ResultLayout {
     total: u64,
     /// The position at which each node's block starts, in records.
     starts: Vec<u64>,
-    /// The position at which each node's block old_starts before a dense result moved it.
+    /// The position at which each node's block started before a dense result moved it.
     old_starts: Vec<u64>,
     /// The cuts between the blocks of a dense result, one fewer than there are nodes; empty if the algorithm
     /// does not split each run by itself.
@@ -151,8 +151,8 @@ impl MergeAndPlace<'_> {
         (records as u64).to_le_bytes().to_vec()
     }
 
-    /// Returns the cuts that fall into this node's block: for each the node (u64) whose part starts there,
-    /// and the point.
+    /// Returns the cuts that fall into this node's block: for each the node (u64) of the part that starts
+    /// there, and the point.
     fn propose_cuts(&self, node: Node, subcube: &Subcube, block: &Block, counts: &[u8]) -> Vec<u8> {
         let layout = ResultLayout::in_place(counts);
         let start = layout.starts[node.0 as usize];

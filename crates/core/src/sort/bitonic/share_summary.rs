@@ -1,7 +1,7 @@
 //! Checks whether a sequence that is distributed over nodes is bitonic, from a summary of each node's share:
 //! the precondition of Algorithm 3 of the 2024 paper.
 //!
-//! Must never: need more of a share than its summary, whose size does not depend on the number of records.
+//! Must never: need more of a share than its summary, which has a fixed size.
 
 use std::cmp::Ordering;
 

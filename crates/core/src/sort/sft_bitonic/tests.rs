@@ -169,7 +169,7 @@ fn detects_every_change_that_affects_the_result() {
     );
 }
 
-/// A fault-free node never sends a block whose own run is not sorted.
+/// A fault-free node never sends a block with an unsorted run of its own records.
 #[test]
 fn rejects_a_block_that_is_not_sorted() {
     let kernel = kernel();
