@@ -15,13 +15,13 @@ pub struct Hypercube<'a> {
     rounds: &'a dyn Rounds,
     dimension: u32,
     plan: Vec<Round>,
-    /// The nodes whose home ranks provide a state.
+    /// The nodes with a home rank that provides a state.
     provided: NodeSet,
 }
 
 impl<'a> Hypercube<'a> {
-    /// Creates the adapter. `provided` names the nodes whose home ranks provide a state, the same on all
-    /// ranks. Returns `Status::Argument`, and names the round, if a round does not fit the cube.
+    /// Creates the adapter. `provided` names the nodes with a home rank that provides a state, the same on
+    /// all ranks. Returns `Status::Argument`, and names the round, if a round does not fit the cube.
     pub fn new(rounds: &'a dyn Rounds, dimension: u32, provided: NodeSet) -> Result<Hypercube<'a>> {
         let plan = rounds.plan(dimension);
         for (round, entry) in (1..).zip(&plan) {

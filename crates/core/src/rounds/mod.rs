@@ -34,8 +34,8 @@ pub struct Round {
     /// The dimension along which every node exchanges with its partner, node xor 2^dimension. None: no node
     /// sends a message.
     pub dimension: Option<u32>,
-    /// The dimension of the subcubes whose nodes agree on a shared value before they act: nodes that differ
-    /// only in this number of lowest bits. None: the last shared value still holds.
+    /// The dimension of the subcubes in which the nodes agree on a shared value before they act: nodes that
+    /// differ only in this number of lowest bits. None: the last shared value still holds.
     pub share: Option<u32>,
 }
 
@@ -132,8 +132,8 @@ pub trait Rounds {
         downwards(dimension)
     }
 
-    /// Returns the state before the first round of a node whose home rank provides none, because the number
-    /// of ranks is not a power of two or the rank failed before the start.
+    /// Returns the state before the first round of a node without a state from its home rank, because the
+    /// number of ranks is not a power of two or the rank failed before the start.
     fn init(&self, _node: Node) -> Result<Slice> {
         Ok(Buffer::default().into())
     }

@@ -10,8 +10,8 @@ use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// An algorithm of which each function is called twice. A difference is an error with `Status::Callback`,
-/// whose text names the function, the node and the round.
+/// An algorithm of which each function is called twice. A difference is an error with `Status::Callback`, and
+/// its text names the function, the node and the round.
 pub struct PurityCheck<'a>(pub &'a dyn Rounds);
 
 fn impure(name: &str, node: Node, round: u32, difference: impl std::fmt::Display) -> Error {

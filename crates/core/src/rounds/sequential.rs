@@ -1,7 +1,7 @@
 //! Runs all nodes of a user's algorithm in one process, one after the other, without engine, messages and
 //! failures. The result is the reference for a run with failures in which no node's state is lost.
 //!
-//! Must never: use the engine, whose result it is compared with.
+//! Must never: use the engine, because this result is the reference for the engine's.
 
 use super::{Hypercube, Rounds};
 use crate::block::Block;
