@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use ftsort_core::tree::plan::Part;
-use ftsort_core::tree::schedule::{LinkMessage, Schedule};
+use ftsort_core::tree::plan::Fraction;
+use ftsort_core::tree::schedule::{LinkMessage, TreeSchedule};
 
 /// What the nodes have.
 struct Desk<T> {
@@ -22,7 +22,7 @@ impl<T> Desk<T> {
     /// What leaves with a transfer; None if it is not there.
     fn take(&mut self, transfer: &LinkMessage) -> Option<Vec<T>> {
         let from = transfer.from.0 as usize;
-        let Some(part) = transfer.takes else {
+        let Some(part) = transfer.fraction else {
             let passing = &mut self.passing[from];
             let found = passing
                 .iter()
@@ -37,7 +37,7 @@ impl<T> Desk<T> {
 
     fn put(&mut self, transfer: &LinkMessage, items: Vec<T>) {
         let to = transfer.to.0 as usize;
-        match transfer.lands {
+        match transfer.delivered {
             true => self.held[to].extend(items),
             false => self.passing[to].push_back((transfer.message, items)),
         }
@@ -49,7 +49,7 @@ fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
     let len = items.len();
     let mut parts: Vec<Vec<T>> = (0..of)
         .rev()
-        .map(|index| Part { index, of }.range(len).start)
+        .map(|index| Fraction { index, of }.range(len).start)
         .map(|start| items.split_off(start))
         .collect();
     parts.reverse();
@@ -58,7 +58,7 @@ fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
 
 /// Plays a schedule: from what each node holds before to what each holds after it. None if a node is to
 /// pass on what never came to it, which no plan asks for.
-pub fn play<T>(schedule: &Schedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
+pub fn play<T>(schedule: &TreeSchedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
     let nodes = holdings.len();
     let mut desk = Desk {
         held: holdings,
@@ -79,17 +79,17 @@ mod tests {
     use super::*;
     use ftsort_core::tree::faults::{Faults, Link};
     use ftsort_core::tree::find::find_tree;
-    use ftsort_core::tree::plan::{Kind, Plan, Remedy};
-    use ftsort_core::tree::schedule::{Machine, Pace, Ports};
+    use ftsort_core::tree::plan::{MessagePurpose, Remedy, TreePlan};
+    use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart};
     use ftsort_core::tree::shape::Tree;
-    use ftsort_core::tree::shares::holders;
+    use ftsort_core::tree::shares::data_nodes;
     use ftsort_core::tree::testing::{cases, faults, figure_14, figure_16, links_only};
     use ftsort_core::vcube::{Node, NodeSet};
     use proptest::prelude::*;
 
-    const LOCKSTEP: Machine = Machine {
+    const LOCKSTEP: LinkModel = LinkModel {
         ports: Ports::All,
-        pace: Pace::Together,
+        stage_start: StageStart::Synchronous,
     };
 
     /// So many items of each of these nodes: (node, number).
@@ -103,7 +103,7 @@ mod tests {
 
     /// What a node holds after so many steps.
     fn after(
-        schedule: &Schedule,
+        schedule: &TreeSchedule,
         steps: usize,
         holdings: &[Vec<(u32, usize)>],
         node: u32,
@@ -117,10 +117,10 @@ mod tests {
     #[test]
     fn example_3_step_by_step() {
         let (faults, tree) = (figure_14(), Tree::simple(4));
-        let all = holders(&faults, tree.sink());
+        let all = data_nodes(&faults, tree.sink());
         let holdings = items(&faults, &all, 4);
-        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition);
-        let schedule = Schedule::new(&plan.expect("all are connected"), LOCKSTEP);
+        let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition);
+        let schedule = TreeSchedule::new(&plan.expect("all are connected"), LOCKSTEP);
         // Node 1011 divides its data into two partitions, for nodes 1111 and 0011.
         let halves = [
             after(&schedule, 1, &holdings, 0b1111),
@@ -150,10 +150,10 @@ mod tests {
     fn example_4_step_by_step() {
         let faults = figure_16();
         let tree = find_tree(&faults).expect("a tree");
-        let all = holders(&faults, tree.sink());
+        let all = data_nodes(&faults, tree.sink());
         let holdings = items(&faults, &all, 1);
-        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition);
-        let schedule = Schedule::new(&plan.expect("all are connected"), LOCKSTEP);
+        let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition);
+        let schedule = TreeSchedule::new(&plan.expect("all are connected"), LOCKSTEP);
         // At stage 0 node 100 sends to node 101, which sends to node 001.
         assert_eq!(
             after(&schedule, 1, &holdings, 0b101),
@@ -174,15 +174,15 @@ mod tests {
         remedy: Remedy,
         of: &NodeSet,
         each: usize,
-    ) -> Result<Plan, TestCaseError> {
+    ) -> Result<TreePlan, TestCaseError> {
         let sink = tree.sink();
-        let plan = Plan::new(tree, faults, of, remedy).expect("connected");
+        let plan = TreePlan::new(tree, faults, of, remedy).expect("connected");
         let holdings = items(faults, of, each);
         let mut all = holdings.concat();
         all.sort_unstable();
         for ports in [Ports::All, Ports::One] {
-            for pace in [Pace::Together, Pace::Alone] {
-                let schedule = Schedule::new(&plan, Machine { ports, pace });
+            for stage_start in [StageStart::Synchronous, StageStart::PerNode] {
+                let schedule = TreeSchedule::new(&plan, LinkModel { ports, stage_start });
                 let mut after = play(&schedule, holdings.clone()).expect("played");
                 after[sink.0 as usize].sort_unstable();
                 prop_assert_eq!(&after[sink.0 as usize], &all);
@@ -208,16 +208,16 @@ mod tests {
         let faults = faults(4, &links, &[]);
         let tree = find_tree(&faults).expect("Theorem 3");
         assert_eq!((tree.sink(), tree.order()), (Node(0), &[2, 3, 1, 0][..]));
-        let all = holders(&faults, tree.sink());
-        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+        let all = data_nodes(&faults, tree.sink());
+        let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
         assert_eq!(plan.faulty_stages(), 2);
         let around = plan
             .messages()
             .iter()
-            .find(|message| message.kind == Kind::Detour);
+            .find(|message| message.purpose == MessagePurpose::Detour);
         let way = [11, 15, 13, 9, 1].map(Node).to_vec();
-        assert_eq!(around.map(|message| &message.way), Some(&way));
-        assert_eq!(Schedule::new(&plan, LOCKSTEP).steps().len(), 2 * 4);
+        assert_eq!(around.map(|message| &message.path), Some(&way));
+        assert_eq!(TreeSchedule::new(&plan, LOCKSTEP).steps().len(), 2 * 4);
     }
 
     /// All sets of fewer than 2^(n-1) faulty links: how many there are, for how many of them the plan for
@@ -234,9 +234,9 @@ mod tests {
         let mut open = vec![(Faults::none(n), 0)];
         while let Some((faults, next)) = open.pop() {
             let tree = find_tree(&faults).expect("Theorem 3");
-            let all = holders(&faults, tree.sink());
-            let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
-            let steps = Schedule::new(&plan, LOCKSTEP).steps().len();
+            let all = data_nodes(&faults, tree.sink());
+            let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+            let steps = TreeSchedule::new(&plan, LOCKSTEP).steps().len();
             patterns += 1;
             twice += u64::from(steps >= 2 * n as usize);
             most = most.max(steps);
@@ -271,7 +271,7 @@ mod tests {
             each in 0_usize..9,
             some: u64,
         ) {
-            let all = holders(&faults, tree.sink());
+            let all = data_nodes(&faults, tree.sink());
             let mut few = NodeSet::new(faults.len());
             all.iter().filter(|node| some >> node.0 & 1 == 1).for_each(|node| few.insert(node));
             for remedy in [Remedy::Partition, Remedy::Delegate, Remedy::Reroute] {
@@ -286,14 +286,14 @@ mod tests {
             faults in links_only(1..=7),
         ) {
             let Some(tree) = find_tree(&faults) else { return Ok(()) };
-            let all = holders(&faults, tree.sink());
+            let all = data_nodes(&faults, tree.sink());
             let plan = check(&faults, &tree, Remedy::Partition, &all, 3)?;
             let (n, k) = (faults.dimensions(), plan.faulty_stages());
             // All links of the sink are fault-free, so that the last stage cannot be faulty.
             prop_assert!(k < n);
-            let steps = Schedule::new(&plan, LOCKSTEP).steps().len() as u32;
+            let steps = TreeSchedule::new(&plan, LOCKSTEP).steps().len() as u32;
             // "We omit this case in the later analysis": that where nobody can help.
-            match plan.count(Kind::Detour) {
+            match plan.count(MessagePurpose::Detour) {
                 0 => prop_assert_eq!(steps, n + k),
                 _ => prop_assert!(steps > n + k),
             }
@@ -305,7 +305,7 @@ mod tests {
         ) {
             prop_assume!(faults.links().count() < 1 << (faults.dimensions() - 1));
             let tree = find_tree(&faults).expect("Theorem 3");
-            let all = holders(&faults, tree.sink());
+            let all = data_nodes(&faults, tree.sink());
             check(&faults, &tree, Remedy::Partition, &all, 2)?;
         }
     }
