@@ -65,7 +65,7 @@ mod letters {
     pub fn check(kind: u8, record_bytes: usize, data: &[u8]) {
         let kind = usize::from(kind);
         let inner = engine::MessageKind::ALL;
-        let outer = sort::MessageKind::ALL;
+        let outer = sort::SortMessage::ALL;
         if let Some(letter) = inner.get(kind) {
             let slice = |data: &[u8]| engine::message(data).expect("a few bytes");
             return stable(data, |data| letter.reread(&slice(data)));

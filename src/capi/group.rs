@@ -22,7 +22,7 @@ use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::store::Store;
 use ftsort_core::store::memory::Memory;
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
-use ftsort_core::tree::run::choose::Chosen;
+use ftsort_core::tree::run::choose::ChosenTree;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 use ftsort_kernels::pages;
 
@@ -51,7 +51,7 @@ pub struct ftsort {
     /// What trees are to bring.
     pub(super) contributions: Checkpoints,
     /// The last one.
-    pub(super) tree: Option<Chosen>,
+    pub(super) tree: Option<ChosenTree>,
     pub(super) settings: Settings,
     pub(super) stats: Stats,
     /// Which of `ftsort_algorithm` the last sort was.

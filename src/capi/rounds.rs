@@ -12,7 +12,7 @@ use super::settings::unequal;
 use super::status::ftsort_status;
 use super::trace::Whole;
 use ftsort_core::members::{Members, Rank};
-use ftsort_core::rounds::twice::Twice;
+use ftsort_core::rounds::purity::PurityCheck;
 use ftsort_core::rounds::{Hypercube, Rounds};
 use ftsort_core::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -165,7 +165,7 @@ impl ftsort {
         })?;
         self.seed = SplitMix::new(self.seed).bits();
         let key = is_digested.then(|| DigestKey::ordered(self.seed));
-        let twice = Twice(&caller);
+        let twice = PurityCheck(&caller);
         let algorithm = match is_pure {
             true => Hypercube::new(&caller, dimension, brought)?,
             false => Hypercube::new(&twice, dimension, brought)?,

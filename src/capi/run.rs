@@ -19,7 +19,7 @@ use ftsort_core::engine::{
     PlacementPolicy, Source, Stats, sum,
 };
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::sort::{Complete, MANY_RANKS, Method, Shape};
+use ftsort_core::sort::{MANY_RANKS, MergeAndPlace, Method, Shape};
 use ftsort_core::transport::Transport;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::digest::{Digest, DigestKey};
@@ -277,7 +277,7 @@ impl ftsort {
         self.algorithm = code;
         let dimension = self.members.cube().dimension();
         let sort = method.on(kernel, dimension);
-        let algorithm = Complete {
+        let algorithm = MergeAndPlace {
             sort: &*sort,
             kernel,
             dimension,

@@ -261,7 +261,7 @@ fn with_checks(method: Option<Method>, checks: u32) -> Result<Option<Method>> {
         _ if method != plain => {
             refuse("no predicates of 1989, unless config.algorithm is FTSORT_BITONIC")
         }
-        _ => Ok(Some(Method::Reliable)),
+        _ => Ok(Some(Method::SftBitonic)),
     }
 }
 

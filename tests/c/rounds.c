@@ -61,13 +61,13 @@ static void bad_arguments(void)
   refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.round_count is 0");
   rounds.round_count = 2;
   plan[1].dimension = 9;
-  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 is along dimension 9");
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 exchanges along dimension 9");
   plan[1].dimension = 0;
   plan[1].share = 1;
   refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.propose is NULL");
   rounds.propose = propose_nothing;
   plan[1].share = 9;
-  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 shares in subcubes of 9");
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 shares a value in subcubes of 9");
   rounds = gathering();
   rounds.begin = NULL;
   rounds.begin_all = 1;
@@ -334,7 +334,7 @@ static void purity(void)
   config.checks = FTSORT_CHECK_PURITY | FTSORT_CHECK_DIGEST;
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
   run_gathering(group, "checked for purity");
-  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "in round 1 is not pure: run twice, it gave other bytes");
+  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "in round 1 is not pure: the results of two calls differ");
   rounds.emit = NULL;
   rounds.absorb = write_to_state;
   refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "it has written to the state");

@@ -105,7 +105,7 @@ static void bad_arguments(void)
   options.has_sink = 1;
   options.links = sink_alone;
   options.link_count = ranks == 2 ? 1 : 2;
-  refused(&options, data, 8, "no way to rank 0 from rank 1");
+  refused(&options, data, 8, "no path to rank 0 from rank 1");
 }
 
 static int longest(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes,

@@ -238,11 +238,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_survives_its_encoding(
+        fn decodes_an_encoded_header(
             sorted: bool,
             sealed: bool,
             runs in prop::collection::vec((0_u32..1000, any::<u64>(), 0_usize..1 << 40), 0..20),
-            behind in prop::collection::vec(any::<u8>(), 1..100),
+            payload in prop::collection::vec(any::<u8>(), 1..100),
         ) {
             let runs: Vec<_> = runs.into_iter().map(|(o, s, b)| (Rank(o), s, b)).collect();
             let digest = sealed.then(|| DigestKey::new(1, 1).digest(&[7, 8]));
@@ -251,14 +251,14 @@ mod tests {
             prop_assert!(bytes.len() <= Header::limit(header.runs.len()));
             prop_assert_eq!(Header::decode(&bytes), Some(header.clone()));
             prop_assert_eq!(Header::decode(&bytes[..bytes.len() - 1]), None);
-            let longer = [&bytes[..], &behind].concat();
+            let longer = [&bytes[..], &payload].concat();
             prop_assert_eq!(Header::decode(&longer), None);
-            prop_assert_eq!(Header::from_message(&longer).unwrap(), (header, &behind[..]));
+            prop_assert_eq!(Header::from_message(&longer).unwrap(), (header, &payload[..]));
         }
     }
 
     #[test]
-    fn a_union_is_in_order_of_origin_and_has_no_empty_runs() {
+    fn unites_runs_in_order_of_origin_without_empty_runs() {
         let run = |origin, bytes: &[u8]| Run {
             origin: Rank(origin),
             start: 0,

@@ -356,7 +356,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn words_are_read() {
+    fn parses_every_kind_of_entry() {
         let text = "3@2, 1@0.commit 2@12.5ms 3~1.message 9~1.block 0~2.order* \
                     1~0.stored.double/77* 2~4.swap/9 1~3.message.drop";
         let plan = Plan::parse(text).unwrap();
@@ -390,8 +390,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_word_is_named() {
-        for word in [
+    fn names_a_wrong_entry() {
+        for entry in [
             "x",
             "1@",
             "@2",
@@ -408,14 +408,14 @@ mod tests {
             "1@infms",
             "window=nanms",
         ] {
-            let error = Plan::parse(word).unwrap_err();
+            let error = Plan::parse(entry).unwrap_err();
             assert_eq!(error.status, Status::Argument);
-            assert!(error.text.contains(word), "{}", error.text);
+            assert!(error.text.contains(entry), "{}", error.text);
         }
     }
 
     #[test]
-    fn any_time_is_printed_as_what_is_read_as_the_same() {
+    fn prints_times_that_parse_to_the_same_time() {
         for time in [
             "0.0001",
             "0.0006",
@@ -434,7 +434,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_scenario_kills_as_many_as_it_says_and_the_same_on_every_rank(
+        fn scenarios_have_the_stated_number_of_failures_on_every_rank(
             ranks in 1_usize..100,
             rounds in 1_u32..10,
             seed: u64,

@@ -451,7 +451,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn homeless_nodes_are_covered_from_the_start() {
+    fn nodes_without_a_home_rank_have_an_executor_from_the_start() {
         let members = Members::new(Rank(2), 3);
         assert_eq!(members.cube().len(), 4);
         assert_eq!(members.executor(Node(3)), Rank(2));
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_close_the_ranks_up() {
+    fn slots_are_consecutive() {
         let slots = SlotMap::new([Rank(1), Rank(4), Rank(5)]);
         assert_eq!(slots.slot_of(Rank(4)), Some(Slot(1)));
         assert_eq!(slots.slot_of(Rank(2)), None);
@@ -469,29 +469,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_living_share_out_all_nodes(
+        fn survivors_execute_all_nodes(
             ranks in 1_usize..200,
             me: u32,
-            deaths in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..40), 0..6),
+            failures in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..40), 0..6),
         ) {
             let me = Rank(me % ranks as u32);
             let mut members = Members::new(me, ranks);
-            for wave in deaths {
-                let dead: Vec<Rank> = wave
+            for wave in failures {
+                let failed: Vec<Rank> = wave
                     .into_iter()
                     .map(|rank| Rank(rank % ranks as u32))
                     .filter(|rank| *rank != me)
                     .collect();
                 let before = (members.epoch(), members.faulty().len());
-                let newly_dead = members.absorb(&RankSet::from_ranks(ranks, dead));
-                prop_assert_eq!(members.faulty().len(), before.1 + newly_dead.len());
-                prop_assert_eq!(members.epoch(), before.0 + u32::from(!newly_dead.is_empty()));
+                let newly_failed = members.absorb(&RankSet::from_ranks(ranks, failed));
+                prop_assert_eq!(members.faulty().len(), before.1 + newly_failed.len());
+                prop_assert_eq!(members.epoch(), before.0 + u32::from(!newly_failed.is_empty()));
             }
             let mut all: Vec<Node> = members.survivors().flat_map(|rank| members.nodes_of(rank)).collect();
             all.sort();
             prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
-            for dead in members.faulty().iter() {
-                prop_assert!(members.nodes_of(dead).is_empty());
+            for failed in members.faulty().iter() {
+                prop_assert!(members.nodes_of(failed).is_empty());
             }
             for rank in members.survivors() {
                 prop_assert!(members.nodes_of(rank).contains(&rank.home()));
@@ -499,14 +499,14 @@ mod tests {
         }
 
         #[test]
-        fn somebody_executes_whoever_is_stopped_left_out_or_dead(
+        fn every_node_has_an_executor_after_exclusions_and_failures(
             ranks in 1_usize..40,
             steps in prop::collection::vec((0_u32..4, prop::collection::vec(0_u32..40, 0..40)), 1..12),
         ) {
             let mut members = Members::new(Rank(0), ranks);
-            for (what, some) in steps {
+            for (action, some) in steps {
                 let some = some.into_iter().filter(|rank| (*rank as usize) < ranks).map(Rank);
-                match what {
+                match action {
                     0 => drop(members.absorb(&RankSet::from_ranks(ranks, some.filter(|rank| rank.0 > 0)))),
                     1 => drop(members.exclude(&RankSet::from_ranks(ranks, some))),
                     2 => some.for_each(|rank| members.excluded_for_corruption(rank)),
@@ -518,16 +518,16 @@ mod tests {
                 let mut all: Vec<Node> = executing.iter().flat_map(|rank| members.nodes_of(*rank)).collect();
                 all.sort();
                 prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
-                let wanted = |rank: &Rank| !members.stopped.contains(*rank) && !members.excluded.contains(*rank);
-                let wanted: Vec<Rank> = members.survivors().filter(wanted).collect();
-                prop_assert!(wanted.is_empty() || wanted == executing);
+                let allowed = |rank: &Rank| !members.stopped.contains(*rank) && !members.excluded.contains(*rank);
+                let allowed: Vec<Rank> = members.survivors().filter(allowed).collect();
+                prop_assert!(allowed.is_empty() || allowed == executing);
             }
             members.readmit_all();
             prop_assert!(members.survivors().all(|rank| !members.is_excluded(rank)));
         }
 
         #[test]
-        fn a_set_survives_its_encoding(ranks in 1_usize..200, members: Vec<u32>) {
+        fn decodes_an_encoded_set(ranks in 1_usize..200, members: Vec<u32>) {
             let members = members.into_iter().map(|rank| Rank(rank % ranks as u32));
             let set = RankSet::from_ranks(ranks, members);
             let bytes = set.to_bytes();
@@ -536,7 +536,7 @@ mod tests {
         }
 
         #[test]
-        fn fingerprints_tell_sets_apart(ranks in 1_usize..200, one: u32, other: u32) {
+        fn fingerprints_of_different_sets_differ(ranks in 1_usize..200, one: u32, other: u32) {
             let set = |rank: u32| RankSet::from_ranks(ranks, [Rank(rank % ranks as u32)]);
             let equal = one % ranks as u32 == other % ranks as u32;
             prop_assert_eq!(set(one).fingerprint() == set(other).fingerprint(), equal);

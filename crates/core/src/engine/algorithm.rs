@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_way_leads_to_its_end_and_by_way_of_peers(from in 0_u32..64, to in 0_u32..64) {
+        fn next_stop_reaches_the_target_over_peers(from in 0_u32..64, to in 0_u32..64) {
             let (from, to) = (Node(from), Node(to));
             let mut at = from;
             for s in [2, 0, 1, 5, 4, 3] {

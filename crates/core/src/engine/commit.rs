@@ -380,7 +380,7 @@ mod tests {
                 all | bit
             });
         assert_eq!(all, all_clear() | NO_CHANGE | CONSENT);
-        // The transport and the sign of MPI's int use the top bits.
+        // The transport and the sign bit of MPI's int use the top bits.
         assert!(all < 1 << 30);
     }
 }

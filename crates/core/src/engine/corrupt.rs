@@ -153,13 +153,14 @@ mod tests {
     }
 
     /// Applies an entry to two runs of records of two bytes.
-    fn after(words: &str) -> Vec<Vec<u8>> {
+    fn after(entry: &str) -> Vec<Vec<u8>> {
         let block = Block::of_sorted(vec![run(0, &[1, 2, 3, 4, 5, 6]), run(1, &[7, 8])]);
-        let plan = Plan::parse(&format!("0~0.{words}")).unwrap();
+        let plan = Plan::parse(&format!("0~0.{entry}")).unwrap();
         let schedule = plan.resolve(1, 1);
-        let target = match words.starts_with("order") {
-            true => Target::Order,
-            false => Target::Block,
+        let target = if entry.starts_with("order") {
+            Target::Order
+        } else {
+            Target::Block
         };
         let (_, how) = schedule.corruptions(Rank(0), 0, target).next().unwrap();
         let block = changed(how, block, 2).unwrap();

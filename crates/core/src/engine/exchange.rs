@@ -460,7 +460,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bundles_are_all_runs_in_order(
+        fn bundles_contain_all_runs_in_order(
             sizes in proptest::collection::vec(prop_oneof![0..SHORT + 2, SHORT - 1..2 * BUNDLE], 0..100),
         ) {
             let bundles = bundles(&sizes);
@@ -471,11 +471,11 @@ mod tests {
                 prop_assert!(sizes[runs.clone()].iter().all(|bytes| *bytes <= SHORT));
                 prop_assert!(sum(runs) <= BUNDLE);
             }
-            // The next run did not fit, or one of both is not short.
-            for both in bundles.windows(2) {
-                let next = sizes[both[1].start];
-                let alone = next > SHORT || sizes[both[0].start] > SHORT;
-                prop_assert!(alone || sum(&both[0]) + next > BUNDLE);
+            // The next run did not fit, or one of the two is not short.
+            for pair in bundles.windows(2) {
+                let next = sizes[pair[1].start];
+                let alone = next > SHORT || sizes[pair[0].start] > SHORT;
+                prop_assert!(alone || sum(&pair[0]) + next > BUNDLE);
             }
         }
     }

@@ -277,15 +277,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_found_until_it_is_retired() {
+    fn finds_a_stored_block_until_it_is_retired() {
         let folder = folder("put");
         let mut store = open(&folder, 1).unwrap();
         store.put(at(3), Node(2), &sample()).unwrap();
         let other = open(&folder, 1).unwrap();
         assert_eq!(other.get(at(3), Node(2)).unwrap(), Some(sample()));
         assert_eq!(other.get(at(4), Node(2)).unwrap(), None);
-        let stranger = open(&folder, 2).unwrap();
-        assert_eq!(stranger.get(at(3), Node(2)).unwrap(), None);
+        let other_group = open(&folder, 2).unwrap();
+        assert_eq!(other_group.get(at(3), Node(2)).unwrap(), None);
         store.retire(4);
         assert_eq!(other.get(at(3), Node(2)).unwrap(), None);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
@@ -293,27 +293,27 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_or_spoiled_file_counts_as_absent() {
-        let folder = folder("torn");
+    fn treats_a_truncated_or_corrupted_file_as_absent() {
+        let folder = folder("truncated");
         let mut store = open(&folder, 1).unwrap();
         store.put(at(0), Node(0), &sample()).unwrap();
         let path = folder.join(store.name(at(0), Node(0)));
-        let whole = fs::read(&path).unwrap();
-        for length in 0..whole.len() {
-            fs::write(&path, &whole[..length]).unwrap();
+        let content_before = fs::read(&path).unwrap();
+        for length in 0..content_before.len() {
+            fs::write(&path, &content_before[..length]).unwrap();
             assert_eq!(store.get(at(0), Node(0)).unwrap(), None, "cut at {length}");
         }
-        for position in 0..whole.len() {
-            let mut spoiled = whole.clone();
-            spoiled[position] ^= 0x10;
-            fs::write(&path, &spoiled).unwrap();
+        for position in 0..content_before.len() {
+            let mut corrupted = content_before.clone();
+            corrupted[position] ^= 0x10;
+            fs::write(&path, &corrupted).unwrap();
             assert_eq!(
                 store.get(at(0), Node(0)).unwrap(),
                 None,
-                "spoiled at {position}"
+                "corrupted at {position}"
             );
         }
-        fs::write(&path, &whole).unwrap();
+        fs::write(&path, &content_before).unwrap();
         assert_eq!(store.get(at(0), Node(0)).unwrap(), Some(sample()));
         store.clear();
         store.sweep();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_add_up_to_the_right_one_round_the_end_of_numbers_are_no_file() {
+    fn rejects_run_sizes_that_overflow_to_the_right_sum() {
         let folder = folder("sizes");
         let mut store = open(&folder, 1).unwrap();
         store.put(at(0), Node(0), &sample()).unwrap();
@@ -329,8 +329,8 @@ mod tests {
         let mut file = fs::read(&path).unwrap();
         let header = sample().header().encode();
         for (run, size) in [(0, u64::MAX - 99), (1, 3200)] {
-            let place = 16 + header.len() - 40 + run * 20 + 12;
-            file[place..place + 8].copy_from_slice(&size.to_le_bytes());
+            let offset = 16 + header.len() - 40 + run * 20 + 12;
+            file[offset..offset + 8].copy_from_slice(&size.to_le_bytes());
         }
         let content = file.len() - 8;
         let sum = Checksum::of(&file[..content]).to_le_bytes();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_is_refused_by_name() {
+    fn names_a_directory_that_cannot_be_written() {
         let error = open(Path::new("/nowhere/at/all"), 1).err().unwrap();
         assert_eq!(error.status, Status::Store);
         assert!(error.text.contains("/nowhere/at/all"), "{}", error.text);

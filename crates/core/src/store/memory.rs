@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn older_versions_are_retired_and_newer_ones_stay() {
+    fn retires_older_versions_and_keeps_newer_ones() {
         let mut store = Memory::new(1);
         for version in 0..3 {
             store.put(at(version), Node(5), &Block::empty()).unwrap();

@@ -7,8 +7,8 @@
 //!
 //! Must never: be mistaken for time on a real machine.
 
-use ftsort_core::tree::plan::Plan;
-use ftsort_core::tree::schedule::Schedule;
+use ftsort_core::tree::plan::TreePlan;
+use ftsort_core::tree::schedule::TreeSchedule;
 
 /// The effect of merging on sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct PlanCost {
 
 /// Returns the cost of a schedule. The same amount of data is distributed over the contributors,
 /// for any number of them.
-pub fn cost(plan: &Plan, schedule: &Schedule, merging: Merging) -> PlanCost {
+pub fn cost(plan: &TreePlan, schedule: &TreeSchedule, merging: Merging) -> PlanCost {
     let nodes = 1_usize << plan.tree().dimensions();
     let each = nodes as f64 / plan.contributors().len() as f64;
     let own = match merging {
@@ -53,14 +53,14 @@ pub fn cost(plan: &Plan, schedule: &Schedule, merging: Merging) -> PlanCost {
             let size = &mut sizes[transfer.message as usize];
             // No message is merged at a node while parts of its data are still to leave, so all
             // parts have the same total.
-            if let Some(part) = transfer.takes {
+            if let Some(part) = transfer.fraction {
                 *size = held[transfer.from.0 as usize] / f64::from(part.of);
             }
             cost.hops += 1;
             cost.volume += *size;
             largest = largest.max(*size);
         }
-        for transfer in step.iter().filter(|transfer| transfer.lands) {
+        for transfer in step.iter().filter(|transfer| transfer.delivered) {
             let (size, held) = (
                 sizes[transfer.message as usize],
                 &mut held[transfer.to.0 as usize],
@@ -81,20 +81,20 @@ mod tests {
     use super::*;
     use ftsort_core::tree::faults::Faults;
     use ftsort_core::tree::plan::Remedy;
-    use ftsort_core::tree::schedule::{Machine, Pace, Ports};
+    use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart};
     use ftsort_core::tree::shape::Tree;
-    use ftsort_core::tree::shares::holders;
+    use ftsort_core::tree::shares::data_nodes;
     use ftsort_core::tree::testing::{cases, figure_14};
     use proptest::prelude::*;
 
     fn counted(faults: &Faults, tree: &Tree, remedy: Remedy, merging: Merging) -> PlanCost {
-        let holders = holders(faults, tree.sink());
-        let plan = Plan::new(tree, faults, &holders, remedy).expect("connected");
-        let machine = Machine {
+        let holders = data_nodes(faults, tree.sink());
+        let plan = TreePlan::new(tree, faults, &holders, remedy).expect("connected");
+        let machine = LinkModel {
             ports: Ports::All,
-            pace: Pace::Together,
+            stage_start: StageStart::Synchronous,
         };
-        cost(&plan, &Schedule::new(&plan, machine), merging)
+        cost(&plan, &TreeSchedule::new(&plan, machine), merging)
     }
 
     #[test]
@@ -136,14 +136,14 @@ mod tests {
     proptest! {
         #[test]
         fn all_data_crosses_the_links_of_the_sink((faults, tree) in cases(1..=6)) {
-            let holders = holders(&faults, tree.sink());
-            prop_assume!(holders.len() > 1);
+            let data_nodes = data_nodes(&faults, tree.sink());
+            prop_assume!(data_nodes.len() > 1);
             for remedy in [Remedy::Partition, Remedy::Reroute] {
                 let lists = counted(&faults, &tree, remedy, Merging::Adds);
                 let sums = counted(&faults, &tree, remedy, Merging::Keeps);
                 prop_assert_eq!((lists.steps, lists.hops), (sums.steps, sums.hops));
                 // Each unit moves at least once, in the tree or around it.
-                let away = faults.len() as f64 * (1.0 - 1.0 / holders.len() as f64);
+                let away = faults.len() as f64 * (1.0 - 1.0 / data_nodes.len() as f64);
                 prop_assert!(lists.volume >= away - 1e-9);
                 prop_assert!(sums.volume <= sums.hops as f64 + 1e-9);
                 prop_assert!(sums.time <= f64::from(sums.steps) + 1e-9);

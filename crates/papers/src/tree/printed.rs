@@ -38,10 +38,10 @@ impl PrintedErrors {
         let neighbours: Vec<(Node, bool)> = tree
             .active_neighbours(node, stage)
             .zip(later)
-            .map(|(neighbour, between)| (neighbour, faults.carries(node, *between)))
+            .map(|(neighbour, between)| (neighbour, faults.is_usable(node, *between)))
             .collect();
-        let cannot_send = |neighbour: &Node| !faults.carries(*neighbour, dimension);
-        if faults.carries(node, dimension) {
+        let cannot_send = |neighbour: &Node| !faults.is_usable(*neighbour, dimension);
+        if faults.is_usable(node, dimension) {
             let awaited = neighbours
                 .iter()
                 .filter(|(neighbour, joined)| cannot_send(neighbour) && !joined);
@@ -65,8 +65,8 @@ impl PrintedErrors {
 mod tests {
     use super::*;
     use ftsort_core::tree::find::{Cost, find_tree, tree_to};
-    use ftsort_core::tree::plan::{Kind, Plan, Remedy};
-    use ftsort_core::tree::shares::holders;
+    use ftsort_core::tree::plan::{MessagePurpose, Remedy, TreePlan};
+    use ftsort_core::tree::shares::data_nodes;
     use ftsort_core::tree::testing::{faults, figure_9, figure_14, figure_16, links_only};
     use proptest::prelude::*;
 
@@ -124,25 +124,25 @@ mod tests {
         fn the_plan_sends_the_parts_that_are_not_lost(faults in links_only(1..=6), seed: u32) {
             let sink = Node(seed & (faults.len() as u32 - 1));
             let tree = tree_to(sink, &faults, Cost::Paper);
-            let all = holders(&faults, sink);
+            let all = data_nodes(&faults, sink);
             // A node that is cut off has no data, and does not send in the plan.
             if all.len() < faults.len() {
                 return Ok(());
             }
-            let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+            let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
             let mut parts = 0;
             for stage in 0..tree.dimensions() {
                 let dimension = tree.dimension_at(stage);
                 let later = &tree.order()[stage as usize + 1..];
-                for node in tree.active(stage).filter(|node| !faults.carries(*node, dimension)) {
-                    parts += later.iter().filter(|d| faults.carries(node, **d)).count();
+                for node in tree.active(stage).filter(|node| !faults.is_usable(*node, dimension)) {
+                    parts += later.iter().filter(|d| faults.is_usable(node, **d)).count();
                 }
             }
             let printed = figure_13(&tree, &faults);
-            prop_assert_eq!(plan.count(Kind::Help) + printed.lost as usize, parts);
-            prop_assert!(plan.count(Kind::Detour) >= printed.unexpected as usize);
+            prop_assert_eq!(plan.count(MessagePurpose::Delegated) + printed.lost as usize, parts);
+            prop_assert!(plan.count(MessagePurpose::Detour) >= printed.unexpected as usize);
             if printed.lost == 0 {
-                prop_assert_eq!(plan.count(Kind::Detour), printed.unexpected as usize);
+                prop_assert_eq!(plan.count(MessagePurpose::Detour), printed.unexpected as usize);
             }
         }
     }

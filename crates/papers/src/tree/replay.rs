@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use ftsort_core::tree::plan::Part;
-use ftsort_core::tree::schedule::{LinkMessage, Schedule};
+use ftsort_core::tree::plan::Fraction;
+use ftsort_core::tree::schedule::{LinkMessage, TreeSchedule};
 
 /// The items at all nodes.
 struct NodeLists<T> {
@@ -22,7 +22,7 @@ impl<T> NodeLists<T> {
     /// Removes the items of a transfer from the sender. Returns None if they are not there.
     fn take(&mut self, transfer: &LinkMessage) -> Option<Vec<T>> {
         let from = transfer.from.0 as usize;
-        let Some(part) = transfer.takes else {
+        let Some(part) = transfer.fraction else {
             let passing = &mut self.passing[from];
             let found = passing
                 .iter()
@@ -37,7 +37,7 @@ impl<T> NodeLists<T> {
 
     fn put(&mut self, transfer: &LinkMessage, items: Vec<T>) {
         let to = transfer.to.0 as usize;
-        if transfer.lands {
+        if transfer.delivered {
             self.held[to].extend(items)
         } else {
             self.passing[to].push_back((transfer.message, items))
@@ -50,7 +50,7 @@ fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
     let len = items.len();
     let mut parts: Vec<Vec<T>> = (0..of)
         .rev()
-        .map(|index| Part { index, of }.range(len).start)
+        .map(|index| Fraction { index, of }.range(len).start)
         .map(|start| items.split_off(start))
         .collect();
     parts.reverse();
@@ -59,7 +59,7 @@ fn divide<T>(mut items: Vec<T>, of: u32) -> Vec<Vec<T>> {
 
 /// Applies a schedule to the items that each node holds. Returns the items afterwards, or None if a
 /// node must forward a message that it did not receive, which no plan asks for.
-pub fn replay<T>(schedule: &Schedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
+pub fn replay<T>(schedule: &TreeSchedule, holdings: Vec<Vec<T>>) -> Option<Vec<Vec<T>>> {
     let nodes = holdings.len();
     let mut lists = NodeLists {
         held: holdings,
@@ -80,17 +80,17 @@ mod tests {
     use super::*;
     use ftsort_core::tree::faults::{Faults, Link};
     use ftsort_core::tree::find::find_tree;
-    use ftsort_core::tree::plan::{Kind, Plan, Remedy};
-    use ftsort_core::tree::schedule::{Machine, Pace, Ports};
+    use ftsort_core::tree::plan::{MessagePurpose, Remedy, TreePlan};
+    use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart};
     use ftsort_core::tree::shape::Tree;
-    use ftsort_core::tree::shares::holders;
+    use ftsort_core::tree::shares::data_nodes;
     use ftsort_core::tree::testing::{cases, faults, figure_14, figure_16, links_only};
     use ftsort_core::vcube::{Node, NodeSet};
     use proptest::prelude::*;
 
-    const LOCKSTEP: Machine = Machine {
+    const LOCKSTEP: LinkModel = LinkModel {
         ports: Ports::All,
-        pace: Pace::Together,
+        stage_start: StageStart::Synchronous,
     };
 
     /// Returns `each` items for each of these nodes: (node, number).
@@ -107,7 +107,7 @@ mod tests {
 
     /// Returns the items that a node holds after this number of steps.
     fn after(
-        schedule: &Schedule,
+        schedule: &TreeSchedule,
         steps: usize,
         holdings: &[Vec<(u32, usize)>],
         node: u32,
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn example_3_step_by_step() {
         let (faults, tree) = (figure_14(), Tree::simple(4));
-        let all = holders(&faults, tree.sink());
+        let all = data_nodes(&faults, tree.sink());
         let holdings = items(&faults, &all, 4);
-        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition);
-        let schedule = Schedule::new(&plan.expect("all are connected"), LOCKSTEP);
+        let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition);
+        let schedule = TreeSchedule::new(&plan.expect("all are connected"), LOCKSTEP);
         // Node 1011 divides its data into two parts, for nodes 1111 and 0011.
         let halves = [
             after(&schedule, 1, &holdings, 0b1111),
@@ -154,10 +154,10 @@ mod tests {
     fn example_4_step_by_step() {
         let faults = figure_16();
         let tree = find_tree(&faults).expect("a tree");
-        let all = holders(&faults, tree.sink());
+        let all = data_nodes(&faults, tree.sink());
         let holdings = items(&faults, &all, 1);
-        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition);
-        let schedule = Schedule::new(&plan.expect("all are connected"), LOCKSTEP);
+        let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition);
+        let schedule = TreeSchedule::new(&plan.expect("all are connected"), LOCKSTEP);
         // At stage 0 node 100 sends to node 101, which sends to node 001.
         assert_eq!(
             after(&schedule, 1, &holdings, 0b101),
@@ -179,15 +179,15 @@ mod tests {
         remedy: Remedy,
         of: &NodeSet,
         each: usize,
-    ) -> Result<Plan, TestCaseError> {
+    ) -> Result<TreePlan, TestCaseError> {
         let sink = tree.sink();
-        let plan = Plan::new(tree, faults, of, remedy).expect("connected");
+        let plan = TreePlan::new(tree, faults, of, remedy).expect("connected");
         let holdings = items(faults, of, each);
         let mut all = holdings.concat();
         all.sort_unstable();
         for ports in [Ports::All, Ports::One] {
-            for pace in [Pace::Together, Pace::Alone] {
-                let schedule = Schedule::new(&plan, Machine { ports, pace });
+            for stage_start in [StageStart::Synchronous, StageStart::PerNode] {
+                let schedule = TreeSchedule::new(&plan, LinkModel { ports, stage_start });
                 let mut after = replay(&schedule, holdings.clone()).expect("complete");
                 after[sink.0 as usize].sort_unstable();
                 prop_assert_eq!(&after[sink.0 as usize], &all);
@@ -214,16 +214,16 @@ mod tests {
         let faults = faults(4, &links, &[]);
         let tree = find_tree(&faults).expect("Theorem 3");
         assert_eq!((tree.sink(), tree.order()), (Node(0), &[2, 3, 1, 0][..]));
-        let all = holders(&faults, tree.sink());
-        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+        let all = data_nodes(&faults, tree.sink());
+        let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
         assert_eq!(plan.faulty_stages(), 2);
         let around = plan
             .messages()
             .iter()
-            .find(|message| message.kind == Kind::Detour);
+            .find(|message| message.purpose == MessagePurpose::Detour);
         let way = [11, 15, 13, 9, 1].map(Node).to_vec();
-        assert_eq!(around.map(|message| &message.way), Some(&way));
-        assert_eq!(Schedule::new(&plan, LOCKSTEP).steps().len(), 2 * 4);
+        assert_eq!(around.map(|message| &message.path), Some(&way));
+        assert_eq!(TreeSchedule::new(&plan, LOCKSTEP).steps().len(), 2 * 4);
     }
 
     /// Examines all sets of fewer than 2^(n-1) faulty links. Returns their number, the number for
@@ -240,9 +240,9 @@ mod tests {
         let mut open = vec![(Faults::none(n), 0)];
         while let Some((faults, next)) = open.pop() {
             let tree = find_tree(&faults).expect("Theorem 3");
-            let all = holders(&faults, tree.sink());
-            let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
-            let steps = Schedule::new(&plan, LOCKSTEP).steps().len();
+            let all = data_nodes(&faults, tree.sink());
+            let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+            let steps = TreeSchedule::new(&plan, LOCKSTEP).steps().len();
             patterns += 1;
             twice += u64::from(steps >= 2 * n as usize);
             most = most.max(steps);
@@ -277,7 +277,7 @@ mod tests {
             each in 0_usize..9,
             some: u64,
         ) {
-            let all = holders(&faults, tree.sink());
+            let all = data_nodes(&faults, tree.sink());
             let mut few = NodeSet::new(faults.len());
             all.iter().filter(|node| some >> node.0 & 1 == 1).for_each(|node| few.insert(node));
             for remedy in [Remedy::Partition, Remedy::Delegate, Remedy::Reroute] {
@@ -292,14 +292,14 @@ mod tests {
             faults in links_only(1..=7),
         ) {
             let Some(tree) = find_tree(&faults) else { return Ok(()) };
-            let all = holders(&faults, tree.sink());
+            let all = data_nodes(&faults, tree.sink());
             let plan = check(&faults, &tree, Remedy::Partition, &all, 3)?;
             let (n, k) = (faults.dimensions(), plan.faulty_stages());
             // All links of the sink are fault-free, so the last stage cannot be faulty.
             prop_assert!(k < n);
-            let steps = Schedule::new(&plan, LOCKSTEP).steps().len() as u32;
+            let steps = TreeSchedule::new(&plan, LOCKSTEP).steps().len() as u32;
             // "We omit this case in the later analysis": the case in which no neighbour can help.
-            match plan.count(Kind::Detour) {
+            match plan.count(MessagePurpose::Detour) {
                 0 => prop_assert_eq!(steps, n + k),
                 _ => prop_assert!(steps > n + k),
             }
@@ -311,7 +311,7 @@ mod tests {
         ) {
             prop_assume!(faults.links().count() < 1 << (faults.dimensions() - 1));
             let tree = find_tree(&faults).expect("Theorem 3");
-            let all = holders(&faults, tree.sink());
+            let all = data_nodes(&faults, tree.sink());
             check(&faults, &tree, Remedy::Partition, &all, 2)?;
         }
     }

@@ -17,10 +17,10 @@ use crate::tree::printed::{PrintedErrors, figure_13};
 use crate::tree::replay::replay;
 use ftsort_core::tree::faults::{Faults, Link};
 use ftsort_core::tree::find::{Cost, faulty_links, find_tree, find_tree_anyway, tree_to};
-use ftsort_core::tree::plan::{Kind, Plan, Remedy};
-use ftsort_core::tree::schedule::{Machine, Pace, Ports, Schedule};
+use ftsort_core::tree::plan::{MessagePurpose, Remedy, TreePlan};
+use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
 use ftsort_core::tree::shape::Tree;
-use ftsort_core::tree::shares::{holders, not_isolated};
+use ftsort_core::tree::shares::{data_nodes, not_isolated};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::random::SplitMix;
 
@@ -94,7 +94,7 @@ impl FaultCell {
         let mut links: Vec<Link> = faults
             .all_nodes()
             .flat_map(|node| (0..self.dimensions).map(move |d| Link::of(node, d)))
-            .filter(|link| faults.carries(link.ends().0, link.dimension()))
+            .filter(|link| faults.is_usable(link.ends().0, link.dimension()))
             .collect();
         links.sort_unstable();
         links.dedup();
@@ -123,8 +123,8 @@ pub fn examine(faults: &Faults, optimum: bool) -> Option<PatternSample> {
     let printed = find_tree(faults);
     let found = printed.is_some();
     let tree = printed.or_else(|| find_tree_anyway(faults))?;
-    let all = holders(faults, tree.sink());
-    let plan = |remedy: Remedy| Plan::new(&tree, faults, &all, remedy);
+    let all = data_nodes(faults, tree.sink());
+    let plan = |remedy: Remedy| TreePlan::new(&tree, faults, &all, remedy);
     let mut counts = trees(&tree, faults, optimum);
     let plans = [Remedy::Partition, Remedy::Delegate, Remedy::Reroute].map(plan);
     let wrong = match plans {
@@ -154,7 +154,7 @@ fn share(is: bool) -> f64 {
 /// of Figure 13 as printed.
 fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)> {
     let with_data = not_isolated(faults);
-    let contributors = holders(faults, tree.sink());
+    let contributors = data_nodes(faults, tree.sink());
     let cut_off = with_data
         .iter()
         .filter(|node| !contributors.contains(*node))
@@ -194,26 +194,26 @@ fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)
 }
 
 /// Steps as the paper counts them.
-const PAPER: Machine = Machine {
+const PAPER: LinkModel = LinkModel {
     ports: Ports::All,
-    pace: Pace::Together,
+    stage_start: StageStart::Synchronous,
 };
 /// Steps as the paper's programs run.
-const ALONE: Machine = Machine {
+const ALONE: LinkModel = LinkModel {
     ports: Ports::All,
-    pace: Pace::Alone,
+    stage_start: StageStart::PerNode,
 };
 /// Steps as the paper counts them, but with one message at a time.
-const ONE_PORT: Machine = Machine {
+const ONE_PORT: LinkModel = LinkModel {
     ports: Ports::One,
-    pace: Pace::Together,
+    stage_start: StageStart::Synchronous,
 };
 
 /// Returns the paper's formulas for a plan, and the cases where they do not hold.
-fn stages(partition: &Plan) -> [(&'static str, f64); 6] {
+fn stages(partition: &TreePlan) -> [(&'static str, f64); 6] {
     let n = partition.tree().dimensions();
     let k = partition.faulty_stages();
-    let detours = partition.count(Kind::Detour);
+    let detours = partition.count(MessagePurpose::Detour);
     [
         ("faulty_stages", f64::from(k)),
         ("n_plus_k", f64::from(n + k)),
@@ -258,8 +258,8 @@ const REROUTE: Names = [
 ];
 
 /// Returns steps on three machines, hops and sizes.
-fn costs(plan: &Plan, names: Names) -> impl Iterator<Item = (&'static str, f64)> {
-    let count = |machine: Machine| Schedule::new(plan, machine).steps().len() as f64;
+fn costs(plan: &TreePlan, names: Names) -> impl Iterator<Item = (&'static str, f64)> {
+    let count = |machine: LinkModel| TreeSchedule::new(plan, machine).steps().len() as f64;
     let steps = count(PAPER);
     let slowdown = steps / f64::from(plan.tree().dimensions());
     let [keeps, adds] = times(plan);
@@ -276,15 +276,15 @@ fn costs(plan: &Plan, names: Names) -> impl Iterator<Item = (&'static str, f64)>
     names.into_iter().zip(values)
 }
 
-fn hops(plan: &Plan) -> f64 {
-    let hops = plan.messages().iter().map(|message| message.way.len() - 1);
+fn hops(plan: &TreePlan) -> f64 {
+    let hops = plan.messages().iter().map(|message| message.path.len() - 1);
     hops.sum::<usize>() as f64
 }
 
 /// Returns the time of a plan if each step lasts as long as its largest message, relative to the
 /// same without faults: for merging that keeps sizes, and for merging that adds them.
-fn times(plan: &Plan) -> [f64; 2] {
-    let schedule = Schedule::new(plan, PAPER);
+fn times(plan: &TreePlan) -> [f64; 2] {
+    let schedule = TreeSchedule::new(plan, PAPER);
     let n = plan.tree().dimensions();
     let without_faults = [f64::from(n), f64::from((1_u32 << n) - 1)];
     let time = |merging: Merging| cost::cost(plan, &schedule, merging).time;
@@ -296,7 +296,7 @@ fn times(plan: &Plan) -> [f64; 2] {
 
 /// Applies a plan to two items of each contributor. Returns a description of the error if they do
 /// not all arrive.
-fn undelivered(plan: &Plan) -> Option<String> {
+fn undelivered(plan: &TreePlan) -> Option<String> {
     let nodes = (0..1_u32 << plan.tree().dimensions()).map(Node);
     let items = |node: Node| {
         if plan.contributors().contains(node) {
@@ -309,7 +309,7 @@ fn undelivered(plan: &Plan) -> Option<String> {
     let mut sent = holdings.concat();
     sent.sort_unstable();
     let sink = plan.tree().sink();
-    let after = replay(&Schedule::new(plan, PAPER), holdings);
+    let after = replay(&TreeSchedule::new(plan, PAPER), holdings);
     let Some(mut arrived) = after.and_then(|held| held.into_iter().nth(sink.0 as usize)) else {
         return Some("a node must forward a message that it did not receive".into());
     };
@@ -320,15 +320,15 @@ fn undelivered(plan: &Plan) -> Option<String> {
 
 /// Checks the promises of Theorems 3, 5 and 7 that hold. The cases that they omit are counted
 /// elsewhere: a detour in Theorem 5, and nodes that are cut off but not isolated in Theorem 7.
-fn theorems(plan: &Plan, faults: &Faults, found: bool) -> Option<String> {
+fn theorems(plan: &TreePlan, faults: &Faults, found: bool) -> Option<String> {
     let n = faults.dimensions();
     let few = faults.nodes().is_empty() && faults.links().count() < 1 << n >> 1;
     if few && !found {
         return Some("Theorem 3: few faulty links, but every node has one".into());
     }
-    let steps = Schedule::new(plan, PAPER).steps().len() as u32;
+    let steps = TreeSchedule::new(plan, PAPER).steps().len() as u32;
     let k = plan.faulty_stages();
-    let exact = plan.count(Kind::Detour) == 0;
+    let exact = plan.count(MessagePurpose::Detour) == 0;
     if exact && steps > n + k {
         return Some(format!("Theorem 5: {steps} steps with {k} faulty stages"));
     }
@@ -457,8 +457,8 @@ mod tests {
         };
         let faults = cell.draw(1, 0);
         let tree = find_tree(&faults).expect("Theorem 3");
-        let all = holders(&faults, tree.sink());
-        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+        let all = data_nodes(&faults, tree.sink());
+        let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
         assert!(
             theorems(&plan, &faults, false).is_some_and(|wrong| wrong.starts_with("Theorem 3"))
         );

@@ -10,8 +10,8 @@ use super::{Ended, Keeping, Outcome, Setting, place_of, run, run_with_deaths};
 use crate::transport::{Loss, Manner, Taken};
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::rounds::Rounds;
-use ftsort_core::rounds::alone::alone;
-use ftsort_core::rounds::twice::Twice;
+use ftsort_core::rounds::purity::PurityCheck;
+use ftsort_core::rounds::sequential::run_all_nodes;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status, caught};
@@ -75,7 +75,7 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
         if inputs.is_empty() {
             return Err(Error::new(Status::Argument, "there are no inputs"));
         }
-        let right = caught(|| alone(&Twice(&algorithm), &inputs))?;
+        let right = caught(|| run_all_nodes(&PurityCheck(&algorithm), &inputs))?;
         let judge = move |states: &[Slice]| {
             let wrong = (0..).zip(states.iter().zip(&right));
             let mut wrong = wrong.filter(|(_, (found, right))| found != right);

@@ -37,7 +37,7 @@ use directory::{InMemoryDirectory, Shared};
 use ftsort_core::engine::{Engine, EngineContext, Event, Job, Observer, Occasion, Source, Stats};
 use ftsort_core::faults::Schedule;
 use ftsort_core::members::{Members, Rank, RankSet};
-use ftsort_core::rounds::twice::Twice;
+use ftsort_core::rounds::purity::PurityCheck;
 use ftsort_core::rounds::{Hypercube, Rounds};
 use ftsort_core::store::Store;
 use ftsort_core::store::directory::Directory;
@@ -124,7 +124,7 @@ pub struct Ended {
 const CHUNK: usize = 16 << 10;
 
 /// Runs an algorithm on as many simulated ranks as there are inputs. Each step is run twice
-/// ([`Twice`]), so that what is not pure is found.
+/// ([`PurityCheck`]), so that what is not pure is found.
 ///
 /// # Panics
 /// If the system has no memory for the ranks' stacks, or the engine has a defect.
@@ -248,7 +248,7 @@ impl Life<'_> {
             schedule: &schedule,
             policy: None,
         });
-        let twice = Twice(self.rounds);
+        let twice = PurityCheck(self.rounds);
         let algorithm = caught(|| Hypercube::new(&twice, dimension, brought));
         let algorithm = engine.all_or_none(algorithm)?;
         let mut source = Library(self.inputs, self.setting.reload);

@@ -85,7 +85,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
         trial.quorum = trial.quorum.min(trial.ranks);
         trial.sorts = 1;
     }
-    if trial.algorithm == Method::Reliable {
+    if trial.algorithm == Method::SftBitonic {
         // Everybody is told everything.
         trial.records = trial.records.min(300);
     }
@@ -101,7 +101,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
             .map(|_| corrupt(&mut draw, ranks))
             .collect();
     }
-    if trial.algorithm == Method::Reliable && !trial.checks && draw.once_in(2) {
+    if trial.algorithm == Method::SftBitonic && !trial.checks && draw.once_in(2) {
         trial.spoils.extend(lie(&mut draw, ranks));
     }
     if !trial.own && trial.store != Keeping::Reload && draw.once_in(6) {
@@ -138,7 +138,7 @@ pub fn draw(seed: u64, range: &Range) -> Trial {
             played = run(&trial, false);
         }
     }
-    if trial.algorithm == Method::Reliable && !trial.checks {
+    if trial.algorithm == Method::SftBitonic && !trial.checks {
         // Then the last message of a node may be a copy of what it has checked already.
         let last = format!("~{}.message", checked_rounds(ranks));
         let moved = !trial.losses.is_empty() || !trial.turns.is_empty();

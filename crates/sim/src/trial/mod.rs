@@ -250,7 +250,7 @@ const METHODS: [(Method, &str); 9] = [
     ),
     (Method::Bitonic(Shape::Any), "bitonic"),
     (Method::Bitonic(Shape::Bitonic), "bitonic_merge"),
-    (Method::Reliable, "reliable"),
+    (Method::SftBitonic, "reliable"),
 ];
 const USES: [(Use, &str); 3] = [
     (Use::Merge, "merge"),

@@ -102,7 +102,7 @@ fn judge_corruption(trial: &Trial, outcome: &Outcome) -> Option<String> {
     if trial.spoils.is_empty() {
         return Some("something wrong is found where nothing is".into());
     }
-    if trial.algorithm == Method::Reliable && !trial.checks {
+    if trial.algorithm == Method::SftBitonic && !trial.checks {
         return None;
     }
     let alone = trial.spoils.len() == 1 && !trial.spoils[0].ends_with('*');
@@ -231,7 +231,7 @@ fn judge_tree(
     first: &Outcome,
 ) -> Option<String> {
     let all = trial.tree == Some(Use::Broadcast);
-    let root = trial.wish().sink.unwrap_or(Rank(0));
+    let root = trial.tree_request().sink.unwrap_or(Rank(0));
     let present = Rank::all(trial.ranks).filter(|rank| !first.absent.contains(rank));
     let contributing = present.filter(|rank| !all || *rank == root);
     let records = contributing.flat_map(|rank| trial.sorted_records(sort, rank));
@@ -265,8 +265,8 @@ fn judge_tree(
 /// the rank dead that the tree was to come from?
 fn may_refuse(trial: &Trial, outcome: &Outcome) -> bool {
     let Some(what) = trial.tree else { return false };
-    let wish = trial.wish();
-    let root = wish.sink.unwrap_or(Rank(0));
+    let request = trial.tree_request();
+    let root = request.sink.unwrap_or(Rank(0));
     if what == Use::Broadcast && outcome.absent.contains(&root) {
         return true;
     }
@@ -275,7 +275,7 @@ fn may_refuse(trial: &Trial, outcome: &Outcome) -> bool {
     let late = outcome.faulty.iter().filter(|rank| !absent.contains(rank));
     let late: Vec<Rank> = late.copied().collect();
     if late.len() > MOST_LATE {
-        return !wish.links.is_empty();
+        return !request.links.is_empty();
     }
     (0..1_u32 << late.len()).any(|some| {
         let chosen = (0..).zip(&late).filter(|(bit, _)| some >> bit & 1 == 1);
@@ -285,8 +285,8 @@ fn may_refuse(trial: &Trial, outcome: &Outcome) -> bool {
         let Some(alive) = alive else { return false };
         let mut members = Members::new(alive, trial.ranks);
         members.absorb(&dead);
-        let faults = wish.faults(&members);
-        faults.largest_part().len() < faults.len()
+        let faults = request.faults(&members);
+        faults.largest_component().len() < faults.len()
     })
 }
 

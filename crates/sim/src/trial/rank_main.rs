@@ -17,7 +17,7 @@ use ftsort_core::engine::{
 use ftsort_core::faults::Plan;
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::mutants::set_mutant;
-use ftsort_core::sort::{Complete, global_offset, total_records};
+use ftsort_core::sort::{MergeAndPlace, global_offset, total_records};
 use ftsort_core::store::Store;
 use ftsort_core::store::directory::Directory;
 use ftsort_core::store::memory::Memory;
@@ -472,7 +472,7 @@ impl Sorting<'_> {
         }
         let dimension = engine.members().cube().dimension();
         let sort = self.trial.algorithm.on(&*kernel, dimension);
-        let algorithm = Complete {
+        let algorithm = MergeAndPlace {
             sort: &*sort,
             kernel: &*kernel,
             dimension,

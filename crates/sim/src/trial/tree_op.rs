@@ -13,9 +13,9 @@ use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::tree::fold::Sorted;
 use ftsort_core::tree::plan::Remedy;
 use ftsort_core::tree::run::TreeOp;
-use ftsort_core::tree::run::choose::Wish;
-use ftsort_core::tree::run::collect::{Collect, Holding};
-use ftsort_core::tree::run::probe::suspects;
+use ftsort_core::tree::run::choose::TreeRequest;
+use ftsort_core::tree::run::collect::{Collect, LocalResult};
+use ftsort_core::tree::run::probe::slow_pairs;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
@@ -33,10 +33,10 @@ pub enum Use {
 
 impl Trial {
     /// What is asked of the tree, as a group of this size can be asked it.
-    pub fn wish(&self) -> Wish {
+    pub fn tree_request(&self) -> TreeRequest {
         let there = |rank: &Rank| rank.index() < self.ranks;
         let links = self.links.iter().filter(|(a, b)| there(a) && there(b));
-        Wish {
+        TreeRequest {
             sink: self.sink.filter(there),
             links: links.copied().collect(),
             remedy: match self.dense {
@@ -86,20 +86,20 @@ impl<'l, 'e> Tree<'l, 'e> {
     }
     /// What this rank gets, and which rank the tree leads to.
     pub fn run(self, what: Use, mut mine: Buffer, lost: &mut RankSet) -> Result<(Vec<Part>, u64)> {
-        let (trial, wish) = (self.trial, self.trial.wish());
+        let (trial, request) = (self.trial, self.trial.tree_request());
         self.kernel.sort(&mut mine)?;
         let own = self.engine.members().me().home();
-        if trial.hosts > 1 && !suspects(self.engine, NEVER)?.is_empty() {
+        if trial.hosts > 1 && !slow_pairs(self.engine, NEVER)?.is_empty() {
             return Err(Error::new(Status::Internal, "a link was too slow"));
         }
         if what == Use::Collect {
-            return self.collect(&wish, mine, lost);
+            return self.collect(&request, mine, lost);
         }
-        let root = wish.sink.unwrap_or(Rank(0));
+        let root = request.sink.unwrap_or(Rank(0));
         let mut tree_op = TreeOp {
             engine: self.engine,
-            kept: self.kept,
-            wish: &wish,
+            checkpoints: self.kept,
+            request: &request,
             absent: self.absent,
             lost,
         };
@@ -123,10 +123,15 @@ impl<'l, 'e> Tree<'l, 'e> {
             offset: 0,
             records: records_in(trial, &data),
         });
-        Ok((parts.into_iter().collect(), u64::from(chosen.holder.0)))
+        Ok((parts.into_iter().collect(), u64::from(chosen.sink_rank.0)))
     }
 
-    fn collect(self, wish: &Wish, mine: Buffer, lost: &mut RankSet) -> Result<(Vec<Part>, u64)> {
+    fn collect(
+        self,
+        request: &TreeRequest,
+        mine: Buffer,
+        lost: &mut RankSet,
+    ) -> Result<(Vec<Part>, u64)> {
         let me = self.engine.members().me();
         let count = |rank: &Rank| match self.absent.contains(*rank) {
             true => 0,
@@ -138,7 +143,7 @@ impl<'l, 'e> Tree<'l, 'e> {
             .map(|rank| count(&rank))
             .sum();
         let ranks = Rank::all(self.trial.ranks);
-        let holding = Holding {
+        let local = LocalResult {
             blocks: vec![(me.home(), start, mine.into())],
             record_bytes: self.kernel.record_bytes(),
             total: ranks.map(|rank| count(&rank)).sum(),
@@ -146,9 +151,9 @@ impl<'l, 'e> Tree<'l, 'e> {
         };
         let collect = Collect {
             engine: self.engine,
-            wish,
-            holding: &holding,
-            window: WINDOW.max(size_of::<Record>() * holding.total as usize / 3),
+            request,
+            local: &local,
+            window: WINDOW.max(size_of::<Record>() * local.total as usize / 3),
             lost,
         };
         let mut bytes = Vec::new();
@@ -161,11 +166,11 @@ impl<'l, 'e> Tree<'l, 'e> {
             offset: 0,
             records: records_in(self.trial, &Buffer::copy_of(&bytes)?),
         };
-        let parts = match chosen.holder == me {
+        let parts = match chosen.sink_rank == me {
             true => vec![part],
             false => Vec::new(),
         };
-        Ok((parts, u64::from(chosen.holder.0)))
+        Ok((parts, u64::from(chosen.sink_rank.0)))
     }
 }
 

@@ -1,5 +1,7 @@
-//! All nodes of an algorithm of the caller's in one place, one after the other: without engine, messages
-//! and faults. What a run with faults has to come to, if nobody's state is lost.
+//! Runs all nodes of a user's algorithm in one process, one after the other, without engine, messages and
+//! failures. The result is the reference for a run with failures in which no node's state is lost.
+//!
+//! Must never: use the engine, because this result is the reference for the engine's.
 
 use super::{Hypercube, Rounds};
 use crate::block::Block;
@@ -9,52 +11,52 @@ use crate::vcube::{Node, NodeSet, VCube};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 
-/// The states of all nodes, in order, if each rank brings one of `inputs`.
-pub fn alone(rounds: &dyn Rounds, inputs: &[Vec<u8>]) -> Result<Vec<Slice>> {
+/// Returns the final states of all nodes, in order, if each rank provides one of `inputs`.
+pub fn run_all_nodes(rounds: &dyn Rounds, inputs: &[Vec<u8>]) -> Result<Vec<Slice>> {
     let cube = VCube::for_ranks(inputs.len());
-    let mut brought = NodeSet::new(cube.len());
-    (0..inputs.len() as u32).for_each(|node| brought.insert(Node(node)));
-    let mut scene = Scene {
-        algorithm: Hypercube::new(rounds, cube.dimension(), brought.clone())?,
+    let mut provided = NodeSet::new(cube.len());
+    (0..inputs.len() as u32).for_each(|node| provided.insert(Node(node)));
+    let mut run = SequentialRun {
+        algorithm: Hypercube::new(rounds, cube.dimension(), provided.clone())?,
         shared: vec![Vec::new(); cube.len()],
         blocks: Vec::with_capacity(cube.len()),
         cube,
-        brought,
+        provided,
     };
-    for node in scene.cube.nodes() {
+    for node in run.cube.nodes() {
         let input = inputs.get(node.0 as usize).map_or(&[][..], |input| input);
         let input = super::bytes(input)?;
-        scene.blocks.push(Block::input(Rank(node.0), input));
+        run.blocks.push(Block::input(Rank(node.0), input));
     }
-    for round in 1..=scene.algorithm.rounds() {
-        scene.play(round)?;
+    for round in 1..=run.algorithm.rounds() {
+        run.run_round(round)?;
     }
-    let blocks = scene.cube.nodes().zip(&scene.blocks);
+    let blocks = run.cube.nodes().zip(&run.blocks);
     blocks
-        .map(|(node, block)| scene.algorithm.finished(node, block))
+        .map(|(node, block)| run.algorithm.finished(node, block))
         .collect()
 }
 
-struct Scene<'a> {
+struct SequentialRun<'a> {
     algorithm: Hypercube<'a>,
     cube: VCube,
-    brought: NodeSet,
+    provided: NodeSet,
     blocks: Vec<Block>,
-    /// What each node's subcube shared last.
+    /// The last shared value of each node's subcube.
     shared: Vec<Vec<u8>>,
 }
 
-impl Scene<'_> {
-    fn play(&mut self, round: u32) -> Result<()> {
+impl SequentialRun<'_> {
+    fn run_round(&mut self, round: u32) -> Result<()> {
         let step = self.algorithm.step(round);
         if let Some(scope) = step.scope {
             for first in self.cube.nodes().step_by(1 << scope) {
-                self.share(round, first, scope)?;
+                self.decide(round, first, scope)?;
             }
         }
         let mut halves = Vec::with_capacity(self.cube.len());
         for node in self.cube.nodes() {
-            let (block, shared) = self.of(node);
+            let (block, shared) = self.state_of(node);
             let mut peers = step.exchange.peers(node, self.cube.len()).into_iter();
             halves.push(match peers.next() {
                 None => (block.clone(), None),
@@ -77,7 +79,7 @@ impl Scene<'_> {
                 }
             };
             let (got, keep) = (Block::unite(got), keep.clone());
-            let (_, shared) = self.of(node);
+            let (_, shared) = self.state_of(node);
             joined.push(
                 self.algorithm
                     .join(&RoundContext::new(round, node, shared), keep, got)?,
@@ -87,15 +89,15 @@ impl Scene<'_> {
         Ok(())
     }
 
-    fn of(&self, node: Node) -> (&Block, &[u8]) {
+    fn state_of(&self, node: Node) -> (&Block, &[u8]) {
         let at = node.0 as usize;
         (&self.blocks[at], &self.shared[at])
     }
 
-    fn share(&mut self, round: u32, first: Node, scope: u32) -> Result<()> {
+    fn decide(&mut self, round: u32, first: Node, scope: u32) -> Result<()> {
         let nodes: Vec<Node> = self.cube.subcube(first, scope).collect();
-        let living = nodes.iter().filter(|node| self.brought.contains(**node));
-        let fault_free: Vec<Node> = living.copied().collect();
+        let with_input = nodes.iter().filter(|node| self.provided.contains(**node));
+        let fault_free: Vec<Node> = with_input.copied().collect();
         let subcube = Subcube {
             dimension: scope,
             first,
@@ -104,15 +106,15 @@ impl Scene<'_> {
         };
         let mut proposals: Vec<(Node, Slice)> = Vec::with_capacity(nodes.len());
         for node in &nodes {
-            let (block, before) = self.of(*node);
-            let words = self.algorithm.propose(
+            let (block, before) = self.state_of(*node);
+            let proposal = self.algorithm.propose(
                 &RoundContext::new(round, *node, before),
                 &subcube,
                 block,
             )?;
-            proposals.push((*node, Buffer::copy_of(&words)?.into()));
+            proposals.push((*node, Buffer::copy_of(&proposal)?.into()));
         }
-        let (_, before) = self.of(first);
+        let (_, before) = self.state_of(first);
         let decided = self.algorithm.decide(
             &RoundContext::new(round, subcube.first, before),
             &subcube,
