@@ -31,8 +31,8 @@ pub fn exhaust(faults: &Faults) -> Option<(Tree, u32)> {
 fn trees_of(dimensions: u32) -> impl Fn(Node) -> Vec<Tree> {
     let orders = orders(dimensions);
     move |sink| {
-        let orders = orders.iter().cloned();
-        orders.filter_map(|order| Tree::new(sink, order)).collect()
+        let trees = orders.iter().map(|order| Tree::new(sink, order.clone()));
+        trees.flatten().collect()
     }
 }
 

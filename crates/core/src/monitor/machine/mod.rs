@@ -215,9 +215,8 @@ impl Monitor {
     /// Marks ranks as failed. They never come back, and the monitor no longer expects messages from
     /// them. This rank is ignored in the set.
     pub fn mark_failed(&mut self, failed: &RankSet) {
-        let others = failed.iter().filter(|rank| *rank != self.me);
-        let others = others.filter(|rank| rank.index() < self.ranks);
-        let others = RankSet::from_ranks(self.ranks, others);
+        let is_other = |rank: &Rank| *rank != self.me && rank.index() < self.ranks;
+        let others = RankSet::from_ranks(self.ranks, failed.iter().filter(is_other));
         for rank in others.iter() {
             self.tester.forget(rank);
             self.pending_answers.remove(&rank);
@@ -285,8 +284,10 @@ impl Monitor {
     /// Sends a message to another rank, or processes it at once if it is for this rank.
     fn send(&mut self, to: Rank, message: MonitorMessage, out: &mut Vec<Action>) {
         if to != self.me {
-            let message = message.encode();
-            out.push(Action::Send { to, message });
+            out.push(Action::Send {
+                to,
+                message: message.encode(),
+            });
             return;
         }
         match message {

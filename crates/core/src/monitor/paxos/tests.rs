@@ -43,9 +43,9 @@ impl PaxosState {
     }
 
     fn events(&self, attempts: u32) -> Vec<PaxosEvent> {
-        let tries = self.attempts.iter().enumerate();
-        let tries = tries.filter(|(_, tried)| **tried < attempts);
-        let mut events: Vec<PaxosEvent> = tries
+        let may_start = |(_, started): &(usize, &u32)| **started < attempts;
+        let starts = self.attempts.iter().enumerate().filter(may_start);
+        let mut events: Vec<PaxosEvent> = starts
             .map(|(proposer, _)| PaxosEvent::Start(proposer))
             .collect();
         for message in &self.to_acceptors {

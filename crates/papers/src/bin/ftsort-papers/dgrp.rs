@@ -1,5 +1,5 @@
 //! The subcommands of `ftsort-papers dgrp`, which write CSV files: the 2018 paper's experiments on
-//! monitoring, and larger groups beyond it. Must never: judge a result.
+//! monitoring, and larger groups beyond it. Must never: decide whether a result is right.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
 //! The subcommands for the 1989 paper, which print CSV: detection of Byzantine nodes (Section 4),
-//! and the cost of the algorithms (Section 5). Must never: judge a result.
+//! and the cost of the algorithms (Section 5). Must never: decide whether a result is right.
 
 use clap::{Args, ValueEnum};
 use ftsort_core::verify::peer_view::ConsistencyRule;
@@ -101,13 +101,13 @@ pub fn byzantine_table(options: &ByzantineArgs) -> bool {
     let bar = super::bar(options.runs);
     let empty = || vec![TrialCounts::default(); ByzantineFault::ALL.len()];
     let seeds = options.from..options.from + options.runs;
-    let rows = seeds.into_par_iter().fold(empty, |mut rows, seed| {
+    let partial = seeds.into_par_iter().fold(empty, |mut rows, seed| {
         let (fault, row) = run_trial(&trials, seed);
         rows[fault as usize] += row;
         bar.inc(1);
         rows
     });
-    let rows = rows.reduce(empty, |mut rows, others| {
+    let rows = partial.reduce(empty, |mut rows, others| {
         rows.iter_mut()
             .zip(others)
             .for_each(|(row, other)| *row += other);
