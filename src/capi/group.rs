@@ -241,7 +241,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
     };
     let transport = Protocol::new(mpi, config);
     let mut members = Members::new(transport.me(), transport.ranks());
-    members.absorb(transport.dead());
+    members.absorb(transport.failed());
     let trouble = trouble.or_else(|| misfit(&settings, members.ranks(), ulfm));
     let (trace, trouble) = match (&settings.trace, trouble) {
         (Some(prefix), None) => {

@@ -15,7 +15,7 @@ use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::trace::{Reporter, Whole};
 use ftsort_core::engine::{
-    Algorithm, Checks, EngineContext, Finished, InputHash, InputHasher, Job, PlacementPolicy,
+    Algorithm, Checks, Engine, EngineContext, Finished, InputHash, InputHasher, Job, PlacementPolicy,
     Source, Stats, sum,
 };
 use ftsort_core::members::{Rank, RankSet};

@@ -18,6 +18,8 @@ pub struct Told {
     pub counters: Vec<u32>,
     /// Does it find it time for a test, where ranks test themselves?
     pub is_due: bool,
+    /// The rank's monitor has stopped, so that it cannot answer tests any more.
+    pub is_untestable: bool,
     /// How long its own test took, if this is the occasion.
     pub figure: Option<f64>,
     /// Rounds that are committed.
@@ -30,8 +32,11 @@ pub struct Told {
     pub paces: Vec<Option<f64>>,
 }
 
-/// Whether it is time, figure, round, rounds and bytes.
+/// Two flags, figure, round, rounds and bytes.
 const FIXED: usize = 1 + 8 + 4 + 4 + 8;
+
+const IS_DUE: u8 = 1;
+const IS_UNTESTABLE: u8 = 2;
 
 impl Told {
     /// With what the engine says of the present job.
@@ -47,7 +52,7 @@ impl Told {
     /// As bytes: as many for all that have as many counters, and as many paces or none.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED + 4 * (self.counters.len() + self.paces.len()));
-        out.push(u8::from(self.is_due));
+        out.push(u8::from(self.is_due) * IS_DUE | u8::from(self.is_untestable) * IS_UNTESTABLE);
         out.extend(self.figure.unwrap_or(f64::NAN).to_le_bytes());
         out.extend(self.round.to_le_bytes());
         out.extend(self.rounds.to_le_bytes());
@@ -68,7 +73,7 @@ impl Told {
     /// The opposite of [`Told::encode`], but that times have lost digits; None if there are fewer bytes than
     /// so many ranks need.
     pub fn decode(ranks: usize, bytes: &[u8]) -> Option<Told> {
-        let (is_due, rest) = bytes.split_first()?;
+        let (flags, rest) = bytes.split_first()?;
         let (figure, rest) = rest.split_first_chunk()?;
         let (round, rest) = rest.split_first_chunk()?;
         let (rounds, rest) = rest.split_first_chunk()?;
@@ -82,7 +87,8 @@ impl Told {
                 .iter()
                 .map(|word| u32::from_le_bytes(*word))
                 .collect(),
-            is_due: *is_due != 0,
+            is_due: flags & IS_DUE != 0,
+            is_untestable: flags & IS_UNTESTABLE != 0,
             figure: time(f64::from_le_bytes(*figure)),
             round: u32::from_le_bytes(*round),
             rounds: u32::from_le_bytes(*rounds),
@@ -107,6 +113,8 @@ pub struct GroupView {
     gain: bool,
     weights: bool,
     counters: Vec<u32>,
+    /// The ranks that cannot answer tests, and so are never suspected.
+    untestable: RankSet,
     advice: Placement,
 }
 
@@ -117,6 +125,7 @@ impl GroupView {
             gain: options.gain,
             weights: options.weights,
             counters: vec![0; ranks],
+            untestable: RankSet::new(ranks),
             advice: Placement {
                 excluded: RankSet::new(ranks),
                 weights: Vec::new(),
@@ -141,11 +150,28 @@ impl GroupView {
 
     /// May it come to something else next time, though nobody's counter has changed?
     pub fn may_change(&self) -> bool {
-        self.weights || self.advice.excluded != odd(&self.counters)
+        self.weights || self.advice.excluded != self.suspects_by(&self.counters)
     }
 
-    /// Takes in what members of the group said of the counters.
+    /// Whether all ranks know that a rank cannot answer tests.
+    pub fn is_untestable(&self, rank: Rank) -> bool {
+        self.untestable.contains(rank)
+    }
+
+    /// The ranks that counters show as slow, without those that cannot answer tests.
+    pub fn suspects_by(&self, counters: &[u32]) -> RankSet {
+        let mut suspects = odd(counters);
+        self.untestable
+            .iter()
+            .for_each(|rank| suspects.remove(rank));
+        suspects
+    }
+
+    /// Takes in what members of the group said of the counters, and which ranks say that they cannot answer tests.
     pub fn hear(&mut self, told: &[(Rank, Told)], group: &RankSet) {
+        for (rank, _) in told.iter().filter(|(_, told)| told.is_untestable) {
+            self.untestable.insert(*rank);
+        }
         for (_, told) in told.iter().filter(|(rank, _)| group.contains(*rank)) {
             for (mine, theirs) in self.counters.iter_mut().zip(&told.counters) {
                 *mine = (*theirs).max(*mine);
@@ -173,7 +199,7 @@ impl GroupView {
         group: &RankSet,
     ) -> &Placement {
         let slowdowns = slowdowns(paces);
-        let suspects = odd(&self.counters);
+        let suspects = self.suspects_by(&self.counters);
         self.advice = if self.weights {
             Placement {
                 excluded: RankSet::new(self.counters.len()),
@@ -300,11 +326,11 @@ mod tests {
             figure in prop::option::of(0.0_f64..1e3),
             (round, rounds, bytes) in (any::<u32>(), any::<u32>(), any::<u64>()),
             pace in prop::option::of(0_u16..1000),
-            [has_paces, is_due]: [bool; 2],
+            [has_paces, is_due, is_untestable]: [bool; 3],
         ) {
             let ranks = counters.len();
             let paces = if has_paces { vec![pace.map(f64::from); ranks] } else { Vec::new() };
-            let told = Told { counters, is_due, figure, round, rounds, bytes, paces };
+            let told = Told { counters, is_due, is_untestable, figure, round, rounds, bytes, paces };
             let encoded = told.encode();
             prop_assert_eq!(Told::decode(ranks, &encoded), Some(told));
             prop_assert_eq!(Told::decode(ranks, &encoded[..FIXED + 4 * ranks - 1]), None);

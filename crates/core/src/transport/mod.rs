@@ -94,6 +94,12 @@ pub trait Transport {
     /// after an agreement that reported faults, or whose flag made everybody give up.
     fn recover(&mut self) -> Result<RankSet>;
 
+    /// The ranks that all survivors know to have failed.
+    fn failed(&self) -> &RankSet;
+
+    /// Repairs failures in this way from now on; called by all ranks at the same place of the program.
+    fn repair_by(&mut self, repair: Repair);
+
     /// Kills this process as a fault would. A transport whose ranks are not processes of their own
     /// returns an error that must be passed up without another call to the transport.
     fn crash(&mut self) -> Result<Infallible>;

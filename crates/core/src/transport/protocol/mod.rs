@@ -70,19 +70,9 @@ impl<F: MpiApi> Protocol<F> {
         }
     }
 
-    /// From now on faults are repaired in this manner; on all ranks at the same place of the program.
-    pub fn repair_by(&mut self, repair: Repair) {
-        self.config.repair = repair;
-    }
-
     /// What it is made of.
     pub fn mpi(&self) -> &F {
         &self.mpi
-    }
-
-    /// The ranks that all survivors know to be dead.
-    pub fn dead(&self) -> &RankSet {
-        &self.dead
     }
 
     fn refuse_the_dead(&self, rank: Rank) -> Result<()> {
@@ -190,6 +180,14 @@ impl<F: MpiApi> Transport for Protocol<F> {
         self.epoch = self.epoch.wrapping_add(1);
         self.unsent = false;
         Ok(self.dead.clone())
+    }
+
+    fn failed(&self) -> &RankSet {
+        &self.dead
+    }
+
+    fn repair_by(&mut self, repair: Repair) {
+        self.config.repair = repair;
     }
 
     fn crash(&mut self) -> Result<Infallible> {
