@@ -1,28 +1,34 @@
-# Two commands: `make demo` and `make check`. Each sets up what it needs by itself.
+# Two commands: `make demo` and `make check`. Each installs what it needs by itself.
 # A thin layer over cargo, cmake and the scripts; every recipe runs within scripts/with-env.
 
 RUN := scripts/with-env
+# The release library, which the MPI tests, the demo and the kill tables use.
+RELEASE := FTSORT_LIBRARY_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release"
 
-.PHONY: help setup build demo check fmt lint doc test install-check kills-short kills hosts explore fuzz paper \
-        reliable-paper injections tree-paper dgrp-paper slowdown bench header clean distclean
+.PHONY: help setup build demo check check-all fmt lint lint-all doc test test-mpi test-all test-mpi-all install-check \
+        kills-short kills-medium kills hosts sanitize models explore fuzz paper reliable-paper injections tree-paper \
+        dgrp-paper slowdown bench header pictures site site-check clean distclean
 
 help:
-	@echo "make demo     sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
-	@echo "make check    every test"
-	@echo "make build    the library, optimised"
-	@echo "make explore  a million seeds on simulated ranks, and every fault of four (about an hour)"
-	@echo "make fuzz     any bytes into every reader of bytes (MINUTES=1 for each)"
-	@echo "make kills    the long kill table (about an hour)"
-	@echo "make hosts    whole hosts lost, played by network namespaces (root)"
-	@echo "make paper    the papers' experiments, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
-	@echo "make reliable-paper  the tables and figures of docs/reliable.md anew (some minutes)"
-	@echo "make injections  wrong data by the hundred thousand on MPI (half an hour; COUNT=)"
-	@echo "make bench    ftsort in all modes, beside sorts that survive nothing (half an hour; SECTIONS=, TURNS=)"
-	@echo "make tree-paper  what the paper on tree communication claims, counted (5 minutes of processor time)"
-	@echo "make slowdown sorts while ranks are slow, with monitors and without (REPETITIONS=)"
-	@echo "make dgrp-paper  the 2018 paper's experiments on monitoring, simulated (a quarter of an hour; SEED=)"
-	@echo "make header   include/ftsort.h anew, from the sources"
-	@echo "make clean    what was built;  make distclean: the environment folder too"
+	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
+	@echo "make check          the tests that every change must pass (at most 8 minutes on 2 cores, builds included)"
+	@echo "make check-all      all other tests: exhaustive schedules, all MPI cases, kills, sanitizers (half an hour)"
+	@echo "make build          build the optimised library"
+	@echo "make header         generate include/*.h from the sources"
+	@echo "make site           build the documentation site into target/site"
+	@echo "make pictures       draw docs/pictures from docs/data"
+	@echo "make explore        a million seeds on simulated ranks, and every failure of four ranks (about an hour)"
+	@echo "make fuzz           fuzz the parsers of files, messages and schedules (MINUTES=1 for each)"
+	@echo "make kills          the long kill table (about an hour)"
+	@echo "make hosts          loss of whole hosts, emulated with network namespaces (root)"
+	@echo "make bench          ftsort in all modes beside sorts without fault tolerance (half an hour; SECTIONS=, TURNS=)"
+	@echo "make paper          experiments of the 2024 paper, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
+	@echo "make reliable-paper tables and figures of docs/reliable.md (some minutes)"
+	@echo "make tree-paper     claims of the 1996 paper, counted (5 minutes of processor time)"
+	@echo "make dgrp-paper     experiments of the 2018 paper, simulated (a quarter of an hour; SEED=)"
+	@echo "make injections     hundreds of thousands of data corruptions on MPI (half an hour; COUNT=)"
+	@echo "make slowdown       sorts with slow ranks, with and without monitors (half an hour; REPETITIONS=)"
+	@echo "make clean          remove build outputs;  make distclean: remove the environment folder too"
 
 setup:
 	@$(RUN) true
@@ -33,32 +39,80 @@ build: setup
 demo: build
 	@$(RUN) python3 scripts/demo.py $(if $(FILE),--file "$(FILE)") $(if $(RANKS),--ranks "$(RANKS)")
 
-# In this order also under `make -j`: cheap checks first, and the kills with the machine to themselves.
+# One after the other also under `make -j`: cheap checks first, and the kills without load beside them.
 check:
 	$(MAKE) fmt
 	$(MAKE) lint
 	$(MAKE) doc
 	$(MAKE) test
+	$(MAKE) build
+	$(MAKE) test-mpi
 	$(MAKE) install-check
 	$(MAKE) kills-short
 
+check-all:
+	$(MAKE) lint-all
+	$(MAKE) models
+	$(MAKE) test-all
+	$(MAKE) build
+	$(MAKE) test-mpi-all
+	$(MAKE) sanitize
+	$(MAKE) site-check
+	$(MAKE) kills-medium
+
 fmt: setup
-	$(RUN) cargo fmt --check
+	$(RUN) cargo fmt --all --check
 
 lint: setup
+	$(RUN) cargo clippy --workspace --all-targets --features testing -- -D warnings
+
+lint-all: setup
 	$(RUN) cargo clippy --workspace --all-targets --all-features -- -D warnings
 	$(RUN) cargo clippy --lib -- -D warnings
 	$(RUN) cargo clippy --lib --no-default-features -- -D warnings
 	FTSORT_ULFM=off $(RUN) cargo clippy --lib -- -D warnings
 
 doc: setup
-	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --workspace --no-deps --all-features
+	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --workspace --no-deps --features testing
 
-# The library's own tests run once, with the simulator's: they take as long to compile as to run.
+# Unit and property tests, the simulator with its mutants at a small size, and the tests of form.
 test: setup
-	$(RUN) cargo test --test exports --test header --test layers --test mpi
-	$(RUN) cargo test --doc
-	$(RUN) cargo test --profile sim --workspace --all-features --lib --test simulator --test conformance --test corpus
+	$(RUN) cargo test --workspace --features testing --exclude ftsort-papers --lib --test simulator --test group \
+	  --test conformance --test corpus --test tidy --test header
+
+test-mpi: build
+	$(RELEASE) FTSORT_TESTS=quick $(RUN) cargo test --features testing --test mpi --test exports
+
+# The same tests at their full size, in a profile that compiles longer and runs faster.
+test-all: setup
+	FTSORT_TESTS=all $(RUN) cargo test --profile sim --workspace --features testing --lib --test simulator --test group \
+	  --test conformance --test corpus
+	$(RUN) cargo test --workspace --features testing --doc
+
+test-mpi-all: build
+	$(RELEASE) FTSORT_TESTS=all $(RUN) cargo test --features testing --test mpi
+
+models: setup
+	$(RUN) cargo test --profile sim -p ftsort-papers
+
+sanitize: setup
+	$(RUN) python3 scripts/sanitize.py
+
+install-check: setup
+	$(RUN) python3 scripts/check_install.py
+
+kills-short: build
+	$(RUN) python3 scripts/kill_table.py --short
+
+kills-medium: build
+	$(RUN) python3 scripts/kill_table.py --medium
+
+kills: build
+	$(RUN) python3 scripts/kill_table.py
+	$(RUN) python3 scripts/kill_rounds.py
+
+hosts: build
+	$(RUN) python3 scripts/hosts.py
 
 explore: setup
 	$(RUN) cargo build --release -p ftsort-sim
@@ -71,27 +125,14 @@ fuzz: setup
 	$(RUN) python3 scripts/fuzz.py --minutes $(or $(MINUTES),1)
 
 reliable-paper: setup
-	$(RUN) cargo build --release -p ftsort-sim
+	$(RUN) cargo build --release -p ftsort-papers
 	$(RUN) python3 scripts/reliable_paper.py
 
-# Some of it at a time: what is in its CSV is not run again.
+# Can be divided into several runs: rows that are in its CSV are not run again.
 injections: build
 	$(RUN) python3 scripts/injections.py $(if $(COUNT),--count "$(COUNT)")
 
-install-check: setup
-	$(RUN) python3 scripts/check_install.py
-
-kills-short: build
-	$(RUN) python3 scripts/kill_table.py --short
-
-kills: build
-	$(RUN) python3 scripts/kill_table.py
-	$(RUN) python3 scripts/kill_rounds.py
-
-hosts: build
-	$(RUN) python3 scripts/hosts.py
-
-# The papers' experiments: SIZE=30 REPETITIONS=3 and so on for others than 2^24 and 2^26, ten times.
+# SIZE=30 REPETITIONS=3 and so on, in place of 2^24 and 2^26 records and ten repetitions.
 paper: build
 	$(RUN) python3 scripts/paper.py $(if $(SIZE),--sizes "$(SIZE)") $(if $(REPETITIONS),--repetitions "$(REPETITIONS)") \
 	  $(if $(RANKS),--ranks "$(RANKS)")
@@ -100,23 +141,34 @@ paper: build
 bench: build
 	$(RUN) python3 scripts/bench.py $(SECTIONS) $(if $(TURNS),--turns $(TURNS))
 
-# Sorts while ranks are slow, with monitors and without (half an hour; REPETITIONS=5), by signals and by
-# quotas of control groups where that is allowed; and what monitors cost where nobody is slow.
+# Slow ranks by signals, and by quotas of control groups where that is allowed; and the cost of monitors
+# where no rank is slow.
 slowdown: build
 	$(RUN) python3 scripts/slowdown.py --cost
 	$(RUN) python3 scripts/slowdown.py $(if $(REPETITIONS),--repetitions "$(REPETITIONS)")
 	$(RUN) python3 scripts/slowdown.py --kind cgroup $(if $(REPETITIONS),--repetitions "$(REPETITIONS)")
 
 tree-paper: setup
-	$(RUN) cargo build --release -p ftsort-sim
+	$(RUN) cargo build --release -p ftsort-papers
 	@$(RUN) python3 scripts/tree_paper.py $(if $(PATTERNS),--patterns $(PATTERNS))
 
 dgrp-paper: setup
-	$(RUN) cargo build --release -p ftsort-sim
+	$(RUN) cargo build --release -p ftsort-papers
 	@$(RUN) python3 scripts/dgrp_paper.py $(if $(SEED),--seed $(SEED))
 
 header: setup
 	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header
+
+pictures: setup
+	$(RUN) python3 scripts/pictures.py
+
+site: doc
+	python3 scripts/build_site.py
+
+site-check: setup
+	$(RUN) python3 scripts/check_man.py
+	python3 -m unittest discover tests/scripts
+	python3 scripts/check_site.py
 
 clean:
 	rm -rf target

@@ -45,7 +45,7 @@ mod letters {
         let mut told = Vec::new();
         while let Some((length, rest)) = data.split_first() {
             let (words, later) = rest.split_at(rest.len().min(usize::from(*length)));
-            let words = engine::letter(words).expect("a few bytes");
+            let words = engine::message(words).expect("a few bytes");
             told.push((Rank(told.len() as u32), words));
             data = later;
         }
@@ -64,10 +64,10 @@ mod letters {
 
     pub fn check(kind: u8, record_bytes: usize, data: &[u8]) {
         let kind = usize::from(kind);
-        let inner = engine::Letter::ALL;
-        let outer = sort::Letter::ALL;
+        let inner = engine::MessageKind::ALL;
+        let outer = sort::MessageKind::ALL;
         if let Some(letter) = inner.get(kind) {
-            let slice = |data: &[u8]| engine::letter(data).expect("a few bytes");
+            let slice = |data: &[u8]| engine::message(data).expect("a few bytes");
             return stable(data, |data| letter.reread(&slice(data)));
         }
         if let Some(letter) = outer.get(kind - inner.len()) {

@@ -454,7 +454,7 @@ pub unsafe extern "C" fn ftsort_inject(group: *mut ftsort, round: u32) -> ftsort
     on_group(group, |group| {
         let rounds = group.members.cube().dimension() + 2;
         let schedule = group.settings.plan.resolve(group.members.ranks(), rounds);
-        if schedule.strikes(group.members.me(), round, Point::Begin) {
+        if schedule.crashes(group.members.me(), round, Point::Begin) {
             group.transport.crash()?;
         }
         Ok(())

@@ -192,17 +192,17 @@ impl Drop for Watch {
 }
 
 impl PlacementPolicy for Watch {
-    fn is_content(&self, excluded: &RankSet, _weights: &[u8], now: f64) -> bool {
+    fn wants_change(&self, excluded: &RankSet, _weights: &[u8], now: f64) -> bool {
         match &*self.shared.mind() {
-            Mind::Foreground(_) => !self.rhythm.has_news(now),
-            _ if self.group_view.may_change() && self.rhythm.is_due(now) => false,
-            // What a rank outside of the group knows counts for nothing.
-            Mind::Background(_) if excluded.contains(self.me) => true,
+            Mind::Foreground(_) => self.rhythm.has_news(now),
+            _ if self.group_view.may_change() && self.rhythm.is_due(now) => true,
+            // The observations of a rank outside of the group are not used.
+            Mind::Background(_) if excluded.contains(self.me) => false,
             Mind::Background(monitor) => {
                 let agreed = self.group_view.counters();
                 let mut counters = monitor.counters().iter().zip(agreed);
-                let no_news = counters.all(|(seen, agreed)| seen <= agreed);
-                no_news || odd(monitor.counters()) == *excluded
+                let has_news = counters.any(|(seen, agreed)| seen > agreed);
+                has_news && odd(monitor.counters()) != *excluded
             }
         }
     }

@@ -15,8 +15,8 @@ use super::settings::agree_on_equal;
 use super::status::ftsort_status;
 use super::trace::{Reporter, Whole};
 use ftsort_core::engine::{
-    Algorithm, Checks, Engine, EngineContext, Finished, InputHash, InputHasher, Job, PlacementPolicy,
-    Source, Stats, sum,
+    Algorithm, Checks, Engine, EngineContext, Finished, InputHash, InputHasher, Job,
+    PlacementPolicy, Source, Stats, sum,
 };
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::sort::{Complete, MANY_RANKS, Method, Shape};
@@ -260,7 +260,7 @@ impl ftsort {
         );
         let finished = job.run(&mut self.lost);
         // Who was stopped in this job may have been struck by chance.
-        self.members.take_back_all();
+        self.members.readmit_all();
         self.stats.total_seconds = self.transport.now() - work.start;
         finished
     }
@@ -372,7 +372,8 @@ impl Source for Reloader<'_> {
 
     fn own(&mut self) -> Result<Buffer> {
         let own = self.own;
-        own.ok_or_else(|| Error::new(Status::Internal, "nobody has the input"))?()
+        own.ok_or_else(|| Error::new(Status::Internal, "the input of this rank is not available"))?(
+        )
     }
 
     fn known_by(&self, input: &[u8]) -> InputHash {

@@ -1,4 +1,4 @@
-//! What an algorithm on the virtual hypercube is, to the engine.
+//! The interface between algorithms on the virtual hypercube and the engine.
 
 use crate::block::Block;
 use crate::members::{Members, Rank};
@@ -7,7 +7,7 @@ use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 
-/// Between which nodes a round moves records.
+/// The pairs of nodes between which a round moves records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
     /// None.
@@ -19,7 +19,7 @@ pub enum Exchange {
 }
 
 impl Exchange {
-    /// The first stop on the way from one node to another.
+    /// Returns the first node on the path from one node to another.
     pub fn next_stop(self, from: Node, to: Node) -> Node {
         match self {
             Exchange::Nothing => from,
@@ -31,7 +31,7 @@ impl Exchange {
         }
     }
 
-    /// The nodes, of a cube of so many, that a node exchanges with, ascending.
+    /// Returns the nodes, in a cube of `nodes` nodes, that a node exchanges with, ascending.
     pub fn peers(self, node: Node, nodes: usize) -> Vec<Node> {
         match self {
             Exchange::Nothing => Vec::new(),
@@ -44,13 +44,13 @@ impl Exchange {
     }
 }
 
-/// What a round needs.
+/// The communication of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The nodes of a subcube of this dimension decide something together before they act. None: the
-    /// decision of the round before holds on; before the first one that is an empty one.
+    /// The nodes of a subcube of this dimension make a decision together before they act. None: the decision
+    /// of the round before still holds; before the first decision it is empty.
     pub scope: Option<u32>,
-    /// Who exchanges with whom.
+    /// The pairs of nodes that exchange.
     pub exchange: Exchange,
 }
 
@@ -63,13 +63,13 @@ pub struct Subcube {
     pub first: Node,
     /// Its fault-free nodes, ascending.
     pub fault_free: Vec<Node>,
-    /// What share each of these is to have of the records, in proportion to the others', as all ranks
-    /// have agreed on.
+    /// The share of the records that each of these nodes gets, in proportion to the others, as all ranks have
+    /// agreed.
     pub weights: Vec<u8>,
 }
 
 impl Subcube {
-    /// The subcube of this dimension that a node is in.
+    /// Returns the subcube of this dimension that a node is in.
     pub fn of(members: &Members, node: Node, dimension: u32) -> Subcube {
         let faulty = members.faulty_nodes();
         let nodes = members.cube().subcube(node, dimension);
@@ -83,8 +83,8 @@ impl Subcube {
         }
     }
 
-    /// Each node's share of the subcube's records, in proportion to the others': its weight if it is
-    /// fault-free, else 0. Where all fault-free nodes weigh 0 they weigh the same.
+    /// Returns each node's share of the subcube's records, in proportion to the others: its weight if it is
+    /// fault-free, otherwise 0. If all fault-free nodes have weight 0, they get equal shares.
     pub fn shares(&self) -> Vec<usize> {
         let weightless = self.weights.iter().all(|weight| *weight == 0);
         let alike = weightless || mutant(Mutant::SharesAreEqual);
@@ -98,8 +98,8 @@ impl Subcube {
         shares
     }
 
-    /// The fault-free node with the smallest identifier; where all are faulty, the smallest, which is
-    /// then executed from outside.
+    /// Returns the fault-free node with the smallest identifier. If all are faulty it is the smallest node,
+    /// whose executor is then outside of the subcube.
     pub fn root(&self) -> Node {
         self.fault_free.first().copied().unwrap_or(self.first)
     }
@@ -109,12 +109,12 @@ impl Subcube {
         1 << self.dimension
     }
 
-    /// Never: it has at least one node.
+    /// Returns false: a subcube has at least one node.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// How many fault-free nodes are before this place, counted from the first node.
+    /// Returns the number of fault-free nodes before this position, counted from the first node.
     pub fn fault_free_before(&self, place: usize) -> usize {
         let end = Node(self.first.0 + place as u32);
         self.fault_free.partition_point(|node| *node < end)
@@ -144,33 +144,33 @@ impl<'a> RoundContext<'a> {
     }
 }
 
-/// What a node keeps, and what it gives to others.
+/// The parts of a node's block: one that it keeps, and those that it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Stays.
+    /// The part that stays.
     pub keep: Block,
-    /// Goes: to each of the node's peers ([`Exchange::peers`]), in their order.
+    /// The parts for each of the node's peers ([`Exchange::peers`]), in their order.
     pub give: Vec<Block>,
 }
 
-/// An algorithm written over nodes, which knows nothing of ranks and faults.
+/// An algorithm that is written over nodes and knows nothing about ranks and failures.
 ///
-/// Decisions are told to all ranks, and kept until the end. All functions are pure: no input or
-/// output, no clock, no randomness. They may be called for any node, on any rank, more than once, and
-/// give the same bytes. Rounds count from 1; version 0 of a block is the node's input, and version r
-/// is its state after round r.
+/// All ranks learn all decisions and keep them until the end. All functions are pure: no input or output, no
+/// clock, no randomness. They may be called for any node, on any rank, more than once, and return the same
+/// bytes. Rounds count from 1; version 0 of a block is the node's input, and version r is its state after
+/// round r.
 pub trait Algorithm {
-    /// How many rounds there are.
+    /// The number of rounds.
     fn rounds(&self) -> u32;
 
-    /// What this round needs.
+    /// The communication of a round.
     fn step(&self, round: u32) -> Step;
 
-    /// Brings a node's input into the form in which the first round takes it. What it is known by stays.
+    /// Brings a node's input into the form that the first round needs. Its digest does not change.
     fn prepare(&self, block: Block) -> Result<Block>;
 
-    /// As [`Algorithm::prepare`], for inputs that come one after the other: where there are threads, one is
-    /// prepared while the next is fetched, on the caller's.
+    /// As [`Algorithm::prepare`], for inputs that arrive one after the other: where there are threads, one
+    /// input is prepared while the caller's thread fetches the next.
     fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
         inputs.map(|input| self.prepare(input?)).collect()
     }
@@ -222,7 +222,8 @@ pub trait Algorithm {
         false
     }
 
-    /// How many records the result has, if a decision of the last round says so: it is told to the caller.
+    /// Returns the number of records of the result, if a decision of the last round states it; the caller
+    /// learns it.
     fn promised(&self, _decision: &[u8]) -> Option<u64> {
         None
     }
@@ -230,10 +231,11 @@ pub trait Algorithm {
     /// Returns what the node keeps and what it sends; called in rounds that exchange.
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split>;
 
-    /// Blocks in a form that takes less memory, or is faster to join: the same records in the same
-    /// order, and on any rank the round gives the same. Called before the join of rounds that exchange
-    /// nothing, with those of all nodes that this rank executes, ascending; each takes the place of the one
-    /// that it is made of.
+    /// Returns blocks in a form that takes less memory or is faster to join: the same records in the same
+    /// order, so that the round gives the same result on any rank.
+    ///
+    /// Called before the join of rounds that exchange nothing, with the blocks of all nodes that this rank
+    /// executes, in ascending order; each returned block replaces the one in its position.
     fn condensed(&self, _round: u32, blocks: Vec<Block>) -> Result<Vec<Block>> {
         Ok(blocks)
     }

@@ -1,6 +1,6 @@
-//! The agreement that ends a round, and what follows from it.
+//! The agreement that ends a round, and its consequences.
 
-use super::checks::Accusation;
+use super::integrity::Accusation;
 use super::{Event, MessageEvent, Observer, Occasion, Phase, PlacementPolicy, Span, Stats};
 use crate::faults::{Point, Schedule};
 use crate::members::{Members, Rank};
@@ -10,27 +10,27 @@ use crate::transport::{Agreed, Transport};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// What all survivors decided, all alike.
+/// The decision of all survivors, the same on each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// Everybody finished, nobody died.
+    /// All ranks finished, and none failed.
     Committed,
-    /// Somebody died, or could not finish because somebody died. The members are up to date.
+    /// A rank failed, or could not finish because another one failed. The members are up to date.
     Replay,
-    /// Somebody failed in a way that trying again does not cure.
+    /// A rank has an error that a replay does not remove.
     Failed(Status),
 }
 
 /// Set by a rank that finished its part of the round.
 const COMPLETE: u32 = 1;
-/// Set by a rank whose policy would have the same ranks execute as now, with the same shares. It does not
-/// matter to the round.
-const CONTENT: u32 = 2;
-/// Set by a rank that has nothing against what it is asked, beside how the step went.
+/// Set by a rank whose placement policy wants no change. It does not affect the commit.
+const NO_CHANGE: u32 = 2;
+/// Set by a rank that agrees to a question that is asked beside the outcome of the step.
 const CONSENT: u32 = 1 << 29;
 
-/// Agreement is a bitwise AND, so a set bit means: no trouble of this kind here.
+/// Returns the bit of a status. The agreement is a bitwise AND, so a set bit means that no rank has an error
+/// of this kind.
 fn bit_of(status: Status) -> u32 {
     let place = Status::BY_GRAVITY.iter().position(|other| *other == status);
     place.map_or(0, |place| 4 << place)
@@ -129,26 +129,26 @@ impl<'a> Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// Agrees with all survivors on how the present step went. `complete`: this rank did its part;
-    /// `trouble`: why it could not, if the reason is its own. After anything but
-    /// [`Verdict::Committed`] no message is under way any more.
-    pub fn commit(&mut self, complete: bool, trouble: Option<&Error>) -> Result<Verdict> {
-        Ok(self.commit_with(complete, trouble, true)?.0)
+    /// Agrees with all survivors on the outcome of the present step. `complete`: this rank did its part;
+    /// `error`: its own reason if it could not. After anything but [`Verdict::Committed`] no message is in
+    /// transit any more. Collective.
+    pub fn commit(&mut self, complete: bool, error: Option<&Error>) -> Result<Verdict> {
+        Ok(self.commit_with(complete, error, true)?.0)
     }
 
-    /// As [`Engine::commit`]; also: do all consent?
+    /// As [`Engine::commit`]; also returns whether all ranks consent.
     fn commit_with(
         &mut self,
         complete: bool,
-        trouble: Option<&Error>,
+        error: Option<&Error>,
         consent: bool,
     ) -> Result<(Verdict, bool)> {
         self.members.check_quorum()?;
         let mut flag = all_clear();
-        if !complete || trouble.is_some() {
+        if !complete || error.is_some() {
             flag &= !COMPLETE;
         }
-        if let Some(error) = trouble
+        if let Some(error) = error
             && !mutant(Mutant::TroubleIsSecret)
         {
             flag &= !bit_of(error.status);
@@ -161,13 +161,14 @@ impl Engine<'_> {
         }
         let (excluded, weights) = (self.members.excluded(), self.members.weights());
         let now = self.transport.now();
-        let content = |policy: &&mut dyn PlacementPolicy| policy.is_content(excluded, weights, now);
-        if self.policy.as_ref().is_none_or(content) {
-            flag |= CONTENT;
+        let wants_change =
+            |policy: &&mut dyn PlacementPolicy| policy.wants_change(excluded, weights, now);
+        if !self.policy.as_ref().is_some_and(wants_change) {
+            flag |= NO_CHANGE;
         }
         let Agreed { flag, faults } =
             self.timed(Phase::Commit, |engine| engine.transport.agree(flag))?;
-        self.reconsider |= flag & CONTENT == 0;
+        self.reconsider |= flag & NO_CHANGE == 0;
         let consent = flag & CONSENT != 0;
         let flag = flag & all_clear();
         let finished = flag == all_clear() || mutant(Mutant::UnfinishedIsFine);
@@ -175,7 +176,7 @@ impl Engine<'_> {
             self.inject_crash(Point::Commit)?;
             return Ok((Verdict::Committed, consent));
         }
-        self.timed(Phase::Repair, Engine::learn_of_faults)?;
+        self.timed(Phase::Repair, Engine::learn_of_failures)?;
         let gravest = Status::BY_GRAVITY
             .into_iter()
             .find(|status| flag & bit_of(*status) == 0);
@@ -183,59 +184,58 @@ impl Engine<'_> {
         Ok((verdict, consent))
     }
 
-    /// Every survivor succeeded with something of its own, or all fail alike: with their own error
-    /// where they have one of the agreed status. Collective.
+    /// Returns the value if every survivor has one; otherwise all fail alike, with their own error where it
+    /// has the agreed status. Collective.
     pub fn all_or_none<T>(&mut self, own: Result<T>) -> Result<T> {
         Ok(self.all_or_none_with(own, true)?.0)
     }
 
-    /// As [`Engine::all_or_none`]; also: do all consent? Collective.
+    /// As [`Engine::all_or_none`]; also returns whether all ranks consent. Collective.
     pub fn all_or_none_with<T>(&mut self, own: Result<T>, consent: bool) -> Result<(T, bool)> {
-        let trouble = own.as_ref().err().cloned();
+        let error = own.as_ref().err().cloned();
         loop {
-            match self.commit_with(trouble.is_none(), trouble.as_ref(), consent)? {
+            match self.commit_with(error.is_none(), error.as_ref(), consent)? {
                 (Verdict::Committed, all) => return Ok((own?, all)),
-                (Verdict::Failed(status), _) => return Err(agreed_error(status, trouble)),
+                (Verdict::Failed(status), _) => return Err(agreed_error(status, error)),
                 (Verdict::Replay, _) => {}
             }
         }
     }
 
-    /// Finds out who died: afterwards all survivors know the same. Collective.
+    /// Detects failures: afterwards all survivors know the same failed ranks. Collective.
     pub fn check_faults(&mut self) -> Result<()> {
         while self.commit(true, None)? != Verdict::Committed {}
         Ok(())
     }
 
-    /// The bitwise AND of the survivors' values; afterwards they know the same faults. Collective.
+    /// Returns the bitwise AND of the survivors' values; afterwards all know the same failed ranks.
+    /// Collective.
     pub fn agree_on(&mut self, value: u32) -> Result<u32> {
         let low = self.agree_on_bits(value & 0xffff)?;
         let high = self.agree_on_bits(value >> 16)?;
         Ok(high << 16 | low)
     }
 
-    /// As [`Engine::agree_on`], for values that leave the bits alone which the transport keeps for
-    /// itself.
+    /// As [`Engine::agree_on`], for values that do not use the bits that the transport reserves.
     fn agree_on_bits(&mut self, value: u32) -> Result<u32> {
         loop {
             let agreed = self.transport.agree(value)?;
             if !agreed.faults {
                 return Ok(agreed.flag);
             }
-            self.timed(Phase::Repair, Engine::learn_of_faults)?;
+            self.timed(Phase::Repair, Engine::learn_of_failures)?;
         }
     }
 
-    /// Do all survivors hold the same value? Collective.
+    /// Returns whether all survivors have the same value. Collective.
     pub fn all_equal(&mut self, value: u64) -> Result<bool> {
         self.all_equal_in(value, u64::BITS)
     }
 
-    /// As [`Engine::all_equal`], in the value's lowest so many bits, at 15 to an agreement. Collective.
+    /// As [`Engine::all_equal`], for the lowest `bits` bits of the value, 15 in each agreement. Collective.
     pub fn all_equal_in(&mut self, value: u64, bits: u32) -> Result<bool> {
-        // 15 bits of the value go with
-        // their complement in one agreement: where the AND of both has a bit in neither, or in
-        // both, somebody differs.
+        // 15 bits of the value travel with their complement in one agreement. If the AND of both has a bit in
+        // neither or in both of them, two ranks differ.
         const BITS: u32 = 15;
         const MASK: u32 = (1 << BITS) - 1;
         let mut equal = true;
@@ -249,11 +249,12 @@ impl Engine<'_> {
         Ok(equal)
     }
 
-    /// Empties the store when nobody will read it any more. Collective.
+    /// Empties the store once no rank will read it any more. Collective.
     pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<()> {
         if store.scope() == StoreScope::Everyone && !mutant(Mutant::ClearedAtCommit) {
-            // An agreement that ends without faults shows that everybody has heard the one before. Who
-            // has died meanwhile took its part of the result along; that is for the next call to find.
+            // An agreement that ends without failures proves that all ranks have learnt the result of the one
+            // before. A rank that has failed in between took its part of the result along; the next call
+            // finds that.
             if self.transport.agree(0)?.faults && !mutant(Mutant::ClearedAlone) {
                 store.leave();
                 return Ok(());
@@ -266,8 +267,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Makes the dead known to the members and the observer.
-    fn learn_of_faults(&mut self) -> Result<()> {
+    /// Makes new failures known to the members and the observer.
+    fn learn_of_failures(&mut self) -> Result<()> {
         let dead = self.transport.recover()?;
         let before = self.executors();
         let newly_dead = self.members.absorb(&dead);
@@ -275,18 +276,18 @@ impl Engine<'_> {
         for rank in newly_dead {
             self.tell(Event::Fault(rank));
         }
-        self.tell_covers(&before);
+        self.report_executors(&before);
         self.members.check_quorum()
     }
 
-    /// Who executes which node, ascending.
+    /// Returns the executor of each node, in ascending order of node.
     pub(super) fn executors(&self) -> Vec<Rank> {
         let nodes = self.members.cube().nodes();
         nodes.map(|node| self.members.executor(node)).collect()
     }
 
-    /// Tells the observer which nodes have other executors than before.
-    pub(super) fn tell_covers(&mut self, before: &[Rank]) {
+    /// Reports the nodes whose executor has changed.
+    pub(super) fn report_executors(&mut self, before: &[Rank]) {
         for (node, before) in self.members.cube().nodes().zip(before) {
             let now = self.members.executor(node);
             if now != *before {
@@ -303,7 +304,7 @@ impl Engine<'_> {
         result
     }
 
-    /// From `start` until now all time went into a phase.
+    /// Adds the time from `start` until now to a phase.
     pub(super) fn spent(&mut self, phase: Phase, start: f64) {
         let seconds = self.transport.now() - start;
         self.stats.add(phase, seconds);
@@ -316,7 +317,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Tells the observer of a message.
+    /// Reports a message to the observer.
     pub(super) fn emit_message(&mut self, from: Rank, to: Rank, bytes: usize) {
         self.observer.message(MessageEvent {
             from,
@@ -327,7 +328,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Tells the observer.
+    /// Reports an event to the observer.
     pub fn tell(&mut self, event: Event) {
         self.observer.event(Occasion {
             event,
@@ -339,17 +340,17 @@ impl Engine<'_> {
         });
     }
 
-    /// Dies here if the schedule says so.
+    /// Crashes this process here if the schedule says so.
     pub fn inject_crash(&mut self, point: Point) -> Result<()> {
-        if self.schedule.strikes(self.members.me(), self.round, point) {
+        if self.schedule.crashes(self.members.me(), self.round, point) {
             self.transport.crash()?;
         }
         Ok(())
     }
 }
 
-/// The error to return where all survivors agreed that somebody failed: the own one if it is of
-/// that status, else one that says that another rank has the reason.
+/// Returns the error for a status on which all survivors agreed: this rank's own if it has that status,
+/// otherwise one that says that another rank has the reason.
 pub fn agreed_error(status: Status, own: Option<Error>) -> Error {
     match own {
         Some(error) if error.status == status => error,
@@ -369,15 +370,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_has_a_bit_of_its_own_below_the_sign() {
+    fn every_status_has_its_own_bit_below_the_reserved_ones() {
         let bits: Vec<u32> = Status::BY_GRAVITY.map(bit_of).to_vec();
-        let all = bits.iter().fold(COMPLETE | CONTENT | CONSENT, |all, bit| {
-            assert_eq!(bit.count_ones(), 1);
-            assert_eq!(all & bit, 0);
-            all | bit
-        });
-        assert_eq!(all, all_clear() | CONTENT | CONSENT);
-        // The transport and MPI's signed int keep the top bits for themselves.
+        let all = bits
+            .iter()
+            .fold(COMPLETE | NO_CHANGE | CONSENT, |all, bit| {
+                assert_eq!(bit.count_ones(), 1);
+                assert_eq!(all & bit, 0);
+                all | bit
+            });
+        assert_eq!(all, all_clear() | NO_CHANGE | CONSENT);
+        // The transport and the sign of MPI's int use the top bits.
         assert!(all < 1 << 30);
     }
 }

@@ -1,14 +1,16 @@
-//! Data that are changed on purpose: what memory, a network, a file or a defect may do to them, and the
-//! lies of the 1989 paper's nodes. The fault schedule says whose, when, and how; digests stay what they
-//! were, as of somebody who does not know.
+//! Injection of data corruption: changes that memory, a network, a file or a defect may cause, and the false
+//! messages of the 1989 paper's faulty nodes.
+//!
+//! The fault schedule states the rank, the moment and the change. Digests stay as they were, as with a
+//! corruption that was not noticed. It must never change data without an entry of the schedule.
 
 use super::Engine;
 use crate::block::{Block, Run};
-use crate::faults::{Change, Spoil, Target};
+use crate::faults::{Change, Corruption, Target};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::Result;
 
-/// Where a record is: the number of its run, where it starts there, and a bit of it.
+/// A position in a block: the index of a run, the start of a record in it, and a bit of that record.
 struct Spot {
     run: usize,
     start: usize,
@@ -51,10 +53,10 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// What the schedule has for now, and has not been done yet.
-    fn due(&self, target: Target) -> Option<(usize, Spoil)> {
+    /// Returns the entry of the schedule for this moment, if it is still to be done.
+    fn due(&self, target: Target) -> Option<(usize, Corruption)> {
         let me = self.members.me();
-        let mut found = self.schedule.spoils(me, self.round, target);
+        let mut found = self.schedule.corruptions(me, self.round, target);
         let found = found.find(|(number, one)| one.always || !self.corrupted.contains(number));
         found.map(|(number, one)| (number, *one))
     }
@@ -67,8 +69,8 @@ impl Engine<'_> {
     }
 }
 
-/// The record that is meant; None: there is none.
-fn spot(block: &Block, how: &Spoil, size: usize) -> Option<Spot> {
+/// Returns the position that the entry names; None if the block has no such record.
+fn spot(block: &Block, how: &Corruption, size: usize) -> Option<Spot> {
     let Some(place) = how.place else {
         let length = block.runs.first()?.data.len();
         let middle = length / 2;
@@ -96,8 +98,8 @@ fn spot(block: &Block, how: &Spoil, size: usize) -> Option<Spot> {
     None
 }
 
-/// The block with one change. The same where it has not got what is to be changed.
-fn changed(how: &Spoil, mut block: Block, size: usize) -> Result<Block> {
+/// Returns the block with one change; the same block if it has no such position.
+fn changed(how: &Corruption, mut block: Block, size: usize) -> Result<Block> {
     let Some(Spot { run, start, bit }) = spot(&block, how, size) else {
         return Ok(block);
     };
@@ -149,7 +151,7 @@ mod tests {
         }
     }
 
-    /// What becomes of two runs of records of two bytes.
+    /// Applies an entry to two runs of records of two bytes.
     fn after(words: &str) -> Vec<Vec<u8>> {
         let block = Block::of_sorted(vec![run(0, &[1, 2, 3, 4, 5, 6]), run(1, &[7, 8])]);
         let plan = Plan::parse(&format!("0~0.{words}")).unwrap();
@@ -158,13 +160,13 @@ mod tests {
             true => Target::Order,
             false => Target::Block,
         };
-        let (_, how) = schedule.spoils(Rank(0), 0, target).next().unwrap();
+        let (_, how) = schedule.corruptions(Rank(0), 0, target).next().unwrap();
         let block = changed(how, block, 2).unwrap();
         block.runs.iter().map(|run| run.data.to_vec()).collect()
     }
 
     #[test]
-    fn each_change_does_what_it_says() {
+    fn applies_each_kind_of_change() {
         assert_eq!(after("block"), [vec![1, 2, 3, 12, 5, 6], vec![7, 8]]);
         assert_eq!(after("block/0"), [vec![0, 2, 3, 4, 5, 6], vec![7, 8]]);
         // Record 3 of 4 is that of the second run; bit 9 is in its second byte.
@@ -184,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_stays_as_it_is() {
+    fn leaves_a_block_unchanged_without_the_named_record() {
         let plan = Plan::parse("0~0.block.drop/5 0~0.block.key").unwrap();
         let schedule = plan.resolve(1, 1);
-        for (_, how) in schedule.spoils(Rank(0), 0, Target::Block) {
+        for (_, how) in schedule.corruptions(Rank(0), 0, Target::Block) {
             let changed = changed(how, Block::empty(), 4).unwrap();
             assert_eq!(changed, Block::empty());
         }

@@ -1,12 +1,13 @@
-//! What a round decides: every subcube's nodes propose, its root decides, and all ranks are told.
+//! The decisions of a round: the nodes of every subcube propose, its root decides, and all ranks learn the
+//! decision.
 //!
-//! Everybody keeps all decisions, so that anybody can make a piece of any block again. They go by
-//! way of one rank, the lowest survivor: two letters a rank, however many subcubes there are.
+//! All ranks keep all decisions, so that any rank can recompute a piece of any block. The messages go through
+//! one rank, the coordinator: two messages for each rank, however many subcubes there are.
 
 use std::collections::BTreeMap;
 
 use super::algorithm::RoundContext;
-use super::exchange::{Delivery, Letter};
+use super::exchange::{ControlMessage, Delivery};
 use super::job::{Job, RoundResult};
 use super::{Subcube, table};
 use crate::members::Rank;
@@ -14,7 +15,7 @@ use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Result, caught};
 
-/// What holds in a round: for each subcube of some dimension what it decided.
+/// The decisions that hold in a round, one for each subcube of some dimension.
 #[derive(Clone, Debug, Default)]
 pub struct Decisions {
     scope: u32,
@@ -22,12 +23,12 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    /// What was decided for a node; None if its subcube did not come to a decision.
+    /// Returns the decision for a node; None if its subcube could not decide.
     pub fn of(&self, node: Node) -> Option<&Slice> {
         self.by_first_node.get(&first_of(node, self.scope))
     }
 
-    /// Nobody has decided anything yet, in a cube of this dimension.
+    /// The empty decision that holds before the first one, in a cube of this dimension.
     fn nothing(dimension: u32) -> Decisions {
         let nothing = Slice::from(Buffer::default());
         Decisions {
@@ -36,14 +37,14 @@ impl Decisions {
         }
     }
 
-    /// Only what concerns this node.
+    /// Keeps only the decision for this node.
     pub fn retain(&mut self, node: Node) {
         let own = first_of(node, self.scope);
         self.by_first_node.retain(|first, _| *first == own);
     }
 }
 
-/// The way of a node's proposal to its root.
+/// The path of a node's proposal to its root.
 struct Route<'s> {
     node: Node,
     subcube: &'s Subcube,
@@ -53,24 +54,24 @@ struct Route<'s> {
     root: Rank,
 }
 
-/// What a root hears.
-struct Council<'s> {
+/// The proposals that a root has received.
+struct Proposals<'s> {
     subcube: &'s Subcube,
     proposals: Vec<(Node, Slice)>,
     complete: bool,
 }
 
 impl Job<'_, '_> {
-    /// All decisions of the round; one is missing where somebody in its subcube is in trouble. None:
-    /// somebody died.
+    /// Makes all decisions of the round. A decision is missing if a rank of its subcube has an error. None: a
+    /// rank failed.
     pub(super) fn decide(
         &mut self,
         round: u32,
-        attempt: &mut RoundResult,
+        result: &mut RoundResult,
     ) -> Result<Option<Decisions>> {
         let Some(scope) = self.algorithm.step(round).scope else {
             let dimension = self.engine.members.cube().dimension();
-            let before = self.log.last().cloned();
+            let before = self.progress.log.last().cloned();
             return Ok(Some(
                 before.unwrap_or_else(|| Decisions::nothing(dimension)),
             ));
@@ -81,15 +82,15 @@ impl Job<'_, '_> {
             .map(|index| Subcube::of(members, Node(index << scope), scope))
             .collect();
         let routes = self.routes(&subcubes);
-        let letters = routes
+        let messages = routes
             .iter()
-            .map(|route| self.proposal(round, route, attempt))
+            .map(|route| self.proposal(round, route, result))
             .collect();
         let limit = self.algorithm.proposal_limit(round);
-        let Some(proposals) = self.engine.deliver(letters, limit)? else {
+        let Some(proposals) = self.engine.deliver(messages, limit)? else {
             return Ok(None);
         };
-        let decided = self.decide_for_subcubes(round, &routes, proposals, attempt);
+        let decided = self.decide_for_subcubes(round, &routes, proposals, result);
         let mine = table::write(decided.iter().map(|(first, words)| (first.0, &words[..])));
         let members = &self.engine.members;
         let mut roots: Vec<Rank> = subcubes
@@ -99,12 +100,14 @@ impl Job<'_, '_> {
         roots.sort_unstable();
         roots.dedup();
         let limit = subcubes.len() * (table::PER_ENTRY + self.algorithm.decision_limit(round));
-        let told = self
+        let reports = self
             .engine
             .by_way_of_coordinator(&roots, mine, (limit, limit))?;
-        let Some(told) = told else { return Ok(None) };
+        let Some(reports) = reports else {
+            return Ok(None);
+        };
         let mut by_first_node = BTreeMap::new();
-        for (_, table) in told {
+        for (_, table) in reports {
             let entries = table::read(&table)?.into_iter();
             by_first_node.extend(entries.map(|(first, words)| (Node(first), words)));
         }
@@ -114,13 +117,7 @@ impl Job<'_, '_> {
         }))
     }
 
-    /// What held for a node in the round before.
-    fn decided_before(&self, node: Node) -> &[u8] {
-        let last = self.log.last().and_then(|last| last.of(node));
-        last.map_or(&[], |decision| decision)
-    }
-
-    /// Between which ranks the nodes that concern this one send to their roots, ascending.
+    /// Returns the paths to roots that this rank takes part in, in ascending order of node.
     fn routes<'s>(&self, subcubes: &'s [Subcube]) -> Vec<Route<'s>> {
         let members = &self.engine.members;
         let me = members.me();
@@ -142,41 +139,42 @@ impl Job<'_, '_> {
         routes
     }
 
-    /// What a node contributes, if this rank executes it and is in no trouble.
-    fn proposal(&self, round: u32, route: &Route<'_>, attempt: &mut RoundResult) -> Letter {
+    /// Returns the proposal of a node, if this rank executes it and has no error.
+    fn proposal(&self, round: u32, route: &Route<'_>, result: &mut RoundResult) -> ControlMessage {
         let algorithm = self.algorithm;
-        let block = self.blocks.get(&route.node);
-        let able = route.executor == self.engine.members.me() && attempt.trouble.is_none();
-        let body = block.filter(|_| able).and_then(|block| {
-            attempt.check(caught(|| {
-                let at = RoundContext::new(round, route.node, self.decided_before(route.node));
+        let block = self.progress.blocks.get(&route.node);
+        let able = route.executor == self.engine.members.me() && result.error.is_none();
+        let payload = block.filter(|_| able).and_then(|block| {
+            result.check(caught(|| {
+                let at =
+                    RoundContext::new(round, route.node, self.progress.last_decision(route.node));
                 algorithm.propose(&at, route.subcube, block)
             }))
         });
-        Letter {
+        ControlMessage {
             from: route.executor,
             to: route.root,
-            body,
+            payload,
         }
     }
 
-    /// The decisions of the subcubes whose root this rank executes, by first node. Where a proposal
-    /// is missing there is nothing to decide.
+    /// Returns the decisions of the subcubes whose root this rank executes, by first node. A subcube of which
+    /// a proposal is missing makes no decision.
     fn decide_for_subcubes(
         &self,
         round: u32,
         routes: &[Route<'_>],
         proposals: Vec<Delivery<Slice>>,
-        attempt: &mut RoundResult,
+        result: &mut RoundResult,
     ) -> BTreeMap<Node, Vec<u8>> {
         let algorithm = self.algorithm;
         let me = self.engine.members.me();
-        let mut councils: BTreeMap<Node, Council<'_>> = BTreeMap::new();
+        let mut open: BTreeMap<Node, Proposals<'_>> = BTreeMap::new();
         for (route, proposal) in routes.iter().zip(proposals) {
             if route.root == me {
-                let decision = councils
+                let decision = open
                     .entry(route.subcube.first)
-                    .or_insert_with(|| Council {
+                    .or_insert_with(|| Proposals {
                         subcube: route.subcube,
                         proposals: Vec::new(),
                         complete: true,
@@ -188,13 +186,13 @@ impl Job<'_, '_> {
             }
         }
         let mut decisions = BTreeMap::new();
-        for (first, decision) in councils {
+        for (first, decision) in open {
             if decision.complete {
                 let decision = caught(|| {
-                    let at = RoundContext::new(round, first, self.decided_before(first));
+                    let at = RoundContext::new(round, first, self.progress.last_decision(first));
                     algorithm.decide(&at, decision.subcube, &decision.proposals)
                 });
-                decisions.extend(attempt.check(decision).map(|decision| (first, decision)));
+                decisions.extend(result.check(decision).map(|decision| (first, decision)));
             }
         }
         decisions

@@ -1,8 +1,8 @@
-//! Moving things between ranks in a step that all take together.
+//! Messages between ranks in a step that all ranks take together.
 //!
-//! Every rank lists the letters or transfers that concern it, in an order on which any two ranks
-//! agree (ascending node), so that messages match without being named. A rank that is in trouble
-//! still plays its part, with empty hands: nobody waits for it in vain.
+//! Every rank lists the control messages or transfers that concern it, in an order on which any two ranks
+//! agree (ascending node), so that messages match without names. A rank with an error still sends its
+//! messages, empty, so that no rank waits for it in vain.
 
 use std::ops::Range;
 
@@ -16,38 +16,38 @@ use ftsort_kernels::buffer::{self, Buffer, Slice};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
 
 /// A small message from one rank to another.
-pub struct Letter {
-    /// Who sends.
+pub struct ControlMessage {
+    /// The sender.
     pub from: Rank,
-    /// Who receives; may be the sender.
+    /// The receiver; may be the sender.
     pub to: Rank,
-    /// What is sent; looked at on the sender. None: the sender is in trouble.
-    pub body: Option<Vec<u8>>,
+    /// The payload, read on the sender only. None: the sender has an error.
+    pub payload: Option<Vec<u8>>,
 }
 
 /// A block on its way from one rank to another.
 pub struct Transfer {
-    /// Who sends.
+    /// The sender.
     pub from: Rank,
-    /// Who receives; may be the sender, and then nothing is copied.
+    /// The receiver; if it is the sender, nothing is copied.
     pub to: Rank,
-    /// What is sent; looked at on the sender. None: the sender is in trouble.
+    /// The block, read on the sender only. None: the sender has an error.
     pub block: Option<Block>,
 }
 
-/// What came of a letter or a shipment, as its receiver sees it.
+/// The outcome of a message, as its receiver sees it.
 #[derive(Debug)]
 pub enum Delivery<T> {
     /// It is for another rank.
     NotMine,
-    /// Here it is.
+    /// It has arrived.
     Got(T),
-    /// The sender was in trouble, or this rank had no room.
+    /// The sender had an error, or this rank had no memory for it.
     Nothing,
 }
 
 impl<T> Delivery<T> {
-    /// What was got, if it was.
+    /// Returns the content if it has arrived.
     pub fn got(self) -> Option<T> {
         match self {
             Delivery::Got(thing) => Some(thing),
@@ -56,70 +56,71 @@ impl<T> Delivery<T> {
     }
 }
 
-/// Runs up to this size travel together, in messages of up to so many bytes: a message costs more than a
-/// copy of so few.
+/// Runs of up to `SHORT` bytes travel together in messages of up to `BUNDLE` bytes, because a message costs
+/// more than a copy of so few bytes.
 const SHORT: usize = 4 << 10;
 const BUNDLE: usize = 64 << 10;
 
-/// A block that is no larger than one of so many parts of a message travels with its header: a message more
+/// A block travels with its header if it is at most this part of an eager message, because a second message
 /// takes longer.
 const ENCLOSED_PART: usize = 2048;
 
-/// The records of a block that is awaited.
+/// The records of a block for which receives are posted.
 enum Awaited {
-    /// Messages, and which runs of the block each of them brings.
+    /// Messages, each with the runs of the block that it brings.
     Messages(Vec<(Range<usize>, Ticket)>),
-    /// They have come with the header.
+    /// They came with the header.
     Enclosed(Slice),
 }
 
-/// Goes before every letter's body: is there one?
-const IN_TROUBLE: u8 = 0;
-const HAS_BODY: u8 = 1;
+/// The first byte of a control message: whether a payload follows.
+const NO_PAYLOAD: u8 = 0;
+const HAS_PAYLOAD: u8 = 1;
 
 impl Engine<'_> {
-    /// Delivers letters of at most `limit` bytes. None: somebody died.
+    /// Delivers control messages of at most `limit` bytes. None: a rank failed.
     pub fn deliver(
         &mut self,
-        letters: Vec<Letter>,
+        messages: Vec<ControlMessage>,
         limit: usize,
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
-        // Who finds no room for a letter cannot tell the others: they would wait for its own in vain.
-        buffer::beyond_limit(|| self.deliver_now(letters, limit))
+        // A rank without memory for a control message could not tell the others, which would wait for its
+        // message: so the limit does not apply here.
+        buffer::beyond_limit(|| self.deliver_now(messages, limit))
     }
 
     fn deliver_now(
         &mut self,
-        letters: Vec<Letter>,
+        messages: Vec<ControlMessage>,
         limit: usize,
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
         if limit >= self.transport.eager_limit() {
-            return self.deliver_long(letters);
+            return self.deliver_long(messages);
         }
         let me = self.members.me();
-        let mut tickets: Vec<Option<Ticket>> = Vec::with_capacity(letters.len());
-        for letter in &letters {
-            if letter.from == me && letter.to != me {
-                let message = sealed(letter.body.as_deref())?;
-                self.stats.bytes_sent += message.len() as u64;
-                self.transport.send(letter.to, message)?;
+        let mut tickets: Vec<Option<Ticket>> = Vec::with_capacity(messages.len());
+        for message in &messages {
+            if message.from == me && message.to != me {
+                let framed = framed(message.payload.as_deref())?;
+                self.stats.bytes_sent += framed.len() as u64;
+                self.transport.send(message.to, framed)?;
             }
-            let incoming = letter.to == me && letter.from != me;
+            let incoming = message.to == me && message.from != me;
             tickets.push(match incoming {
-                true => Some(self.transport.receive(letter.from, limit + 1)?),
+                true => Some(self.transport.receive(message.from, limit + 1)?),
                 false => None,
             });
         }
         if self.transport.settle()? == Flow::Interrupted {
             return Ok(None);
         }
-        let mut deliveries = Vec::with_capacity(letters.len());
-        for (letter, ticket) in letters.into_iter().zip(tickets) {
+        let mut deliveries = Vec::with_capacity(messages.len());
+        for (message, ticket) in messages.into_iter().zip(tickets) {
             deliveries.push(match ticket {
                 Some(ticket) => opened(self.transport.take(ticket)),
-                None if letter.to != me => Delivery::NotMine,
-                None => match letter.body {
-                    Some(body) => Delivery::Got(Buffer::copy_of(&body)?.into()),
+                None if message.to != me => Delivery::NotMine,
+                None => match message.payload {
+                    Some(payload) => Delivery::Got(Buffer::copy_of(&payload)?.into()),
                     None => Delivery::Nothing,
                 },
             });
@@ -127,24 +128,27 @@ impl Engine<'_> {
         Ok(Some(deliveries))
     }
 
-    /// As [`Engine::deliver`], where letters may be longer than what can be received without knowing
-    /// how long it is: they go as blocks of one run, whose headers go before them.
-    fn deliver_long(&mut self, letters: Vec<Letter>) -> Result<Option<Vec<Delivery<Slice>>>> {
+    /// As [`Engine::deliver`], for messages that may be longer than a receive of unknown length can take:
+    /// they travel as blocks of one run, whose headers go first.
+    fn deliver_long(
+        &mut self,
+        messages: Vec<ControlMessage>,
+    ) -> Result<Option<Vec<Delivery<Slice>>>> {
         let me = self.members.me();
-        let mut transfers = Vec::with_capacity(letters.len());
-        for letter in letters {
-            let block = match letter.body.filter(|_| letter.from == me) {
-                Some(body) => Some(Block::input(me, Buffer::copy_of(&body)?.into())),
+        let mut transfers = Vec::with_capacity(messages.len());
+        for message in messages {
+            let block = match message.payload.filter(|_| message.from == me) {
+                Some(payload) => Some(Block::input(me, Buffer::copy_of(&payload)?.into())),
                 None => None,
             };
-            let (from, to) = (letter.from, letter.to);
+            let (from, to) = (message.from, message.to);
             transfers.push(Transfer { from, to, block });
         }
-        let mut trouble = None;
-        let shipped = self.ship(transfers, 1, &mut trouble)?;
-        if let Some(error) = trouble {
-            // Too late to let the others know.
-            let text = format!("a letter: {}", error.text);
+        let mut error = None;
+        let moved = self.transfer(transfers, 1, &mut error)?;
+        if let Some(error) = error {
+            // The other ranks cannot be informed any more.
+            let text = format!("a control message: {}", error.text);
             return Err(Error::new(Status::Internal, text));
         }
         let opened = |delivery| {
@@ -154,46 +158,46 @@ impl Engine<'_> {
                 Delivery::NotMine => Delivery::NotMine,
             })
         };
-        let letters = shipped.map(|deliveries| deliveries.into_iter().map(opened).collect());
-        letters.transpose()
+        let messages = moved.map(|deliveries| deliveries.into_iter().map(opened).collect());
+        messages.transpose()
     }
 
-    /// Moves blocks of at most so many runs. Where this rank has no room for one it says so in
-    /// `trouble`, and lets the bytes pass. None: somebody died.
-    pub fn ship(
+    /// Moves blocks of at most `most_runs` runs. If this rank has no memory for one, it sets `error` and
+    /// discards the bytes. None: a rank failed.
+    pub fn transfer(
         &mut self,
         mut transfers: Vec<Transfer>,
         most_runs: usize,
-        trouble: &mut Option<Error>,
+        error: &mut Option<Error>,
     ) -> Result<Option<Vec<Delivery<Block>>>> {
         let me = self.members.me();
-        for shipment in &mut transfers {
-            if shipment.from == me && shipment.to != me {
-                let block = shipment.block.take();
+        for transfer in &mut transfers {
+            if transfer.from == me && transfer.to != me {
+                let block = transfer.block.take();
                 let block = block.map(|block| self.corrupt(Target::Message, block));
-                shipment.block = block.transpose()?;
+                transfer.block = block.transpose()?;
             }
         }
         let enclosed = self.enclosed(most_runs);
-        let labels = transfers
+        let headers = transfers
             .iter()
-            .map(|shipment| Letter {
-                from: shipment.from,
-                to: shipment.to,
-                body: (shipment.block.as_ref()).map(|block| label_of(block, enclosed)),
+            .map(|transfer| ControlMessage {
+                from: transfer.from,
+                to: transfer.to,
+                payload: (transfer.block.as_ref()).map(|block| header_message(block, enclosed)),
             })
             .collect();
-        let Some(labels) = self.deliver(labels, Header::limit(most_runs) + enclosed)? else {
+        let Some(headers) = self.deliver(headers, Header::limit(most_runs) + enclosed)? else {
             return Ok(None);
         };
         let mut awaited = Vec::with_capacity(transfers.len());
-        for (shipment, label) in transfers.iter().zip(labels) {
-            if shipment.from == me && shipment.to != me {
-                self.send_runs(shipment, enclosed)?;
+        for (transfer, header_bytes) in transfers.iter().zip(headers) {
+            if transfer.from == me && transfer.to != me {
+                self.send_runs(transfer, enclosed)?;
             }
-            awaited.push(match label {
-                Delivery::Got(label) if shipment.from != me => {
-                    Some(self.await_runs(shipment.from, &label, enclosed, trouble)?)
+            awaited.push(match header_bytes {
+                Delivery::Got(header_bytes) if transfer.from != me => {
+                    Some(self.await_runs(transfer.from, &header_bytes, enclosed, error)?)
                 }
                 _ => None,
             });
@@ -202,40 +206,40 @@ impl Engine<'_> {
             return Ok(None);
         }
         let mut deliveries = Vec::with_capacity(transfers.len());
-        for (shipment, awaited) in transfers.into_iter().zip(awaited) {
-            deliveries.push(match (awaited, shipment.block) {
-                _ if shipment.to != me => Delivery::NotMine,
+        for (transfer, awaited) in transfers.into_iter().zip(awaited) {
+            deliveries.push(match (awaited, transfer.block) {
+                _ if transfer.to != me => Delivery::NotMine,
                 (Some(Some((header, awaited))), _) => {
-                    let block = self.arrived(shipment.from, &header, awaited);
+                    let block = self.arrived(transfer.from, &header, awaited);
                     match self.is_intact(&block) {
                         true => Delivery::Got(block),
                         false => {
-                            let error = self.accuse(Some(shipment.from), Finding::Message);
-                            trouble.get_or_insert(error);
+                            let corrupt = self.accuse(Some(transfer.from), Finding::Message);
+                            error.get_or_insert(corrupt);
                             Delivery::Nothing
                         }
                     }
                 }
-                (None, Some(block)) if shipment.from == me => Delivery::Got(block),
+                (None, Some(block)) if transfer.from == me => Delivery::Got(block),
                 _ => Delivery::Nothing,
             });
         }
         Ok(Some(deliveries))
     }
 
-    /// How large a block may be to travel with its header: whoever awaits one needs room for that.
+    /// Returns the greatest size of a block that travels with its header; a receiver needs memory for that.
     fn enclosed(&self, most_runs: usize) -> usize {
         let most = self.transport.eager_limit() / ENCLOSED_PART;
         let fits = Header::limit(most_runs) + most < self.transport.eager_limit();
         if fits { most } else { 0 }
     }
 
-    fn send_runs(&mut self, shipment: &Transfer, enclosed: usize) -> Result<()> {
-        let Some(block) = shipment.block.clone() else {
+    fn send_runs(&mut self, transfer: &Transfer, enclosed: usize) -> Result<()> {
+        let Some(block) = transfer.block.clone() else {
             return Ok(());
         };
         if travels_along(block.bytes(), enclosed) {
-            self.emit_message(shipment.from, shipment.to, block.bytes());
+            self.emit_message(transfer.from, transfer.to, block.bytes());
             return Ok(());
         }
         let sizes: Vec<usize> = block.runs.iter().map(|run| run.data.len()).collect();
@@ -243,13 +247,13 @@ impl Engine<'_> {
             let message = bundled(&block.runs[runs])?;
             let bytes = message.len();
             self.stats.bytes_sent += bytes as u64;
-            self.emit_message(shipment.from, shipment.to, bytes);
-            self.transport.send(shipment.to, message)?;
+            self.emit_message(transfer.from, transfer.to, bytes);
+            self.transport.send(transfer.to, message)?;
         }
         Ok(())
     }
 
-    /// The block of which all messages have come.
+    /// Returns the block of which all messages have arrived.
     fn arrived(&mut self, from: Rank, header: &Header, awaited: Awaited) -> Block {
         let messages = match awaited {
             Awaited::Enclosed(records) => vec![(0..header.runs.len(), records)],
@@ -273,20 +277,25 @@ impl Engine<'_> {
         Block::from_parts(header, parts)
     }
 
-    /// Posts the receives of a block's runs; None where there is no room for some of them.
+    /// Posts the receives of a block's runs; None if there is no memory for some of them.
     fn await_runs(
         &mut self,
         from: Rank,
-        label: &Slice,
+        header_bytes: &Slice,
         enclosed: usize,
-        trouble: &mut Option<Error>,
+        error: &mut Option<Error>,
     ) -> Result<Option<(Header, Awaited)>> {
-        let (header, rest) = Header::from_message(label)?;
+        let (header, rest) = Header::from_message(header_bytes)?;
         if travels_along(header.bytes(), enclosed) {
-            // For records the label is not aligned.
+            // The payload of a header is not aligned for records.
             let records = match rest.len() == header.bytes() {
                 true => buffer::beyond_limit(|| Buffer::copy_of(rest))?,
-                false => return Err(Error::new(Status::Internal, "a label lacks its records")),
+                false => {
+                    return Err(Error::new(
+                        Status::Internal,
+                        "a block of few records came without them",
+                    ));
+                }
             };
             return Ok(Some((header, Awaited::Enclosed(records.into()))));
         }
@@ -297,9 +306,9 @@ impl Engine<'_> {
             let bytes = sizes[runs.clone()].iter().sum();
             match self.transport.receive(from, bytes) {
                 Ok(ticket) => awaited.push((runs, ticket)),
-                Err(error) if error.status == Status::Memory => {
+                Err(refused) if refused.status == Status::Memory => {
                     self.transport.discard(from, bytes)?;
-                    trouble.get_or_insert(error);
+                    error.get_or_insert(refused);
                     room = false;
                 }
                 Err(error) => return Err(error),
@@ -309,25 +318,25 @@ impl Engine<'_> {
     }
 }
 
-/// Do so many bytes of records travel with their header?
+/// Returns whether a block of this size travels with its header.
 fn travels_along(bytes: usize, enclosed: usize) -> bool {
     (1..=enclosed).contains(&bytes)
 }
 
-/// What goes before a block's records, and these themselves if they are few.
-fn label_of(block: &Block, enclosed: usize) -> Vec<u8> {
-    let mut label = block.header().encode();
+/// Returns the header of a block, followed by its records if they are few.
+fn header_message(block: &Block, enclosed: usize) -> Vec<u8> {
+    let mut header_bytes = block.header().encode();
     if travels_along(block.bytes(), enclosed) {
-        label.extend(block.runs.iter().flat_map(|run| run.data.iter()));
+        header_bytes.extend(block.runs.iter().flat_map(|run| run.data.iter()));
     }
-    label
+    header_bytes
 }
 
-/// Which runs of these sizes travel in one message, in order: short ones that follow each other, as many
-/// as fit, and each other one alone. Sender and receiver both compute it, from the block's header.
+/// Groups runs of these sizes into messages, in order: consecutive short runs together as far as they fit,
+/// and each other run alone. Sender and receiver both compute it from the block's header.
 fn bundles(sizes: &[usize]) -> Vec<Range<usize>> {
     let mut bundles: Vec<Range<usize>> = Vec::new();
-    // None: the last one is not short, and travels alone.
+    // None: the last run is not short and travels alone.
     let mut room = None;
     for (index, bytes) in sizes.iter().enumerate() {
         match bundles.last_mut() {
@@ -344,7 +353,7 @@ fn bundles(sizes: &[usize]) -> Vec<Range<usize>> {
     bundles
 }
 
-/// The records of these runs, one after the other.
+/// Returns the records of these runs, one run after the other.
 fn bundled(runs: &[Run]) -> Result<Slice> {
     if let [only] = runs {
         return Ok(only.data.clone());
@@ -359,16 +368,16 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
 }
 
 impl Engine<'_> {
-    /// Tells what each survivor says, at most `limit` bytes, to all of them, by way of one; in
-    /// ascending order of rank. None: somebody died.
+    /// Gives the payload of each survivor, at most `limit` bytes, to all of them, through the coordinator; in
+    /// ascending order of rank. None: a rank failed.
     pub fn share(&mut self, mine: Vec<u8>, limit: usize) -> Result<Option<Vec<(Rank, Slice)>>> {
         let survivors: Vec<Rank> = self.members.survivors().collect();
         let total = survivors.len() * limit;
         self.by_way_of_coordinator(&survivors, mine, (limit, total))
     }
 
-    /// As [`Engine::share`], but only `speakers` say something, at most `limit` bytes each and
-    /// `total` together; it is told to all survivors.
+    /// As [`Engine::share`], but only `speakers` contribute, at most `limit` bytes each and `total` bytes
+    /// together; all survivors receive it.
     pub fn by_way_of_coordinator(
         &mut self,
         speakers: &[Rank],
@@ -377,42 +386,48 @@ impl Engine<'_> {
     ) -> Result<Option<Vec<(Rank, Slice)>>> {
         let coordinator = match mutant(Mutant::ScribeIsRankZero) {
             true => Rank(0),
-            // Not one that keeps the others waiting.
+            // An excluded rank would keep the others waiting.
             false => self.members.lowest_executor(),
         };
         let me = self.members.me();
-        let letters = speakers.iter().map(|speaker| Letter {
+        let messages = speakers.iter().map(|speaker| ControlMessage {
             from: *speaker,
             to: coordinator,
-            body: (*speaker == me).then(|| mine.clone()),
+            payload: (*speaker == me).then(|| mine.clone()),
         });
-        let Some(heard) = self.deliver(letters.collect(), limit)? else {
+        let Some(received) = self.deliver(messages.collect(), limit)? else {
             return Ok(None);
         };
-        let heard: Vec<(Rank, Slice)> = (speakers.iter().zip(heard))
+        let received: Vec<(Rank, Slice)> = (speakers.iter().zip(received))
             .filter_map(|(speaker, words)| Some((*speaker, words.got()?)))
             .collect();
-        let table = table::write(heard.iter().map(|(speaker, words)| (speaker.0, &words[..])));
+        let table = table::write(
+            received
+                .iter()
+                .map(|(speaker, words)| (speaker.0, &words[..])),
+        );
         let survivors = self.members.survivors();
-        let letters = survivors.map(|survivor| Letter {
+        let messages = survivors.map(|survivor| ControlMessage {
             from: coordinator,
             to: survivor,
-            body: (coordinator == me).then(|| table.clone()),
+            payload: (coordinator == me).then(|| table.clone()),
         });
         let longest = speakers.len() * table::PER_ENTRY + total;
-        let Some(told) = self.deliver(letters.collect(), longest)? else {
+        let Some(reports) = self.deliver(messages.collect(), longest)? else {
             return Ok(None);
         };
-        let told = told.into_iter().find_map(Delivery::got);
-        let Some(told) = told else { return Ok(None) };
-        let told = table::read(&told)?.into_iter();
+        let reports = reports.into_iter().find_map(Delivery::got);
+        let Some(reports) = reports else {
+            return Ok(None);
+        };
+        let reports = table::read(&reports)?.into_iter();
         Ok(Some(
-            told.map(|(rank, words)| (Rank(rank), words)).collect(),
+            reports.map(|(rank, words)| (Rank(rank), words)).collect(),
         ))
     }
 }
 
-/// The bytes of a block of one run at most.
+/// Returns the bytes of a block of at most one run.
 fn only_run(block: Block) -> Result<Slice> {
     match block.runs.into_iter().next() {
         Some(run) => Ok(run.data),
@@ -420,14 +435,18 @@ fn only_run(block: Block) -> Result<Slice> {
     }
 }
 
-fn sealed(body: Option<&[u8]>) -> Result<Slice> {
-    let mut message = vec![if body.is_some() { HAS_BODY } else { IN_TROUBLE }];
-    message.extend_from_slice(body.unwrap_or_default());
+fn framed(payload: Option<&[u8]>) -> Result<Slice> {
+    let mut message = vec![if payload.is_some() {
+        HAS_PAYLOAD
+    } else {
+        NO_PAYLOAD
+    }];
+    message.extend_from_slice(payload.unwrap_or_default());
     Ok(Buffer::copy_of(&message)?.into())
 }
 
 fn opened(message: Buffer) -> Delivery<Slice> {
-    if message.first() != Some(&HAS_BODY) {
+    if message.first() != Some(&HAS_PAYLOAD) {
         return Delivery::Nothing;
     }
     let length = message.len();
@@ -452,7 +471,7 @@ mod tests {
                 prop_assert!(sizes[runs.clone()].iter().all(|bytes| *bytes <= SHORT));
                 prop_assert!(sum(runs) <= BUNDLE);
             }
-            // The next one did not fit, or one of both is not short.
+            // The next run did not fit, or one of both is not short.
             for both in bundles.windows(2) {
                 let next = sizes[both[1].start];
                 let alone = next > SHORT || sizes[both[0].start] > SHORT;

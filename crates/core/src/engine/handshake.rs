@@ -1,17 +1,17 @@
-//! What is told to all outside of rounds: who is on the same host, by what name a group goes, how much
-//! there is to sort.
+//! Information that ranks share outside of rounds: hosts, a number that identifies the group, and the size of
+//! the input.
 
 use super::commit::{Engine, Verdict, agreed_error};
 use crate::members::Rank;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 
-/// What ranks tell each other.
+/// The content of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
-    /// The same number on ranks of one host.
+    /// The same number on all ranks of one host.
     pub host: u64,
-    /// A number that another group hardly has.
+    /// A number that no other group is likely to have.
     pub nonce: u64,
 }
 
@@ -29,40 +29,40 @@ impl Handshake {
     }
 }
 
-/// Tells `mine` to all survivors, and returns what they told, in ascending order of rank. With
-/// `trouble` the call fails on all, as agreed. Collective.
+/// Shares `mine` with all survivors, and returns the values of all in ascending order of rank. If a rank has
+/// an error, the call fails on all, as agreed. Collective.
 pub fn handshake(
     engine: &mut Engine<'_>,
     mine: Handshake,
-    trouble: Option<Error>,
+    error: Option<Error>,
 ) -> Result<Vec<(Rank, Handshake)>> {
-    let told = told_by_all(engine, mine.encode(), trouble)?.into_iter();
-    Ok(told
+    let reports = reported_by_all(engine, mine.encode(), error)?.into_iter();
+    Ok(reports
         .filter_map(|(rank, words)| Some((rank, Handshake::decode(&words)?)))
         .collect())
 }
 
-/// The sum of all survivors' numbers, the same on all. Collective.
+/// Returns the sum of all survivors' numbers, the same on all. Collective.
 pub fn sum(engine: &mut Engine<'_>, mine: u64) -> Result<u64> {
-    let told = told_by_all(engine, mine.to_le_bytes().to_vec(), None)?;
-    let numbers = told
+    let reports = reported_by_all(engine, mine.to_le_bytes().to_vec(), None)?;
+    let numbers = reports
         .iter()
         .filter_map(|(_, words)| words[..].try_into().ok());
     Ok(numbers.map(u64::from_le_bytes).fold(0, u64::saturating_add))
 }
 
-/// What each survivor has to say, as many bytes as this one.
-fn told_by_all(
+/// Shares a payload that has the same size on every survivor.
+fn reported_by_all(
     engine: &mut Engine<'_>,
     mine: Vec<u8>,
-    trouble: Option<Error>,
+    error: Option<Error>,
 ) -> Result<Vec<(Rank, Slice)>> {
     loop {
-        let told = engine.share(mine.clone(), mine.len())?;
-        let verdict = engine.commit(told.is_some(), trouble.as_ref())?;
-        match (verdict, told) {
-            (Verdict::Committed, Some(told)) => return Ok(told),
-            (Verdict::Failed(status), _) => return Err(agreed_error(status, trouble)),
+        let reports = engine.share(mine.clone(), mine.len())?;
+        let verdict = engine.commit(reports.is_some(), error.as_ref())?;
+        match (verdict, reports) {
+            (Verdict::Committed, Some(reports)) => return Ok(reports),
+            (Verdict::Failed(status), _) => return Err(agreed_error(status, error)),
             _ => {}
         }
     }

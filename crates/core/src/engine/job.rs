@@ -1,105 +1,78 @@
-//! One sort: load, then round after round, each a transaction.
+//! A job: the inputs are loaded, then round follows round, each a transaction.
 
 use std::collections::BTreeMap;
 
-use super::checks::{Checks, InputDigests};
 use super::commit::agreed_error;
 use super::decision::Decisions;
-use super::reload::InputHash;
-use super::versions::retire_before;
+use super::inputs::{InputHash, Inputs};
+use super::integrity::{Checks, InputDigests, Integrity};
+use super::progress::Progress;
+use super::redundancy::{Redundancy, retire_before};
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::faults::Point;
-use crate::members::{Membership, Rank, RankSet};
+use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use crate::store::{Store, StoreScope, VersionId};
+use crate::store::{Store, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// One algorithm run on one set of inputs.
+/// One algorithm run on one set of inputs. Each part of its state has an owner: the committed version
+/// ([`Progress`]), the inputs ([`Inputs`]), what makes blocks recoverable ([`Redundancy`]), and what detects
+/// changed data ([`Integrity`]).
 pub struct Job<'a, 'e> {
     pub(super) engine: &'a mut Engine<'e>,
     pub(super) algorithm: &'a dyn Algorithm,
-    pub(super) store: &'a mut dyn Store,
-    pub(super) source: &'a mut dyn Source,
-    /// This rank's own input, as it was loaded; empty as soon as it is committed.
-    pub(super) input: Slice,
-    /// It is there: the sort was not started over.
-    pub(super) input_is_here: bool,
-    /// The ranks that were dead when the sort began, and so have no input.
-    pub(super) absent: RankSet,
-    /// The committed version, and who was dead when it was made.
-    pub(super) version_id: VersionId,
-    /// That version of the blocks of the nodes that this rank executes.
-    pub(super) blocks: BTreeMap<Node, Block>,
-    /// How the ranks stood when that version was committed: it tells who executed what, and who holds
-    /// copies. None before the inputs are committed.
-    pub(super) committed_with: Option<Membership>,
-    /// What the committed rounds decided, from round 1 on.
-    pub(super) log: Vec<Decisions>,
-    /// Whose inputs are in this rank's store.
-    pub(super) held: RankSet,
-    /// But its own is not there: it can be had of its owner.
-    pub(super) released: bool,
-    /// What the inputs are known by, where they may be asked for again.
-    pub(super) digests: BTreeMap<Rank, InputHash>,
-    /// Whose data cannot be got back, as far as this rank knows.
-    pub(super) lost: RankSet,
-    /// What is checked by; None: nothing is checked.
-    pub(super) checks: Option<&'a Checks<'a>>,
-    /// What every node's input is known by, where blocks are checked.
-    pub(super) input_digests: InputDigests,
-    /// How often something wrong was found, and by how much each rank was to blame.
-    pub(super) mended: u32,
-    pub(super) strikes: BTreeMap<Rank, u32>,
-    /// Blocks were forgotten that their executors had.
-    pub(super) distrusted: bool,
+    pub(super) progress: Progress,
+    pub(super) inputs: Inputs<'a>,
+    pub(super) redundancy: Redundancy<'a>,
+    pub(super) integrity: Integrity<'a>,
 }
 
-/// What a job leaves.
+/// The outcome of a job on this rank.
 #[derive(Debug)]
 pub struct Finished {
     /// The final blocks of the nodes that this rank executes.
     pub blocks: BTreeMap<Node, Block>,
-    /// What the last round decided for node 0; where its scope is the whole cube, for all nodes.
+    /// The decision of the last round for node 0; if its scope is the whole cube, for all nodes.
     pub decision: Slice,
 }
 
-/// Where a sort goes on.
+/// The point from which a job continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum NextStep {
     /// From the committed version.
-    Onward,
+    Continue,
     /// From the inputs, which are in their places.
-    FromTheInputs,
+    RestartFromInputs,
     /// From the inputs, which are loaded again.
-    FromTheStart,
+    Restart,
 }
 
-/// What came of this rank's part in a step.
+/// The outcome of this rank's part in a step.
 pub(super) struct RoundResult {
-    /// The new version of this rank's nodes' blocks.
+    /// The new version of the blocks of this rank's nodes.
     pub blocks: BTreeMap<Node, Block>,
-    /// What was decided.
+    /// The decisions of the round.
     pub decisions: Decisions,
-    /// What inputs are known by, if that was shared.
+    /// Hashes of inputs, if they were shared.
     pub digests: BTreeMap<Rank, InputHash>,
-    /// What every node's input is known by, if that was shared.
+    /// Digests of all inputs, if they were shared.
     pub input_digests: InputDigests,
-    /// Nodes whose blocks this rank got back, and from which rank, if it was one.
+    /// Nodes whose blocks this rank has restored, and the rank that a block came from, if it was one.
     pub restored: Vec<(Node, Option<Rank>)>,
-    /// Nodes whose blocks nobody has, as far as this rank can see.
+    /// Nodes whose blocks no rank has, as far as this rank can tell.
     pub lost: Vec<Node>,
-    /// Every part of it was done.
+    /// Every part of the step was done.
     pub complete: bool,
-    /// Data are lost that nobody holds, but all inputs can be had again.
+    /// No rank holds some of the data, but all inputs can be reloaded.
     pub starts_over: bool,
-    /// It was given up because somebody died. Only then may a rank leave others waiting for its
-    /// messages: they see the death too.
+    /// The step was abandoned because a rank failed. Only then may a rank leave others waiting for its
+    /// messages, because they detect the failure too.
     pub interrupted: bool,
-    /// Why it is not complete, where the reason lies on this rank.
-    pub trouble: Option<Error>,
+    /// The reason why it is not complete, if it lies on this rank.
+    pub error: Option<Error>,
 }
 
 impl RoundResult {
@@ -114,25 +87,25 @@ impl RoundResult {
             complete: true,
             starts_over: false,
             interrupted: false,
-            trouble: None,
+            error: None,
         }
     }
 
-    /// Given up, because somebody died.
+    /// Marks the step as abandoned because a rank failed.
     pub fn interrupted(mut self) -> RoundResult {
         self.complete = false;
         self.interrupted = true;
         self
     }
 
-    /// With what was decided in it.
+    /// Adds the decisions of the round.
     pub fn with(mut self, decisions: Decisions) -> RoundResult {
         self.decisions = decisions;
         self
     }
 
-    /// Keeps a block that a store had, or did not have.
-    pub fn got_back(&mut self, node: Node, found: Result<Option<Block>>, from: Option<Rank>) {
+    /// Records a block that a store had, or did not have.
+    pub fn restored_from(&mut self, node: Node, found: Result<Option<Block>>, from: Option<Rank>) {
         match self.check(found) {
             Some(Some(block)) => {
                 self.blocks.insert(node, block);
@@ -143,13 +116,13 @@ impl RoundResult {
         }
     }
 
-    /// Keeps the value; or the error, as this rank's trouble, if it is the first.
+    /// Returns the value; or records the error if it is this rank's first.
     pub fn check<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
                 self.complete = false;
-                self.trouble.get_or_insert(error);
+                self.error.get_or_insert(error);
                 None
             }
         }
@@ -157,9 +130,10 @@ impl RoundResult {
 }
 
 impl<'a, 'e> Job<'a, 'e> {
-    /// A sort of this rank's `input` together with those of the others. `absent`: the ranks that
-    /// were known to be dead when the sort began; they have no input. `checks`: on all ranks or none, and
-    /// then `engine.key` is theirs.
+    /// Makes a job over this rank's `input` and those of the other ranks.
+    ///
+    /// `absent`: the ranks that had failed before the job, which have no input. `checks`: on all ranks or on
+    /// none; their key is the engine's.
     pub fn new(
         engine: &'a mut Engine<'e>,
         algorithm: &'a dyn Algorithm,
@@ -173,134 +147,122 @@ impl<'a, 'e> Job<'a, 'e> {
         Job {
             engine,
             algorithm,
-            store,
-            source,
-            input: input.into(),
-            input_is_here: true,
-            absent,
-            version_id: VersionId::INPUT,
-            blocks: BTreeMap::new(),
-            committed_with: None,
-            log: Vec::new(),
-            held: RankSet::new(ranks),
-            released: false,
-            digests: BTreeMap::new(),
-            lost: RankSet::new(ranks),
-            checks,
-            input_digests: InputDigests::new(),
-            mended: 0,
-            strikes: BTreeMap::new(),
-            distrusted: false,
+            progress: Progress::new(),
+            inputs: Inputs::new(source, input.into(), absent),
+            redundancy: Redundancy::new(store, ranks),
+            integrity: Integrity::new(checks),
         }
     }
 
-    /// Runs it to its end. Collective; all survivors return the same status. After
-    /// `Status::DataLost`, `lost` has the ranks whose data cannot be got back, the same on all.
+    /// Runs the job. Collective; all survivors return the same status. After `Status::DataLost`, `lost` has
+    /// the ranks whose data cannot be recovered, the same on all survivors.
     pub fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
         let result = match self.run_rounds() {
             Err(error) if error.status == Status::DataLost => {
-                // Without the others there is no use in knowing.
-                Err(self.tell_losses().err().unwrap_or(error))
+                // A rank that is separated from the others needs no list.
+                Err(self.share_losses().err().unwrap_or(error))
             }
             other => other,
         };
         let apart = |error: &Error| error.status.sets_apart();
         if !result.as_ref().is_err_and(apart) {
-            self.engine.clear(self.store)?;
+            self.engine.clear(self.redundancy.store)?;
         }
         self.engine.stats.peak_bytes = buffer::peak() as u64;
         if let Err(error) = result {
             if error.status == Status::DataLost {
-                *lost = self.lost;
+                *lost = self.redundancy.lost;
             }
             return Err(error);
         }
-        let last = self.log.last().and_then(|last| last.of(Node(0)).cloned());
+        let last = self
+            .progress
+            .log
+            .last()
+            .and_then(|last| last.of(Node(0)).cloned());
         Ok(Finished {
-            blocks: self.blocks,
+            blocks: self.progress.blocks,
             decision: last.unwrap_or_else(|| Buffer::default().into()),
         })
     }
 
     fn run_rounds(&mut self) -> Result<()> {
         self.engine.rounds = self.algorithm.rounds() + 1;
-        // Advisers have not been asked since the last sort.
+        // The policies have not been asked since the last job.
         self.engine.reconsider = true;
         self.regroup()?;
         let mut round = 0;
         while round <= self.algorithm.rounds() {
             self.engine.round = round;
             let flow = match self.transact(round)? {
-                Flow::Onward => {
+                NextStep::Continue => {
                     self.retire(round);
                     self.engine.stats.rounds += 1;
                     self.engine.tell(Event::Round);
                     match round < self.algorithm.rounds() {
                         true => self.regroup()?,
-                        false => Flow::Onward,
+                        false => NextStep::Continue,
                     }
                 }
                 back => back,
             };
             round = match flow {
-                Flow::Onward => round + 1,
-                Flow::FromTheInputs => 1,
-                Flow::FromTheStart => 0,
+                NextStep::Continue => round + 1,
+                NextStep::RestartFromInputs => 1,
+                NextStep::Restart => 0,
             };
         }
         Ok(())
     }
 
-    /// Forgets what nobody needs any more after the commit of this round.
+    /// Releases versions that no rank needs after the commit of this round.
     fn retire(&mut self, round: u32) {
-        if !self.retains() {
-            retire_before(self.store, round);
+        if !self.recomputes() {
+            retire_before(self.redundancy.store, round);
         }
     }
 
-    /// Tries the round until it is committed, or everything has to be loaded again.
-    fn transact(&mut self, round: u32) -> Result<Flow> {
+    /// Runs the round until it is committed, or until the job must continue from an earlier point.
+    fn transact(&mut self, round: u32) -> Result<NextStep> {
         loop {
             self.engine.inject_crash(Point::Begin)?;
             if mutant(Mutant::RetiredTooEarly) {
-                self.store.retire(round);
+                self.redundancy.store.retire(round);
             }
             if mutant(Mutant::ClearedTooEarly) && round == self.algorithm.rounds() {
-                self.store.clear();
+                self.redundancy.store.clear();
             }
-            let mut attempt = self.attempt(round)?;
-            attempt.trouble = self.suspected(attempt.trouble);
+            let mut result = self.execute_round(round)?;
+            result.error = self.suspected(result.error);
             if mutant(Mutant::LoggedTooEarly) {
-                self.log.push(attempt.decisions.clone());
+                self.progress.log.push(result.decisions.clone());
             }
-            let verdict = self
-                .engine
-                .commit(attempt.complete, attempt.trouble.as_ref())?;
+            let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
             match verdict {
                 Verdict::Committed => {
-                    self.accept(round, attempt);
-                    return Ok(Flow::Onward);
+                    self.accept(round, result);
+                    return Ok(NextStep::Continue);
                 }
                 Verdict::Failed(Status::Corrupt) => {
                     self.engine.stats.rounds_replayed += 1;
-                    let flow = self.mend(attempt.trouble)?;
+                    let flow = self.retry(result.error)?;
                     self.engine.tell(Event::Replay);
-                    if flow != Flow::Onward {
+                    if flow != NextStep::Continue {
                         return Ok(flow);
                     }
                 }
-                Verdict::Failed(status) => return Err(agreed_error(status, attempt.trouble)),
+                Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
                 Verdict::Replay => {
                     self.engine.stats.rounds_replayed += 1;
                     if mutant(Mutant::AttemptIsKept) {
-                        self.blocks.extend(attempt.blocks);
+                        self.progress.blocks.extend(result.blocks);
                     }
                     let recovered = match mutant(Mutant::RecoveryIsSkipped) {
-                        true => Flow::Onward,
+                        true => NextStep::Continue,
                         false => self.recover()?,
                     };
                     self.engine.tell(Event::Replay);
-                    if recovered != Flow::Onward {
+                    if recovered != NextStep::Continue {
                         return Ok(recovered);
                     }
                 }
@@ -308,13 +270,13 @@ impl<'a, 'e> Job<'a, 'e> {
         }
     }
 
-    /// The round's work, and its result in the store.
-    fn attempt(&mut self, round: u32) -> Result<RoundResult> {
-        let attempt = match round {
+    /// Runs the round and stores its result.
+    fn execute_round(&mut self, round: u32) -> Result<RoundResult> {
+        let result = match round {
             0 => None,
             _ => match self.play(round)? {
-                given_up if given_up.interrupted => return Ok(given_up),
-                attempt => Some(attempt),
+                abandoned if abandoned.interrupted => return Ok(abandoned),
+                result => Some(result),
             },
         };
         self.engine.inject_crash(Point::Store)?;
@@ -323,60 +285,42 @@ impl<'a, 'e> Job<'a, 'e> {
             version: round,
             faults: self.engine.members.faulty().fingerprint(),
         };
-        let attempt = match attempt {
-            None if self.retains() => self.load_retained()?,
+        let result = match result {
+            None if self.recomputes() => self.load_inputs()?,
             None => self.load_version()?,
-            // The result is in the caller's hands as soon as it is committed.
-            Some(attempt) if round == self.algorithm.rounds() => self.verify_result(attempt)?,
-            Some(attempt) if self.retains() => attempt,
-            Some(attempt) => self.save_version(version_id, attempt)?,
+            // The caller owns the result as soon as it is committed, so it is not stored.
+            Some(result) if round == self.algorithm.rounds() => self.verify_result(result)?,
+            Some(result) if self.recomputes() => result,
+            Some(result) => self.save_version(version_id, result)?,
         };
         self.engine.spent(Phase::Store, start);
         self.engine.inject_crash(Point::Stored)?;
-        Ok(attempt)
+        Ok(result)
     }
 
-    /// Forgets all that was done, but not what the inputs are known by.
+    /// Forgets all that was done, but not the digests of the inputs.
     pub(super) fn start_over(&mut self) {
-        self.store.clear();
-        self.version_id = VersionId::INPUT;
-        self.blocks.clear();
-        self.committed_with = None;
-        self.log.clear();
-        self.input_is_here = false;
+        self.redundancy.store.clear();
+        self.progress.restart();
+        self.inputs.own_is_here = false;
     }
 
-    /// It is committed: the attempt is the state.
-    fn accept(&mut self, round: u32, attempt: RoundResult) {
-        self.blocks = attempt.blocks;
-        self.digests.extend(attempt.digests);
-        self.input_digests.extend(attempt.input_digests);
-        self.version_id = match round {
-            0 => VersionId::INPUT,
-            version => {
-                if !mutant(Mutant::LoggedTooEarly) {
-                    self.log.push(attempt.decisions);
-                }
-                VersionId {
-                    version,
-                    faults: self.engine.members.faulty().fingerprint(),
-                }
-            }
-        };
-        self.committed_with = Some(self.engine.members.membership().clone());
-        self.input = Buffer::default().into();
+    /// Makes the result of a round, which has just been committed, the state of the job.
+    fn accept(&mut self, round: u32, result: RoundResult) {
+        self.inputs.hashes.extend(result.digests);
+        self.integrity.input_digests.extend(result.input_digests);
+        self.inputs.own = Buffer::default().into();
+        self.progress
+            .commit(round, result.blocks, result.decisions, self.engine.members);
     }
 
-    /// Are blocks made again from inputs?
-    pub(super) fn retains(&self) -> bool {
-        matches!(self.store.scope(), StoreScope::Copies(_)) && self.algorithm.is_recomputable()
+    /// Returns whether lost blocks are recomputed from inputs, so that versions are not stored.
+    pub(super) fn recomputes(&self) -> bool {
+        self.redundancy.keeps_copies() && self.algorithm.is_recomputable()
     }
 
-    /// The node's home, if there is one that brought an input.
+    /// Returns the node's home if it exists and has an input.
     pub(super) fn home_with_input(&self, node: Node) -> Option<Rank> {
-        let home = Rank(node.0);
-        let there = home.index() < self.engine.members.ranks();
-        let absent = self.absent.contains(home) && !mutant(Mutant::AbsentHaveInputs);
-        (there && !absent).then_some(home)
+        self.inputs.home(node, self.engine.members.ranks())
     }
 }

@@ -1,45 +1,43 @@
-//! Rounds as transactions: the only part that knows of faults.
+//! Rounds as transactions: the only part of ftsort that handles failures.
 //!
-//! An algorithm ([`Algorithm`]) says what a node does in a round, and nothing else. The engine runs
-//! it for every node on that node's executor, moves what nodes exchange, stores the new version, and
-//! commits it by an agreement of all survivors. If anybody died meanwhile, the survivors agree on
-//! the dead, compute the covers anew, get the lost blocks back from the store, and run the round
-//! again from the last committed version. A crash at any instant falls into one of these two cases,
-//! a crash during recovery too, for recovery is such a transaction itself.
+//! An algorithm ([`Algorithm`]) defines a node's part in a round, and nothing else. The engine runs it for
+//! every node on that node's executor, moves the blocks that nodes exchange, stores the new version, and
+//! commits it by an agreement of all survivors. If a rank failed in the meantime, the survivors agree on the
+//! failed ranks, recompute the executors, restore the lost blocks from the store, and replay the round from
+//! the last committed version. A failure at any instant is one of these two cases, and so is a failure during
+//! recovery, because recovery is a transaction itself.
 //!
 //! Nothing leaves the engine (a result, an event, a figure) before its commit.
 
 mod algorithm;
-mod checkpoints;
-mod checks;
 mod commit;
 mod corrupt;
 mod decision;
 mod exchange;
 mod handshake;
+mod inputs;
+mod integrity;
 mod job;
-mod lineage;
-mod placement;
 mod policy;
+mod progress;
 mod recovery;
-mod reload;
+mod redundancy;
 mod round;
 mod stats;
 mod table;
 mod verify;
-mod versions;
 #[cfg(feature = "testing")]
 pub mod wire_formats;
 
 pub use algorithm::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
-pub use checkpoints::Checkpoints;
-pub use checks::{Accusation, Checks};
 pub use commit::{Engine, EngineContext, Verdict, agreed_error};
-pub use exchange::{Delivery, Letter, Transfer};
+pub use exchange::{ControlMessage, Delivery, Transfer};
 pub use handshake::{Handshake, handshake, sum};
+pub use inputs::{InputHash, InputHasher, Source};
+pub use integrity::{Accusation, Checks};
 pub use job::{Finished, Job};
 pub use policy::{Load, Placement, PlacementPolicy};
-pub use reload::{InputHash, InputHasher, Source};
+pub use redundancy::checkpoints::Checkpoints;
 pub use stats::{Phase, Stats};
 pub use verify::{VerifyInput, verify};
 
@@ -47,84 +45,85 @@ use crate::members::Rank;
 use crate::vcube::Node;
 use ftsort_kernels::error::Finding;
 
-/// What happened, told after it was agreed on.
+/// An event, reported after all survivors have agreed on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The round was committed.
     Round,
-    /// The rank was found dead.
+    /// The rank has failed.
     Fault(Rank),
-    /// The node is executed by another rank from now on.
+    /// Another rank executes the node from now on.
     Covered(Node, Rank),
-    /// This rank got the node's block back, from a rank, or from the directory or a reload.
+    /// This rank has restored the node's block, from a rank, from the directory, or by a reload.
     Restored(Node, Option<Rank>),
-    /// The round starts again.
+    /// The round is replayed.
     Replay,
-    /// The rank executes no node any more, because an policy does not recommend it.
+    /// The rank executes no node any more, because the placement policy does not recommend it.
     Demoted(Rank),
     /// The rank executes nodes again.
     Rejoined(Rank),
-    /// Something wrong was found: who is accused, if anybody is, by whom, and of what.
+    /// Data corruption was detected: the accused rank if it is known, the rank that reports it, and its kind.
     Corrupt(Option<Rank>, Rank, Finding),
 }
 
-/// An event with its circumstances.
+/// An event with its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occasion {
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// In which round.
+    /// The round.
     pub round: u32,
-    /// Of how many.
+    /// The number of rounds.
     pub rounds: u32,
-    /// Repairs so far.
+    /// The number of recoveries so far.
     pub epoch: u32,
-    /// The lowest survivor: who may speak for all.
+    /// The lowest survivor, which may report for all.
     pub speaker: Rank,
-    /// How many survivors are on this rank's host.
+    /// The number of survivors on this rank's host.
     pub living_here: usize,
 }
 
-/// A time that a rank spent on a phase. Those of one rank do not overlap.
+/// A time that a rank spent on a phase. The spans of one rank do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// On what.
+    /// The phase.
     pub phase: Phase,
-    /// When it began, by the transport's clock.
+    /// Its start, by the transport's clock, in seconds.
     pub start: f64,
-    /// How long it took.
+    /// Its length in seconds.
     pub seconds: f64,
-    /// In which round it ended.
+    /// The round in which it ended.
     pub round: u32,
-    /// Repairs so far, at its end.
+    /// The number of recoveries at its end.
     pub epoch: u32,
 }
 
-/// A message with records of a block, as its sender or its receiver sees it. Both see those from one to
-/// the other in the same order, but for what a death interrupts, and then the epoch is another one; or a
-/// lack of memory, and then the job ends.
+/// A message with records of a block, as its sender or its receiver reports it.
+///
+/// Both report the messages of a pair of ranks in the same order, unless a failure interrupts them, after
+/// which the epoch differs, or memory is lacking, after which the job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageEvent {
-    /// Who sends.
+    /// The sender.
     pub from: Rank,
-    /// Who receives, another rank.
+    /// The receiver, which is another rank.
     pub to: Rank,
-    /// Its size.
+    /// The size in bytes.
     pub bytes: usize,
-    /// In which round.
+    /// The round.
     pub round: u32,
-    /// Repairs so far.
+    /// The number of recoveries so far.
     pub epoch: u32,
 }
 
-/// Is told what happens.
+/// Receives events and measurements of an engine.
 pub trait Observer {
-    /// Something was agreed on.
+    /// Reports an event on which all survivors have agreed.
     fn event(&mut self, occasion: Occasion);
 
-    /// Time was spent.
+    /// Reports a time that was spent.
     fn span(&mut self, _span: Span) {}
 
-    /// This rank sends something, or has got it.
+    /// Reports a message that this rank sends or has received.
     fn message(&mut self, _parcel: MessageEvent) {}
 }

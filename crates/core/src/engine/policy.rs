@@ -1,63 +1,63 @@
-//! Leaving ranks out that live, taking them back, and sharing work out by speed, between rounds.
+//! Changes of placement between rounds: excluding live ranks, readmitting them, and sharing work by speed.
 //!
-//! An policy is a service beside the group that watches its ranks, such as a Dynamic Group of
-//! Recommended Processes (2018). At every commit each rank says by one bit whether its policy is
-//! content with who executes what; that costs nothing. If one is not, all tell each other what they
-//! know, come to the same conclusion, and whoever is left out hands its nodes' blocks over, as whoever
-//! covers nodes of a rank that is back hands them back. Nothing is computed again that a living rank
-//! can still send; who dies meanwhile is recovered from like at any other time. Weights only say how the
-//! decisions that are still to come divide records; they hold until others are agreed on, so that a round
-//! that starts again divides them alike.
+//! A placement policy is a service beside the group that watches its ranks, such as a Dynamic Group of
+//! Recommended Processes (2018). At every commit each rank states by one bit whether its policy wants a
+//! change, which costs nothing. If one does, all ranks share their reports, come to the same conclusion, and
+//! the blocks of nodes that change their executor are moved. A block that a live rank can send is never
+//! recomputed; a failure in the meantime is recovered from as at any other time. Weights only affect later
+//! decisions; they hold until others are agreed on, so that a replayed round divides records in the same way.
 
-use super::job::{Flow, Job};
+use super::job::{Job, NextStep};
 use super::{Event, Verdict};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::error::Result;
 
-/// What all survivors go by until they agree on something else.
+/// The placement that holds for all survivors until they agree on another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Who executes nothing.
+    /// The ranks that execute nothing.
     pub excluded: RankSet,
-    /// How work is shared, by rank, from 0 to [`FULL_WEIGHT`](crate::members::FULL_WEIGHT); empty: alike.
+    /// The shares of work by rank, from 0 to [`FULL_WEIGHT`](crate::members::FULL_WEIGHT); empty: equal
+    /// shares.
     pub weights: Vec<u8>,
 }
 
-/// Says which ranks should execute nothing, and how the others share the work. Every rank has its own, and
-/// they may differ in what they know.
+/// Proposes ranks to exclude, and the shares of the others. Every rank has its own policy, and their
+/// knowledge may differ.
 pub trait PlacementPolicy {
-    /// Would it leave out the same ranks as are left out now, and share work as now? `now`: the time of
-    /// this rank's clock, in seconds.
-    fn is_content(&self, excluded: &RankSet, weights: &[u8], now: f64) -> bool;
+    /// Returns whether it wants another placement than the present one. `now`: the time of this rank's clock
+    /// in seconds.
+    fn wants_change(&self, excluded: &RankSet, weights: &[u8], now: f64) -> bool;
 
-    /// What it tells the others, as many bytes on every rank.
+    /// Returns this rank's report for the others; the same size on every rank.
     fn local_report(&mut self, load: &Load) -> Vec<u8>;
 
-    /// What to go by, by what all survivors told: the same on all ranks, for they all hear the same.
-    /// `group`: who executes nodes now; what others say may be ignored.
-    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Placement;
+    /// Returns the placement that follows from the reports of all survivors. All ranks get the same reports
+    /// and must come to the same result. `group`: the ranks that execute nodes now; reports of others may be
+    /// ignored.
+    fn settle(&mut self, reports: &[(Rank, &[u8])], group: &RankSet) -> Placement;
 }
 
-/// What a rank has before it in the present job.
+/// The remaining work of a rank in the present job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// Rounds that are committed.
+    /// The number of committed rounds.
     pub round: u32,
-    /// All rounds.
+    /// The number of rounds.
     pub rounds: u32,
-    /// Bytes of the blocks of the nodes that it executes; before there are any, of its input.
+    /// The size in bytes of the blocks of the nodes that it executes; before there are any, of its input.
     pub bytes: u64,
-    /// The time of its clock, in seconds.
+    /// The time of its clock in seconds.
     pub now: f64,
 }
 
 impl Job<'_, '_> {
-    /// If an policy wishes so, lets other ranks execute than now, and brings the committed version to
-    /// them. Collective.
-    pub(super) fn regroup(&mut self) -> Result<Flow> {
+    /// If a policy wants a change, agrees on a new placement and moves the committed version to the new
+    /// executors. Collective.
+    pub(super) fn regroup(&mut self) -> Result<NextStep> {
         let Some(advice) = self.consult()? else {
-            return Ok(Flow::Onward);
+            return Ok(NextStep::Continue);
         };
         let engine = &mut *self.engine;
         let (before, executors) = (engine.members.executing(), engine.executors());
@@ -70,12 +70,12 @@ impl Job<'_, '_> {
         for rank in after.iter().filter(|rank| !before.contains(*rank)) {
             engine.tell(Event::Rejoined(rank));
         }
-        engine.tell_covers(&executors);
+        engine.report_executors(&executors);
         self.recover()
     }
 
-    /// What to go by, if an policy wants a change. Whoever is found dead meanwhile is known
-    /// afterwards, and what it had is still to be got back.
+    /// Returns the new placement if a policy wants a change. Ranks that fail in the meantime are known
+    /// afterwards; their data are still to be recovered.
     fn consult(&mut self) -> Result<Option<Placement>> {
         let load = self.load();
         if !self.engine.reconsider {
@@ -86,22 +86,23 @@ impl Job<'_, '_> {
             return Ok(None);
         };
         loop {
-            let told = self.engine.share(mine.clone(), mine.len())?;
-            let verdict = self.engine.commit(told.is_some(), None)?;
-            let (Verdict::Committed, Some(told)) = (verdict, told) else {
+            let reports = self.engine.share(mine.clone(), mine.len())?;
+            let verdict = self.engine.commit(reports.is_some(), None)?;
+            let (Verdict::Committed, Some(reports)) = (verdict, reports) else {
                 continue;
             };
             self.engine.reconsider = false;
             let me = self.engine.members.me();
             let alone = mutant(Mutant::AdviceIsNotShared);
-            let told = told.iter().filter(|(rank, _)| !alone || *rank == me);
-            let told: Vec<(Rank, &[u8])> = told.map(|(rank, words)| (*rank, &words[..])).collect();
+            let reports = reports.iter().filter(|(rank, _)| !alone || *rank == me);
+            let reports: Vec<(Rank, &[u8])> =
+                reports.map(|(rank, words)| (*rank, &words[..])).collect();
             let group = self.engine.members.executing();
             let settle = |policy: &mut &mut dyn PlacementPolicy| {
-                let mut own = told.iter().copied().filter(|(rank, _)| *rank == me);
+                let mut own = reports.iter().copied().filter(|(rank, _)| *rank == me);
                 let own = own.find(|_| mutant(Mutant::WeightsAreOnesOwn));
                 let own = own.map(|own| policy.settle(&[own], &group).weights);
-                let agreed = policy.settle(&told, &group);
+                let agreed = policy.settle(&reports, &group);
                 Placement {
                     weights: own.unwrap_or(agreed.weights),
                     ..agreed
@@ -112,11 +113,15 @@ impl Job<'_, '_> {
     }
 
     fn load(&self) -> Load {
-        let blocks = self.blocks.values().map(|block| block.bytes() as u64);
+        let blocks = self
+            .progress
+            .blocks
+            .values()
+            .map(|block| block.bytes() as u64);
         Load {
-            round: self.version_id.version,
+            round: self.progress.version.version,
             rounds: self.algorithm.rounds(),
-            bytes: blocks.sum::<u64>() + self.input.len() as u64,
+            bytes: blocks.sum::<u64>() + self.inputs.own.len() as u64,
             now: self.engine.transport.now(),
         }
     }

@@ -1,8 +1,8 @@
-//! After faults: what died with its executors comes back, as a transaction; and what living ranks have
-//! that others are to execute goes there.
+//! Recovery: a transaction that restores the blocks of failed executors, and moves blocks of live ranks to
+//! new executors.
 
 use super::commit::agreed_error;
-use super::job::{Flow, Job};
+use super::job::{Job, NextStep};
 use super::{Event, Phase, Verdict};
 use crate::faults::Point;
 use crate::members::RankSet;
@@ -10,88 +10,82 @@ use crate::mutants::{Mutant, mutant};
 use ftsort_kernels::error::{Result, Status};
 
 impl Job<'_, '_> {
-    /// Brings the committed version of every node to its executor of now, and copies to as many
-    /// ranks as before. Ranks that die meanwhile make it start again.
-    pub(super) fn recover(&mut self) -> Result<Flow> {
-        let mut flow = Flow::Onward;
+    /// Brings the committed version of every node to its present executor, and renews copies. A failure in
+    /// the meantime makes it start again.
+    pub(super) fn recover(&mut self) -> Result<NextStep> {
+        let mut flow = NextStep::Continue;
         loop {
             self.engine.inject_crash(Point::Recover)?;
-            let Some(held_with) = self.committed_with.clone() else {
-                // Nothing is committed yet; loading sees to the inputs of the dead.
-                return Ok(Flow::Onward);
+            let Some(held_with) = self.progress.membership.clone() else {
+                // Nothing is committed yet; loading handles the inputs of failed ranks.
+                return Ok(NextStep::Continue);
             };
             let start = self.engine.transport.now();
-            let mut attempt = match self.retains() {
-                true => self.restore_retained()?,
+            let mut result = match self.recomputes() {
+                true => self.restore_lineage()?,
                 false => self.restore_version(&held_with)?,
             };
-            attempt.trouble = self.suspected(attempt.trouble);
+            result.error = self.suspected(result.error);
             self.engine.spent(Phase::Repair, start);
-            let verdict = match mutant(Mutant::RecoveryIsNotAgreed) && attempt.complete {
+            let verdict = match mutant(Mutant::RecoveryIsNotAgreed) && result.complete {
                 true => Verdict::Committed,
-                false => self
-                    .engine
-                    .commit(attempt.complete, attempt.trouble.as_ref())?,
+                false => self.engine.commit(result.complete, result.error.as_ref())?,
             };
             match verdict {
-                Verdict::Committed if attempt.starts_over => {
+                Verdict::Committed if result.starts_over => {
                     self.start_over();
-                    return Ok(Flow::FromTheStart);
+                    return Ok(NextStep::Restart);
                 }
                 Verdict::Committed => {
-                    self.blocks.extend(attempt.blocks);
-                    let mine = self.engine.members.my_nodes();
-                    self.blocks.retain(|node, _| mine.contains(node));
-                    self.distrusted = false;
-                    let membership = self.engine.members.membership();
-                    if !mutant(Mutant::FaultSetStaysAfterRecovery) {
-                        self.committed_with = Some(membership.clone());
-                    }
-                    for (node, from) in attempt.restored {
+                    self.progress.recover(&mut result, self.engine.members);
+                    self.integrity.distrusted = false;
+                    for (node, from) in result.restored {
                         self.engine.tell(Event::Restored(node, from));
                     }
                     return Ok(flow);
                 }
                 Verdict::Replay => {}
                 Verdict::Failed(Status::Corrupt) => {
-                    self.recover_from_corruption(attempt.trouble)?;
-                    if self.retains() {
-                        flow = Flow::FromTheInputs;
+                    self.recover_from_corruption(result.error)?;
+                    if self.recomputes() {
+                        flow = NextStep::RestartFromInputs;
                     }
                 }
                 Verdict::Failed(status) => {
-                    return Err(agreed_error(status, attempt.trouble));
+                    return Err(agreed_error(status, result.error));
                 }
             }
         }
     }
 
-    /// After an agreed loss of data: everybody learns what is lost.
-    pub(super) fn tell_losses(&mut self) -> Result<()> {
+    /// Shares the lost ranks after an agreed loss of data. Collective.
+    pub(super) fn share_losses(&mut self) -> Result<()> {
         if mutant(Mutant::LossesUntold) {
             return Ok(());
         }
         let ranks = self.engine.members.ranks();
         loop {
-            let mine = self.lost.to_bytes();
+            let mine = self.redundancy.lost.to_bytes();
             let limit = mine.len();
-            let told = self.engine.share(mine, limit)?;
-            for (_, words) in told.iter().flatten() {
-                self.lost.extend(&RankSet::from_bytes(ranks, words));
+            let reports = self.engine.share(mine, limit)?;
+            for (_, words) in reports.iter().flatten() {
+                self.redundancy
+                    .lost
+                    .extend(&RankSet::from_bytes(ranks, words));
             }
-            if self.engine.commit(told.is_some(), None)? == Verdict::Committed {
+            if self.engine.commit(reports.is_some(), None)? == Verdict::Committed {
                 break;
             }
         }
-        if self.lost.is_empty() {
-            // Whoever missed something has died too.
+        if self.redundancy.lost.is_empty() {
+            // The ranks that missed data have failed too.
             for rank in self.engine.members.faulty().iter() {
                 let node = rank.home();
-                let before = self.committed_with.as_ref();
+                let before = self.progress.membership.as_ref();
                 if !before.is_some_and(|before| before.faulty.contains(node))
-                    && !self.absent.contains(rank)
+                    && !self.inputs.absent.contains(rank)
                 {
-                    self.lost.insert(rank);
+                    self.redundancy.lost.insert(rank);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! A round of the algorithm, for every node that this rank executes: decide, split, exchange, join.
+//! A round of the algorithm for every node that this rank executes: decide, split, exchange, join.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +15,21 @@ use ftsort_kernels::digest::Digest;
 use ftsort_kernels::error::{Result, caught};
 
 impl Job<'_, '_> {
-    /// The round, up to the point where the new version is to be kept.
+    /// Runs the round up to the point where the new version is stored.
     pub(super) fn play(&mut self, round: u32) -> Result<RoundResult> {
-        let mut attempt = RoundResult::new();
+        let mut result = RoundResult::new();
         if round == 1 {
-            self.prepare(&mut attempt);
+            self.prepare(&mut result);
         }
         let start = self.engine.transport.now();
-        let attempt = match self.decide(round, &mut attempt)? {
-            None => attempt.interrupted(),
+        let result = match self.decide(round, &mut result)? {
+            None => result.interrupted(),
             Some(mut decisions) => {
-                let attempt = self.exchange(round, &decisions, attempt)?;
+                let result = self.exchange(round, &decisions, result)?;
                 if mutant(Mutant::OwnDecisionsOnly) {
                     decisions.retain(self.engine.members.me().home());
                 }
-                attempt.with(decisions)
+                result.with(decisions)
             }
         };
         let phase = match round == self.algorithm.rounds() {
@@ -37,16 +37,16 @@ impl Job<'_, '_> {
             false => Phase::Exchange,
         };
         self.engine.spent(phase, start);
-        Ok(attempt)
+        Ok(result)
     }
 
-    /// Brings the inputs of this rank's nodes into the form in which the first round takes them.
-    fn prepare(&mut self, attempt: &mut RoundResult) {
+    /// Brings the inputs of this rank's nodes into the form that the first round needs.
+    fn prepare(&mut self, result: &mut RoundResult) {
         let start = self.engine.transport.now();
-        for (node, block) in std::mem::take(&mut self.blocks) {
-            // Sorting in place takes the block; without it this rank is no use to the round.
-            if let Some(block) = attempt.check(self.prepared(node, block)) {
-                self.blocks.insert(node, block);
+        for (node, block) in std::mem::take(&mut self.progress.blocks) {
+            // Sorting in place consumes the block; without it this rank cannot take part in the round.
+            if let Some(block) = result.check(self.prepared(node, block)) {
+                self.progress.blocks.insert(node, block);
             }
         }
         self.engine.spent(Phase::Sort, start);
@@ -57,44 +57,44 @@ impl Job<'_, '_> {
         &mut self,
         round: u32,
         decisions: &Decisions,
-        mut attempt: RoundResult,
+        mut result: RoundResult,
     ) -> Result<RoundResult> {
         let mine = self.engine.members.my_nodes();
-        if let Some(mut first) = self.blocks.first_entry() {
+        if let Some(mut first) = self.progress.blocks.first_entry() {
             let block = self.engine.corrupt(Target::Block, first.get().clone())?;
             first.insert(block);
         }
         if self.engine.key.is_some() && !self.algorithm.is_recomputable() {
-            // What is made of wrong records would not tell that they were others.
-            for block in self.blocks.values().cloned().collect::<Vec<_>>() {
-                attempt.check(self.verify_own(&block));
+            // A block that is made of wrong records would get a digest that matches them.
+            for block in self.progress.blocks.values().cloned().collect::<Vec<_>>() {
+                result.check(self.verify_own(&block));
             }
         }
         let exchange = self.algorithm.step(round).exchange;
         if exchange == Exchange::Nothing {
             if round == self.algorithm.rounds() {
                 let released = self.release();
-                attempt.check(released);
+                result.check(released);
             }
-            self.condense(round, &mut attempt);
+            self.condense(round, &mut result);
             for node in mine {
-                let block = self.blocks.get(&node).cloned();
+                let block = self.progress.blocks.get(&node).cloned();
                 let got = Some(Block::unite([]));
-                self.join(round, node, (block, got), decisions, &mut attempt);
+                self.join(round, node, (block, got), decisions, &mut result);
             }
-            return Ok(attempt);
+            return Ok(result);
         }
-        let (mut kept, mut given) = self.split(round, decisions, &mut attempt);
+        let (mut kept, mut given) = self.split(round, decisions, &mut result);
         let pieces = given.values_mut().chain(kept.values_mut());
         self.engine.swap_records(pieces.collect())?;
         let (transfers, receivers) = self.transfers_between(exchange, decisions, given);
         self.engine.inject_crash(Point::Send)?;
         let most_runs = self.algorithm.most_runs();
-        let shipped = self
+        let moved = self
             .engine
-            .ship(transfers, most_runs, &mut attempt.trouble)?;
-        let Some(deliveries) = shipped else {
-            return Ok(attempt.interrupted());
+            .transfer(transfers, most_runs, &mut result.error)?;
+        let Some(deliveries) = moved else {
+            return Ok(result.interrupted());
         };
         let mut got: BTreeMap<Node, Vec<Option<Block>>> = BTreeMap::new();
         for (node, delivery) in receivers.into_iter().zip(deliveries) {
@@ -104,47 +104,49 @@ impl Job<'_, '_> {
             let got = got.remove(&node).unwrap_or_default();
             let got: Option<Vec<Block>> = got.into_iter().collect();
             let halves = (kept.remove(&node), got.map(Block::unite));
-            self.join(round, node, halves, decisions, &mut attempt);
+            self.join(round, node, halves, decisions, &mut result);
         }
-        Ok(attempt)
+        Ok(result)
     }
 
-    /// Without blocks there is trouble, which ends the sort or takes it back to the inputs: what was
-    /// being condensed is not needed again.
-    fn condense(&mut self, round: u32, attempt: &mut RoundResult) {
+    /// Lets the algorithm condense the blocks of this rank's nodes. After an error the blocks are not needed
+    /// again: the job ends or continues from the inputs.
+    fn condense(&mut self, round: u32, result: &mut RoundResult) {
         let (mut known, mut blocks) = (Vec::new(), Vec::new());
         for node in self.engine.members.my_nodes() {
-            if let Some(block) = self.blocks.remove(&node) {
+            if let Some(block) = self.progress.blocks.remove(&node) {
                 known.push((node, block.digest));
                 blocks.push(block);
             }
         }
         let condensed = caught(|| self.algorithm.condensed(round, blocks));
-        let condensed = attempt.check(condensed).into_iter().flatten();
+        let condensed = result.check(condensed).into_iter().flatten();
         let blocks = known.into_iter().zip(condensed);
         let blocks = blocks.map(|((node, digest), block)| (node, Block { digest, ..block }));
-        self.blocks.extend(blocks);
+        self.progress.blocks.extend(blocks);
     }
 
-    /// What this rank's nodes keep, and what each gives to whom.
+    /// Splits the blocks of this rank's nodes into the parts that stay and those that are sent.
     fn split(
         &self,
         round: u32,
         decisions: &Decisions,
-        attempt: &mut RoundResult,
+        result: &mut RoundResult,
     ) -> (BTreeMap<Node, Block>, BTreeMap<(Node, Node), Block>) {
         let algorithm = self.algorithm;
         let members = &self.engine.members;
         let exchange = algorithm.step(round).exchange;
         let (mut kept, mut given) = (BTreeMap::new(), BTreeMap::new());
         for node in members.my_nodes() {
-            let (Some(block), Some(decision)) = (self.blocks.get(&node), decisions.of(node)) else {
+            let (Some(block), Some(decision)) =
+                (self.progress.blocks.get(&node), decisions.of(node))
+            else {
                 continue;
             };
             let at = RoundContext::new(round, node, decision);
             let split = caught(|| algorithm.split(&at, block));
-            if let Some(split) = attempt.check(split) {
-                let split = self.known_by(block, split);
+            if let Some(split) = result.check(split) {
+                let split = self.with_digests(block, split);
                 kept.insert(node, split.keep);
                 let peers = exchange.peers(node, members.cube().len()).into_iter();
                 given.extend(peers.map(|peer| (node, peer)).zip(split.give));
@@ -153,9 +155,9 @@ impl Job<'_, '_> {
         (kept, given)
     }
 
-    /// One shipment for each pair of nodes that exchange and of which this rank executes one,
-    /// ascending, and the nodes that they are for. Nodes whose subcube did not come to a decision stay
-    /// out, on both ends alike, since those who exchange are in one subcube.
+    /// Lists one transfer for each pair of nodes that exchange and of which this rank executes one, in
+    /// ascending order, with their receivers. Nodes whose subcube made no decision are omitted, on both sides
+    /// alike, because nodes that exchange are in one subcube.
     fn transfers_between(
         &self,
         exchange: Exchange,
@@ -187,15 +189,15 @@ impl Job<'_, '_> {
         node: Node,
         (kept, got): (Option<Block>, Option<Block>),
         decisions: &Decisions,
-        attempt: &mut RoundResult,
+        result: &mut RoundResult,
     ) {
         let algorithm = self.algorithm;
         let (Some(kept), Some(got), Some(decision)) = (kept, got, decisions.of(node)) else {
-            attempt.complete = false;
+            result.complete = false;
             return;
         };
-        let must_be = kept.digest.zip(got.digest);
-        let must_be = must_be.map(|(kept, got)| kept.combine(got));
+        let expected = kept.digest.zip(got.digest);
+        let expected = expected.map(|(kept, got)| kept.combine(got));
         let at = RoundContext::new(round, node, decision);
         let block = caught(|| algorithm.join(&at, kept, got));
         let block = self.engine.classify(block);
@@ -205,25 +207,26 @@ impl Job<'_, '_> {
                 .and_then(|block| self.engine.corrupt(Target::Order, block)),
             false => block,
         };
-        let Some(mut block) = attempt.check(corrupted) else {
+        let Some(mut block) = result.check(corrupted) else {
             return;
         };
         if let Some(key) = self.engine.key {
             if !algorithm.is_recomputable() {
                 block = block.sealed(key);
             } else {
-                block.digest = must_be;
+                block.digest = expected;
                 if round == algorithm.rounds() {
-                    attempt.check(self.verify_own(&block));
+                    result.check(self.verify_own(&block));
                 }
             }
         }
-        attempt.blocks.insert(node, block);
+        result.blocks.insert(node, block);
     }
 
-    /// Parts with what they are known by. What is given is looked at, for others will rely on it; what
-    /// is kept follows from that, so that it is known by what it was when it came.
-    fn known_by(&self, block: &Block, split: Split) -> Split {
+    /// Returns the parts with their digests. The digest of a part that is sent is computed from its records,
+    /// because other ranks rely on it; that of the part that stays follows by division, so that it is still
+    /// the digest of the data that arrived.
+    fn with_digests(&self, block: &Block, split: Split) -> Split {
         if self.engine.key.is_none() {
             return split;
         }
@@ -235,7 +238,7 @@ impl Job<'_, '_> {
         let given = give.iter().filter_map(|block| block.digest);
         let given = given.fold(Digest::default(), Digest::combine);
         if !self.algorithm.is_recomputable() {
-            // The block was looked at when the round began, and what is made of it is looked at anew.
+            // The block was checked when the round began, and its successor is digested anew.
             return Split { give, ..split };
         }
         let digest = block.digest.and_then(|whole| whole.without(given));

@@ -1,11 +1,11 @@
-//! Where the time of a sort goes, and how much was moved, stored and done again.
+//! Statistics of a job: the time of each phase, and the bytes moved, stored and moved again.
 
 /// A phase of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Sorting this rank's input, and inputs that it took over.
     Sort,
-    /// Deciding on pivots, splitting, and exchanging with neighbours.
+    /// Deciding on pivots, splitting, and exchanging.
     Exchange,
     /// Merging runs into the result.
     Merge,
@@ -13,7 +13,7 @@ pub enum Phase {
     Store,
     /// Agreeing at the ends of rounds, which includes waiting for slower ranks.
     Commit,
-    /// Agreeing on the dead, and getting lost blocks back.
+    /// Agreeing on failed ranks and restoring lost blocks.
     Repair,
 }
 
@@ -30,15 +30,15 @@ pub struct Stats {
     pub bytes_stored: u64,
     /// Rounds committed, loading included.
     pub rounds: u64,
-    /// Rounds that started again.
+    /// Rounds that were replayed.
     pub rounds_replayed: u64,
-    /// Ranks found dead.
+    /// Ranks found failed.
     pub faults: u64,
-    /// Times that something wrong was found.
+    /// Corruptions that were detected.
     pub corruptions: u64,
-    /// Times that this rank's data were changed because the fault schedule says so.
+    /// Changes of this rank's data that the fault schedule made.
     pub corrupted: u64,
-    /// The most memory that blocks and messages took at once.
+    /// The greatest number of bytes that blocks and messages took at once.
     pub peak_bytes: u64,
 }
 
@@ -48,13 +48,13 @@ impl Stats {
         self.seconds[phase as usize] += seconds;
     }
 
-    /// There is nothing to merge: what the last round took is as that of the others.
+    /// There is nothing to merge: the time of the last round counts like that of the others.
     pub fn merge_into_exchange(&mut self) {
         let last = std::mem::take(&mut self.seconds[Phase::Merge as usize]);
         self.add(Phase::Exchange, last);
     }
 
-    /// Seconds in a phase.
+    /// Returns the seconds in a phase.
     pub fn phase(&self, phase: Phase) -> f64 {
         self.seconds[phase as usize]
     }

@@ -1,12 +1,12 @@
-//! Numbered words in one letter: what each speaker said, or what each subcube decided.
+//! A key-value table in one control message: contributions by rank, or decisions by subcube.
 
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// What goes before each entry's words: its number, and how many bytes follow.
+/// The bytes before each entry's value: its key and the value's length.
 pub const PER_ENTRY: usize = 8;
 
-/// The entries one after the other, each with its number (u32) and size (u32), little-endian.
+/// Encodes entries one after the other, each with its key (u32) and length (u32), little-endian.
 pub fn write<'w>(entries: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u8> {
     let mut table = Vec::new();
     for (number, words) in entries {
@@ -17,9 +17,14 @@ pub fn write<'w>(entries: impl Iterator<Item = (u32, &'w [u8])>) -> Vec<u8> {
     table
 }
 
-/// The opposite of [`write()`].
+/// Decodes a table that [`write()`] made.
 pub fn read(table: &Slice) -> Result<Vec<(u32, Slice)>> {
-    let broken = || Error::new(Status::Internal, "the table do not decode");
+    let broken = || {
+        Error::new(
+            Status::Internal,
+            "a table of control messages cannot be decoded",
+        )
+    };
     let number = |at: usize| -> Option<u32> {
         let bytes = table.get(at..at + 4)?.try_into().ok()?;
         Some(u32::from_le_bytes(bytes))

@@ -1,5 +1,5 @@
-//! Is an array that lies across the ranks sorted, and is it what it was made from? For results, and for
-//! what another program sorted.
+//! Verification of a distributed array: whether it is sorted, and whether it has the records of given inputs.
+//! For results, and for arrays that another program sorted.
 
 use super::commit::{Engine, Verdict, agreed_error};
 use crate::members::Rank;
@@ -10,33 +10,34 @@ use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
-/// What one rank brings to be verified.
+/// The part of one rank in a verification.
 pub struct VerifyInput<'a> {
-    /// The order.
+    /// The order of records.
     pub kernel: &'a dyn Kernel,
-    /// Makes digests; the same on all ranks.
+    /// The key of the digests; the same on all ranks.
     pub key: &'a DigestKey,
-    /// The records from which all was made; None: this rank has none to compare with.
+    /// The digest of this rank's input; None: this rank has none to compare with.
     pub input: Option<&'a [u8]>,
-    /// This rank's parts of the whole, each with its place in the order of all parts.
+    /// This rank's parts of the array, each with its place in the order of all parts.
     pub parts: Vec<(Node, &'a [u8])>,
 }
 
-/// Bytes before the parts: disorders, has an input, its digest, that of all parts.
+/// The bytes before the parts: number of disorders, whether there is an input, its digest, and that of all
+/// parts.
 const FIXED: usize = 8 + 1 + 2 * Digest::BYTES;
 
-/// In how many places the whole is wrong: pairs of neighbours in the wrong order, within parts and from
-/// part to part, and one more if it is not what it was made from. The same on all survivors. Collective.
+/// Returns the number of violations, the same on all survivors: pairs of neighbours in the wrong order,
+/// within parts and between parts, and one more if the records are not those of the inputs. Collective.
 pub fn verify(engine: &mut Engine<'_>, exhibit: &VerifyInput<'_>) -> Result<u64> {
     let size = exhibit.kernel.record_bytes();
     let mine = local_report(exhibit);
-    // A part for each node, or one for each rank.
+    // One part for each node, or one for each rank.
     let parts = engine.members.cube().len();
     let limit = FIXED + parts * Border::limit(size);
     loop {
-        let told = engine.share(mine.clone(), limit)?;
-        match (engine.commit(told.is_some(), None)?, told) {
-            (Verdict::Committed, Some(told)) => return Ok(sum_up(&told, exhibit.kernel)),
+        let reports = engine.share(mine.clone(), limit)?;
+        match (engine.commit(reports.is_some(), None)?, reports) {
+            (Verdict::Committed, Some(reports)) => return Ok(sum_up(&reports, exhibit.kernel)),
             (Verdict::Failed(status), _) => return Err(agreed_error(status, None)),
             _ => {}
         }
@@ -101,23 +102,23 @@ fn read(words: &[u8], size: usize) -> Option<Heard<'_>> {
     })
 }
 
-pub(super) fn sum_up(told: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
+pub(super) fn sum_up(reports: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
     let mut found = 0_u64;
     let (mut input, mut all) = (None::<Digest>, Digest::default());
     let mut borders = Vec::new();
-    for (_, words) in told {
-        let Some(heard) = read(words, kernel.record_bytes()) else {
-            // It cannot say what it has.
+    for (_, words) in reports {
+        let Some(received) = read(words, kernel.record_bytes()) else {
+            // This rank cannot report its part.
             found = found.saturating_add(1);
             continue;
         };
-        // What others say may be any number.
-        found = found.saturating_add(heard.disorders);
-        all = all.combine(heard.all);
-        if let Some(more) = heard.input {
+        // Reported numbers may have any value.
+        found = found.saturating_add(received.disorders);
+        all = all.combine(received.all);
+        if let Some(more) = received.input {
             input = Some(input.unwrap_or_default().combine(more));
         }
-        borders.extend(heard.borders);
+        borders.extend(received.borders);
     }
     borders.sort_by_key(|border| border.node);
     // Parts whose ends are in the wrong order have been counted within.
@@ -135,19 +136,19 @@ mod tests {
     use ftsort_kernels::record::KeyKind;
 
     #[test]
-    fn no_number_that_is_told_is_too_large() {
+    fn accepts_reported_numbers_of_any_size() {
         let kernel = kernel_of(1, KeyKind::U8);
         let words = |disorders: u64| {
             let digests = [0; 1 + 2 * Digest::BYTES];
             let words = [&disorders.to_le_bytes()[..], &digests].concat();
             Slice::from(Buffer::copy_of(&words).unwrap())
         };
-        let told = [(Rank(0), words(2)), (Rank(1), words(3))];
-        assert_eq!(sum_up(&told, &*kernel), 5);
-        let told = [(Rank(0), words(2)), (Rank(1), words(u64::MAX))];
-        assert_eq!(sum_up(&told, &*kernel), u64::MAX);
+        let reports = [(Rank(0), words(2)), (Rank(1), words(3))];
+        assert_eq!(sum_up(&reports, &*kernel), 5);
+        let reports = [(Rank(0), words(2)), (Rank(1), words(u64::MAX))];
+        assert_eq!(sum_up(&reports, &*kernel), u64::MAX);
         let torn = Slice::from(Buffer::copy_of(&[1]).unwrap());
-        let told = [(Rank(0), words(u64::MAX)), (Rank(1), torn)];
-        assert_eq!(sum_up(&told, &*kernel), u64::MAX);
+        let reports = [(Rank(0), words(u64::MAX)), (Rank(1), torn)];
+        assert_eq!(sum_up(&reports, &*kernel), u64::MAX);
     }
 }

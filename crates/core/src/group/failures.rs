@@ -54,7 +54,7 @@ impl<T: Transport> Group<T> {
         self.call(|group| {
             let rounds = group.members.cube().dimension() + 2;
             let schedule = group.config.failures.resolve(group.members.ranks(), rounds);
-            if schedule.strikes(group.members.me(), round, Point::Begin) {
+            if schedule.crashes(group.members.me(), round, Point::Begin) {
                 group.transport.crash()?;
             }
             Ok(())

@@ -127,7 +127,7 @@ impl<T: Transport> Group<T> {
         );
         let finished = job.run(&mut self.lost);
         // A rank that was excluded in this job may have been corrupted by chance.
-        self.members.take_back_all();
+        self.members.readmit_all();
         self.stats.total_seconds = self.transport.now() - start.time;
         finished
     }

@@ -50,7 +50,8 @@ impl Foreground {
     /// number above 0, and those of ranks that there are not, are left out; a rank without a figure was
     /// not tested.
     pub fn interval(&mut self, figures: &[(Rank, f64)]) {
-        let known = |rank: Rank| rank.index() < self.records.len() && !self.syndrome.is_dead(rank);
+        let known =
+            |rank: Rank| rank.index() < self.records.len() && !self.syndrome.has_failed(rank);
         let sound =
             |(rank, figure): &(Rank, f64)| known(*rank) && figure.is_finite() && *figure > 0.0;
         let figures: Vec<(Rank, f64)> = figures.iter().copied().filter(sound).collect();

@@ -142,7 +142,7 @@ impl Monitor {
     /// A message came from another rank. Anything that is no message is ignored.
     pub fn hear(&mut self, now: f64, from: Rank, message: &[u8]) -> Vec<Action> {
         let mut out = Vec::new();
-        if from == self.me || from.index() >= self.ranks || self.syndrome.is_dead(from) {
+        if from == self.me || from.index() >= self.ranks || self.syndrome.has_failed(from) {
             return out;
         }
         let Some(message) = Message::decode(self.ranks, message) else {
@@ -294,7 +294,7 @@ impl Monitor {
     /// A message for all living ranks but these: also for those outside, who are to know.
     fn tell_all(&self, message: &Message, but: [Rank; 2], out: &mut Vec<Action>) {
         let bytes = message.encode();
-        let living = Rank::all(self.ranks).filter(|rank| !self.syndrome.is_dead(*rank));
+        let living = Rank::all(self.ranks).filter(|rank| !self.syndrome.has_failed(*rank));
         for to in living.filter(|rank| *rank != self.me && !but.contains(rank)) {
             let message = bytes.clone();
             out.push(Action::Send { to, message });

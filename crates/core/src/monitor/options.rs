@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn a_wrong_one_is_named() {
-        type Spoil = fn(&mut Options);
-        let wrong: [(&str, Spoil); 9] = [
+        type Corruption = fn(&mut Options);
+        let wrong: [(&str, Corruption); 9] = [
             ("interval: 0 ", |options| options.interval = 0.0),
             ("alpha: 1 ", |options| options.alpha = 1.0),
             ("alpha: NaN ", |options| options.alpha = f64::NAN),

@@ -57,7 +57,7 @@ impl Syndrome {
     }
 
     /// Is it known to be dead?
-    pub fn is_dead(&self, rank: Rank) -> bool {
+    pub fn has_failed(&self, rank: Rank) -> bool {
         self.dead.contains(rank)
     }
 
@@ -111,7 +111,7 @@ impl Syndrome {
         let new = dead
             .iter()
             .filter(known)
-            .filter(|rank| !self.is_dead(*rank));
+            .filter(|rank| !self.has_failed(*rank));
         let new: Vec<Rank> = new.collect();
         let were = new
             .iter()

@@ -7,7 +7,7 @@ use super::pivot::{Cut, Place, decode_samples, encode_samples};
 
 /// Letters that are read into values, which can be written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Letter {
+pub enum MessageKind {
     /// A place in the total order.
     Place,
     /// Where to cut.
@@ -24,38 +24,40 @@ pub enum Letter {
     Verdict,
 }
 
-impl Letter {
+impl MessageKind {
     /// All of them.
-    pub const ALL: [Letter; 7] = [
-        Letter::Place,
-        Letter::Cut,
-        Letter::Cuts,
-        Letter::Samples,
-        Letter::Plan,
-        Letter::Ends,
-        Letter::Verdict,
+    pub const ALL: [MessageKind; 7] = [
+        MessageKind::Place,
+        MessageKind::Cut,
+        MessageKind::Cuts,
+        MessageKind::Samples,
+        MessageKind::Plan,
+        MessageKind::Ends,
+        MessageKind::Verdict,
     ];
 
     /// What was read, with records of this size, written again; None if it is refused.
     pub fn reread(self, letter: &[u8], record_bytes: usize) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match self {
-            Letter::Place => Place::decode(letter, record_bytes).ok()?.encode(&mut out),
-            Letter::Cut => {
+            MessageKind::Place => Place::decode(letter, record_bytes).ok()?.encode(&mut out),
+            MessageKind::Cut => {
                 let cut = Cut::decode(letter, record_bytes).ok()?;
                 cut.encode(record_bytes, &mut out);
             }
-            Letter::Cuts => {
+            MessageKind::Cuts => {
                 let cuts = Cut::decode_all(letter, record_bytes).ok()?;
                 out = Cut::encode_all(&cuts, record_bytes);
             }
-            Letter::Samples => out = encode_samples(&decode_samples(letter, record_bytes).ok()?),
-            Letter::Plan => {
+            MessageKind::Samples => {
+                out = encode_samples(&decode_samples(letter, record_bytes).ok()?)
+            }
+            MessageKind::Plan => {
                 let plan = Plan::decode(letter, 8, record_bytes).ok()?;
                 out = plan.encode(record_bytes);
             }
-            Letter::Ends => out = Ends::decode(letter)?.encode(),
-            Letter::Verdict => out = Verdict::decode(letter).ok()?.encode(),
+            MessageKind::Ends => out = Ends::decode(letter)?.encode(),
+            MessageKind::Verdict => out = Verdict::decode(letter).ok()?.encode(),
         }
         Some(out)
     }

@@ -115,7 +115,7 @@ impl Loop<'_, '_> {
             }
         }
         let mut trouble = None;
-        let Some(deliveries) = self.engine.ship(transfers, 1, &mut trouble)? else {
+        let Some(deliveries) = self.engine.transfer(transfers, 1, &mut trouble)? else {
             return Ok(false);
         };
         for (node, delivery) in receivers.into_iter().zip(deliveries) {

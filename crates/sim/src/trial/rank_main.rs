@@ -419,7 +419,7 @@ impl Sorting<'_> {
             .filter(|rank| self.members.is_excluded(*rank))
             .collect();
         let weights = self.members.weights().to_vec();
-        self.members.take_back_all();
+        self.members.readmit_all();
         Outcome {
             weights,
             parts,

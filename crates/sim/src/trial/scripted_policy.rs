@@ -143,14 +143,14 @@ fn values(weights: &[Weight]) -> Vec<u8> {
 }
 
 impl PlacementPolicy for ScriptedPolicy {
-    fn is_content(&self, excluded: &RankSet, weights: &[u8], _now: f64) -> bool {
+    fn wants_change(&self, excluded: &RankSet, weights: &[u8], _now: f64) -> bool {
         self.asked.set(self.asked.get() + 1);
         let present = self.present();
         let same_group = match self.gain {
             true => present == self.agreed,
             false => odd(&present) == *excluded,
         };
-        same_group && values(&self.present_weights()) == weights
+        !same_group || values(&self.present_weights()) != weights
     }
 
     fn local_report(&mut self, load: &Load) -> Vec<u8> {

@@ -238,7 +238,7 @@ pub fn walk(
         if mine.is_empty() {
             continue;
         }
-        let Some(deliveries) = engine.ship(transfers, most_runs, &mut desk.trouble)? else {
+        let Some(deliveries) = engine.transfer(transfers, most_runs, &mut desk.trouble)? else {
             desk.whole = false;
             return Ok(());
         };

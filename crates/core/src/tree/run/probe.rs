@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{Engine, Letter, Verdict};
+use crate::engine::{ControlMessage, Engine, Verdict};
 use crate::members::Rank;
 use crate::tree::detect::{Missed, Patience};
 use crate::tree::faults::along;
@@ -77,10 +77,10 @@ fn test_all(engine: &mut Engine<'_>) -> Result<Option<Times>> {
 /// A letter there and one back. False: somebody died.
 fn exchange(engine: &mut Engine<'_>, other: Rank) -> Result<bool> {
     let me = engine.members.me();
-    let letter = |from, to| Letter {
+    let letter = |from, to| ControlMessage {
         from,
         to,
-        body: (from == me).then(Vec::new),
+        payload: (from == me).then(Vec::new),
     };
     let letters = vec![letter(me, other), letter(other, me)];
     Ok(engine.deliver(letters, 0)?.is_some())

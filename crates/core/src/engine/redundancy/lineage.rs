@@ -1,24 +1,25 @@
-//! Recomputing instead of copying: inputs are kept, by their ranks and by others, and blocks are made
-//! again from pieces of them.
+//! Recomputation from inputs: inputs are held by their owners and by other ranks, and lost blocks are
+//! recomputed from pieces of them.
 //!
-//! A block of a piecewise algorithm ([`Algorithm::is_recomputable`]) consists, after any round, of one
-//! piece of each of some inputs; which piece, the decisions tell. So one copy of the input is all
-//! that fault tolerance costs. Inputs are copied before they are sorted, since sorting is when most
-//! time passes; whoever needs another rank's input first sorts its copy, and comes to the same bytes.
+//! A block of a recomputable algorithm ([`Algorithm::is_recomputable`]) consists, after any round, of one
+//! piece of each of some inputs; the decisions tell which piece. So one copy of each input is the whole cost
+//! of fault tolerance. Inputs are copied before they are sorted, because sorting takes most of the time; a
+//! holder that needs another rank's input sorts its copy first and obtains the same bytes.
 //!
-//! Before the last merge a rank may release its own input, which takes as much memory as the result: others
-//! have their pieces of it, and the caller has the records. It is sorted again only if somebody dies then.
+//! Before the last merge a rank may release its own input, which takes as much memory as the result: other
+//! ranks have their pieces of it, and the caller has the records. It is sorted again only if a rank fails
+//! afterwards.
 //!
-//! [`Algorithm::is_recomputable`]: super::Algorithm::is_recomputable
+//! [`Algorithm::is_recomputable`]: super::super::Algorithm::is_recomputable
 
 use std::collections::BTreeMap;
 
-use super::Exchange;
-use super::algorithm::RoundContext;
-use super::exchange::{Delivery, Transfer};
-use super::job::{Job, RoundResult};
-use super::placement::holders;
+use super::holders::holders;
 use crate::block::Block;
+use crate::engine::Exchange;
+use crate::engine::algorithm::RoundContext;
+use crate::engine::exchange::{Delivery, Transfer};
+use crate::engine::job::{Job, RoundResult};
 use crate::faults::Target;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -26,89 +27,93 @@ use crate::store::{StoreScope, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
-/// Who has which inputs in its store: origin, holders.
+/// The holders of each input, by its owner.
 type Holdings = BTreeMap<Rank, Vec<Rank>>;
 
-/// What has to be done to have all blocks and copies where they belong. The same on all survivors.
+/// The transfers that bring all blocks and copies to their places. The same on all survivors.
 #[derive(Default)]
 struct Plan {
-    /// Who gives an input, or pieces of it.
+    /// The rank that sends an input or pieces of it, by owner.
     holders: BTreeMap<Rank, Rank>,
-    /// Inputs that their holders must ask the user for.
+    /// Inputs that their holders must reload.
     reloads: Vec<Rank>,
-    /// Pieces to be moved: for which node, of whose input.
+    /// Pieces to send: the node that needs it, and the owner of the input.
     pieces: Vec<(Node, Rank)>,
-    /// Blocks to be moved whole, and who has them.
+    /// Blocks to move whole, and the rank that has them.
     moves: Vec<(Node, Rank)>,
-    /// Inputs to be copied: whose, to whom.
+    /// Inputs to copy: the owner, and the receiver.
     copies: Vec<(Rank, Rank)>,
-    /// Inputs that are needed, and that nobody has.
+    /// Inputs that are needed and that no rank has.
     lost: Vec<Rank>,
 }
 
 impl Job<'_, '_> {
-    /// Round 0: every input gets its holders.
-    pub(super) fn load_retained(&mut self) -> Result<RoundResult> {
+    /// Loads round 0: every input is copied to its holders.
+    pub(in crate::engine) fn load_inputs(&mut self) -> Result<RoundResult> {
         let me = self.engine.members.me();
         let mut kept = Ok(());
-        if !self.held.contains(me) {
-            let own = self.with_digest(me, Block::input(me, self.input.clone()));
+        if !self.redundancy.held.contains(me) {
+            let own = self.with_digest(me, Block::input(me, self.inputs.own.clone()));
             let own = self.engine.corrupt(Target::Input, own)?;
-            kept = self.store.put(VersionId::INPUT, me.home(), &own);
-            self.held.insert(me);
-            self.blocks.insert(me.home(), own);
+            kept = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
+            self.redundancy.held.insert(me);
+            self.progress.blocks.insert(me.home(), own);
         }
-        let mut attempt = self.restore_retained()?;
-        attempt.check(kept);
+        let mut result = self.restore_lineage()?;
+        result.check(kept);
         for node in self.engine.members.my_nodes() {
-            let own = self.blocks.get(&node).cloned();
+            let own = self.progress.blocks.get(&node).cloned();
             let block = || own.unwrap_or_else(Block::empty);
-            attempt.blocks.entry(node).or_insert_with(block);
+            result.blocks.entry(node).or_insert_with(block);
         }
-        let attempt = self.share_digests(attempt)?;
-        self.share_ledger(attempt)
+        let result = self.share_digests(result)?;
+        self.share_input_digests(result)
     }
 
-    /// An input, or a block of version 0, as the first round takes it.
-    pub(super) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
+    /// Returns an input, or a block of version 0, in the form that the first round needs.
+    pub(in crate::engine) fn prepared(&mut self, node: Node, block: Block) -> Result<Block> {
         let algorithm = self.algorithm;
-        let kept = self.retains() && self.home_with_input(node).is_some();
+        let kept = self.recomputes() && self.home_with_input(node).is_some();
         if kept {
-            // Sorting is in place if nobody else holds on to the bytes.
-            self.store.put(VersionId::INPUT, node, &Block::empty())?;
+            // Sorting works in place if no other reference to the bytes exists.
+            self.redundancy
+                .store
+                .put(VersionId::INPUT, node, &Block::empty())?;
         }
         let block = caught(|| algorithm.prepare(block))?;
         if node != self.engine.members.me().home() {
-            // Of the own one what is kept is known by division, and found wrong at the end at the latest.
+            // The digest of the part of its own input that a rank keeps follows by division; a mismatch shows
+            // at the end at the latest.
             self.verify_own(&block)?;
         }
         if kept {
-            self.store.put(VersionId::INPUT, node, &block)?;
-            self.held.insert(Rank(node.0));
+            self.redundancy.store.put(VersionId::INPUT, node, &block)?;
+            self.redundancy.held.insert(Rank(node.0));
             if node == self.engine.members.me().home() {
-                self.released = false;
+                self.redundancy.released = false;
             }
         }
         Ok(block)
     }
 
-    /// Before the last merge: releases this rank's own input, if it can be had again; and all inputs, if nobody is
-    /// left who could ask for a piece of one.
-    pub(super) fn release(&mut self) -> Result<()> {
+    /// Before the last merge, releases this rank's own input if the source can copy it again; and all inputs,
+    /// if no other rank is left that could ask for a piece.
+    pub(in crate::engine) fn release(&mut self) -> Result<()> {
         let members = &self.engine.members;
-        if self.retains() && members.survivors().count() == 1 && self.checks.is_none() {
-            self.store.clear();
-            self.held = RankSet::new(members.ranks());
+        if self.recomputes() && members.survivors().count() == 1 && self.integrity.checks.is_none()
+        {
+            self.redundancy.store.clear();
+            self.redundancy.held = RankSet::new(members.ranks());
             return Ok(());
         }
         let home = members.me().home();
-        // Where one has died others may follow, and each takes the input once more.
-        let undisturbed = *members.faulty() == self.absent && members.my_nodes() == [home];
-        let held = self.held.contains(members.me()) && !self.released;
-        if !(self.retains() && undisturbed && held && self.source.has_own()) {
+        // After one failure others may follow, and each needs the input once more.
+        let undisturbed = *members.faulty() == self.inputs.absent && members.my_nodes() == [home];
+        let held = self.redundancy.held.contains(members.me()) && !self.redundancy.released;
+        if !(self.recomputes() && undisturbed && held && self.inputs.source.has_own()) {
             return Ok(());
         }
-        let Some(block) = self.blocks.get_mut(&home) else {
+        let Some(block) = self.progress.blocks.get_mut(&home) else {
             return Ok(());
         };
         for run in block
@@ -118,77 +123,80 @@ impl Job<'_, '_> {
         {
             run.data = run.data.apart()?;
         }
-        self.store.put(VersionId::INPUT, home, &Block::empty())?;
-        self.released = true;
+        self.redundancy
+            .store
+            .put(VersionId::INPUT, home, &Block::empty())?;
+        self.redundancy.released = true;
         Ok(())
     }
 
-    /// Makes the blocks again that died with their executors, and the copies that died with their
-    /// holders.
-    pub(super) fn restore_retained(&mut self) -> Result<RoundResult> {
-        let mut attempt = RoundResult::new();
-        let Some(holdings) = self.who_holds()? else {
-            return Ok(attempt.interrupted());
+    /// Recomputes the blocks of failed executors, and renews the copies of failed holders.
+    pub(in crate::engine) fn restore_lineage(&mut self) -> Result<RoundResult> {
+        let mut result = RoundResult::new();
+        let Some(holdings) = self.share_holdings()? else {
+            return Ok(result.interrupted());
         };
         let plan = self.plan(&holdings);
         if !plan.lost.is_empty() {
-            // Everybody comes to the same conclusion, so nobody waits for a message.
+            // All ranks come to the same conclusion, so no rank waits for a message.
             plan.lost.iter().for_each(|rank| {
-                self.lost.insert(*rank);
+                self.redundancy.lost.insert(*rank);
             });
-            attempt.check::<()>(Err(lost(&plan.lost)));
-            return Ok(attempt);
+            result.check::<()>(Err(lost(&plan.lost)));
+            return Ok(result);
         }
-        self.reload_inputs(&plan, &mut attempt);
-        let transfers = self.transfers(&plan, &mut attempt);
+        self.reload_inputs(&plan, &mut result);
+        let transfers = self.transfers(&plan, &mut result);
         // A piece of an input is one run, and so is the input.
         let most_runs = match plan.moves.is_empty() {
             true => 1,
             false => self.algorithm.most_runs(),
         };
-        let shipped = self
+        let moved = self
             .engine
-            .ship(transfers, most_runs, &mut attempt.trouble)?;
-        let Some(deliveries) = shipped else {
-            return Ok(attempt.interrupted());
+            .transfer(transfers, most_runs, &mut result.error)?;
+        let Some(deliveries) = moved else {
+            return Ok(result.interrupted());
         };
         let mut deliveries = deliveries.into_iter();
         let pieces: Vec<_> = deliveries.by_ref().take(plan.pieces.len()).collect();
-        self.assemble(&plan, pieces, &mut attempt);
+        self.assemble(&plan, pieces, &mut result);
         for ((node, from), delivery) in plan.moves.iter().zip(deliveries.by_ref()) {
             match delivery {
                 Delivery::Got(block) => {
-                    attempt.blocks.insert(*node, block);
-                    attempt.restored.push((*node, Some(*from)));
+                    result.blocks.insert(*node, block);
+                    result.restored.push((*node, Some(*from)));
                 }
-                Delivery::Nothing => attempt.complete = false,
+                Delivery::Nothing => result.complete = false,
                 Delivery::NotMine => {}
             }
         }
         for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
             if matches!(delivery, Delivery::Got(_)) && !mutant(Mutant::CopiesUntold) {
-                self.held.insert(*origin);
+                self.redundancy.held.insert(*origin);
             }
-            self.keep_delivery(VersionId::INPUT, origin.home(), delivery, &mut attempt);
+            self.keep_delivery(VersionId::INPUT, origin.home(), delivery, &mut result);
         }
-        Ok(attempt)
+        Ok(result)
     }
 
-    /// Asks all survivors what they hold. None: somebody died.
-    fn who_holds(&mut self) -> Result<Option<Holdings>> {
+    /// Shares the inputs that each survivor holds. None: a rank failed.
+    fn share_holdings(&mut self) -> Result<Option<Holdings>> {
         let mut holdings = Holdings::new();
-        if self.committed_with.is_none() && self.all_inputs_at_home() {
+        if self.progress.membership.is_none()
+            && self.inputs.owners_are_alive(self.engine.members.faulty())
+        {
             let owners = self.engine.members.survivors();
             holdings.extend(owners.map(|rank| (rank, vec![rank])));
             return Ok(Some(holdings));
         }
         let ranks = self.engine.members.ranks();
-        let mine = self.held.to_bytes();
+        let mine = self.redundancy.held.to_bytes();
         let limit = mine.len();
-        let Some(told) = self.engine.share(mine, limit)? else {
+        let Some(reports) = self.engine.share(mine, limit)? else {
             return Ok(None);
         };
-        for (holder, words) in told {
+        for (holder, words) in reports {
             for origin in RankSet::from_bytes(ranks, &words).iter() {
                 holdings.entry(origin).or_default().push(holder);
             }
@@ -196,33 +204,22 @@ impl Job<'_, '_> {
         Ok(Some(holdings))
     }
 
-    /// Nobody has died yet who had an input.
-    fn all_inputs_at_home(&self) -> bool {
-        let faulty = self.engine.members.faulty();
-        faulty.iter().all(|rank| self.absent.contains(rank))
-    }
-
-    /// The rank that had the node's block when the last version was committed.
+    /// The rank that had the node's block when the last version was committed, or its input before that.
     fn last_executor(&self, node: Node) -> Option<Rank> {
-        let members = &self.engine.members;
-        match &self.committed_with {
-            Some(_) if mutant(Mutant::LossByPresentFaults) => Some(members.executor(node)),
-            Some(membership) => {
-                let executor = members.cube().executor(node, &membership.faulty);
-                executor.map(|node| Rank(node.0))
-            }
-            None => self.home_with_input(node),
+        if self.progress.membership.is_none() {
+            return self.home_with_input(node);
         }
+        self.progress.last_executor(node, self.engine.members)
     }
 
-    /// The block of a node whose executor was `last` is nowhere.
-    fn is_gone(&self, last: Rank) -> bool {
-        self.distrusted || self.engine.members.is_faulty(last)
+    /// Returns whether no rank has the block of a node whose executor was `last`.
+    fn is_lost(&self, last: Rank) -> bool {
+        self.integrity.distrusted || self.engine.members.is_faulty(last)
     }
 
     fn plan(&self, holdings: &Holdings) -> Plan {
         let members = &self.engine.members;
-        let copies = match self.store.scope() {
+        let copies = match self.redundancy.store.scope() {
             StoreScope::Everyone => 0,
             StoreScope::Copies(copies) => copies,
         };
@@ -231,7 +228,7 @@ impl Job<'_, '_> {
             let Some(last) = self.last_executor(node) else {
                 continue;
             };
-            if self.is_gone(last) {
+            if self.is_lost(last) {
                 let origins = self.contributors(node);
                 plan.pieces.extend(origins.map(|origin| (node, origin)));
             } else if members.executor(node) != last && !mutant(Mutant::BlocksAreNotMoved) {
@@ -243,7 +240,7 @@ impl Job<'_, '_> {
             needed.insert(*origin);
         });
         for origin in Rank::all(members.ranks()) {
-            if self.absent.contains(origin) {
+            if self.inputs.absent.contains(origin) {
                 continue;
             }
             let held: &[Rank] = holdings.get(&origin).map_or(&[], |held| held);
@@ -251,7 +248,7 @@ impl Job<'_, '_> {
                 _ if mutant(Mutant::AsksTheDead) => origin,
                 false => nearest(origin, held),
                 true if !needed.contains(origin) && copies == 0 => continue,
-                true if self.source.can_reload() => {
+                true if self.inputs.source.can_reload() => {
                     plan.reloads.push(origin);
                     members.executor(origin.home())
                 }
@@ -262,11 +259,11 @@ impl Job<'_, '_> {
                 true => continue,
             };
             plan.holders.insert(origin, keeper);
-            let renewed = self.committed_with.is_none() || !mutant(Mutant::CopiesNotRenewed);
+            let renewed = self.progress.membership.is_none() || !mutant(Mutant::CopiesNotRenewed);
             if copies > 0 && renewed {
                 let wanted = holders(origin.home(), members, members.membership(), copies);
-                // Who gets the input as a block keeps it.
-                let is_block = self.version_id.version == 0
+                // The rank that receives the block stores the input with it.
+                let is_block = self.progress.version.version == 0
                     && plan.moves.iter().any(|(node, _)| *node == origin.home());
                 let gets = |to: Rank| is_block && members.executor(origin.home()) == to;
                 let wanted = wanted
@@ -275,7 +272,7 @@ impl Job<'_, '_> {
                 plan.copies.extend(wanted.map(|to| (origin, to)));
             }
         }
-        // What this rank has no part in is left out in the same order everywhere.
+        // Transfers without this rank are removed in the same order on every rank.
         let me = members.me();
         let holders = &plan.holders;
         plan.pieces.retain(|(node, origin)| {
@@ -288,9 +285,9 @@ impl Job<'_, '_> {
         plan
     }
 
-    /// Whose inputs a node's block has pieces of, in the committed version.
+    /// Returns the owners of the inputs of which a node's block has pieces, in the committed version.
     fn contributors(&self, node: Node) -> impl Iterator<Item = Rank> + use<> {
-        let rounds = 1..=self.version_id.version;
+        let rounds = 1..=self.progress.version.version;
         let scope = rounds.fold(0, |scope, round| {
             match self.algorithm.step(round).exchange {
                 Exchange::Nothing => scope,
@@ -306,51 +303,60 @@ impl Job<'_, '_> {
         near.into_iter()
     }
 
-    /// Gets the inputs that this rank must ask the user for, and brings each into the form in which the first
-    /// round takes it while the user makes the next.
-    fn reload_inputs(&mut self, plan: &Plan, attempt: &mut RoundResult) {
+    /// Reloads the inputs that this rank must get from the caller, and brings each into the form that the
+    /// first round needs while the callback makes the next.
+    fn reload_inputs(&mut self, plan: &Plan, result: &mut RoundResult) {
         let me = self.engine.members.me();
         let origins: Vec<Rank> = (plan.reloads.iter().copied())
-            .filter(|origin| plan.holders.get(origin) == Some(&me) && !self.held.contains(*origin))
+            .filter(|origin| {
+                plan.holders.get(origin) == Some(&me) && !self.redundancy.held.contains(*origin)
+            })
             .collect();
         if origins.is_empty() {
             return;
         }
         let algorithm = self.algorithm;
         let mut inputs = origins.iter().map(|origin| {
-            let input = self.reload(*origin)?;
+            let input = self.inputs.reload(*origin)?;
             Ok(self.engine.sealed(input))
         });
         let prepared = caught(|| Ok(algorithm.prepare_each(&mut inputs)));
-        let prepared = attempt.check(prepared).unwrap_or_default();
+        let prepared = result.check(prepared).unwrap_or_default();
         for (origin, input) in origins.into_iter().zip(prepared) {
             let kept = input.and_then(|input| {
                 self.verify_own(&input)?;
-                self.store.put(VersionId::INPUT, origin.home(), &input)
+                self.redundancy
+                    .store
+                    .put(VersionId::INPUT, origin.home(), &input)
             });
-            if attempt.check(kept).is_some() {
-                self.held.insert(origin);
+            if result.check(kept).is_some() {
+                self.redundancy.held.insert(origin);
             }
         }
     }
 
-    fn transfers(&mut self, plan: &Plan, attempt: &mut RoundResult) -> Vec<Transfer> {
+    fn transfers(&mut self, plan: &Plan, result: &mut RoundResult) -> Vec<Transfer> {
         let me = self.engine.members.me();
         let mut transfers = Vec::new();
         for (node, origin) in &plan.pieces {
             let from = plan.holders[origin];
-            let able = from == me && attempt.trouble.is_none();
+            let able = from == me && result.error.is_none();
             let piece = able.then(|| self.piece(*origin, *node));
             transfers.push(Transfer {
                 from,
                 to: self.engine.members.executor(*node),
                 block: piece
-                    .and_then(|piece| attempt.check(piece))
+                    .and_then(|piece| result.check(piece))
                     .map(|piece| self.engine.sealed(piece)),
             });
         }
         for (node, from) in &plan.moves {
-            let block = self.blocks.get(node).filter(|_| *from == me).cloned();
+            let block = self
+                .progress
+                .blocks
+                .get(node)
+                .filter(|_| *from == me)
+                .cloned();
             transfers.push(Transfer {
                 from: *from,
                 to: self.engine.members.executor(*node),
@@ -359,58 +365,51 @@ impl Job<'_, '_> {
         }
         for (origin, to) in &plan.copies {
             let from = plan.holders[origin];
-            let able = from == me && attempt.trouble.is_none();
-            let input = able.then(|| self.retained(*origin));
+            let able = from == me && result.error.is_none();
+            let input = able.then(|| self.input_held(*origin));
             transfers.push(Transfer {
                 from,
                 to: *to,
-                block: input.and_then(|input| attempt.check(input)),
+                block: input.and_then(|input| result.check(input)),
             });
         }
         transfers
     }
 
-    /// An input that this rank holds; sorted, unless it is this rank's own, and was released.
-    fn retained(&mut self, origin: Rank) -> Result<Block> {
+    /// Returns an input that this rank holds; sorted, unless it is this rank's own and was released.
+    fn input_held(&mut self, origin: Rank) -> Result<Block> {
         let own = origin == self.engine.members.me();
-        if own && self.released && !mutant(Mutant::ReleasedIsLost) {
-            let input = self.source.own()?;
+        if own && self.redundancy.released && !mutant(Mutant::ReleasedIsLost) {
+            let input = self.inputs.source.own()?;
             return Ok(self.with_digest(origin, Block::input(origin, input.into())));
         }
-        let input = self.store.get(VersionId::INPUT, origin.home())?;
+        let input = self.redundancy.store.get(VersionId::INPUT, origin.home())?;
         input.ok_or_else(|| {
             Error::new(
                 Status::Internal,
-                format!("the input of rank {origin} is not where it was kept"),
+                format!("the input of rank {origin} is missing in the store of its holder"),
             )
         })
     }
 
-    /// The piece of an input that is in a node's block of the committed version: the way that it
-    /// went, gone again.
+    /// Returns the piece of an input that is in a node's block of the committed version, by repeating its
+    /// splits.
     fn piece(&mut self, origin: Rank, node: Node) -> Result<Block> {
         let algorithm = self.algorithm;
-        let mut piece = self.retained(origin)?;
-        if self.version_id.version == 0 {
+        let mut piece = self.input_held(origin)?;
+        if self.progress.version.version == 0 {
             return Ok(piece);
         }
         if !piece.sorted && !mutant(Mutant::CutsUnsorted) {
             piece = self.prepared(origin.home(), piece)?;
         }
         let mut at = origin.home();
-        for round in 1..=self.version_id.version {
+        for round in 1..=self.progress.version.version {
             let exchange = algorithm.step(round).exchange;
             if exchange == Exchange::Nothing {
                 continue;
             }
-            let decision = self.log.get(round as usize - 1);
-            let decision = decision.and_then(|decisions| decisions.of(at));
-            let decision = decision.ok_or_else(|| {
-                Error::new(
-                    Status::Internal,
-                    format!("the decision of round {round} at node {at} is not logged"),
-                )
-            })?;
+            let decision = self.progress.decision(round, at)?;
             let context = RoundContext::new(round, at, decision);
             let split = caught(|| algorithm.split(&context, &piece))?;
             let peers = exchange.peers(at, self.engine.members.cube().len());
@@ -428,18 +427,18 @@ impl Job<'_, '_> {
         Ok(piece)
     }
 
-    /// The blocks that this rank executes from now on, from their pieces.
-    fn assemble(&mut self, plan: &Plan, pieces: Vec<Delivery<Block>>, attempt: &mut RoundResult) {
+    /// Puts together the blocks that this rank executes from now on, from their pieces.
+    fn assemble(&mut self, plan: &Plan, pieces: Vec<Delivery<Block>>, result: &mut RoundResult) {
         let me = self.engine.members.me();
         let mut parts: BTreeMap<Node, Vec<Block>> = BTreeMap::new();
         for node in self.engine.members.my_nodes() {
             let last = self.last_executor(node);
-            if last.is_some_and(|rank| self.is_gone(rank)) {
+            if last.is_some_and(|rank| self.is_lost(rank)) {
                 parts.insert(node, Vec::new());
                 let from = plan.holders.get(&Rank(node.0)).copied();
-                attempt
+                result
                     .restored
-                    .push((node, from.filter(|_| self.version_id.version == 0)));
+                    .push((node, from.filter(|_| self.progress.version.version == 0)));
             }
         }
         for ((node, _), delivery) in plan.pieces.iter().zip(pieces) {
@@ -447,18 +446,18 @@ impl Job<'_, '_> {
                 continue;
             }
             let Delivery::Got(piece) = delivery else {
-                attempt.complete = false;
+                result.complete = false;
                 continue;
             };
             parts.entry(*node).or_default().push(piece);
         }
         let blocks = parts.into_iter();
         let blocks = blocks.map(|(node, parts)| (node, Block::unite(parts)));
-        attempt.blocks.extend(blocks);
+        result.blocks.extend(blocks);
     }
 }
 
-/// The holder that would execute the origin's node first.
+/// Returns the holder that is the first in the order of executors of the owner's node.
 fn nearest(origin: Rank, held: &[Rank]) -> Rank {
     let nearest = held.iter().min_by_key(|holder| holder.0 ^ origin.0);
     nearest.copied().unwrap_or(origin)
@@ -468,6 +467,9 @@ fn lost(ranks: &[Rank]) -> Error {
     let names: Vec<String> = ranks.iter().map(ToString::to_string).collect();
     Error::new(
         Status::DataLost,
-        format!("nobody has the input of rank {} any more", names.join(", ")),
+        format!(
+            "no surviving rank has the input of rank {}",
+            names.join(", ")
+        ),
     )
 }

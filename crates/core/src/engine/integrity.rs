@@ -1,21 +1,21 @@
-//! Wrong data: found, told to all, and made good.
+//! Detects, reports and repairs data corruption.
 //!
-//! Every block has a digest, which is never computed from what has lain in memory but from what went
-//! in: an input's from the caller's own records, a piece's by division, a joined block's by
-//! multiplication. What a rank gets must have the digest that its sender says; what it makes of its
-//! pieces must have theirs; all results together must have that of all inputs, and be in order. So
-//! whatever memory, a network, a file or a defect changes is found at the latest before the result is
-//! committed, mostly where it happened.
+//! Every block has a digest that is computed from the data that went in and never from data that have been in
+//! memory: an input's from the caller's own records, a piece's by division, a joined block's by
+//! multiplication. A block that arrives must have the digest that its sender states; a block that is made of
+//! pieces must have theirs; all results together must have the digest of all inputs, and be in order. So a
+//! change by memory, a network, a file or a defect is detected at the latest before the result is committed,
+//! mostly where it happened.
 //!
-//! Then nothing is committed. All survivors learn who is accused, forget their blocks, and start again
-//! from the inputs, or from the last version where only that is stored, out of copies that are still
-//! what they were. Who is accused a second time executes
-//! no node any more: the 1989 paper's processors that lie become processors that stop.
+//! Then nothing is committed. All survivors learn the accused rank, discard their blocks, and start again
+//! from the inputs, or from the last version where only versions are stored, out of copies that are intact. A
+//! rank that is accused a second time executes no node any more: the 1989 paper's faulty processors become
+//! processors that stop.
 
 use std::collections::BTreeMap;
 
 use super::commit::agreed_error;
-use super::job::{Flow, Job, RoundResult};
+use super::job::{Job, NextStep, RoundResult};
 use super::{Engine, Event, Verdict};
 use crate::block::Block;
 use crate::members::Rank;
@@ -28,22 +28,22 @@ use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 
-/// What a sort is checked by.
+/// The checks of a sort.
 pub struct Checks<'a> {
-    /// Makes digests; the same on all ranks.
+    /// The key of the digests; the same on all ranks.
     pub key: &'a DigestKey,
-    /// The order.
+    /// The order of records.
     pub kernel: &'a dyn Kernel,
-    /// Of this rank's input, as its caller has it.
+    /// The digest of this rank's input, computed from the caller's array.
     pub input: Digest,
 }
 
-/// Who is said to have done what.
+/// A report of a corruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Accusation {
-    /// The accused; None: nobody knows.
+    /// The accused rank; None if it is unknown.
     pub accused: Option<Rank>,
-    /// What was found.
+    /// The kind of corruption.
     pub finding: Finding,
 }
 
@@ -65,20 +65,55 @@ impl Accusation {
     }
 }
 
-/// So many times in one sort something wrong is made good; who is accused so often in one sort stops.
-const MOST_MENDED: u32 = 8;
-const OFFENCES_TO_STOP: u32 = 2;
+/// A job recovers from at most this many corruptions; a rank stops after this many accusations in one job.
+const MOST_RECOVERIES: u32 = 8;
+const STRIKES_TO_STOP: u32 = 2;
 
-impl Engine<'_> {
-    /// Something is wrong, and nothing of it can be committed: the reason why.
-    pub(super) fn accuse(&mut self, accused: Option<Rank>, finding: Finding) -> Error {
-        self.accusations.push(Accusation { accused, finding });
-        let who = accused.map_or_else(String::new, |rank| format!(", rank {rank} is accused"));
-        Error::corrupt(finding, format!("{}{who}", finding.text()))
+/// Detection and recovery of changed data in one job.
+pub(super) struct Integrity<'a> {
+    /// The checks; None: data are trusted.
+    pub checks: Option<&'a Checks<'a>>,
+    /// The digest of every node's input, where blocks are checked.
+    pub input_digests: InputDigests,
+    /// How many corruptions the job has recovered from.
+    pub recoveries: u32,
+    /// How many times each rank was accused.
+    pub strikes: BTreeMap<Rank, u32>,
+    /// Blocks were discarded on ranks that execute their nodes: they must be restored.
+    pub distrusted: bool,
+}
+
+impl<'a> Integrity<'a> {
+    /// The state at the start of a job.
+    pub fn new(checks: Option<&'a Checks<'a>>) -> Integrity<'a> {
+        Integrity {
+            checks,
+            input_digests: InputDigests::new(),
+            recoveries: 0,
+            strikes: BTreeMap::new(),
+            distrusted: false,
+        }
     }
 
-    /// What an algorithm says of a node's part: where its own checks do not hold, nobody is accused,
-    /// since who it was they do not reliably tell.
+    /// Counts an accusation; true if the rank has to stop.
+    fn accuse_again(&mut self, rank: Rank) -> bool {
+        let strikes = self.strikes.entry(rank).or_insert(0);
+        *strikes += 1;
+        *strikes >= STRIKES_TO_STOP
+    }
+}
+
+impl Engine<'_> {
+    /// Records an accusation, and returns the error that prevents the commit.
+    pub(super) fn accuse(&mut self, accused: Option<Rank>, finding: Finding) -> Error {
+        self.accusations.push(Accusation { accused, finding });
+        let accusation =
+            accused.map_or_else(String::new, |rank| format!(", rank {rank} is accused"));
+        Error::corrupt(finding, format!("{}{accusation}", finding.text()))
+    }
+
+    /// Classifies the error of an algorithm: if its own checks failed, no rank is accused, because they do
+    /// not reliably tell which one is faulty.
     pub(super) fn classify<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && let Some(finding) = error.finding
@@ -89,7 +124,7 @@ impl Engine<'_> {
         result
     }
 
-    /// A block as it goes to others: where blocks are checked, with a digest.
+    /// Returns the block as it is sent: with a digest, where blocks are checked.
     pub(super) fn sealed(&self, block: Block) -> Block {
         match self.key {
             Some(key) if block.digest.is_none() => block.sealed(key),
@@ -97,7 +132,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Is a block that came what its sender says?
+    /// Returns whether a block that arrived has the digest that its sender states.
     pub(super) fn is_intact(&self, block: &Block) -> bool {
         let intact = || self.key.is_none_or(|key| block.is_intact(key));
         mutant(Mutant::NothingIsVerified) || intact()
@@ -105,10 +140,10 @@ impl Engine<'_> {
 }
 
 impl Job<'_, '_> {
-    /// Why this rank's part of a step failed. Where blocks are checked and it was for no reason of the
-    /// caller's, its records are the likeliest to be wrong: algorithms rely on their order.
-    pub(super) fn suspected(&mut self, trouble: Option<Error>) -> Option<Error> {
-        trouble.map(|error| match self.checks {
+    /// Returns the error of this rank's part of a step. Where blocks are checked, an internal error most
+    /// likely comes from changed records, because algorithms rely on their order: the rank accuses itself.
+    pub(super) fn suspected(&mut self, error: Option<Error>) -> Option<Error> {
+        error.map(|error| match self.integrity.checks {
             Some(_) if error.status == Status::Internal => {
                 let me = self.engine.members.me();
                 self.engine.accuse(Some(me), Finding::Memory)
@@ -117,7 +152,7 @@ impl Job<'_, '_> {
         })
     }
 
-    /// What this rank made, or has kept, is what it must be, or it accuses itself.
+    /// Checks a block that this rank made or kept; if its digest differs, the rank accuses itself.
     pub(super) fn verify_own(&mut self, block: &Block) -> Result<()> {
         match self.engine.is_intact(block) {
             true => Ok(()),
@@ -128,10 +163,10 @@ impl Job<'_, '_> {
         }
     }
 
-    /// An input as it comes to this rank: known by what its caller had, if it is this rank's own.
+    /// Returns an input with its digest: that of the caller's array if it is this rank's own.
     pub(super) fn with_digest(&self, home: Rank, block: Block) -> Block {
-        let own = home == self.engine.members.me() && self.input_is_here;
-        match self.checks {
+        let own = home == self.engine.members.me() && self.inputs.own_is_here;
+        match self.integrity.checks {
             Some(checks) if own => Block {
                 digest: Some(checks.input),
                 ..block
@@ -140,44 +175,47 @@ impl Job<'_, '_> {
         }
     }
 
-    /// All survivors learn what every node's input is known by. Also who is in trouble tells, for the
-    /// others wait.
-    pub(super) fn share_ledger(&mut self, mut attempt: RoundResult) -> Result<RoundResult> {
-        if attempt.interrupted || self.checks.is_none() || !self.input_digests.is_empty() {
-            return Ok(attempt);
+    /// Shares the digests of all inputs. A rank with an error takes part too, because the others wait for it.
+    pub(super) fn share_input_digests(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+        if result.interrupted
+            || self.integrity.checks.is_none()
+            || !self.integrity.input_digests.is_empty()
+        {
+            return Ok(result);
         }
         let mut mine = Vec::new();
-        for (node, block) in &attempt.blocks {
+        for (node, block) in &result.blocks {
             mine.extend(node.0.to_le_bytes());
             mine.extend(block.digest.unwrap_or_default().encode());
         }
         let limit = self.engine.members.cube().len() * (4 + Digest::BYTES);
-        let Some(told) = self.engine.share(mine, limit)? else {
-            return Ok(attempt.interrupted());
+        let Some(reports) = self.engine.share(mine, limit)? else {
+            return Ok(result.interrupted());
         };
-        let entries = told
+        let entries = reports
             .iter()
             .flat_map(|(_, words)| words.chunks_exact(4 + Digest::BYTES));
-        attempt.input_digests = entries
+        result.input_digests = entries
             .filter_map(|entry| {
                 let (node, digest) = entry.split_at(4);
                 let node = u32::from_le_bytes(node.try_into().ok()?);
                 Some((Node(node), Digest::decode(digest)?))
             })
             .collect();
-        Ok(attempt)
+        Ok(result)
     }
 
-    /// The result is all inputs, in order, as far as all survivors together can see.
-    pub(super) fn verify_result(&mut self, mut attempt: RoundResult) -> Result<RoundResult> {
-        let skipped = attempt.interrupted || mutant(Mutant::NothingIsVerified);
-        let Some(checks) = self.checks.filter(|_| !skipped) else {
-            return Ok(attempt);
+    /// Checks that the result consists of all inputs and is in order, as far as all survivors together can
+    /// tell.
+    pub(super) fn verify_result(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+        let skipped = result.interrupted || mutant(Mutant::NothingIsVerified);
+        let Some(checks) = self.integrity.checks.filter(|_| !skipped) else {
+            return Ok(result);
         };
         let mut total = Digest::default();
         let mut reports = Vec::new();
         let mut in_order = true;
-        for (node, block) in &attempt.blocks {
+        for (node, block) in &result.blocks {
             total = total.combine(block.digest.unwrap_or_default());
             reports.extend(report_of(*node, block, checks.kernel));
             let mut runs = block.runs.iter();
@@ -185,65 +223,66 @@ impl Job<'_, '_> {
         }
         if !in_order {
             let me = self.engine.members.me();
-            attempt.check::<()>(Err(self.engine.accuse(Some(me), Finding::Order)));
+            result.check::<()>(Err(self.engine.accuse(Some(me), Finding::Order)));
         }
-        let known = self.input_digests.values();
+        let known = self.integrity.input_digests.values();
         let known = known.fold(Digest::default(), |all, digest| all.combine(*digest));
-        let promises = (attempt.blocks.keys())
-            .filter_map(|node| self.algorithm.promised(attempt.decisions.of(*node)?));
+        let promises = (result.blocks.keys())
+            .filter_map(|node| self.algorithm.promised(result.decisions.of(*node)?));
         let mut promises = promises.filter(|records| *records != known.count());
-        if promises.next().is_some() && attempt.complete {
-            // Counted when blocks had other records than now.
-            attempt.check::<()>(Err(self.engine.accuse(None, Finding::Whole)));
+        if promises.next().is_some() && result.complete {
+            // The records were counted when blocks had other records than now.
+            result.check::<()>(Err(self.engine.accuse(None, Finding::Whole)));
         }
-        let complete = u8::from(attempt.complete);
+        let complete = u8::from(result.complete);
         let mine = [&[complete][..], &total.encode(), &reports].concat();
         let nodes = self.engine.members.cube().len();
         let limit =
             1 + Digest::BYTES + nodes * (START_BYTES + Border::limit(checks.kernel.record_bytes()));
-        let Some(told) = self.engine.share(mine, limit)? else {
-            return Ok(attempt.interrupted());
+        let Some(reports) = self.engine.share(mine, limit)? else {
+            return Ok(result.interrupted());
         };
-        if let Some((finding, node)) = judged(&told, known, checks.kernel) {
+        if let Some((finding, node)) = judged(&reports, known, checks.kernel) {
             let accused = node.map(|node| self.engine.members.executor(node));
-            attempt.check::<()>(Err(self.engine.accuse(accused, finding)));
+            result.check::<()>(Err(self.engine.accuse(accused, finding)));
         }
-        Ok(attempt)
+        Ok(result)
     }
 
-    /// After an agreement that something is wrong: all learn what, and blocks and inputs that may be
-    /// wrong are forgotten; or, where there is nothing to get them from, or no end of it, all give up.
-    /// Collective.
+    /// Continues after an agreement that data are corrupt: all ranks learn the accusations and discard blocks
+    /// and inputs that may be wrong. If there is nothing to restore them from, or corruptions do not end, all
+    /// give up. Collective.
     pub(super) fn recover_from_corruption(&mut self, own: Option<Error>) -> Result<()> {
-        let found = self.tell_accusations()?;
+        let found = self.share_accusations()?;
         self.engine.stats.corruptions += 1;
         for (by, accusation) in &found {
             let Accusation { accused, finding } = *accusation;
             self.engine.tell(Event::Corrupt(accused, *by, finding));
         }
-        self.mended += 1;
-        let has_copies = self.store.scope() != StoreScope::Copies(0) || self.source.can_reload();
-        if self.mended > MOST_MENDED || !has_copies {
+        self.integrity.recoveries += 1;
+        let has_copies = self.redundancy.store.scope() != StoreScope::Copies(0)
+            || self.inputs.source.can_reload();
+        if self.integrity.recoveries > MOST_RECOVERIES || !has_copies {
             return Err(agreed_error(Status::Corrupt, own));
         }
-        self.stop_offenders(&found);
+        self.exclude_accused(&found);
         self.distrust()
     }
 
-    /// As [`Job::recover_from_corruption`], and what is gone on from comes back from copies that are right.
-    pub(super) fn mend(&mut self, own: Option<Error>) -> Result<Flow> {
+    /// As [`Job::recover_from_corruption`]; then restores the blocks from intact copies.
+    pub(super) fn retry(&mut self, own: Option<Error>) -> Result<NextStep> {
         self.recover_from_corruption(own)?;
-        if self.committed_with.is_none() {
-            return Ok(Flow::Onward);
+        if self.progress.membership.is_none() {
+            return Ok(NextStep::Continue);
         }
         Ok(match self.recover()? {
-            Flow::Onward if self.retains() => Flow::FromTheInputs,
+            NextStep::Continue if self.recomputes() => NextStep::RestartFromInputs,
             other => other,
         })
     }
 
-    /// What every survivor found, each once. Collective.
-    fn tell_accusations(&mut self) -> Result<Vec<(Rank, Accusation)>> {
+    /// Returns the accusations of all survivors, each once. Collective.
+    fn share_accusations(&mut self) -> Result<Vec<(Rank, Accusation)>> {
         let nodes = self.engine.members.cube().len();
         let mut mine = std::mem::take(&mut self.engine.accusations);
         mine.sort_unstable();
@@ -251,16 +290,16 @@ impl Job<'_, '_> {
         mine.truncate(nodes);
         let words: Vec<u8> = mine.iter().flat_map(|one| one.encode()).collect();
         loop {
-            let told = self
+            let reports = self
                 .engine
                 .share(words.clone(), nodes * Accusation::BYTES)?;
-            let verdict = self.engine.commit(told.is_some(), None)?;
-            if let (Verdict::Committed, Some(told)) = (verdict, told) {
+            let verdict = self.engine.commit(reports.is_some(), None)?;
+            if let (Verdict::Committed, Some(reports)) = (verdict, reports) {
                 let accusations = |words: &Slice| -> Vec<Accusation> {
                     let words = words.chunks_exact(Accusation::BYTES);
                     words.filter_map(Accusation::decode).collect()
                 };
-                let all = told.iter().flat_map(|(by, words)| {
+                let all = reports.iter().flat_map(|(by, words)| {
                     let said = accusations(words).into_iter();
                     said.map(|accusation| (*by, accusation))
                 });
@@ -269,67 +308,67 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Who is accused again executes nothing any more, as long as somebody else is there.
-    fn stop_offenders(&mut self, found: &[(Rank, Accusation)]) {
+    /// Excludes ranks that were accused repeatedly, as long as another rank is left.
+    fn exclude_accused(&mut self, found: &[(Rank, Accusation)]) {
         let mut accused: Vec<Rank> = found.iter().filter_map(|(_, one)| one.accused).collect();
         accused.sort_unstable();
         accused.dedup();
         for rank in accused {
-            let strikes = self.strikes.entry(rank).or_insert(0);
-            *strikes += 1;
-            if *strikes >= OFFENCES_TO_STOP {
+            if self.integrity.accuse_again(rank) {
                 let before = self.engine.executors();
                 self.engine.members.excluded_for_corruption(rank);
-                self.engine.tell_covers(&before);
+                self.engine.report_executors(&before);
             }
         }
     }
 
-    /// Forgets all blocks, and those inputs in this rank's store that are not what they were.
+    /// Discards all blocks, and those inputs in this rank's store whose digest differs.
     fn distrust(&mut self) -> Result<()> {
         if mutant(Mutant::BlocksAreTrustedAgain) {
             return Ok(());
         }
-        if self.committed_with.is_some() {
-            self.distrusted = true;
-            self.blocks.clear();
+        if self.progress.membership.is_some() {
+            self.integrity.distrusted = true;
+            self.progress.blocks.clear();
         }
-        if self.retains() {
-            // What was decided may have come of wrong data too.
-            self.version_id = VersionId::INPUT;
-            self.log.clear();
+        if self.recomputes() {
+            // The decisions may have come from wrong data too.
+            self.progress.rewind();
         }
-        let Some(checks) = self.checks.filter(|_| self.retains()) else {
+        let Some(checks) = self.integrity.checks.filter(|_| self.recomputes()) else {
             return Ok(());
         };
         let me = self.engine.members.me();
         let stopped = self.engine.members.is_excluded(me);
-        for origin in self.held.clone().iter() {
-            if origin == me && self.released && !stopped {
-                // What its owner has is right.
+        for origin in self.redundancy.held.clone().iter() {
+            if origin == me && self.redundancy.released && !stopped {
+                // The owner's input is right.
                 continue;
             }
-            let kept = self.store.get(VersionId::INPUT, origin.home())?;
-            let known = self.input_digests.get(&origin.home()).copied();
+            let kept = self.redundancy.store.get(VersionId::INPUT, origin.home())?;
+            let known = self.integrity.input_digests.get(&origin.home()).copied();
             let right = kept.is_some_and(|block| {
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
-            if self.committed_with.is_none() && origin == me {
-                // Nobody else has it yet.
-                let own = self.with_digest(me, Block::input(me, self.input.clone()));
-                self.store.put(VersionId::INPUT, me.home(), &own)?;
-                self.blocks.insert(me.home(), own);
+            if self.progress.membership.is_none() && origin == me {
+                // No other rank has it yet.
+                let own = self.with_digest(me, Block::input(me, self.inputs.own.clone()));
+                self.redundancy
+                    .store
+                    .put(VersionId::INPUT, me.home(), &own)?;
+                self.progress.blocks.insert(me.home(), own);
             } else if stopped || !right {
-                self.store
+                self.redundancy
+                    .store
                     .put(VersionId::INPUT, origin.home(), &Block::empty())?;
-                self.held.remove(origin);
+                self.redundancy.held.remove(origin);
             }
         }
         Ok(())
     }
 }
 
-/// Where a block starts in the whole goes before its border.
+/// The size of a block's start in the global order, which precedes its border in a report.
 const START_BYTES: usize = 8;
 
 fn report_of(node: Node, block: &Block, kernel: &dyn Kernel) -> Vec<u8> {
@@ -340,7 +379,7 @@ fn report_of(node: Node, block: &Block, kernel: &dyn Kernel) -> Vec<u8> {
     words
 }
 
-/// The borders in a rank's report; None if it cannot be read.
+/// Returns the borders in a rank's report; None if it cannot be read.
 fn read_reports<'r>(mut words: &'r [u8], kernel: &dyn Kernel) -> Option<Vec<(Border<'r>, u64)>> {
     let mut borders = Vec::new();
     while !words.is_empty() {
@@ -353,16 +392,16 @@ fn read_reports<'r>(mut words: &'r [u8], kernel: &dyn Kernel) -> Option<Vec<(Bor
     Some(borders)
 }
 
-/// What is wrong with the reports of all survivors, and at which node; None if nothing is.
+/// Compares the reports of all survivors; returns the first violation and the node, or None if all is right.
 pub(super) fn judged(
-    told: &[(Rank, Slice)],
+    reports: &[(Rank, Slice)],
     known: Digest,
     kernel: &dyn Kernel,
 ) -> Option<(Finding, Option<Node>)> {
     let mut total = Digest::default();
     let mut borders = Vec::new();
     let mut complete = true;
-    for (rank, words) in told {
+    for (rank, words) in reports {
         let read = || {
             let (part, words) = words.split_first()?;
             let (digest, reports) = words.split_at_checked(Digest::BYTES)?;
@@ -382,7 +421,7 @@ pub(super) fn judged(
     borders.sort_by_key(|(border, _)| border.node);
     let (borders, starts): (Vec<_>, Vec<_>) = borders.into_iter().unzip();
     if let Some((one, other)) = violations(&borders, kernel).first() {
-        // Between two either may be to blame, and its own digest tells.
+        // Between two neighbours either may be wrong, and its own digest tells.
         return Some((Finding::Order, Some(*one).filter(|one| one == other)));
     }
     let mut place = 0;
@@ -390,14 +429,14 @@ pub(super) fn judged(
         if complete && border.count > 0 && start != place {
             return Some((Finding::Order, None));
         }
-        // What others say may be any number.
+        // Reported numbers may have any value.
         place = place.wrapping_add(border.count);
     }
-    // Who is in trouble has told of less than there is.
+    // A rank with an error has reported less than there is.
     (complete && total != known).then_some((Finding::Whole, None))
 }
 
-/// What inputs are known by, by the node whose input it is.
+/// The digests of the inputs, by the home node of each.
 pub type InputDigests = BTreeMap<Node, Digest>;
 
 #[cfg(test)]
@@ -408,7 +447,7 @@ mod tests {
     use ftsort_kernels::record::KeyKind;
 
     #[test]
-    fn no_number_that_is_reported_is_too_large() {
+    fn accepts_reported_numbers_of_any_size() {
         let kernel = kernel_of(1, KeyKind::U8);
         let report = |node: u32, start: u64, count: u64| {
             let mut words = [&[1][..], &Digest::default().encode()].concat();
@@ -422,7 +461,7 @@ mod tests {
             border.encode(&mut words);
             (Rank(node), Slice::from(Buffer::copy_of(&words).unwrap()))
         };
-        let judged = |told: &[_]| judged(told, Digest::default(), &*kernel);
+        let judged = |reports: &[_]| judged(reports, Digest::default(), &*kernel);
         assert_eq!(judged(&[report(0, 0, 2), report(1, 2, 1)]), None);
         let wrong = Some((Finding::Order, None));
         assert_eq!(judged(&[report(0, 0, 2), report(1, 3, 1)]), wrong);

@@ -1,13 +1,14 @@
-//! Who holds copies of what.
+//! The ranks that hold copies.
 
 use crate::members::{Members, Membership, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 
-/// Who holds a node's block, or its home's input, while the ranks stand like this: its executor, and
-/// then the ranks that would cover it next if those before them died, those on hosts of their own
-/// first. So a cover mostly has the block already, and a lost host takes one copy along. Who is left
-/// out is asked if nobody else is there.
+/// Returns the ranks that hold a node's block, or its home's input, with this membership: its executor, and
+/// then the ranks that would execute it next if those before them failed, ranks on other hosts first.
+///
+/// So the next executor mostly has the block already, and the loss of a host takes one copy along. Excluded
+/// ranks are used only if no others are left.
 pub fn holders(node: Node, members: &Members, membership: &Membership, copies: usize) -> Vec<Rank> {
     let nodes = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
     let living = nodes

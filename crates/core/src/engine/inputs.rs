@@ -1,0 +1,174 @@
+//! The inputs of a job: where they come from, and how a reloaded input is checked.
+
+use std::collections::BTreeMap;
+
+use super::job::{Job, RoundResult};
+use crate::block::Block;
+use crate::members::{Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::checksum::Checksum;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// Gives inputs that are not in a store.
+pub trait Source {
+    /// Returns whether this rank's own input can be copied again, as long as the job runs.
+    fn has_own(&self) -> bool {
+        false
+    }
+
+    /// Copies this rank's own input again, to be sorted; the order may differ from the first copy.
+    fn own(&mut self) -> Result<Buffer> {
+        Err(Error::new(Status::Internal, "the input is copied once"))
+    }
+
+    /// Returns whether inputs of other ranks can be reloaded; the same on all ranks.
+    fn can_reload(&self) -> bool;
+
+    /// Returns the hash of this rank's own input; `input` has the same records, perhaps in another order.
+    fn known_by(&self, input: &[u8]) -> InputHash {
+        InputHash::of(input)
+    }
+
+    /// Reloads the input of `rank`, byte for byte.
+    fn reload(&mut self, rank: Rank) -> Result<Buffer>;
+}
+
+/// The size and hash of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputHash {
+    bytes: u64,
+    hash: u64,
+}
+
+const HASH_BYTES: usize = 16;
+
+impl InputHash {
+    /// Computes the hash of these bytes, in their order.
+    pub fn of(input: &[u8]) -> InputHash {
+        let mut hasher = InputHasher::default();
+        hasher.add(input);
+        hasher.finish()
+    }
+
+    fn mismatch(self, origin: Rank, found: InputHash) -> Error {
+        let difference = if found.bytes == self.bytes {
+            ", but their values differ"
+        } else {
+            ""
+        };
+        let text = format!(
+            "the reload callback gave {} bytes for rank {origin}, which had {}{difference}: give the bytes \
+             that the rank passed to the call",
+            found.bytes, self.bytes,
+        );
+        Error::new(Status::Callback, text)
+    }
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        [self.bytes.to_le_bytes(), self.hash.to_le_bytes()].concat()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<InputHash> {
+        let (bytes, hash) = bytes.split_at_checked(8)?;
+        Some(InputHash {
+            bytes: u64::from_le_bytes(bytes.try_into().ok()?),
+            hash: u64::from_le_bytes(hash.try_into().ok()?),
+        })
+    }
+}
+
+/// Computes an [`InputHash`] of an input that comes in pieces, from the first to the last.
+#[derive(Default)]
+pub struct InputHasher {
+    bytes: u64,
+    sum: Checksum,
+}
+
+impl InputHasher {
+    /// Adds the next piece.
+    pub fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        self.sum.add(piece);
+    }
+
+    /// Returns the hash of all pieces.
+    pub fn finish(self) -> InputHash {
+        InputHash {
+            bytes: self.bytes,
+            hash: self.sum.finish(),
+        }
+    }
+}
+
+/// The inputs of a job: this rank's own one, and the means to get others again.
+pub(super) struct Inputs<'a> {
+    /// Gives inputs again that no rank holds.
+    pub source: &'a mut dyn Source,
+    /// This rank's own input as it was loaded; empty as soon as it is committed.
+    pub own: Slice,
+    /// Whether `own` has been this rank's input since the start: the job was not started over.
+    pub own_is_here: bool,
+    /// The ranks that had failed when the job began, and so have no input.
+    pub absent: RankSet,
+    /// Sizes and hashes of the inputs, where they may be reloaded.
+    pub hashes: BTreeMap<Rank, InputHash>,
+}
+
+impl<'a> Inputs<'a> {
+    /// The inputs at the start of a job.
+    pub fn new(source: &'a mut dyn Source, own: Slice, absent: RankSet) -> Inputs<'a> {
+        Inputs {
+            source,
+            own,
+            own_is_here: true,
+            absent,
+            hashes: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the home of a node if it is one of the `ranks` ranks and has an input.
+    pub fn home(&self, node: Node, ranks: usize) -> Option<Rank> {
+        let home = Rank(node.0);
+        let exists = home.index() < ranks;
+        let absent = self.absent.contains(home) && !mutant(Mutant::AbsentHaveInputs);
+        (exists && !absent).then_some(home)
+    }
+
+    /// Returns whether every rank that had an input is alive.
+    pub fn owners_are_alive(&self, faulty: &RankSet) -> bool {
+        faulty.iter().all(|rank| self.absent.contains(rank))
+    }
+
+    /// Reloads an input, and checks it against the size and hash that its owner reported.
+    pub fn reload(&mut self, origin: Rank) -> Result<Block> {
+        let input = self.source.reload(origin)?;
+        let found = InputHash::of(&input);
+        match self.hashes.get(&origin) {
+            Some(known) if *known != found => Err(known.mismatch(origin, found)),
+            // An owner that failed before it reported its hash leaves nothing to compare with.
+            _ => Ok(Block::input(origin, input.into())),
+        }
+    }
+}
+
+impl Job<'_, '_> {
+    /// Shares the hashes of all inputs, so that a reloaded input can be checked. A rank with an error takes
+    /// part too, because the others wait for it.
+    pub(super) fn share_digests(&mut self, mut result: RoundResult) -> Result<RoundResult> {
+        let needed = self.inputs.source.can_reload() && self.inputs.hashes.is_empty();
+        if result.interrupted || !needed {
+            return Ok(result);
+        }
+        let mine = self.inputs.source.known_by(&self.inputs.own).encode();
+        let Some(reports) = self.engine.share(mine, HASH_BYTES)? else {
+            return Ok(result.interrupted());
+        };
+        result.digests = reports
+            .into_iter()
+            .filter_map(|(rank, bytes)| Some((rank, InputHash::decode(&bytes)?)))
+            .collect();
+        Ok(result)
+    }
+}

@@ -1,0 +1,43 @@
+//! What makes blocks recoverable: copies of inputs and lineage, or stored versions, and the placement of both.
+//!
+//! Three users share the same steps (plan transfers, move, keep, renew): [`lineage`] recomputes blocks from
+//! copies of inputs, [`versions`] stores the blocks of every round, and [`checkpoints`] keeps the states of
+//! loops of the caller's own with the steps of `versions`.
+
+pub mod checkpoints;
+pub mod holders;
+mod lineage;
+pub mod versions;
+
+pub(super) use versions::retire_before;
+
+use crate::members::RankSet;
+use crate::store::{Store, StoreScope};
+
+/// The store of a job, and what this rank knows about its contents.
+pub(super) struct Redundancy<'a> {
+    pub store: &'a mut dyn Store,
+    /// The ranks whose inputs are in this rank's store.
+    pub held: RankSet,
+    /// This rank's own input is counted in `held`, but its memory was released: its owner copies it again.
+    pub released: bool,
+    /// The ranks whose data cannot be recovered, as far as this rank knows.
+    pub lost: RankSet,
+}
+
+impl<'a> Redundancy<'a> {
+    /// A store that nothing was put into yet, in a group of so many ranks.
+    pub fn new(store: &'a mut dyn Store, ranks: usize) -> Redundancy<'a> {
+        Redundancy {
+            store,
+            held: RankSet::new(ranks),
+            released: false,
+            lost: RankSet::new(ranks),
+        }
+    }
+
+    /// Returns whether redundancy is copies in the memory of ranks, and not files that all ranks see.
+    pub fn keeps_copies(&self) -> bool {
+        matches!(self.store.scope(), StoreScope::Copies(_))
+    }
+}
