@@ -5,12 +5,13 @@ use std::ffi::c_void;
 
 use super::config::ftsort_config;
 use super::guard::without_group;
-use super::record::ftsort_record;
+use super::handle::place_of;
+use super::record::{ftsort_record, read_layout};
 use super::run::{Learn, prepare};
 use super::settings::Settings;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
-use super::verify::Arguments;
+pub use super::verify::check_array;
 use ftsort_kernels::kernel::Crew;
 
 /// What `ftsort_init` says of a configuration before it looks at the communicator.
@@ -30,36 +31,22 @@ pub unsafe fn check_run(
     record: *const ftsort_record,
     input: *const c_void,
     count: usize,
-    has_out: bool,
-) -> ftsort_status {
-    without_group(|| {
-        // SAFETY: this function's contract.
-        unsafe {
-            prepare(
-                record,
-                input,
-                count,
-                has_out,
-                &Crew::from(1),
-                Learn::default(),
-            )
-        }
-        .map(drop)
-    })
-}
-
-/// What `ftsort_verify` says of its arguments.
-///
-/// # Safety
-/// As for `ftsort_verify`.
-pub unsafe fn check_verify(
-    record: *const ftsort_record,
-    input: *const c_void,
-    count: usize,
     has_place: bool,
 ) -> ftsort_status {
-    // SAFETY: this function's contract.
-    without_group(|| unsafe { Arguments::read(record, input, count, has_place) }.map(drop))
+    without_group(|| {
+        let mut place = ();
+        let place = if has_place {
+            std::ptr::from_mut(&mut place)
+        } else {
+            std::ptr::null_mut()
+        };
+        // SAFETY: this function's contract; a local variable.
+        unsafe {
+            place_of("result", place)?;
+            let wanted = read_layout(record)?;
+            prepare(wanted, input, count, &Crew::from(1), Learn::default()).map(drop)
+        }
+    })
 }
 
 /// What the tree functions say of their options in a group of so many ranks.

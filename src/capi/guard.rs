@@ -1,11 +1,10 @@
-//! What every exported function does before and after its work.
+//! The frame around every exported function: catches panics and keeps the text of an error.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int};
 
-use super::group::ftsort;
 use super::status::ftsort_status;
-use ftsort_kernels::error::{Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// Text for C: without the NULs that would end it early.
 pub fn c_text(text: &str) -> CString {
@@ -13,7 +12,7 @@ pub fn c_text(text: &str) -> CString {
 }
 
 thread_local! {
-    /// Why this thread's last call without a group failed.
+    /// The reason why this thread's last failing call without a group failed.
     static WITHOUT_GROUP: RefCell<CString> = RefCell::new(CString::default());
 }
 
@@ -22,37 +21,36 @@ pub fn without_group(work: impl FnOnce() -> Result<()>) -> ftsort_status {
     match caught(work) {
         Ok(()) => Status::Ok as ftsort_status,
         Err(error) => {
-            WITHOUT_GROUP.set(c_text(&error.to_string()));
+            keep_text(&error.to_string());
             error.status as ftsort_status
         }
     }
 }
 
-/// That text, until this thread's next call without a group fails.
+/// Keeps a text for `ftsort_last_error(NULL)` on this thread.
+pub fn keep_text(text: &str) {
+    WITHOUT_GROUP.set(c_text(text));
+}
+
+/// Returns that text. The pointer is valid until this thread's next call without a group fails.
 pub fn text_without_group() -> *const c_char {
     WITHOUT_GROUP.with_borrow(|text| text.as_ptr())
 }
 
-/// Runs a function on a group: refuses a poisoned one, keeps the error's text, and poisons the
-/// group where the ranks may no longer be in step.
-pub fn on_group(group: *mut ftsort, work: impl FnOnce(&mut ftsort) -> Result<()>) -> ftsort_status {
-    // SAFETY: the exported functions demand NULL or a live group that no other thread uses.
-    let Some(group) = (unsafe { group.as_mut() }) else {
-        return Status::Argument as ftsort_status;
-    };
-    if let Some(poison) = &group.poisoned {
-        group.last_error = c_text(&format!("the group is poisoned since: {poison}"));
-        return Status::State as ftsort_status;
+/// Checks that MPI can be called. `Status::State` before MPI_Init and after MPI_Finalize.
+pub fn require_mpi() -> Result<()> {
+    let (mut initialized, mut finalized): (c_int, c_int) = (0, 0);
+    // SAFETY: both may be called at any time.
+    unsafe {
+        mpi_sys::MPI_Initialized(&mut initialized);
+        mpi_sys::MPI_Finalized(&mut finalized);
     }
-    match caught(|| work(&mut *group)) {
-        Ok(()) => Status::Ok as ftsort_status,
-        Err(error) => {
-            group.last_error = c_text(&error.to_string());
-            let status = error.status;
-            if status.sets_apart() {
-                group.poisoned = Some(error);
-            }
-            status as ftsort_status
-        }
+    let refuse = |text: &str| Err(Error::new(Status::State, text));
+    if initialized == 0 {
+        refuse("MPI is not initialised: call MPI_Init or MPI_Init_thread first")
+    } else if finalized != 0 {
+        refuse("MPI is finalised: call this function before MPI_Finalize")
+    } else {
+        Ok(())
     }
 }

@@ -2,9 +2,12 @@
 
 use std::ffi::c_int;
 
-use super::group::ftsort;
-use super::guard::on_group;
+use super::group::free;
+use super::guard::{keep_text, require_mpi};
+use super::handle::{Handle, on_group};
+use super::one_call::detach;
 use super::status::ftsort_status;
+use super::trace::Trace;
 use ftsort_kernels::error::{Error, Status, caught};
 
 /// Settings of Open MPI without which survivors hang or crash; each with the value that holds.
@@ -30,14 +33,14 @@ pub(super) fn missing_settings() -> impl Iterator<Item = (&'static str, &'static
         .filter(|(name, _)| std::env::var_os(name).is_none())
 }
 
-/// Sets what surviving needs and MPI reads when it starts: call it before `MPI_Init`, while the
-/// process has one thread. Sets environment variables of Open MPI that are not set yet, and ignores
-/// SIGPIPE if its action is the default (a TCP connection to a dead process raises it). Optional: the
-/// `ftsort-mpirun` wrapper and the MCA parameter file that come with ftsort do the same from outside.
-/// Other MPI libraries ignore these variables. No other function of ftsort touches the environment or
-/// a signal's action. [L]
+/// Sets what MPI needs to survive failures; call it before MPI_Init, while the process has one thread. [L]
 ///
-/// \return `FTSORT_OK`; `FTSORT_ERR_STATE` if MPI is initialised already, and nothing was set.
+/// Sets the environment variables of Open MPI that are not set yet, and ignores SIGPIPE if its action is the
+/// default (a TCP connection to a failed process raises it). The `ftsort-mpirun` wrapper and the MCA parameter
+/// file of ftsort do the same from outside, so this call is optional. Other MPI libraries ignore the variables.
+/// No other function of ftsort changes the environment or the action of a signal.
+///
+/// \return FTSORT_OK; FTSORT_ERR_STATE if MPI is initialised already, and nothing was set
 #[unsafe(no_mangle)]
 pub extern "C" fn ftsort_prepare() -> ftsort_status {
     let mut initialized: c_int = 0;
@@ -71,32 +74,30 @@ fn heartbeats_have_a_thread() -> bool {
     )
 }
 
-/// Leaves the process: instead of `ftsort_free`, `MPI_Finalize` and `exit`. [C]
+/// Ends the process; replaces ftsort_free, MPI_Finalize and exit. [C]
 ///
-/// After faults survivors can hang in `MPI_Finalize`, waiting for the dead. This function waits for
-/// the other survivors; if nobody has died (and Open MPI's heartbeat detector has no thread, with which
-/// `MPI_Finalize` hangs even then), it frees the group, calls `MPI_Finalize` and `exit`;
-/// else it flushes the C streams and ends the process with `_exit`, without `MPI_Finalize` and
-/// without `atexit` handlers. `mpirun`'s own exit status proves nothing either way: with
-/// `--with-ft ulfm` it can be 0 although ranks died, so leave a mark of success of your own.
-/// With `ftsort_config.trace` the lowest survivor merges what all ranks have written.
+/// After failures survivors can hang in MPI_Finalize, where they wait for failed ranks. This function waits for
+/// the other survivors. If no rank has failed (and the heartbeat detector of Open MPI has no thread, with which
+/// MPI_Finalize hangs in any case), it releases the group and calls MPI_Finalize and exit. Otherwise it flushes
+/// the C streams and calls _exit, without MPI_Finalize and atexit handlers. The exit status of mpirun does not
+/// prove success: with `--with-ft ulfm` it can be 0 although ranks failed. With `ftsort_config.trace` the lowest
+/// survivor merges the trace files of all ranks.
 ///
-/// \param[in] group a live group, even a poisoned one; it is gone afterwards.
-/// \param[in] exit_code the status of the process.
-/// \return does not return, but for `FTSORT_ERR_ARGUMENT` if `group` is NULL.
+/// \param group      a group, even one that an error made unusable, or a group of ftsort_group_of
+/// \param exit_code  the exit status of the process
+/// \return only on an error: FTSORT_ERR_ARGUMENT for NULL; FTSORT_ERR_STATE if MPI is finalised already, and in
+///         a callback of the group
 ///
 /// # Safety
 /// `group` is NULL or live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> ftsort_status {
-    if group.is_null() {
-        return Status::Argument as ftsort_status;
-    }
+pub unsafe extern "C" fn ftsort_leave(group: *mut Handle, exit_code: c_int) -> ftsort_status {
+    let begun = on_leaving(group);
+    let trace = match begun {
+        Ok(trace) => trace,
+        Err(status) => return status as ftsort_status,
+    };
     let mut may_finalize = false;
-    // After the agreements that follow all ranks have written what they write, so that nothing is missed
-    // when it is merged.
-    // SAFETY: live, by this function's contract.
-    let trace = unsafe { (*group).trace.take() };
     on_group(group, |group| {
         group.check_faults()?;
         group.with_checkpoints(|checkpoints, engine, _| checkpoints.clear(engine))?;
@@ -104,10 +105,13 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> f
         may_finalize = group.members.faulty().is_empty() && !heartbeats_have_a_thread();
         Ok(())
     });
-    // Without a merged file there are still those of the ranks.
+    // SAFETY: not NULL, and live by this function's contract.
+    let handle = unsafe { &*group };
+    // Without a merged file the files of the ranks remain.
     let _ = caught(|| {
-        // SAFETY: as above.
-        unsafe { (*group).merge_traces(trace) };
+        if let Some(group) = handle.acquire() {
+            group.merge_traces(trace);
+        }
         Ok(())
     });
     let finalized = caught(|| {
@@ -116,7 +120,10 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> f
         }
         // SAFETY: `group` is live and not used again; MPI is initialised, for the group is.
         unsafe {
-            drop(Box::from_raw(group));
+            match handle.owner {
+                None => free(group),
+                Some(comm) => detach(comm)?,
+            }
             mpi_sys::MPI_Finalize();
         }
         Ok(())
@@ -129,4 +136,17 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut ftsort, exit_code: c_int) -> f
         libc::fflush(std::ptr::null_mut());
         libc::_exit(exit_code)
     }
+}
+
+/// Checks that a process can leave, and takes the trace: after the agreements that follow all ranks have
+/// written their files, so that the merged file is complete.
+fn on_leaving(group: *mut Handle) -> Result<Option<Trace>, Status> {
+    // SAFETY: the exported functions demand NULL or a live group.
+    let handle = unsafe { group.as_ref() }.ok_or(Status::Argument)?;
+    if let Err(error) = require_mpi() {
+        keep_text(&error.to_string());
+        return Err(error.status);
+    }
+    let mut group = handle.acquire().ok_or(Status::State)?;
+    Ok(group.trace.take())
 }

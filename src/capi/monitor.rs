@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::group::ftsort;
-use super::guard::on_group;
+use super::handle::{Handle, on_group, without_figures};
 use super::monitor_thread::{Mind, Procedure, Watch};
 use super::settings::{agree_on_equal, read_sized, write_sized};
 use super::status::ftsort_status;
@@ -313,7 +313,7 @@ fn message_limit(ranks: usize) -> usize {
 /// `group` is NULL or live; `config` and `out` are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_monitor_start(
-    group: *mut ftsort,
+    group: *mut Handle,
     config: *const ftsort_monitor_options,
     out: *mut *const ftsort_monitor,
 ) -> ftsort_status {
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn ftsort_monitor_start(
 /// # Safety
 /// `group` is NULL or live; nobody looks at its monitor any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_monitor_stop(group: *mut ftsort) -> ftsort_status {
+pub unsafe extern "C" fn ftsort_monitor_stop(group: *mut Handle) -> ftsort_status {
     on_group(group, |group| {
         group.watch = None;
         group.together(|engine| engine.check_faults()).map(|_| ())

@@ -7,15 +7,16 @@ use std::time::Duration;
 use super::buffer::ftsort_buffer;
 use super::config::{ftsort_algorithm, ftsort_check, ftsort_reload_fn};
 use super::group::ftsort;
-use super::guard::on_group;
+use super::handle::{Handle, on_group, place_of};
 use super::host::limit_memory;
 use super::record::{Wanted, ftsort_record, read_layout};
-use super::result::ftsort_result;
+use super::result::{ftsort_result, hand_over};
 use super::settings::agree_on_equal;
+use super::slices::CArray;
 use super::status::ftsort_status;
 use super::trace::{Reporter, Whole};
 use ftsort_core::engine::{
-    Algorithm, Checks, EngineContext, Finished, InputHash, InputHasher, Job, PlacementPolicy,
+    Algorithm, Checks, Engine, EngineContext, Finished, InputHash, InputHasher, Job, PlacementPolicy,
     Source, Stats, sum,
 };
 use ftsort_core::members::{Rank, RankSet};
@@ -28,72 +29,89 @@ use ftsort_kernels::kernel::{Crew, Kernel, kernel_for};
 use ftsort_kernels::random::SplitMix;
 use ftsort_kernels::record::Layout;
 
-/// Sorts the records of all ranks together. [C]
+/// Sorts the records of all ranks. [C]
 ///
-/// The result is the same multiset in ascending order: it goes on from block to block in ascending
-/// order of node, and each survivor gets the blocks of the nodes that it executes: its own, and
-/// those of the nodes that it covers. Ranks may die at any moment, up to all but one; what is lost
-/// then depends on the store (see `ftsort_store`): `FTSORT_ERR_DATA_LOST` on every survivor, and
-/// `ftsort_lost_ranks` says whose. The group stays usable, after any status but `FTSORT_ERR_MPI` and
-/// `FTSORT_ERR_INTERNAL`. A rank that was known to be dead before the call has no input: the
-/// survivors divide the work anew before they call again. Once this function has returned `FTSORT_OK`
-/// the result is the caller's to look after: a rank that dies afterwards takes its blocks with it.
+/// The result is the same multiset in ascending order, from block to block in ascending order of node. Each
+/// survivor receives the blocks of the nodes that it executes: its own, and those of failed ranks that it
+/// stands in for. Ranks may fail at any moment, all but one of them; the store decides how many failures the
+/// data survive (see `ftsort_store`). A rank that was known to have failed before the call contributes
+/// nothing. After FTSORT_OK the result belongs to the caller: the blocks of a rank that fails later are lost.
 ///
-/// \param[in,out] group a live group.
-/// \param[in] record what is sorted; borrowed for the call.
-/// \param[in] input this rank's records; not changed; any alignment. NULL if `count` is 0. They must stay what
-/// they are until the function returns: after a late fault they are read again.
-/// \param[in] count how many records; may differ between ranks.
-/// \param[out] out the result, to be freed with `ftsort_result_free`; NULL after a failure.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on all ranks),
-/// `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY`, `FTSORT_ERR_STORE`,
-/// `FTSORT_ERR_CALLBACK` (`reload` refused, or `compare` contradicts itself), `FTSORT_ERR_DATA_LOST`,
-/// `FTSORT_ERR_CORRUPT`, `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+/// \param group   a group
+/// \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
+///                `user`, which ftsort_result_verify uses again
+/// \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed. They must
+///                not change before the function returns, because a late failure makes it read them again
+/// \param count   the number of records of this rank; may differ between ranks
+/// \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an
+///                error
+/// \return FTSORT_OK; FTSORT_ERR_DATA_LOST if data of failed ranks cannot be recovered (ftsort_lost_ranks names
+///         the ranks); FTSORT_ERR_CORRUPT; FTSORT_ERR_CALLBACK if `reload` refuses or `compare` contradicts
+///         itself; FTSORT_ERR_ARGUMENT on all ranks if `record` differs between ranks; or another status of
+///         "Collective calls"
 ///
 /// # Safety
-/// The pointers are NULL or valid, `input` for `count` records.
+/// The pointers are NULL or valid, `data` for `count` records.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_run(
-    group: *mut ftsort,
+    group: *mut Handle,
     record: *const ftsort_record,
-    input: *const c_void,
+    data: *const c_void,
     count: usize,
-    out: *mut *mut ftsort_result,
+    result: *mut *mut ftsort_result,
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let out = unsafe { out.as_mut() };
-        limit_memory(group.settings.memory_limit, group.members.living_here());
-        let result = group.whole(Whole::Sort, |group| {
-            let work = group.begin();
-            // Another for every sort, so that nothing can be learned of it.
-            group.seed = SplitMix::new(group.seed).bits();
-            let wants_digest =
-                group.settings.checks & ftsort_check::FTSORT_CHECK_DIGEST as u32 != 0;
-            let learn = Learn {
-                hash: group.settings.reload.is_some(),
-                digest: wants_digest.then_some(group.seed),
-            };
-            // SAFETY: this function's contract.
-            let prepared = unsafe {
-                prepare(
-                    record,
-                    input,
-                    count,
-                    out.is_some(),
-                    &group.settings.crew,
-                    learn,
-                )
-            };
-            group.sort(work, prepared)
-        });
-        if let Some(out) = out {
-            *out = std::ptr::null_mut();
-            *out = Box::into_raw(Box::new(result?));
-            return Ok(());
+        unsafe {
+            let wanted = read_layout(record);
+            run_on(group, wanted, data, count, result)
         }
-        result.map(|_| ())
     })
+}
+
+/// Sorts on a group that is in use by this call.
+///
+/// # Safety
+/// As for [`ftsort_run`].
+pub(super) unsafe fn run_on(
+    group: &mut ftsort,
+    wanted: Result<Wanted>,
+    data: *const c_void,
+    count: usize,
+    result: *mut *mut ftsort_result,
+) -> Result<()> {
+    // SAFETY: this function's contract.
+    let place = unsafe { place_of("result", result) };
+    limit_memory(group.settings.memory_limit, group.members.living_here());
+    let sorted = group.whole(Whole::Sort, |group| {
+        let work = group.begin();
+        // Another seed for every sort, so that an earlier one reveals nothing about it.
+        group.seed = SplitMix::new(group.seed).bits();
+        let wants_digest = group.settings.checks & ftsort_check::FTSORT_CHECK_DIGEST as u32 != 0;
+        let learn = Learn {
+            hash: group.settings.reload.is_some(),
+            digest: wants_digest.then_some(group.seed),
+        };
+        // SAFETY: this function's contract.
+        let prepared = unsafe {
+            has_place(&place)
+                .and(wanted)
+                .and_then(|wanted| prepare(wanted, data, count, &group.settings.crew, learn))
+        };
+        group.sort(work, prepared)
+    });
+    let place = place?;
+    *place = std::ptr::null_mut();
+    *place = hand_over(sorted?);
+    Ok(())
+}
+
+/// A copy of the error of a missing place, for the other ranks.
+fn has_place<T>(place: &Result<T>) -> Result<()> {
+    match place {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.clone()),
+    }
 }
 
 /// The arguments, checked, and a copy of the input.
@@ -121,34 +139,25 @@ pub(super) struct Learn {
 }
 
 /// # Safety
-/// As for [`ftsort_run`]; the caller's records stay what they are as long as what is returned is there.
+/// As for [`ftsort_run`]; the caller's records stay as they are while the returned value exists.
 pub(super) unsafe fn prepare<'a>(
-    record: *const ftsort_record,
-    input: *const c_void,
+    wanted: Wanted,
+    data: *const c_void,
     count: usize,
-    has_out: bool,
     crew: &Crew,
     learn: Learn,
 ) -> Result<Prepared<'a>> {
-    let refuse = |text: String| Error::new(Status::Argument, text);
-    if !has_out {
-        return Err(refuse("out is NULL".into()));
-    }
-    // SAFETY: the caller's contract.
-    let Wanted { layout, stable } = unsafe { read_layout(record)? };
-    let bytes = count
-        .checked_mul(layout.record_bytes())
-        .filter(|bytes| *bytes <= isize::MAX as usize)
-        .ok_or_else(|| refuse(format!("count is {count}, more than memory can hold")))?;
-    if input.is_null() && count > 0 {
-        return Err(refuse(format!("input is NULL, but count is {count}")));
-    }
-    buffer::start_peak();
-    let given: &'a [u8] = match bytes {
-        0 => &[],
-        // SAFETY: not NULL, and valid for `count` records by the caller's contract.
-        _ => unsafe { std::slice::from_raw_parts(input.cast(), bytes) },
+    let Wanted { layout, stable } = wanted;
+    let records = CArray {
+        name: "data",
+        data,
+        count_name: "count",
+        count,
+        element_bytes: layout.record_bytes(),
     };
+    // SAFETY: this function's contract.
+    let given: &'a [u8] = unsafe { records.bytes()? };
+    buffer::start_peak();
     let kernel = kernel_for(&layout, crew.clone());
     let mut hasher = learn.hash.then(InputHasher::default);
     let key = learn
@@ -303,9 +312,9 @@ impl ftsort {
             let own = self.members.me().home();
             finished.blocks.retain(|node, _| *node == own);
         }
-        Ok(ftsort_result::new(
+        Ok(ftsort_result::sorted(
             finished,
-            prepared.layout.record_bytes(),
+            prepared.layout.clone(),
             &self.members,
         ))
     }

@@ -114,7 +114,7 @@ impl Observer for Listener {
             round: occasion.round,
             rounds: occasion.rounds,
             epoch: occasion.epoch,
-            speaker: id(occasion.speaker),
+            lowest_survivor: id(occasion.speaker),
             finding,
         };
         // SAFETY: the user's callback with the user's pointer; the event lives during the call.

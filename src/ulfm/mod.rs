@@ -9,6 +9,7 @@ mod ext;
 mod datagram;
 mod requests;
 
+pub use comm::check;
 pub use datagram::{DatagramChannel, among_threads};
 pub use ext::COMPILED_IN;
 
