@@ -549,7 +549,7 @@ fn too_few_survivors_poison_the_group() {
             let error = refusal(group.sort_keys(&keys(rank)))?;
             assert_eq!(error.status, Status::Excluded);
             let error = refusal(group.agree(1))?;
-            assert!(error.text.contains("poisoned"), "{error}");
+            assert!(error.text.contains("earlier call failed"), "{error}");
             group.put_state(Node(0), &[1])
         });
         assert_eq!(statuses(&outcomes), [Some(Status::State), None]);

@@ -27,7 +27,8 @@ impl<T: Transport> Group<T> {
     /// All survivors are here, so that none of them reads a file of past jobs any more: files that failed ranks
     /// left are removed.
     fn find_failures_now(&mut self) -> Result<usize> {
-        let ((), found) = self.on_engine(|engine| engine.check_faults())?;
+        self.forget_losses();
+        let ((), found) = self.apart_from_jobs(|engine| engine.check_faults())?;
         if self.members.lowest_survivor() == self.members.me() {
             self.store.sweep();
         }
@@ -36,16 +37,22 @@ impl<T: Transport> Group<T> {
 
     /// The second half of [`Group::fault_check`]. Collective.
     pub fn begin_round(&mut self) -> Result<()> {
-        self.call(|group| {
-            group.forget_losses();
-            group.on_kept(Kept::States, &Schedule::default(), Checkpoints::begin)
-        })
+        self.call(|group| group.on_kept(Kept::States, &Schedule::default(), Checkpoints::begin))
     }
 
     /// Agrees on the bitwise AND of the numbers of all survivors. Returns it and the number of new failures.
     /// Collective.
     pub fn agree(&mut self, flags: u32) -> Result<(u32, usize)> {
-        self.call(|group| group.on_engine(|engine| engine.agree_on(flags)))
+        self.call(|group| group.apart_from_jobs(|engine| engine.agree_on(flags)))
+    }
+
+    /// Fails on all ranks alike if one of them brings an error: with its own error there, and with the agreed status
+    /// on the others. Collective.
+    pub fn all_or_none<R>(&mut self, own: Result<R>) -> Result<R> {
+        self.call(|group| {
+            let (value, _) = group.apart_from_jobs(|engine| engine.all_or_none(own))?;
+            Ok(value)
+        })
     }
 
     /// Kills this process if the failure schedule says that this rank fails at the start of `round`: the papers'

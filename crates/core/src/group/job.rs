@@ -147,7 +147,8 @@ impl Source for Inputs<'_> {
 
     fn own(&mut self) -> Result<Buffer> {
         let copy = self.copy_input;
-        copy.ok_or_else(|| Error::new(Status::Internal, "the input cannot be copied again"))?()
+        copy.ok_or_else(|| Error::new(Status::Internal, "the input of this rank is not available"))?(
+        )
     }
 
     fn known_by(&self, input: &[u8]) -> InputHash {

@@ -168,7 +168,9 @@ impl<T: Transport> Group<T> {
             None => Ok(()),
             Some(error) => Err(Error::new(
                 Status::State,
-                format!("the group is poisoned since: {error}"),
+                format!(
+                    "the group cannot be used since an earlier call failed: {error}; leave or free it"
+                ),
             )),
         }
     }
@@ -243,6 +245,17 @@ impl<T: Transport> Group<T> {
             policy: None,
         });
         work(kept, &mut engine, &mut self.lost)
+    }
+
+    /// Runs a step that is not part of a job: the statistics stay those of the last job.
+    fn apart_from_jobs<R>(
+        &mut self,
+        work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
+    ) -> Result<(R, usize)> {
+        let stats = self.stats;
+        let result = self.on_engine(work);
+        self.stats = stats;
+        result
     }
 
     fn forget_losses(&mut self) {

@@ -66,13 +66,15 @@ impl<T: Transport> Group<T> {
         let nodes = self.members.cube().len();
         if node.0 as usize >= nodes {
             return refuse(format!(
-                "node is {node}, but the cube has nodes 0 to {}",
+                "node is {node}, but the hypercube has the nodes 0 to {}",
                 nodes - 1
             ));
         }
         let executor = self.members.executor(node);
         if executor != self.members.me() {
-            return refuse(format!("node is {node}, which rank {executor} executes"));
+            return refuse(format!(
+                "node is {node}, which rank {executor} executes: pass a node that this rank executes"
+            ));
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub enum MergeOperation<'a> {
     /// Arrays of numbers of the same length, combined place by place.
     Numbers(Elementwise),
     /// A function of the caller's.
-    Call(&'a dyn Merge),
+    Call(Box<dyn Merge + 'a>),
 }
 
 impl MergeOperation<'_> {
@@ -263,7 +263,7 @@ impl<T: Transport> Group<T> {
             })?;
             group.last_tree = Some(chosen);
             if received.len() != length {
-                let text = format!("{} bytes arrived, not {length}", received.len());
+                let text = format!("{} bytes arrived, but bytes is {length}", received.len());
                 return Err(Error::new(Status::Internal, text));
             }
             Ok(received)

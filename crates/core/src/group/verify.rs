@@ -48,7 +48,7 @@ impl<T: Transport> Group<T> {
                 let kernel = kernel_for(&given.layout, 1);
                 (given, kernel)
             });
-            let (violations, _) = group.on_engine(|engine| {
+            let (violations, _) = group.apart_from_jobs(|engine| {
                 let (given, kernel) = engine.all_or_none(prepared)?;
                 agree_on_equal(engine, given.layout.fingerprint(), "record")?;
                 let kernel: &dyn Kernel = &*kernel;

@@ -52,7 +52,8 @@ impl Told {
     /// As bytes: as many for all that have as many counters, and as many paces or none.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED + 4 * (self.counters.len() + self.paces.len()));
-        out.push(u8::from(self.is_due) * IS_DUE | u8::from(self.is_untestable) * IS_UNTESTABLE);
+        let untestable = u8::from(self.is_untestable) * IS_UNTESTABLE;
+        out.push((u8::from(self.is_due) * IS_DUE) | untestable);
         out.extend(self.figure.unwrap_or(f64::NAN).to_le_bytes());
         out.extend(self.round.to_le_bytes());
         out.extend(self.rounds.to_le_bytes());

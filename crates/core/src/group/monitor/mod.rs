@@ -77,7 +77,7 @@ impl<T: Transport> Group<T> {
                 }
                 Ok((wanted, threads?))
             });
-            let ((wanted, threads), _) = group.on_engine(|engine| {
+            let ((wanted, threads), _) = group.apart_from_jobs(|engine| {
                 let (wanted, threads) = engine.all_or_none(wanted)?;
                 agree_on_equal(engine, wanted.fingerprint(), "config")?;
                 let threads = engine.agree_on(u32::from(threads))? != 0;
@@ -124,7 +124,9 @@ impl<T: Transport> Group<T> {
     pub fn stop_monitor(&mut self) -> Result<()> {
         self.call(|group| {
             group.policy = None;
-            group.on_engine(|engine| engine.check_faults()).map(|_| ())
+            group
+                .apart_from_jobs(|engine| engine.check_faults())
+                .map(|_| ())
         })
     }
 
