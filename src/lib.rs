@@ -12,6 +12,7 @@ mod launch;
 mod monitor_thread;
 pub mod ulfm;
 
+pub use ftsort_core::faults::Plan as FailurePlan;
 pub use ftsort_core::group::{
     DataChecks, GroupConfig, GroupObserver, Key, MergeOperation, MonitorConfig, MonitorState,
     SortInput, Sorted, SortedBlock, StoreChoice, TreeMerge, TreeOptions,
