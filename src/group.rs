@@ -200,7 +200,7 @@ impl Group {
             host,
             nonce,
             observer,
-            budget: Box::new(HostShare),
+            budget: Box::new(HostShare::new()),
             reload: config.reload,
             kill_timer: |time| Box::new(KillTimer::start(time)),
         };

@@ -9,9 +9,9 @@ use twox_hash::XxHash3_64;
 
 use ftsort_core::group::HostBudget;
 use ftsort_core::members::Rank;
-use ftsort_kernels::buffer;
 use ftsort_kernels::kernel::Threads;
-use ftsort_kernels::pages;
+use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::pages::ProcessPages;
 
 /// A job may take so much before the system is asked what there is: asking takes longer than a small sort.
 const UNASKED: usize = 8 << 20;
@@ -22,11 +22,25 @@ static SHARERS: AtomicUsize = AtomicUsize::new(1);
 /// What this process gave back before the job that runs now.
 static OWED: AtomicUsize = AtomicUsize::new(0);
 
-/// The share of this process in its host, for all groups of the process together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HostShare;
+/// The memory of one group, and its share of the host.
+pub(crate) struct HostShare {
+    memory: MemoryBudget,
+}
+
+impl HostShare {
+    /// A budget of its own for a new group.
+    pub fn new() -> HostShare {
+        HostShare {
+            memory: MemoryBudget::new(),
+        }
+    }
+}
 
 impl HostBudget for HostShare {
+    fn memory(&self) -> Option<&MemoryBudget> {
+        Some(&self.memory)
+    }
+
     /// Without a `limit` the buffers may take this rank's share of the memory that the system can give without
     /// swapping, within the limits of its control group. The share changes while a sort runs: other processes need
     /// more or less, and failed ranks leave theirs.
@@ -34,17 +48,20 @@ impl HostBudget for HostShare {
         self.set_survivors_here(survivors_here);
         // Kept buffers may not count as free memory where it is scarce. They are given back then, and this process
         // may ask for as much again: other ranks may not have come to this point yet.
-        let kept = pages::kept_bytes();
+        let kept = ProcessPages::get().retained_bytes();
         let scarce = kept > UNASKED && kept > Room::now().without_kept() / sharers();
-        let owed = if scarce && pages::give_back() {
+        let owed = if scarce && ProcessPages::get().release_retained() {
             kept
         } else {
             0
         };
         OWED.store(owed, Ordering::Relaxed);
         match limit {
-            0 => buffer::set_limit(buffer::in_use().saturating_add(UNASKED), Some(share)),
-            limit => buffer::set_limit(limit, None),
+            0 => {
+                let unasked = self.memory.used().saturating_add(UNASKED);
+                self.memory.set_measured_limit(unasked, share);
+            }
+            limit => self.memory.set_limit(limit),
         }
     }
 
@@ -58,7 +75,7 @@ pub(crate) fn thread_share() -> Threads {
     // Respects the affinity mask.
     static PROCESSORS: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
-    Threads::Now(|| (*PROCESSORS / sharers()).max(1))
+    Threads::measured(|| (*PROCESSORS / sharers()).max(1))
 }
 
 /// A number for a host, and one that hardly any other group of ranks has.
@@ -76,10 +93,10 @@ fn sharers() -> usize {
     SHARERS.load(Ordering::Relaxed)
 }
 
-fn share() -> usize {
+fn share(used: usize) -> usize {
     let part = Room::now().all() / sharers();
     let owed = OWED.load(Ordering::Relaxed);
-    buffer::in_use().saturating_add(part).max(owed)
+    used.saturating_add(part).max(owed)
 }
 
 /// Bytes that could be had now, by all processes together; no limit where the system does not say.

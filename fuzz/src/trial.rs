@@ -1,5 +1,4 @@
-//! Whatever the line of a trial is: it is refused, or becomes a trial that prints as a line which gives the
-//! same trial.
+//! Any line is either refused, or becomes a trial, which is printed as a line that gives the same trial.
 
 use ftsort_sim::trial::Trial;
 

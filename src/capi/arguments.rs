@@ -13,7 +13,7 @@ use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
 pub use super::verify::check_array;
 use ftsort_core::group::input::{Learn, Prepared};
-use ftsort_kernels::kernel::Crew;
+use ftsort_kernels::kernel::ThreadPool;
 
 /// What `ftsort_init` says of a configuration before it looks at the communicator.
 ///
@@ -47,7 +47,7 @@ pub unsafe fn check_run(
             let wanted = read_layout(record)?;
             Prepared::new(
                 input_of(wanted, input, count)?,
-                &Crew::from(1),
+                &ThreadPool::from(1),
                 Learn::default(),
             )
             .map(drop)

@@ -259,15 +259,16 @@ impl Members {
     /// Returns `Status::Excluded` if fewer ranks are left than required.
     pub fn check_quorum(&self) -> Result<()> {
         let left = self.ranks - self.faulty.len();
-        match left >= self.quorum {
-            true => Ok(()),
-            false => Err(Error::new(
+        if left >= self.quorum {
+            Ok(())
+        } else {
+            Err(Error::new(
                 Status::Excluded,
                 format!(
                     "{left} of {} ranks are left, as far as this one can see; {} must be",
                     self.ranks, self.quorum
                 ),
-            )),
+            ))
         }
     }
 

@@ -90,10 +90,7 @@ impl Subcube {
         let alike = weightless || mutant(Mutant::SharesAreEqual);
         let mut shares = vec![0; self.len()];
         for (node, weight) in self.fault_free.iter().zip(&self.weights) {
-            shares[(node.0 - self.first.0) as usize] = match alike {
-                true => 1,
-                false => usize::from(*weight),
-            };
+            shares[(node.0 - self.first.0) as usize] = if alike { 1 } else { usize::from(*weight) };
         }
         shares
     }

@@ -130,9 +130,10 @@ fn changed(how: &Corruption, mut block: Block, size: usize) -> Result<Block> {
         Change::Drop => [&data[..start], &data[record.end..]].concat(),
         Change::Double => [&data[..record.end], &data[start..]].concat(),
     };
-    match buffer.is_empty() {
-        true => drop(block.runs.remove(run)),
-        false => block.runs[run].data = Buffer::copy_of(&buffer)?.into(),
+    if buffer.is_empty() {
+        drop(block.runs.remove(run))
+    } else {
+        block.runs[run].data = Buffer::copy_of(&buffer)?.into()
     }
     Ok(block)
 }

@@ -154,12 +154,11 @@ impl Job<'_, '_> {
 
     /// Checks a block that this rank made or kept; if its digest differs, the rank accuses itself.
     pub(super) fn verify_own(&mut self, block: &Block) -> Result<()> {
-        match self.engine.is_intact(block) {
-            true => Ok(()),
-            false => {
-                let me = self.engine.members.me();
-                Err(self.engine.accuse(Some(me), Finding::Memory))
-            }
+        if self.engine.is_intact(block) {
+            Ok(())
+        } else {
+            let me = self.engine.members.me();
+            Err(self.engine.accuse(Some(me), Finding::Memory))
         }
     }
 

@@ -9,7 +9,7 @@ use crate::store::directory::Directory;
 use crate::store::memory::Memory;
 use crate::transport::Transport;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::Crew;
+use ftsort_kernels::kernel::ThreadPool;
 use ftsort_kernels::pages;
 
 impl<T: Transport> Group<T> {
@@ -45,7 +45,7 @@ impl<T: Transport> Group<T> {
             store: Box::new(Memory::new(0)),
             states: empty(&members),
             contributions: empty(&members),
-            crew: Crew::from(config.threads),
+            threads: ThreadPool::from(config.threads.clone()),
             id: 0,
             seed: 0,
             agreed_layout: None,
@@ -59,9 +59,9 @@ impl<T: Transport> Group<T> {
             members,
             config,
             services,
-            _recycled: pages::Keeping::new(),
+            _recycled: pages::ProcessPages::get().retain(),
         };
-        group.meet(refusal)?;
+        group.call(|group| group.meet(refusal))?;
         Ok(group)
     }
 

@@ -3,10 +3,11 @@
 use bytemuck::Pod;
 
 use crate::engine::{InputHash, InputHasher};
-use ftsort_kernels::buffer::{self, Buffer};
+use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{Crew, Kernel, kernel_for};
+use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 /// A number that is sorted as it is.
@@ -86,15 +87,15 @@ pub struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     /// Checks and copies an input.
-    pub fn new(input: SortInput<'a>, crew: &Crew, learn: Learn) -> Result<Prepared<'a>> {
+    pub fn new(input: SortInput<'a>, threads: &ThreadPool, learn: Learn) -> Result<Prepared<'a>> {
         input.check()?;
         let SortInput {
             layout,
             stable,
             records,
         } = input;
-        buffer::start_peak();
-        let kernel = kernel_for(&layout, crew.clone());
+        MemoryBudget::current().start_peak();
+        let kernel = kernel_for(&layout, threads.clone());
         let mut hasher = learn.hash.then(InputHasher::default);
         let key = learn
             .digest

@@ -51,7 +51,8 @@ use crate::store::Store;
 use crate::transport::Transport;
 use crate::tree::run::choose::Chosen;
 use ftsort_kernels::error::{Error, Result, Status, caught};
-use ftsort_kernels::kernel::Crew;
+use ftsort_kernels::kernel::ThreadPool;
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::pages;
 use ftsort_kernels::random::SplitMix;
 use monitor::MonitorPolicy;
@@ -67,7 +68,7 @@ pub struct Group<T: Transport> {
     config: GroupConfig,
     services: Services,
     /// The threads for local work.
-    crew: Crew,
+    threads: ThreadPool,
     /// Keeps inputs and versions of jobs.
     store: Box<dyn Store>,
     /// States of the caller's own loop.
@@ -90,7 +91,7 @@ pub struct Group<T: Transport> {
     founders: Vec<Rank>,
     poison: Option<Error>,
     /// Keeps large buffers from one job to the next.
-    _recycled: pages::Keeping,
+    _recycled: pages::Retention,
 }
 
 /// The algorithm of the last job.
@@ -187,6 +188,8 @@ impl<T: Transport> Group<T> {
     fn call<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
         self.check_poison()?;
         self.log_monitor_failure();
+        let memory = self.services.budget.memory().cloned();
+        let _entered = memory.as_ref().map(MemoryBudget::enter);
         let result = caught(|| work(&mut *self));
         if let Err(error) = &result {
             self.note_failure(error);

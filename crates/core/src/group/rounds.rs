@@ -12,9 +12,10 @@ use crate::rounds::twice::Twice;
 use crate::rounds::{Hypercube, Rounds};
 use crate::transport::Transport;
 use crate::vcube::{Node, NodeSet};
-use ftsort_kernels::buffer::{self, Buffer, Slice};
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::Result;
+use ftsort_kernels::memory::MemoryBudget;
 
 /// A rank's arguments for [`Group::run_rounds`].
 #[derive(Clone, Copy)]
@@ -80,7 +81,7 @@ impl<T: Transport> Group<T> {
     ) -> Result<Vec<(Node, Slice)>> {
         self.call(|group| {
             group.job(JobKind::Rounds, |group, start| {
-                buffer::start_peak();
+                MemoryBudget::current().start_peak();
                 group.run_rounds_prepared(start, input)
             })
         })

@@ -10,6 +10,7 @@ use crate::engine::{MessageEvent, Observer, Occasion, Span};
 use crate::members::Rank;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
 
 /// The kind of a job, which is a span around its phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +57,14 @@ impl GroupObserver for NoObserver {}
 
 /// The part of its host's memory and processors that a rank may use.
 ///
-/// A group holds its own budget. Budgets of several groups in one process may share their figures.
+/// Each group has its own.
 pub trait HostBudget {
+    /// The budget to which the buffers of the group's calls are charged; None: the budget that is current for the
+    /// calling thread.
+    fn memory(&self) -> Option<&MemoryBudget> {
+        None
+    }
+
     /// A job begins: its buffers may take `limit` bytes, or, if that is 0, this rank's share of the host's
     /// memory.
     fn begin_job(&mut self, limit: usize, survivors_here: usize);

@@ -153,7 +153,7 @@ impl<T: Transport> Group<T> {
                     hash: group.services.reload.is_some(),
                     digest: group.config.checks.digest.then_some(seed),
                 };
-                let prepared = input.and_then(|input| Prepared::new(input, &group.crew, learn));
+                let prepared = input.and_then(|input| Prepared::new(input, &group.threads, learn));
                 group.sort_prepared(start, prepared)
             })
         })

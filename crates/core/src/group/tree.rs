@@ -17,7 +17,7 @@ use crate::tree::run::probe::suspects;
 use crate::tree::run::{CARRYING, TreeOp};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{Crew, Kernel, kernel_for};
+use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::Layout;
 
 /// Options of tree collectives; the same on all ranks.
@@ -109,9 +109,9 @@ struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    fn new(operation: MergeOperation<'a>, crew: &Crew) -> Prepared<'a> {
+    fn new(operation: MergeOperation<'a>, threads: &ThreadPool) -> Prepared<'a> {
         let kernel = match &operation {
-            MergeOperation::Sorted { layout, .. } => Some(kernel_for(layout, crew.clone())),
+            MergeOperation::Sorted { layout, .. } => Some(kernel_for(layout, threads.clone())),
             _ => None,
         };
         Prepared { operation, kernel }
@@ -194,7 +194,7 @@ impl<T: Transport> Group<T> {
             let absent = group.members.faulty().clone();
             let prepared = arguments.and_then(|given| {
                 let fingerprint = given.operation.fingerprint();
-                let operation = Prepared::new(given.operation, &group.crew);
+                let operation = Prepared::new(given.operation, &group.threads);
                 operation.check(given.contribution)?;
                 let mine = copied(given.contribution)?;
                 Ok((given.options, operation, fingerprint, mine))

@@ -31,7 +31,7 @@ impl UniqueBuffer {
         let from = left().map(|part| part.start).min();
         let to = left().map(|part| part.end).max();
         self.buffer
-            .spend_around(from.unwrap_or(end)..to.unwrap_or(end));
+            .release_around(from.unwrap_or(end)..to.unwrap_or(end));
     }
 }
 
@@ -68,7 +68,7 @@ impl Runs {
             let (at, slices): (Vec<_>, Vec<_>) = (views.into_iter())
                 .map(|(block, run, slice)| ((block, run), slice))
                 .unzip();
-            let found: Vec<Place> = match Slice::sole_parts(slices) {
+            let found: Vec<Place> = match Slice::into_unique_parts(slices) {
                 Err(slices) => slices.into_iter().map(Place::Shared).collect(),
                 Ok((buffer, left)) => {
                     let place = |part| Place::UniqueBuffer {
@@ -124,7 +124,7 @@ impl Runs {
     /// How many bytes of memory the first block's result can get of what is read for it, if each block has an
     /// equal part of that.
     fn to_spend(&self) -> usize {
-        let all = self.buffers.iter().map(|sole| sole.buffer.spendable());
+        let all = self.buffers.iter().map(|sole| sole.buffer.donatable());
         all.sum::<usize>() / self.places.len().max(1)
     }
 
@@ -133,7 +133,7 @@ impl Runs {
         let bytes = self.rest().iter().map(|run| run.len()).sum();
         let (mut out, share) = match self.to_spend() {
             0 => (Buffer::unset(bytes)?, bytes),
-            to_spend => (Buffer::later(bytes, to_spend)?, share_of(bytes, kernel)),
+            to_spend => (Buffer::reserved(bytes, to_spend)?, share_of(bytes, kernel)),
         };
         let size = kernel.record_bytes();
         let mut written = 0;
@@ -141,7 +141,7 @@ impl Runs {
             let count = (share / size).clamp(1, (bytes - written) / size);
             let end = written + count * size;
             let spent = self.buffers.iter_mut().map(|sole| &mut sole.buffer);
-            out.scope(end, &mut spent.collect::<Vec<_>>());
+            out.commit(end, &mut spent.collect::<Vec<_>>());
             let rest = self.rest();
             let taken = match end < bytes {
                 true => kernel.select(&rest, count),
@@ -163,7 +163,7 @@ impl Runs {
 fn share_of(bytes: usize, kernel: &dyn Kernel) -> usize {
     const LEAST_TASK: usize = 1 << 20;
     let share = (bytes / 32).clamp(LEAST, MOST) / LEAST * LEAST;
-    match kernel.crew().threads() {
+    match kernel.thread_pool().thread_count() {
         1 => share,
         threads => share.max(threads * TASKS_PER_THREAD * LEAST_TASK),
     }

@@ -69,6 +69,6 @@ fn sorted_each(
     inputs: &mut dyn Iterator<Item = Result<Block>>,
     kernel: &dyn Kernel,
 ) -> Vec<Result<Block>> {
-    let crew = kernel.crew();
-    crew.as_they_come(inputs, |input| sorted(input?, kernel))
+    let pool = kernel.thread_pool();
+    pool.map_pipelined(inputs, |input| sorted(input?, kernel))
 }

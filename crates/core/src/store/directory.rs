@@ -91,9 +91,10 @@ impl Directory {
 
     /// The beginning of the names of this sort's files.
     fn sort_prefix(&self) -> String {
-        let sorts = match mutant(Mutant::FilesOfAnySort) {
-            true => 0,
-            false => self.sorts,
+        let sorts = if mutant(Mutant::FilesOfAnySort) {
+            0
+        } else {
+            self.sorts
         };
         format!("{}s{sorts}-", self.prefix)
     }
@@ -176,9 +177,10 @@ impl Store for Directory {
     fn put(&mut self, version_id: VersionId, node: Node, block: &Block) -> Result<()> {
         let name = self.name(version_id, node);
         // Two ranks may write the same version after a recovery; each has its own temporary name.
-        let draft = match mutant(Mutant::WritesInPlace) {
-            true => name.clone(),
-            false => format!("{name}.draft.{}", self.me),
+        let draft = if mutant(Mutant::WritesInPlace) {
+            name.clone()
+        } else {
+            format!("{name}.draft.{}", self.me)
         };
         let written = self
             .write(&draft, block)

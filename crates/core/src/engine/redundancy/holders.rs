@@ -24,9 +24,10 @@ pub fn holders(node: Node, members: &Members, membership: &Membership, copies: u
         }
         let host = members.host(candidate);
         let elsewhere = chosen.iter().all(|other| members.host(*other) != host);
-        match elsewhere || members.is_one_host() {
-            true => chosen.push(candidate),
-            false => passed_over.push(candidate),
+        if elsewhere || members.is_one_host() {
+            chosen.push(candidate)
+        } else {
+            passed_over.push(candidate)
         }
     }
     let others = passed_over

@@ -121,7 +121,7 @@ impl Job<'_, '_> {
             .iter_mut()
             .filter(|run| run.origin.home() == home)
         {
-            run.data = run.data.apart()?;
+            run.data = run.data.detach_if_small()?;
         }
         self.redundancy
             .store
@@ -148,9 +148,10 @@ impl Job<'_, '_> {
         self.reload_inputs(&plan, &mut result);
         let transfers = self.transfers(&plan, &mut result);
         // A piece of an input is one run, and so is the input.
-        let most_runs = match plan.moves.is_empty() {
-            true => 1,
-            false => self.algorithm.most_runs(),
+        let most_runs = if plan.moves.is_empty() {
+            1
+        } else {
+            self.algorithm.most_runs()
         };
         let moved = self
             .engine

@@ -76,12 +76,13 @@ impl<F: MpiApi> Protocol<F> {
     }
 
     fn refuse_the_dead(&self, rank: Rank) -> Result<()> {
-        match rank.index() < self.mpi.ranks() && !self.dead.contains(rank) {
-            true => Ok(()),
-            false => Err(Error::new(
+        if rank.index() < self.mpi.ranks() && !self.dead.contains(rank) {
+            Ok(())
+        } else {
+            Err(Error::new(
                 Status::Internal,
                 format!("rank {rank} is dead, but a message names it"),
-            )),
+            ))
         }
     }
 

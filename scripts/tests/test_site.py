@@ -1,4 +1,4 @@
-"""Tests of scripts/header_api.py and of the pages that are made from it: python3 -m unittest discover tests/scripts"""
+"""Tests of scripts/header_api.py and of the pages that are made from it: python3 -m unittest discover scripts/tests"""
 
 import pathlib
 import re
