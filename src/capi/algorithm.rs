@@ -55,7 +55,7 @@ pub struct ftsort_proposal {
     /// Whose.
     pub node: i32,
     /// Not 0: the rank that is the node's home is dead, or there is none; its executor speaks for it.
-    pub is_faulty: i32,
+    pub is_failed: i32,
     /// The bytes, aligned to 64; not NULL, also if there are none.
     pub data: *const c_void,
     /// How many.
@@ -353,7 +353,7 @@ impl Rounds for Caller {
             .zip(&words)
             .map(|((node, _), words)| ftsort_proposal {
                 node: node.0 as i32,
-                is_faulty: faulty(*node).into(),
+                is_failed: faulty(*node).into(),
                 data: words.as_ptr().cast(),
                 bytes: words.len(),
             })

@@ -202,7 +202,7 @@ pub struct ftsort_event {
     pub epoch: u32,
     /// The surviving rank with the smallest number. All survivors are told the same, but for
     /// `FTSORT_EVENT_RESTORED`: where one of them is to speak for all, let it be this one.
-    pub speaker: i32,
+    pub lowest_survivor: i32,
     /// One of `ftsort_finding`: of `FTSORT_EVENT_CORRUPT`, what was found.
     pub finding: i32,
 }

@@ -1,19 +1,14 @@
 //! Watching the ranks of a group: who is fast enough to be given work.
 
 use std::ffi::{c_int, c_void};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 
-use super::group::ftsort;
-use super::guard::on_group;
-use super::monitor_thread::{Mind, Procedure, Watch};
-use super::settings::{agree_on_equal, read_sized, write_sized};
+use super::handle::{Handle, on_group};
+use super::settings::{read_sized, write_sized};
 use super::status::ftsort_status;
-use crate::ulfm::among_threads;
+use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
 use ftsort_core::members::Rank;
-use ftsort_core::monitor::{Assignment, Foreground, Monitor, MonitorOptions, Suspicion};
-use ftsort_core::transport::Transport;
+use ftsort_core::monitor::{Assignment, Suspicion};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// How a monitor runs.
@@ -146,22 +141,31 @@ pub struct ftsort_monitor_view {
 
 /// A monitor of a group's ranks. Belongs to its group; looked at by any thread.
 pub struct ftsort_monitor {
-    pub(super) ranks: usize,
-    pub(super) mind: Mutex<Mind>,
-    /// As all have agreed on; empty: all the same.
-    pub(super) weights: Mutex<Vec<u8>>,
-    pub(super) stop: AtomicBool,
-    /// Messages sent.
-    pub(super) sent: AtomicU64,
-    /// Tests answered.
-    pub(super) answered: AtomicU64,
+    state: Arc<MonitorState>,
 }
 
-/// What a configuration says, checked.
+/// The test procedure of the program.
+struct Procedure {
+    run: unsafe extern "C" fn(user: *mut c_void) -> u64,
+    user: *mut c_void,
+}
+
+// SAFETY: the function may be called by the monitor's thread, as its documentation says.
+unsafe impl Send for Procedure {}
+// SAFETY: as above; the monitor's thread and the thread that calls ftsort do not change the pointer.
+unsafe impl Sync for Procedure {}
+
+impl Procedure {
+    fn answer(&self) -> u64 {
+        // SAFETY: the user's callback with the user's pointer.
+        unsafe { (self.run)(self.user) }
+    }
+}
+
+/// The checked options of a monitor.
 struct Wanted {
-    options: MonitorOptions,
-    mode: i32,
-    procedure: Procedure,
+    config: MonitorConfig,
+    test: Option<TestProcedure>,
 }
 
 impl Wanted {
@@ -171,12 +175,8 @@ impl Wanted {
         // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
         let given = unsafe { read_sized(config, "config")? };
         let mut wanted = Wanted {
-            options: MonitorOptions::default(),
-            mode: ftsort_monitor_mode::FTSORT_MONITOR_AUTO as i32,
-            procedure: Procedure {
-                run: None,
-                user: std::ptr::null_mut(),
-            },
+            config: MonitorConfig::default(),
+            test: None,
         };
         let Some(given) = given else {
             return Ok(wanted);
@@ -187,10 +187,13 @@ impl Wanted {
                 format!("config.{name} is {value}, which there is not"),
             ))
         };
-        if !(0..=2).contains(&given.mode) {
-            return refuse("mode", given.mode);
-        }
-        let options = &mut wanted.options;
+        wanted.config.mode = match given.mode {
+            0 => MonitorMode::Auto,
+            1 => MonitorMode::Background,
+            2 => MonitorMode::Foreground,
+            other => return refuse("mode", other),
+        };
+        let options = &mut wanted.config.options;
         options.assignment = match given.assignment {
             0 => Assignment::AllToAll,
             1 => Assignment::VCube,
@@ -223,74 +226,13 @@ impl Wanted {
             text: format!("config.{}", error.text),
             ..error
         })?;
-        wanted.mode = given.mode;
-        wanted.procedure = Procedure {
-            run: given.test,
-            user: given.user,
-        };
+        wanted.test = given.test.map(|run| {
+            let user = given.user;
+            let procedure = Procedure { run, user };
+            Arc::new(move || procedure.answer()) as TestProcedure
+        });
         Ok(wanted)
     }
-
-    fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (format!("{:?}", self.options), self.mode).hash(&mut hasher);
-        hasher.finish()
-    }
-}
-
-impl ftsort {
-    fn watch(&mut self, wanted: Result<Wanted>) -> Result<()> {
-        let there = self.watch.is_some();
-        let wanted = wanted.and_then(|wanted| match there {
-            true => Err(Error::new(Status::State, "the group has a monitor already")),
-            false => Ok((wanted, among_threads()?)),
-        });
-        let ((wanted, threads), _) = self.together(|engine| {
-            let (wanted, threads) = engine.all_or_none(wanted)?;
-            agree_on_equal(engine, wanted.fingerprint(), "config")?;
-            let threads = engine.agree_on(u32::from(threads))? != 0;
-            Ok((wanted, threads))
-        })?;
-        use ftsort_monitor_mode::{FTSORT_MONITOR_FOREGROUND, FTSORT_MONITOR_THREAD};
-        if wanted.mode == FTSORT_MONITOR_THREAD as i32 && !threads {
-            return Err(Error::new(
-                Status::Argument,
-                "config.mode is FTSORT_MONITOR_THREAD, but not all ranks were granted \
-                 MPI_THREAD_MULTIPLE by MPI_Init_thread",
-            ));
-        }
-        let in_background = threads && wanted.mode != FTSORT_MONITOR_FOREGROUND as i32;
-        let (me, ranks) = (self.members.me(), self.members.ranks());
-        let options = wanted.options.clone();
-        let now = self.transport.now();
-        let (mind, datagram) = match in_background {
-            true => {
-                let datagram = self.transport.mpi().datagram(message_limit(ranks))?;
-                let mut monitor = Monitor::new(me, ranks, wanted.options, datagram.now());
-                monitor.set_answer(wanted.procedure.answer());
-                monitor.mark_failed(self.members.faulty());
-                (Mind::Background(Box::new(monitor)), Some(datagram))
-            }
-            false => {
-                let mut foreground = Foreground::new(ranks, wanted.options);
-                foreground.mark_failed(self.members.faulty());
-                (Mind::Foreground(Box::new(foreground)), None)
-            }
-        };
-        self.watch = Some(Watch::start(
-            (me, ranks),
-            (mind, &options),
-            wanted.procedure,
-            datagram,
-            now,
-        ));
-        Ok(())
-    }
-}
-
-/// The longest message of a monitor: news of all ranks, and what goes before them.
-fn message_limit(ranks: usize) -> usize {
-    256 + 16 * ranks
 }
 
 /// Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
@@ -313,7 +255,7 @@ fn message_limit(ranks: usize) -> usize {
 /// `group` is NULL or live; `config` and `out` are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_monitor_start(
-    group: *mut ftsort,
+    group: *mut Handle,
     config: *const ftsort_monitor_options,
     out: *mut *const ftsort_monitor,
 ) -> ftsort_status {
@@ -321,12 +263,19 @@ pub unsafe extern "C" fn ftsort_monitor_start(
         // SAFETY: this function's contract.
         let out = unsafe { out.as_mut() };
         // SAFETY: as above.
-        let started = group.watch(unsafe { Wanted::read(config) });
+        let (config, test) = match unsafe { Wanted::read(config) } {
+            Ok(wanted) => (Ok(wanted.config), wanted.test),
+            Err(error) => (Err(error), None),
+        };
+        let started = group.group.start_monitor_checked(config, test);
         if let Some(out) = out {
-            let watch = group.watch.as_ref().filter(|_| started.is_ok());
-            *out = watch.map_or(std::ptr::null(), |watch| watch.shared());
+            *out = std::ptr::null();
+            if let Ok(state) = &started {
+                let state = Arc::clone(state);
+                *out = &**group.monitor.insert(Box::new(ftsort_monitor { state }));
+            }
         }
-        started
+        started.map(drop)
     })
 }
 
@@ -340,10 +289,10 @@ pub unsafe extern "C" fn ftsort_monitor_start(
 /// # Safety
 /// `group` is NULL or live; nobody looks at its monitor any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_monitor_stop(group: *mut ftsort) -> ftsort_status {
+pub unsafe extern "C" fn ftsort_monitor_stop(group: *mut Handle) -> ftsort_status {
     on_group(group, |group| {
-        group.watch = None;
-        group.together(|engine| engine.check_faults()).map(|_| ())
+        group.monitor = None;
+        group.group.stop_monitor()
     })
 }
 
@@ -369,10 +318,9 @@ pub unsafe extern "C" fn ftsort_monitor_get_view(
         return Status::Argument as ftsort_status;
     };
     let rank = u32::try_from(rank).ok().map(Rank);
-    let Some(rank) = rank.filter(|rank| rank.index() < monitor.ranks) else {
+    let Some((rank, view)) = rank.and_then(|rank| Some((rank, monitor.state.view(rank)?))) else {
         return Status::Argument as ftsort_status;
     };
-    let view = monitor.view(rank);
     let full = |struct_size| ftsort_monitor_view {
         struct_size,
         recommended: i32::from(view.recommended),
@@ -384,7 +332,7 @@ pub unsafe extern "C" fn ftsort_monitor_get_view(
         timeout: view.timeout,
         threshold: view.threshold,
         phi: view.phi,
-        weight: monitor.weight(rank),
+        weight: monitor.state.weight(rank),
     };
     // SAFETY: this function's contract.
     unsafe { write_sized(out, full) as ftsort_status }
@@ -409,10 +357,10 @@ pub unsafe extern "C" fn ftsort_monitor_cost(
     let (monitor, sent, answered) = unsafe { (monitor.as_ref(), sent.as_mut(), answered.as_mut()) };
     let Some(monitor) = monitor else { return -1 };
     if let Some(sent) = sent {
-        *sent = monitor.sent.load(Ordering::Relaxed);
+        *sent = monitor.state.messages_sent();
     }
     if let Some(answered) = answered {
-        *answered = monitor.answered.load(Ordering::Relaxed);
+        *answered = monitor.state.tests_answered();
     }
-    c_int::from(monitor.is_background())
+    c_int::from(monitor.state.is_background())
 }

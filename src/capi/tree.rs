@@ -8,16 +8,13 @@ use twox_hash::XxHash3_64;
 use super::buffer::ftsort_buffer;
 use super::record::{Wanted, ftsort_record, read_layout};
 use super::settings::read_sized;
-use ftsort_core::engine::Engine;
+use ftsort_core::group::{MergeOperation, TreeOptions};
 use ftsort_core::members::Rank;
-use ftsort_core::tree::fold::{Concatenate, Elementwise, Operation, Sorted};
+use ftsort_core::tree::fold::{Elementwise, Operation};
 use ftsort_core::tree::plan::Remedy;
-use ftsort_core::tree::run::choose::TreeRequest;
-use ftsort_core::tree::run::probe::slow_pairs;
 use ftsort_core::tree::run::traverse::MergeOperator;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::KeyKind;
 
 /// What `ftsort_tree_merge` makes of two contributions.
@@ -107,8 +104,7 @@ pub struct ftsort_tree_options {
 
 /// The options, checked.
 pub(super) struct Options {
-    pub request: TreeRequest,
-    detect_ms: u32,
+    pub tree: TreeOptions,
     operation: i32,
     key: i32,
     ordered: bool,
@@ -127,8 +123,7 @@ impl Options {
         // SAFETY: the caller's contract; the struct holds numbers, pointers and an optional function.
         let given = unsafe { read_sized(options, "options")? };
         let mut read = Options {
-            request: TreeRequest::any(),
-            detect_ms: 0,
+            tree: TreeOptions::default(),
             operation: 0,
             key: 0,
             ordered: false,
@@ -138,10 +133,10 @@ impl Options {
         };
         let Some(given) = given else { return Ok(read) };
         if given.has_sink != 0 {
-            read.request.sink = Some(rank_of("options.sink", given.sink, ranks)?);
+            read.tree.request.sink = Some(rank_of("options.sink", given.sink, ranks)?);
         }
         if given.reroute != 0 {
-            read.request.remedy = Remedy::Reroute;
+            read.tree.request.remedy = Remedy::Reroute;
         }
         if given.links.is_null() && given.link_count > 0 {
             let text = format!(
@@ -159,56 +154,49 @@ impl Options {
                 let text = format!("options.links has a link from {one} to itself");
                 return Err(Error::new(Status::Argument, text));
             }
-            read.request.links.push((one, other));
+            read.tree.request.links.push((one, other));
         }
-        read.detect_ms = given.detect_ms;
+        read.tree.detect_ms = given.detect_ms;
         read.operation = given.operation;
         read.key = given.key;
         read.ordered = given.ordered != 0;
         read.record = given.record;
         read.merge = given.merge;
         read.user = given.user;
+        read.tree.caller_fingerprint = read.fingerprint();
         Ok(read)
     }
 
-    /// The same on all ranks, with what else must be.
-    pub(super) fn fingerprint(&self, layout: u64) -> u64 {
+    /// A hash of the options that the operation alone does not show.
+    fn fingerprint(&self) -> u64 {
         let mut hasher = XxHash3_64::new();
-        let request = &self.request;
-        request.sink.map(|rank| rank.0).hash(&mut hasher);
-        (request.remedy == Remedy::Reroute).hash(&mut hasher);
-        let links = request.links.iter();
-        let links: Vec<(u32, u32)> = links.map(|(one, other)| (one.0, other.0)).collect();
-        links.hash(&mut hasher);
-        (self.detect_ms, self.operation, self.key, self.ordered).hash(&mut hasher);
-        layout.hash(&mut hasher);
+        (self.operation, self.key, self.ordered).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// What is done with two contributions.
+    /// The merging of two contributions.
     ///
     /// # Safety
     /// The record is NULL or valid, the callback does what it promises.
-    pub(super) unsafe fn fold(&self, crew: &ThreadPool) -> Result<Fold> {
+    pub(super) unsafe fn operation(&self) -> Result<MergeOperation<'static>> {
         let ordered = self.ordered;
         let numbers = |operation| {
             let kind = KeyKind::from_code(self.key);
             let kind = kind.filter(|kind| kind.natural_bytes().is_some());
             let kind = kind.ok_or_else(|| wrong("key", self.key, "a kind of number"))?;
-            Ok(Fold::Numbers(Elementwise {
+            Ok(MergeOperation::Numbers(Elementwise {
                 kind,
                 operation,
                 ordered,
             }))
         };
         match self.operation {
-            0 => Ok(Fold::Concatenate),
+            0 => Ok(MergeOperation::Concatenate),
             1 => {
                 // SAFETY: this function's contract.
                 let Wanted { layout, stable } = unsafe { read_layout(self.record)? };
-                let kernel = kernel_for(&layout, crew.clone());
-                let fingerprint = layout.fingerprint();
-                Ok(Fold::Sorted(kernel, ordered || stable, fingerprint))
+                let ordered = ordered || stable;
+                Ok(MergeOperation::Sorted { layout, ordered })
             }
             2 => numbers(Operation::Sum),
             3 => numbers(Operation::Least),
@@ -216,11 +204,11 @@ impl Options {
             5 => numbers(Operation::And),
             6 => numbers(Operation::Or),
             7 => match self.merge {
-                Some(function) => Ok(Fold::Call(Caller {
+                Some(function) => Ok(MergeOperation::Call(Box::new(Caller {
                     function,
                     user: self.user,
                     ordered,
-                })),
+                }))),
                 None => Err(Error::new(
                     Status::Argument,
                     "options.operation is FTSORT_TREE_CALL, but options.merge is NULL",
@@ -228,16 +216,6 @@ impl Options {
             },
             other => Err(wrong("operation", other, "one of ftsort_tree_op")),
         }
-    }
-
-    /// Adds the links that are too slow, if that is asked for. Collective.
-    pub(super) fn detect(&mut self, engine: &mut Engine<'_>) -> Result<()> {
-        if self.detect_ms > 0 {
-            let slow = slow_pairs(engine, u64::from(self.detect_ms) * 1000)?;
-            self.request.detected = !slow.is_empty();
-            self.request.links.extend(slow);
-        }
-        Ok(())
     }
 }
 
@@ -260,60 +238,8 @@ pub(super) fn rank_of(name: &str, value: i32, ranks: usize) -> Result<Rank> {
     })
 }
 
-/// What is done with two contributions.
-pub(super) enum Fold {
-    Concatenate,
-    /// Keeps the order of nodes or not, and by what the layout is known.
-    Sorted(Box<dyn Kernel>, bool, u64),
-    Numbers(Elementwise),
-    Call(Caller),
-}
-
-impl Fold {
-    /// By what the layout is known.
-    pub(super) fn layout(&self) -> u64 {
-        match self {
-            Fold::Sorted(_, _, layout) => *layout,
-            _ => 0,
-        }
-    }
-
-    /// Is this what can be merged?
-    pub(super) fn check(&self, state: &[u8]) -> Result<()> {
-        match self {
-            Fold::Sorted(kernel, ordered, _) => sorted(&**kernel, *ordered).check(state),
-            Fold::Numbers(numbers) => numbers.check(state),
-            Fold::Concatenate | Fold::Call(_) => Ok(()),
-        }
-    }
-}
-
-fn sorted(kernel: &dyn Kernel, ordered: bool) -> Sorted<'_> {
-    Sorted { kernel, ordered }
-}
-
-impl MergeOperator for Fold {
-    fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
-        match self {
-            Fold::Concatenate => Concatenate.merge(low, high),
-            Fold::Sorted(kernel, ordered, _) => sorted(&**kernel, *ordered).merge(low, high),
-            Fold::Numbers(numbers) => numbers.merge(low, high),
-            Fold::Call(caller) => caller.merge(low, high),
-        }
-    }
-
-    fn is_ordered(&self) -> bool {
-        match self {
-            Fold::Concatenate => true,
-            Fold::Sorted(_, ordered, _) => *ordered,
-            Fold::Numbers(numbers) => numbers.ordered,
-            Fold::Call(caller) => caller.ordered,
-        }
-    }
-}
-
 /// The user's merge function.
-pub(super) struct Caller {
+struct Caller {
     function: unsafe extern "C" fn(
         *mut c_void,
         *const c_void,
@@ -326,7 +252,7 @@ pub(super) struct Caller {
     ordered: bool,
 }
 
-impl Caller {
+impl MergeOperator for Caller {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
         let mut out = ftsort_buffer::empty();
         // SAFETY: the user's function with the user's pointer, on this thread; all bytes live during the
@@ -348,5 +274,9 @@ impl Caller {
                 format!("the merge callback returned {code}"),
             )),
         }
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.ordered
     }
 }

@@ -21,15 +21,17 @@
 //!
 //! Must never: let anything but the seed decide what happens.
 
+#[cfg(feature = "trials")]
 mod check;
 pub mod directory;
-#[cfg(test)]
+#[cfg(all(test, feature = "trials"))]
 mod tests;
 
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
+#[cfg(feature = "trials")]
 pub use check::{Check, Failing, Tally};
 
 use crate::transport::{Loss, Manner, Probe, Script, SimMpi, SimStep, Taken, play_with_room};
