@@ -61,7 +61,12 @@ impl MonitorState {
         }
     }
 
-    /// What this monitor knows of a rank; None if there is no such rank.
+    /// The number of ranks of the group.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// Returns the knowledge of this monitor about a rank; None if there is no such rank.
     pub fn view(&self, rank: Rank) -> Option<MonitorView> {
         if rank.index() >= self.ranks {
             return None;
