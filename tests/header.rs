@@ -223,18 +223,18 @@ fn name_of(declaration: &str) -> String {
     name.unwrap_or_default().to_string()
 }
 
-/// A declaration as the headers have it: type names without `struct`, comments of one line on one line, and the
-/// parameters of a function on as few lines as they need.
+/// A declaration as the headers have it: type names without `struct`, short comments, and the parameters of a
+/// function on as few lines as they need.
 fn formatted(declaration: &str) -> String {
     let code = code_of(declaration);
     let comment = &declaration[..declaration.len() - code.len()];
-    let mut out = short_comments(comment);
-    if code.starts_with("typedef") && code.contains('{') {
-        let mut lines = code.lines();
-        out.push_str(lines.next().unwrap_or_default());
-        out.push('\n');
-        let rest: Vec<&str> = lines.collect();
-        out.push_str(&short_comments(&rest.join("\n").replace("struct ", "")));
+    let is_function = !code.starts_with("typedef");
+    let mut out = match is_function && comment.lines().count() > 3 {
+        true => full(comment),
+        false => compact(comment, ""),
+    };
+    if !is_function && code.contains('{') {
+        out.push_str(&with_members(code));
     } else if code.starts_with("typedef struct") {
         out.push_str(code);
     } else {
@@ -245,25 +245,125 @@ fn formatted(declaration: &str) -> String {
     out
 }
 
-fn short_comments(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let mut out = String::new();
-    let mut index = 0;
-    while index < lines.len() {
-        let line = lines[index];
-        let ends = lines.get(index + 2).is_some_and(|end| end.trim() == "*/");
-        let indent = line.len() - line.trim_start().len();
-        let inner = lines.get(index + 1).map_or("", |inner| inner.trim());
-        if line.trim() == "/**" && ends && indent + inner.len() + 6 <= WIDTH {
-            let inner = inner.trim_start_matches('*').trim();
-            out.push_str(&format!("{}/** {inner} */\n", &line[..indent]));
-            index += 3;
+/// The text of a comment, one entry for each line.
+fn text_of(comment: &str) -> Vec<&str> {
+    let lines = comment.lines().map(str::trim);
+    let inner = lines.filter(|line| *line != "/**" && *line != "*/");
+    inner
+        .map(|line| line.trim_start_matches('*').trim_end())
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect()
+}
+
+/// The paragraphs of a comment with filled lines. The text behind `\\param name` and `\\return` stays in a column.
+fn filled_text(comment: &str, width: usize) -> Vec<String> {
+    let mut paragraphs: Vec<(usize, Vec<&str>)> = Vec::new();
+    for line in text_of(comment) {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        let hang = match words.first() {
+            Some(&"\\return") => "\\return ".len(),
+            // The text begins behind the spaces that follow the name.
+            Some(&"\\param") => line.find("  ").map_or(0, |at| {
+                at + line[at..].len() - line[at..].trim_start().len()
+            }),
+            _ => 0,
+        };
+        let is_apart = paragraphs.last().is_none_or(|(_, last)| last.is_empty());
+        if hang == 0 && !words.is_empty() && !is_apart {
+            let (_, last) = paragraphs.last_mut().expect("there is a paragraph");
+            last.append(&mut words);
+            continue;
+        }
+        if let (Some(&"\\param"), true) = (words.first(), hang > 0) {
+            // The first words with their spaces are one word.
+            let head = line[..hang].trim_end();
+            words.splice(..2, [head]);
+        }
+        paragraphs.push((hang, words));
+    }
+    let mut lines = Vec::new();
+    for (hang, words) in paragraphs {
+        let mut line = String::new();
+        for (index, word) in words.into_iter().enumerate() {
+            let gap = match index {
+                0 => 0,
+                1 if hang > 0 => hang - line.len(),
+                _ => 1,
+            };
+            if index > 0 && line.len() + gap + word.len() > width {
+                lines.push(std::mem::replace(&mut line, " ".repeat(hang) + word));
+            } else {
+                line.push_str(&" ".repeat(gap));
+                line.push_str(word);
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// A comment of several lines.
+fn full(comment: &str) -> String {
+    let mut out = String::from("/**\n");
+    for line in filled_text(comment, WIDTH - 3) {
+        out.push_str(format!(" * {line}").trim_end());
+        out.push('\n');
+    }
+    out.push_str(" */\n");
+    out
+}
+
+/// A comment without lines for its beginning and its end.
+fn compact(comment: &str, indent: &str) -> String {
+    let text = filled_text(comment, WIDTH - indent.len() - 4);
+    let Some((first, rest)) = text.split_first() else {
+        return String::new();
+    };
+    let mut out = format!("{indent}/** {first}");
+    for line in rest {
+        out.push_str(format!("\n{indent} * {line}").trim_end());
+    }
+    let last = out.lines().last().map_or(0, str::len);
+    match last + 3 <= WIDTH {
+        true => out.push_str(" */\n"),
+        false => out.push_str(&format!("\n{indent} */\n")),
+    }
+    out
+}
+
+/// A type with its members: comments that fit stand beside their members.
+fn with_members(code: &str) -> String {
+    let mut members: Vec<(String, String)> = Vec::new();
+    let (mut comment, mut in_comment) = (String::new(), false);
+    let lines: Vec<&str> = code.lines().collect();
+    for line in &lines[1..lines.len() - 1] {
+        in_comment |= line.trim_start().starts_with("/**");
+        match in_comment {
+            true => comment.push_str(&format!("{line}\n")),
+            false => {
+                let member = line.replace("struct ", "");
+                members.push((std::mem::take(&mut comment), member));
+            }
+        }
+        in_comment &= !line.trim_end().ends_with("*/");
+    }
+    let fits = |(comment, member): &(String, String), column: usize| {
+        let text = text_of(comment);
+        text.len() == 1 && column.max(member.len()) + text[0].len() + 9 <= WIDTH
+    };
+    let beside = members.iter().filter(|member| fits(member, 0));
+    let column = beside.map(|(_, member)| member.len()).max().unwrap_or(0);
+    let mut out = format!("{}\n", lines[0]);
+    for member in &members {
+        let (comment, line) = member;
+        if fits(member, column) {
+            out.push_str(&format!("{line:column$} /**< {} */\n", text_of(comment)[0]));
         } else {
-            out.push_str(line);
-            out.push('\n');
-            index += 1;
+            out.push_str(&compact(comment, "  "));
+            out.push_str(&format!("{line}\n"));
         }
     }
+    out.push_str(lines[lines.len() - 1]);
     out
 }
 

@@ -10,8 +10,7 @@ use super::buffer::ftsort_buffer;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_algorithm {
-    /// The fastest for the number of ranks and the amount of data: FTSORT_SAMPLESORT, or FTSORT_HYPERQUICKSORT on
-    /// 256 ranks and more if messages would be smaller than 2 KiB. `ftsort_stats.algorithm` tells which.
+    /// FTSORT_SAMPLESORT; on 256 ranks and more, if messages would be smaller than 2 KiB, FTSORT_HYPERQUICKSORT.
     FTSORT_AUTO = 0,
     /// HyperQuickSort (Wagar 1987; 2024 paper, Algorithm 1): log2(N) rounds; in each a subcube agrees on a pivot,
     /// and a node sends about half of its block to its partner.
@@ -90,8 +89,8 @@ pub enum ftsort_event_kind {
     FTSORT_EVENT_RESTORED = 4,
     /// `round` is replayed after failures.
     FTSORT_EVENT_REPLAY = 5,
-    /// Rank `peer` detected data corruption in `round`, which is replayed. It accuses `rank`, or no rank (-1);
-    /// `finding` names the check. A rank that is accused twice in a row executes no node for the rest of the sort.
+    /// Rank `peer` detected data corruption in `round`, which is replayed, and accuses `rank`, or no rank (-1). A rank
+    /// that is accused twice in a row executes no node for the rest of the sort.
     FTSORT_EVENT_CORRUPT = 6,
     /// A monitor does not recommend `rank`, which executes no node from now on.
     FTSORT_EVENT_EXCLUDED = 7,
@@ -164,8 +163,8 @@ pub struct ftsort_event {
     pub rounds: u32,
     /// The number of repairs of this group so far.
     pub epoch: u32,
-    /// The lowest surviving rank. All survivors receive the same events, except FTSORT_EVENT_RESTORED: to report
-    /// an event once, report it on this rank.
+    /// The lowest surviving rank, for programs that report each event once. All survivors receive the same events,
+    /// except FTSORT_EVENT_RESTORED.
     pub lowest_survivor: i32,
     /// FTSORT_EVENT_CORRUPT: one of `ftsort_finding`.
     pub finding: i32,

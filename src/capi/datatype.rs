@@ -86,17 +86,14 @@ const PAIRS: [(&CStr, usize); 7] = [
 
 /// Describes the elements of an MPI datatype as records. [L]
 ///
-/// MPI_INT, MPI_DOUBLE and the other integer and floating-point types are plain numbers. MPI_DOUBLE_INT and the
-/// other pairs of a number and an index are sorted by the number. A derived type is sorted by its first
-/// number: the predefined type that its constructor names first. MPI_Type_dup, MPI_Type_contiguous,
-/// MPI_Type_create_struct and MPI_Type_create_resized are understood; the whole extent, gaps included, is the
-/// record.
+/// Integer and floating-point types are plain numbers; pairs such as MPI_DOUBLE_INT are sorted by the number. A derived
+/// type of MPI_Type_dup, _contiguous, _create_struct or _create_resized is sorted by its first number: the predefined
+/// type that its constructor names first. Its whole extent, gaps included, is the record.
 ///
 /// \param type    a datatype of C or Fortran; a derived type has a lower bound of 0
 /// \param record  receives the record, in ascending order; `descending` and `stable` may be set afterwards
-/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for a type without an order (complex numbers, `long double`) or of
-///         another constructor; FTSORT_ERR_STATE if MPI is not initialised, or finalised; FTSORT_ERR_MPI.
-///         ftsort_last_error(NULL) has the text
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for a type without an order (complex numbers, `long double`) or of another
+///         constructor; FTSORT_ERR_STATE if MPI is not running; FTSORT_ERR_MPI
 ///
 /// # Safety
 /// `type` is a datatype handle; `record` is NULL or valid.

@@ -27,7 +27,6 @@ pub type ftsort_consume_fn =
 /// the records handed over before are correct. The result is not changed. In fault schedules every piece is
 /// round 2.
 ///
-/// \param group    a group
 /// \param options  borrowed for the call; NULL selects all defaults. The sink of the tree receives the records
 ///                 (`ftsort_tree_info.executor`). The operation has no effect, but must be the same on all ranks
 /// \param result   the result of this rank of a sort of this group, of the same sort on all ranks

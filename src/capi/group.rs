@@ -66,9 +66,9 @@ impl ftsort {
 /// \param group   receives the group; release it with ftsort_free or ftsort_leave; NULL after an error
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks for an inter-communicator, and if a member of `config`
 ///         that must agree differs between ranks; FTSORT_ERR_NO_ULFM; FTSORT_ERR_STORE if the store
-///         directory cannot be used; FTSORT_ERR_STATE if MPI is not initialised, or finalised; or another
-///         status of "Collective calls". ftsort_last_error(NULL) has the text. With a NULL `group` or
-///         MPI_COMM_NULL this rank returns at once, and the other ranks wait for it.
+///         directory cannot be used; FTSORT_ERR_STATE if MPI is not running; or another status of
+///         "Collective calls". With a NULL `group` or MPI_COMM_NULL this rank returns at once, and the others wait
+///         for it
 ///
 /// # Safety
 /// `config` and `group` are NULL or valid.
@@ -166,10 +166,6 @@ pub(super) unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) ->
 /// ftsort_store_put (ftsort_store.h) calls this function at the start of each round: it discards states
 /// that were put and not committed, and moves the states of failed ranks to the executors of their nodes.
 ///
-/// By default the survivors agree on one communicator that is never repaired. With FTSORT_REPAIR_SHRINK the
-/// steps are barrier, agree, revoke, acknowledge and shrink (2024 paper, Section 5.1).
-///
-/// \param group         a group
 /// \param new_failures  receives the number of ranks that this call found failed; may be NULL
 /// \return FTSORT_OK, with new failures or without; FTSORT_ERR_DATA_LOST if stored states cannot be recovered
 ///         (all others are in place, and ftsort_lost_ranks names the ranks); FTSORT_ERR_MEMORY or
@@ -195,12 +191,10 @@ pub unsafe extern "C" fn ftsort_fault_check(
 
 /// Agrees on a number: combines the `flags` of all survivors with a bitwise AND. [C]
 ///
-/// For decisions of the caller, such as whether every rank has written its part. Afterwards all survivors
-/// hold the same number and know the same failed ranks, as after ftsort_fault_check. Unlike that function it
-/// leaves stored states where they are (ftsort_store.h): if it finds failures, call ftsort_fault_check before
-/// the next ftsort_store_get.
+/// For decisions of the caller, such as whether every rank has written its part. Afterwards all survivors hold the same
+/// number and know the same failed ranks. Unlike ftsort_fault_check it leaves stored states (ftsort_store.h) where they
+/// are: if it finds failures, call ftsort_fault_check before the next ftsort_store_get.
 ///
-/// \param group         a group
 /// \param flags         in: the number of this rank; out: the agreed number. The number of a rank that fails
 ///                      during the call is included or not, on all survivors alike
 /// \param new_failures  receives the number of ranks that this call found failed; may be NULL
@@ -235,7 +229,6 @@ pub unsafe extern "C" fn ftsort_agree(
 /// FaultInject of the papers, for a loop of the caller; sorts follow the schedule by themselves. See
 /// docs/fault-injection.md.
 ///
-/// \param group  a group
 /// \param round  the round that the loop begins; random schedules draw from the rounds 0 to log2(N) + 1
 /// \return FTSORT_OK if this rank goes on; FTSORT_ERR_ARGUMENT; FTSORT_ERR_STATE
 ///
@@ -252,7 +245,6 @@ pub unsafe extern "C" fn ftsort_inject(group: *mut Handle, round: u32) -> ftsort
 /// libraries survive failures worst while they create a communicator, so call this function when no failure
 /// is expected, and no more often than needed.
 ///
-/// \param group      a group
 /// \param survivors  receives the communicator, which belongs to the group: do not free it. It is valid until
 ///                   the group is released, or until the next ftsort_comm that finds new failures
 /// \return FTSORT_OK, or a status of "Collective calls". With a NULL `survivors` this rank returns at once

@@ -17,14 +17,12 @@ use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// A group of ranks: the ranks of a communicator, with the knowledge which of them have failed.
 ///
-/// Created by ftsort_init or ftsort_group_of. One call at a time may use a group: a call that a callback of
-/// the group makes, or a second thread, returns FTSORT_ERR_STATE, and a getter its neutral value (0, or -1
-/// for a rank); ftsort_rank, ftsort_ranks and ftsort_dimension always answer. Any thread may use a group;
-/// MPI is called from that thread. Several threads may use one group each if MPI_Init_thread granted
-/// MPI_THREAD_MULTIPLE; create such groups one after another, in the same order on all ranks.
-///
-/// While a group exists, the process keeps large buffers for the next sort: never more than one sort used
-/// at once, and on Linux in a state in which the system takes them back when memory is short (MADV_FREE).
+/// One call at a time may use a group. A call by a callback of the group or by a second thread returns
+/// FTSORT_ERR_STATE, and a getter its neutral value (as for NULL); ftsort_rank, ftsort_ranks and ftsort_dimension always
+/// answer. MPI is called from the thread of the call. Several threads may use one group each if MPI_Init_thread granted
+/// MPI_THREAD_MULTIPLE; create such groups one after another, in the same order on all ranks. While a group exists, the
+/// process keeps large buffers for the next sort: never more than one sort used at once, and on Linux so that the system
+/// takes them back when memory is short (MADV_FREE).
 pub struct Handle {
     group: Mutex<ftsort>,
     /// The communicator that owns the group, if one does.

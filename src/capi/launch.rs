@@ -35,10 +35,9 @@ pub extern "C" fn ftsort_prepare() -> ftsort_status {
 /// the other survivors. If no rank has failed (and the heartbeat detector of Open MPI has no thread, with which
 /// MPI_Finalize hangs in any case), it releases the group and calls MPI_Finalize and exit. Otherwise it flushes
 /// the C streams and calls _exit, without MPI_Finalize and atexit handlers. The exit status of mpirun does not
-/// prove success: with `--with-ft ulfm` it can be 0 although ranks failed. With `ftsort_config.trace` the lowest
-/// survivor merges the trace files of all ranks.
+/// prove success: with `--with-ft ulfm` it can be 0 although ranks failed.
 ///
-/// \param group      a group, even one that an error made unusable, or a group of ftsort_group_of
+/// \param group      a group, even an unusable one, or a group of ftsort_group_of
 /// \param exit_code  the exit status of the process
 /// \return only on an error: FTSORT_ERR_ARGUMENT for NULL; FTSORT_ERR_STATE if MPI is finalised already, and in
 ///         a callback of the group

@@ -23,7 +23,6 @@ use ftsort_core::tree::run::choose::ChosenTree;
 /// have failed before the call contributes nothing. `options->links` concerns the tree only; agreements and
 /// copies use any link. In fault schedules round 1 keeps contributions, and round 2 carries them.
 ///
-/// \param group    a group
 /// \param options  borrowed for the call; NULL selects all defaults, and concatenation
 /// \param state    the contribution of this rank; copied; any alignment; NULL if `bytes` is 0
 /// \param bytes    the size of `state`; a contribution of 0 bytes is not merged with anything
@@ -78,7 +77,6 @@ pub unsafe extern "C" fn ftsort_tree_merge(
 /// The tree avoids faulty links. Tolerates failures at any moment, as ftsort_tree_merge does; `root` may fail
 /// as soon as its bytes are kept. In fault schedules round 1 keeps the bytes, and round 2 carries them.
 ///
-/// \param group    a group
 /// \param options  borrowed for the call; NULL selects all defaults. The sink and the operation have no effect,
 ///                 but must be the same on all ranks
 /// \param root     a surviving rank, the same on all ranks
@@ -157,7 +155,6 @@ pub struct ftsort_tree_info {
 
 /// Describes the tree of the last call that used one. [L]
 ///
-/// \param group  a group
 /// \param info   set `struct_size` before (FTSORT_TREE_INFO_INIT); receives that many bytes
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a `struct_size` that is too small; FTSORT_ERR_STATE while
 ///         the group is busy

@@ -23,8 +23,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 
 /// Sorts the elements of all ranks of `comm`. [C]
 ///
-/// Uses the default configuration. The first call on a communicator creates its group, as ftsort_group_of
-/// does; later calls reuse it.
+/// Uses the group of `comm` with the default configuration, which ftsort_group_of describes.
 ///
 /// \param comm    an intra-communicator whose ranks all call this function
 /// \param data    `count` elements of `type` on this rank; NULL if `count` is 0; not changed
@@ -33,7 +32,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an
 ///                error
 /// \return FTSORT_OK; FTSORT_ERR_DATA_LOST if data of failed ranks cannot be recovered (ftsort_lost_ranks names
-///         the ranks); another status of ftsort_init or of ftsort_run. ftsort_last_error(NULL) has the text
+///         the ranks); another status of ftsort_init or of ftsort_run
 ///
 /// # Safety
 /// `type` is a datatype; the pointers are NULL or valid, `data` for `count` elements.

@@ -84,7 +84,6 @@ pub unsafe extern "C" fn ftsort_executor(group: *const Handle, node: i32) -> i32
 
 /// Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). [L]
 ///
-/// \param group  a group
 /// \param node   a node
 /// \param s      a dimension, from 0 to ftsort_dimension(group) - 1
 /// \return the node; -1 if no node of the cluster is fault-free, for a node or a dimension that does not exist,
@@ -142,10 +141,7 @@ pub unsafe extern "C" fn ftsort_cluster(
     1 << s
 }
 
-/// Returns the number of `rank` in the communicator of the last ftsort_comm. [L]
-///
-/// \return the number; MPI_PROC_NULL if `rank` is not in that communicator, if there is none yet, for NULL, and
-///         while the group is busy
+/// Returns the number of `rank` in the communicator of the last ftsort_comm; MPI_PROC_NULL if it has none. [L]
 ///
 /// # Safety
 /// `group` is NULL or live.
@@ -165,10 +161,8 @@ pub unsafe extern "C" fn ftsort_comm_rank(group: *const Handle, rank: i32) -> c_
 
 /// Lists the ranks whose data the last call could not recover. [L]
 ///
-/// The ranks behind FTSORT_ERR_DATA_LOST of the last call that can return it (a sort, rounds, a tree,
-/// ftsort_fault_check, ftsort_store_commit), the same on all survivors.
+/// They are the ranks behind FTSORT_ERR_DATA_LOST of the last call that can return it, the same on all survivors.
 ///
-/// \param group     a group
 /// \param ranks     receives the first `capacity` ranks, ascending; may be NULL if `capacity` is 0
 /// \param capacity  the number of elements at `ranks`
 /// \return the number of these ranks, which may exceed `capacity`; 0 if that call lost nothing, for NULL, and

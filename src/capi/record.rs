@@ -53,19 +53,18 @@ pub struct ftsort_record {
     pub struct_size: usize,
     /// The size of a record in bytes, including padding; up to 2^28.
     pub record_bytes: usize,
-    /// The position of the key in a record, in bytes; any alignment. 0 for FTSORT_KEY_COMPARE.
+    /// The position of the key in a record, in bytes; any alignment.
     pub key_offset: usize,
-    /// The size of the key in bytes; 0 for the natural size of a number, and for FTSORT_KEY_COMPARE.
+    /// The size of the key in bytes; 0 for the natural size of a number.
     pub key_bytes: usize,
     /// One of `ftsort_key`.
     pub key: i32,
     /// Not 0: descending order.
     pub descending: i32,
-    /// Not 0: records with equal keys must keep the order of ranks, and of positions within a rank, also in
-    /// descending order. All algorithms keep it, except FTSORT_BITONIC_MERGE, which then returns
-    /// FTSORT_ERR_ARGUMENT.
+    /// Not 0: records with equal keys must keep the order of ranks and positions, also in descending order. All
+    /// algorithms keep it, except FTSORT_BITONIC_MERGE, which then returns FTSORT_ERR_ARGUMENT.
     pub stable: i32,
-    /// FTSORT_KEY_COMPARE only. Used until the sort returns, and by ftsort_result_verify.
+    /// FTSORT_KEY_COMPARE only; ftsort_result_verify uses it too.
     pub compare: ftsort_compare_fn,
     /// Passed to `compare` and never read.
     pub user: *mut c_void,

@@ -14,7 +14,6 @@ use ftsort_kernels::record::Layout;
 /// The blocks that a sort, rounds or a tree leave on this rank, in ascending order of node.
 ///
 /// Belongs to the caller, and remains valid after its group is released. Several threads may read it at once.
-/// Release it with ftsort_result_free.
 pub struct ftsort_result {
     content: Content,
     /// The size of the group.
@@ -55,8 +54,8 @@ impl Array {
 pub struct ftsort_block {
     /// The node whose block it is.
     pub node: i32,
-    /// The elements: records in order, or the bytes of a state or of a tree result. Numbers are aligned to
-    /// their size, bytes to 8. Not NULL, even if `count` is 0.
+    /// Records in order, or the bytes of a state or tree result. Numbers are aligned to their size, bytes to 8. Not
+    /// NULL, even if `count` is 0.
     pub data: *const c_void,
     /// The number of elements: records, or bytes.
     pub count: usize,
@@ -227,10 +226,7 @@ pub unsafe extern "C" fn ftsort_result_block(
     Status::Ok as ftsort_status
 }
 
-/// Returns the number of records of a sort over all ranks. [L]
-///
-/// For a result of rounds, of a tree or of ftsort_result_of_array: the number of elements on this rank. 0 for
-/// NULL.
+/// Returns the number of records of a sort over all ranks; of other results the elements on this rank. [L]
 ///
 /// # Safety
 /// `result` is NULL or live.

@@ -23,7 +23,6 @@ use ftsort_kernels::error::Error;
 /// Put all rounds of an algorithm into one call, because nothing is kept between calls. With
 /// FTSORT_STORE_RELOAD `reload` returns the initial state of a rank, and the run restarts from these.
 ///
-/// \param group   a group
 /// \param rounds  the algorithm, the same on all ranks except `user`; borrowed for the call
 /// \param state   the initial state of the node of this rank; copied; any alignment; NULL if `bytes` is 0; not
 ///                read with `rounds.begin_all`

@@ -19,7 +19,6 @@ use ftsort_kernels::error::Result;
 /// data survive (see `ftsort_store`). A rank that was known to have failed before the call contributes
 /// nothing. After FTSORT_OK the result belongs to the caller: the blocks of a rank that fails later are lost.
 ///
-/// \param group   a group
 /// \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
 ///                `user`, which ftsort_result_verify uses again
 /// \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed. They must

@@ -18,13 +18,13 @@ pub struct ftsort_stats {
     pub total_seconds: f64,
     /// Seconds of local sorting.
     pub sort_seconds: f64,
-    /// Seconds of choosing pivots, partitioning and exchanging; of rounds also those of the callbacks.
+    /// Seconds of pivots, partitioning and exchanges; of rounds also of callbacks.
     pub exchange_seconds: f64,
     /// Seconds of merging sorted runs into the result.
     pub merge_seconds: f64,
     /// Seconds of storing versions, including copies to other ranks.
     pub store_seconds: f64,
-    /// Seconds of agreeing at the ends of rounds, including the wait for slower ranks.
+    /// Seconds of agreements at the ends of rounds, including waits.
     pub commit_seconds: f64,
     /// Seconds of agreeing on failed ranks and restoring lost blocks.
     pub repair_seconds: f64,
@@ -38,20 +38,18 @@ pub struct ftsort_stats {
     pub rounds_replayed: u64,
     /// Ranks that were found failed.
     pub failures: u64,
-    /// The largest number of bytes of blocks and messages at one time in this process, including the copy of
-    /// the input and the result.
+    /// The peak of the bytes of blocks and messages in this process, including input copy and result.
     pub peak_bytes: u64,
     /// The algorithm that sorted, one of `ftsort_algorithm`; -1 for ftsort_rounds_run.
     pub algorithm: i32,
-    /// The number of times that data corruption was detected.
+    /// Detected data corruptions.
     pub corruptions: u64,
-    /// The number of times that `ftsort_config.faults` changed data of this rank.
+    /// Changes of data of this rank by `ftsort_config.faults`.
     pub injected: u64,
 }
 
 /// Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. [L]
 ///
-/// \param group  a group
 /// \param stats  set `struct_size` before (FTSORT_STATS_INIT); receives that many bytes
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a `struct_size` that is too small; FTSORT_ERR_STATE while
 ///         the group is busy
@@ -91,9 +89,7 @@ pub unsafe extern "C" fn ftsort_get_stats(
 
 /// Returns the version of the loaded library, which may differ from the macros of the header. [L]
 ///
-/// \param major  receives the major version; may be NULL, as the others
-/// \param minor  receives the minor version; of 0.x versions each has its own ABI
-/// \param patch  receives the patch version
+/// Every minor version of 0.x has its own ABI. Each argument may be NULL.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -109,10 +105,7 @@ pub unsafe extern "C" fn ftsort_version(major: *mut c_int, minor: *mut c_int, pa
     }
 }
 
-/// Returns one line for bug reports: the versions of ftsort, the Rust compiler and the MPI library, and whether
-/// MPI has ULFM. [L]
-///
-/// \return a static, NUL-terminated text
+/// Returns one static line for bug reports: the versions of ftsort, the compiler and MPI, and whether it has ULFM. [L]
 #[unsafe(no_mangle)]
 pub extern "C" fn ftsort_build_info() -> *const c_char {
     static INFO: OnceLock<CString> = OnceLock::new();

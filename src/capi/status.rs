@@ -13,43 +13,40 @@ use ftsort_kernels::error::Status;
 /// negative value as an error.
 pub type ftsort_status = i32;
 
-/// The values of `ftsort_status`. A collective call returns the same status on all surviving ranks, except
-/// FTSORT_ERR_ARGUMENT and FTSORT_ERR_PEER_ARGUMENT. ftsort_last_error returns the text of an error.
+/// The values of `ftsort_status`; ftsort_last_error returns the text of an error. After -1 to -3 nothing has changed.
+/// After -20 to -41 the group stays usable. After -60 to -62 it is unusable: leave or free it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_status_code {
     /// Success.
     FTSORT_OK = 0,
-    /// An argument of this rank is invalid. Nothing changed.
+    /// An argument of this rank is invalid.
     FTSORT_ERR_ARGUMENT = -1,
-    /// An argument of another rank is invalid. Nothing changed.
+    /// An argument of another rank is invalid.
     FTSORT_ERR_PEER_ARGUMENT = -2,
-    /// The group is busy, an earlier error made it unusable, or MPI is not running. Nothing changed.
+    /// The group is busy or unusable, or MPI is not running.
     FTSORT_ERR_STATE = -3,
-    /// MPI was built without ULFM or started without it (`mpirun --with-ft ulfm`), and the configuration does
-    /// not accept that.
+    /// MPI was built without ULFM or started without it (`mpirun --with-ft ulfm`).
     FTSORT_ERR_NO_ULFM = -20,
-    /// A rank ran out of memory or reached its memory limit. The group stays usable.
+    /// A rank ran out of memory or reached its memory limit.
     FTSORT_ERR_MEMORY = -21,
-    /// A rank could not write or read the store. The group stays usable.
+    /// A rank could not write or read the store.
     FTSORT_ERR_STORE = -22,
-    /// A callback refused on some rank. The group stays usable.
+    /// A callback refused on some rank.
     FTSORT_ERR_CALLBACK = -23,
-    /// Data of failed ranks cannot be recovered, because the store held too few copies. The group stays usable.
+    /// The store has too few copies to recover data of failed ranks.
     FTSORT_ERR_DATA_LOST = -40,
-    /// Data corruption was detected and could not be repaired (see `ftsort_check`). No wrong result is returned.
-    /// The group stays usable.
+    /// Data corruption was detected and could not be repaired.
     FTSORT_ERR_CORRUPT = -41,
-    /// Fewer ranks are left than `min_survivors`, as far as this rank can see: the others failed, or this rank is
-    /// cut off from them. The group is unusable: leave or free it.
+    /// Fewer than `min_survivors` ranks are left, as far as this rank can see.
     FTSORT_ERR_EXCLUDED = -60,
-    /// MPI failed in another way than by a failed process. The group is unusable: leave or free it.
+    /// MPI failed in another way than by a failed process.
     FTSORT_ERR_MPI = -61,
-    /// A defect in ftsort. The group is unusable: leave or free it.
+    /// A defect in ftsort.
     FTSORT_ERR_INTERNAL = -62,
 }
 
-/// Returns one English sentence about a status, "unknown status" for an unknown one; any thread may call it. [L]
+/// Returns one English sentence about a status, or "unknown status"; any thread may call it. [L]
 #[unsafe(no_mangle)]
 pub extern "C" fn ftsort_status_text(status: ftsort_status) -> *const c_char {
     // C needs a pointer that stays valid, to a text that ends with a NUL.

@@ -23,7 +23,6 @@ fn node_of(node: i32) -> Result<Node> {
 /// States are bytes of any size, which may differ between nodes and rounds. A staged state takes effect when
 /// all survivors have agreed on it. States are independent of the data of ftsort_run.
 ///
-/// \param group  a group
 /// \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
 /// \param state  the state; copied; any alignment; NULL if `bytes` is 0
 /// \param bytes  the size of `state`
@@ -52,7 +51,6 @@ pub unsafe extern "C" fn ftsort_store_put(
 /// After a failure the states of the nodes that this rank executes from then on are present as soon as
 /// ftsort_fault_check or ftsort_store_commit has returned.
 ///
-/// \param group  a group
 /// \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
 /// \param state  receives the address of the bytes, aligned to 64; valid until the next ftsort_fault_check,
 ///               ftsort_store_commit or ftsort_store_clear, or until the group is released. NULL if no state
@@ -89,7 +87,6 @@ pub unsafe extern "C" fn ftsort_store_get(
 /// ranks move to the executors of their nodes, and the caller repeats the round: "if F = F' then d = d - 1" of
 /// the papers. In both cases the next round begins.
 ///
-/// \param group      a group
 /// \param done       not 0 if this rank did its part of the round; 0 on any rank prevents the commit
 /// \param committed  receives 1 or 0, the same on all survivors
 /// \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its
@@ -123,7 +120,6 @@ pub unsafe extern "C" fn ftsort_store_commit(
 ///
 /// For the end of a loop whose group is used further or released with ftsort_free; ftsort_leave does it too.
 ///
-/// \param group  a group
 /// \return FTSORT_OK, or a status of "Collective calls"
 ///
 /// # Safety

@@ -390,7 +390,7 @@ static void datatypes(void)
   expect_no_record(type, "not one of MPI's predefined types");
   MPI_Type_free(&type);
   EXPECT(ftsort_record_of_type(MPI_INT, NULL) == FTSORT_ERR_ARGUMENT);
-  EXPECT(strstr(ftsort_last_error(NULL), "out is NULL") != NULL);
+  EXPECT(strstr(ftsort_last_error(NULL), "record is NULL") != NULL);
 }
 
 int main(int argc, char **argv)
