@@ -215,7 +215,9 @@ fn name_of(declaration: &str) -> String {
         // A pointer to a function.
         rest.split(')').next()
     } else if code.starts_with("typedef") {
-        code.trim_end_matches(';').rsplit(|letter| !is_identifier(letter)).next()
+        code.trim_end_matches(';')
+            .rsplit(|letter| !is_identifier(letter))
+            .next()
     } else {
         let before = code.split('(').next().unwrap_or_default();
         before.rsplit(|letter| !is_identifier(letter)).next()
@@ -375,7 +377,9 @@ fn wrapped(code: &str) -> String {
         // Parameters of a pointer to a function begin at its second parenthesis.
         let is_pointer = joined[open..].starts_with("(*");
         if is_pointer {
-            joined[open + 1..].find('(').map_or(4, |next| open + next + 2)
+            joined[open + 1..]
+                .find('(')
+                .map_or(4, |next| open + next + 2)
         } else {
             open + 1
         }
