@@ -91,7 +91,7 @@ typedef struct ftsort_buffer ftsort_buffer;
  *
  * Uses the group of `comm` with the default configuration, which ftsort_group_of describes.
  *
- * \param comm    an intra-communicator whose ranks all call this function
+ * \param comm    an intra-communicator; all of its ranks call this function
  * \param data    `count` elements of `type` on this rank; NULL if `count` is 0; not changed
  * \param count   the number of elements on this rank; may differ between ranks
  * \param type    an integer or floating-point type of MPI, or any type that ftsort_record_of_type accepts
@@ -110,7 +110,7 @@ ftsort_status ftsort_sort(MPI_Comm comm, const void *data, size_t count, MPI_Dat
  * rank keeps it, all return an error, and the next call tries again. A group that has become unusable
  * (FTSORT_ERR_MPI, FTSORT_ERR_INTERNAL, FTSORT_ERR_EXCLUDED) stays attached.
  *
- * \param comm   an intra-communicator whose ranks all call this function
+ * \param comm   an intra-communicator; all of its ranks call this function
  * \param group  receives the group, which belongs to `comm`; NULL after an error
  * \return as ftsort_init
  */
@@ -372,8 +372,8 @@ typedef struct ftsort_config {
   int32_t accept_no_ulfm;   /**< Not 0: accept an MPI without ULFM, on which failures are not tolerated. */
   /** Milliseconds without progress in a wait for other ranks, after which a call returns FTSORT_ERR_MPI; choose
    * more than the local sort of any rank takes. 0: no limit. For ranks that are stopped or cut off without notice
-   * by MPI (which trusts the kernel unless its heartbeat detector is on). Not with FTSORT_REPAIR_SHRINK, whose
-   * barriers cannot be abandoned. Call ftsort_leave afterwards. */
+   * by MPI (which trusts the kernel unless its heartbeat detector is on). Not with FTSORT_REPAIR_SHRINK, because a
+   * barrier cannot be abandoned. Call ftsort_leave afterwards. */
   uint32_t timeout_ms;
   /** The number of survivors below which calls return FTSORT_ERR_EXCLUDED. 0: 1. In a network that can split, more
    * than half of the ranks ensures that at most one part continues. */
@@ -490,7 +490,7 @@ ftsort_status ftsort_run(ftsort *group, const ftsort_record *record, const void 
 
 /** One block of a result. Borrowed from the result. */
 typedef struct ftsort_block {
-  int32_t node;    /**< The node whose block it is. */
+  int32_t node;    /**< The node of the block. */
   /** Records in order, or the bytes of a state or tree result. Numbers are aligned to their size, bytes to 8. Not
    * NULL, even if `count` is 0. */
   const void *data;
@@ -540,7 +540,7 @@ ftsort_status ftsort_result_verify(ftsort *group, const ftsort_result *result, c
  * Copies nothing: `data` must stay valid and unchanged until the result is released. The order of the parts is the
  * order of ranks.
  *
- * \param group   the group whose ranks hold the parts; not changed
+ * \param group   the group of the ranks that hold the parts; not changed
  * \param record  the layout of the records; borrowed for the call, except `compare` and `user`, which are used by
  *                ftsort_result_verify
  * \param data    the part of this rank, aligned as an array of such records is; NULL if `count` is 0
@@ -618,7 +618,7 @@ int ftsort_is_failed(const ftsort *group, int32_t rank);
 int32_t ftsort_executor(const ftsort *group, int32_t node);
 
 /**
- * Lists the ranks whose data the last call could not recover. [L]
+ * Lists the ranks of the data that the last call could not recover. [L]
  *
  * They are the ranks behind FTSORT_ERR_DATA_LOST of the last call that can return it, the same on all survivors.
  *

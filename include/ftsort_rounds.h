@@ -59,8 +59,8 @@ typedef struct ftsort_proposal {
   size_t bytes;     /**< The number of bytes. */
 } ftsort_proposal;
 
-/** Creates the initial state of a node whose home rank provides none: if the number of ranks is not a power of two,
- * or if the rank had failed before the call; with `begin_all` the initial state of every node.
+/** Creates the initial state of a node if its home rank provides none: if the number of ranks is not a power of
+ * two, or if the rank had failed before the call; with `begin_all` the initial state of every node.
  *
  * This callback and the next four must be pure: the same bytes for the same arguments, on every rank, at any time,
  * any number of times; no memory of earlier calls, no clock, no random numbers, no communication. They are called

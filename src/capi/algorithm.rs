@@ -61,7 +61,7 @@ pub struct ftsort_proposal {
     pub bytes: usize,
 }
 
-/// Creates the initial state of a node whose home rank provides none: if the number of ranks is not a power of
+/// Creates the initial state of a node if its home rank provides none: if the number of ranks is not a power of
 /// two, or if the rank had failed before the call; with `begin_all` the initial state of every node.
 ///
 /// This callback and the next four must be pure: the same bytes for the same arguments, on every rank, at any

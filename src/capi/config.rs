@@ -218,8 +218,8 @@ pub struct ftsort_config {
     pub accept_no_ulfm: i32,
     /// Milliseconds without progress in a wait for other ranks, after which a call returns FTSORT_ERR_MPI; choose more
     /// than the local sort of any rank takes. 0: no limit. For ranks that are stopped or cut off without notice by MPI
-    /// (which trusts the kernel unless its heartbeat detector is on). Not with FTSORT_REPAIR_SHRINK, whose barriers
-    /// cannot be abandoned. Call ftsort_leave afterwards.
+    /// (which trusts the kernel unless its heartbeat detector is on). Not with FTSORT_REPAIR_SHRINK, because a
+    /// barrier cannot be abandoned. Call ftsort_leave afterwards.
     pub timeout_ms: u32,
     /// The number of survivors below which calls return FTSORT_ERR_EXCLUDED. 0: 1. In a network that can split, more
     /// than half of the ranks ensures that at most one part continues.

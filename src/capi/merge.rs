@@ -27,7 +27,7 @@ use ftsort_core::tree::run::choose::ChosenTree;
 /// \param state    the contribution of this rank; copied; any alignment; NULL if `bytes` is 0
 /// \param bytes    the size of `state`; a contribution of 0 bytes is not merged with anything
 /// \param result   receives, on the rank that executes the sink of the tree (`ftsort_tree_info.executor`), a
-///                 result with one block whose elements are bytes; release it with ftsort_result_free. Receives
+///                 result with one block of bytes; release it with ftsort_result_free. Receives
 ///                 NULL on all other ranks and after an error
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if `options` differs between ranks or if
 ///         `options->links` separates a rank from the sink (the text names it), and on the rank that meets

@@ -25,7 +25,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 ///
 /// Uses the group of `comm` with the default configuration, which ftsort_group_of describes.
 ///
-/// \param comm    an intra-communicator whose ranks all call this function
+/// \param comm    an intra-communicator; all of its ranks call this function
 /// \param data    `count` elements of `type` on this rank; NULL if `count` is 0; not changed
 /// \param count   the number of elements on this rank; may differ between ranks
 /// \param type    an integer or floating-point type of MPI, or any type that ftsort_record_of_type accepts
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn ftsort_sort(
 /// group, no rank keeps it, all return an error, and the next call tries again. A group that has become
 /// unusable (FTSORT_ERR_MPI, FTSORT_ERR_INTERNAL, FTSORT_ERR_EXCLUDED) stays attached.
 ///
-/// \param comm   an intra-communicator whose ranks all call this function
+/// \param comm   an intra-communicator; all of its ranks call this function
 /// \param group  receives the group, which belongs to `comm`; NULL after an error
 /// \return as ftsort_init
 ///

@@ -159,7 +159,7 @@ pub unsafe extern "C" fn ftsort_comm_rank(group: *const Handle, rank: i32) -> c_
     }
 }
 
-/// Lists the ranks whose data the last call could not recover. [L]
+/// Lists the ranks of the data that the last call could not recover. [L]
 ///
 /// They are the ranks behind FTSORT_ERR_DATA_LOST of the last call that can return it, the same on all survivors.
 ///

@@ -52,7 +52,7 @@ impl Array {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_block {
-    /// The node whose block it is.
+    /// The node of the block.
     pub node: i32,
     /// Records in order, or the bytes of a state or tree result. Numbers are aligned to their size, bytes to 8. Not
     /// NULL, even if `count` is 0.

@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ftsort_result_verify(
 /// Copies nothing: `data` must stay valid and unchanged until the result is released. The order of the parts
 /// is the order of ranks.
 ///
-/// \param group   the group whose ranks hold the parts; not changed
+/// \param group   the group of the ranks that hold the parts; not changed
 /// \param record  the layout of the records; borrowed for the call, except `compare` and `user`, which are
 ///                used by ftsort_result_verify
 /// \param data    the part of this rank, aligned as an array of such records is; NULL if `count` is 0
