@@ -13,9 +13,7 @@ use ftsort::capi::group::{
     ftsort_agree, ftsort_comm, ftsort_fault_check, ftsort_free, ftsort_init, ftsort_inject,
     ftsort_last_error,
 };
-use ftsort::capi::merge::{
-    ftsort_tree_broadcast, ftsort_tree_get_info, ftsort_tree_merge,
-};
+use ftsort::capi::merge::{ftsort_tree_broadcast, ftsort_tree_get_info, ftsort_tree_merge};
 use ftsort::capi::query::{
     ftsort_cluster, ftsort_executor, ftsort_is_failed, ftsort_lost_ranks, ftsort_partner,
 };

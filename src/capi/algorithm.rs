@@ -190,7 +190,9 @@ impl Caller {
             return refuse("rounds.absorb is NULL: set the callback that makes the next state");
         }
         if given.begin.is_none() && given.begin_all != 0 {
-            return refuse("rounds.begin_all is set, but rounds.begin is NULL: set both or neither");
+            return refuse(
+                "rounds.begin_all is set, but rounds.begin is NULL: set both or neither",
+            );
         }
         if given.propose.is_none() && given.decide.is_some() {
             return refuse("rounds.decide is set, but rounds.propose is NULL: set propose");

@@ -4,12 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::guard::without_group;
-use super::handle::{Handle, on_group, refuse};
-use super::settings::{read_sized, write_sized};
+use super::handle::{Handle, on_group, refuse, written};
+use super::settings::read_sized;
 use super::status::ftsort_status;
 use super::tree::rank_of;
 use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
-use ftsort_core::members::Rank;
 use ftsort_core::monitor::{Assignment, Suspicion};
 use ftsort_kernels::error::{Error, Result, Status};
 

@@ -147,7 +147,8 @@ impl Options {
             let one = rank_of("a rank in options.links", ends[0], ranks)?;
             let other = rank_of("a rank in options.links", ends[1], ranks)?;
             if one == other {
-                let text = format!("options.links has a link from rank {one} to itself: name two ranks");
+                let text =
+                    format!("options.links has a link from rank {one} to itself: name two ranks");
                 return Err(Error::new(Status::Argument, text));
             }
             read.tree.request.links.push((one, other));

@@ -467,7 +467,7 @@ fn a_tree_merges_the_contributions_of_all_ranks() {
                 },
                 contribution: &[rank.0 as u8, 10 + rank.0 as u8],
             })?;
-            let holder = group.last_tree().expect("a tree").holder;
+            let holder = group.last_tree().expect("a tree").sink_rank;
             assert_eq!(merged.is_some(), holder == rank);
             Ok(merged.map(|merged| merged.to_vec()))
         });

@@ -6,7 +6,7 @@ use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, LastRun};
 use crate::engine::{Checks, Finished, sum};
 use crate::members::{Members, RankSet};
-use crate::sort::{MergeAndPlace, MANY_RANKS, Method, Shape, global_offset, total_records};
+use crate::sort::{MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records};
 use crate::transport::Transport;
 use crate::tree::run::collect::LocalResult;
 use crate::vcube::Node;

@@ -323,7 +323,10 @@ mod tests {
         };
         let mut view = GroupView::new(4, &MonitorOptions::default());
         view.set_counters(&[0, 1, 0, 1]);
-        view.merge_counters(&[(Rank(0), report(false)), (Rank(3), report(true))], &all(4));
+        view.merge_counters(
+            &[(Rank(0), report(false)), (Rank(3), report(true))],
+            &all(4),
+        );
         assert!(view.is_untestable(Rank(3)) && !view.is_untestable(Rank(1)));
         let suspects = view.suspects_by(&[0, 1, 0, 1]);
         assert_eq!(suspects, RankSet::from_ranks(4, [Rank(1)]));

@@ -152,14 +152,18 @@ impl PlacementPolicy for MonitorPolicy {
                 self.test_timer
                     .all_reported(reports.iter().any(|(_, report)| report.is_due));
                 let figures = reports.iter();
-                let figures = figures.filter_map(|(rank, report)| Some((*rank, report.measurement?)));
+                let figures =
+                    figures.filter_map(|(rank, report)| Some((*rank, report.measurement?)));
                 foreground.mark_failed(&failed);
                 foreground.end_interval(&figures.collect::<Vec<_>>());
                 self.group_view.set_counters(foreground.counters());
                 foreground.reply_times()
             }
         };
-        let placement = self.group_view.decide(&reports, &reply_times, group).clone();
+        let placement = self
+            .group_view
+            .decide(&reports, &reply_times, group)
+            .clone();
         locked(&self.state.weights).clone_from(&placement.weights);
         placement
     }
