@@ -5,7 +5,8 @@ use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule};
 use ftsort_sim::trial::{
-    Exhaustion, Keeping, Outcome, Range, Trial, catch, draw, exhaust, judge, run, shrink,
+    ExhaustiveSearch, SortOutcome, StoreKind, Trial, TrialRange, catch, draw, exhaust, judge, run,
+    shrink,
 };
 use rayon::prelude::*;
 
@@ -16,7 +17,7 @@ fn expect_right(trial: &Trial) {
 }
 
 /// What the first sort gave rank 0, after it was found right.
-fn first_outcome(line: &str) -> Outcome {
+fn first_outcome(line: &str) -> SortOutcome {
     let trial = Trial::parse(line).expect("a trial");
     let mut played = run(&trial, false);
     assert_eq!(judge(&trial, &played), None, "{line}");
@@ -24,11 +25,11 @@ fn first_outcome(line: &str) -> Outcome {
 }
 
 fn every_fault(line: &str, losses: usize, memo: bool, outlive: bool) -> u64 {
-    let search = Exhaustion {
+    let search = ExhaustiveSearch {
         trial: Trial::parse(line).expect("a trial"),
-        losses,
+        failures: losses,
         memo,
-        outlive,
+        all_modes: outlive,
         progress: &|| {},
     };
     match exhaust(&search) {
@@ -92,8 +93,8 @@ fn every_crash_of_up_to_two_of_three_and_four_ranks_in_a_tree() {
             let line = format!("{line} records=6 store={store}");
             let trial = Trial::parse(&line).expect("a trial");
             for outcome in run(&trial, false).outcomes.concat() {
-                let parts = outcome.map(|outcome| outcome.parts);
-                assert!(parts.is_some_and(|parts| parts.is_ok()), "{line}");
+                let result = outcome.map(|outcome| outcome.result);
+                assert!(result.is_some_and(|result| result.is_ok()), "{line}");
             }
             let runs = every_fault(&line, 2, false, false);
             assert!(runs > 1_000, "{line}: {runs}");
@@ -109,7 +110,7 @@ fn a_tree_without_a_way_is_refused_on_all_ranks() {
     let run = run(&trial, false);
     assert_eq!(judge(&trial, &run), None);
     for outcome in run.outcomes[0].iter().flatten() {
-        let error = outcome.parts.as_ref().expect_err("no way");
+        let error = outcome.result.as_ref().expect_err("no way");
         assert!(
             error.text.contains("no way to rank 0 from rank 1, 2, 3"),
             "{error}"
@@ -141,7 +142,7 @@ fn every_crash_while_ranks_are_left_out_and_taken_back() {
         for algorithm in ["samplesort", "hyperquicksort", "bitonic dense=1"] {
             let turns = "turns=1/0@2,2/3@4";
             let line = format!("ranks=4 records=6 store={store} algorithm={algorithm} {turns}");
-            assert_eq!(first_outcome(&line).aside, [Rank(1), Rank(2)], "{line}");
+            assert_eq!(first_outcome(&line).excluded, [Rank(1), Rank(2)], "{line}");
             every_fault(&line, 1, false, false);
         }
     }
@@ -176,7 +177,7 @@ fn every_crash_while_leaving_ranks_out_must_pay() {
                 )
             };
             for (weight, aside) in [(8, vec![]), (1, vec![Rank(1)])] {
-                assert_eq!(first_outcome(&line(weight)).aside, aside, "{weight}");
+                assert_eq!(first_outcome(&line(weight)).excluded, aside, "{weight}");
             }
             every_fault(&line(1), 1, false, false);
         }
@@ -222,13 +223,13 @@ fn remembering_states_leaves_fewer_runs() {
     assert!(fewer < all, "{fewer} of {all}");
 }
 
-fn range(fewest: usize, most: usize) -> Range {
-    Range {
+fn range(fewest: usize, most: usize) -> TrialRange {
+    TrialRange {
         fewest,
         most,
         stores: Vec::new(),
         algorithms: Vec::new(),
-        set_mutant: None,
+        mutant: None,
     }
 }
 
@@ -261,8 +262,8 @@ fn a_run_is_repeated_exactly() {
     for seed in 1..50 {
         let trial = draw(seed, &range(1, 8));
         let (one, other) = (run(&trial, true), run(&trial, true));
-        assert_eq!(one.entries, other.entries, "{trial}");
-        assert_eq!(one.taken, other.taken, "{trial}");
+        assert_eq!(one.trace, other.trace, "{trial}");
+        assert_eq!(one.steps, other.steps, "{trial}");
     }
 }
 
@@ -270,23 +271,28 @@ fn a_run_is_repeated_exactly() {
 fn a_trial_survives_its_line() {
     for seed in 1..60 {
         let trial = draw(seed, &range(1, 20));
-        assert_eq!(Trial::parse(&trial.to_string()), Some(trial));
+        assert_eq!(Trial::parse(&trial.to_string()), Ok(trial));
     }
     let strange = Trial {
         quorum: 0,
         ..Trial::default()
     };
-    assert_eq!(Trial::parse(&strange.to_string()), Some(strange));
-    assert_eq!(Trial::parse("ranks=x"), None);
-    assert_eq!(Trial::parse("colour=red"), None);
+    assert_eq!(Trial::parse(&strange.to_string()), Ok(strange));
+    for wrong in ["ranks=x", "colour=red"] {
+        let error = Trial::parse(wrong).expect_err("an error");
+        assert!(
+            error.contains(wrong.split_once('=').expect("a word").0),
+            "{error}"
+        );
+    }
 }
 
 /// Where a defect can show; none: with any store.
-fn stores_of(defect: Mutant) -> Vec<Keeping> {
+fn stores_of(defect: Mutant) -> Vec<StoreKind> {
     use Mutant::*;
     match defect {
-        InputNotStored => vec![Keeping::Directory],
-        HoldersOfNow | TakesOverTheInput => vec![Keeping::Versions(1)],
+        InputNotStored => vec![StoreKind::Directory],
+        HoldersOfNow | TakesOverTheInput => vec![StoreKind::Versions(1)],
         _ => Vec::new(),
     }
 }
@@ -323,21 +329,21 @@ fn is_caught(defect: Mutant) -> bool {
     if let Some((line, losses)) = rare(defect) {
         // Which interleaving shows it changes with every message more or less.
         return (1..=20).any(|seed| {
-            let search = Exhaustion {
+            let search = ExhaustiveSearch {
                 trial: Trial {
-                    set_mutant: Some(defect),
+                    mutant: Some(defect),
                     seed,
                     ..Trial::parse(line).expect("a trial")
                 },
-                losses,
+                failures: losses,
                 memo: false,
-                outlive: losses == 1,
+                all_modes: losses == 1,
                 progress: &|| {},
             };
             exhaust(&search).is_err()
         });
     }
-    let range = Range {
+    let range = TrialRange {
         stores: stores_of(defect),
         algorithms: vec![
             Method::SampleSort,
@@ -396,7 +402,7 @@ fn one_lie_is_found_by_the_predicates() {
                     panic!("{trial}\n{wrong}");
                 }
                 let mut outcomes = played.outcomes[0].iter().flatten();
-                let is_right = outcomes.all(|outcome| outcome.parts.is_ok());
+                let is_right = outcomes.all(|outcome| outcome.result.is_ok());
                 let at_once = (*round, *target) == (2, "message") || store == "reload";
                 assert!(is_right || !at_once || store == "none", "{trial}");
             }
