@@ -149,6 +149,9 @@ fn report(me: &str, event: Event, round: u32, rounds: u32) -> String {
         Event::Covered(node, rank) => {
             format!("{me} reports that rank {rank} executes node {node} now.")
         }
+        Event::Restored(node, Some(rank)) if me == format!("Rank {rank}") => {
+            format!("{me} restores the block of node {node} from its own replica.")
+        }
         Event::Restored(node, Some(rank)) => {
             format!("{me} restores the block of node {node} from rank {rank}.")
         }
