@@ -5,7 +5,7 @@ RUN := scripts/with-env
 # The release library, which the MPI tests, the demo and the kill tables use.
 RELEASE := FTSORT_LIBRARY_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release"
 
-.PHONY: help setup build demo check check-all fmt lint lint-all doc test test-mpi test-all test-mpi-all install-check \
+.PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
         kills-short kills-medium kills hosts sanitize models explore fuzz paper reliable-paper injections tree-paper \
         dgrp-paper slowdown bench header pictures site site-check clean distclean
 
@@ -45,6 +45,7 @@ check:
 	$(MAKE) lint
 	$(MAKE) doc
 	$(MAKE) test
+	$(MAKE) test-scripts
 	$(MAKE) build
 	$(MAKE) test-mpi
 	$(MAKE) install-check
@@ -80,6 +81,11 @@ test: setup
 	$(RUN) cargo test --workspace --features testing --exclude ftsort-papers --lib --test simulator --test group \
 	  --test conformance --test corpus --test tidy --test header
 
+# The scripts' own tests; the settings for fault tolerance are the same in all places that have them.
+test-scripts: setup
+	$(RUN) python3 scripts/settings.py
+	$(RUN) python3 -m unittest discover scripts/tests
+
 test-mpi: build
 	$(RELEASE) FTSORT_TESTS=quick $(RUN) cargo test --features testing --test mpi --test exports
 
@@ -105,7 +111,7 @@ kills-short: build
 	$(RUN) python3 scripts/kill_table.py --short
 
 kills-medium: build
-	$(RUN) python3 scripts/kill_table.py --medium
+	$(RUN) python3 scripts/kill_table.py --repair agree --runs 3
 
 kills: build
 	$(RUN) python3 scripts/kill_table.py
@@ -167,7 +173,6 @@ site: doc
 
 site-check: setup
 	$(RUN) python3 scripts/check_man.py
-	python3 -m unittest discover tests/scripts
 	python3 scripts/check_site.py
 
 clean:

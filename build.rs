@@ -1,43 +1,22 @@
-//! Finds MPI through its compiler wrapper, probes it for ULFM, makes the `MPIX_*` bindings on
-//! mpi-sys's types, and sets how the library is linked. Writes to OUT_DIR only.
+//! Finds MPI through its compiler wrapper, probes it for ULFM, generates the `MPIX_*` bindings with the types of
+//! mpi-sys, and sets how the library is linked. Writes to OUT_DIR only.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `MPICC` | the MPI compiler wrapper; default `mpicc` from PATH |
-//! | `FTSORT_ULFM` | `auto` (default): if it is Open MPI and has ULFM; `on`: it is an error if ULFM is absent; `off`: do without |
+//! | `FTSORT_ULFM` | `auto` (default): use ULFM if it is Open MPI and has it; `on`: fail if ULFM is absent; `off`: never use it |
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-/// All that the library calls; an MPI that lacks one of them counts as without ULFM.
-const ULFM_PROBE: &str = r"
-#include <mpi.h>
-#ifdef OPEN_MPI
-#include <mpi-ext.h>
-#endif
-int main(int argc, char **argv) {
-  MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Group group;
-  int flag = MPIX_ERR_PROC_FAILED + MPIX_ERR_REVOKED;
-  MPI_Init(&argc, &argv);
-  MPI_Request request;
-  return MPIX_Comm_agree(comm, &flag) + MPIX_Comm_iagree(comm, &flag, &request) + MPIX_Comm_revoke(comm) + MPIX_Comm_shrink(comm, &comm)
-    + MPIX_Comm_get_failed(comm, &group) + MPIX_Comm_failure_ack(comm)
-    + MPIX_Comm_failure_get_acked(comm, &group);
-}
-";
+/// Uses all functions that the library calls; an MPI with which it does not compile and link counts as without
+/// ULFM. scripts/setup.py uses the same file.
+const ULFM_PROBE: &str = include_str!("src/ulfm/probe.c");
 
-const OPEN_MPI_ONLY: &str = r"
-#include <mpi.h>
-#ifndef OPEN_MPI
-#error this MPI is not known to survive faults
-#endif
-";
-
-/// What bindgen reads. The constants get names of ours since MPI libraries define them in
-/// different ways (macro, enumerator), and not all have the run-time switch `MPIX_FT`.
+/// The input of bindgen. The constants get names of their own, because MPI libraries define them in different
+/// ways (macro, enumerator), and not all have the run-time switch `MPIX_FT`.
 const ULFM_HEADER: &str = r"
 #include <mpi.h>
 #ifdef OPEN_MPI
@@ -54,7 +33,7 @@ static const int FTSORT_MPI_FT = -1;
 #endif
 ";
 
-/// A wrong `MPICC` must end in one clear line and not in a panic's backtrace.
+/// Ends with one clear line instead of a panic's backtrace.
 fn refuse(text: &str) -> ! {
     println!("cargo::error={text}");
     exit(1)
@@ -87,11 +66,12 @@ impl Wrapper {
             .filter_map(move |flag| flag.strip_prefix(prefix))
     }
 
-    /// Compiles and links, since some MPI libraries declare functions that they do not have.
-    fn links(&self, source: &str, out_dir: &Path) -> Result<(), String> {
+    /// Compiles and links, because some MPI libraries declare functions that they do not define.
+    fn links(&self, options: &[&str], out_dir: &Path) -> Result<(), String> {
         let file = out_dir.join("ulfm_probe.c");
-        fs::write(&file, source).expect("OUT_DIR is writable");
+        fs::write(&file, ULFM_PROBE).expect("OUT_DIR is writable");
         let output = Command::new(&self.mpicc)
+            .args(options)
             .arg(&file)
             .arg("-o")
             .arg(out_dir.join("ulfm_probe"))
@@ -109,12 +89,9 @@ fn has_ulfm(wrapper: &Wrapper, out_dir: &Path) -> bool {
     let wanted = env::var("FTSORT_ULFM").unwrap_or_else(|_| "auto".into());
     match wanted.as_str() {
         "off" => false,
-        // MPICH has the functions, and loses the job when a process dies: only by demand.
-        "auto" => {
-            let probe = format!("{OPEN_MPI_ONLY}{ULFM_PROBE}");
-            wrapper.links(&probe, out_dir).is_ok()
-        }
-        "on" => match wrapper.links(ULFM_PROBE, out_dir) {
+        // MPICH has the functions, but the job ends when a process fails: used only on demand.
+        "auto" => wrapper.links(&["-DREQUIRE_OPEN_MPI"], out_dir).is_ok(),
+        "on" => match wrapper.links(&[], out_dir) {
             Ok(()) => true,
             Err(why) => refuse(&format!(
                 "FTSORT_ULFM=on, but {} has no complete ULFM: {}",
@@ -131,7 +108,7 @@ fn has_ulfm(wrapper: &Wrapper, out_dir: &Path) -> bool {
 fn write_bindings(wrapper: &Wrapper, out_dir: &Path) {
     let header = out_dir.join("ulfm.h");
     fs::write(&header, ULFM_HEADER).expect("OUT_DIR is writable");
-    // mpi-sys's own types are used, so that there is one MPI_Comm in the crate.
+    // The types of mpi-sys are used, so that the crate has one MPI_Comm.
     let bindings = bindgen::builder()
         .header(header.to_str().expect("OUT_DIR is UTF-8"))
         .clang_args(
@@ -153,7 +130,7 @@ fn write_bindings(wrapper: &Wrapper, out_dir: &Path) {
         .expect("OUT_DIR is writable");
 }
 
-/// Folders that the dynamic loader searches anyway need no RUNPATH.
+/// Directories that the dynamic loader searches anyway need no RUNPATH.
 fn is_usual_folder(folder: &str) -> bool {
     ["/lib", "/usr/lib", "/usr/local/lib"]
         .iter()
@@ -170,6 +147,7 @@ fn main() {
         println!("cargo::rerun-if-env-changed={name}");
     }
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/ulfm/probe.c");
     println!("cargo::rustc-check-cfg=cfg(ftsort_ulfm)");
 
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -184,7 +162,7 @@ fn main() {
     let minor = env::var("CARGO_PKG_VERSION_MINOR").expect("cargo sets it");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libftsort.so.{major}.{minor}");
 
-    // mpi-sys links MPI but leaves finding it at run time to us.
+    // mpi-sys links MPI but does not set where the loader finds it.
     if env::var_os("CARGO_FEATURE_NO_RPATH").is_none() {
         for folder in wrapper
             .with_prefix("-L")

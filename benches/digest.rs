@@ -1,13 +1,10 @@
-//! How long a digest of a block takes, beside other sums that one could think of and beside the sort
-//! itself. `cargo bench --bench digest`.
+//! Measures how long the digest of a block takes, and compares it with other sums and with the sort of the block.
+//! `cargo bench --bench digest`.
 //!
-//! All take turns on the same data, so that a noisy machine is noisy for all; the best of some rounds
-//! counts. It must never judge: it prints, and a person reads.
+//! All functions run on the same data, and the shortest time of several rounds counts. This program must never fail
+//! because of a time.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "what a benchmark prints is all it is for"
-)]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -21,15 +18,17 @@ use twox_hash::XxHash3_64;
 
 const ROUNDS: usize = 9;
 
-/// What a digest is in the end; only how long it takes counts here.
+/// A function to measure. Its result is not used.
 type Sum = fn(&[u8]) -> u64;
 
 fn main() {
     for bits in [16, 24] {
-        println!("records of 4 bytes, 2^{bits} of them: ns a record, and share of the sort's time");
+        println!(
+            "records of 4 bytes, 2^{bits} of them: ns per record, and share of the time of the sort"
+        );
         of_numbers(1 << bits);
     }
-    println!("2^24 bytes in records of other sizes: ns a record, GB/s");
+    println!("2^24 bytes in records of other sizes: ns per record, GB/s");
     for size in [1, 2, 3, 4, 7, 8, 12, 16, 32, 100] {
         of_size(size, (1 << 24) / size);
     }
@@ -50,15 +49,15 @@ fn of_numbers(count: usize) {
         start.elapsed()
     });
     let sums: [(&str, Sum); 6] = [
-        ("sum of numbers", plain),
-        ("sum of products", quadratic),
-        ("the same, keyed again", masked),
-        ("products of products", twice),
-        ("splitmix64", mixed),
-        ("xxh3", xxh3),
+        ("sum of numbers", sum_of_numbers),
+        ("sum of products", sum_of_products),
+        ("sum of keyed products", sum_of_keyed_products),
+        ("products of products", sum_of_double_products),
+        ("splitmix64", sum_of_splitmix),
+        ("xxh3", sum_of_xxh3),
     ];
     let key = DigestKey::new(1, 4);
-    let ours = timed(&block, |block| key.digest(block).count());
+    let digest = timed(&block, |block| key.digest(block).count());
     let line = |name: &str, time: Duration| {
         println!(
             "{name:>22} {:>6.3} {:>6.1} %",
@@ -66,8 +65,8 @@ fn of_numbers(count: usize) {
             100.0 * time.as_secs_f64() / sort.as_secs_f64()
         );
     };
-    line("the sort", sort);
-    line("digest", ours);
+    line("sort", sort);
+    line("digest", digest);
     for (name, sum) in sums {
         line(name, timed(&block, sum));
     }
@@ -93,7 +92,7 @@ fn best(mut run: impl FnMut() -> Duration) -> Duration {
     (0..ROUNDS).map(|_| run()).min().unwrap_or_default()
 }
 
-/// The time of one pass, from enough of them for the clock.
+/// Returns the time of one pass, measured over several passes for short blocks.
 fn timed(block: &[u8], sum: impl Fn(&[u8]) -> u64) -> Duration {
     let passes = ((1 << 24) / block.len()).max(1) as u32;
     best(|| {
@@ -113,8 +112,8 @@ fn summed(block: &[u8], hash: impl Fn(u32) -> u64) -> u64 {
 
 const KEYS: [u32; 4] = [0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35, 0x27d4_eb2f];
 
-/// No check at all: what reading costs.
-fn plain(block: &[u8]) -> u64 {
+/// Detects few changes. Its time is that of reading the block.
+fn sum_of_numbers(block: &[u8]) -> u64 {
     summed(block, u64::from)
 }
 
@@ -122,29 +121,29 @@ fn product(number: u32) -> u64 {
     u64::from(number.wrapping_add(KEYS[0])) * u64::from(number ^ KEYS[1])
 }
 
-/// As NH has it, of degree 2: blind for changes that keep the second moments.
-fn quadratic(block: &[u8]) -> u64 {
+/// A product of degree 2, as in NH. Does not detect changes that keep the second moments.
+fn sum_of_products(block: &[u8]) -> u64 {
     summed(block, product)
 }
 
-/// No longer quadratic, but nothing is proven.
-fn masked(block: &[u8]) -> u64 {
+/// Not quadratic, but no bound is proven.
+fn sum_of_keyed_products(block: &[u8]) -> u64 {
     summed(block, |number| product(number) ^ 0x0123_4567_89ab_cdef)
 }
 
-/// Nothing is proven either.
-fn twice(block: &[u8]) -> u64 {
+/// No bound is proven either.
+fn sum_of_double_products(block: &[u8]) -> u64 {
     summed(block, |number| {
         let once = product(number);
         u64::from(once as u32 ^ KEYS[2]) * u64::from((once >> 32) as u32 ^ KEYS[3])
     })
 }
 
-fn mixed(block: &[u8]) -> u64 {
+fn sum_of_splitmix(block: &[u8]) -> u64 {
     summed(block, |number| SplitMix::new(u64::from(number)).bits())
 }
 
-fn xxh3(block: &[u8]) -> u64 {
+fn sum_of_xxh3(block: &[u8]) -> u64 {
     summed(block, |number| {
         XxHash3_64::oneshot_with_seed(1, &number.to_le_bytes())
     })

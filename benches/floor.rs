@@ -1,23 +1,19 @@
-//! A sample sort on plain MPI around ftsort's own local kernel: no engine, no copies, no agreements.
-//! What ftsort takes longer than this is what surviving costs; a rank that dies here ends the job.
+//! A sample sort on plain MPI with the local kernels of ftsort: without engine, replicas and agreements. The time that
+//! ftsort takes in addition is the cost of fault tolerance. A rank that fails here ends the job.
 //!
-//!     cargo bench --bench floor --no-run      # says where the program is
+//!     cargo bench --bench floor --no-run      # prints the path of the program
 //!     mpirun -np 4 FLOOR [-k K] [-t i32|u64|f64|pairs] [-n repetitions] [-l ours|std] [-r 0|1]
 //!
-//! With `-l std` the standard library sorts, before the exchange and again after it, as in most sample
-//! sorts that one finds.
+//! With `-l std` the standard library sorts, before the exchange and again after it, as in most sample sorts.
 //!
-//! With `-r 1` each rank also gives the next one a copy of its input, in one message, before it sorts: no
-//! sort that keeps a replica of what it was given can do with less.
+//! With `-r 1` each rank also sends a copy of its input to the next one, in one message, before it sorts. This is the
+//! least that a sort with one replica has to send.
 //!
-//! 2^K random records over all ranks, the same as those of `c_examples/bench.c`, whose line for machines
-//! it prints, too: times of the slowest rank in each phase, the median of the repetitions. The input is
+//! The ranks sort 2^K random records together, the same as `c_examples/bench.c`, and the program prints the same
+//! machine-readable line: the times of the slowest rank in each phase, as medians of the repetitions. The input is
 //! kept, as ftsort keeps it, so that its copy is a part of the sort.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "what a benchmark prints is all it is for"
-)]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::cmp::Ordering;
 use std::ffi::c_int;
@@ -27,21 +23,21 @@ use std::time::Instant;
 use bytemuck::{Pod, cast_slice_mut};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::kernel::{Kernel, kernel_for};
-use ftsort_kernels::pages::Keeping;
+use ftsort_kernels::pages::ProcessPages;
 use ftsort_kernels::random::SplitMix;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
-/// So many samples of each rank make the cuts: the largest share is then some 2 % over the mean.
+/// The number of samples from each rank. The largest share is then about 2 % above the mean.
 const SAMPLES: usize = 1 << 10;
 
 const PHASES: [&str; 5] = ["total", "store", "sort", "exchange", "merge"];
 
 fn main() {
     let options = Options::of_arguments();
-    // SAFETY: the first call of MPI; strings are not handed over.
+    // SAFETY: this is the first call of MPI, and it accepts null pointers.
     unsafe { mpi_sys::MPI_Init(ptr::null_mut(), ptr::null_mut()) };
     let world = World::new();
-    let _keeping = Keeping::new();
+    let _retention = ProcessPages::get().retain();
     let layout = layout_of(&options.record);
     let kernel = kernel_for(&layout, 1);
     let count = (1 << options.log2) / world.size;
@@ -52,14 +48,14 @@ fn main() {
         let mut clock = Clock::default();
         let start = Instant::now();
         let sorted = sort(&world, &*kernel, &options, &input, &mut clock);
-        // It is over when it is over everywhere, as a run of ftsort's is. Otherwise, with more ranks than
-        // processors, those that are done look at their results while others still sort, and who is late
-        // to begin counts from when it begins.
+        // The time ends when all ranks have finished, as for a run of ftsort. Otherwise, with more ranks than
+        // processors, ranks that have finished would check their results while others still sort, and a rank that
+        // begins late would measure from its own beginning.
         world.barrier();
         clock.total = start.elapsed().as_secs_f64();
         assert_eq!(kernel.first_disorder(&sorted), None, "out of order");
         let slowest = world.largest(clock.phases());
-        // The first one warms up.
+        // The first repetition warms up.
         if repetition > 0 {
             times.push(slowest);
         }
@@ -83,7 +79,7 @@ fn main() {
         }
         println!(" input={}", input.len());
     }
-    // SAFETY: nothing is under way.
+    // SAFETY: no communication is pending.
     unsafe { mpi_sys::MPI_Finalize() };
 }
 
@@ -91,9 +87,9 @@ struct Options {
     log2: u32,
     record: String,
     repetitions: usize,
-    /// Who sorts: "ours" or "std".
+    /// The local sort: "ours" or "std".
     local: String,
-    /// Does the next rank get a copy of the input?
+    /// Whether the next rank gets a copy of the input.
     replicate: bool,
 }
 
@@ -114,7 +110,7 @@ impl Options {
                 "-t" => options.record = arguments.next().expect("a type after -t"),
                 "-l" => options.local = arguments.next().expect("a kernel after -l"),
                 "-r" => options.replicate = number(arguments.next()) > 0,
-                // What cargo bench says to every benchmark.
+                // Cargo passes `--bench` to every benchmark.
                 _ => {}
             }
         }
@@ -144,7 +140,7 @@ fn layout_of(record: &str) -> Layout {
     Layout::new(fields).expect("a layout")
 }
 
-/// The same numbers as in `c_examples/bench.c`.
+/// Returns the same records as `c_examples/bench.c`.
 fn input(record: &str, rank: usize, count: usize, bytes: usize) -> Buffer {
     let mut input = Buffer::zeroed(count * bytes).expect("memory");
     for (index, record_bytes) in input.chunks_exact_mut(bytes).enumerate() {
@@ -174,13 +170,13 @@ impl Clock {
     }
 }
 
-/// Sorts with the standard library; records that come in sorted runs with its stable sort, which looks
-/// for these.
+/// Sorts with the standard library: records in sorted runs with its stable sort, which detects them.
 fn sort_by_std(record: &str, block: &mut [u8], has_runs: bool) {
     fn sort<T: Pod>(block: &mut [u8], has_runs: bool, order: impl Fn(&T, &T) -> Ordering) {
-        match has_runs {
-            true => cast_slice_mut(block).sort_by(order),
-            false => cast_slice_mut(block).sort_unstable_by(order),
+        if has_runs {
+            cast_slice_mut(block).sort_by(order);
+        } else {
+            cast_slice_mut(block).sort_unstable_by(order);
         }
     }
     match record {
@@ -193,7 +189,7 @@ fn sort_by_std(record: &str, block: &mut [u8], has_runs: bool) {
     }
 }
 
-/// This rank's part of the sorted whole.
+/// Sorts the records of all ranks, and returns this rank's part.
 fn sort(
     world: &World,
     kernel: &dyn Kernel,
@@ -203,15 +199,16 @@ fn sort(
 ) -> Buffer {
     let size = kernel.record_bytes();
     let start = Instant::now();
-    let _replica = options.replicate.then(|| world.give_to_next(input));
+    let _replica = options.replicate.then(|| world.send_to_next(input));
     clock.store = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
     let mut block = Buffer::copy_of(input).expect("memory");
     let by_std = options.local == "std";
-    match by_std {
-        true => sort_by_std(&options.record, &mut block, false),
-        false => kernel.sort(&mut block).expect("memory"),
+    if by_std {
+        sort_by_std(&options.record, &mut block, false);
+    } else {
+        kernel.sort(&mut block).expect("memory");
     }
     clock.sort = start.elapsed().as_secs_f64();
 
@@ -230,19 +227,21 @@ fn sort(
         cuts.push(kernel.lower_bound(&block, cut) * size);
     }
     cuts.push(block.len());
-    let got = world.exchange(&block, &cuts);
+    let received = world.exchange(&block, &cuts);
     clock.exchange = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let mut runs: Vec<&[u8]> = got.iter().map(|part| &**part).collect();
+    let mut runs: Vec<&[u8]> = received.iter().map(|part| &**part).collect();
     runs[world.rank] = &block[cuts[world.rank]..cuts[world.rank + 1]];
     let bytes = runs.iter().map(|run| run.len()).sum();
     let mut out = Buffer::unset(bytes).expect("memory");
     if by_std {
         let mut rest = &mut out[..];
         for run in &runs {
-            let place = rest.split_off_mut(..run.len()).expect("room for all");
-            place.copy_from_slice(run);
+            let copy = rest
+                .split_off_mut(..run.len())
+                .expect("the output is as long as the runs");
+            copy.copy_from_slice(run);
         }
         sort_by_std(&options.record, &mut out, true);
     } else {
@@ -257,12 +256,11 @@ struct World {
     size: usize,
 }
 
-// SAFETY of the calls below: MPI has been initialised, one thread calls it, every rank makes the same
-// calls, and what is sent or received lies in buffers of the sizes that are told, which live until it
-// is done.
+// SAFETY of the calls below: MPI has been initialised, one thread calls it, every rank makes the same calls, and the
+// buffers have the sizes that are passed and live until the communication is complete.
 #[allow(
     clippy::undocumented_unsafe_blocks,
-    reason = "said once for all of them"
+    reason = "one reason for all of them"
 )]
 impl World {
     fn new() -> World {
@@ -281,7 +279,7 @@ impl World {
         unsafe { mpi_sys::MPI_Barrier(mpi_sys::RSMPI_COMM_WORLD) };
     }
 
-    /// The largest of all ranks' numbers, each by itself.
+    /// Returns the element-wise maximum over all ranks.
     fn largest<const N: usize>(&self, numbers: [f64; N]) -> [f64; N] {
         let mut largest = [0.0; N];
         unsafe {
@@ -297,7 +295,7 @@ impl World {
         largest
     }
 
-    /// The same number of bytes of every rank, one after the other.
+    /// Returns the bytes of all ranks, in the order of the ranks. Every rank passes the same number of bytes.
     fn gather(&self, bytes: &[u8]) -> Buffer {
         let mut all = Buffer::zeroed(bytes.len() * self.size).expect("memory");
         unsafe {
@@ -314,10 +312,10 @@ impl World {
         all
     }
 
-    /// Sends the next rank these bytes, and returns as many from the one before.
-    fn give_to_next(&self, bytes: &[u8]) -> Buffer {
-        let mut got = Buffer::unset(bytes.len()).expect("memory");
-        let (next, before) = (self.rank + 1, self.rank + self.size - 1);
+    /// Sends bytes to the next rank, and returns as many from the previous rank.
+    fn send_to_next(&self, bytes: &[u8]) -> Buffer {
+        let mut received = Buffer::unset(bytes.len()).expect("memory");
+        let (next, previous) = (self.rank + 1, self.rank + self.size - 1);
         unsafe {
             mpi_sys::MPI_Sendrecv(
                 bytes.as_ptr().cast(),
@@ -325,45 +323,45 @@ impl World {
                 mpi_sys::RSMPI_UINT8_T,
                 (next % self.size) as c_int,
                 0,
-                got.as_mut_ptr().cast(),
+                received.as_mut_ptr().cast(),
                 bytes.len() as c_int,
                 mpi_sys::RSMPI_UINT8_T,
-                (before % self.size) as c_int,
+                (previous % self.size) as c_int,
                 0,
                 mpi_sys::RSMPI_COMM_WORLD,
                 mpi_sys::RSMPI_STATUS_IGNORE,
             );
         }
-        got
+        received
     }
 
-    /// Sends every other rank its part of the block, between two cuts, and returns what they sent.
+    /// Sends each other rank its part of the block, between two cuts, and returns the parts from the other ranks.
     fn exchange(&self, block: &[u8], cuts: &[usize]) -> Vec<Buffer> {
-        let give: Vec<usize> = cuts.windows(2).map(|cut| cut[1] - cut[0]).collect();
-        let mut take = vec![0_usize; self.size];
+        let send_bytes: Vec<usize> = cuts.windows(2).map(|cut| cut[1] - cut[0]).collect();
+        let mut receive_bytes = vec![0_usize; self.size];
         unsafe {
             mpi_sys::MPI_Alltoall(
-                give.as_ptr().cast(),
+                send_bytes.as_ptr().cast(),
                 1,
                 mpi_sys::RSMPI_UINT64_T,
-                take.as_mut_ptr().cast(),
+                receive_bytes.as_mut_ptr().cast(),
                 1,
                 mpi_sys::RSMPI_UINT64_T,
                 mpi_sys::RSMPI_COMM_WORLD,
             );
         }
-        take[self.rank] = 0;
-        let places = take.iter().map(|bytes| Buffer::unset(*bytes));
-        let mut places: Vec<Buffer> = places.collect::<Result<_, _>>().expect("memory");
+        receive_bytes[self.rank] = 0;
+        let buffers = receive_bytes.iter().map(|bytes| Buffer::unset(*bytes));
+        let mut buffers: Vec<Buffer> = buffers.collect::<Result<_, _>>().expect("memory");
         let mut requests = Vec::new();
-        // Everybody starts with another one.
+        // Each rank starts with another partner.
         let others = (1..self.size).map(|distance| (self.rank + distance) % self.size);
         for other in others.clone() {
             let mut request = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
             unsafe {
                 mpi_sys::MPI_Irecv(
-                    places[other].as_mut_ptr().cast(),
-                    take[other] as c_int,
+                    buffers[other].as_mut_ptr().cast(),
+                    receive_bytes[other] as c_int,
                     mpi_sys::RSMPI_UINT8_T,
                     other as c_int,
                     0,
@@ -378,7 +376,7 @@ impl World {
             unsafe {
                 mpi_sys::MPI_Isend(
                     block[cuts[other]..].as_ptr().cast(),
-                    give[other] as c_int,
+                    send_bytes[other] as c_int,
                     mpi_sys::RSMPI_UINT8_T,
                     other as c_int,
                     0,
@@ -395,6 +393,6 @@ impl World {
                 mpi_sys::RSMPI_STATUSES_IGNORE,
             );
         }
-        places
+        buffers
     }
 }

@@ -1,9 +1,9 @@
-//! How long the kernels take to sort and to merge, beside the standard library's sorts.
-//! `cargo bench --features benchmarks --bench kernels [-- FILTER]`; FILTER is a part of a name as
+//! Measures how long the kernels take to sort and to merge, and compares them with the sorts of the standard library.
+//! `cargo bench --features benchmarks --bench kernels [-- FILTER]`; FILTER is a part of a name such as
 //! `sort/u64/random/2^20/ftsort`.
 //!
-//! Everything is of one thread. Criterion repeats, leaves out what is odd, and compares with the last
-//! run. It must never judge: it prints, and a person reads.
+//! All measurements use one thread. Criterion repeats them, removes outliers, and compares with the last run. This
+//! program must never fail because of a time.
 
 use std::cmp::Ordering;
 
@@ -14,11 +14,11 @@ use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::random::SplitMix;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
-/// How many records there are: what fits into a cache, and what does not.
+/// The binary logarithms of the numbers of records: blocks that fit into a cache, and blocks that do not.
 const SORTED: [u32; 4] = [10, 14, 20, 24];
 const MERGED: [u32; 3] = [14, 20, 24];
 
-/// A key with a number that goes along.
+/// A key with a value.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Pair {
@@ -26,16 +26,16 @@ struct Pair {
     value: u64,
 }
 
-/// The record of the sort benchmarks: a key of 10 bytes, and 90 more.
+/// The record of public sort benchmarks: a key of 10 bytes and 90 more bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Hundred([u8; 100]);
 
-/// One type of record.
+/// A type of record.
 struct Subject<T> {
     name: &'static str,
     key: KeyKind,
-    /// A record whose key has the order of these bits.
+    /// Returns a record with a key that has the order of these bits.
     make: fn(u64) -> T,
     compare: fn(&T, &T) -> Ordering,
 }
@@ -61,13 +61,13 @@ impl<T: Pod> Subject<T> {
         }
         let mut records: Vec<T> = numbers.into_iter().map(self.make).collect();
         if shape == "sorted" {
-            // Of numbers with a sign the upper half comes first.
+            // Of signed numbers the upper half comes first.
             records.sort_by(self.compare);
         }
         records
     }
 
-    /// Sorts records of each shape, and number.
+    /// Measures sorts of each shape and number of records.
     fn sort(&self, criterion: &mut Criterion) {
         let kernel = self.kernel();
         for shape in ["random", "16 values", "sorted"] {
@@ -94,7 +94,7 @@ impl<T: Pod> Subject<T> {
         }
     }
 
-    /// Merges sorted runs, 2 or 8 of them. The standard library's stable sort finds runs and merges them.
+    /// Measures merges of 2 and 8 runs. The stable sort of the standard library finds runs and merges them.
     fn merge(&self, criterion: &mut Criterion) {
         let kernel = self.kernel();
         for runs in [2, 8] {

@@ -1,20 +1,21 @@
-/* Measures the sort: 2^K random records over all ranks, the same for every run.
+/* Measures sorts of 2^K random records over all ranks. The records are the same in every run.
  *
  *   ftsort-mpirun -np 4 ./bench [-k K] [-t i32|u64|f64|pairs] [-s memory|directory|reload|none] [-d DIR]
  *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x checks] [-f faults]
  *                               [-b memory|directory|reload|none]
  *
- * -a: its number in ftsort_algorithm; -p: the papers' pivots; -x: the sum of ftsort_check's numbers.
- * Prints a table of phases, and one line for machines. Times are those of the slowest rank in each
- * phase; the median over the repetitions counts. Inputs are made before the clock starts, and a first
- * sort warms up. `allreduce`: what MPI_Allreduce of one number takes on these ranks.
+ * -a  a number of ftsort_algorithm
+ * -p  the papers' pivots
+ * -x  the sum of numbers of ftsort_check
+ * -b  a second store to compare with: every sort is paired with one that uses this store, alternately before and
+ *     after it, so that noise of the machine affects both. `beside` is the median ratio of their times.
+ * -f  the failures of one more sort, as in FTSORT_FAULTS. MPI's collectives are not usable after a failure, so each
+ *     survivor prints a line. `struck` is the time of the last agreement on a failure, `made` the time of generating
+ *     inputs of failed ranks since then, and `peak` the largest memory in bytes.
  *
- * With -b every sort has one beside it that uses this store, now before it and now after it, and `beside` is the
- * median of how many times as long as that one it took: a machine that is slow for a second is slow for both.
- *
- * With -f one more sort suffers these faults (the words of FTSORT_FAULTS), and each survivor prints a
- * line of its own, since MPI's collectives are of no use any more then; struck: when it was last agreed that
- * somebody is dead; made: how long inputs of the dead were made again since then; peak: the most memory, bytes. */
+ * Prints one line for scripts and a table of phases. The time of a phase is that of the slowest rank; the output has
+ * medians over the repetitions. Inputs are generated before the clock starts, and a first sort warms up.
+ * `allreduce` is the time of an MPI_Allreduce of one number. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ typedef struct pair {
   uint64_t key, value;
 } pair;
 
-/* Is the record out of order with the one before? */
+/* Whether the record is less than the one before it. */
 static int is_less(const char *type, const void *data, size_t k)
 {
   if (type[0] == 'i') return ((const int32_t *)data)[k] < ((const int32_t *)data)[k - 1];
@@ -70,7 +71,7 @@ static int is_less(const char *type, const void *data, size_t k)
   return ((const pair *)data)[k].key < ((const pair *)data)[k - 1].key;
 }
 
-/* Is every block in order, and do all of them have the right number of records? */
+/* Whether every block is in order, and the total is right. */
 static int is_right(const ftsort_result *result, const char *type, uint64_t total)
 {
   ftsort_block block;
@@ -81,8 +82,8 @@ static int is_right(const ftsort_result *result, const char *type, uint64_t tota
   return ftsort_result_total(result) == total;
 }
 
-/* How many records of the result are here. */
-static size_t held(const ftsort_result *result)
+/* The number of records of the result on this rank. */
+static size_t records_here(const ftsort_result *result)
 {
   ftsort_block block;
   size_t i, records = 0;
@@ -90,7 +91,7 @@ static size_t held(const ftsort_result *result)
   return records;
 }
 
-/* A loop for each type: where an input is made again in the middle of a sort, its time counts. */
+/* One loop for each type, because the time counts if an input is generated again during a sort. */
 static void fill(const char *type, int rank, size_t count, void *data)
 {
   const uint64_t seed = (uint64_t)rank << 40;
@@ -100,7 +101,7 @@ static void fill(const char *type, int rank, size_t count, void *data)
   else if (type[0] == 'u')
     for (i = 0; i < count; i++) ((uint64_t *)data)[i] = mix(seed | i);
   else if (type[0] == 'f')
-    for (i = 0; i < count; i++) ((double *)data)[i] = (double)mix(seed | i) - 9e18; /* no NaN, which would not compare */
+    for (i = 0; i < count; i++) ((double *)data)[i] = (double)mix(seed | i) - 9e18; /* never a NaN */
   else
     for (i = 0; i < count; i++) {
       ((pair *)data)[i].key = mix(seed | i);
@@ -108,15 +109,16 @@ static void fill(const char *type, int rank, size_t count, void *data)
     }
 }
 
-/* What an input is made of, for whoever has to make it again; when a death was last agreed on, and how long inputs
- * were made since then. */
+/* All that the generation of an input needs; the time of the last agreement on a failure; and the seconds of
+ * generating inputs since then. */
 typedef struct recipe {
   const char *type;
   size_t count, bytes;
   double struck, made;
 } recipe;
 
-/* One sort, and the seconds of the slowest rank in each phase. 0: it failed, or the result is wrong. */
+/* Sorts once, and returns the seconds of the slowest rank in each phase. Returns 0 if the sort fails or the result
+ * is wrong. */
 static int sort_once(ftsort *group, const ftsort_record *record, const recipe *input, const void *data, double *slowest)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
@@ -126,7 +128,7 @@ static int sort_once(ftsort *group, const ftsort_record *record, const recipe *i
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Barrier(MPI_COMM_WORLD);
   sorted = ftsort_run(group, record, data, input->count, &result) == FTSORT_OK;
-  /* Nobody looks at the result while others still wait for a processor to leave the sort with. */
+  /* Checks the result only after all ranks have left the sort, since ranks may share a processor. */
   MPI_Barrier(MPI_COMM_WORLD);
   if (!sorted || !is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks)) return 0;
   ftsort_result_free(result);
@@ -166,7 +168,7 @@ static double seconds_of_allreduce(void)
   return (MPI_Wtime() - start) / TIMES;
 }
 
-/* A group of all ranks that keeps its inputs in this store. */
+/* Makes a group of all ranks with this store. */
 static ftsort *group_with(ftsort_store store, ftsort_config *config)
 {
   ftsort *group = NULL;
@@ -179,9 +181,9 @@ static ftsort *group_with(ftsort_store store, ftsort_config *config)
   return group;
 }
 
-/* One sort with faults, and what became of it on this rank. */
-static int suffer(ftsort_config config, const ftsort_record *record, recipe *input, const void *data, int rank,
-                  int ranks)
+/* Sorts with failures, and prints the outcome of this rank. */
+static int sort_with_failures(ftsort_config config, const ftsort_record *record, recipe *input, const void *data,
+                              int rank, int ranks)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort *group;
@@ -196,21 +198,21 @@ static int suffer(ftsort_config config, const ftsort_record *record, recipe *inp
   input->made = 0;
   status = ftsort_run(group, record, data, input->count, &result);
   ftsort_get_stats(group, &stats);
-  /* As above: first let everybody leave the sort. */
+  /* This agreement also waits until all ranks have left the sort. */
   if (status == FTSORT_OK) status = ftsort_fault_check(group, NULL);
   right = status == FTSORT_OK && is_right(result, input->type, (uint64_t)input->count * (uint64_t)ranks);
   if (!right) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
   printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f made=%.6f faults=%d replayed=%d "
          "records=%zu peak=%llu\n",
          rank, right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, input->struck - start,
-         input->made, (int)stats.faults, (int)stats.rounds_replayed, right ? held(result) : 0,
+         input->made, (int)stats.faults, (int)stats.rounds_replayed, right ? records_here(result) : 0,
          (unsigned long long)stats.peak_bytes);
   ftsort_result_free(result);
   ftsort_leave(group, right ? 0 : 1);
   return 1;
 }
 
-/* The place of a word in a list that ends with NULL; -1 if it is not there. */
+/* The index of a word in a list that ends with NULL, or -1. */
 static int place_of(const char *word, const char *const *words)
 {
   int k;
@@ -223,7 +225,8 @@ int main(int argc, char **argv)
 {
   static const char *const types[] = {"i32", "u64", "f64", "pairs", NULL};
   static const char *const stores[] = {"memory", "directory", "reload", "none", NULL};
-  static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD, FTSORT_STORE_NONE};
+  static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD,
+                                       FTSORT_STORE_NONE};
   static double seconds[PHASES][100], ratios[100];
   ftsort_config config = FTSORT_CONFIG_INIT;
   const ftsort_record numbers = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
@@ -257,7 +260,7 @@ int main(int argc, char **argv)
   }
   if (repetitions < 1 || repetitions > 100 || place_of(type, types) < 0 || place_of(store, stores) < 0 ||
       (beside && place_of(beside, stores) < 0)) {
-    fprintf(stderr, "bench: -t %s, -s %s, -b %s or -n %d is nothing that it knows\n", type, store, beside ? beside : "",
+    fprintf(stderr, "bench: -t %s, -s %s, -b %s or -n %d is not valid\n", type, store, beside ? beside : "",
             repetitions);
     return 2;
   }
@@ -306,15 +309,16 @@ int main(int argc, char **argv)
     printf("ftsort-bench type=%s log2=%d ranks=%d store=%s replicas=%u", type, k, ranks, store, config.replicas);
     for (phase = 0; phase < PHASES; phase++) printf(" %s=%.6f", names[phase], typical[phase]);
     if (beside) printf(" beside=%.4f", median(ratios, repetitions));
-    printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f\n", peak, resident, count * record.record_bytes, allreduce);
+    printf(" peak=%llu resident=%llu input=%zu allreduce=%.9f\n", peak, resident, count * record.record_bytes,
+           allreduce);
     for (phase = 0; phase < PHASES; phase++)
-      printf("  %-9s %8.3f ns a record  %5.1f %%\n", names[phase], typical[phase] / records * 1e9,
+      printf("  %-9s %8.3f ns per record  %5.1f %%\n", names[phase], typical[phase] / records * 1e9,
              100 * typical[phase] / typical[TOTAL]);
     printf("  memory    %8.2f times a rank's input\n", (double)peak / (double)(count * record.record_bytes));
   }
   if (faults) {
     config.faults = faults;
-    return suffer(config, &record, &input, data, rank, ranks);
+    return sort_with_failures(config, &record, &input, data, rank, ranks);
   }
   free(data);
   ftsort_leave(group, 0);

@@ -1,19 +1,19 @@
-/* A bitonic sort written by a user of ftsort, fault-tolerant (Batcher 1968; the 2024 paper's Algorithm 4, with
- * merge-splits): what a data-oblivious algorithm of many rounds looks like. (ftsort_run with FTSORT_BITONIC is
- * the library's own, for any records and any shares.)
+/* A fault-tolerant bitonic sort over ftsort_rounds_run (Batcher 1968; the 2024 paper's Algorithm 4, with merge-split):
+ * an example of a data-oblivious algorithm with many rounds. The library also has a built-in bitonic sort, for any
+ * records and shares: ftsort_run with FTSORT_BITONIC.
  *
  *   ftsort-mpirun -np 4 ./bitonic_sort 10000          (numbers for each node)
  *   FTSORT_FAULTS="half seed=6 window=30ms" ftsort-mpirun -np 7 ./bitonic_sort 10000
  *
- * After a round in which every node sorts its own, log2(N) (log2(N) + 1) / 2 rounds follow; in each a node and
- * its partner send each other all they have, and one keeps the smaller half of both, the other the greater. */
+ * In the first round every node sorts its numbers. Then follow log2(N) (log2(N) + 1) / 2 rounds: a node and its partner
+ * exchange all of their numbers, one keeps the smaller half and the other the greater half. */
 #include "rounds_example.h"
 
 #define MAX_ROUNDS 512
 
-static size_t count; /* of a node */
+static size_t count; /* numbers of a node */
 static struct {
-  uint32_t s, t; /* in the stage that sorts subcubes of s + 1 dimensions, along dimension t */
+  uint32_t s, t; /* exchange along dimension t, in the stage that sorts subcubes of s + 1 dimensions */
 } stages[MAX_ROUNDS];
 
 static int32_t number(int node, size_t i)
@@ -51,7 +51,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
   if (task->dimension == FTSORT_NO_EXCHANGE) {
     memcpy(kept, mine, task->state_bytes);
     qsort(kept, count, sizeof *kept, ascending);
-  } else if (((task->node >> (s + 1) ^ task->node >> t) & 1) == 0) { /* the smaller half */
+  } else if (((task->node >> (s + 1) ^ task->node >> t) & 1) == 0) { /* keep the smaller half */
     for (i = one = other = 0; i < count; i++)
       kept[i] = mine[one] <= theirs[other] ? mine[one++] : theirs[other++];
   } else {
@@ -61,7 +61,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
   return 0;
 }
 
-/* Compared with all numbers, sorted by the C library. */
+/* Compares with all numbers, sorted by the C library. */
 static int is_right(const ftsort_state *state)
 {
   static int32_t *all;
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
   start(&argc, &argv);
   count = argc > 1 ? strtoul(argv[1], NULL, 10) : 10000;
   d = ftsort_dimension(group);
-  memset(plan, 0, sizeof plan); /* nothing is shared */
+  memset(plan, 0, sizeof plan); /* no round shares a value */
   plan[last++].dimension = FTSORT_NO_EXCHANGE;
   for (s = 0; s < d; s++)
     for (t = s + 1; t-- > 0; last++) {
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
     }
   rounds.plan = plan;
   rounds.round_count = last;
-  rounds.begin = begin; /* no emit: a node sends all that it has */
+  rounds.begin = begin; /* without emit, a node sends its whole state */
   rounds.absorb = absorb;
   run_and_leave(&rounds, is_right);
   return 1;

@@ -1,9 +1,8 @@
-/* A loop of one's own made fault-tolerant, without any sort: the shape of the papers' Algorithm 1.
+/* A fault-tolerant loop without a sort, in the form of the papers' Algorithm 1.
  *
- * Every node of the virtual hypercube holds a number. In each round it takes the smaller of its own
- * and its neighbour's in one dimension, from d down to 1, so that in the end all nodes hold the
- * smallest. Whoever covers a dead node works its value out anew and goes on for it. A round in which
- * somebody died is done again.
+ * Every node of the virtual hypercube has a number. In each round it takes the smaller of its number and that of its
+ * partner in one dimension, from d down to 1, so that in the end all nodes have the smallest number. If a rank fails,
+ * the executor of its node computes the node's number again and continues for it, and the round is repeated.
  *
  *   FTSORT_FAULTS="1@0 2@1" ftsort-mpirun -np 4 ./fault_loop
  */
@@ -16,8 +15,8 @@
 
 static long start_value(int node) { return 1000 + (node * 37) % 101; }
 
-/* What a node holds before the round of dimension s: the smallest start value among the nodes that
- * differ from it in higher dimensions only. */
+/* The number of a node before the round of dimension s: the smallest start value of the nodes that differ from it
+ * only in higher dimensions. */
 static long recomputed(int node, int nodes, unsigned s)
 {
   int step = 1 << s, other = node % step;
@@ -27,22 +26,22 @@ static long recomputed(int node, int nodes, unsigned s)
   return smallest;
 }
 
-/* Exchanges the values of the nodes that this rank executes with their neighbours in dimension s.
- * Messages go through the shrunk communicator, in which a rank has a slot. 0 if somebody died. */
-static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const long *value, long *heard)
+/* Exchanges the values of the nodes of this rank with their partners in dimension s, over the communicator of the
+ * survivors. Returns 0 if a rank has failed. */
+static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const long *value, long *received)
 {
   MPI_Request requests[2 * MAX_NODES];
   int self = ftsort_rank(group), posted = 0, node, fine = 1;
   for (node = 0; node < nodes; node++) {
-    int neighbour = node ^ (1 << (s - 1));
-    int other = ftsort_executor(group, neighbour);
+    int partner = node ^ (1 << (s - 1));
+    int other = ftsort_executor(group, partner);
     requests[posted] = requests[posted + 1] = MPI_REQUEST_NULL;
     if (ftsort_executor(group, node) != self) continue;
     if (other == self) {
-      heard[node] = value[neighbour]; /* both are executed here */
+      received[node] = value[partner]; /* this rank executes both nodes */
       continue;
     }
-    fine &= MPI_Irecv(&heard[node], 1, MPI_LONG, ftsort_comm_rank(group, other), neighbour, comm,
+    fine &= MPI_Irecv(&received[node], 1, MPI_LONG, ftsort_comm_rank(group, other), partner, comm,
                       &requests[posted++]) == MPI_SUCCESS;
     fine &= MPI_Isend(&value[node], 1, MPI_LONG, ftsort_comm_rank(group, other), node, comm,
                       &requests[posted++]) == MPI_SUCCESS;
@@ -55,18 +54,18 @@ static int exchange(ftsort *group, MPI_Comm comm, int nodes, unsigned s, const l
   return fine;
 }
 
-static void show_faults(ftsort *group, int nodes)
+static void show_failures(ftsort *group, int nodes)
 {
   int node;
-  printf("rank %d sees:", (int)ftsort_rank(group));
+  printf("rank %d:", (int)ftsort_rank(group));
   for (node = 0; node < nodes; node++)
-    if (ftsort_is_failed(group, node)) printf(" node %d covered by %d;", node, (int)ftsort_executor(group, node));
+    if (ftsort_is_failed(group, node)) printf(" rank %d runs node %d;", (int)ftsort_executor(group, node), node);
   printf("\n");
 }
 
 int main(int argc, char **argv)
 {
-  long value[MAX_NODES], heard[MAX_NODES], smallest;
+  long value[MAX_NODES], received[MAX_NODES], smallest;
   char mine[MAX_NODES];
   ftsort *group = NULL;
   unsigned s, dimension, tries = 0;
@@ -90,26 +89,26 @@ int main(int argc, char **argv)
 
   s = dimension;
   while (s >= 1) {
-    size_t died = 0;
+    size_t new_failures = 0;
     ftsort_inject(group, dimension - s); /* the papers' FaultInject */
-    /* The papers' FaultDetection: from here on all survivors know the same faults. */
-    if (ftsort_fault_check(group, &died) != FTSORT_OK || ftsort_comm(group, &comm) != FTSORT_OK) break;
-    if (died > 0) show_faults(group, nodes);
+    /* The papers' FaultDetection: from here on all survivors know the same failures. */
+    if (ftsort_fault_check(group, &new_failures) != FTSORT_OK || ftsort_comm(group, &comm) != FTSORT_OK) break;
+    if (new_failures > 0) show_failures(group, nodes);
     for (node = 0; node < nodes; node++)
       if (ftsort_executor(group, node) == self && !mine[node]) {
         mine[node] = 1;
         value[node] = recomputed(node, nodes, s);
       }
     tries++;
-    fine = (uint32_t)exchange(group, comm, nodes, s, value, heard);
-    /* Did everybody get through? If somebody died in between, the round is done again. */
-    if (ftsort_agree(group, &fine, &died) != FTSORT_OK || (!fine && died == 0)) break;
-    if (died > 0) {
-      show_faults(group, nodes);
+    fine = (uint32_t)exchange(group, comm, nodes, s, value, received);
+    /* If an exchange failed on any rank, or a rank has failed, the round is repeated. */
+    if (ftsort_agree(group, &fine, &new_failures) != FTSORT_OK || (!fine && new_failures == 0)) break;
+    if (new_failures > 0) {
+      show_failures(group, nodes);
       continue;
     }
     for (node = 0; node < nodes; node++)
-      if (mine[node] && heard[node] < value[node]) value[node] = heard[node];
+      if (mine[node] && received[node] < value[node]) value[node] = received[node];
     s--;
   }
   smallest = recomputed(0, nodes, 0);

@@ -1,11 +1,11 @@
-/* A discrete Fourier transform of 2^K complex numbers across the ranks, fault-tolerant: the binary-exchange
- * algorithm. Node v has the v-th part of the numbers. In the round of dimension s it exchanges all it has with
- * its partner, and both make their half of the butterflies; a last round does what lies within a node.
+/* A fault-tolerant discrete Fourier transform of 2^K complex numbers, by the binary-exchange algorithm. Node v has the
+ * v-th part of the numbers. In the round of dimension s it exchanges all of them with its partner, and each computes
+ * its half of the butterflies. A last round computes the butterflies within a node.
  *
  *   ftsort-mpirun -np 4 ./fft 12          (2^12 numbers, compared with the definition of the transform)
  *   FTSORT_FAULTS="half seed=2 window=20ms" ftsort-mpirun -np 4 ./fft 12
  *
- * Place g of the result has the frequency whose K bits are those of g from behind. */
+ * Element g of the result has the frequency with the K bits of g in reverse order. */
 #include <math.h>
 
 #include "rounds_example.h"
@@ -15,7 +15,7 @@ typedef struct complex_number {
 } complex_number;
 
 static unsigned bits;   /* K */
-static size_t n, share; /* numbers in all, and of a node */
+static size_t n, share; /* the number of elements, and of a node's part */
 
 /* exp(-2 pi i k / n) */
 static complex_number root(size_t k)
@@ -35,7 +35,7 @@ static complex_number input(size_t g)
   return x;
 }
 
-/* One end of a butterfly: a + b below; above (a - b) w, a being the number at the place `lower`. */
+/* One output of a butterfly: a + b at the lower index, (a - b) w at the upper one; `lower` is the index of a. */
 static complex_number butterfly(complex_number a, complex_number b, int upper, size_t lower, size_t half)
 {
   complex_number sum, w;
@@ -51,7 +51,7 @@ static complex_number butterfly(complex_number a, complex_number b, int upper, s
   return sum;
 }
 
-/* The part of a node. */
+/* Generates the part of a node. */
 static int begin(void *user, int32_t node, ftsort_buffer *state)
 {
   complex_number *x = (complex_number *)ftsort_buffer_resize(state, share * sizeof *x);
@@ -124,7 +124,7 @@ int main(int argc, char **argv)
   }
   rounds.plan = plan;
   rounds.round_count = d + 1;
-  rounds.begin = begin; /* no emit: a node sends all that it has */
+  rounds.begin = begin; /* without emit, a node sends its whole state */
   rounds.absorb = absorb;
   run_and_leave(&rounds, is_right);
   return 1;

@@ -1,5 +1,5 @@
-/* The smallest complete program: each rank brings a million random numbers, all ranks sort them
- * together, and the program finishes although ranks are killed meanwhile.
+/* The smallest complete program: each rank has a million random numbers, all ranks sort them together, and the
+ * program finishes although ranks fail meanwhile.
  *
  *   mpicc -std=c99 hello.c -o hello -lftsort
  *   mpirun --with-ft ulfm --oversubscribe -np 4 ./hello
@@ -11,7 +11,7 @@
 
 #define COUNT 1000000
 
-/* The same numbers in every run: xorshift, started from the rank. */
+/* Generates the same numbers in every run: xorshift with the rank as its seed. */
 static int32_t *make_numbers(int rank)
 {
   int32_t *numbers = (int32_t *)malloc(COUNT * sizeof *numbers);
@@ -28,19 +28,19 @@ static int32_t *make_numbers(int rank)
 
 int main(int argc, char **argv)
 {
-  ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32); /* what is sorted */
+  ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32); /* plain 32-bit integers */
   ftsort *group = NULL;
   ftsort_result *result = NULL;
   int32_t *numbers;
   size_t i, k, in_order = 1;
   int rank;
 
-  ftsort_prepare(); /* settings that Open MPI reads when it starts: so before MPI_Init */
+  ftsort_prepare(); /* sets options that Open MPI reads in MPI_Init */
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 
-  /* From here on ranks may die. NULL: the default configuration, which keeps one copy of every
-   * block in the memory of another rank. */
+  /* From here on ranks may fail. NULL selects the default configuration, which keeps one replica of every input in
+   * the memory of another rank. */
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
     fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(NULL));
     MPI_Finalize();
@@ -52,8 +52,8 @@ int main(int argc, char **argv)
     ftsort_leave(group, 1);
   }
 
-  /* The result goes on from rank to rank. A rank has its own block, and one for each dead rank
-   * that it covers; a block says where in the whole it starts. */
+  /* The result is distributed: a rank has the block of each node that it executes, its home node and those of failed
+   * ranks. block.offset is the position of a block in the whole result. */
   for (k = 0; k < ftsort_result_count(result); k++) {
     ftsort_block block;
     const int32_t *sorted;
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
   ftsort_result_free(result);
   free(numbers);
 
-  /* Instead of MPI_Finalize, which can wait for the dead without end. Does not return. */
+  /* Replaces MPI_Finalize, which may wait for failed ranks without end. Does not return. */
   ftsort_leave(group, in_order ? 0 : 1);
   return 1;
 }

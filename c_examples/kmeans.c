@@ -1,12 +1,12 @@
-/* k-means over a file, fault-tolerant: points in K groups around K centres, which move to the middle of their
- * group in each step. All steps are one run of rounds; each is a round in which nobody sends anything, but all
- * nodes share: they propose sums over their part of the file, and what is decided are the sums over all.
+/* Fault-tolerant k-means over a file: points are divided into K groups around K centres, and in each step each centre
+ * moves to the mean of its group. Each step is a round without an exchange. The nodes propose the sums over their parts
+ * of the file, and the decision, which all nodes share, is the sum over all.
  *
  *   ftsort-mpirun -np 4 ./kmeans points.bin 5 20        (any file: points are pairs of 16-bit numbers)
  *   FTSORT_FAULTS="half seed=4 window=30ms" ftsort-mpirun -np 5 ./kmeans points.bin 5 20
  *
- * The points never change, so they are no part of the state: the file is mapped, and whoever works for a node
- * touches that node's part of it. That is pure as long as the file stays as it is. A state is the centres. */
+ * The points never change, so they are not part of the state, which is the centres. The file is mapped, and the
+ * executor of a node reads the node's part of it. This is pure as long as the file does not change. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,14 +22,14 @@ typedef struct centre {
 } centre;
 
 typedef struct sums {
-  uint64_t x, y, count; /* whole numbers: it does not matter in which order they are added */
+  uint64_t x, y, count; /* integers, so that the order of additions does not matter */
 } sums;
 
 static const uint16_t *file;
-static size_t points; /* in it */
+static size_t points; /* of the file */
 static int groups, steps;
 
-/* Sums over the points of a part of the file. */
+/* Adds up the points of a part of the file. */
 static void add_up(size_t part, size_t parts, const centre *centres, sums *all)
 {
   size_t i;
@@ -47,7 +47,7 @@ static void add_up(size_t part, size_t parts, const centre *centres, sums *all)
   }
 }
 
-/* Groups without points keep their centres. */
+/* Moves the centres. A group without points keeps its centre. */
 static void move(const sums *all, centre *centres)
 {
   int k;
@@ -83,7 +83,7 @@ static int propose(void *user, const ftsort_task *task, ftsort_buffer *proposal)
 static int decide(void *user, const ftsort_task *task, const ftsort_proposal *proposals, size_t count,
                   ftsort_buffer *shared)
 {
-  sums *all = (sums *)ftsort_buffer_resize(shared, (size_t)groups * sizeof *all); /* all zero */
+  sums *all = (sums *)ftsort_buffer_resize(shared, (size_t)groups * sizeof *all); /* contains zeros */
   size_t i;
   int k;
   (void)user, (void)task;
@@ -105,7 +105,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
   return 0;
 }
 
-/* All steps again, over the whole file at once. */
+/* Computes all steps again, over the whole file. */
 static int is_right(const ftsort_state *state)
 {
   centre centres[MAX_GROUPS];

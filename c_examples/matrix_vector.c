@@ -1,16 +1,16 @@
-/* Y = A x on a grid of nodes, the first example of Leu and Kuo's paper (1996, Section 2.1): node (i, j)
- * has the block A_ij and the piece x_j, computes A_ij x_j, and a tree adds these up along the rows and
- * then collects the rows along the first column.
+/* Computes Y = A x on a grid of nodes, the first example of Leu and Kuo's paper (1996, Section 2.1). Node (i, j) has
+ * the block A_ij and the piece x_j, and computes A_ij x_j. A tree adds the products along the rows, and then collects
+ * the rows along the first column.
  *
  *   matrix_vector SIZE [LINKS]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
  *
  *   ftsort-mpirun -np 4 ./matrix_vector 512 0-2
- *   FTSORT_FAULTS="1@2.send" ftsort-mpirun -np 4 ./matrix_vector 512      (kills rank 1 on the way)
+ *   FTSORT_FAULTS="1@2.send" ftsort-mpirun -np 4 ./matrix_vector 512      (kills rank 1 in round 2)
  *
- * The grid lies in the hypercube by Gray code, so that neighbours in it are neighbours there: the column
- * is in the upper half of a node's bits, the row in the lower half. A tree without faulty links crosses
- * the upper dimensions first: these are the rows' sums. With faulty links the order may be another. So a
- * contribution says of which rows it is, and merging adds what both have and keeps what one has. */
+ * The grid is embedded in the hypercube by Gray code, so that neighbours in the grid are neighbours in the hypercube:
+ * the column is in the upper half of a node's bits, the row in the lower half. A tree without faulty links crosses the
+ * upper dimensions first, which adds up the rows. With faulty links the order may be different. Therefore a
+ * contribution names its rows: the merge adds the rows that both sides have, and keeps the others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,17 +24,17 @@ static int self, rows, columns; /* of the grid */
 static unsigned row_bits;
 static long size, height, width; /* of the matrix, and of a block */
 
-static void give_up(const char *what)
+static void give_up(const char *function)
 {
-  fprintf(stderr, "rank %d: %s: %s\n", self, what, ftsort_last_error(group));
+  fprintf(stderr, "rank %d: %s: %s\n", self, function, ftsort_last_error(group));
   ftsort_leave(group, 1);
 }
 
-/* The matrix and the vector: small whole numbers, so that sums do not depend on their order. */
+/* The matrix and the vector: small integers, so that sums do not depend on the order of additions. */
 static int64_t a(long i, long j) { return (i * 31 + j * 17) % 101 - 50; }
 static int64_t x(long j) { return j % 13 - 6; }
 
-/* The place whose Gray code this is. */
+/* The index with this Gray code. */
 static int from_gray(int code)
 {
   int place = 0;
@@ -42,7 +42,7 @@ static int from_gray(int code)
   return place;
 }
 
-/* A contribution is a list of these, in ascending order of row: the row of the grid, and `height` sums. */
+/* A contribution is a list of strips in ascending order of rows: the row of the grid, and `height` sums. */
 static size_t strip_words(void) { return 1 + (size_t)height; }
 
 /* Step 2 of the paper: y_ij = A_ij x_j. */
@@ -57,7 +57,7 @@ static void multiply(int node, int64_t *strip)
   }
 }
 
-/* Steps 3 and 4. Sizes are multiples of a strip's. */
+/* Steps 3 and 4. Sizes are multiples of the size of a strip. */
 static int merge(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes,
                  ftsort_buffer *out)
 {
@@ -66,7 +66,7 @@ static int merge(void *user, const void *low, size_t low_bytes, const void *high
   size_t n = low_bytes / strip, m = high_bytes / strip, i = 0, k = 0, count = 0, w;
   int64_t *sums;
   (void)user;
-  while (i < n || k < m) { /* how many different rows */
+  while (i < n || k < m) { /* counts the different rows */
     int take_one = k == m || (i < n && one[i * words] <= other[k * words]);
     int take_other = i == n || (k < m && other[k * words] <= one[i * words]);
     i += (size_t)take_one;
@@ -101,8 +101,8 @@ static size_t read_links(const char *text, int32_t *links)
   return count;
 }
 
-/* What the nodes bring that this rank executes: its own, and those that it covers. Nodes of one row are
- * added up here, since a contribution has each row once. */
+/* Returns the strips of the nodes that this rank executes. Nodes of the same row are added up, because a contribution
+ * has each row once. */
 static int64_t *my_strips(size_t *count)
 {
   int64_t *sums = (int64_t *)calloc((size_t)rows * strip_words(), sizeof *sums);
@@ -162,9 +162,9 @@ int main(int argc, char **argv)
   row_bits = bits / 2;
   rows = 1 << row_bits;
   columns = 1 << (bits - row_bits);
-  /* Blocks of equal size: the matrix grows until it fits. */
+  /* All blocks have the same size: the matrix is enlarged to a multiple of the grid. */
   size = argc > 1 ? atol(argv[1]) : 512;
-  size = (size + columns - 1) / columns * columns; /* of rows, too: there are not more of them */
+  size = (size + columns - 1) / columns * columns; /* also a multiple of `rows`, which is not greater */
   height = size / rows;
   width = size / columns;
   options.operation = FTSORT_TREE_CALL;
@@ -172,7 +172,7 @@ int main(int argc, char **argv)
   options.link_count = argc > 2 ? read_links(argv[2], links) : 0;
   options.links = links;
 
-  do { /* again where a rank died before its contribution was kept: its cover computes it */
+  do { /* repeated if a rank failed before its contribution was stored: its executor computes it */
     size_t count;
     int64_t *strips = my_strips(&count);
     status = ftsort_tree_merge(group, &options, strips, count * strip_words() * sizeof *strips, &result);

@@ -1,12 +1,13 @@
-/* What a monitor costs where nobody is slow: while nothing else is done, and during sorts.
+/* Measures the cost of a monitor without slow ranks, while the program is idle and during sorts.
  *
  *   ftsort-mpirun -np 4 ./monitor_cost MODE [SECONDS [INTERVAL [K [PAIRS]]]]
  *
- * MODE: none (MPI_THREAD_SINGLE), threads (no monitor, but MPI_THREAD_MULTIPLE), thread, vcube (thread, in
- * VCube's graph) or foreground. First all ranks sleep for SECONDS (60) with a monitor that tests every INTERVAL
- * milliseconds (1000): the processor time that the process used meanwhile, messages sent and tests answered,
- * each for a rank and second. Then 2^K numbers (22) are sorted PAIRS times (20) without and with a monitor, by
- * turns: the medians, in milliseconds. */
+ * MODE: none (MPI_THREAD_SINGLE), threads (no monitor, but MPI_THREAD_MULTIPLE), thread, vcube (thread, with VCube's
+ * test assignment) or foreground.
+ *
+ * First all ranks sleep for SECONDS (default 60) with a monitor that tests every INTERVAL milliseconds (1000). The
+ * program measures the processor time, messages sent and tests answered, each per rank and second. Then 2^K numbers
+ * (22) are sorted PAIRS times (20), alternately without and with a monitor; it prints the medians in milliseconds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,7 @@ int main(int argc, char **argv)
   input = (uint32_t *)malloc(count * sizeof *input + 1);
   for (x = (uint32_t)rank + 1, i = 0; input && i < count; i++) input[i] = x = x * 1664525u + 1013904223u;
   for (with = 0; with < 2; with++) times[with] = (double *)calloc((size_t)pairs + 1, sizeof(double));
-  for (n = -1; n < pairs; n++) { /* the first pair does not count */
+  for (n = -1; n < pairs; n++) { /* the first pair warms up */
     for (with = 0; with < 2; with++) {
       ftsort_result *result;
       double start;

@@ -1,11 +1,12 @@
-/* All-reduce and prefix sum, fault-tolerant: prefix_sum_mpi.c made to survive its ranks. Every node has an
- * array; in the end it has, place by place, the sums over all nodes up to itself, and those over all.
+/* A fault-tolerant all-reduce and prefix sum: prefix_sum_mpi.c with ftsort_rounds_run. Every node has an array. In the
+ * end it has, element by element, the sums over all nodes up to itself, and the sums over all nodes.
  *
  *   ftsort-mpirun -np 4 ./prefix_sum 1000000
  *   FTSORT_FAULTS="half seed=3 window=30ms" ftsort-mpirun -np 5 ./prefix_sum 1000000      (kills two ranks)
  *
- * A state is two arrays: sums up to this node, and sums over the nodes that have been met. In the round of
- * dimension s the partner sends the second one; who is the greater of the two adds it to the first, too. */
+ * A state is two arrays: the sums up to this node, and the sums over all nodes that the node has heard of. In the
+ * round of dimension s a node receives its partner's second array and adds it to its own; the upper node of the two
+ * also adds it to its first array. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,10 +17,10 @@ static ftsort *group;
 
 static int64_t number(int node, size_t i) { return (int64_t)((node + 1) * 31 + (int64_t)i * 7) % 1009; }
 
-/* What the rank brings whose home a node is; nothing is added by nodes without one. */
+/* Generates the state of a node: the input of its home rank, or zeros if it has none. */
 static int make_state(int node, ftsort_buffer *state)
 {
-  int64_t *sums = (int64_t *)ftsort_buffer_resize(state, 2 * count * sizeof *sums); /* all zero */
+  int64_t *sums = (int64_t *)ftsort_buffer_resize(state, 2 * count * sizeof *sums); /* contains zeros */
   size_t i;
   if (sums == NULL) return 1;
   for (i = 0; i < count && node < ftsort_ranks(group); i++) sums[i] = sums[count + i] = number(node, i);
@@ -32,7 +33,7 @@ static int begin(void *user, int32_t node, ftsort_buffer *state)
   return make_state(node, state);
 }
 
-/* The second half of the state: sent as it lies there. */
+/* Sends the second half of the state, without a copy. */
 static int emit(void *user, const ftsort_task *task, ftsort_buffer *outbox)
 {
   (void)user;
@@ -69,9 +70,9 @@ static int is_right(const ftsort_state *state)
   return state->bytes == 2 * count * sizeof *sums;
 }
 
-static void give_up(const char *what)
+static void give_up(const char *function)
 {
-  fprintf(stderr, "rank %d: %s: %s\n", (int)ftsort_rank(group), what, ftsort_last_error(group));
+  fprintf(stderr, "rank %d: %s: %s\n", (int)ftsort_rank(group), function, ftsort_last_error(group));
   ftsort_leave(group, 1);
 }
 
@@ -82,11 +83,11 @@ int main(int argc, char **argv)
   ftsort_rounds_result *result = NULL;
   ftsort_state state;
   int64_t *mine;
-  size_t i, died;
+  size_t i, new_failures;
   int right = 1;
 
   count = argc > 1 ? strtoul(argv[1], NULL, 10) : 100000;
-  config.reload = begin; /* what a dead rank brought, anybody can make again */
+  config.reload = begin; /* any rank can generate the input of a failed rank */
   rounds.ascending = 1;
   rounds.begin = begin;
   rounds.emit = emit;
@@ -101,12 +102,12 @@ int main(int argc, char **argv)
   mine = (int64_t *)malloc((2 * count + 1) * sizeof *mine);
   if (mine == NULL) give_up("malloc");
   for (i = 0; i < count; i++) mine[i] = mine[count + i] = number(ftsort_rank(group), i);
-  do { /* who dies after the end takes its states along: the others do it again */
+  do { /* repeated if a rank fails after the last round, with its states */
     ftsort_rounds_result_free(result);
     if (ftsort_rounds_run(group, &rounds, mine, 2 * count * sizeof *mine, &result) != FTSORT_OK)
       give_up("ftsort_rounds_run");
-    if (ftsort_fault_check(group, &died) != FTSORT_OK) give_up("ftsort_fault_check");
-  } while (died > 0);
+    if (ftsort_fault_check(group, &new_failures) != FTSORT_OK) give_up("ftsort_fault_check");
+  } while (new_failures > 0);
   for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
     printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");

@@ -1,5 +1,5 @@
-/* All-reduce and prefix sum by recursive doubling, in plain MPI: what prefix_sum.c is made of. Works on 2^d
- * ranks, and as long as none of them dies. docs/rounds.md leads from the one to the other.
+/* All-reduce and prefix sum by recursive doubling in plain MPI, from which prefix_sum.c is made. It needs 2^d ranks,
+ * and none of them may fail. docs/rounds.md shows the steps from this program to the other.
  *
  *   mpirun -np 4 ./prefix_sum_mpi 1000000 */
 #include <mpi.h>

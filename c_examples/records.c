@@ -1,5 +1,5 @@
-/* Structs instead of numbers: stars, sorted by a number in them, by a text in them, and by what a
- * function says of two of them; then once more with a result in equal parts, one for each survivor.
+/* Sorts structs: stars, by a number, by a text, and by a comparison function; and once more with a dense result,
+ * which has one block of equal size for each survivor.
  *
  *   mpicc -std=c99 records.c -o records -lftsort
  *   mpirun --with-ft ulfm --oversubscribe -np 4 ./records
@@ -13,12 +13,12 @@
 #define COUNT 10000
 #define MAX_NODES 1024
 
-/* A record may be any struct that has no pointers. */
+/* A record may be any struct without pointers. */
 struct star {
   char name[12];
-  float magnitude; /* the fainter, the greater */
+  float magnitude; /* greater for fainter stars */
   double distance;
-  uint32_t id; /* ascends with rank and position: tells whether equal stars kept their order */
+  uint32_t id; /* ascends with rank and position, which shows whether equal stars have kept their order */
 };
 
 static int faintest_first(void *user, const void *a, const void *b)
@@ -33,8 +33,8 @@ static int by_name(void *user, const void *a, const void *b)
   return (void)user, memcmp(one->name, other->name, sizeof one->name);
 }
 
-/* Two members: shells round the sun, and in each shell the brightest first. `user` is how thick a shell
- * is, the same on all ranks. Nothing else may decide than the two stars: any rank compares any two. */
+/* Compares two members: shells around the sun, and in each shell the brightest star first. `user` is the thickness of
+ * a shell, the same on all ranks. The order may depend only on the two stars, since any rank compares any of them. */
 static int by_shell(void *user, const void *a, const void *b)
 {
   double thickness = *(const double *)user;
@@ -43,7 +43,7 @@ static int by_shell(void *user, const void *a, const void *b)
   return one != other ? (one > other) - (one < other) : -faintest_first(NULL, a, b);
 }
 
-/* This rank's stars, and those of the ranks that died in an earlier sort and that it covers. */
+/* Generates the stars of this rank, and those of ranks that failed in an earlier sort if it executes their nodes. */
 static struct star *bring_stars(const ftsort *group, size_t *count)
 {
   int32_t owner, self = ftsort_rank(group), ranks = ftsort_ranks(group);
@@ -65,17 +65,17 @@ static struct star *bring_stars(const ftsort *group, size_t *count)
   return stars;
 }
 
-/* Is the next star in its place behind this one? Equal stars are, if they kept their order. */
+/* Whether two neighbouring stars are in order. Equal stars must have kept their order. */
 static int is_behind(ftsort_compare_fn order, void *user, const struct star *one, const struct star *next)
 {
   int which = order(user, one, next);
   return which < 0 || (which == 0 && one->id < next->id);
 }
 
-/* Sorts all stars, and looks whether they are where `order` wants them. The survivors agree on that. */
+/* Sorts all stars, and checks their order. The survivors agree on the answer. */
 static int sort_stars(ftsort *group, const ftsort_record *record, ftsort_compare_fn order, void *user, int dense)
 {
-  static struct { struct star first, last; uint64_t count; } told[MAX_NODES]; /* of each node's block */
+  static struct { struct star first, last; uint64_t count; } blocks[MAX_NODES]; /* of each node's block */
   const struct star *stars, *top = NULL, *bottom = NULL;
   int32_t node, nodes = 1 << ftsort_dimension(group);
   ftsort_result *result = NULL;
@@ -85,30 +85,30 @@ static int sort_stars(ftsort *group, const ftsort_record *record, ftsort_compare
   uint64_t total = 0;
   uint32_t fine = 1;
   size_t count, i, k;
-  ftsort_fault_check(group, NULL); /* who died in a sort of the other group? */
+  ftsort_fault_check(group, NULL); /* learns of failures during a sort of the other group */
   brought = bring_stars(group, &count);
   status = ftsort_run(group, record, brought, brought ? count : COUNT, &result);
   free(brought);
   if (status == FTSORT_OK) status = ftsort_comm(group, &comm); /* of the survivors */
   if (status != FTSORT_OK || nodes > MAX_NODES) return fprintf(stderr, "%s\n", ftsort_last_error(group)), 0;
-  memset(told, 0, sizeof told);
+  memset(blocks, 0, sizeof blocks);
   for (k = 0; k < ftsort_result_count(result); k++) {
     ftsort_block block;
     ftsort_result_block(result, k, &block);
     stars = (const struct star *)block.data;
     for (i = 1; i < block.count; i++) fine &= is_behind(order, user, &stars[i - 1], &stars[i]);
-    told[block.node].count = block.count;
-    if (block.count > 0) told[block.node].first = stars[0], told[block.node].last = stars[block.count - 1];
+    blocks[block.node].count = block.count;
+    if (block.count > 0) blocks[block.node].first = stars[0], blocks[block.node].last = stars[block.count - 1];
   }
   fine &= !dense || k == 1;
-  /* One rank has each node's block, and all others have zeros there. */
-  fine &= MPI_Allreduce(MPI_IN_PLACE, told, nodes * (int)sizeof *told, MPI_BYTE, MPI_BOR, comm) == MPI_SUCCESS;
+  /* Exactly one rank has the block of a node; all others have zeros. */
+  fine &= MPI_Allreduce(MPI_IN_PLACE, blocks, nodes * (int)sizeof *blocks, MPI_BYTE, MPI_BOR, comm) == MPI_SUCCESS;
   for (node = 0; node < nodes; node++) {
-    if (told[node].count == 0) continue;
-    if (!top) top = &told[node].first;
-    if (bottom) fine &= is_behind(order, user, bottom, &told[node].first);
-    bottom = &told[node].last;
-    total += told[node].count;
+    if (blocks[node].count == 0) continue;
+    if (!top) top = &blocks[node].first;
+    if (bottom) fine &= is_behind(order, user, bottom, &blocks[node].first);
+    bottom = &blocks[node].last;
+    total += blocks[node].count;
   }
   fine &= total == ftsort_result_total(result) && total == (uint64_t)ftsort_ranks(group) * COUNT;
   ftsort_result_free(result);
@@ -129,11 +129,11 @@ int main(int argc, char **argv)
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group = NULL, *even = NULL;
   int fine;
-  magnitude.descending = 1; /* the greatest first */
-  shell.stable = 1; /* refused by an algorithm that does not keep the order of equal stars */
+  magnitude.descending = 1; /* the greatest number first */
+  shell.stable = 1; /* an algorithm that does not keep the order of equal stars refuses this */
   ftsort_prepare();
   MPI_Init(&argc, &argv);
-  config.dense = 1; /* one block for each survivor, all of the same size, also after faults */
+  config.dense = 1; /* one block of equal size for each survivor, also after failures */
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK ||
       ftsort_init(MPI_COMM_WORLD, &config, &even) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));

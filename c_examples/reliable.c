@@ -1,18 +1,18 @@
-/* Times the sorts that McMillin and Ni compare (1989, Figures 6 to 8), on real MPI.
+/* Measures the sorts that McMillin and Ni compare (1989, Figures 6 to 8), on MPI.
  *
  *   ftsort-mpirun -np 8 ./reliable [-b records of a rank] [-n repetitions] [-c copies]
  *
- *   by_hand        bitonic sort by MPI_Sendrecv alone: the paper's S_NR, which survives nothing; only on a
- *                  power of two of ranks
- *   plain          ftsort's bitonic sort, which survives crashes
- *   checked        the same with the three checks of 1989: the paper's S_FT, mended (docs/reliable.md)
- *   digest         the same with FTSORT_CHECK_DIGEST in place of them
- *   host           rank 0 gathers all, sorts, and scatters
- *   host_verifies  `plain`; rank 0 gathers all records before and after, sorts the ones, and compares
+ *   by_hand        a bitonic sort with MPI_Sendrecv alone: the paper's S_NR, which tolerates no failure; only on 2^d
+ *                  ranks
+ *   plain          ftsort's bitonic sort, which tolerates process failures
+ *   checked        the same with the three checks of 1989: the paper's S_FT, corrected (docs/reliable.md)
+ *   digest         the same with FTSORT_CHECK_DIGEST instead of them
+ *   host           rank 0 gathers all records, sorts them, and scatters them
+ *   host_verifies  `plain`; rank 0 gathers all records before and after the sort, sorts the first, and compares
  *
- * All sort the same random 32-bit integers, in turn, so that what disturbs the machine disturbs all alike.
- * A time is that of the slowest rank, from a barrier to its sorted block; every block is compared with
- * what it must be, after the clock has stopped. Prints a line for each: the median, the least, the most. */
+ * All sort the same random 32-bit integers, in turn, so that noise of the machine affects all alike. A time is that of
+ * the slowest rank, from a barrier to its sorted block. After the clock has stopped, every block is compared with the
+ * expected one. Prints a line for each sort: the median, the least and the greatest time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,8 @@ static const char *const names[PLANS] = {"by_hand", "plain", "checked", "digest"
 
 static int rank, ranks;
 static size_t block = 1, total;
-/* Of this rank: its input, its sorted block, room for another's. Of all ranks: room at the host. */
+/* The input of this rank, its sorted block, and memory for a block of another rank; memory for all records on the
+ * host. */
 static int32_t *input, *sorted, *other, *merged, *before, *after, *scratch, *expected;
 static ftsort *groups[HOST]; /* PLAIN, CHECKED and DIGEST */
 
@@ -51,7 +52,7 @@ static uint64_t mix(uint64_t x) /* splitmix64 */
   return x ^ (x >> 31);
 }
 
-/* Radix sort for many, insertion for few: what one processor does best. */
+/* Sorts on one processor: radix sort for many records, insertion sort for few. */
 static void sort_here(int32_t *data, size_t count, int32_t *spare)
 {
   size_t i, k, place[256];
@@ -80,7 +81,7 @@ static void sort_here(int32_t *data, size_t count, int32_t *spare)
   }
 }
 
-/* Keeps the smaller or the greater half of both sorted blocks. */
+/* Keeps the smaller or the greater half of two sorted blocks. */
 static void split_merged(int smaller)
 {
   int32_t *swap = sorted;
@@ -215,8 +216,9 @@ int main(int argc, char **argv)
     }
   for (plan = ranks & (ranks - 1) ? PLAIN : BY_HAND; rank == 0 && plan < PLANS; plan++) {
     qsort(seconds[plan], (size_t)repetitions, sizeof(double), by_value);
-    printf("reliable plan=%s ranks=%d block=%llu copies=%u repetitions=%d median=%.7f least=%.7f most=%.7f\n", names[plan],
-           ranks, (unsigned long long)block, copies, repetitions, seconds[plan][repetitions / 2], seconds[plan][0],
+    printf("reliable plan=%s ranks=%d block=%llu copies=%u repetitions=%d median=%.7f least=%.7f most=%.7f\n",
+           names[plan], ranks, (unsigned long long)block, copies, repetitions, seconds[plan][repetitions / 2],
+           seconds[plan][0],
            seconds[plan][repetitions - 1]);
   }
   fflush(stdout);

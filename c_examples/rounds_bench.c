@@ -1,11 +1,10 @@
-/* What it costs to be fault-tolerant: an all-reduce of 8 bytes to 64 MiB, and a binary-exchange FFT, in plain MPI
- * and on ftsort, without a store and with the memory store, in turns within one run.
+/* Measures the cost of fault tolerance: an all-reduce of 8 bytes to 64 MiB, and a binary-exchange FFT, in plain MPI, on
+ * ftsort without a store, and on ftsort with the memory store, alternately within one run.
  *
  *   ftsort-mpirun -np 4 ./rounds_bench [REPETITIONS [GREATEST]]        (2^d ranks; GREATEST: log2 of bytes)
  *
- * The plain program makes the same exchanges (recursive doubling, MPI_Sendrecv) into buffers that it has already,
- * and does the same arithmetic. Times are those of the slowest rank, in microseconds; medians over the
- * repetitions. */
+ * The plain program makes the same exchanges (recursive doubling, MPI_Sendrecv) into existing buffers, and the same
+ * computations. Times are those of the slowest rank in microseconds, as medians over the repetitions. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +18,11 @@ typedef struct complex_number {
 
 enum { PLAIN, NONE, MEMORY, WAYS };
 
-static int rank, ranks, fft; /* what is measured: a sum, or an FFT */
-static int dimensions, turns; /* exchanges: one for each dimension, or these again and again */
+static int rank, ranks, fft; /* fft: whether an FFT is measured, or a sum */
+static int dimensions, turns; /* `turns` exchanges, which cycle through the dimensions */
 static size_t bytes;         /* of a state */
 static complex_number *roots;
-static size_t share, n; /* of the FFT: numbers of a node, and of all */
+static size_t share, n; /* numbers of a node and of all nodes in the FFT */
 
 static int by_value(const void *a, const void *b)
 {
@@ -50,7 +49,7 @@ static void butterflies(complex_number *out, const complex_number *low, const co
   }
 }
 
-/* The new state of a node, of its own and what came, into `out`, which may be what came. */
+/* Computes the new state of a node, from its state and the received one, into `out`, which may be the received one. */
 static void combine(void *out, const void *state, const void *came, int node, int bit)
 {
   size_t i;
@@ -77,7 +76,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
 static char *plain(const void *input, char *one, char *other)
 {
   int turn;
-  memcpy(one, input, bytes); /* as ftsort does: the input stays as it is */
+  memcpy(one, input, bytes); /* as in ftsort, the input is not changed */
   for (turn = 0; turn < turns; turn++) {
     int bit = 1 << (dimensions - 1 - turn % dimensions);
     char *swap = one;
@@ -155,7 +154,7 @@ static void compare(ftsort **groups, int repetitions, double *median)
   free(other);
 }
 
-/* A line of the table. */
+/* Prints a line of the table. */
 static void print_ratios(ftsort **groups, int repetitions)
 {
   double median[WAYS];
@@ -167,7 +166,7 @@ static void print_ratios(ftsort **groups, int repetitions)
   fflush(stdout);
 }
 
-/* What a round more costs, with states of 8 bytes; and a call, without its rounds. */
+/* Measures the cost of one more round with states of 8 bytes, and of a call without its rounds. */
 static void print_costs(ftsort **groups, int repetitions)
 {
   double few[WAYS], many[WAYS], round[WAYS];
@@ -207,7 +206,7 @@ int main(int argc, char **argv)
   turns = dimensions;
   print_costs(groups, repetitions);
   if (rank == 0)
-    printf("| what | ranks | bytes of a node | plain | no store | memory store | ratio | ratio |\n"
+    printf("| program | ranks | bytes of a node | plain | no store | memory store | ratio | ratio |\n"
            "|---|---|---|---|---|---|---|---|\n");
   for (log2 = 3; log2 <= greatest; log2 = log2 == 3 ? 10 : log2 + 4) {
     times = log2 > 20 ? (repetitions + 2) / 3 : repetitions;

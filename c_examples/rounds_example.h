@@ -1,5 +1,5 @@
-/* What the examples of ftsort_rounds_run have in common: a group, a run, and what each survivor says of the
- * states that it has. Made for inputs that anybody can make or read again (rounds.begin_all). */
+/* The common part of the examples of ftsort_rounds_run: makes a group, runs the rounds, and checks and prints the
+ * states of each survivor. For inputs that any rank can generate or read again (rounds.begin_all). */
 #ifndef ROUNDS_EXAMPLE_H
 #define ROUNDS_EXAMPLE_H
 #include <stdio.h>
@@ -20,22 +20,22 @@ static void start(int *argc, char ***argv)
   }
 }
 
-/* Does not return. */
+/* Runs the rounds, checks the states, and ends the process. Does not return. */
 static void run_and_leave(ftsort_rounds *rounds, int (*is_right)(const ftsort_state *state))
 {
   ftsort_rounds_result *result = NULL;
   ftsort_state state;
-  size_t i, died = 0;
+  size_t i, new_failures = 0;
   int right = 1;
   rounds->begin_all = 1;
-  do { /* who dies after the end takes its states along: the others do it again */
+  do { /* repeated if a rank fails after the last round, with its states */
     ftsort_rounds_result_free(result);
     if (ftsort_rounds_run(group, rounds, NULL, 0, &result) != FTSORT_OK ||
-        ftsort_fault_check(group, &died) != FTSORT_OK) {
+        ftsort_fault_check(group, &new_failures) != FTSORT_OK) {
       fprintf(stderr, "rank %d: %s\n", (int)ftsort_rank(group), ftsort_last_error(group));
       ftsort_leave(group, 1);
     }
-  } while (died > 0);
+  } while (new_failures > 0);
   for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
     printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");

@@ -1,16 +1,19 @@
-/* How long sorts take while some ranks are slow by turns (2018 paper, Figure 14): with no monitor, with
- * one, and with one that never takes a rank back; and past the paper, with one that shares work by speed, or
- * leaves a rank out only where that is expected to pay.
+/* Measures sorts while some ranks are slow from time to time (2018 paper, Figure 14): without a monitor, with one, and
+ * with one that never takes a rank back. Beyond the paper, with a monitor that divides work by speed, or excludes a
+ * rank only if it is expected to save time.
  *
  *   ftsort-mpirun -np 4 ./slowdown MODE VICTIMS [K [SORTS [PERCENT [CGROUP]]]]
  *
- * MODE: none, threads (no monitor, but MPI_THREAD_MULTIPLE), thread or foreground, and these two with -forever,
- * -weights or -gain, and thread-doubt, with testers that doubt themselves. The last VICTIMS ranks get PERCENT of the time of their processor (10), from the second
- * sort on, for two seconds out of four: a child process stops and continues each of them a hundred times a
- * second; or, where CGROUP is a folder of the cpu controller of cgroup version 1, puts each into a group of its
- * own below that and sets its quota. Such groups are left empty for the caller to remove. Sorts 2^K numbers
- * (24) SORTS times (20) and prints one line: seconds from the second sort to the last, and what happened;
- * `least` is the smallest of the last rank's shares of a result, in percent of an equal one. */
+ * MODE: none; threads (no monitor, but MPI_THREAD_MULTIPLE); thread or foreground, each also with -forever, -weights or
+ * -gain; thread-doubt, in which a tester takes its own slowness into account.
+ *
+ * From the second sort on, the last VICTIMS ranks get PERCENT (default 10) of the time of their processor, for two
+ * seconds out of four. A child process stops and continues each of them a hundred times a second. If CGROUP is a folder
+ * of the cpu controller of cgroup version 1, the child process instead puts each of them into a group below this folder
+ * and sets its quota; the caller removes the empty groups afterwards.
+ *
+ * Sorts 2^K numbers (24) SORTS times (20), and prints one line: the seconds from the second sort to the last, and the
+ * events. `least` is the smallest share of a result that the last rank had, in percent of an equal share. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +30,7 @@
 #define PHASE_US 2000000
 
 static unsigned demoted, rejoined;
-static size_t least = (size_t)-1; /* records of this rank's, of a result */
+static size_t least = (size_t)-1; /* the smallest number of records of this rank in a result */
 
 static void note(void *user, const ftsort_event *event)
 {
@@ -43,7 +46,7 @@ static void rest(long microseconds)
   nanosleep(&time, NULL);
 }
 
-/* Writes a number into a file of a control group; 0 if that is not possible. */
+/* Writes a number into a file of a control group. Returns 0 if that is not possible. */
 static int set(const char *folder, const char *name, long value)
 {
   char path[600];
@@ -56,7 +59,7 @@ static int set(const char *folder, const char *name, long value)
   return fclose(file) == 0 && done;
 }
 
-/* Gives a process a quota of its processor in every other phase. */
+/* Limits the quota of a process in every other phase. */
 static void limit(const char *cgroup, pid_t victim, int percent)
 {
   char folder[500];
@@ -74,8 +77,8 @@ static void limit(const char *cgroup, pid_t victim, int percent)
   }
 }
 
-/* A process that lets this one run for so many percent of the time, in every other phase, from when it is
- * written to; it ends with this one. */
+/* Starts a process that lets this one run for a percentage of the time, in every other phase, as soon as it is written
+ * to. It ends with this process. */
 static int slow_down(int percent, const char *cgroup)
 {
   int ends[2];
@@ -136,7 +139,7 @@ int main(int argc, char **argv)
   double start = 0;
   unsigned long share = 0;
 
-  brake = slow_down(percent, argc > 6 ? argv[6] : NULL); /* before MPI, which does not like to be copied */
+  brake = slow_down(percent, argc > 6 ? argv[6] : NULL); /* before MPI_Init, since MPI does not support fork */
   ftsort_prepare();
   MPI_Init_thread(&argc, &argv, needs_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &granted);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

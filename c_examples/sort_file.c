@@ -1,10 +1,13 @@
-/* Sorts a binary file of numbers, and survives the death of ranks at any moment.
+/* Sorts a binary file of numbers, and tolerates failures of ranks at any moment.
  *
  *   ftsort-mpirun -np 8 ./sort_file [options] INPUT OUTPUT
  *
- * Each rank reads its share of INPUT and writes the blocks that it ends up with into OUTPUT.part. A
- * rank that dies after the sort takes its blocks with it: then the survivors sort again. OUTPUT, and
- * nothing else, is the mark of success: it appears by renaming when all of it is written. */
+ * Each rank reads its share of INPUT and writes the blocks of its result into OUTPUT.part. If a rank fails after the
+ * sort and before its blocks are written, the survivors sort again. Only the existence of OUTPUT means success: the
+ * file is renamed to this name when it is complete.
+ *
+ * Prints its progress: rounds, failures, and recoveries as they happen. With --events these are lines for scripts, and
+ * with --quiet only errors are printed. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +19,7 @@
 
 #include "ftsort.h"
 #include "sort_file.h"
+#include "sort_file_progress.h"
 
 struct job {
   const char *input, *output;
@@ -23,9 +27,10 @@ struct job {
   ftsort_record record;
   ftsort_config config;
   uint64_t records; /* in the whole file */
-  int ranks, self, progress, lost;
+  int ranks, self, lost;
+  struct progress progress;
   ftsort *group;
-  int32_t *bringer; /* which rank brings the share of each rank: itself, or its cover */
+  int32_t *reader; /* the rank that reads each rank's share: the rank itself, or the executor of its node */
   double seconds;
   uint64_t replayed, peak;
 };
@@ -42,7 +47,11 @@ static void read_options(int argc, char **argv, struct job *job)
   int arg;
   for (arg = 1; arg < argc && strncmp(argv[arg], "--", 2) == 0; arg++) {
     const char *option = argv[arg], *value = arg + 1 < argc ? argv[arg + 1] : "";
-    if (strcmp(option, "--progress") == 0) { job->progress = 1; continue; }
+    if (strcmp(option, "--quiet") == 0) { job->progress.style = QUIET; continue; }
+    if (strcmp(option, "--events") == 0 || strcmp(option, "--progress") == 0) {
+      job->progress.style = EVENTS;
+      continue;
+    }
     if (strcmp(option, "--type") == 0) type = pick(value, types, option);
     else if (strcmp(option, "--algorithm") == 0) job->config.algorithm = pick(value, algorithms, option);
     else if (strcmp(option, "--store") == 0) job->config.store = pick(value, stores, option);
@@ -60,9 +69,9 @@ static void read_options(int argc, char **argv, struct job *job)
   job->record.key = FTSORT_KEY_I32 + type;
 }
 
-/* What a rank brings to the sort: its share, and those of ranks that were dead before and that it
- * covers. With data == NULL only the number of records. */
-static int bring(const struct job *job, int rank, char *data, size_t *records)
+/* Reads a rank's input: its share, and the shares of failed ranks if it executes their nodes. If data is NULL, it only
+ * computes the number of records. */
+static int read_input(const struct job *job, int rank, char *data, size_t *records)
 {
   int fd = data ? open(job->input, O_RDONLY) : -1, failed = data && fd < 0, owner;
   uint64_t each = job->records / (uint64_t)job->ranks, more = job->records % (uint64_t)job->ranks;
@@ -70,7 +79,7 @@ static int bring(const struct job *job, int rank, char *data, size_t *records)
   *records = 0;
   for (owner = 0; owner < job->ranks; owner++) {
     uint64_t r = (uint64_t)owner, start = each * r + (r < more ? r : more), some = each + (r < more);
-    if (job->bringer[owner] != rank) continue;
+    if (job->reader[owner] != rank) continue;
     if (data && !failed) failed = transfer(fd, data + *records * size, some * size, start * size, 0);
     *records += some;
   }
@@ -78,33 +87,27 @@ static int bring(const struct job *job, int rank, char *data, size_t *records)
   return failed;
 }
 
-/* A dead rank's share is needed and nobody has it: it is read from the file once more. */
+/* Reads the share of a failed rank from the file again, if the store does not have it. */
 static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
   const struct job *job = (const struct job *)user;
   size_t records;
   char *place;
-  bring(job, rank, NULL, &records);
+  read_input(job, rank, NULL, &records);
   place = (char *)ftsort_buffer_resize(out, records * job->record.record_bytes);
-  return place ? bring(job, rank, place, &records) : 1;
+  return place ? read_input(job, rank, place, &records) : 1;
 }
 
-static void on_event(void *user, const ftsort_event *event)
+static void on_event(void *user, const ftsort_event *event) { show_event(&((struct job *)user)->progress, event); }
+
+static int lowest_survivor(const struct job *job)
 {
-  const struct job *job = (const struct job *)user;
-  int rank = (int)event->rank, peer = (int)event->peer;
-  if (event->kind == FTSORT_EVENT_RESTORED)
-    printf("restored %d by %d from %s\n", rank, job->self, peer < 0 ? "the store" : "a copy");
-  else if (event->speaker == job->self) {
-    if (event->kind == FTSORT_EVENT_ROUND) printf("round %u of %u\n", event->round + 1, event->rounds);
-    if (event->kind == FTSORT_EVENT_FAILURE) printf("died %d\n", rank);
-    if (event->kind == FTSORT_EVENT_EXECUTOR) printf("covered %d by %d\n", rank, peer);
-    if (event->kind == FTSORT_EVENT_REPLAY) printf("replay %u of %u\n", event->round + 1, event->rounds);
-  }
-  fflush(stdout);
+  int rank = 0;
+  while (ftsort_is_failed(job->group, rank)) rank++;
+  return rank;
 }
 
-/* Sorts, and writes this rank's blocks; 0 if that failed for good. */
+/* Sorts, and writes this rank's blocks. Returns 0 if that fails for good. */
 static int sort_once(struct job *job)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
@@ -114,20 +117,20 @@ static int sort_once(struct job *job)
   size_t records, i, size = job->record.record_bytes;
   char *data;
   int rank, fd, failed;
-  for (rank = 0; rank < job->ranks; rank++) job->bringer[rank] = ftsort_executor(job->group, rank);
-  bring(job, job->self, NULL, &records);
+  for (rank = 0; rank < job->ranks; rank++) job->reader[rank] = ftsort_executor(job->group, rank);
+  read_input(job, job->self, NULL, &records);
   data = (char *)malloc(records * size + 1);
-  failed = !data || bring(job, job->self, data, &records);
+  failed = !data || read_input(job, job->self, data, &records);
   if (failed) fprintf(stderr, "rank %d: cannot read %s\n", job->self, job->input);
-  /* A rank without its data takes part all the same, with a wrong argument, which fails the call on
-   * all ranks: nobody waits for it, and nothing is sorted without it. */
+  /* A rank that cannot read its share calls ftsort_run with an invalid argument, so that the call fails on all ranks:
+   * no rank waits for it, and no result lacks its share. */
   status = ftsort_run(job->group, &job->record, failed ? NULL : data, records + (size_t)failed, &result);
   free(data);
   ftsort_get_stats(job->group, &stats);
   job->seconds += stats.total_seconds;
   job->replayed += stats.rounds_replayed;
   if (stats.peak_bytes > job->peak) job->peak = stats.peak_bytes;
-  job->lost = status == FTSORT_ERR_DATA_LOST; /* on all ranks alike: but the file is still there */
+  job->lost = status == FTSORT_ERR_DATA_LOST; /* on all ranks; the file still exists, so the survivors sort again */
   if (job->lost) return 1;
   if (status != FTSORT_OK) return fprintf(stderr, "rank %d: %s\n", job->self, ftsort_last_error(job->group)), 0;
   fd = open(job->part, O_CREAT | O_WRONLY, 0644);
@@ -145,7 +148,7 @@ int main(int argc, char **argv)
   static struct job job;
   ftsort_config config = FTSORT_CONFIG_INIT;
   struct stat info;
-  size_t died, size;
+  size_t failures, size;
   uint32_t fine;
 
   job.config = config;
@@ -155,30 +158,40 @@ int main(int argc, char **argv)
   if ((size_t)info.st_size % size) usage("not a whole number of records:", job.input);
   job.records = (uint64_t)info.st_size / size;
   job.config.reload = reload;
-  if (job.progress) job.config.on_event = on_event;
+  if (job.progress.style != QUIET) job.config.on_event = on_event;
   job.config.user = &job;
 
   ftsort_prepare();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &job.self);
   MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
-  job.bringer = (int32_t *)calloc((size_t)job.ranks, sizeof *job.bringer);
-  if (!job.bringer || ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
+  job.progress.rank = job.self;
+  job.progress.ranks = job.ranks;
+  job.progress.bytes = (double)info.st_size;
+  job.progress.start = MPI_Wtime();
+  if (job.self == 0)
+    say(&job.progress, "sorting %llu numbers, %.1f MB, on %d ranks", (unsigned long long)job.records,
+        job.progress.bytes / 1e6, job.ranks);
+  job.reader = (int32_t *)calloc((size_t)job.ranks, sizeof *job.reader);
+  if (!job.reader || ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   do {
     fine = (uint32_t)sort_once(&job);
-    /* Have all survivors written their blocks, and has nobody died with blocks of its own? */
-    if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
-  } while (fine && (died > 0 || job.lost));
-  /* One rank gives OUTPUT its name: the one that executes node 0. Should it die over that, the next. */
-  for (died = 1; fine && died > 0;) {
+    /* Continues if all survivors have written their blocks, and no rank has failed before that. */
+    if (ftsort_agree(job.group, &fine, &failures) != FTSORT_OK) fine = 0;
+  } while (fine && (failures > 0 || job.lost));
+  /* The executor of node 0 renames the file. If it fails meanwhile, the next executor does it. */
+  for (failures = 1; fine && failures > 0;) {
     if (ftsort_executor(job.group, 0) == job.self && access(job.part, F_OK) == 0)
       fine = truncate(job.part, info.st_size) == 0 && rename(job.part, job.output) == 0;
-    if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
+    if (ftsort_agree(job.group, &fine, &failures) != FTSORT_OK) fine = 0;
   }
-  if (job.progress && fine)
+  if (fine && job.progress.rank == lowest_survivor(&job))
+    say(&job.progress, "%s is complete: %.1f MB, sorted in %.2f s, %llu rounds repeated, %.1f MB of memory", job.output,
+        job.progress.bytes / 1e6, job.seconds, (unsigned long long)job.replayed, (double)job.peak / 1e6);
+  if (fine && job.progress.style == EVENTS)
     printf("finished %d seconds %.4f replayed %llu peak %llu\n", job.self, job.seconds,
            (unsigned long long)job.replayed, (unsigned long long)job.peak);
   ftsort_leave(job.group, !fine);

@@ -1,4 +1,4 @@
-/* The parts of sort_file.c that have nothing to do with ftsort: its command line, and file transfer. */
+/* The parts of sort_file.c that do not use ftsort: its command line, and the transfer of files. */
 #ifndef SORT_FILE_H
 #define SORT_FILE_H
 #include <stdint.h>
@@ -7,11 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static int32_t usage(const char *why, const char *what)
+static int32_t usage(const char *problem, const char *word)
 {
-  fprintf(stderr, "sort_file: %s %s\nusage: sort_file [--type i32|u32|i64|u64|f32|f64] "
-    "[--algorithm auto|samplesort|hyperquicksort|quickmerge|quickmerge_modified|bitonic]\n  [--store memory|directory|none|reload] [--directory DIR] [--replicas N] "
-    "[--progress] INPUT OUTPUT\n", why, what);
+  fprintf(stderr,
+          "sort_file: %s %s\n"
+          "usage: sort_file [--type i32|u32|i64|u64|f32|f64]\n"
+          "  [--algorithm auto|samplesort|hyperquicksort|quickmerge|quickmerge_modified|bitonic]\n"
+          "  [--store memory|directory|none|reload] [--directory DIR] [--replicas N] [--quiet|--events] INPUT OUTPUT\n",
+          problem, word);
   exit(2);
 }
 
@@ -22,7 +25,7 @@ static int32_t pick(const char *word, const char *const *names, const char *opti
   return usage(option, word);
 }
 
-/* Reads or writes all of it; 0 if that worked. */
+/* Reads or writes all bytes. Returns 0 if that works. */
 static int transfer(int fd, char *data, size_t bytes, uint64_t at, int writing)
 {
   while (bytes > 0) {

@@ -1,10 +1,10 @@
-/* Like top(1), for ranks: sorts again and again with a monitor, and shows meanwhile who is recommended.
+/* Shows ranks as top(1) shows processes: sorts repeatedly with a monitor, and prints which ranks are recommended.
  *
  *   mpirun --with-ft ulfm -np 4 top [SECONDS [RECORDS]]
  *
- * Rank 0 prints a table each second: whether each rank is in the Dynamic Group of Recommended Processes
- * (Camargo and Duarte, 2018), its events so far, its last reply time, and what would be too late. Stop one
- * for a while (kill -STOP and -CONT, or a busy loop beside it) and see it leave the group and come back. */
+ * Rank 0 prints a table each second: whether each rank is in the Dynamic Group of Recommended Processes (Camargo and
+ * Duarte, 2018), its events so far, its last reply time, and its threshold. If you stop a rank for a while (kill -STOP
+ * and -CONT, or a busy loop beside it), it leaves the group and comes back. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -84,7 +84,8 @@ int main(int argc, char **argv)
     ftsort_leave(group, 1);
   }
   if (screen.rank == 0 && ftsort_monitor_cost(screen.monitor, NULL, NULL) == 0) {
-    puts("top: no MPI_THREAD_MULTIPLE: the monitor works at the commits only, times are multiples of the median");
+    puts("top: MPI grants no MPI_THREAD_MULTIPLE, so the monitor tests only at commits");
+    puts("top: times are multiples of the median");
   }
   if (screen.rank == 0) pthread_create(&thread, NULL, watch, &screen);
   start = MPI_Wtime();
@@ -96,7 +97,7 @@ int main(int argc, char **argv)
     }
     ftsort_result_free(result);
     screen.sorts++;
-    /* All go on, or none. */
+    /* All ranks continue, or none. */
     goes_on = MPI_Wtime() - start < seconds;
   } while (ftsort_agree(group, &goes_on, NULL) == FTSORT_OK && goes_on);
   screen.over = 1;

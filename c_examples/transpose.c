@@ -1,13 +1,12 @@
-/* The transpose of a matrix that lies across the ranks, fault-tolerant: node v has a strip of rows, and gets
- * as many columns. log2(N) rounds, in each of which a node sends half of what it has.
+/* A fault-tolerant transpose of a distributed matrix: node v has a strip of rows, and gets the same number of columns.
+ * It takes log2(N) rounds, in each of which a node sends half of its blocks.
  *
  *   ftsort-mpirun -np 4 ./transpose 64            (64 rows for each node)
  *   FTSORT_FAULTS="half seed=5 window=20ms" ftsort-mpirun -np 6 ./transpose 64
  *
- * A state is N square blocks. Block b of node v is on its way from v to b at first; in the round of a
- * dimension, node v sends those blocks whose numbers differ from v there, and they change places with what
- * comes. In the end block b of node v has come from b. A last round, in which nobody sends anything,
- * turns each block around. */
+ * A state is N square blocks. At first block b of node v must go from v to b. In the round of a dimension, node v
+ * exchanges the blocks with numbers that differ from v in this dimension for the received ones. In the end block b of
+ * node v is from node b. A last round without an exchange transposes each block. */
 #include "rounds_example.h"
 
 static size_t side; /* of a block */
@@ -65,7 +64,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
       for (row = 0; row < side; row++)
         for (column = 0; column < side; column++)
           ((int64_t *)place)[column * side + row] = before[row * side + column];
-    } else if (goes(task, block)) { /* they come in the order in which the partner has them: ours */
+    } else if (goes(task, block)) { /* received in the partner's order, which is the same */
       memcpy(place, came, block_bytes());
       came += block_bytes();
     }

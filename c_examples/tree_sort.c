@@ -1,14 +1,14 @@
-/* Sorting as Leu and Kuo's tree communication does it (1996 paper, Section 2.1): each rank sorts its own
- * part, and the parts are merged on their way to one rank, along a tree around faulty links. (To sort more
- * than one rank can hold: ftsort_run, whose result stays distributed; ftsort_gather_sorted reads it.)
+/* Sorts with the tree communication of Leu and Kuo (1996 paper, Section 2.1): each rank sorts its part, and a tree that
+ * avoids faulty links merges the parts towards one rank. For more data than one rank can hold, use ftsort_run (its
+ * result stays distributed) and ftsort_gather_sorted.
  *
  *   tree_sort COUNT [LINKS [SINK]]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
  *
  *   ftsort-mpirun -np 4 ./tree_sort 100000 0-1,1-3 2
- *   FTSORT_FAULTS="2@2.send" ftsort-mpirun -np 4 ./tree_sort 100000        (kills rank 2 on the way)
+ *   FTSORT_FAULTS="2@2.send" ftsort-mpirun -np 4 ./tree_sort 100000        (kills rank 2 in round 2)
  *
- * What a rank brings can be made again by anybody who knows its number. So if a rank dies before its
- * part is kept, its cover brings that, too, in the next try. */
+ * Any rank can generate the part of a node from the node's number. If a rank fails before its part is stored, the
+ * executor of its node brings this part in the next call. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,9 @@
 static ftsort *group;
 static int self;
 
-static void give_up(const char *what)
+static void give_up(const char *function)
 {
-  fprintf(stderr, "rank %d: %s: %s\n", self, what, ftsort_last_error(group));
+  fprintf(stderr, "rank %d: %s: %s\n", self, function, ftsort_last_error(group));
   ftsort_leave(group, 1);
 }
 
@@ -54,7 +54,7 @@ static size_t read_links(const char *text, int32_t *links)
   return count;
 }
 
-/* The sorted keys of all nodes that this rank executes: its own, and those of the dead that it covers. */
+/* Generates the sorted keys of all nodes that this rank executes: its home node, and those of failed ranks. */
 static int32_t *my_keys(long count, size_t *total)
 {
   int32_t *keys = NULL, *more;
@@ -72,7 +72,7 @@ static int32_t *my_keys(long count, size_t *total)
   return keys;
 }
 
-/* Everything is there, and in order. */
+/* Whether all keys are there, and in order. */
 static int is_right(const int32_t *keys, size_t found, long count)
 {
   uint64_t sum = 0, expected = 0;

@@ -1,11 +1,11 @@
-/* The papers' Algorithm 1, fault-tolerant HyperQuickSort (Camargo and Duarte 2024), written out by the
- * user: what a program of that shape looks like that takes from ftsort only who lives, who covers whom,
- * a communicator, and a store. Comments give the lines of Algorithm 1. (ftsort_run is the short way.)
+/* The papers' Algorithm 1, a fault-tolerant HyperQuickSort (Camargo and Duarte 2024), written by the user. It takes
+ * from ftsort only the failed ranks, the executors of nodes, a communicator and a store. Comments name the lines of
+ * Algorithm 1. For sorting alone, ftsort_run is much shorter.
  *
  *   FTSORT_FAULTS="1@0 2@1" ftsort-mpirun -np 4 ./workflow 1000000
  *
- * Messages of a round always go out, empty if something was missing, so that nobody waits for a rank
- * that lives. What a dead rank does not send ends with an error, and the round is done again.
+ * A rank always sends the messages of a round, if only empty ones, so that no rank waits for a survivor without end. A
+ * receive from a failed rank ends with an error, and the round is repeated.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -24,15 +24,15 @@ typedef struct list {
 static ftsort *group;
 static int self, nodes;
 
-static void give_up(const char *what)
+static void give_up(const char *function)
 {
-  fprintf(stderr, "rank %d: %s: %s\n", self, what, ftsort_last_error(group));
+  fprintf(stderr, "rank %d: %s: %s\n", self, function, ftsort_last_error(group));
   ftsort_leave(group, 1);
 }
 
-static void need(ftsort_status status, const char *what)
+static void need(ftsort_status status, const char *function)
 {
-  if (status != FTSORT_OK) give_up(what);
+  if (status != FTSORT_OK) give_up(function);
 }
 
 static list new_list(int count)
@@ -60,7 +60,7 @@ static list union_of(const list *one, const list *other)
   return both;
 }
 
-/* Node k's share of the input; anybody can say what it is, which the check at the end needs. */
+/* Generates node k's share of the input. Any rank can do so, which the check at the end needs. */
 static int key_of(int node, int index)
 {
   uint64_t x = ((uint64_t)node << 32) + (uint64_t)index + 1;
@@ -71,7 +71,7 @@ static int key_of(int node, int index)
 
 static int mine(int node) { return ftsort_executor(group, node) == self; }
 
-/* Line 9, and the papers' readCheckpoint: the list assigned to node k. */
+/* Line 9, and the papers' readCheckpoint: reads the list of node k. */
 static list read_list(int node)
 {
   const void *state;
@@ -93,7 +93,7 @@ static int root_of(int node, unsigned d)
   return first;
 }
 
-/* Messages of a round: posted, then waited for. 0 if one did not come. */
+/* Posts the messages of a round, and waits for them. Returns 0 if one has not arrived. */
 static MPI_Request requests[4 * MAX_NODES];
 static int posted;
 
@@ -120,8 +120,8 @@ static int wait_for_all(void)
   return fine;
 }
 
-/* Lines 12 to 14: roots broadcast their medians; pivot[k] is what node k hears. A root without records
- * has no median: anything will do. */
+/* Lines 12 to 14: roots broadcast their medians, and pivot[k] is the one that node k receives. A root without records
+ * has no median, and sends any number. */
 static int broadcast_pivots(MPI_Comm comm, unsigned d, const list *lists, int *pivot)
 {
   int node, fine = 1, medians[MAX_NODES];
@@ -135,8 +135,8 @@ static int broadcast_pivots(MPI_Comm comm, unsigned d, const list *lists, int *p
   return wait_for_all() && fine;
 }
 
-/* Lines 16 to 24 for every node of this rank: what it gives away goes to its partner, which runs the
- * node across dimension d; what comes is in got. */
+/* Lines 16 to 24 for every node of this rank: sends one list to the executor of the partner in dimension d, and
+ * receives the partner's list in `got`. */
 static int exchange(MPI_Comm comm, unsigned d, const list *give, list *got)
 {
   int node, fine = 1, sizes[MAX_NODES];
@@ -164,7 +164,7 @@ static int exchange(MPI_Comm comm, unsigned d, const list *give, list *got)
   return wait_for_all() && fine;
 }
 
-/* One round of dimension d, up to the checkpoint. 0 if somebody's part is missing. */
+/* Runs one round of dimension d, up to the checkpoint. Returns 0 if a message is missing. */
 static int play_round(MPI_Comm comm, unsigned d)
 {
   list lists[MAX_NODES], keep[MAX_NODES], give[MAX_NODES], got[MAX_NODES];
@@ -183,7 +183,7 @@ static int play_round(MPI_Comm comm, unsigned d)
         if (lists[node].keys[lower.count] > pivot[node]) break;
       higher.keys += lower.count;
       higher.count -= lower.count;
-      keep[node] = upper ? higher : lower; /* lines 17 to 24: who is higher keeps the higher list */
+      keep[node] = upper ? higher : lower; /* lines 17 to 24: the upper node keeps the higher list */
       give[node] = upper ? lower : higher;
       if (!fine) give[node].count = 0;
     }
@@ -201,8 +201,7 @@ static int play_round(MPI_Comm comm, unsigned d)
   return fine;
 }
 
-/* Line 28, and a look at the whole: in order from node to node, as many keys as there were, and the
- * same sum. */
+/* Line 28, and a check of the whole result: in order from node to node, with the same number and sum of keys. */
 static int is_right(MPI_Comm comm, int count)
 {
   int64_t found[MAX_NODES][4], sum = 0, last = INT64_MIN;
@@ -231,14 +230,14 @@ static int is_right(MPI_Comm comm, int count)
   return right && sum == 0 && found[0][0] == (int64_t)count * ftsort_ranks(group);
 }
 
-/* The checkpoint before the first round: the lists as they were dealt out. */
+/* Stores the checkpoint before the first round: the inputs. */
 static void deal(int count)
 {
   int node, index, committed = 0;
-  size_t died = 0;
+  size_t new_failures = 0;
   while (!committed) {
-    need(ftsort_fault_check(group, &died), "ftsort_fault_check");
-    if (died > 0) give_up("a rank died with its input");
+    need(ftsort_fault_check(group, &new_failures), "ftsort_fault_check");
+    if (new_failures > 0) give_up("a rank has failed with its input");
     for (node = 0; node < nodes; node++)
       if (mine(node)) {
         list dealt = new_list(node == self ? count : 0);
@@ -258,7 +257,7 @@ int main(int argc, char **argv)
   int count = argc > 1 ? atoi(argv[1]) : 100000, right;
   MPI_Comm comm;
 
-  if (argc > 2) { /* a directory that all ranks see, as in the papers; else each other's memory */
+  if (argc > 2) { /* a directory that all ranks share, as in the papers; otherwise the memory of other ranks */
     config.store = FTSORT_STORE_DIRECTORY;
     config.store_directory = argv[2];
   }
@@ -279,11 +278,11 @@ int main(int argc, char **argv)
   while (d > 0) { /* line 3 */
     int committed = 0, done;
     need(ftsort_inject(group, tries++), "ftsort_inject"); /* the papers' FaultInject */
-    /* Lines 4 to 7, the papers' FaultDetection: F, and with it the nodes of this rank. */
+    /* Lines 4 to 7, the papers' FaultDetection: the failed set F, which determines the nodes of this rank. */
     need(ftsort_fault_check(group, NULL), "ftsort_fault_check");
     need(ftsort_comm(group, &comm), "ftsort_comm");
     done = play_round(comm, d);
-    /* Lines 25 and 26: F', and is F = F'? */
+    /* Lines 25 and 26: F', and whether F = F'. */
     need(ftsort_store_commit(group, done, &committed), "ftsort_store_commit");
     if (committed) d--; /* line 27 */
   }

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""The benchmark suite: ftsort in all modes, beside a plain sample sort that survives nothing.
+"""The benchmark suite: ftsort in all modes, compared with a plain sample sort without fault tolerance.
 
-Sections, any of which can be chosen:
-  floor       each type, size and number of ranks: the plain sample sort around the same local kernel
-              (benches/floor.rs), around the standard library's, and with one copy of each input by plain MPI;
-              and ftsort with each store
-  stores      sorts with a store and sorts without one, one after the other in the same processes
-  algorithms  the algorithms beside each other
-  checks      what it costs that wrong data are found
-  faults      no fault, one, half of the ranks, all but one; and one rank that sorts everything alone
-  growth      many sizes and numbers of ranks, and a model of the cost fitted to them
-  small       a thousand records, beside MPI_Allreduce of one number
+The sections, any of which can be chosen:
+  floor       each type, size and number of ranks: ftsort with each store, and the plain sample sort with the same
+              local kernel (benches/floor.rs), with that of the standard library, and with one copy of each input
+              by plain MPI
+  stores      sorts with a store and sorts without one, alternating in the same processes
+  algorithms  the algorithms compared with each other
+  checks      the cost of detecting data corruption
+  faults      no failure, one, half of the ranks, all but one; and one rank that sorts everything alone
+  growth      many sizes and numbers of ranks, and a cost model fitted to them
+  small       a thousand records, compared with MPI_Allreduce of one number
 
-Commands take turns, so that a noisy machine is noisy for all of them; every ratio is of two of the same
-turn, and the median of these counts. Writes CSV files, plots (SVG and PNG) and a page into bench-out/.
+The commands of a section run in turns, so that noise of the machine affects all of them. Every ratio is that of two
+runs of the same turn; the median of the turns is printed. The results are CSV files, plots (SVG and PNG) and a page
+in bench-out/.
 """
 
 import argparse
-import csv
-import html
+import functools
 import itertools
 import mmap
 import os
@@ -29,21 +29,14 @@ import sys
 import tempfile
 import time
 
+import launch
 import plots
-
-plots.ensure()
-
-import matplotlib  # noqa: E402
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as pyplot  # noqa: E402
-import numpy  # noqa: E402
-
-import launch  # noqa: E402
+import tables
+from plots import numpy
 
 PHASES = ["sort", "exchange", "merge", "store", "commit"]
 STORES = ["none", "reload", "memory"]
-# The sort that survives nothing; around the standard library's sorts; and with a copy of each input.
+# The sort without fault tolerance; the same with the sorts of the standard library; and with a copy of each input.
 PLAIN = {"plain": [], "std": ["-l", "std"], "copy": ["-r", 1]}
 ALGORITHMS = {"auto": 0, "HyperQuickSort": 1, "QuickMerge": 2, "modified QuickMerge": 3, "bitonic": 4}
 DIGEST = 1
@@ -53,33 +46,36 @@ LIMIT = 900
 
 
 def floor_program():
-    """The plain sample sort; built if need be."""
-    told = subprocess.run(["cargo", "build", "--release", "--bench", "floor", "--message-format=json"],
+    """Builds the plain sample sort if necessary, and returns its path."""
+    done = subprocess.run(["cargo", "build", "--release", "--bench", "floor", "--message-format=json"],
                           capture_output=True, text=True, check=True, cwd=launch.ROOT)
-    lines = [line for line in told.stdout.splitlines() if '"executable":"' in line and '"name":"floor"' in line]
+    lines = [line for line in done.stdout.splitlines() if '"executable":"' in line and '"name":"floor"' in line]
     return pathlib.Path(lines[-1].split('"executable":"')[1].split('"')[0])
 
 
 class Bench:
-    """Runs programs and counts them, so that it can be said how long it takes yet."""
+    """Runs programs, and shows how many are left and the expected time."""
 
     def __init__(self, folder, turns):
         self.folder, self.turns = folder, turns
         self.bench = launch.build_c(launch.ROOT / "c_examples/bench.c", folder)
-        self.floor = floor_program()
         self.done, self.total, self.start = 0, 0, time.monotonic()
 
+    @functools.cached_property
+    def floor(self):
+        return floor_program()
+
     def measure(self, ranks, command):
-        """What the line for machines says: a number for each word."""
+        """Runs a program; returns the numbers of its result line by name, and its output."""
         run = launch.launch(ranks, command, LIMIT)
         self.done += 1
         left = (time.monotonic() - self.start) / self.done * (self.total - self.done)
         if sys.stderr.isatty():
-            print(f"\r{self.done} of {self.total}, {left / 60:.0f} minutes to go   ", end="", file=sys.stderr)
+            print(f"\r{self.done} of {self.total}, {left / 60:.0f} minutes left   ", end="", file=sys.stderr)
         lines = [line for line in run.output.splitlines() if line.startswith("ftsort-bench")]
         if len(lines) != 1:
             sys.exit(f"{' '.join(map(str, command))}: {run.output[-2000:]}")
-        # The word "store" is there twice: which one, and then the seconds of that phase.
+        # The word "store" occurs twice: first as the name of the store, then as the seconds of that phase.
         words = dict(word.split("=") for word in lines[0].split()[1:])
         words = {name: value for name, value in words.items() if name not in ("type", "local")}
         return {name: float(value) for name, value in words.items()}, run.output
@@ -88,25 +84,25 @@ class Bench:
         return self.measure(ranks, [self.bench, "-k", log2, "-t", kind, "-s", store, "-n", 3, *more])[0]
 
     def in_turns(self, commands):
-        """Runs all commands, named, by turns; for each the list of what they said."""
-        told = {name: [] for name in commands}
+        """Runs all commands in turns; returns the results of each by name."""
+        results = {name: [] for name in commands}
         for _ in range(self.turns):
             for name, command in commands.items():
-                told[name].append(command())
-        return told
+                results[name].append(command())
+        return results
 
 
-def median(told, name="total"):
-    return statistics.median(run[name] for run in told)
+def median(results, name="total"):
+    return statistics.median(run[name] for run in results)
 
 
-def ratio(told, beside, name="total"):
-    """The median of the ratios, each of two runs of the same turn."""
-    return statistics.median(one[name] / other[name] for one, other in zip(told, beside))
+def ratio(results, base, name="total"):
+    """Returns the median of the ratios to `base`, each of two runs of the same turn."""
+    return statistics.median(one[name] / other[name] for one, other in zip(results, base))
 
 
 def floor(bench, options):
-    """How much longer ftsort takes than a sort that survives nothing."""
+    """The time of ftsort relative to a sort without fault tolerance."""
     cases = list(itertools.product(options.types, options.sizes, options.ranks))
     bench.total += len(cases) * bench.turns * (len(PLAIN) + len(STORES))
     yield ["records", "log2", "ranks", "plain ns", "with std", "with a copy", *STORES, "memory/none", "reload/none",
@@ -119,69 +115,70 @@ def floor(bench, options):
         }
         for store in STORES:
             commands[store] = lambda store=store: bench.ftsort(ranks, log2, kind, store)
-        told = bench.in_turns(commands)
-        size = [statistics.median(run["peak"] / run["input"] for run in told[store]) for store in STORES]
-        # The caller's own input is no part of what the sort takes.
-        held = [statistics.median(run["resident"] / run["input"] - 1 for run in told[store]) for store in STORES]
-        plain = told["plain"]
-        yield [kind, log2, ranks, median(plain) / 2**log2 * 1e9, ratio(told["std"], plain), ratio(told["copy"], plain),
-               *[ratio(told[store], plain) for store in STORES],
-               ratio(told["memory"], told["none"]), ratio(told["reload"], told["none"]),
-               ratio(told["memory"], told["copy"]), *size, *held]
+        results = bench.in_turns(commands)
+        size = [statistics.median(run["peak"] / run["input"] for run in results[store]) for store in STORES]
+        # The caller's input is not counted.
+        resident = [statistics.median(run["resident"] / run["input"] - 1 for run in results[store]) for store in STORES]
+        plain = results["plain"]
+        yield [kind, log2, ranks, median(plain) / 2**log2 * 1e9, ratio(results["std"], plain), ratio(results["copy"], plain),
+               *[ratio(results[store], plain) for store in STORES],
+               ratio(results["memory"], results["none"]), ratio(results["reload"], results["none"]),
+               ratio(results["memory"], results["copy"]), *size, *resident]
 
 
 def stores(bench, options):
-    """What a store costs, sort by sort beside none in the same processes."""
+    """The cost of each store: every sort is paired with one without a store in the same processes."""
     cases = list(itertools.product(options.types, options.sizes, options.ranks))
     bench.total += len(cases) * bench.turns * len(STORES)
     yield ["records", "log2", "ranks", *[f"{store}/none" for store in STORES]]
     for kind, log2, ranks in cases:
-        told = bench.in_turns({
+        results = bench.in_turns({
             store: lambda store=store: bench.ftsort(ranks, log2, kind, store, ["-b", "none", "-n", 15])
             for store in STORES
         })
-        yield [kind, log2, ranks, *[median(told[store], "beside") for store in STORES]]
+        yield [kind, log2, ranks, *[median(results[store], "beside") for store in STORES]]
 
 
 def algorithms(bench, options):
-    """What each algorithm takes, beside the one-exchange sort."""
+    """The time of each algorithm relative to the one-exchange sort."""
     cases = list(itertools.product(options.sizes, options.ranks))
     bench.total += len(cases) * bench.turns * len(ALGORITHMS)
     yield ["log2", "ranks", "auto ns", *list(ALGORITHMS)[1:]]
     for log2, ranks in cases:
-        told = bench.in_turns({
+        results = bench.in_turns({
             name: lambda number=number: bench.ftsort(ranks, log2, more=["-a", number])
             for name, number in ALGORITHMS.items()
         })
-        auto = told.pop("auto")
-        yield [log2, ranks, median(auto) / 2**log2 * 1e9, *[ratio(runs, auto) for runs in told.values()]]
+        auto = results.pop("auto")
+        yield [log2, ranks, median(auto) / 2**log2 * 1e9, *[ratio(runs, auto) for runs in results.values()]]
 
 
 def checks(bench, options):
-    """What digests add to the sort with one copy of each input, and what they and the three checks of
-    McMillin and Ni add to bitonic sort."""
+    """The cost of digests for the sort with one copy of each input, and of digests and the three checks of
+    McMillin and Ni for bitonic sort."""
     cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks if ranks & (ranks - 1) == 0]
     bench.total += len(cases) * bench.turns * 5
     bitonic = ["-a", ALGORITHMS["bitonic"]]
     yield ["log2", "ranks", "unchecked ns", "digest", "bitonic ns", "its digest", "S_FT"]
     for log2, ranks in cases:
-        told = bench.in_turns({
+        results = bench.in_turns({
             "plain": lambda: bench.ftsort(ranks, log2),
             "digest": lambda: bench.ftsort(ranks, log2, more=["-x", DIGEST]),
             "bitonic": lambda: bench.ftsort(ranks, log2, more=bitonic),
             "bitonic, digest": lambda: bench.ftsort(ranks, log2, more=[*bitonic, "-x", DIGEST]),
             "S_FT": lambda: bench.ftsort(ranks, log2, more=[*bitonic, "-x", S_FT]),
         })
-        yield [log2, ranks, median(told["plain"]) / 2**log2 * 1e9, ratio(told["digest"], told["plain"]),
-               median(told["bitonic"]) / 2**log2 * 1e9, ratio(told["bitonic, digest"], told["bitonic"]),
-               ratio(told["S_FT"], told["bitonic"])]
+        yield [log2, ranks, median(results["plain"]) / 2**log2 * 1e9, ratio(results["digest"], results["plain"]),
+               median(results["bitonic"]) / 2**log2 * 1e9, ratio(results["bitonic, digest"], results["bitonic"]),
+               ratio(results["S_FT"], results["bitonic"])]
 
 
 def touch(size):
-    """Has the kernel find so many bytes, and gives them back to it.
+    """Allocates and writes `size` bytes and frees them, so that the kernel has them ready.
 
-    What nobody in a virtual machine has used for a while may be its host's, and takes some forty times as long to
-    get as to zero. Survivors need more memory than before, and would be measured by that.
+    In a virtual machine, memory that has been unused for a while may belong to the host, and getting it takes some
+    forty times as long as zeroing it. Survivors need more memory than before the failure, and that time would be part
+    of the measurement.
     """
     HUGE = 2 << 20
     size = min(size, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
@@ -191,8 +188,8 @@ def touch(size):
             memory[page] = 1
 
 
-def suffered(bench, ranks, log2, faults):
-    """One sort with faults: the slowest survivor's time, and how often a round was done again."""
+def sort_with_failures(bench, ranks, log2, faults):
+    """Runs one sort with failures; returns the times of the slowest survivor and the number of failures."""
     command = [bench.bench, "-k", log2, "-s", "reload", "-n", 1, "-f", faults]
     touch(256 << log2)
     quiet, output = bench.measure(ranks, command)
@@ -207,51 +204,51 @@ def suffered(bench, ranks, log2, faults):
 
 
 def faults(bench, options):
-    """What faults in the middle of a sort cost: the schedule's instants are drawn from its time."""
+    """The cost of failures during a sort: their moments are drawn from the time of the sort."""
     cases = [(log2, ranks) for log2 in options.sizes for ranks in options.ranks if ranks > 2]
     bench.total += len(cases) * (3 * bench.turns * len(FAULTS) + 1)
     yield ["log2", "ranks", "none ms", "one adds ms", "half", "all but one", "alone ms", "all but one / alone",
-           "after the last / alone", "of it inputs are made again, ms", "after the last / alone and making them"]
+           "after the last / alone", "of which inputs are reloaded, ms", "after the last / alone and reloading"]
     for log2, ranks in cases:
         alone = bench.measure(1, [bench.bench, "-k", log2, "-s", "none", "-n", 3])[0]["total"]
-        window, told = None, {name: [] for name in FAULTS}
+        window, results = None, {name: [] for name in FAULTS}
         for turn in range(3 * bench.turns):
             for name, words in FAULTS.items():
                 schedule = words if window is None or name == "none" else f"{words} seed={turn} window={window}ms"
-                told[name].append(suffered(bench, ranks, log2, schedule))
-                window = window or max(1, int(told[name][0]["total"] * 800))
-        quiet = told["none"]
-        struck = {name: [run for run in runs if run["faults"]] for name, runs in told.items()}
-        after, made = (median(struck["all but one"], name) for name in ("after", "made"))
-        yield [log2, ranks, median(quiet) * 1e3, (median(struck["one"]) - median(quiet)) * 1e3,
-               median(struck["half"]) / median(quiet), median(struck["all but one"]) / median(quiet), alone * 1e3,
-               median(struck["all but one"]) / alone, after / alone, made * 1e3, after / (alone + made)]
+                results[name].append(sort_with_failures(bench, ranks, log2, schedule))
+                window = window or max(1, int(results[name][0]["total"] * 800))
+        quiet = results["none"]
+        hit = {name: [run for run in runs if run["faults"]] for name, runs in results.items()}
+        after, made = (median(hit["all but one"], name) for name in ("after", "made"))
+        yield [log2, ranks, median(quiet) * 1e3, (median(hit["one"]) - median(quiet)) * 1e3,
+               median(hit["half"]) / median(quiet), median(hit["all but one"]) / median(quiet), alone * 1e3,
+               median(hit["all but one"]) / alone, after / alone, made * 1e3, after / (alone + made)]
 
 
 def growth(bench, options):
-    """How the time grows with the size and the ranks, with one copy of each input."""
+    """The time by number of records and ranks, with one copy of each input."""
     cases = list(itertools.product(options.grow, options.crowd))
     bench.total += len(cases) * bench.turns
-    yield ["log2", "ranks", "total ms", "ns a record", *PHASES, "peak"]
+    yield ["log2", "ranks", "total ms", "ns per record", *PHASES, "peak"]
     for log2, ranks in cases:
-        told = [bench.ftsort(ranks, log2) for _ in range(bench.turns)]
-        total = median(told)
+        results = [bench.ftsort(ranks, log2) for _ in range(bench.turns)]
+        total = median(results)
         yield [log2, ranks, total * 1e3, total / 2**log2 * 1e9,
-               *[median(told, name) / 2**log2 * 1e9 for name in PHASES],
-               statistics.median(run["peak"] / run["input"] for run in told)]
+               *[median(results, name) / 2**log2 * 1e9 for name in PHASES],
+               statistics.median(run["peak"] / run["input"] for run in results)]
 
 
 def small(bench, options):
-    """A thousand records: messages are all that it costs."""
+    """A thousand records, where messages take most of the time."""
     bench.total += len(options.crowd) * bench.turns * 2
     yield ["ranks", "allreduce us", "none us", "memory us", "none / allreduce", "memory / allreduce"]
     for ranks in options.crowd:
-        told = bench.in_turns({
+        results = bench.in_turns({
             store: lambda store=store: bench.measure(ranks, [bench.bench, "-k", 10, "-s", store, "-n", 51])[0]
             for store in ("none", "memory")
         })
-        both = [median(told[store]) * 1e6 for store in told]
-        allreduce = median(told["none"], "allreduce") * 1e6
+        both = [median(results[store]) * 1e6 for store in results]
+        allreduce = median(results["none"], "allreduce") * 1e6
         yield [ranks, allreduce, *both, *[time / allreduce for time in both]]
 
 
@@ -264,26 +261,25 @@ def text(value):
 
 
 def run_section(name, bench, options):
-    """Measures, prints and writes one table; returns it."""
-    rows = []
-    with (options.out / f"{name}.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        for row in SECTIONS[name](bench, options):
+    """Measures, prints and writes one table, and returns it."""
+    measured = SECTIONS[name](bench, options)
+    head = next(measured)
+    rows = [head]
+    line = lambda row: " ".join(f"{text(cell):>{max(7, len(label))}}" for label, cell in zip(head, row))
+    print(f"\n{name}: {' '.join(SECTIONS[name].__doc__.split())}\n{line(head)}", flush=True)
+    with tables.Appender(options.out / f"{name}.csv", head, fresh=True) as file:
+        for row in measured:
             rows.append(row)
-            writer.writerow(row)
-            file.flush()
-            head = rows[0]
-            if len(rows) == 1:
-                print(f"\n{name}: {' '.join(SECTIONS[name].__doc__.split())}", flush=True)
-            print(" ".join(f"{text(value):>{max(7, len(label))}}" for label, value in zip(head, row)), flush=True)
+            file.add(dict(zip(head, row)))
+            print(line(row), flush=True)
     return rows
 
 
 def fit(rows):
-    """The coefficients of a simple model of the growth, and by how much it is off at worst half of the time.
+    """Fits a simple cost model; returns its coefficients and its median relative error.
 
-    Seconds = a n log2(n / N) / p + b n log2(N) / p + c N^2 / p + d, where n records are on N ranks and p of them
-    have a processor: local sorts, merging and waiting for each other, messages, agreements.
+    Seconds = a n log2(n / N) / p + b n log2(N) / p + c N^2 / p + d for n records on N ranks, p of which have a
+    processor. The terms stand for local sorts, for merging and waiting, for messages, and for agreements.
     """
     cpus = len(os.sched_getaffinity(0))
     table = numpy.array([[float(cell) for cell in row[:3]] for row in rows[1:]])
@@ -291,7 +287,7 @@ def fit(rows):
     share = count / numpy.minimum(ranks, cpus)
     terms = numpy.stack([share * numpy.log2(count / ranks), share * numpy.log2(ranks),
                          ranks * ranks / numpy.minimum(ranks, cpus), numpy.ones_like(share)], axis=1)
-    # Relative errors count, or small sorts would not; no cost is negative.
+    # The fit minimises relative errors, so that small sorts count too, and allows no negative cost.
     weighted, wanted = terms / seconds[:, None], numpy.ones_like(seconds)
     costs, active = numpy.zeros(4), list(range(4))
     while active:
@@ -303,62 +299,48 @@ def fit(rows):
     return costs, float(numpy.median(abs(weighted @ costs - 1)))
 
 
-def draw(name, rows, folder):
-    """A figure of a table, if there is something to draw."""
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
-    head = rows[0]
+def draw(name, rows):
+    """Returns a figure of a table; None for the sections without one."""
+    head, body = rows[0], rows[1:]
+    column = lambda label: [row[head.index(label)] for row in body]
     if name == "floor":
-        labels = [f"{row[0]} 2^{row[1]}\nN={row[2]}" for row in rows[1:]]
-        places = numpy.arange(len(labels))
-        for index, store in enumerate(STORES):
-            at = head.index(store)
-            axes.bar(places + 0.25 * (index - 1), [row[at] for row in rows[1:]], 0.25, label=store)
-        axes.axhline(1, color="black", linewidth=0.8)
-        axes.set_xticks(places, labels, fontsize=6)
-        axes.set_ylabel("time, in terms of the plain sample sort's")
+        figure, drawn = plots.axes("", "time relative to the plain sample sort", size=(7, 4.2))
+        labels = [f"{row[0]} 2^{row[1]}\nN={row[2]}" for row in body]
+        plots.grouped_bars(drawn, labels, [(store, column(store)) for store in STORES])
+        drawn.axhline(1, color=plots.INK, linewidth=0.8)
+        drawn.tick_params(axis="x", labelsize=6)
     elif name == "growth":
-        for ranks in sorted({row[1] for row in rows[1:]}):
-            of_ranks = [row for row in rows[1:] if row[1] == ranks]
-            axes.plot([row[0] for row in of_ranks], [row[3] for row in of_ranks], marker="o", label=f"{ranks} ranks")
-        axes.set_yscale("log")
-        axes.set_xlabel("log2 of the number of records")
-        axes.set_ylabel("ns a record")
+        figure, drawn = plots.axes("log2 of the number of records", "nanoseconds per record", size=(7, 4.2), yscale="log")
+        counts = sorted({row[1] for row in body})
+        plots.lines(drawn, [(f"{ranks} ranks", [(row[0], row[3]) for row in body if row[1] == ranks]) for ranks in counts])
     elif name == "algorithms":
-        labels = [f"2^{row[0]}\nN={row[1]}" for row in rows[1:]]
-        places = numpy.arange(len(labels))
-        for index, label in enumerate(head[3:]):
-            axes.bar(places + 0.2 * (index - 1.5), [row[3 + index] for row in rows[1:]], 0.2, label=label)
-        axes.set_xticks(places, labels)
-        axes.set_ylabel("time, in terms of the one-exchange sort's")
+        figure, drawn = plots.axes("", "time relative to the one-exchange sort", size=(7, 4.2))
+        plots.grouped_bars(drawn, [f"2^{row[0]}\nN={row[1]}" for row in body],
+                           [(label, column(label)) for label in head[3:]])
     else:
-        pyplot.close(figure)
-        return False
-    axes.legend(fontsize=8)
-    figure.tight_layout()
-    plots.save(figure, folder, name)
-    return True
+        return None
+    drawn.legend(fontsize=8)
+    return figure
 
 
-def page(tables, folder, notes):
-    parts = ["<!doctype html><meta charset=utf-8><title>ftsort: benchmarks</title>",
-             "<style>body{font-family:sans-serif;max-width:60em;margin:2em auto}td,th{padding:.2em .6em;"
-             "text-align:right}table{border-collapse:collapse;font-size:.8em}tr{border-bottom:1px solid #ccc}</style>",
-             "<h1>ftsort: benchmarks</h1>"]
-    for name, rows in tables.items():
-        parts.append(f"<h2>{name}</h2><p>{html.escape(' '.join(SECTIONS[name].__doc__.split()))}</p>")
-        if draw(name, rows, folder):
-            parts.append(f"<img src={name}.svg>")
-        parts.append("<table>" + "".join(
-            "<tr>" + "".join(f"<{'td' if index else 'th'}>{html.escape(text(cell))}" for cell in row)
-            for index, row in enumerate(rows)) + "</table>")
-        parts.append(f"<p>{html.escape(notes.get(name, ''))}</p>")
-    (folder / "index.html").write_text("\n".join(parts))
+def write_page(measured, folder, notes):
+    page = plots.Page(folder, "ftsort: benchmarks")
+    for name, rows in measured.items():
+        page.heading(name)
+        page.text(" ".join(SECTIONS[name].__doc__.split()))
+        figure = draw(name, rows)
+        if figure is not None:
+            plots.save(figure, folder, name)
+            page.image(name, "")
+        page.table(rows[0], [[text(cell) for cell in row] for row in rows[1:]])
+        page.text(notes.get(name, ""))
+    return page.write()
 
 
 def main():
     numbers = lambda words: [int(word) for word in words.split(",")]  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", help="which ones; all of them if none is named")
+    parser.add_argument("sections", nargs="*", help="the sections to run; default: all")
     parser.add_argument("--types", type=lambda words: words.split(","), default=["i32", "u64", "f64", "pairs"])
     parser.add_argument("--sizes", type=numbers, default=[24], help="log2 of the numbers of records")
     parser.add_argument("--ranks", type=numbers, default=[2, 4, 8])
@@ -371,19 +353,18 @@ def main():
     if unknown:
         sys.exit(f"there is no section {', '.join(sorted(unknown))}")
     options.out.mkdir(exist_ok=True)
-    notes, tables = {}, {}
+    notes, measured = {}, {}
     with tempfile.TemporaryDirectory(prefix="ftsort-bench-") as folder:
         bench = Bench(folder, options.turns)
         for name in options.sections or SECTIONS:
-            tables[name] = run_section(name, bench, options)
-    if "growth" in tables:
-        costs, error = fit(tables["growth"])
+            measured[name] = run_section(name, bench, options)
+    if "growth" in measured:
+        costs, error = fit(measured["growth"])
         notes["growth"] = (
             f"model: {costs[0] * 1e9:.3f} ns n log2(n/N) / p + {costs[1] * 1e9:.2f} ns n log2(N) / p + "
             f"{costs[2] * 1e6:.1f} us N^2 / p + {costs[3] * 1e6:.0f} us; median error {100 * error:.0f} %")
         print("\n" + notes["growth"])
-    page(tables, options.out, notes)
-    print(f"\n{options.out}/index.html")
+    print(f"\n{write_page(measured, options.out, notes)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Installs the library with CMake and builds programs against the installed copy, as users would.
 
-A consumer outside the tree is built by CMake's find_package, by pkg-config and by plain mpicc, with
-the shared and with the static library, and each is run. The CMake build's own tests run too.
+Builds a program outside the tree with CMake's find_package, with pkg-config and with plain mpicc, against the shared
+and the static library, and runs each. Runs the tests of the CMake build too.
 """
 
 import os
@@ -28,7 +28,7 @@ target_link_libraries(static PRIVATE ftsort::ftsort_static)
 
 
 def run(*command, **options):
-    """Runs a command; its output is shown only if it fails."""
+    """Runs a command and returns its output. If the command fails, prints the output and ends the script."""
     command = [str(word) for word in command]
     done = subprocess.run(command, capture_output=True, text=True, **options)
     if done.returncode != 0:
@@ -37,17 +37,17 @@ def run(*command, **options):
 
 
 def works(program, how):
-    """The program sorts on two ranks, and the survivors do when one of three is killed."""
+    """Checks that a program sorts on two ranks, and on the survivors when one rank of three is killed."""
     for ranks, faults, survivors in ((2, "", 2), (3, "1@1", 2)):
         done = launch.launch(ranks, [program], LIMIT, faults)
-        right = done.output.count(", in order")
-        if done.hung or right != survivors:
-            sys.exit(f"{how}: {right} of {survivors} survivors sorted\n{done.output}")
+        correct = done.output.count(", in order")
+        if done.hung or correct != survivors:
+            sys.exit(f"{how}: {correct} of {survivors} survivors have a sorted result\n{done.output}")
     print(f"  {how}: works", flush=True)
 
 
 def install(folder):
-    """Builds and installs; returns the prefix. The installed tree is moved before it is used."""
+    """Builds and installs the library, and returns the prefix and mpicc. Moves the installed tree once, as a test."""
     build, first, prefix = folder / "build", folder / "first", folder / "prefix"
     mpicc = shutil.which(os.environ.get("MPICC", "mpicc"))
     options = [f"-DMPI_C_COMPILER={mpicc}", f"-DCMAKE_INSTALL_PREFIX={first}"]
@@ -94,7 +94,7 @@ def main():
             run(mpicc, hello, "-o", consumer / "pkg_static", *flags)
             works(consumer / "pkg_static", "pkg-config, static")
         else:
-            print("  pkg-config is not installed: its way was not tried")
+            print("  pkg-config is not installed: builds with pkg-config were not tested")
         run(prefix / "bin/ftsort-mpirun", "--oversubscribe", "-np", "2", consumer / "plain")
         print("  ftsort-mpirun: works", flush=True)
     print("the installed library works")

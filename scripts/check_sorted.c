@@ -1,9 +1,10 @@
-/* Is OUTPUT the numbers of INPUT in order? Bit for bit, and by other means than ftsort's: sorts the
- * input by itself, with a plain radix sort, and compares.
+/* Checks that OUTPUT has the numbers of INPUT in order, bit for bit. Does not use ftsort: sorts the input
+ * with a plain radix sort and compares.
  *
  *   check_sorted i32|u32|i64|u64|f32|f64 INPUT OUTPUT
  *
- * Floats are ordered by IEEE 754's total order. Exit status 0 and "right", or 1 and what is wrong. */
+ * Floating-point numbers are in the total order of IEEE 754. Prints "right" and exits with 0, or prints the first
+ * difference and exits with 1. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +12,13 @@
 
 static const char *const types[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
 
-static int wrong(const char *what, const char *file)
+static int wrong(const char *reason, const char *file)
 {
-  printf("%s: %s\n", file, what);
+  printf("%s: %s\n", file, reason);
   return 1;
 }
 
-/* A whole file; its size in bytes. NULL if it cannot be read. */
+/* Returns the content of a file and its size in bytes; NULL if it cannot be read. */
 static unsigned char *read_file(const char *name, size_t *bytes)
 {
   FILE *file = fopen(name, "rb");
@@ -42,7 +43,7 @@ static unsigned char *read_file(const char *name, size_t *bytes)
   return data;
 }
 
-/* The number at a place as an unsigned one that has the same place in the order. */
+/* Returns the number at index i as an unsigned number with the same place in the order. */
 static uint64_t key_at(const unsigned char *data, size_t i, int type)
 {
   uint64_t bits, sign;
@@ -117,7 +118,7 @@ int main(int argc, char **argv)
       continue;
     }
     printf("%s: record %zu of %zu %s\n", argv[3], i, count,
-           key < last ? "is smaller than the one before it" : "is not the one that belongs there");
+           key < last ? "is smaller than the record before it" : "differs from the expected one");
     return 1;
   }
   printf("right: %zu records\n", count);

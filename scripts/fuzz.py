@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds the fuzz targets and runs one after the other, each for some minutes.
 
-Coverage-guided by libFuzzer, on the stable compiler: the instrumentation is asked for by flags. What is
-newly covered goes to `fuzz/found/TARGET`, which is not kept; what fails goes to `fuzz/failures`.
+libFuzzer guides the inputs by coverage. The stable compiler is sufficient, since flags ask for the instrumentation.
+Inputs that cover new code go to `fuzz/found/TARGET`, which is not committed; inputs that fail go to `fuzz/failures`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FUZZ = ROOT / "fuzz"
 TARGETS = ["file", "header", "schedule", "trial", "entry"]
-# Of the flags that cargo-fuzz gives, those for coverage.
+# The flags for coverage among those that cargo-fuzz passes.
 FLAGS = [
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -34,9 +34,9 @@ def host():
 
 
 def build():
-    """The folder of the programs."""
+    """Builds the fuzz targets and returns the folder of the programs."""
     machine = host()
-    # With a target named, build scripts and macros are left as they are.
+    # With --target, the flags do not apply to build scripts and macros.
     command = ["cargo", "build", "--release", "--target", machine, "--manifest-path", FUZZ / "Cargo.toml"]
     subprocess.run(command, check=True, env={**os.environ, "RUSTFLAGS": " ".join(FLAGS)})
     target = os.environ.get("CARGO_TARGET_DIR", FUZZ / "target")
@@ -44,7 +44,7 @@ def build():
 
 
 def fuzz(program, target, seconds, quiet):
-    """Runs one target; the number of executions, or None after a failure."""
+    """Runs one target; returns the number of executions, or None after a failure."""
     found, failures = FUZZ / "found" / target, FUZZ / "failures"
     found.mkdir(parents=True, exist_ok=True)
     failures.mkdir(exist_ok=True)
@@ -65,14 +65,14 @@ def fuzz(program, target, seconds, quiet):
             if match := re.match(r"stat::number_of_executed_units:\s*(\d+)", line):
                 executions = int(match[1])
     failed = process.returncode != 0
-    print(f"\r{target}: {executions} executions in {seconds} s: {'FAILED' if failed else 'nothing found'}", flush=True)
+    print(f"\r{target}: {executions} executions in {seconds} s: {'FAILED' if failed else 'no failure'}", flush=True)
     if failed:
         sys.stdout.write("".join(lines))
     return None if failed else executions
 
 
 def shrink(program, target):
-    """Leaves in the corpus the fewest files that cover what it and the found ones cover."""
+    """Replaces the corpus by the fewest files that cover the same code as the corpus and the found inputs."""
     corpus, fresh = FUZZ / "corpus" / target, FUZZ / "found" / f"{target}.small"
     fresh.mkdir(parents=True, exist_ok=True)
     command = [program, "-merge=1", fresh, corpus, FUZZ / "found" / target]
@@ -84,8 +84,8 @@ def shrink(program, target):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", default=TARGETS, metavar="TARGET", help=" ".join(TARGETS))
-    parser.add_argument("--minutes", type=float, default=1, help="for each target")
-    parser.add_argument("--shrink", action="store_true", help="instead: make the corpus anew, as small as can be")
+    parser.add_argument("--minutes", type=float, default=1, help="minutes for each target")
+    parser.add_argument("--shrink", action="store_true", help="do not fuzz; make the corpus as small as possible")
     options = parser.parse_args()
     folder = build()
     if options.shrink:

@@ -1,38 +1,38 @@
 #!/usr/bin/env python3
-"""Takes whole hosts away from a running sort, many times over, and prints what came of it.
+"""Disconnects or ends whole hosts during a sort, many times over, and counts the outcomes.
 
-The hosts are played by network namespaces of this machine: three, each with an address of its own on a
-bridge. One mpirun on the head (outside of them) starts every rank through a small wrapper that enters
-a host's namespace; on real hosts the wrapper would be ssh. Rank i is on host i mod 3. The ranks talk
-over TCP. This way to start is the point of it: with the usual one, which has a daemon on each host,
-mpirun (PRRTE 3.0) ends the whole job as soon as a daemon is lost with its host.
+Three network namespaces of this machine stand for the hosts, each with an address of its own on a bridge. One mpirun
+outside of them starts every rank through a small wrapper, which enters the namespace of a host; on real hosts the
+wrapper would be ssh. Rank i runs on host i mod 3, and the ranks communicate over TCP. The wrapper is essential: with
+the usual launch, which has a daemon on each host, mpirun (PRRTE 3.0) ends the whole job when a daemon is lost with its
+host.
 
-In each run one host is struck at a random instant of the sort:
+Each run disturbs one host at a random moment of the sort:
 
-  killed  its ranks get SIGKILL at once; the connections are closed, as by a kernel that lives on
-  off     its link is cut and its ranks get SIGKILL: as if the power failed. mpirun sees its children
-          end and tells the others, as it would after the keep-alive of ssh
-  cut     only its link is cut; its ranks compute on, and still reach the store's directory
-  frozen  its ranks get SIGSTOP; when the others are done and gone, SIGCONT
+  killed  the ranks of the host get SIGKILL; the kernel closes their connections
+  off     the link of the host is cut and its ranks get SIGKILL, as if the power failed. mpirun sees its children end
+          and tells the other ranks, as it would after the keep-alive of ssh
+  cut     only the link is cut; the ranks of the host continue, and still reach the directory of the store
+  frozen  the ranks of the host get SIGSTOP, and SIGCONT after the other ranks have ended
 
-"cut" and "frozen" are seen by Open MPI's heartbeats alone, which are on in these rows. The ranks of the
-other hosts are judged, and their output is compared bit for bit:
+Only the heartbeats of Open MPI detect "cut" and "frozen"; they are on in these rows. The outcome is that of the ranks
+on the other hosts, whose output is compared bit for bit:
 
-  right   sorted, by all of them
-  lost    all of them said FTSORT_ERR_DATA_LOST, and the host had more ranks than there are copies
-  wrong   anything else: wrong output, disagreement, or a struck rank that went on alone to success
-  crash   one of them died
+  right   all of them have sorted
+  lost    all of them returned FTSORT_ERR_DATA_LOST, and the host had more ranks than there are copies
+  wrong   any other result: wrong output, disagreement, or a rank of the disturbed host that finished alone with success
+  crash   one of them failed
   hang    one of them had not ended at the time limit
-  late    right, but the sort was over before the strike; does not count as one of the runs
+  late    right, but the sort had finished before the disturbance; not counted as a run
 
-What the ranks of the struck host did is noted beside:
+The last column counts the ranks of the disturbed host by their end:
 
-  silent  ended, and left no status                    error   left a status that is not success
-  stuck   neither ended nor left a status; was killed  alone   recovered, and left success
-  ok      left success: had sorted with all others before it could notice
+  silent  ended without a status                              error   left a status other than success
+  stuck   neither ended nor left a status, and was killed     alone   recovered, and left success
+  ok      left success: had sorted together with all others before it could notice the disturbance
 
-Two runs of each row go without a strike, to know how long a sort takes; they are counted only if they
-fail. Needs root, ip, unshare and hostname; says "skipped" and succeeds where that is missing.
+Two runs of each row have no disturbance and measure the time of a sort; they are counted only if they fail. The script
+needs root, ip, unshare and hostname; where they are missing, it prints "skipped" and succeeds.
 """
 
 import argparse
@@ -55,15 +55,15 @@ import launch
 
 HOSTS = 3
 COLUMNS = [*kill_table.COLUMNS, "late"]
-# A rank that does not call MPI for the timeout is taken for dead, unless a thread sends its heartbeats.
+# A rank that does not call MPI during the timeout counts as failed, unless a thread sends its heartbeats.
 HEARTBEATS = {
     "mpi_ft_detector": "1",
     "mpi_ft_detector_period": "0.3",
     "mpi_ft_detector_timeout": "1.5",
 }
-# How many bytes from a host show that the sort has begun: start-up sends far less.
+# More bytes than this from a host show that the sort has begun: the start-up sends far fewer.
 BEGUN = 1 << 19
-# How long the struck ranks are watched once the others are done.
+# Seconds for which the ranks of the disturbed host are watched after the others have ended.
 PATIENCE = 10
 WRAPPER = """#!/bin/sh
 host={tag}h$((OMPI_COMM_WORLD_RANK % {hosts}))
@@ -73,11 +73,11 @@ exec ip netns exec $host unshare --uts sh -c 'hostname "$0"; exec "$@"' $host "$
 
 
 class NoHosts(Exception):
-    """This machine does not let us play hosts."""
+    """This machine cannot simulate hosts."""
 
 
 def ip(*words):
-    """Runs ip; its output."""
+    """Runs ip and returns its output."""
     ran = subprocess.run(["ip", *map(str, words)], capture_output=True, text=True)
     if ran.returncode != 0:
         raise OSError(f"`ip {' '.join(map(str, words))}`: {ran.stderr.strip()}")
@@ -85,7 +85,7 @@ def ip(*words):
 
 
 def free_network():
-    """A network that nothing on this machine has to do with."""
+    """Returns a network that no route of this machine uses."""
     routes = json.loads(ip("-json", "-4", "route", "show", "table", "all") or "[]")
     taken = [ipaddress.ip_network(route["dst"], strict=False)
              for route in routes if route.get("dst", "default") != "default"]
@@ -97,10 +97,10 @@ def free_network():
 
 
 class Network:
-    """The hosts, for as long as the `with` block lasts."""
+    """The hosts; they exist during the `with` block."""
 
     def __init__(self):
-        # Other runs of this script may be under way.
+        # Another run of this script may be active.
         self.tag = f"fts{os.getpid()}"
         self.names = [f"{self.tag}h{host}" for host in range(HOSTS)]
 
@@ -112,10 +112,10 @@ class Network:
             raise NoHosts("network namespaces need root")
         try:
             self.make()
-        except BaseException as why:
+        except BaseException as reason:
             self.remove()
-            if isinstance(why, OSError):
-                raise NoHosts(why) from why
+            if isinstance(reason, OSError):
+                raise NoHosts(reason) from reason
             raise
         return self
 
@@ -141,7 +141,7 @@ class Network:
 
     def remove(self):
         self.clear()
-        # A namespace takes its links along, but later: the names would be in the way until then.
+        # Removing a namespace removes its links too, but later. Until then their names would be taken.
         for words in [["link", "del", name] for name in [*self.names, self.tag]] + [
                 ["netns", "del", name] for name in self.names]:
             subprocess.run(["ip", *words], capture_output=True)
@@ -150,19 +150,19 @@ class Network:
         ip("-n", self.names[host], "link", "set", "eth0", state)
 
     def sent(self):
-        """Bytes that the hosts have sent so far."""
+        """Returns the bytes that the hosts have sent so far."""
         counters = (pathlib.Path("/sys/class/net", name, "statistics/rx_bytes") for name in self.names)
         return sum(int(counter.read_text()) for counter in counters)
 
     def processes(self, host):
-        """Who is in the host's namespace: only what came in through our wrapper."""
+        """Returns the processes in the namespace of a host, all of which the wrapper started."""
         ran = subprocess.run(["ip", "netns", "pids", self.names[host]], capture_output=True, text=True)
         return {int(pid) for pid in ran.stdout.split()}
 
-    def signal(self, host, what):
+    def signal(self, host, number):
         for pid in self.processes(host):
             try:
-                os.kill(pid, what)
+                os.kill(pid, number)
             except ProcessLookupError:
                 pass
 
@@ -172,13 +172,13 @@ class Network:
 
 
 class Case:
-    def __init__(self, strike, store, replicas=0):
-        self.strike, self.store, self.replicas = strike, store, replicas
-        self.heartbeats = strike in ("cut", "frozen")
+    def __init__(self, disturbance, store, replicas=0):
+        self.disturbance, self.store, self.replicas = disturbance, store, replicas
+        self.heartbeats = disturbance in ("cut", "frozen")
 
     def name(self):
         store = f"{self.store}:{self.replicas}" if self.store == "memory" else self.store
-        return f"{self.strike}/{store}"
+        return f"{self.disturbance}/{store}"
 
 
 CASES = [
@@ -189,20 +189,23 @@ CASES = [
 ]
 
 
-class Striker(threading.Thread):
-    """Watches one run from outside: strikes the host, waits for the others, notes what the struck ranks
-    do, and ends whatever is left, so that mpirun comes back by itself and cleans up."""
+class Disturber(threading.Thread):
+    """Watches one run from outside.
+
+    Disturbs the host, waits for the ranks of the other hosts, notes the end of each rank of the disturbed host, and ends
+    all remaining processes, so that mpirun ends by itself and cleans up.
+    """
 
     def __init__(self, network, case, work, pids):
         super().__init__(daemon=True)
         self.network, self.case, self.work, self.pids = network, case, work, pids
         self.over = threading.Event()
-        self.hung, self.stacks, self.fate, self.error = False, "", {}, None
+        self.hung, self.stacks, self.ends, self.error = False, "", {}, None
 
     def aim(self, victim, delay, ranks, limit, sorter):
         self.victim, self.delay, self.limit, self.sorter = victim, delay, limit, sorter
-        self.struck = {rank for rank in range(ranks) if rank % HOSTS == victim}
-        self.others = set(range(ranks)) - self.struck
+        self.disturbed = {rank for rank in range(ranks) if rank % HOSTS == victim}
+        self.others = set(range(ranks)) - self.disturbed
         return self
 
     def run(self):
@@ -210,76 +213,76 @@ class Striker(threading.Thread):
             self.watch()
         except Exception as error:
             self.error = error
-        # mpirun would wait for them for ever.
+        # mpirun would wait for remaining processes for ever.
         self.network.clear()
 
     def watch(self):
         deadline = time.monotonic() + self.limit
         sent = self.network.sent()
-        if self.struck and self.until(lambda: self.begun(sent), deadline):
+        if self.disturbed and self.until(lambda: self.begun(sent), deadline):
             self.over.wait(self.delay)
-            self.strike()
-        if not self.until(lambda: self.gone(self.others), deadline) and not self.over.is_set():
+            self.disturb()
+        if not self.until(lambda: self.have_ended(self.others), deadline) and not self.over.is_set():
             self.hung = True
             self.stacks = launch.stacks_of(os.getpid(), self.sorter)
         else:
-            if self.struck and self.case.strike == "frozen":
+            if self.disturbed and self.case.disturbance == "frozen":
                 self.network.signal(self.victim, signal.SIGCONT)
-            self.until(lambda: self.gone(self.struck), time.monotonic() + PATIENCE)
-        self.fate = {rank: self.fate_of(rank) for rank in self.struck}
+            self.until(lambda: self.have_ended(self.disturbed), time.monotonic() + PATIENCE)
+        self.ends = {rank: self.end_of(rank) for rank in self.disturbed}
 
     def until(self, happened, deadline):
-        """Waits for it; False at the deadline, or once the run is over."""
+        """Waits until `happened()`; returns False at the deadline, or once the run is over."""
         while not happened():
             if time.monotonic() > deadline or self.over.wait(0.02):
                 return False
         return True
 
     def begun(self, sent):
-        # The first thing that a sort does is to bring its input to the store.
+        # A sort begins by copying its input to the store.
         return self.network.sent() - sent > BEGUN or any(self.work.glob("ftsort-*"))
 
-    def strike(self):
-        if self.case.strike in ("off", "cut"):
+    def disturb(self):
+        if self.case.disturbance in ("off", "cut"):
             self.network.link(self.victim, "down")
-        if self.case.strike in ("off", "killed"):
+        if self.case.disturbance in ("off", "killed"):
             self.network.signal(self.victim, signal.SIGKILL)
-        if self.case.strike == "frozen":
+        if self.case.disturbance == "frozen":
             self.network.signal(self.victim, signal.SIGSTOP)
 
-    def lives(self, rank):
+    def is_running(self, rank):
         try:
             pid = (self.pids / str(rank)).read_text().strip()
         except OSError:
             return True  # It has not been started yet.
         try:
-            # Not there for one that has ended, even if nobody has asked for its exit status.
+            # This file does not exist for a process that has ended, even if its parent has not waited for it.
             os.stat(f"/proc/{pid}/ns/net")
         except OSError:
             return False
         return True
 
-    def gone(self, ranks):
-        return not any(self.lives(rank) for rank in ranks)
+    def have_ended(self, ranks):
+        return not any(self.is_running(rank) for rank in ranks)
 
-    def fate_of(self, rank):
-        status = kill_table.MadeUp.statuses(None, self.work, None).get(rank)
+    def end_of(self, rank):
+        status = kill_table.GeneratedRecords.statuses(None, self.work, None).get(rank)
         if status is None:
-            return "stuck" if self.lives(rank) else "silent"
+            return "stuck" if self.is_running(rank) else "silent"
         if status["status"] != "0":
             return "error"
         return "alone" if recovered(status) else "ok"
 
 
 def recovered(status):
-    """Did the rank that left this status have to do with a fault?"""
+    """Returns whether the rank that left this status took part in a recovery."""
     return status.get("replayed") != "0" or status.get("runs") != "1"
 
 
 class Table:
     def __init__(self, options, network, folder):
         self.options, self.network, self.folder = options, network, folder
-        self.subject = kill_table.MadeUp(options, folder)
+        self.subject = kill_table.GeneratedRecords(options, folder)
         self.bad = []
         self.pids = folder / "pids"
         self.wrapper = folder / "enter-host"
@@ -287,20 +290,22 @@ class Table:
         self.wrapper.chmod(0o755)
 
     def settings(self, case):
-        """What mpirun needs to be told beside the usual."""
+        """Returns the further arguments of mpirun for a case."""
         net = str(self.network.net)
         mca = {"btl": "tcp,self", "btl_tcp_if_include": net}
         if case.heartbeats:
             mca.update(HEARTBEATS)
             mca["mpi_ft_detector_thread"] = "1" if self.options.heartbeats == "thread" else "0"
         words = [word for name, value in mca.items() for word in ("--mca", name, value)]
-        # The ranks must reach mpirun itself too.
+        # The ranks must reach mpirun itself, too.
         return [*words, "--prtemca", "prte_if_include", net, "--pmixmca", "ptl_base_if_include", net,
                 "--pmixmca", "ptl_base_remote_connections", "1"]
 
     def one(self, case, seed, window):
-        """One run, without a strike if the window is 0; its column, how long the sort took on the fastest
-        rank, and the fates of the struck ranks."""
+        """Runs one sort, without a disturbance if the window is 0.
+
+        Returns its column, the seconds of the fastest rank, and the end of each rank of the disturbed host.
+        """
         work = self.folder / "work"
         for folder in (work, self.pids):
             shutil.rmtree(folder, ignore_errors=True)
@@ -308,74 +313,70 @@ class Table:
         rng = random.Random(f"{case.name()} {seed}")
         victim, delay = (rng.randrange(HOSTS), rng.uniform(0, window)) if window else (None, 0)
         ranks, limit = self.options.ranks, self.options.limit
-        striker = Striker(self.network, case, work, self.pids)
-        striker.aim(victim, delay, ranks, limit, self.subject.sorter)
-        cell = kill_table.Cell(ranks, len(striker.struck), case.store, case.replicas, "agree", 1)
-        striker.start()
+        disturber = Disturber(self.network, case, work, self.pids)
+        disturber.aim(victim, delay, ranks, limit, self.subject.sorter)
+        cell = kill_table.Cell(ranks, len(disturber.disturbed), case.store, case.replicas, "agree", 1)
+        disturber.start()
         try:
-            # The larger part goes on, the smaller one gives up.
-            last = f"quorum={ranks // 2 + 1}" if case.strike == "cut" else "-"
+            # The larger part of a divided network continues, and the smaller one gives up.
+            last = f"quorum={ranks // 2 + 1}" if case.disturbance == "cut" else "-"
             command = [self.wrapper, *self.subject.sort(cell, work)[:-1], last]
             run = launch.launch(ranks, command, 2 * limit + PATIENCE, extra=self.settings(case))
         finally:
-            striker.over.set()
-            striker.join()
+            disturber.over.set()
+            disturber.join()
             if victim is not None:
                 self.network.link(victim, "up")
-        if striker.error:
-            raise striker.error
-        run.hung = run.hung or striker.hung
+        if disturber.error:
+            raise disturber.error
+        run.hung = run.hung or disturber.hung
         left = self.subject.statuses(work, run)
-        column, why = self.judge(cell, run, left, striker, work)
+        column, reason = self.judge(cell, run, left, disturber, work)
         if self.options.verbose:
             print(f"    seed {seed}: host {victim} at {delay:.3f} of {window:.3f} s; mpirun {run.code} after "
-                  f"{run.seconds:.1f} s; {column}; {striker.fate}", flush=True)
+                  f"{run.seconds:.1f} s; {column}; {disturber.ends}", flush=True)
         if column in ("wrong", "crash", "hang"):
-            self.keep(case, seed if window else "none", f"{column}: {why}", run, striker, left)
+            self.keep(case, seed if window else "none", f"{column}: {reason}", run, disturber, left)
         fastest = min((float(status.get("seconds", 0)) for status in left.values()), default=0)
-        return column, fastest, striker.fate
+        return column, fastest, disturber.ends
 
-    def judge(self, cell, run, left, striker, work):
-        def check():
-            checker = list(map(str, self.subject.check(cell, work)))
-            checked = subprocess.run(checker, capture_output=True, text=True)
-            return "right" if checked.returncode == 0 else checked.stdout.strip()
-
-        judged = {rank: status for rank, status in left.items() if rank not in striker.struck}
-        column, why = kill_table.judge(cell, run, judged, striker.struck, check)
-        alone = sorted(rank for rank, fate in striker.fate.items() if fate == "alone")
+    def judge(self, cell, run, left, disturber, work):
+        judged = {rank: status for rank, status in left.items() if rank not in disturber.disturbed}
+        column, reason = kill_table.judge(
+            cell, run, judged, disturber.disturbed, lambda: launch.verdict_of(self.subject.check(cell, work)))
+        alone = sorted(rank for rank, end in disturber.ends.items() if end == "alone")
         if column in ("right", "lost") and alone:
-            return "wrong", f"{column}, but the struck ranks {alone} went on alone and left success"
+            return "wrong", f"{column}, but ranks {alone} of the disturbed host finished alone with success"
         if column == "right" and len(left) == cell.ranks and not any(map(recovered, left.values())):
             return "late", ""
-        return column, why
+        return column, reason
 
-    def keep(self, case, seed, verdict, run, striker, left):
+    def keep(self, case, seed, verdict, run, disturber, left):
         options = self.options
-        # The instant depends on how long the sort took here too, so the seed need not show it again.
+        # The moment also depends on the time of the sort, so the same seed may give another outcome.
         again = f"--case {case.name()} --seed {seed} --runs 1" if seed != "none" else f"--case {case.name()}"
         size = f"--ranks {options.ranks} --count {options.count} --heartbeats {options.heartbeats}"
         self.bad.append(f"{case.name()} seed={seed} {verdict}\n    scripts/hosts.py {again} {size}")
         if options.keep:
             file = pathlib.Path(options.keep) / f"{case.name().replace('/', '_')}_seed{seed}.log"
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(f"{verdict}\n{left}\n{striker.fate}\n{run.output}{run.stacks}{striker.stacks}")
+            file.write_text(f"{verdict}\n{left}\n{disturber.ends}\n{run.output}{run.stacks}{disturber.stacks}")
 
     def row(self, case):
-        columns, fates = collections.Counter(), collections.Counter()
+        columns, all_ends = collections.Counter(), collections.Counter()
         quiet = [self.one(case, 0, 0) for _ in range(2)]
         columns.update(column for column, _, _ in quiet if column != "late")
-        # How long is the time in which to strike?
+        # The disturbance must fall into the sort.
         window = 0.9 * min(seconds for _, seconds, _ in quiet) or 0.1
-        struck = 0
+        disturbed = 0
         for seed in range(self.options.seed, self.options.seed + 4 * self.options.runs):
-            if struck < self.options.runs:
-                column, _, fate = self.one(case, seed, window)
-                struck += column != "late"
+            if disturbed < self.options.runs:
+                column, _, ends = self.one(case, seed, window)
+                disturbed += column != "late"
                 columns[column] += 1
-                fates.update(fate.values())
+                all_ends.update(ends.values())
         counts = " ".join(f"{columns[name]:>5}" for name in COLUMNS)
-        noted = ", ".join(f"{count} {fate}" for fate, count in sorted(fates.items()))
+        noted = ", ".join(f"{count} {end}" for end, count in sorted(all_ends.items()))
         print(f"{case.name():<18} {counts}   {noted}", flush=True)
         return columns
 
@@ -387,16 +388,16 @@ def main():
     names = [case.name() for case in CASES]
     parser.add_argument("--case", action="append", choices=names, help="only this row; can be repeated")
     parser.add_argument("--ranks", type=int, default=6)
-    parser.add_argument("--count", type=int, default=2_000_000, help="records a rank")
+    parser.add_argument("--count", type=int, default=2_000_000, help="records of each rank")
     parser.add_argument("--heartbeats", default="plain", choices=["plain", "thread"],
-                        help="sent while MPI is being called (default), or by a thread of Open MPI's, with "
-                             "which MPI_Finalize hangs in 5.0.11 if nobody has died")
+                        help="sent during calls of MPI (default), or by a thread of Open MPI, with which "
+                             "MPI_Finalize of 5.0.11 hangs if no rank has failed")
     parser.add_argument("--kind", default="i32")
     parser.add_argument("--shape", default="random", help="see tests/c/sorter.c")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--limit", type=float, default=30, help="seconds after which a run counts as hung")
     parser.add_argument("--profile", default="release")
-    parser.add_argument("--keep", help="a folder for the logs of bad runs")
+    parser.add_argument("--keep", help="a folder for the logs of failed runs")
     parser.add_argument("--verbose", action="store_true", help="a line for each run")
     options = parser.parse_args()
 
@@ -405,12 +406,12 @@ def main():
         with tempfile.TemporaryDirectory(prefix="ftsort-hosts-") as folder, Network() as network:
             table = Table(options, network, pathlib.Path(folder))
             counts = " ".join(f"{name:>5}" for name in COLUMNS)
-            print(f"{'':<18} {counts}   struck ranks")
+            print(f"{'':<18} {counts}   ranks of the disturbed host")
             for case in CASES:
                 if not options.case or case.name() in options.case:
                     total.update(table.row(case))
-    except NoHosts as why:
-        print(f"skipped: {why}")
+    except NoHosts as reason:
+        print(f"skipped: {reason}")
         return
     for line in table.bad:
         print(line)

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Kills the examples of ftsort_rounds_run at random instants, and counts what comes of it.
+"""Kills ranks of the examples of ftsort_rounds_run at random moments, and counts the correct runs.
 
-In a right run the survivors together have the state of every node once, and each says that it is right.
-Timers that would strike after the end do not: so fewer may be killed than a scenario names.
+In a correct run the survivors together have the state of every node exactly once, and report each state as right. A
+timer that would kill a rank after the end of the run has no effect, so fewer ranks may be killed than a scenario names.
 """
 
 import argparse
-import pathlib
 import re
 import sys
 import tempfile
 
 import launch
 
-# With what arguments; and in how many milliseconds most kills should fall.
+# The arguments of each example, and the milliseconds in which most kills should fall.
 EXAMPLES = {
     "prefix_sum": (["300000"], 40),
     "transpose": (["100"], 40),
@@ -26,23 +25,23 @@ LIMIT = 60
 
 
 def judge(run, ranks):
-    """None if the run is right, else what is wrong."""
+    """Returns None if the run is correct, else the reason."""
     if run.hung:
-        return "hung"
+        return "not finished at the time limit"
     nodes = 1
     while nodes < ranks:
         nodes *= 2
     found = re.findall(r"^node (\d+) on rank \d+: (\w+)$", run.output, re.MULTILINE)
     if sorted(int(node) for node, _ in found) != list(range(nodes)):
-        return "not every node once"
-    return None if all(verdict == "right" for _, verdict in found) else "wrong"
+        return "not every node exactly once"
+    return None if all(verdict == "right" for _, verdict in found) else "wrong state"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", default=",".join(EXAMPLES))
     parser.add_argument("--ranks", default="4,6,8")
-    parser.add_argument("--seeds", type=int, default=5, help="how many runs of each scenario")
+    parser.add_argument("--seeds", type=int, default=5, help="number of runs of each scenario")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--profile", default="release")
     options = parser.parse_args()
@@ -55,7 +54,7 @@ def main():
             words, window = EXAMPLES[example]
             words = [str(program) if word == "FILE" else word for word in words]
             for ranks in map(int, options.ranks.split(",")):
-                runs = right = killed = 0
+                runs = correct = killed = 0
                 for scenario in SCENARIOS:
                     for seed in range(options.first, options.first + options.seeds):
                         faults = f"{scenario} seed={seed * 1000 + ranks} window={window}ms"
@@ -63,14 +62,14 @@ def main():
                         runs += 1
                         survivors = len(set(re.findall(r"on rank (\d+):", run.output)))
                         killed += ranks - survivors
-                        why = judge(run, ranks)
-                        if why is None:
-                            right += 1
+                        reason = judge(run, ranks)
+                        if reason is None:
+                            correct += 1
                             continue
                         wrong += 1
-                        print(f"{why}: {launch.shown(ranks, [program, *words], faults)}\n{run.output}{run.stacks}",
+                        print(f"{reason}: {launch.shown(ranks, [program, *words], faults)}\n{run.output}{run.stacks}",
                               file=sys.stderr, flush=True)
-                print(f"| {example} | {ranks} | {runs} | {killed} | {right} |", flush=True)
+                print(f"| {example} | {ranks} | {runs} | {killed} | {correct} |", flush=True)
     sys.exit(wrong > 0)
 
 

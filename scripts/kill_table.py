@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Kills ranks of a running sort with SIGKILL, many times over, and prints what came of it.
+"""Kills ranks of a running sort with SIGKILL, many times over, and counts the outcomes.
 
-A cell of the table is a number of ranks, a number of victims, a store and a way to repair. Victims
-die by a timer at a random instant of the sort, or, one in four, in the recovery from another's
-death. Every run is checked: the output against the same records sorted by other means, bit for bit,
-and every rank that was not a victim must have left its status. Failing seeds are kept, with the
-command that shows them again.
+A cell of the table is a number of ranks, a number of victims, a store and a repair method. A timer kills a victim at a
+random moment of the sort; one victim in four is killed during the recovery from another failure. Every run is checked:
+the output is compared bit for bit with the same records, sorted by an independent program, and every rank that was not
+a victim must have left a status. The seed of a failed run is printed with the command that repeats it.
 
-  right   sorted, by all survivors
-  lost    all survivors said FTSORT_ERR_DATA_LOST and the same lost ranks, which are dead, and more
-          died than the store has copies for, or some before the inputs were in the store
-  wrong   anything else: wrong output, survivors that disagree
-  crash   a rank that nobody killed died
-  hang    not over after the time limit
-  cut     a hang of Open MPI's, and seen to be (launch.cut_queues): a rank was killed while it put a message
-          into another's queue in shared memory. Played again, and not counted among the others.
+  right   all survivors have sorted
+  lost    all survivors returned FTSORT_ERR_DATA_LOST and the same lost ranks; these have failed, and more ranks failed
+          than the store has copies for, or a rank failed before its input was in the store
+  wrong   any other result: wrong output, or survivors that disagree
+  crash   a rank that was not a victim ended without a status
+  hang    the run did not end within the time limit
+  cut     a hang of Open MPI, recognised by its queues (queues.py): a rank was killed while it appended a message to the
+          queue of another rank in shared memory. The run is repeated and not counted among the others. If the layout
+          of the queues is unknown, the run counts as a hang.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import launch
 
 COLUMNS = ["right", "lost", "wrong", "crash", "hang", "cut"]
 DATA_LOST = "-40"
-# A queue is cut once in hundreds of runs; that often in a row it is no accident.
+# A broken queue occurs once in hundreds of runs. This many in a row count as a hang.
 TRIES = 3
 
 
@@ -45,13 +45,13 @@ class Cell:
 
 
 def cells(short, repairs):
-    """The table of README.md, or a taste of it, in which somebody always dies."""
+    """Yields the cells of the table of README.md; with `short` some cells with failures only."""
     for repair in repairs:
         for ranks, runs in [(1, 5), (2, 30), (3, 10), (4, 30), (5, 10), (6, 10), (7, 10), (8, 30), (16, 10), (32, 5)]:
             for victims in sorted({0, 1, ranks // 2, ranks - 1}):
                 if victims >= ranks:
                     continue
-                # With one copy data can be lost, but only where more than one rank dies.
+                # With one copy data can be lost only if more than one rank fails.
                 few = [1] if victims > 1 else []
                 few += [2] if victims > 1 and not short else []
                 memory = [("memory", replicas) for replicas in sorted({*few, max(1, ranks - 1)})]
@@ -63,7 +63,7 @@ def cells(short, repairs):
 
 
 def schedule(cell, rng, window):
-    """Who dies when, as words for FTSORT_FAULTS."""
+    """Returns the failures as a value of FTSORT_FAULTS, and the set of victims."""
     words = []
     for index, rank in enumerate(rng.sample(range(cell.ranks), cell.victims)):
         if index % 4 == 3:
@@ -74,29 +74,29 @@ def schedule(cell, rng, window):
 
 
 def judge(cell, run, left, victims, check):
-    """The column that a run belongs to, and why if it is a bad one."""
+    """Returns the column of a run, and the reason if the run failed."""
     if run.hung:
         return ("cut", f"queues of ranks {run.cut}") if run.cut else ("hang", "time limit")
     silent = set(range(cell.ranks)) - set(left) - victims
     if silent:
-        return "crash", f"ranks {sorted(silent)} left nothing"
+        return "crash", f"ranks {sorted(silent)} left no status"
     codes = {status["status"] for status in left.values()}
     if codes == {"0"}:
         verdict = check()
         return ("right", "") if verdict == "right" else ("wrong", verdict)
-    dead = set(range(cell.ranks)) - set(left)
+    failed = set(range(cell.ranks)) - set(left)
     copies = {"none": 0, "memory": cell.replicas}.get(cell.store, cell.ranks)
     lost = {status.get("lost", "") for status in left.values()}
     names = {int(rank) for word in lost for rank in word.split(",") if rank}
     loading = all(status.get("rounds") == "0" for status in left.values())
-    agreed = len(lost) == 1 and names and names <= dead
-    if codes == {DATA_LOST} and agreed and cell.store != "reload" and (len(dead) > copies or loading):
+    agreed = len(lost) == 1 and names and names <= failed
+    if codes == {DATA_LOST} and agreed and cell.store != "reload" and (len(failed) > copies or loading):
         return "lost", ""
-    return "wrong", f"statuses {sorted(codes)}, {len(dead)} dead, lost {sorted(lost)}"
+    return "wrong", f"statuses {sorted(codes)}, {len(failed)} failed, lost {sorted(lost)}"
 
 
-class MadeUp:
-    """Sorts records that tests/c/sorter.c makes up."""
+class GeneratedRecords:
+    """Sorts records that tests/c/sorter.c generates."""
 
     def __init__(self, options, folder):
         self.sorter = launch.build_c(launch.ROOT / "tests/c/sorter.c", folder, options.profile)
@@ -110,7 +110,7 @@ class MadeUp:
         return [self.sorter, "check", work, *self.size, cell.ranks]
 
     def statuses(self, work, _run):
-        """What each rank left: the words of its status file."""
+        """Returns the status file of each rank, as words by name."""
         found = {}
         for file in work.glob("status.*"):
             words = file.read_text().split("text=")[0].split()
@@ -119,13 +119,11 @@ class MadeUp:
 
 
 class RealFile:
-    """Sorts a file with c_examples/sort_file.c, which sorts again from the file if data are lost."""
+    """Sorts a file with c_examples/sort_file.c, which reads the file and sorts again after a loss of data."""
 
     def __init__(self, options, folder):
         self.sorter = launch.build_c(launch.ROOT / "c_examples/sort_file.c", folder, options.profile)
-        self.checker = folder / "check_sorted"
-        source = launch.ROOT / "scripts/check_sorted.c"
-        launch.subprocess.run(["cc", "-O2", str(source), "-o", str(self.checker)], check=True)
+        self.checker = launch.build_checker(folder)
         self.input = folder / "input"
         content = options.file.read_bytes()[: options.bytes]
         self.input.write_bytes(content[: len(content) // 4 * 4])
@@ -139,7 +137,7 @@ class RealFile:
         return [self.checker, "i32", self.input, work / "output"]
 
     def statuses(self, _work, run):
-        """From the line that each survivor prints at its end."""
+        """Returns the status of each survivor from the line that it prints at its end."""
         ends = (line.split() for line in run.output.splitlines() if line.startswith("finished "))
         return {int(end[1]): {"status": "0", "seconds": end[3]} for end in ends}
 
@@ -147,12 +145,12 @@ class RealFile:
 class Table:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.subject = (RealFile if options.file else MadeUp)(options, folder)
+        self.subject = (RealFile if options.file else GeneratedRecords)(options, folder)
         self.bad = []
         self.quiet = {}
 
     def undisturbed(self, cell):
-        """How long the cell's sort takes where nobody dies: the time in which to strike."""
+        """Returns the seconds of the cell's sort without failures, from which the moments of the kills are drawn."""
         quiet = Cell(cell.ranks, 0, cell.store, cell.replicas, cell.repair, 1, cell.algorithm)
         key = quiet.name(), quiet.algorithm
         if key not in self.quiet:
@@ -160,7 +158,7 @@ class Table:
         return self.quiet[key]
 
     def one(self, cell, seed, window):
-        """One run; its column, and how long the sort took on the slowest survivor."""
+        """Runs one sort; returns its column, the seconds of the slowest survivor, and the number of failures."""
         work = self.folder / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
@@ -169,67 +167,61 @@ class Table:
         run = launch.launch(cell.ranks, command, self.options.limit, faults)
         left = self.subject.statuses(work, run)
 
-        def check():
-            checker = list(map(str, self.subject.check(cell, work)))
-            checked = launch.subprocess.run(checker, capture_output=True, text=True)
-            return "right" if checked.returncode == 0 else checked.stdout.strip()
-
-        column, why = judge(cell, run, left, victims, check)
+        column, reason = judge(cell, run, left, victims, lambda: launch.verdict_of(self.subject.check(cell, work)))
         if column in ("wrong", "crash", "hang", "cut"):
-            self.keep(cell, seed, column, why, launch.shown(cell.ranks, command, faults), run.output + run.stacks, left)
+            self.keep(cell, seed, column, reason, launch.shown(cell.ranks, command, faults), run.output + run.stacks, left)
         leftovers = list(work.glob("ftsort-*"))
         if column in ("right", "lost") and leftovers:
             column = "wrong"
             self.keep(cell, seed, column, f"files left: {leftovers}", "", run.output, left)
         seconds = max((float(status.get("seconds", 0)) for status in left.values()), default=0)
-        deaths = cell.ranks - len(left)
-        return column, seconds, deaths
+        return column, seconds, cell.ranks - len(left)
 
-    def keep(self, cell, seed, column, why, command, output, left):
-        self.bad.append(f"{cell.name()} {cell.algorithm} seed={seed} {column}: {why}\n    {command}")
+    def keep(self, cell, seed, column, reason, command, output, left):
+        self.bad.append(f"{cell.name()} {cell.algorithm} seed={seed} {column}: {reason}\n    {command}")
         if self.options.keep:
             file = pathlib.Path(self.options.keep) / f"{cell.name().replace(' ', '_')}seed{seed}.log"
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(f"{column}: {why}\n{command}\n{left}\n{output}")
+            file.write_text(f"{column}: {reason}\n{command}\n{left}\n{output}")
 
     def row(self, cell):
-        columns, deaths = collections.Counter(), 0
+        columns, failures = collections.Counter(), 0
         algorithms = self.options.algorithm.split(",")
         for seed in range(self.options.seed, self.options.seed + cell.runs):
             cell.algorithm = algorithms[seed % len(algorithms)]
             for _ in range(TRIES):
-                column, _, died = self.one(cell, seed, 0.9 * self.undisturbed(cell))
+                column, _, failed = self.one(cell, seed, 0.9 * self.undisturbed(cell))
                 columns[column] += 1
                 if column != "cut":
                     break
             else:
                 columns["hang"] += 1
-            deaths += died
+            failures += failed
         counts = " ".join(f"{columns[name]:>5}" for name in COLUMNS)
-        print(f"{cell.name()} {counts}   {deaths / cell.runs:5.1f}", flush=True)
+        print(f"{cell.name()} {counts}   {failures / cell.runs:5.1f}", flush=True)
         return columns
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="few runs of few cells, for every change")
+    parser.add_argument("--short", action="store_true", help="few runs of few cells, as a test of every change")
     parser.add_argument("--repair", default="agree,shrink", help="agree, shrink or both")
     parser.add_argument("--algorithm", default="auto,hyperquicksort,quickmerge,bitonic,auto:dense",
-                        help="the algorithms, one after the other")
-    parser.add_argument("--count", type=int, default=200_000, help="records a rank")
+                        help="the algorithms, which the runs of a cell use in turn")
+    parser.add_argument("--count", type=int, default=200_000, help="records of each rank")
     parser.add_argument("--kind", default="i32")
     parser.add_argument("--shape", default="random", help="random, equal, few, sorted, reversed, holes, one, empty")
-    parser.add_argument("--file", type=pathlib.Path, help="sort this file, as 32-bit integers, and no made-up records")
-    parser.add_argument("--bytes", type=int, default=1 << 25, help="so much of it")
+    parser.add_argument("--file", type=pathlib.Path, help="sort this file, as 32-bit integers, instead of generated records")
+    parser.add_argument("--bytes", type=int, default=1 << 25, help="use at most this many bytes of the file")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--limit", type=float, default=40, help="seconds after which a run counts as hung")
-    parser.add_argument("--runs", type=int, help="at most so many runs of each cell")
-    parser.add_argument("--ranks", type=int, help="only the cells with so many ranks")
+    parser.add_argument("--runs", type=int, help="at most this many runs of each cell")
+    parser.add_argument("--ranks", type=int, help="only the cells with this number of ranks")
     parser.add_argument("--profile", default="release")
-    parser.add_argument("--keep", help="a folder for the logs of bad runs")
+    parser.add_argument("--keep", help="a folder for the logs of failed runs")
     options = parser.parse_args()
 
-    print(f"{'':<34} " + " ".join(f"{name:>5}" for name in COLUMNS) + "   deaths a run")
+    print(f"{'':<34} " + " ".join(f"{name:>5}" for name in COLUMNS) + "   failures per run")
     total = {}
     with tempfile.TemporaryDirectory(prefix="ftsort-kills-") as folder:
         table = Table(options, pathlib.Path(folder))
@@ -241,7 +233,7 @@ def main():
         print(f"{'all, ' + repair:<34} " + " ".join(f"{columns[name]:>5}" for name in COLUMNS))
     for line in table.bad:
         print(line)
-    # The papers' repair is measured beside ours; what it cannot survive is no failure of ours.
+    # The repair method of the papers (shrink) is measured for comparison. Its failures are not counted.
     ours = total.get("agree", collections.Counter())
     bad = ours["wrong"] + ours["crash"] + ours["hang"]
     runs = sum(sum(columns.values()) - columns["cut"] for columns in total.values())

@@ -1,51 +1,55 @@
-"""Builds C programs against the library and runs them under mpirun, with a time limit that holds.
+"""Builds C programs against the library and runs them under mpirun with a time limit.
 
-Used by the other scripts. Everything is found through the environment: MPICC and MPIRUN (default:
-from PATH), CARGO_TARGET_DIR (default: target).
+The other scripts use this module. It finds everything through the environment: MPICC and MPIRUN (default: from
+PATH), CARGO_TARGET_DIR (default: target).
 """
 
-import contextlib
 import os
 import pathlib
 import shlex
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
+import queues
+import settings
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# What survivors need of Open MPI; README.md has the reasons. mpirun itself aborts after ten
-# SIGPIPEs, so it is started with that signal blocked.
+# mpirun itself aborts after ten SIGPIPEs, so it is started with that signal blocked.
 LAUNCH = [
     "env", "--block-signal=PIPE",
-    os.environ.get("MPIRUN", "mpirun"), "--with-ft", "ulfm", "--oversubscribe",
-    "--mca", "async_mpi_finalize", "1",
-    "--mca", "btl_sm_free_list_max", "-1",
-    "--mca", "btl_tcp_flags", "send,inplace",
-    "--mca", "coll_ftagree_era_topology", "3",
+    os.environ.get("MPIRUN", "mpirun"), "--with-ft", "ulfm", "--oversubscribe", *settings.mca_arguments(),
 ]
-# What mpirun says, once in a thousand times, when it gives up before it has started any rank.
+# The message of an mpirun that gives up before it has started any rank (about once in a thousand runs).
 NOT_STARTED = "PMIx server's listener thread failed to start"
 C_FLAGS = ["-std=c99", "-D_XOPEN_SOURCE=700", "-D_FILE_OFFSET_BITS=64", "-O2",
            "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
-# Whoever ends a script ends its ranks with it, as Ctrl-C does: by an exception, which `launch` and others see.
+# SIGTERM ends a script by an exception, as Ctrl-C does, so that `launch` ends the ranks too.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
-def library_dir(profile="release"):
-    """A folder with libftsort.so and the name that programs ask the loader for."""
+def target_dir():
+    """Returns the folder of cargo's build output."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    if not target.is_absolute():
-        target = ROOT / target
-    library = target / profile / "libftsort.so"
+    return target if target.is_absolute() else ROOT / target
+
+
+def simulator():
+    """Returns the path of ftsort-papers."""
+    return target_dir() / "release" / "ftsort-papers"
+
+
+def library_dir(profile="release"):
+    """Returns the folder of libftsort.so, and makes the link there with the name that the loader asks for."""
+    library = target_dir() / profile / "libftsort.so"
     if not library.exists():
-        sys.exit(f"{library} is not there: run `make build` first")
+        sys.exit(f"{library} does not exist: run `make build` first")
     dynamic = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True)
     soname = next(line for line in dynamic.stdout.splitlines() if "SONAME" in line)
     soname = soname[soname.index("[") + 1 : soname.index("]")]
@@ -58,7 +62,7 @@ def library_dir(profile="release"):
 
 
 def build_c(source, out_dir, profile="release"):
-    """Compiles a C program against the library; returns its path."""
+    """Compiles a C program against the library, and returns its path."""
     libraries = library_dir(profile)
     program = pathlib.Path(out_dir) / pathlib.Path(source).stem
     subprocess.run(
@@ -69,9 +73,25 @@ def build_c(source, out_dir, profile="release"):
     return program
 
 
+def build_checker(folder):
+    """Compiles scripts/check_sorted.c, which checks an output without ftsort, and returns its path."""
+    program = pathlib.Path(folder) / "check_sorted"
+    subprocess.run(["cc", "-O2", str(ROOT / "scripts/check_sorted.c"), "-o", str(program)], check=True)
+    return program
+
+
+def verdict_of(checker):
+    """Runs a command that checks an output; returns "right" or the checker's message."""
+    done = subprocess.run(list(map(str, checker)), capture_output=True, text=True)
+    return "right" if done.returncode == 0 else done.stdout.strip()
+
+
 class Run:
-    """What came of a program: its output, its time, and whether it had to be ended. `stacks`: where
-    its processes were then, if there is a gdb to ask. `cut`: see cut_queues."""
+    """The result of a run: exit code, output, seconds, and whether it was ended at the time limit (`hung`).
+
+    `stacks`: the call stacks of a hung run, if gdb is installed, and the reason if its queues were not examined.
+    `cut`: the ranks of a hung run whose queues in shared memory are broken (see queues.py).
+    """
 
     def __init__(self, code, output, seconds, hung, stacks, cut):
         self.code, self.output, self.seconds, self.hung = code, output, seconds, hung
@@ -79,7 +99,7 @@ class Run:
 
 
 def descendants(pid):
-    """The process and all below it."""
+    """Returns a process and all processes below it."""
     children = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -88,7 +108,7 @@ def descendants(pid):
                 parent = int(stat[stat.rindex(")") + 2 :].split()[1])
                 children.setdefault(parent, []).append(int(entry))
             except (OSError, ValueError):
-                pass  # It has just ended.
+                pass  # The process has just ended.
     found, todo = [], [pid]
     while todo:
         found.append(todo.pop())
@@ -97,7 +117,7 @@ def descendants(pid):
 
 
 def ranks_of(pid, program):
-    """The processes below `pid` that run `program`."""
+    """Yields the processes below `pid` that run `program`."""
     for member in descendants(pid):
         try:
             command = pathlib.Path("/proc", str(member), "cmdline").read_text().split("\0")[0]
@@ -108,7 +128,7 @@ def ranks_of(pid, program):
 
 
 def stacks_of(pid, program):
-    """The call stacks of the processes below `pid` that run `program`."""
+    """Returns the call stacks of the processes below `pid` that run `program`, as text."""
     if shutil.which("gdb") is None:
         return ""
     stacks = ""
@@ -118,45 +138,22 @@ def stacks_of(pid, program):
     return stacks
 
 
-def queue_of(member):
-    """The rank of a process, and the first and the last entry of its queue in Open MPI's shared memory.
+def broken_queues(pid, program):
+    """Returns the ranks with a broken queue, and a message if the queues cannot be examined.
 
-    The queue is at the beginning of the process's own segment (Open MPI 5: opal/mca/btl/sm).
+    Without a trusted layout no rank is named, so that the run counts as a hang, which is a failure.
     """
-    environment = pathlib.Path("/proc", str(member), "environ").read_text().split("\0")
-    rank = next(word.split("=")[1] for word in environment if word.startswith("OMPI_COMM_WORLD_RANK="))
-    for line in pathlib.Path("/proc", str(member), "maps").read_text().splitlines():
-        words = line.split()
-        if len(words) > 5 and "/sm_segment." in words[5] and words[5].endswith(f".{rank}"):
-            with open(f"/proc/{member}/mem", "rb") as memory:
-                memory.seek(int(words[0].split("-")[0], 16))
-                return int(rank), struct.unpack("=qq", memory.read(16))
-    return int(rank), None
-
-
-def cut_queues(pid, program):
-    """The ranks whose queue in Open MPI's shared memory is cut: it has a last entry, but no first.
-
-    Whoever puts a message into the queue of another rank makes it the last entry, and then links it to the
-    entry before, or makes it the first (sm_fifo_write). If it is killed in between, the owner finds nothing
-    that comes into this queue any more, and waits for ever, whatever library it is in.
-    """
-    FREE = -2
-    looks = []
-    for _ in range(2):
-        looks.append(set())
-        for member in ranks_of(pid, program):
-            with contextlib.suppress(OSError, StopIteration):
-                rank, queue = queue_of(member)
-                if queue and queue[0] == FREE != queue[1]:
-                    looks[-1].add((rank, queue))
-        # In a living queue this lasts for some nanoseconds.
-        time.sleep(1)
-    return sorted(rank for rank, _ in looks[0] & looks[1])
+    try:
+        return queues.broken_queues(list(ranks_of(pid, program))), ""
+    except queues.LayoutUnknown as reason:
+        message = (f"launch.py: cannot examine the message queues of this Open MPI: {reason}. "
+                   "The run counts as a hang. Adapt scripts/queues.py to this version.")
+        print(message, file=sys.stderr, flush=True)
+        return [], message + "\n"
 
 
 def end(pid):
-    """Ends a process that we started, and what it started."""
+    """Ends a process that this program started, and all processes below it."""
     for member in descendants(pid):
         try:
             os.kill(member, signal.SIGKILL)
@@ -165,9 +162,10 @@ def end(pid):
 
 
 def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
-    """Runs a command on so many ranks, for at most `limit` seconds.
+    """Runs a command on `ranks` ranks for at most `limit` seconds, and returns a Run.
 
-    `faults`: the schedule, for FTSORT_FAULTS. `on_line` is told each line of output as it comes.
+    `faults`: the value of FTSORT_FAULTS. `on_line`: is called with each line of output as it arrives.
+    `extra`: further arguments of mpirun.
     """
     TRIES = 3
     for _ in range(TRIES):
@@ -178,33 +176,34 @@ def launch(ranks, command, limit, faults=None, on_line=None, extra=()):
 
 
 def launch_once(ranks, command, limit, faults, on_line, extra):
-    """As launch; but mpirun may not have started anything."""
+    """Does the same as `launch`, but mpirun may fail before it has started a rank."""
     environment = dict(os.environ)
     environment.pop("FTSORT_FAULTS", None)
     if faults is not None:
         environment["FTSORT_FAULTS"] = faults
     line = [*LAUNCH, *extra, "-np", str(ranks), *map(str, command)]
-    began = time.monotonic()
-    with tempfile.TemporaryFile("w+", errors="replace") as kept:
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
             line, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if on_line else kept, stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE if on_line else output, stderr=subprocess.STDOUT,
             text=True, errors="replace", start_new_session=True,
         )
         hung, stacks, cut = threading.Event(), [], []
 
-        def watch():
+        def end_hung_run():
             hung.set()
-            cut.extend(cut_queues(process.pid, command[0]))
-            stacks.append(stacks_of(process.pid, command[0]))
+            ranks_with_broken_queues, message = broken_queues(process.pid, command[0])
+            cut.extend(ranks_with_broken_queues)
+            stacks.append(message + stacks_of(process.pid, command[0]))
             end(process.pid)
 
-        watchdog = threading.Timer(limit, watch)
+        watchdog = threading.Timer(limit, end_hung_run)
         watchdog.start()
         try:
             if on_line:
                 for text in process.stdout:
-                    kept.write(text)
+                    output.write(text)
                     on_line(text.rstrip("\n"))
             code = process.wait()
         except BaseException:
@@ -212,11 +211,11 @@ def launch_once(ranks, command, limit, faults, on_line, extra):
             raise
         finally:
             watchdog.cancel()
-        kept.flush()
-        kept.seek(0)
-        return Run(code, kept.read(), time.monotonic() - began, hung.is_set(), "".join(stacks), cut)
+        output.flush()
+        output.seek(0)
+        return Run(code, output.read(), time.monotonic() - start, hung.is_set(), "".join(stacks), cut)
 
 
 def shown(ranks, command, faults):
-    """The command as somebody would type it again."""
+    """Returns the command line that repeats a run."""
     return shlex.join([f"FTSORT_FAULTS={faults}", *LAUNCH, "-np", str(ranks), *map(str, command)])

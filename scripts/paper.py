@@ -1,31 +1,22 @@
 #!/usr/bin/env python3
-"""The papers' experiments on sorting, again: Figures 5 to 9 of 2024, Figure 4 of 2019, and the balance.
+"""Repeats the sorting experiments of the papers: Figures 5 to 9 of 2024, Figure 4 of 2019, and the balance.
 
-Runs the authors' programs in their form on ftsort (c_examples/original), for each algorithm, number of
-processes, scenario and repetition, checks every result bit for bit, and writes into paper-out/sorting:
-results.csv, the figures (SVG and PNG), and index.html, which shows them beside the papers' numbers.
-May be stopped at any time and started again: what is in results.csv is not run again.
+Runs the ftsort versions of the authors' programs (c_examples/original) for each algorithm, number of processes, scenario
+and repetition, and checks every result bit for bit. Writes to paper-out/sorting: results.csv, the figures (SVG and PNG),
+and index.html, which compares them with the values of the papers. The script can be stopped at any time and started
+again: runs in results.csv are not repeated.
 """
 
 import argparse
-import csv
-import html
 import pathlib
 import statistics
 import sys
 import time
 
+import launch
 import plots
-
-plots.ensure()
-
-import matplotlib  # noqa: E402
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as pyplot  # noqa: E402
-import numpy  # noqa: E402
-
-import launch  # noqa: E402
+import tables
+from plots import numpy
 
 ALGORITHMS = {
     "hyperquicksort": "HyperQuickSort",
@@ -37,7 +28,7 @@ SCENARIOS = ["none", "one", "half", "all but one"]
 FIELDS = ["log2_count", "algorithm", "ranks", "scenario", "repetition", "seed", "outcome", "seconds",
           "wall_seconds", "deviation_percent"]
 
-# (paper's log2 of the count, algorithm, ranks, scenario): seconds, as the papers' texts give them.
+# (log2 of the number of integers in the paper, algorithm, ranks, scenario): seconds, from the texts of the papers.
 PAPER = {
     (30, "hyperquicksort", 4, "none"): 150, (30, "hyperquicksort", 32, "none"): 72,
     (30, "hyperquicksort", 4, "one"): 178, (30, "hyperquicksort", 32, "one"): 92,
@@ -51,7 +42,7 @@ PAPER = {
 
 
 def cells(options):
-    """All runs, so that after any number of them every cell has about as many."""
+    """Yields all runs, ordered by repetition, so that an interrupted experiment has about as many runs in each cell."""
     for repetition in range(options.repetitions):
         for log2_count in options.sizes:
             for ranks in options.ranks:
@@ -65,7 +56,7 @@ def key_of(row):
 
 
 class Sample:
-    """The input of one repetition: uniform over all 32-bit integers."""
+    """The input of one repetition: uniformly distributed 32-bit integers."""
 
     def __init__(self, folder, log2_count, repetition):
         self.folder, self.count = folder, 1 << log2_count
@@ -77,13 +68,13 @@ class Sample:
         keys.tofile(folder / "sorted.dat")
 
     def check(self, ranks):
-        """What is wrong with the lists that were left, or None; and how many keys each process has."""
+        """Returns the error in the saved lists, or None, and the number of keys of each process."""
         expected = numpy.memmap(self.folder / "sorted.dat", numpy.int32, "r")
         at, shares = 0, []
         for rank in range(1 << (ranks - 1).bit_length()):
             path = self.folder / f"saveRank{rank}.dat"
             if not path.exists():
-                return f"there is no {path.name}", shares
+                return f"{path.name} is missing", shares
             size = path.stat().st_size // 4
             if size and not numpy.array_equal(numpy.memmap(path, numpy.int32, "r"), expected[at : at + size]):
                 return f"{path.name} is wrong", shares
@@ -93,7 +84,7 @@ class Sample:
 
 
 def run_cell(programs, sample, cell, limit):
-    """Runs one cell; returns its row."""
+    """Runs one cell and returns its row."""
     log2_count, algorithm, ranks, scenario, repetition = cell
     seed = hash_of(cell)
     for old in sample.folder.glob("saveRank*"):
@@ -104,9 +95,9 @@ def run_cell(programs, sample, cell, limit):
     times = [line.split()[2] for line in ran.output.splitlines() if line.startswith("Total time: ")]
     problem, shares = sample.check(ranks)
     if ran.hung:
-        problem = f"no end within {limit} seconds"
+        problem = f"not finished within {limit} seconds"
     elif len(times) != 1:
-        problem = "no time was printed: " + " ".join(ran.output.split())[:200]
+        problem = "no time in the output: " + " ".join(ran.output.split())[:200]
     deviation = ""
     if scenario == "none" and not problem:
         ideal = sample.count / ranks
@@ -120,7 +111,7 @@ def run_cell(programs, sample, cell, limit):
 
 
 def hash_of(cell):
-    """The same number for the same cell, always: its seed."""
+    """Returns the seed of a cell, a hash of its name."""
     value = 0xCBF29CE484222325
     for byte in "/".join(map(str, cell)).encode():
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -128,52 +119,46 @@ def hash_of(cell):
 
 
 def run_all(options, folder):
-    path = folder / "results.csv"
-    done = {}
-    if path.exists():
-        with path.open() as file:
-            done = {key_of(row): row for row in csv.DictReader(file)}
-    todo = [cell for cell in cells(options) if cell not in done]
-    if not todo:
-        return done
-    scratch = folder / "scratch"
-    scratch.mkdir(exist_ok=True)
+    """Runs the cells that are not in results.csv yet, and returns all rows by cell."""
+    with tables.Appender(folder / "results.csv", FIELDS) as file:
+        done = {key_of(row) for row in file.rows}
+        todo = [cell for cell in cells(options) if cell not in done]
+        if todo:
+            scratch = folder / "scratch"
+            scratch.mkdir(exist_ok=True)
+            run_cells(options, todo, scratch, file)
+            for old in scratch.iterdir():
+                old.unlink()
+            scratch.rmdir()
+    return {key_of(row): row for row in file.rows}
+
+
+def run_cells(options, todo, scratch, file):
     programs = {name: launch.build_c(launch.ROOT / "c_examples" / "original" / f"{name}.c", scratch)
                 for name in options.algorithms}
-    began, spent, total = time.monotonic(), 0.0, sum(1 << cell[0] for cell in todo)
+    start, total = time.monotonic(), sum(1 << cell[0] for cell in todo)
     sample, weight = None, 0
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        if not done:
-            writer.writeheader()
-        for index, cell in enumerate(todo):
-            if sample is None or sample.name != (cell[0], cell[4]):
-                sample = Sample(scratch, cell[0], cell[4])
-            row = run_cell(programs, sample, cell, options.limit)
-            writer.writerow(row)
-            file.flush()
-            done[cell] = {name: str(value) for name, value in row.items()}
-            weight += 1 << cell[0]
-            spent = time.monotonic() - began
-            left = spent / weight * (total - weight)
-            show_progress(index + 1, len(todo), left, row)
+    for index, cell in enumerate(todo):
+        if sample is None or sample.name != (cell[0], cell[4]):
+            sample = Sample(scratch, cell[0], cell[4])
+        row = run_cell(programs, sample, cell, options.limit)
+        file.add(row)
+        weight += 1 << cell[0]
+        left = (time.monotonic() - start) / weight * (total - weight)
+        show_progress(index + 1, len(todo), left, row)
     print(file=sys.stderr)
-    for old in scratch.iterdir():
-        old.unlink()
-    scratch.rmdir()
-    return done
 
 
 def show_progress(done, total, left, row):
     bar = "#" * (30 * done // total)
-    what = f"2^{row['log2_count']} {row['algorithm']} N={row['ranks']} {row['scenario']}"
-    line = f"[{bar:30}] {done}/{total}, {int(left) // 60} min {int(left) % 60} s to go; {what}: {row['outcome']}"
+    cell = f"2^{row['log2_count']} {row['algorithm']} N={row['ranks']} {row['scenario']}"
+    line = f"[{bar:30}] {done}/{total}, {int(left) // 60} min {int(left) % 60} s left; {cell}: {row['outcome']}"
     end = "\n" if row["outcome"] != "right" or not sys.stderr.isatty() else "\r"
     print(f"{line[:150]:150}", end=end, file=sys.stderr, flush=True)
 
 
 class Table:
-    """The times by cell."""
+    """The times of the correct runs by cell."""
 
     def __init__(self, rows):
         self.times, self.failed, self.deviation = {}, {}, {}
@@ -195,8 +180,9 @@ class Table:
 
 
 def line_figure(title, series, ranks, folder, name):
-    """Seconds over the number of processes. `series`: label, its means, the paper's scaled numbers."""
-    figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+    """Draws seconds over the number of processes. `series`: label, our means, the scaled values of the paper."""
+    figure, axes = plots.axes("processes N (x: values of the paper, scaled to ours at the first of its points)",
+                              "seconds, mean", title, size=(6.4, 4.2))
     places = range(len(ranks))
     for label, means, theirs in series:
         line, = axes.plot(places, [numpy.nan if mean is None else mean for mean in means], marker="o", label=label)
@@ -205,16 +191,12 @@ def line_figure(title, series, ranks, folder, name):
             axes.plot(*zip(*known), linestyle="", marker="x", markersize=9, color=line.get_color())
     axes.set_xticks(places, [str(n) for n in ranks])
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("processes N (x: the paper's, scaled to ours at the first of its points)")
-    axes.set_ylabel("seconds, mean")
-    axes.set_title(title)
     axes.legend()
-    axes.grid(alpha=0.3)
     plots.save(figure, folder, name)
 
 
 def scaled(table, log2_count, algorithm, options):
-    """The paper's numbers for an algorithm, times what makes its first one ours."""
+    """Returns the values of the paper for an algorithm, scaled so that the first one equals ours."""
     base = next(((cell, value) for cell, value in PAPER.items()
                  if cell[0] == 30 and cell[1] == algorithm and table.mean((log2_count, *cell[1:]))), None)
     if base is None:
@@ -229,7 +211,7 @@ def scaled(table, log2_count, algorithm, options):
 
 
 def figures(table, options, folder):
-    """Draws all; returns (file name, what it shows)."""
+    """Draws all figures; returns the file name and a description of each."""
     drawn = []
     numbers = {"hyperquicksort": "5", "quickmerge": "6", "quickmerge_modified": "7", "bitonic": "9"}
     for log2_count in options.sizes:
@@ -239,71 +221,59 @@ def figures(table, options, folder):
                        [theirs(n, scenario) for n in options.ranks]) for scenario in options.scenarios]
             name = f"figure{numbers[algorithm]}_{algorithm}_2^{log2_count}".replace("^", "_")
             line_figure(f"{ALGORITHMS[algorithm]}, 2^{log2_count} integers", series, options.ranks, folder, name)
-            drawn.append((name, f"2024, Figure {numbers[algorithm]}: {ALGORITHMS[algorithm]} with no process "
-                          f"failing, one, half of them, all but one; 2^{log2_count} integers."))
+            drawn.append((name, f"2024, Figure {numbers[algorithm]}: {ALGORITHMS[algorithm]} without failures and "
+                          f"with one, half and all but one of the processes failing; 2^{log2_count} integers."))
         compared = [a for a in ("hyperquicksort", "quickmerge", "quickmerge_modified") if a in options.algorithms]
         if compared:
             series = [(ALGORITHMS[a], [table.mean((log2_count, a, n, "none")) for n in options.ranks],
                        [None] * len(options.ranks)) for a in compared]
             name = f"figure8_compared_2_{log2_count}"
-            line_figure(f"No faults, 2^{log2_count} integers", series, options.ranks, folder, name)
-            drawn.append((name, f"2024, Figure 8: the three without faults; 2^{log2_count} integers."))
+            line_figure(f"No failures, 2^{log2_count} integers", series, options.ranks, folder, name)
+            drawn.append((name, f"2024, Figure 8: the three algorithms without failures; 2^{log2_count} integers."))
         if "bitonic" in options.algorithms:
             name = f"figure4_2019_bitonic_2_{log2_count}"
             bars(table, log2_count, options, folder, name)
             drawn.append((name, f"2019, Figure 4: Bitonic Sort by scenario; 2^{log2_count} integers."))
         name = f"balance_2_{log2_count}"
         balance(table, log2_count, options, folder, name)
-        drawn.append((name, "2024, Section 5.2: the largest difference of a process's list from the ideal size, "
-                      f"over all repetitions; 2^{log2_count} integers."))
+        drawn.append((name, "2024, Section 5.2: the largest deviation of the list of a process from the ideal "
+                      f"size, over all repetitions; 2^{log2_count} integers."))
     return drawn
 
 
 def bars(table, log2_count, options, folder, name):
-    figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
-    width = 0.8 / len(options.ranks)
-    for index, ranks in enumerate(options.ranks):
-        heights = [table.mean((log2_count, "bitonic", ranks, s)) or 0 for s in options.scenarios]
-        places = [place + width * (index - (len(options.ranks) - 1) / 2) for place in range(len(heights))]
-        axes.bar(places, heights, width, label=f"N = {ranks}")
-    axes.set_xticks(range(len(options.scenarios)), options.scenarios)
-    axes.set_xlabel("processes that fail")
-    axes.set_ylabel("seconds, mean")
-    axes.set_title(f"Bitonic Sort, 2^{log2_count} integers")
+    figure, axes = plots.axes("processes that fail", "seconds, mean", f"Bitonic Sort, 2^{log2_count} integers", (6.4, 4.2))
+    plots.grouped_bars(axes, options.scenarios, [
+        (f"N = {ranks}", [table.mean((log2_count, "bitonic", ranks, s)) or 0 for s in options.scenarios])
+        for ranks in options.ranks])
     axes.legend()
     plots.save(figure, folder, name)
 
 
 def balance(table, log2_count, options, folder, name):
-    figure, axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")
+    figure, axes = plots.axes("processes N", "largest deviation, % of the ideal share", f"Balance, 2^{log2_count} integers",
+                              (6.4, 4.2), yscale="log")
     for algorithm in options.algorithms:
         worst = [max(table.deviation.get((log2_count, algorithm, n), [numpy.nan])) for n in options.ranks]
         axes.plot(range(len(options.ranks)), [max(w, 1e-3) for w in worst], marker="o", label=ALGORITHMS[algorithm])
-    axes.set_yscale("log")
     axes.set_xticks(range(len(options.ranks)), [str(n) for n in options.ranks])
-    axes.set_xlabel("processes N")
-    axes.set_ylabel("largest deviation, % of the ideal share")
-    axes.set_title(f"Balance, 2^{log2_count} integers")
     axes.legend()
-    axes.grid(alpha=0.3)
     plots.save(figure, folder, name)
 
 
-def page(table, drawn, options, folder):
-    parts = ["<!doctype html><meta charset='utf-8'><title>The papers' experiments</title>",
-             "<style>body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}img{max-width:100%}"
-             "table{border-collapse:collapse}td,th{padding:.2em .7em;text-align:right;border-bottom:1px solid #ccc}"
-             "</style><h1>The papers' experiments on ftsort</h1>"]
+def write_page(table, drawn, options, folder):
+    page = plots.Page(folder, "The experiments of the papers, with ftsort")
     total = sum(map(len, table.times.values())) + sum(map(len, table.failed.values()))
     failed = [row for rows in table.failed.values() for row in rows]
-    parts.append(f"<p>{total} runs, {len(failed)} failed.</p>")
+    page.text(f"{total} runs, {len(failed)} failed.")
     for row in failed:
-        parts.append("<p>Failed: " + html.escape(", ".join(f"{k} {v}" for k, v in row.items() if v)) + "</p>")
+        page.text("Failed: " + ", ".join(f"{name} {value}" for name, value in row.items() if value))
     for name, sentence in drawn:
-        parts.append(f"<h2>{html.escape(sentence)}</h2><img src='{name}.svg' alt=''>")
-    parts.append("<h2>Beside the papers' numbers</h2><p>Theirs: 2^30 (or 2^29) integers, 32 processors. The last two "
-                 "columns compare each with its own time for the same algorithm at its first row.</p><table>"
-                 "<tr><th>algorithm<th>N<th>faults<th>theirs, s<th>ours, s<th>runs<th>theirs, relative<th>ours, relative")
+        page.image(name, sentence)
+    page.heading("Comparison with the values of the papers")
+    page.text("The papers sort 2^30 (or 2^29) integers on 32 processors. The last two columns are relative to the first row "
+              "of the same algorithm.")
+    body = []
     for log2_count in options.sizes:
         for (size, algorithm, ranks, scenario), theirs in PAPER.items():
             ours = table.mean((log2_count, algorithm, ranks, scenario))
@@ -313,18 +283,19 @@ def page(table, drawn, options, folder):
             ours_base = table.mean((log2_count, *base[1:]))
             relative = f"{ours / ours_base:.2f}" if ours_base else ""
             runs = table.runs((log2_count, algorithm, ranks, scenario))[0]
-            parts.append(f"<tr><td>{ALGORITHMS[algorithm]}<td>{ranks}<td>{scenario}<td>{theirs} (2^{size})"
-                         f"<td>{ours:.2f} (2^{log2_count})<td>{runs}<td>{theirs / PAPER[base]:.2f}<td>{relative}")
-    parts.append("</table><h2>All means</h2><table><tr><th>size<th>algorithm<th>N" +
-                 "".join(f"<th>{s}" for s in options.scenarios))
+            body.append([ALGORITHMS[algorithm], ranks, scenario, f"{theirs} (2^{size})", f"{ours:.2f} (2^{log2_count})", runs,
+                         f"{theirs / PAPER[base]:.2f}", relative])
+    page.table(["algorithm", "N", "failures", "paper, s", "ftsort, s", "runs", "paper, relative", "ftsort, relative"], body)
+    page.heading("All means")
+    body = []
     for log2_count in options.sizes:
         for algorithm in options.algorithms:
             for ranks in options.ranks:
                 means = [table.mean((log2_count, algorithm, ranks, s)) for s in options.scenarios]
-                cols = "".join("<td>" + ("" if mean is None else f"{mean:.3f}") for mean in means)
-                parts.append(f"<tr><td>2^{log2_count}<td>{ALGORITHMS[algorithm]}<td>{ranks}{cols}")
-    parts.append("</table>")
-    (folder / "index.html").write_text("\n".join(parts))
+                body.append([f"2^{log2_count}", ALGORITHMS[algorithm], ranks,
+                             *("" if mean is None else f"{mean:.3f}" for mean in means)])
+    page.table(["size", "algorithm", "N", *options.scenarios], body)
+    return page.write()
 
 
 def numbers(text):
@@ -333,14 +304,14 @@ def numbers(text):
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=numbers, default=[24, 26], help="log2 of the counts (24,26)")
-    parser.add_argument("--ranks", type=numbers, default=[4, 8, 16, 32], help="processes (4,8,16,32)")
+    parser.add_argument("--sizes", type=numbers, default=[24, 26], help="log2 of the numbers of integers (default: 24,26)")
+    parser.add_argument("--ranks", type=numbers, default=[4, 8, 16, 32], help="numbers of processes (default: 4,8,16,32)")
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--algorithms", type=lambda text: text.split(","), default=list(ALGORITHMS))
-    parser.add_argument("--scenarios", type=numbers, default=[0, 1, 2, 3], help="the programs' (0,1,2,3)")
+    parser.add_argument("--scenarios", type=numbers, default=[0, 1, 2, 3], help="numbers of the scenarios (default: 0,1,2,3)")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one run")
     parser.add_argument("--out", type=pathlib.Path, default=launch.ROOT / "paper-out" / "sorting")
-    parser.add_argument("--draw", action="store_true", help="only draw what is there")
+    parser.add_argument("--draw", action="store_true", help="only draw the results of earlier runs")
     options = parser.parse_args()
     unknown = [name for name in options.algorithms if name not in ALGORITHMS]
     if unknown:
@@ -356,9 +327,9 @@ def main():
     folder = options.out.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     table = Table(run_all(options, folder))
-    page(table, figures(table, options, folder), options, folder)
+    page = write_page(table, figures(table, options, folder), options, folder)
     failed = sum(map(len, table.failed.values()))
-    print(f"{folder / 'index.html'}: {sum(map(len, table.times.values()))} runs right, {failed} failed")
+    print(f"{page}: {sum(map(len, table.times.values()))} correct runs, {failed} failed")
     return 1 if failed else 0
 
 

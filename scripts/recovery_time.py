@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Kills one rank of a running sort from outside, many times over, and prints how long it takes until the
-survivors commit again: the next round after the kill, its own work and what has to be done again
-included. Beside it, the longest time between two commits of a run that nobody disturbs.
+"""Measures how long the survivors need after a failure until they commit again.
+
+Kills one rank of a running sort from outside, many times over. The time of a run is the time from the kill to the
+next commit, which contains the work of that round and the work that has to be repeated. For comparison, the program
+also prints the longest time between two commits of a run without a failure. --csv writes the time of each run.
 """
 
 import argparse
@@ -16,25 +18,26 @@ import threading
 import time
 
 import launch
+import tables
 
 ROUND = 1
 
 
 class Trace:
-    """What tests/c/sorter.c writes with "trace": one line for each event of each rank."""
+    """The files that tests/c/sorter.c writes with "trace": one line for each event of each rank."""
 
     def __init__(self, folder, ranks):
         self.files = [folder / f"trace.{rank}" for rank in range(ranks)]
 
     def events(self, rank):
-        """(pid, seconds, kind, round) of what the rank has been told so far."""
+        """Returns (pid, seconds, kind, round) of each event that the rank has received so far."""
         if not self.files[rank].exists():
             return []
         lines = (line.split() for line in self.files[rank].read_text().splitlines())
         return [(int(w[0]), float(w[1]), int(w[2]), int(w[3])) for w in lines if len(w) == 4]
 
     def commits(self):
-        """When each round was committed, on the rank that heard of it last, in order."""
+        """Returns the time of each commit, in order, on the rank that learned of it last."""
         times = {}
         for rank in range(len(self.files)):
             for _, seconds, kind, number in self.events(rank):
@@ -43,8 +46,8 @@ class Trace:
         return sorted(times.values())
 
 
-def strike(trace, victim, wait, struck):
-    """Kills the victim some time after its inputs were committed."""
+def kill(trace, victim, wait, kills):
+    """Kills the victim `wait` seconds after the commit of its input."""
     deadline = time.monotonic() + 30
     while not trace.events(victim):
         if time.monotonic() > deadline:
@@ -53,17 +56,17 @@ def strike(trace, victim, wait, struck):
     time.sleep(wait)
     try:
         os.kill(trace.events(victim)[0][0], signal.SIGKILL)
-        struck.append(time.monotonic())
+        kills.append(time.monotonic())
     except ProcessLookupError:
-        pass  # It was done already.
+        pass  # The rank had finished.
 
 
 def one(options, sorter, work, victim, wait):
-    """One run; returns the time of the kill, if it fell into the sort, and the commits."""
+    """Runs one sort; returns the time of the kill, if it fell into the sort, and the times of the commits."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    trace, struck = Trace(work, options.ranks), []
-    killer = threading.Thread(target=strike, args=(trace, victim, wait, struck))
+    trace, kills = Trace(work, options.ranks), []
+    killer = threading.Thread(target=kill, args=(trace, victim, wait, kills))
     if victim is not None:
         killer.start()
     command = [sorter, "run", work, options.count, "i32", "random", options.store, 1, "agree", "hyperquicksort", "trace"]
@@ -71,17 +74,19 @@ def one(options, sorter, work, victim, wait):
     if victim is not None:
         killer.join()
     if run.hung:
-        raise SystemExit(f"hung: {run.output}")
-    return (struck or [None])[0], trace.commits()
+        raise SystemExit(f"a run did not end: {run.output}")
+    return (kills or [None])[0], trace.commits()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=100, help="number of kills within a sort")
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--count", type=int, default=1_000_000, help="records a rank")
+    parser.add_argument("--count", type=int, default=1_000_000, help="records of each rank")
     parser.add_argument("--store", default="memory")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--note", default="", help="a remark for the title of the picture, such as the load of the machine")
+    parser.add_argument("--csv", type=pathlib.Path, help="a file for the time of each run")
     options = parser.parse_args()
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="ftsort-recovery-") as folder:
@@ -92,14 +97,20 @@ def main():
         window = quiet[-1] - quiet[0]
         times = []
         while len(times) < options.runs:
-            struck, commits = one(options, sorter, work, draw.randrange(options.ranks), draw.uniform(0, 0.9 * window))
-            later = [seconds for seconds in commits if struck and seconds > struck]
+            killed, commits = one(options, sorter, work, draw.randrange(options.ranks), draw.uniform(0, 0.9 * window))
+            later = [seconds for seconds in commits if killed and seconds > killed]
             if later:
-                times.append(later[0] - struck)
-        print(f"{options.ranks} ranks, {options.count} records each, {options.store}, {len(times)} kills within the sort")
-        print(f"undisturbed, the longest time between two commits: {longest * 1e3:.1f} ms")
-        print(f"from a kill to the next commit: median {statistics.median(times) * 1e3:.1f} ms, "
-              f"worst {max(times) * 1e3:.1f} ms")
+                times.append(later[0] - killed)
+    print(f"{options.ranks} ranks, {options.count} records each, store {options.store}, {len(times)} kills within the sort")
+    print(f"without a failure, the longest time between two commits: {longest * 1e3:.1f} ms")
+    print(f"from a kill to the next commit: median {statistics.median(times) * 1e3:.1f} ms, "
+          f"longest {max(times) * 1e3:.1f} ms")
+    if options.csv:
+        command = (f"scripts/recovery_time.py --runs {options.runs} --ranks {options.ranks} --count {options.count} "
+                   f"--store {options.store} --seed {options.seed} --csv {options.csv.name}")
+        comment = (f"Made by: {command}; without a failure, the longest time between two commits was {longest * 1e3:.1f} ms"
+                   + f". Note: {options.note}" * bool(options.note))
+        tables.write(options.csv, [{"recovery_ms": f"{seconds * 1e3:.1f}"} for seconds in times], comment)
 
 
 if __name__ == "__main__":

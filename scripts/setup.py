@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes sure that there is an MPI with ULFM, a libclang and a CMake, and says how to reach them.
+"""Provides an MPI with ULFM, libclang and CMake, and writes the environment that finds them.
 
-Uses what the machine has: the `mpicc` in PATH (or $MPICC) if it has ULFM, a libclang that the loader
-knows (or $LIBCLANG_PATH), a `cmake` in PATH. What is missing is fetched as a wheel from the Python
-package index, pinned by version and hash, and unpacked into `.env/` (or $FTSORT_ENV_DIR). Needs the
-standard library alone, no pip and no root. Writes `env.sh` there; a second run does nothing.
+Uses the tools of the machine where they suffice: the `mpicc` in PATH (or $MPICC) if it has ULFM, a libclang that the
+loader finds (or $LIBCLANG_PATH), a `cmake` in PATH. Each missing tool is fetched as a wheel from the Python package
+index, pinned by version and hash, and unpacked into `.env/` (or $FTSORT_ENV_DIR). The script needs only the standard
+library, neither pip nor root. It writes `env.sh` into that folder; a second run does nothing.
 """
 
 import configparser
@@ -45,29 +45,16 @@ WHEELS = {
     }),
 }
 
-# All that the library calls, as in build.rs.
-ULFM_PROBE = """
-#include <mpi.h>
-#ifndef OPEN_MPI
-#error this MPI is not known to survive faults
-#endif
-#include <mpi-ext.h>
-int main(int argc, char **argv) {
-  MPI_Comm comm = MPI_COMM_NULL; MPI_Group group; int flag = MPIX_ERR_PROC_FAILED;
-  MPI_Init(&argc, &argv);
-  return MPIX_Comm_agree(comm, &flag) + MPIX_Comm_revoke(comm) + MPIX_Comm_shrink(comm, &comm)
-    + MPIX_Comm_get_failed(comm, &group) + MPIX_Comm_failure_ack(comm)
-    + MPIX_Comm_failure_get_acked(comm, &group);
-}
-"""
+# The program that build.rs compiles too: it uses every ULFM function that the library calls.
+ULFM_PROBE = ROOT / "src" / "ulfm" / "probe.c"
 
 
 class Missing(Exception):
-    """What is missing, and the remedy, in one line."""
+    """A missing tool and the remedy, in one line."""
 
 
 def output_of(*command):
-    """What a command prints; None if it cannot be run or fails."""
+    """Returns the output of a command; None if it cannot be run or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -81,14 +68,14 @@ def require(program, remedy):
 
 
 def has_ulfm(mpicc):
+    """Returns whether an MPI compiler wrapper builds the ULFM probe, as build.rs decides by default."""
     with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder, "probe.c")
-        source.write_text(ULFM_PROBE)
-        return output_of(mpicc, str(source), "-o", str(source.with_suffix(""))) is not None
+        program = str(pathlib.Path(folder, "ulfm_probe"))
+        return output_of(mpicc, "-DREQUIRE_OPEN_MPI", str(ULFM_PROBE), "-o", program) is not None
 
 
 def index_url():
-    """The package index that pip would use."""
+    """Returns the package index that pip would use."""
     if os.environ.get("PIP_INDEX_URL"):
         return os.environ["PIP_INDEX_URL"]
     home = pathlib.Path.home()
@@ -104,7 +91,7 @@ def index_url():
 
 
 def get(url):
-    """The bytes behind a URL."""
+    """Returns the content of a URL."""
     names = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
     bundle = next((os.environ[name] for name in names if os.environ.get(name)), None)
     try:
@@ -120,6 +107,7 @@ def get(url):
 
 
 def wheel_url(name, version, digest):
+    """Returns the address of a wheel on the package index."""
     page = get(f"{index_url().rstrip('/')}/{name}/").decode(errors="replace")
     base = f"{index_url().rstrip('/')}/{name}/"
     for link in re.findall(r'<a\s[^>]*href="([^"]+)"', page):
@@ -130,7 +118,7 @@ def wheel_url(name, version, digest):
 
 
 def unpack(wheel, folder, data_prefix):
-    """Lays a wheel out as an installer would, with its executable bits."""
+    """Unpacks a wheel as an installer would, with its executable bits."""
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.infolist():
             if member.is_dir():
@@ -152,7 +140,7 @@ def unpack(wheel, folder, data_prefix):
 
 
 def fetch(name):
-    """The folder with a wheel's content; fetched if it is not there yet."""
+    """Returns the folder with the content of a wheel, and fetches the wheel if the folder does not exist."""
     version, digests = WHEELS[name]
     folder = ENV / f"{name}-{version}"
     if folder.is_dir():
@@ -163,9 +151,9 @@ def fetch(name):
     print(f"fetching {name} {version} ...", file=sys.stderr, flush=True)
     content = get(wheel_url(name, version, digest))
     if hashlib.sha256(content).hexdigest() != digest:
-        raise Missing(f"the {name} wheel that came is not the one we know (its hash differs): try another mirror")
+        raise Missing(f"the hash of the {name} wheel differs from the known one: try another mirror")
     ENV.mkdir(parents=True, exist_ok=True)
-    # An interrupted run leaves a draft, never half a folder.
+    # An interrupted run leaves a draft, never an incomplete folder.
     with tempfile.TemporaryDirectory(prefix="draft-", dir=ENV) as draft:
         wheel = pathlib.Path(draft, "wheel")
         wheel.write_bytes(content)
@@ -179,7 +167,7 @@ def fetch(name):
 
 
 def find_mpi():
-    """(mpicc, folder to put first in PATH or None)"""
+    """Returns mpicc, and the folder to put first in PATH or None."""
     mpicc = os.environ.get("MPICC") or shutil.which("mpicc")
     if mpicc and has_ulfm(mpicc):
         return mpicc, None
@@ -190,7 +178,7 @@ def find_mpi():
 
 
 def find_libclang():
-    """The folder for LIBCLANG_PATH; None: it is found without."""
+    """Returns the folder for LIBCLANG_PATH; None if the loader finds libclang."""
     if os.environ.get("LIBCLANG_PATH"):
         return os.environ["LIBCLANG_PATH"]
     if ctypes.util.find_library("clang"):
@@ -199,12 +187,12 @@ def find_libclang():
 
 
 def find_cmake():
-    """The folder to put into PATH; None: it is there."""
+    """Returns the folder to put into PATH; None if cmake is in PATH already."""
     return None if shutil.which("cmake") else fetch("cmake") / "cmake/data/bin"
 
 
 def environment():
-    """The lines of env.sh."""
+    """Returns the lines of env.sh."""
     require("cargo", "install Rust, https://rustup.rs")
     require("cc", "install a C compiler (Debian: apt install gcc libc6-dev)")
     mpicc, mpi_bin = find_mpi()
@@ -220,7 +208,7 @@ def environment():
             headers = output_of("gcc", "-print-file-name=include") or output_of("cc", "-print-file-name=include")
             lines.append(f"export BINDGEN_EXTRA_CLANG_ARGS={shlex.quote(f'-isystem{headers}')}")
     if "CARGO_TARGET_DIR" not in os.environ:
-        # One target folder for each MPI: the bindings do not notice when it changes.
+        # One target folder for each MPI, because cargo does not notice a change of the MPI library.
         shown = output_of(mpicc, "-show") or ""
         name = hashlib.sha256(f"{mpicc} {shown}".encode()).hexdigest()[:8]
         lines.append(f"export CARGO_TARGET_DIR={shlex.quote(str(ROOT / 'target' / f'mpi-{name}'))}")
@@ -231,9 +219,9 @@ def environment():
 
 
 def fingerprint():
-    """Changes with everything that env.sh depends on."""
+    """Returns a hash of everything on which env.sh depends."""
     names = ("PATH", "MPICC", "LIBCLANG_PATH", "BINDGEN_EXTRA_CLANG_ARGS", "CARGO_TARGET_DIR")
-    parts = [pathlib.Path(__file__).read_text(), str(ROOT), str(os.getuid())]
+    parts = [pathlib.Path(__file__).read_text(), ULFM_PROBE.read_text(), str(ROOT), str(os.getuid())]
     parts += [f"{name}={os.environ.get(name)}" for name in names]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -1,41 +1,34 @@
 #!/usr/bin/env python3
-"""Sorts while ranks are slow by turns (2018 paper, Figure 14), with and without a monitor: CSV and a plot.
+"""Measures sorts while ranks are slow in turn (2018 paper, Figure 14), with and without a monitor.
 
-Runs c_examples/slowdown.c for each mode and number of slow ranks, in turns so that what else the machine
-does falls on all alike, and writes medians into paper-out/dgrp-mpi. Ranks are slow by signals (SIGSTOP and
-SIGCONT), or by a quota of their control group, where this process may make one. --cost measures instead what a
-monitor costs where nobody is slow (c_examples/monitor_cost.c).
+Runs c_examples/slowdown.c for each mode and number of slow ranks, in turns, so that other load of the machine affects
+all of them, and writes a table and a plot to paper-out/dgrp-mpi. Ranks are slowed down by signals (SIGSTOP and
+SIGCONT), or by a quota of their control group, if this process may create one. With --cost the script measures the cost
+of a monitor without slow ranks instead (c_examples/monitor_cost.c).
 """
 
 import argparse
 import contextlib
-import csv
 import os
 import pathlib
 import statistics
 import sys
 import tempfile
 
+import launch
 import plots
-
-plots.ensure()
-
-import matplotlib  # noqa: E402
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as pyplot  # noqa: E402
-
-import launch  # noqa: E402
+import tables
+from plots import numpy
 
 MODES = {
     "none": "no monitor",
     "threads": "no monitor, MPI_THREAD_MULTIPLE",
-    "foreground-forever": "at the commits, never back",
+    "foreground-forever": "at the commits, exclusion is final",
     "foreground": "at the commits",
-    "thread-forever": "thread, never back",
+    "thread-forever": "thread, exclusion is final",
     "thread": "thread",
     "thread-doubt": "thread, self-doubt",
-    "foreground-gain": "at the commits, if it pays",
+    "foreground-gain": "at the commits, only with a gain",
     "foreground-weights": "at the commits, weights",
     "thread-weights": "thread, weights",
 }
@@ -45,7 +38,7 @@ COSTS = {
     "threads": "no monitor, MPI_THREAD_MULTIPLE",
     "foreground": "at the commits",
     "thread": "thread",
-    "vcube": "thread, VCube's graph",
+    "vcube": "thread, graph of VCube",
 }
 COST_FIELDS = ["mode", "ranks", "seconds", "interval_ms", "processor_percent", "sent", "answered", "log2", "pairs",
                "without_ms", "with_ms"]
@@ -53,12 +46,12 @@ CONTROLLER = pathlib.Path("/sys/fs/cgroup/cpu")
 
 
 class NotPermitted(Exception):
-    """Why there can be no control groups."""
+    """The reason why this process cannot create control groups."""
 
 
 @contextlib.contextmanager
 def control_group():
-    """A folder for control groups with quotas; it is removed with what is below it."""
+    """Creates a folder for control groups with quotas, and removes it with the groups in it."""
     folder = CONTROLLER / f"ftsort-{os.getpid()}"
     try:
         folder.mkdir()
@@ -76,7 +69,7 @@ def control_group():
 
 
 def parse(run, word):
-    """The line of a program that begins with this word, as a row."""
+    """Returns the output line that begins with this word, as a row."""
     line = next((text for text in run.output.splitlines() if text.startswith(f"{word} ")), None)
     if line is None:
         sys.exit(run.output[-2000:])
@@ -84,7 +77,7 @@ def parse(run, word):
 
 
 def measure_cost(options):
-    """One row for each mode and number of ranks."""
+    """Yields one row for each mode."""
     with tempfile.TemporaryDirectory(prefix="ftsort-cost-") as folder:
         program = launch.build_c(launch.ROOT / "c_examples/monitor_cost.c", folder)
         for mode in COSTS:
@@ -96,7 +89,7 @@ def measure_cost(options):
 
 
 def measure(options):
-    """One row for each run that came to its end."""
+    """Yields one row for each run."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ftsort-slowdown-"))
         groups = [] if options.kind == "stop" else [stack.enter_context(control_group())]
@@ -106,43 +99,30 @@ def measure(options):
                 for mode in options.modes or MODES:
                     command = [program, mode, victims, options.size, options.sorts, options.percent, *groups]
                     run = launch.launch(options.ranks, command, 600)
-                    line = next((text for text in run.output.splitlines() if text.startswith("slowdown ")), None)
-                    if line is None:
-                        sys.exit(f"{mode}, {victims} slow: {run.output[-2000:]}")
-                    row = {"kind": options.kind, **dict(word.split("=") for word in line.split()[1:])}
+                    row = {"kind": options.kind, **parse(run, "slowdown")}
                     print(f"{repetition}: {MODES[mode]:<32} {victims} slow {float(row['seconds']):8.2f} s, "
-                          f"{row['demoted']} demoted, {row['rejoined']} back, {row['least']} % the least share of "
-                          "the last rank", flush=True)
+                          f"{row['demoted']} excluded, {row['rejoined']} admitted again, smallest share of the last rank "
+                          f"{row['least']} %", flush=True)
                     yield row
 
 
 def draw(table, folder, kind):
-    figure, axes = pyplot.subplots(figsize=(7.2, 4.2), layout="constrained")
+    figure, axes = plots.axes("ranks that are slow half of the time", "seconds, median", size=(7.2, 4.2))
     victims = sorted({victims for _, victims in table})
     shown = {mode: label for mode, label in MODES.items() if any(other == mode for other, _ in table)}
-    width = 0.8 / len(shown)
-    for index, (mode, label) in enumerate(shown.items()):
-        places = [place + width * (index - (len(shown) - 1) / 2) for place in range(len(victims))]
-        axes.bar(places, [table[mode, count] for count in victims], width, label=label)
-    axes.set_xticks(range(len(victims)), [str(count) for count in victims])
-    axes.set_xlabel("ranks that are slow half of the time")
-    axes.set_ylabel("seconds, median")
-    axes.legend()
+    plots.grouped_bars(axes, victims, [(label, [table.get((mode, count), numpy.nan) for count in victims])
+                                       for mode, label in shown.items()])
+    figure.legend(loc="outside lower center", ncols=2)
     plots.save(figure, folder, f"figure14_{kind}")
 
 
 def write(path, fields, rows):
-    """All rows, each as soon as it is there; returns them."""
-    kept = []
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fields)
-        writer.writeheader()
+    """Writes all rows, each as soon as it is measured, and returns them."""
+    with tables.Appender(path, fields, fresh=True) as file:
         for row in rows:
-            writer.writerow(row)
-            file.flush()
-            kept.append(row)
+            file.add(row)
     print(path)
-    return kept
+    return file.rows
 
 
 def main():
@@ -150,15 +130,15 @@ def main():
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--size", type=int, default=24, help="log2 of the number of records")
     parser.add_argument("--sorts", type=int, default=40)
-    parser.add_argument("--percent", type=int, default=10, help="of its processor that a slow rank gets")
+    parser.add_argument("--percent", type=int, default=10, help="share of its processor that a slow rank gets, in percent")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--kind", choices=["stop", "cgroup"], default="stop", help="how ranks are made slow")
-    parser.add_argument("--modes", nargs="*", choices=MODES, help="only these")
-    parser.add_argument("--victims", nargs="*", type=int, help="only so many slow ranks")
-    parser.add_argument("--cost", action="store_true", help="what a monitor costs where nobody is slow")
-    parser.add_argument("--idle", type=int, default=60, help="seconds that --cost lets all ranks sleep")
+    parser.add_argument("--kind", choices=["stop", "cgroup"], default="stop", help="method by which ranks are slowed down")
+    parser.add_argument("--modes", nargs="*", choices=MODES, help="only these modes")
+    parser.add_argument("--victims", nargs="*", type=int, help="only these numbers of slow ranks")
+    parser.add_argument("--cost", action="store_true", help="measure the cost of a monitor without slow ranks")
+    parser.add_argument("--idle", type=int, default=60, help="seconds for which all ranks sleep with --cost")
     parser.add_argument("--interval", type=int, default=1000, help="milliseconds between tests, for --cost")
-    parser.add_argument("--pairs", type=int, default=20, help="sorts without and with a monitor, for --cost")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of sorts without and with a monitor, for --cost")
     parser.add_argument("--out", type=pathlib.Path, default=launch.ROOT / "paper-out" / "dgrp-mpi")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

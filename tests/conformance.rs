@@ -1,4 +1,5 @@
-//! One suite of cases for both fabrics: simulated ranks, over many seeds, and MPI with real SIGKILLs.
+//! One set of cases for both implementations of the transport's calls: simulated ranks, over many seeds, and
+//! MPI with SIGKILL.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The files of the fuzzing corpus, held against what must hold of any bytes, without a fuzzer.
+//! Checks the properties of the fuzz targets on all files of the corpus, without a fuzzer.
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 #[path = "../fuzz/src/lib.rs"]
 mod checks;
 
-// One after the other: the check of files looks at how much memory all buffers take together.
+// One target after another, because the check of files measures the memory of all buffers together.
 #[test]
-fn what_holds_of_any_bytes_holds_of_the_corpus() {
+fn the_corpus_has_the_properties_of_all_targets() {
     type Check = fn(&[u8]);
     let targets: &[(&str, Check)] = &[
         ("file", checks::file::check),

@@ -1,17 +1,16 @@
-/* What the four programs share: the experiments' programs of Camargo, Duarte and dos Santos (2019, 2024)
- * with their arguments and files, on ftsort.
+/* The common part of four programs: those of the experiments of Camargo, Duarte and dos Santos (2019, 2024), with
+ * their arguments and files, on ftsort.
  *
  *   ftsort-mpirun -np N hyperquicksort FILE SCENARIO [SEED]
  *   ftsort-mpirun -np N bitonic COUNT SCENARIO [SEED]        (reads Entrada.dat)
  *
  * FILE: 32-bit integers in the machine's byte order, of which each process takes an equal share.
- * SCENARIO: 0 no process fails, 1 one, 2 half of them, 3 all but one; which ones, and at the start of
- * which rounds, is drawn by SEED (default: the time). The list of process R is in saveRankR.dat in the
- * working directory, the sorted one in the end; whoever covers a dead process writes its file.
- * Prints the total time: reading, sorting, recovering, writing.
+ * SCENARIO: 0 no process fails, 1 one, 2 half of them, 3 all but one. SEED (default: the time) determines which
+ * processes fail, and at the start of which rounds. saveRankR.dat in the working directory gets the sorted list of node
+ * R, written by its executor. The program prints the total time of reading, sorting, recovering and writing.
  *
- * Not as in the originals: N need not be a power of two (the nodes that make it one have files too),
- * counts need not divide, keys may be any, files are never seen half-written, and processes may die at
+ * Unlike the originals, N need not be a power of two (each node of the next power of two has a file), counts need not
+ * be divisible, keys may have any value, files are never visible before they are complete, and processes may fail at
  * any moment. */
 #ifndef ORIGINAL_H
 #define ORIGINAL_H
@@ -28,13 +27,13 @@
 
 #include "ftsort.h"
 
-/* What the first argument is. */
+/* The meaning of the first argument. */
 enum input_kind { INPUT_FILE, INPUT_COUNT };
 
 typedef struct sorting {
   const char *program;
   const int32_t *keys; /* the whole file, mapped */
-  size_t count;        /* how many of them are sorted */
+  size_t count;        /* number of keys that are sorted */
   int ranks, self;
   ftsort *group;
 } sorting;
@@ -49,7 +48,7 @@ static void refuse(const char *format, ...)
   MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-/* Where the share of a rank starts. */
+/* The index of the first key of a rank's share. */
 static size_t share_start(const sorting *job, int rank)
 {
   size_t ranks = (size_t)job->ranks, r = (size_t)rank, more = job->count % ranks;
@@ -82,7 +81,7 @@ static void map_input(sorting *job, const char *path, const char *count)
   job->keys = (const int32_t *)map;
 }
 
-/* A dead rank's share is needed and is not among the checkpoints: it is read from the file again. */
+/* Reads a failed rank's share from the file again, if the store does not have it. */
 static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
   const sorting *job = (const sorting *)user;
@@ -93,7 +92,7 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
   return 0;
 }
 
-/* The node's list gets its name when it is there as a whole. 0 if that failed. */
+/* Writes a node's list to a draft, and renames it when it is complete. Returns 0 if that fails. */
 static int save_list(const sorting *job, const ftsort_block *block)
 {
   char name[64], draft[80];
@@ -110,8 +109,7 @@ static int save_list(const sorting *job, const ftsort_block *block)
   return 1;
 }
 
-/* Sorts what the survivors bring, and writes the lists of this rank's nodes. 0 if that failed for
- * good. */
+/* Sorts the inputs of the survivors, and writes the lists of this rank's nodes. Returns 0 if that fails for good. */
 static int sort_and_save(sorting *job, ftsort_status *status)
 {
   const ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
@@ -122,7 +120,7 @@ static int sort_and_save(sorting *job, ftsort_status *status)
   ftsort_block block;
   int rank, fine = 1;
   for (rank = 0; rank < job->ranks; rank++) {
-    /* Dead before this sort: it brings nothing, so its cover does. */
+    /* The executor of a rank that failed before this sort brings the rank's share. */
     size_t more = share_size(job, rank);
     if (rank == job->self || ftsort_executor(job->group, rank) != job->self || more == 0) continue;
     joined = (int32_t *)realloc(joined, (count + more) * sizeof *joined);
@@ -134,7 +132,7 @@ static int sort_and_save(sorting *job, ftsort_status *status)
   }
   *status = ftsort_run(job->group, &record, input, count, &result);
   free(joined);
-  if (*status == FTSORT_ERR_DATA_LOST) return 1; /* on all ranks: but the file is still there */
+  if (*status == FTSORT_ERR_DATA_LOST) return 1; /* on all ranks; the file still exists, so the survivors sort again */
   if (*status != FTSORT_OK) {
     fprintf(stderr, "%s: rank %d: %s\n", job->program, job->self, ftsort_last_error(job->group));
     return 0;
@@ -153,7 +151,7 @@ static int original(int argc, char **argv, int32_t algorithm, enum input_kind ki
   unsigned long long seed = (unsigned long long)time(NULL);
   char faults[64];
   ftsort_status status;
-  size_t died = 0;
+  size_t failed = 0;
   uint32_t fine;
   double start;
 
@@ -183,9 +181,9 @@ static int original(int argc, char **argv, int32_t algorithm, enum input_kind ki
     refuse("%s: %s", job.program, ftsort_last_error(NULL));
   do {
     fine = (uint32_t)sort_and_save(&job, &status);
-    /* Whoever died since the sort took its lists along: then once more. */
-    if (ftsort_agree(job.group, &fine, &died) != FTSORT_OK) fine = 0;
-  } while (fine && (died > 0 || status == FTSORT_ERR_DATA_LOST));
+    /* If a rank has failed since the sort, its lists are missing, and the survivors sort again. */
+    if (ftsort_agree(job.group, &fine, &failed) != FTSORT_OK) fine = 0;
+  } while (fine && (failed > 0 || status == FTSORT_ERR_DATA_LOST));
   if (fine && ftsort_executor(job.group, 0) == job.self)
     printf("Total time: %f seconds\n", MPI_Wtime() - start);
   fflush(stdout);

@@ -1,6 +1,6 @@
-//! Whatever a C program passes before MPI is initialised: statuses, no crashes. Pointers are NULL or valid
-//! for as much as the structs say, for nobody can check more. What needs a communicator is the business of
-//! `tests/c/arguments.c`.
+//! The C functions return a status for any arguments before MPI is initialized, and do not crash. Pointers are NULL,
+//! or valid for the sizes in the structs, because no function can check more. `tests/c/arguments.c` tests the functions
+//! that need a communicator.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -38,7 +38,7 @@ const ARGUMENT: ftsort_status = -1;
 const STATE: ftsort_status = -3;
 const MEMORY: ftsort_status = -21;
 
-/// Takes values off the bytes; zeroes when there are no more.
+/// Takes values from the bytes, and zeros after their end.
 struct Values<'d>(&'d [u8]);
 
 impl Values<'_> {
@@ -54,7 +54,7 @@ impl Values<'_> {
         bytes
     }
 
-    /// Small, near a border, or any.
+    /// A number that is small, near a limit, or any.
     fn number(&mut self) -> u64 {
         match self.byte() {
             255 => u64::from_le_bytes(self.bytes()),
@@ -74,7 +74,7 @@ impl Values<'_> {
         self.number() as i32
     }
 
-    /// A text of a few bytes; None: NULL.
+    /// A text of a few bytes; `None` stands for NULL.
     fn text(&mut self) -> Option<CString> {
         let length = self.byte();
         if length.is_multiple_of(4) {
@@ -87,8 +87,8 @@ impl Values<'_> {
     }
 }
 
-/// The first bytes of a struct, as many as it says it has, in a place that has no more: as a program has
-/// them that was compiled against another header. Of sizes that nobody can mean, the size alone.
+/// The first bytes of a struct in memory that ends after them, as in a program that was compiled with another header.
+/// `struct_size` says how many bytes there are. If it is not a possible size, only the size itself is there.
 struct Sized {
     place: Vec<u64>,
     short: bool,
@@ -107,7 +107,7 @@ impl Sized {
             false => 1,
         };
         let mut place = vec![0_u64; kept];
-        // SAFETY: plain data; both have as many whole words, for the structs are aligned to 8.
+        // SAFETY: plain data; both have this number of whole words, because the structs are aligned to 8.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 std::ptr::from_ref(full).cast::<u64>(),
@@ -212,7 +212,7 @@ fn records(values: &mut Values<'_>) {
     let given = Sized::new(&record, values);
     let input = [0_u64; 128];
     let asked = values.size();
-    // A pointer is given only where it is valid for all that is asked for.
+    // A pointer is passed only if it is valid for all records that are asked for.
     let fits = asked
         .checked_mul(record.record_bytes)
         .is_some_and(|bytes| bytes <= size_of_val(&input));
@@ -273,7 +273,7 @@ fn trees(values: &mut Values<'_>) {
         ordered: values.int(),
         reroute: values.int(),
         detect_ms: values.number() as u32,
-        // As many as there are, or none are there.
+        // At most the existing number if there are links; any number if there are none.
         link_count: match has_links {
             true => values.size() % (links.len() / 2 + 1),
             false => values.size(),
@@ -315,7 +315,7 @@ fn trees(values: &mut Values<'_>) {
     }
 }
 
-/// Functions with no group or no result, and those that need none.
+/// Functions without a group or a result, and those that need none.
 fn others(values: &mut Values<'_>) {
     let (node, s, bytes) = (values.int(), values.number() as u32, values.size());
     let mut nodes = vec![-7; values.size() % 300];
@@ -323,7 +323,7 @@ fn others(values: &mut Values<'_>) {
     let (mut stats, mut state, mut committed) = (Default::default(), null(), 0);
     let stats: &mut [u64; 32] = &mut stats;
     stats[0] = values.size() as u64;
-    // SAFETY: NULL groups and results; places that are as large as is said.
+    // SAFETY: NULL groups and results; the arrays have the given sizes.
     unsafe {
         let size = ftsort_cluster(node, s, nodes.as_mut_ptr(), room);
         assert!(size == 0 || size.is_power_of_two());
@@ -363,7 +363,7 @@ fn others(values: &mut Values<'_>) {
     }
 }
 
-/// The first byte chooses the functions; the rest are their arguments.
+/// The first byte selects the functions; the rest are their arguments.
 pub fn check(data: &[u8]) {
     let mut values = Values(data);
     match values.byte() % 4 {

@@ -1,5 +1,5 @@
-//! Whatever a file of the store holds: its reader gives nothing, or what the file says, and takes no more
-//! memory than the file is long.
+//! The reader of the store's files returns nothing, or the block in the file, for any content. It uses no more memory
+//! than the file has bytes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer};
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::memory::MemoryBudget;
 
 const MAGIC: &[u8; 8] = b"ftsort\0\x03";
 
@@ -66,23 +67,24 @@ fn put(block: &Block) -> (Shelf, Directory) {
     (shelf, store)
 }
 
-/// What the reader makes of a file of these bytes.
+/// The block that the reader finds in a file with these bytes.
 fn read(file: &[u8]) -> Option<Block> {
     let (shelf, store) = put(&Block::empty());
     shelf
         .borrow_mut()
         .values_mut()
         .for_each(|content| *content = file.to_vec());
-    buffer::start_peak();
-    let before = buffer::in_use();
+    let budget = MemoryBudget::current();
+    budget.start_peak();
+    let before = budget.used();
     let found = store.get(VersionId::INPUT, NODE);
-    // A buffer is a whole number of lines, and each run has one, described by twenty bytes at least.
+    // A buffer is a whole number of cache lines. Each run has a buffer, and at least twenty bytes in the header.
     let most = file.len() + buffer::ALIGNMENT * (file.len() / 20 + 1);
-    assert!(buffer::peak() - before <= most, "more than the file has");
+    assert!(budget.peak() - before <= most, "more than the file has");
     found.expect("the file is small enough for any memory")
 }
 
-/// What a file says, read in another way; None if it is none.
+/// The content of a file, read by a second implementation; `None` if the file is not valid.
 fn said(file: &[u8]) -> Option<(Header, Vec<u8>)> {
     let (content, sum) = file.split_last_chunk::<8>()?;
     let rest = content.strip_prefix(MAGIC)?;
@@ -112,7 +114,7 @@ fn agrees(file: &[u8]) {
     assert_eq!(found, expected);
 }
 
-/// A file of this header and what follows it, right where the rest is.
+/// A file with this header and these records, in which the magic number, the length and the checksum are valid.
 fn framed(header: &[u8], records: &[u8]) -> Vec<u8> {
     let length = (header.len() as u64).to_le_bytes();
     let mut file = [MAGIC, &length[..], header, records].concat();
@@ -120,7 +122,7 @@ fn framed(header: &[u8], records: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A block made of bytes: its runs are as long as the first ones say.
+/// Makes a block from bytes: the first ones are the lengths of its runs.
 fn block_of(data: &[u8]) -> Block {
     let (lengths, mut rest) = data.split_at(data.len().min(4));
     let mut runs = Vec::new();
@@ -141,7 +143,8 @@ fn block_of(data: &[u8]) -> Block {
     }
 }
 
-/// A file that was written comes back, and with one change of any kind it does not, or all the same.
+/// A file is read as the block that was written. With one change of any kind it is refused, or read as the same
+/// block.
 fn mutated(data: &[u8]) {
     let Some((change, rest)) = data.split_first_chunk::<4>() else {
         return;
@@ -165,8 +168,8 @@ fn mutated(data: &[u8]) {
     agrees(&file);
 }
 
-/// The first byte tells how the rest is taken: as a file; as a header and what follows, with everything
-/// round it right, for no fuzzer guesses a checksum; as a block, and what happens to its file.
+/// The first byte selects the use of the rest: as a file; as the header and records of a file that is valid otherwise,
+/// because no fuzzer guesses a checksum; or as a block whose file is then changed.
 pub fn check(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else {
         return agrees(data);

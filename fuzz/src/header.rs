@@ -1,8 +1,8 @@
-//! Whatever a rank sends: its readers refuse it, or give what can be written and read again.
+//! The readers of control messages refuse any bytes, or return a value that can be written and read again.
 
 use ftsort_core::block::Header;
 
-/// A header that can be read is written as it was, but for bits that say nothing.
+/// A header that can be read is written with the same bytes, except for bits without a meaning.
 fn header(data: &[u8]) {
     let Some(header) = Header::decode(data) else {
         return;
@@ -13,7 +13,7 @@ fn header(data: &[u8]) {
     assert_eq!(Header::decode(&again), Some(header));
 }
 
-/// The letters that the library shows to tests alone.
+/// The readers of control messages, which the library makes public only for tests.
 mod letters {
     use ftsort_core::engine::wire_formats as engine;
     use ftsort_core::members::Rank;
@@ -23,7 +23,7 @@ mod letters {
     use ftsort_kernels::kernel::{Kernel, kernel_for};
     use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
-    /// What is written of what was read is read as the same.
+    /// A value that was read is written as bytes that are read as the same value.
     fn stable(data: &[u8], reread: impl Fn(&[u8]) -> Option<Vec<u8>>) {
         if let Some(again) = reread(data) {
             assert_eq!(reread(&again), Some(again.clone()), "not what was read");
@@ -40,7 +40,7 @@ mod letters {
         kernel_for(&layout.expect("bytes"), 1)
     }
 
-    /// Each rank's words start with how many they are.
+    /// Reads the reports of ranks, each of which begins with its number of bytes.
     fn told(mut data: &[u8]) -> Vec<(Rank, ftsort_kernels::buffer::Slice)> {
         let mut told = Vec::new();
         while let Some((length, rest)) = data.split_first() {
@@ -52,7 +52,7 @@ mod letters {
         told
     }
 
-    /// What was read of a border, and what is left, are all that there was.
+    /// A border that was read, and the remaining bytes, are together all bytes.
     fn border(data: &[u8], record_bytes: usize) {
         if let Some((border, rest)) = Border::decode(data, record_bytes) {
             let mut again = Vec::new();
@@ -65,7 +65,7 @@ mod letters {
     pub fn check(kind: u8, record_bytes: usize, data: &[u8]) {
         let kind = usize::from(kind);
         let inner = engine::MessageKind::ALL;
-        let outer = sort::MessageKind::ALL;
+        let outer = sort::SortMessage::ALL;
         if let Some(letter) = inner.get(kind) {
             let slice = |data: &[u8]| engine::message(data).expect("a few bytes");
             return stable(data, |data| letter.reread(&slice(data)));

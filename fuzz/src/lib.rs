@@ -1,5 +1,5 @@
-//! What must hold whatever the bytes are: one module for each target. `tests/corpus.rs` holds the files
-//! of the corpus against the same functions, without a fuzzer.
+//! The properties that must hold for any bytes: one module for each fuzz target. `tests/corpus.rs` runs the same
+//! functions on the files of the corpus, without a fuzzer.
 
 pub mod entry;
 pub mod file;

@@ -1,5 +1,5 @@
-//! Whatever the text of a schedule is: it is refused by a name, or becomes a schedule that prints as text
-//! which gives the same schedule.
+//! Any text is either refused with an error that names the argument, or becomes a schedule of failures, which is
+//! printed as a text that gives the same schedule.
 
 use ftsort_core::faults::Plan;
 use ftsort_kernels::error::Status;

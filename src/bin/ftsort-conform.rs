@@ -1,5 +1,5 @@
-//! Runs one conformance case on MPI: `mpirun -np RANKS ftsort-conform CASE DIR`. Every rank that lives
-//! leaves DIR/RANK with "ok", or with what went wrong.
+//! Runs one conformance case on MPI: `mpirun -np RANKS ftsort-conform CASE DIR`. Every surviving rank leaves
+//! DIR/RANK with "ok" or with an error text.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ fn main() {
         folder.join(rank.to_string()),
     )
     .expect("the folder is there");
-    // Nobody leaves while others need it to agree; and then without MPI_Finalize, which may hang.
+    // No rank leaves while others need it to agree; and then without MPI_Finalize, which may hang.
     let _ = transport.agree(1);
     // SAFETY: ends this process.
     unsafe { libc::_exit(0) };

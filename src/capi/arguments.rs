@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
 use super::verify::Arguments;
-use ftsort_kernels::kernel::Crew;
+use ftsort_kernels::kernel::ThreadPool;
 
 /// What `ftsort_init` says of a configuration before it looks at the communicator.
 ///
@@ -40,7 +40,7 @@ pub unsafe fn check_run(
                 input,
                 count,
                 has_out,
-                &Crew::from(1),
+                &ThreadPool::from(1),
                 Learn::default(),
             )
         }
@@ -68,5 +68,5 @@ pub unsafe fn check_verify(
 /// As for `ftsort_tree_merge`.
 pub unsafe fn check_tree(options: *const ftsort_tree_options, ranks: usize) -> ftsort_status {
     // SAFETY: this function's contract.
-    without_group(|| unsafe { Options::read(options, ranks)?.fold(&Crew::from(1)) }.map(drop))
+    without_group(|| unsafe { Options::read(options, ranks)?.fold(&ThreadPool::from(1)) }.map(drop))
 }

@@ -74,8 +74,8 @@ pub unsafe extern "C" fn ftsort_gather_sorted(
             let holding = result.holding();
             let collect = Collect {
                 engine,
-                wish: &options.wish,
-                holding: &holding,
+                request: &options.request,
+                local: &holding,
                 window: WINDOW,
                 lost,
             };

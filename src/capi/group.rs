@@ -22,7 +22,7 @@ use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::store::Store;
 use ftsort_core::store::memory::Memory;
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
-use ftsort_core::tree::run::choose::Chosen;
+use ftsort_core::tree::run::choose::ChosenTree;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 use ftsort_kernels::pages;
 
@@ -51,7 +51,7 @@ pub struct ftsort {
     /// What trees are to bring.
     pub(super) contributions: Checkpoints,
     /// The last one.
-    pub(super) tree: Option<Chosen>,
+    pub(super) tree: Option<ChosenTree>,
     pub(super) settings: Settings,
     pub(super) stats: Stats,
     /// Which of `ftsort_algorithm` the last sort was.
@@ -66,7 +66,7 @@ pub struct ftsort {
     /// Who was there when the group was made: others have left no trace, but perhaps one of another run.
     pub(super) founders: Vec<Rank>,
     /// From one job to the next, until all else is gone.
-    pub(super) _pages: pages::Keeping,
+    pub(super) _pages: pages::Retention,
 }
 
 impl ftsort {
@@ -274,7 +274,7 @@ unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<fts
         founders: members.survivors().collect(),
         members,
         settings,
-        _pages: pages::Keeping::new(),
+        _pages: pages::ProcessPages::get().retain(),
     };
     group.meet(trouble)?;
     group.trace = trace.map(|trace| trace.of_group(group.seed));
@@ -454,7 +454,7 @@ pub unsafe extern "C" fn ftsort_inject(group: *mut ftsort, round: u32) -> ftsort
     on_group(group, |group| {
         let rounds = group.members.cube().dimension() + 2;
         let schedule = group.settings.plan.resolve(group.members.ranks(), rounds);
-        if schedule.strikes(group.members.me(), round, Point::Begin) {
+        if schedule.crashes(group.members.me(), round, Point::Begin) {
             group.transport.crash()?;
         }
         Ok(())

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ftsort_kernels::buffer;
-use ftsort_kernels::pages;
+use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::pages::ProcessPages;
 
 /// A job may take so much before the system is asked what there is: asking takes longer than a small sort.
 const UNASKED: usize = 8 << 20;
@@ -21,17 +21,18 @@ pub(super) fn limit_memory(asked: usize, living_here: usize) {
     share_host(living_here);
     // Where what is kept is not counted as free, though the system may take it, and that matters, it is
     // given back, and may be asked for again: the others may not have come to that yet.
-    let kept = pages::kept_bytes();
+    let kept = ProcessPages::get().retained_bytes();
     let scarce = kept > UNASKED && kept > Room::now().without_kept() / sharers();
-    let owed = if scarce && pages::give_back() {
+    let owed = if scarce && ProcessPages::get().release_retained() {
         kept
     } else {
         0
     };
     OWED.store(owed, Ordering::Relaxed);
+    let budget = MemoryBudget::current();
     match asked {
-        0 => buffer::set_limit(buffer::in_use().saturating_add(UNASKED), Some(share)),
-        asked => buffer::set_limit(asked, None),
+        0 => budget.set_measured_limit(budget.used().saturating_add(UNASKED), share),
+        asked => budget.set_limit(asked),
     }
 }
 
@@ -45,10 +46,10 @@ pub(super) fn sharers() -> usize {
     SHARERS.load(Ordering::Relaxed)
 }
 
-fn share() -> usize {
+fn share(used: usize) -> usize {
     let part = Room::now().all() / sharers();
     let owed = OWED.load(Ordering::Relaxed);
-    buffer::in_use().saturating_add(part).max(owed)
+    used.saturating_add(part).max(owed)
 }
 
 /// Bytes that could be had now, by all processes together; no limit where the system does not say.

@@ -10,7 +10,7 @@ use super::tree::{Fold, Options, ftsort_tree_options, rank_of};
 use ftsort_core::engine::{Checkpoints, Engine};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::tree::run::TreeOp;
-use ftsort_core::tree::run::choose::Chosen;
+use ftsort_core::tree::run::choose::ChosenTree;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -67,8 +67,8 @@ impl ftsort {
             options.detect(engine)?;
             let mut tree_op = TreeOp {
                 engine,
-                kept,
-                wish: &options.wish,
+                checkpoints: kept,
+                request: &options.request,
                 absent: &absent,
                 lost,
             };
@@ -95,8 +95,8 @@ impl ftsort {
             options.detect(engine)?;
             let mut tree_op = TreeOp {
                 engine,
-                kept,
-                wish: &options.wish,
+                checkpoints: kept,
+                request: &options.request,
                 absent: &absent,
                 lost,
             };
@@ -108,7 +108,7 @@ impl ftsort {
 }
 
 /// Of a fault schedule: from 0, which is not used here, to that in which contributions are carried.
-const ROUNDS: u32 = ftsort_core::tree::run::CARRYING + 1;
+const ROUNDS: u32 = ftsort_core::tree::run::TREE_ROUND + 1;
 
 /// Brings what all ranks contribute to one rank, merged on its way along a tree around faulty links
 /// (Leu and Kuo 1996, Sections 3.1 and 3.2, FIND_TREE and FTTC). [C]
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn ftsort_tree_result_free(result: *mut ftsort_tree_result
 ///
 /// # Safety
 /// `group` is NULL or live.
-unsafe fn last_tree<'g>(group: *const ftsort) -> Option<&'g Chosen> {
+unsafe fn last_tree<'g>(group: *const ftsort) -> Option<&'g ChosenTree> {
     // SAFETY: this function's contract.
     unsafe { group.as_ref() }?.tree.as_ref()
 }
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn ftsort_tree_sink(group: *const ftsort) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_tree_holder(group: *const ftsort) -> i32 {
     // SAFETY: this function's contract.
-    unsafe { last_tree(group) }.map_or(-1, |chosen| chosen.holder.0 as i32)
+    unsafe { last_tree(group) }.map_or(-1, |chosen| chosen.sink_rank.0 as i32)
 }
 
 /// The dimensions of that tree, counted from 0, in the order in which data cross them on their way to
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn ftsort_tree_faulty_links(
     // SAFETY: this function's contract.
     let (chosen, helps, detours) = unsafe { (last_tree(group), helps.as_mut(), detours.as_mut()) };
     if let Some(helps) = helps {
-        *helps = chosen.map_or(0, |chosen| chosen.helps);
+        *helps = chosen.map_or(0, |chosen| chosen.delegated);
     }
     if let Some(detours) = detours {
         *detours = chosen.map_or(0, |chosen| chosen.detours);

@@ -12,7 +12,7 @@ use super::settings::{agree_on_equal, read_sized, write_sized};
 use super::status::ftsort_status;
 use crate::ulfm::among_threads;
 use ftsort_core::members::Rank;
-use ftsort_core::monitor::{Assignment, Foreground, Monitor, Options, Suspicion};
+use ftsort_core::monitor::{Assignment, Foreground, Monitor, MonitorOptions, Suspicion};
 use ftsort_core::transport::Transport;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -159,7 +159,7 @@ pub struct ftsort_monitor {
 
 /// What a configuration says, checked.
 struct Wanted {
-    options: Options,
+    options: MonitorOptions,
     mode: i32,
     procedure: Procedure,
 }
@@ -171,7 +171,7 @@ impl Wanted {
         // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
         let given = unsafe { read_sized(config, "config")? };
         let mut wanted = Wanted {
-            options: Options::default(),
+            options: MonitorOptions::default(),
             mode: ftsort_monitor_mode::FTSORT_MONITOR_AUTO as i32,
             procedure: Procedure {
                 run: None,
@@ -268,12 +268,12 @@ impl ftsort {
                 let datagram = self.transport.mpi().datagram(message_limit(ranks))?;
                 let mut monitor = Monitor::new(me, ranks, wanted.options, datagram.now());
                 monitor.set_answer(wanted.procedure.answer());
-                monitor.absorb_dead(self.members.faulty());
+                monitor.mark_failed(self.members.faulty());
                 (Mind::Background(Box::new(monitor)), Some(datagram))
             }
             false => {
                 let mut foreground = Foreground::new(ranks, wanted.options);
-                foreground.absorb_dead(self.members.faulty());
+                foreground.mark_failed(self.members.faulty());
                 (Mind::Foreground(Box::new(foreground)), None)
             }
         };

@@ -10,10 +10,10 @@ use super::monitor::{ftsort_monitor, ftsort_test_fn};
 use crate::ulfm::DatagramChannel;
 use ftsort_core::engine::{Load, Placement, PlacementPolicy};
 use ftsort_core::members::{FULL_WEIGHT, Rank, RankSet};
-use ftsort_core::monitor::group_view::odd;
+use ftsort_core::monitor::group_view::not_recommended;
 use ftsort_core::monitor::{
-    Action, DEFAULT_LIMIT, Foreground, GroupView, Monitor, Options, Rhythm, Told, View,
-    count_primes,
+    Action, DEFAULT_LIMIT, Foreground, GroupView, Monitor, MonitorOptions, MonitorView, Report,
+    TestTimer, count_primes,
 };
 use ftsort_kernels::error::{Result, caught};
 
@@ -48,7 +48,7 @@ impl ftsort_monitor {
         self.mind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn view(&self, rank: Rank) -> View {
+    pub(super) fn view(&self, rank: Rank) -> MonitorView {
         match &*self.mind() {
             Mind::Background(monitor) => monitor.view(rank),
             Mind::Foreground(foreground) => foreground.view(rank),
@@ -74,7 +74,7 @@ pub(super) struct Watch {
     procedure: Procedure,
     me: Rank,
     /// When it tells the others how it is, though it has no news.
-    rhythm: Rhythm,
+    test_timer: TestTimer,
     /// What all ranks have agreed on: what the group goes by.
     group_view: GroupView,
     /// Since when its share of a processor counts.
@@ -92,7 +92,7 @@ impl Watch {
     /// `datagram`: for a monitor in the background.
     pub fn start(
         (me, ranks): (Rank, usize),
-        (mind, options): (Mind, &Options),
+        (mind, options): (Mind, &MonitorOptions),
         procedure: Procedure,
         datagram: Option<DatagramChannel>,
         now: f64,
@@ -118,7 +118,7 @@ impl Watch {
             thread,
             procedure,
             me,
-            rhythm: Rhythm::new(interval, now),
+            test_timer: TestTimer::new(interval, now),
             group_view: GroupView::new(ranks, options),
             since: Moment {
                 at: now,
@@ -133,12 +133,12 @@ impl Watch {
 
     /// Whom all ranks agreed to leave out.
     pub fn excluded(&self) -> &RankSet {
-        &self.group_view.advice().excluded
+        &self.group_view.placement().excluded
     }
 
     /// How many seconds have passed until now for each that this rank had a processor; or how long the user's
     /// test takes.
-    fn figure(&self, now: Moment) -> f64 {
+    fn measurement(&self, now: Moment) -> f64 {
         let share = (now.processor - self.since.processor) / (now.at - self.since.at);
         match self.procedure.run {
             None => 1.0 / share.clamp(1e-3, 1.0),
@@ -151,30 +151,33 @@ impl Watch {
     }
 
     /// What this rank knows, for all others.
-    fn tell(&mut self, now: Moment) -> Told {
+    fn tell(&mut self, now: Moment) -> Report {
         match &*self.shared.mind() {
             Mind::Background(monitor) => {
-                self.rhythm.rest(now.at);
-                Told {
+                self.test_timer.restart(now.at);
+                Report {
                     counters: monitor.counters().to_vec(),
-                    paces: match self.group_view.asks_for_paces() {
-                        true => monitor.paces(),
+                    reply_times: match self.group_view.needs_reply_times() {
+                        true => monitor.reply_times(),
                         false => Vec::new(),
                     },
-                    ..Told::default()
+                    ..Report::default()
                 }
             }
             Mind::Foreground(_) => {
-                let is_due = self.rhythm.is_due(now.at);
-                let figure = self.rhythm.tell(now.at).then(|| self.figure(now));
-                if figure.is_some() {
+                let is_due = self.test_timer.is_due(now.at);
+                let measurement = self
+                    .test_timer
+                    .report(now.at)
+                    .then(|| self.measurement(now));
+                if measurement.is_some() {
                     self.since = now;
                 }
-                Told {
+                Report {
                     counters: self.group_view.counters().to_vec(),
                     is_due,
-                    figure,
-                    ..Told::default()
+                    measurement,
+                    ..Report::default()
                 }
             }
         }
@@ -194,15 +197,15 @@ impl Drop for Watch {
 impl PlacementPolicy for Watch {
     fn wants_change(&self, excluded: &RankSet, _weights: &[u8], now: f64) -> bool {
         match &*self.shared.mind() {
-            Mind::Foreground(_) => self.rhythm.has_news(now),
-            _ if self.group_view.may_change() && self.rhythm.is_due(now) => true,
+            Mind::Foreground(_) => self.test_timer.has_report(now),
+            _ if self.group_view.may_change() && self.test_timer.is_due(now) => true,
             // The observations of a rank outside of the group are not used.
             Mind::Background(_) if excluded.contains(self.me) => false,
             Mind::Background(monitor) => {
                 let agreed = self.group_view.counters();
                 let mut counters = monitor.counters().iter().zip(agreed);
                 let has_news = counters.any(|(seen, agreed)| seen > agreed);
-                has_news && odd(monitor.counters()) != *excluded
+                has_news && not_recommended(monitor.counters()) != *excluded
             }
         }
     }
@@ -212,7 +215,7 @@ impl PlacementPolicy for Watch {
             at: load.now,
             processor: processor_seconds(),
         };
-        self.tell(now).with(load).encode()
+        self.tell(now).with_load(load).encode()
     }
 
     fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Placement {
@@ -221,27 +224,29 @@ impl PlacementPolicy for Watch {
         let dead = Rank::all(ranks).filter(|rank| !living.contains(*rank));
         let dead = RankSet::from_ranks(ranks, dead);
         let told = told.iter();
-        let told: Vec<(Rank, Told)> = told
-            .filter_map(|(rank, words)| Some((*rank, Told::decode(ranks, words)?)))
+        let told: Vec<(Rank, Report)> = told
+            .filter_map(|(rank, words)| Some((*rank, Report::decode(ranks, words)?)))
             .collect();
-        self.group_view.hear(&told, group);
-        let paces = match &mut *self.shared.mind() {
+        self.group_view.merge_counters(&told, group);
+        let reply_times = match &mut *self.shared.mind() {
             Mind::Background(monitor) => {
-                monitor.absorb_dead(&dead);
-                monitor.adopt(self.group_view.counters());
-                self.group_view.paces(&told)
+                monitor.mark_failed(&dead);
+                monitor.adopt_counters(self.group_view.counters());
+                self.group_view.reply_times(&told)
             }
             Mind::Foreground(foreground) => {
-                self.rhythm.heard(told.iter().any(|(_, told)| told.is_due));
-                let figures = told.iter();
-                let figures = figures.filter_map(|(rank, told)| Some((*rank, told.figure?)));
-                foreground.absorb_dead(&dead);
-                foreground.interval(&figures.collect::<Vec<_>>());
+                self.test_timer
+                    .all_reported(told.iter().any(|(_, told)| told.is_due));
+                let measurements = told.iter();
+                let measurements =
+                    measurements.filter_map(|(rank, told)| Some((*rank, told.measurement?)));
+                foreground.mark_failed(&dead);
+                foreground.end_interval(&measurements.collect::<Vec<_>>());
                 self.group_view.set_counters(foreground.counters());
-                foreground.paces()
+                foreground.reply_times()
             }
         };
-        let advice = self.group_view.decide(&told, &paces, group).clone();
+        let advice = self.group_view.decide(&told, &reply_times, group).clone();
         let mut weights = self
             .shared
             .weights
@@ -265,7 +270,7 @@ fn attend(
         let mut actions = Vec::new();
         while let Some((from, message)) = datagram.receive()? {
             if let Mind::Background(monitor) = &mut *shared.mind() {
-                actions.extend(monitor.hear(datagram.now(), from, &message));
+                actions.extend(monitor.receive(datagram.now(), from, &message));
             }
         }
         if let Mind::Background(monitor) = &mut *shared.mind() {
@@ -282,7 +287,7 @@ fn attend(
                     shared.answered.fetch_add(1, Ordering::Relaxed);
                     let answer = procedure.answer();
                     if let Mind::Background(monitor) = &mut *shared.mind() {
-                        actions.extend(monitor.answered(datagram.now(), to, number, answer));
+                        actions.extend(monitor.test_done(datagram.now(), to, number, answer));
                     }
                 }
             }

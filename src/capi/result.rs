@@ -6,7 +6,7 @@ use super::status::ftsort_status;
 use ftsort_core::engine::Finished;
 use ftsort_core::members::{Members, RankSet};
 use ftsort_core::sort::{global_offset, total_records};
-use ftsort_core::tree::run::collect::Holding;
+use ftsort_core::tree::run::collect::LocalResult;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -59,8 +59,8 @@ impl ftsort_result {
     }
 
     /// What there is to be handed to somebody.
-    pub(super) fn holding(&self) -> Holding {
-        Holding {
+    pub(super) fn holding(&self) -> LocalResult {
+        LocalResult {
             blocks: self.blocks.clone(),
             record_bytes: self.record_bytes,
             total: self.total,

@@ -12,12 +12,13 @@ use super::settings::unequal;
 use super::status::ftsort_status;
 use super::trace::Whole;
 use ftsort_core::members::{Members, Rank};
-use ftsort_core::rounds::twice::Twice;
+use ftsort_core::rounds::purity::PurityCheck;
 use ftsort_core::rounds::{Hypercube, Rounds};
 use ftsort_core::vcube::{Node, NodeSet};
-use ftsort_kernels::buffer::{self, Buffer, Slice};
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::random::SplitMix;
 
 /// The states of the nodes that a rank executes in the end: its own, and one for each node that it covers,
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn ftsort_rounds_run(
             **out = std::ptr::null_mut();
         }
         limit_memory(group.settings.memory_limit, group.members.living_here());
-        buffer::start_peak();
+        MemoryBudget::current().start_peak();
         let prepare = || {
             if out.is_none() {
                 return Err(Error::new(Status::Argument, "out is NULL"));
@@ -164,7 +165,7 @@ impl ftsort {
         })?;
         self.seed = SplitMix::new(self.seed).bits();
         let key = is_digested.then(|| DigestKey::ordered(self.seed));
-        let twice = Twice(&caller);
+        let twice = PurityCheck(&caller);
         let algorithm = match is_pure {
             true => Hypercube::new(&caller, dimension, brought)?,
             false => Hypercube::new(&twice, dimension, brought)?,

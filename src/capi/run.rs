@@ -19,12 +19,13 @@ use ftsort_core::engine::{
     PlacementPolicy, Source, Stats, sum,
 };
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::sort::{Complete, MANY_RANKS, Method, Shape};
+use ftsort_core::sort::{MANY_RANKS, MergeAndPlace, Method, Shape};
 use ftsort_core::transport::Transport;
-use ftsort_kernels::buffer::{self, Buffer};
+use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{Crew, Kernel, kernel_for};
+use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
+use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::random::SplitMix;
 use ftsort_kernels::record::Layout;
 
@@ -127,7 +128,7 @@ pub(super) unsafe fn prepare<'a>(
     input: *const c_void,
     count: usize,
     has_out: bool,
-    crew: &Crew,
+    crew: &ThreadPool,
     learn: Learn,
 ) -> Result<Prepared<'a>> {
     let refuse = |text: String| Error::new(Status::Argument, text);
@@ -143,7 +144,7 @@ pub(super) unsafe fn prepare<'a>(
     if input.is_null() && count > 0 {
         return Err(refuse(format!("input is NULL, but count is {count}")));
     }
-    buffer::start_peak();
+    MemoryBudget::current().start_peak();
     let given: &'a [u8] = match bytes {
         0 => &[],
         // SAFETY: not NULL, and valid for `count` records by the caller's contract.
@@ -260,7 +261,7 @@ impl ftsort {
         );
         let finished = job.run(&mut self.lost);
         // Who was stopped in this job may have been struck by chance.
-        self.members.take_back_all();
+        self.members.readmit_all();
         self.stats.total_seconds = self.transport.now() - work.start;
         finished
     }
@@ -276,7 +277,7 @@ impl ftsort {
         self.algorithm = code;
         let dimension = self.members.cube().dimension();
         let sort = method.on(kernel, dimension);
-        let algorithm = Complete {
+        let algorithm = MergeAndPlace {
             sort: &*sort,
             kernel,
             dimension,

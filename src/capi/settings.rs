@@ -24,7 +24,7 @@ use ftsort_core::store::disk::Disk;
 use ftsort_core::store::memory::Memory;
 use ftsort_core::transport::Repair;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{Crew, Threads};
+use ftsort_kernels::kernel::{ThreadPool, Threads};
 
 /// The configuration, checked and with defaults filled in.
 pub(super) struct Settings {
@@ -36,7 +36,7 @@ pub(super) struct Settings {
     pub dense: bool,
     /// See `ftsort_check`.
     pub checks: u32,
-    pub crew: Crew,
+    pub crew: ThreadPool,
     /// Seconds; see `ftsort_config.timeout_ms`.
     pub timeout: Option<f64>,
     pub memory_limit: usize,
@@ -261,7 +261,7 @@ fn with_checks(method: Option<Method>, checks: u32) -> Result<Option<Method>> {
         _ if method != plain => {
             refuse("no predicates of 1989, unless config.algorithm is FTSORT_BITONIC")
         }
-        _ => Ok(Some(Method::Reliable)),
+        _ => Ok(Some(Method::SftBitonic)),
     }
 }
 
@@ -474,7 +474,7 @@ fn threads(asked: usize) -> Threads {
         std::thread::available_parallelism().map_or(1, usize::from)
     });
     match asked {
-        0 => Threads::Now(|| (*PROCESSORS / sharers()).max(1)),
+        0 => Threads::measured(|| (*PROCESSORS / sharers()).max(1)),
         _ => Threads::Fixed(asked),
     }
 }

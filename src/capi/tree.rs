@@ -12,12 +12,12 @@ use ftsort_core::engine::Engine;
 use ftsort_core::members::Rank;
 use ftsort_core::tree::fold::{Concatenate, Elementwise, Operation, Sorted};
 use ftsort_core::tree::plan::Remedy;
-use ftsort_core::tree::run::carry::Merge;
-use ftsort_core::tree::run::choose::Wish;
-use ftsort_core::tree::run::probe::suspects;
+use ftsort_core::tree::run::choose::TreeRequest;
+use ftsort_core::tree::run::probe::slow_pairs;
+use ftsort_core::tree::run::traverse::MergeOperator;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{Crew, Kernel, kernel_for};
+use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::KeyKind;
 
 /// What `ftsort_tree_merge` makes of two contributions.
@@ -107,7 +107,7 @@ pub struct ftsort_tree_options {
 
 /// The options, checked.
 pub(super) struct Options {
-    pub wish: Wish,
+    pub request: TreeRequest,
     detect_ms: u32,
     operation: i32,
     key: i32,
@@ -127,7 +127,7 @@ impl Options {
         // SAFETY: the caller's contract; the struct holds numbers, pointers and an optional function.
         let given = unsafe { read_sized(options, "options")? };
         let mut read = Options {
-            wish: Wish::any(),
+            request: TreeRequest::any(),
             detect_ms: 0,
             operation: 0,
             key: 0,
@@ -138,10 +138,10 @@ impl Options {
         };
         let Some(given) = given else { return Ok(read) };
         if given.has_sink != 0 {
-            read.wish.sink = Some(rank_of("options.sink", given.sink, ranks)?);
+            read.request.sink = Some(rank_of("options.sink", given.sink, ranks)?);
         }
         if given.reroute != 0 {
-            read.wish.remedy = Remedy::Reroute;
+            read.request.remedy = Remedy::Reroute;
         }
         if given.links.is_null() && given.link_count > 0 {
             let text = format!(
@@ -159,7 +159,7 @@ impl Options {
                 let text = format!("options.links has a link from {one} to itself");
                 return Err(Error::new(Status::Argument, text));
             }
-            read.wish.links.push((one, other));
+            read.request.links.push((one, other));
         }
         read.detect_ms = given.detect_ms;
         read.operation = given.operation;
@@ -174,10 +174,10 @@ impl Options {
     /// The same on all ranks, with what else must be.
     pub(super) fn fingerprint(&self, layout: u64) -> u64 {
         let mut hasher = XxHash3_64::new();
-        let wish = &self.wish;
-        wish.sink.map(|rank| rank.0).hash(&mut hasher);
-        (wish.remedy == Remedy::Reroute).hash(&mut hasher);
-        let links = wish.links.iter();
+        let request = &self.request;
+        request.sink.map(|rank| rank.0).hash(&mut hasher);
+        (request.remedy == Remedy::Reroute).hash(&mut hasher);
+        let links = request.links.iter();
         let links: Vec<(u32, u32)> = links.map(|(one, other)| (one.0, other.0)).collect();
         links.hash(&mut hasher);
         (self.detect_ms, self.operation, self.key, self.ordered).hash(&mut hasher);
@@ -189,7 +189,7 @@ impl Options {
     ///
     /// # Safety
     /// The record is NULL or valid, the callback does what it promises.
-    pub(super) unsafe fn fold(&self, crew: &Crew) -> Result<Fold> {
+    pub(super) unsafe fn fold(&self, crew: &ThreadPool) -> Result<Fold> {
         let ordered = self.ordered;
         let numbers = |operation| {
             let kind = KeyKind::from_code(self.key);
@@ -233,9 +233,9 @@ impl Options {
     /// Adds the links that are too slow, if that is asked for. Collective.
     pub(super) fn detect(&mut self, engine: &mut Engine<'_>) -> Result<()> {
         if self.detect_ms > 0 {
-            let slow = suspects(engine, u64::from(self.detect_ms) * 1000)?;
-            self.wish.detected = !slow.is_empty();
-            self.wish.links.extend(slow);
+            let slow = slow_pairs(engine, u64::from(self.detect_ms) * 1000)?;
+            self.request.detected = !slow.is_empty();
+            self.request.links.extend(slow);
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ fn sorted(kernel: &dyn Kernel, ordered: bool) -> Sorted<'_> {
     Sorted { kernel, ordered }
 }
 
-impl Merge for Fold {
+impl MergeOperator for Fold {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
         match self {
             Fold::Concatenate => Concatenate.merge(low, high),

@@ -1,4 +1,4 @@
-//! An MPI communicator that we own: made once, freed once, errors returned as values.
+//! An MPI communicator that the library owns: created once, freed once, with errors returned as values.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::ext;
 use ftsort_core::transport::mpi_api::Outcome;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// Every MPI return value goes through here: success, a fault, or an error of another class.
+/// Classifies the return value of an MPI call: success, a failed process, or an error of another class.
 pub fn outcome(code: c_int, call: &str) -> Result<Outcome> {
     if code == mpi_sys::MPI_SUCCESS as c_int {
         return Ok(Outcome::Fine);
@@ -26,7 +26,7 @@ pub fn outcome(code: c_int, call: &str) -> Result<Outcome> {
     ))
 }
 
-/// As [`outcome`], for calls in which a dead process is no excuse.
+/// As [`outcome`], for calls that must not report a failed process.
 pub fn check(code: c_int, call: &str) -> Result<()> {
     match outcome(code, call)? {
         Outcome::Fine => Ok(()),
@@ -48,23 +48,24 @@ fn error_string(code: c_int) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// A communicator of ours, with MPI_ERRORS_RETURN.
+/// A communicator that the library owns, with MPI_ERRORS_RETURN.
 #[derive(Debug)]
 pub struct Comm {
     raw: MPI_Comm,
-    /// Freed when dropped.
+    /// Whether it is freed when dropped.
     free: bool,
 }
 
 impl Comm {
-    /// The survivors of `parent`, which is the user's and is not changed. Collective over them.
+    /// Makes a communicator of the survivors of `parent`, which is the user's and is not changed. Collective
+    /// over the survivors.
     ///
-    /// Shrinking and not duplicating, since it is the one creation that succeeds on a communicator
-    /// that has failures in it.
+    /// It shrinks instead of duplicating, because shrinking is the one creation that succeeds on a
+    /// communicator with failures.
     pub fn survivors_of(parent: MPI_Comm, ulfm: bool, name: &CStr) -> Result<Comm> {
         // SAFETY: a constant of the MPI library.
         let mut raw = unsafe { mpi_sys::RSMPI_COMM_NULL };
-        // SAFETY: `parent` is a live communicator by the contract of our callers.
+        // SAFETY: `parent` is a live communicator by the contract of the callers.
         unsafe {
             if ulfm {
                 check(ext::shrink(parent, &mut raw), "MPIX_Comm_shrink")?;
@@ -92,12 +93,14 @@ impl Comm {
         self.raw
     }
 
-    /// Do not free it: MPI_Finalize will, where nobody can die in the middle of it any more.
+    /// Leaves it to MPI_Finalize instead of freeing it: at that time no process can fail in the middle of it
+    /// any more.
     pub fn leave_to_mpi(&mut self) {
         self.free = false;
     }
 
-    /// For each of `ranks` processes of `reference`, its rank in this communicator, if it is in it.
+    /// Returns, for each of the `ranks` processes of `reference`, its rank in this communicator, if it has
+    /// one.
     pub fn positions_of(&self, reference: &Group, ranks: usize) -> Result<Vec<Option<c_int>>> {
         let mine = Group::of(self.raw)?;
         let from: Vec<c_int> = (0..ranks as c_int).collect();
@@ -108,7 +111,7 @@ impl Comm {
             .collect())
     }
 
-    /// The processes that this rank has seen fail.
+    /// Returns the processes that this rank has seen fail.
     pub fn failed(&self) -> Result<Group> {
         let mut group = Group::null();
         // SAFETY: `raw` is live.
@@ -117,7 +120,7 @@ impl Comm {
         Ok(group)
     }
 
-    /// Acknowledges what this rank has seen fail, and returns it.
+    /// Acknowledges the failures that this rank has seen, and returns the failed processes.
     pub fn acknowledge(&self) -> Result<Group> {
         let mut group = Group::null();
         // SAFETY: `raw` is live.
@@ -131,7 +134,8 @@ impl Comm {
         Ok(group)
     }
 
-    /// `MPIX_Comm_agree`: the bitwise AND over the survivors, and whether failures are new.
+    /// Calls `MPIX_Comm_agree`: returns the bitwise AND over the survivors, and whether there are new
+    /// failures.
     pub fn agree(&self, flag: u32) -> Result<(Outcome, u32)> {
         let mut value = flag as c_int;
         // SAFETY: `raw` is live, `value` is one int.
@@ -139,8 +143,8 @@ impl Comm {
         Ok((outcome(code, "MPIX_Comm_agree")?, value as u32))
     }
 
-    /// As [`Comm::agree`], but gives up after so many seconds. The communicator is of no use then. Each
-    /// call to MPI is made within a turn.
+    /// As [`Comm::agree`], but gives up after `timeout` seconds; the communicator cannot be used afterwards.
+    /// Each call to MPI is made within a turn.
     pub fn agree_within<T>(
         &self,
         flag: u32,
@@ -152,14 +156,14 @@ impl Comm {
         // SAFETY: a constant of the MPI library.
         let mut request = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
         let own = turn();
-        // SAFETY: `raw` is live; `flags` are freed only when MPI has done with them.
+        // SAFETY: `raw` is live; `flags` are freed only when the request is complete.
         let code = unsafe { ext::iagree(self.raw, flags.cast(), &mut request) };
         let mut agreed = outcome(code, "MPIX_Comm_iagree")?;
         drop(own);
         let mut done: c_int = 0;
         while done == 0 {
             let own = turn();
-            // SAFETY: the request is ours.
+            // SAFETY: the request belongs to this function.
             let code =
                 unsafe { mpi_sys::MPI_Test(&mut request, &mut done, mpi_sys::RSMPI_STATUS_IGNORE) };
             agreed = outcome(code, "MPI_Test")?;
@@ -186,13 +190,13 @@ impl Comm {
         Ok((agreed, flags[0] as u32))
     }
 
-    /// `MPI_Barrier`.
+    /// Calls `MPI_Barrier`.
     pub fn barrier(&self) -> Result<Outcome> {
         // SAFETY: `raw` is live.
         outcome(unsafe { mpi_sys::MPI_Barrier(self.raw) }, "MPI_Barrier")
     }
 
-    /// `MPIX_Comm_revoke`: every pending and future message on it ends with an error, everywhere.
+    /// Calls `MPIX_Comm_revoke`: every pending and future operation on it fails on all ranks.
     pub fn revoke(&self) -> Result<()> {
         // SAFETY: `raw` is live.
         check(unsafe { ext::revoke(self.raw) }, "MPIX_Comm_revoke")
@@ -205,8 +209,8 @@ impl Drop for Comm {
             return;
         }
         let mut finalized: c_int = 0;
-        // SAFETY: MPI_Finalized may be called at any time; `raw` is ours and freed only here.
-        // What MPI_Comm_free returns is of no use in a drop.
+        // SAFETY: MPI_Finalized may be called at any time; `raw` is owned and freed only here. The return
+        // value of MPI_Comm_free cannot be used in a destructor.
         unsafe {
             mpi_sys::MPI_Finalized(&mut finalized);
             if finalized == 0 && self.raw != mpi_sys::RSMPI_COMM_NULL {
@@ -216,7 +220,7 @@ impl Drop for Comm {
     }
 }
 
-/// A group of processes that we own.
+/// A group of processes that the library owns.
 #[derive(Debug)]
 pub struct Group {
     raw: MPI_Group,
@@ -230,16 +234,16 @@ impl Group {
         }
     }
 
-    /// The processes of a communicator.
+    /// Returns the processes of a communicator.
     pub fn of(comm: MPI_Comm) -> Result<Group> {
         let mut group = Group::null();
-        // SAFETY: `comm` is live by the contract of our callers.
+        // SAFETY: `comm` is live by the contract of the callers.
         let code = unsafe { mpi_sys::MPI_Comm_group(comm, &mut group.raw) };
         check(code, "MPI_Comm_group")?;
         Ok(group)
     }
 
-    /// How many processes.
+    /// The number of processes.
     pub fn len(&self) -> Result<usize> {
         let mut size: c_int = 0;
         // SAFETY: `raw` is a live group.
@@ -248,7 +252,7 @@ impl Group {
         Ok(size as usize)
     }
 
-    /// The ranks in `to` of the processes that have the ranks `from` here; below 0 where absent.
+    /// Returns the ranks in `to` of the processes that have the ranks `from` here; below 0 where absent.
     pub fn translate(&self, from: &[c_int], to: &Group) -> Result<Vec<c_int>> {
         let mut out = vec![-1; from.len()];
         if from.is_empty() {
@@ -272,7 +276,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let mut finalized: c_int = 0;
-        // SAFETY: `raw` is ours; the predefined groups must not be freed.
+        // SAFETY: `raw` is owned; the predefined groups must not be freed.
         unsafe {
             mpi_sys::MPI_Finalized(&mut finalized);
             if finalized == 0

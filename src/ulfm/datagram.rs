@@ -1,5 +1,5 @@
-//! Short messages beside the group's, for a service that has a thread of its own: nobody waits for
-//! anybody, messages to the dead vanish, and any rank may stop listening at any time.
+//! Short messages beside the group's own, for a service with a thread: no rank waits for another, messages to
+//! failed ranks are lost, and any rank may stop receiving at any time.
 
 use std::ffi::c_int;
 use std::sync::PoisonError;
@@ -16,38 +16,38 @@ use ftsort_kernels::error::Result;
 /// The only kind of message on this communicator.
 const TAG: c_int = 0;
 
-/// One rank's end of a private communicator of the survivors. Sent from one thread to the one that uses
-/// it, which needs MPI_THREAD_MULTIPLE; that takes turns with the group's own calls.
+/// One rank's end of a private communicator of the survivors. It may move from the thread that made it to the
+/// one that uses it, which needs MPI_THREAD_MULTIPLE; its calls take turns with the group's own calls.
 pub struct DatagramChannel {
     comm: Comm,
     peers: Vec<Inbox>,
-    /// Where each rank is in `comm`.
+    /// The position of each rank in `comm`.
     position: Vec<Option<c_int>>,
     requests: Requests,
     sending: Vec<Request>,
     limit: usize,
     started: Instant,
-    /// Who is looked at next.
+    /// The peer to poll next.
     next: usize,
 }
 
-/// What is awaited from a peer.
+/// The posted receive from a peer.
 struct Inbox {
     rank: Rank,
     place: c_int,
-    /// None: it is dead.
+    /// None: the peer has failed.
     awaited: Option<(Request, RecvBuffer)>,
 }
 
-// SAFETY: handles of MPI may be used by any thread with MPI_THREAD_MULTIPLE, by one at a time.
+// SAFETY: with MPI_THREAD_MULTIPLE MPI handles may be used by any thread, one at a time.
 unsafe impl Send for DatagramChannel {}
 
 impl Mpi {
-    /// A datagram for messages of at most `limit` bytes. Collective over the survivors; call it at a
-    /// quiet point, right after an agreement.
+    /// Makes a channel for messages of at most `limit` bytes. Collective over the survivors; to be called at
+    /// a quiet point, right after an agreement.
     pub fn datagram(&self, limit: usize) -> Result<DatagramChannel> {
         let mut comm = Comm::survivors_of(self.comm.raw(), ext::COMPILED_IN, c"ftsort monitor")?;
-        // Messages may still be on their way to it when everybody has stopped listening.
+        // Messages may still be in transit when all ranks have stopped receiving.
         comm.leave_to_mpi();
         let position = comm.positions_of(&self.everyone, self.ranks)?;
         let others = Rank::all(self.ranks).filter(|rank| *rank != self.me);
@@ -81,8 +81,8 @@ impl DatagramChannel {
         self.started.elapsed().as_secs_f64()
     }
 
-    /// Sends a message, of which it does not matter whether it arrives. One that is too long, or to a
-    /// rank that is not there, is dropped.
+    /// Sends a message that may be lost. A message that is too long, or for a rank that is absent, is
+    /// dropped.
     pub fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<()> {
         let place = self.position.get(to.index()).copied().flatten();
         let Some(place) = place.filter(|_| message.len() <= self.limit) else {
@@ -103,7 +103,7 @@ impl DatagramChannel {
         Ok(())
     }
 
-    /// A message that came, if there is one, and from whom.
+    /// Returns a message that has arrived and its sender, if there is one.
     pub fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
         for _ in 0..self.peers.len() {
             let index = self.next;
@@ -142,7 +142,7 @@ impl DatagramChannel {
     }
 }
 
-/// May several threads call MPI at once?
+/// Returns whether several threads may call MPI at once.
 pub fn among_threads() -> Result<bool> {
     Ok(super::thread_level()? == mpi_sys::MPI_THREAD_MULTIPLE as c_int)
 }

@@ -1,7 +1,7 @@
-//! The `MPIX_*` functions of ULFM, with one face whether MPI has them or not.
+//! The `MPIX_*` functions of ULFM, with the same signatures whether MPI has them or not.
 //!
-//! Without ULFM a failure is never reported, agreement is a plain reduction and a shrunk
-//! communicator is a duplicate: sorting works, and no fault is survived.
+//! Without ULFM a failure is never reported, an agreement is a plain reduction and a shrunk communicator is a
+//! duplicate: sorting works, and no failure is tolerated.
 
 use std::ffi::c_int;
 
@@ -12,8 +12,8 @@ use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};
 mod mpix {
     include!(concat!(env!("OUT_DIR"), "/mpix.rs"));
 
-    // mpi-sys does not notice when the MPI behind `mpicc` changes; a library made of two halves
-    // that saw different ones would link and then misbehave.
+    // mpi-sys does not detect that the MPI behind `mpicc` has changed; a library whose halves were compiled
+    // against different ones would link and then misbehave.
     const _: () = assert!(FTSORT_MPI_VERSION == mpi_sys::MPI_VERSION as i32);
     const _: () = assert!(FTSORT_MPI_ERR_LASTCODE == mpi_sys::MPI_ERR_LASTCODE as i32);
 }
@@ -34,10 +34,10 @@ mod real {
         // SAFETY: the caller passes a live communicator.
         unsafe { mpix::MPIX_Comm_agree(comm, flag) }
     }
-    /// The flag, twice, stays where it is until the request is complete; the first is then the
-    /// agreed one.
+    /// Both copies of the flag stay in place until the request is complete; the first then has the agreed
+    /// value.
     pub unsafe fn iagree(comm: MPI_Comm, flags: *mut c_int, out: &mut MPI_Request) -> c_int {
-        // SAFETY: as above, and as said.
+        // SAFETY: as above; the flags stay in place by this function's contract.
         unsafe { mpix::MPIX_Comm_iagree(comm, flags, out) }
     }
     pub unsafe fn revoke(comm: MPI_Comm) -> c_int {
@@ -86,7 +86,7 @@ mod real {
         }
     }
     pub unsafe fn iagree(comm: MPI_Comm, flags: *mut c_int, out: &mut MPI_Request) -> c_int {
-        // SAFETY: the caller passes a live communicator, and two flags that stay where they are.
+        // SAFETY: the caller passes a live communicator, and two flags that stay in place.
         unsafe {
             mpi_sys::MPI_Iallreduce(
                 flags.add(1).cast(),

@@ -1,7 +1,7 @@
-//! The mpi over MPI with ULFM: each call is one or two of MPI's, made safe.
+//! The implementation of [`MpiApi`] over MPI with ULFM: each call is one or two calls of MPI, made safe.
 //!
-//! Must never: touch the user's communicator after it was copied, or look at anything but the class
-//! of an MPI error.
+//! Must never: touch the user's communicator after it was copied, or look at anything but the class of an MPI
+//! error.
 
 mod comm;
 mod ext;
@@ -27,23 +27,23 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use requests::{Peer, Requests};
 
-/// Payloads travel in messages of at most this size: one short of MPI's int counts by far, and the
-/// size at which the exchange between two ranks is fastest.
+/// The greatest size of the messages in which payloads travel: far below the limit of MPI's int counts, and
+/// the size at which the exchange between two ranks is fastest.
 pub const CHUNK: usize = 4 << 20;
 
-/// Whether this MPI, in this run, survives faults.
+/// Whether this MPI, in this run, tolerates failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ulfm {
     /// Compiled in and switched on.
     On,
     /// Compiled in, but `mpirun` was started without it.
     SwitchedOff,
-    /// Not there when the library was built.
+    /// Not available when the library was built.
     Absent,
 }
 
-/// Open MPI mixes agreements up where several threads make progress at once. So in a program with
-/// MPI_THREAD_MULTIPLE one thread at a time makes a call that may, and no such call waits for other
+/// Open MPI confuses agreements if several threads make progress at once. So in a program with
+/// MPI_THREAD_MULTIPLE one thread at a time makes a call that may progress, and no such call waits for other
 /// ranks.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -56,17 +56,17 @@ pub struct Mpi {
     everyone: Group,
     ranks: usize,
     comm: Comm,
-    /// Communicators from before a shrink. Freeing one right after a repair crashes survivors.
+    /// Communicators from before a shrink. Freeing one right after a recovery crashes survivors.
     retired: Vec<Comm>,
-    /// Where each rank is in `comm`, if it is.
+    /// The position of each rank in `comm`, if it has one.
     position: Vec<Option<c_int>>,
-    /// Somebody has died since the communicator was made.
+    /// A rank has failed since the communicator was made.
     faulty: bool,
     requests: Requests,
     started: Instant,
 }
 
-/// Is fault tolerance there? MPI must be initialised.
+/// Returns whether fault tolerance is available. MPI must be initialised.
 pub fn ulfm_state() -> Result<Ulfm> {
     if !ext::COMPILED_IN {
         return Ok(Ulfm::Absent);
@@ -99,12 +99,12 @@ fn thread_level() -> Result<c_int> {
     Ok(level)
 }
 
-/// The first line of what the MPI library says of itself.
+/// Returns the first line of the MPI library's version text.
 pub fn library_version() -> String {
     let mut text = [0 as c_char; mpi_sys::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
     let mut length: c_int = 0;
-    // SAFETY: the buffer is as long as MPI demands, with one character more for the end; the call is
-    // allowed at any time.
+    // SAFETY: the buffer is as long as MPI demands, plus one character for the end; the call is allowed at
+    // any time.
     let text = unsafe {
         mpi_sys::MPI_Get_library_version(text.as_mut_ptr(), &mut length);
         CStr::from_ptr(text.as_ptr())
@@ -114,9 +114,10 @@ pub fn library_version() -> String {
 }
 
 impl Mpi {
-    /// A private communicator of the survivors of `comm`. Collective over them.
+    /// Makes a private communicator of the survivors of `comm`. Collective over the survivors.
     ///
     /// # Safety
+    ///
     /// MPI is initialised and not finalised; `comm` is a live intra-communicator.
     pub unsafe fn new(comm: MPI_Comm, ulfm: Ulfm) -> Result<Mpi> {
         let (mut rank, mut ranks): (c_int, c_int) = (0, 0);
@@ -142,8 +143,8 @@ impl Mpi {
         })
     }
 
-    /// A communicator of the survivors for the user, and which slot each of them has in it.
-    /// Collective; call it at a quiet point, right after an agreement.
+    /// Makes a communicator of the survivors for the user, with the position of each survivor in it.
+    /// Collective; to be called at a quiet point, right after an agreement.
     pub fn shrunk(&self) -> Result<SurvivorComm> {
         let comm = Comm::survivors_of(self.comm.raw(), ext::COMPILED_IN, c"ftsort survivors")?;
         let position = comm.positions_of(&self.everyone, self.ranks)?;
@@ -154,7 +155,7 @@ impl Mpi {
         })
     }
 
-    /// This thread's turn to make progress.
+    /// Takes this thread's turn to make progress.
     fn turn(&self) -> Option<MutexGuard<'static, ()>> {
         let turn = || TURN.lock().unwrap_or_else(PoisonError::into_inner);
         self.among_threads.then(turn)
@@ -192,27 +193,27 @@ pub struct SurvivorComm {
 }
 
 impl SurvivorComm {
-    /// The handle; it stays ours.
+    /// The handle, still owned by this object.
     pub fn raw(&self) -> MPI_Comm {
         self.comm.raw()
     }
 
-    /// How many survivors are in it.
+    /// The number of survivors in it.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Never: who made it is in it.
+    /// Returns false: the rank that made it is in it.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Do not free it; others may still use it, or die.
+    /// Leaves it to MPI_Finalize: other ranks may still use it, or fail.
     pub fn leave_to_mpi(&mut self) {
         self.comm.leave_to_mpi();
     }
 
-    /// The rank's place in it.
+    /// The rank's position in it.
     pub fn slot(&self, rank: Rank) -> Option<Slot> {
         self.slots.slot_of(rank)
     }
@@ -283,7 +284,7 @@ impl MpiApi for Mpi {
     }
 
     fn rest(&mut self) -> Result<()> {
-        // With more ranks than processors somebody else has the message.
+        // With more ranks than processors, the process that sends the awaited message needs this one.
         std::thread::yield_now();
         Ok(())
     }
@@ -303,7 +304,7 @@ impl MpiApi for Mpi {
     }
 
     fn agree(&mut self, flag: u32, timeout: Option<f64>) -> Result<(Outcome, u32)> {
-        // The blocking call is the one that MPI libraries are tested with.
+        // Without a timeout, the blocking call is used, with which MPI libraries are tested.
         match timeout {
             None if !self.among_threads => self.comm.agree(flag),
             _ => {
@@ -331,7 +332,7 @@ impl MpiApi for Mpi {
     }
 
     fn crash(&mut self) -> Result<Infallible> {
-        // SAFETY: a signal to this very process.
+        // SAFETY: a signal to this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         loop {
             std::thread::park();
@@ -341,7 +342,7 @@ impl MpiApi for Mpi {
 
 impl Drop for Mpi {
     fn drop(&mut self) {
-        // A communicator in which ranks have died is safer left to MPI_Finalize.
+        // A communicator in which ranks have failed is safer left to MPI_Finalize.
         if self.faulty {
             self.retired.iter_mut().for_each(Comm::leave_to_mpi);
             self.comm.leave_to_mpi();

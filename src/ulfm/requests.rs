@@ -1,7 +1,7 @@
-//! Sends and receives that MPI works on, and the buffers that it reads and writes meanwhile.
+//! Sends and receives in progress, and the buffers that MPI reads and writes meanwhile.
 //!
-//! Owns every such buffer; one leaves only after its requests are complete. What cannot be completed
-//! is kept until the process ends.
+//! Owns every such buffer, and releases one only after its requests are complete. The buffers of requests
+//! that cannot be completed are kept until the process ends.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -15,7 +15,7 @@ use ftsort_core::transport::recv_buffers::RecvBuffers;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 
-/// What an MPI request reads or writes.
+/// The memory that an MPI request uses.
 enum Use {
     /// Keeps the bytes of a send alive.
     Send(Slice),
@@ -33,11 +33,11 @@ pub struct Requests {
     open: BTreeMap<Request, Open>,
     recv_buffers: RecvBuffers,
     next: u64,
-    /// Nobody asks for these any more, but MPI has them still.
+    /// Requests that were abandoned, but that MPI still has.
     stuck: Vec<Open>,
 }
 
-/// To whom, and under which tag.
+/// The peer and the tag of a message.
 #[derive(Clone, Copy)]
 pub struct Peer {
     pub place: c_int,
@@ -79,7 +79,7 @@ impl Requests {
                 &mut raw,
             )
         };
-        // A dead peer is reported again when the request is tested.
+        // A failed peer is reported again when the request is tested.
         let _ = outcome(code, "MPI_Isend")?;
         Ok(self.keep(raw, Use::Send(payload)))
     }
@@ -94,8 +94,8 @@ impl Requests {
         let into = self.recv_buffers.open(buffer, range);
         // SAFETY: a constant of the MPI library.
         let mut raw = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
-        // SAFETY: the buffer stays in `recv_buffers`, untouched, until no request writes to it. Receives that share bytes are those into scratch space,
-        // which nobody reads.
+        // SAFETY: the buffer stays in `recv_buffers`, untouched, until no request writes to it. Receives that
+        // share bytes are those into scratch space, which is never read.
         let code = unsafe {
             mpi_sys::MPI_Irecv(
                 into.as_mut_ptr().cast(),
@@ -132,7 +132,7 @@ impl Requests {
         let Some(open) = self.open.get_mut(&request) else {
             return Ok(());
         };
-        // SAFETY: the request is ours and active; it is tested to its end afterwards.
+        // SAFETY: the request is owned and active; it is tested to its end afterwards.
         check(unsafe { mpi_sys::MPI_Cancel(&mut open.raw) }, "MPI_Cancel")
     }
 
@@ -145,7 +145,7 @@ fn look(request: &mut MPI_Request) -> Result<Look> {
     let mut flag: c_int = 0;
     // SAFETY: MPI_Status is plain data for which all zero is valid; MPI fills it in.
     let mut status: MPI_Status = unsafe { std::mem::zeroed() };
-    // SAFETY: the request is ours.
+    // SAFETY: the request is owned by this object.
     let code = unsafe { mpi_sys::MPI_Test(request, &mut flag, &mut status) };
     if outcome(code, "MPI_Test")? == Outcome::Failed {
         // MPI has completed it with the error.

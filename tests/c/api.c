@@ -1,8 +1,8 @@
-/* The C interface from outside: bad input, odd input, reuse, several groups, leaks.
+/* Tests the C interface: invalid and unusual arguments, reuse of groups, several groups, memory leaks.
  *
- *   api DIR      (under mpirun, 2 to 4 ranks; DIR is writable and seen by all)
+ *   api DIR      (under mpirun, 2 to 4 ranks; DIR is a writable folder that all ranks share)
  *
- * Prints "api: fine" on rank 0 if all is as documented. */
+ * Prints "api: fine" on rank 0 if all functions behave as documented. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static void bad_configs(const char *dir)
   config.trace = "/nowhere/at/all";
   init_expecting(config, FTSORT_ERR_ARGUMENT, "config.trace (or FTSORT_TRACE) is \"/nowhere/at/all\"");
 
-  /* Wrong on one rank only. */
+  /* Invalid on one rank only. */
   config = fine;
   if (rank == 1) config.trace = "/nowhere/at/all";
   init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
@@ -101,12 +101,12 @@ static void bad_configs(const char *dir)
   config.store_directory = rank == 1 ? "/nowhere/at/all" : dir;
   init_expecting(config, FTSORT_ERR_STORE, rank == 1 ? "/nowhere/at/all" : "another rank");
 
-  /* Each fine by itself, but not the same. */
+  /* Valid on each rank, but not the same. */
   config = fine;
   config.replicas = (uint32_t)rank + 1;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "not the same");
 
-  /* Nobody waits in a barrier for ranks that will not come there. */
+  /* No rank waits in a barrier that other ranks do not reach. */
   config = fine;
   if (rank == 1) config.repair = FTSORT_REPAIR_SHRINK;
   init_expecting(config, FTSORT_ERR_ARGUMENT, "not the same");
@@ -114,7 +114,7 @@ static void bad_configs(const char *dir)
   if (rank == 1) config.algorithm = 99;
   init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
 
-  /* Wrong in the environment of one rank. */
+  /* Invalid in the environment of one rank. */
   config = fine;
   config.faults = NULL;
   if (rank == 1) setenv("FTSORT_FAULTS", "nonsense", 1);
@@ -144,13 +144,13 @@ static void bad_runs(ftsort *group)
   EXPECT(ftsort_run(group, &record, data, 3, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(group), "record_bytes is 3") != NULL);
 
-  /* Without a single record. */
+  /* Without any record. */
   record.record_bytes = SIZE_MAX;
   record.key_bytes = 4;
   EXPECT(ftsort_run(group, &record, NULL, 0, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(group), "record_bytes is 1844") != NULL);
 
-  /* Wrong on one rank only; then different on different ranks. */
+  /* Invalid on one rank only, then different on different ranks. */
   EXPECT(ftsort_run(group, rank == 1 ? NULL : &i32, data, 3, &result) ==
          (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
   record = i32;
@@ -159,8 +159,8 @@ static void bad_runs(ftsort *group)
   EXPECT(strstr(ftsort_last_error(group), "not the same") != NULL);
 }
 
-/* Sorts `count` numbers of this rank's, and checks blocks, offsets and the total. */
-static void sort_fine(ftsort *group, MPI_Comm comm, size_t count)
+/* Sorts `count` numbers of this rank, and checks the blocks, their offsets and the total. */
+static void sort_and_check(ftsort *group, MPI_Comm comm, size_t count)
 {
   int32_t *data = (int32_t *)malloc(count * sizeof *data + 1), last = INT32_MIN;
   unsigned long long mine = count, all = 0, held = 0, sum = 0, sums[2], expected = 0;
@@ -258,7 +258,7 @@ static void on_log(void *user, int level, const char *line)
   if (level == 1 && strstr(line, "OMPI_MCA_btl_tcp_flags")) warnings_seen++;
 }
 
-static void reuse_and_neighbours(void)
+static void reuse_and_several_groups(void)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *world = NULL, *half = NULL;
@@ -273,25 +273,25 @@ static void reuse_and_neighbours(void)
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
   unsetenv("OMPI_MCA_btl_tcp_flags");
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &world) == FTSORT_OK);
-  EXPECT(warnings_seen == 1); /* a setting that surviving needs is not there */
+  EXPECT(warnings_seen == 1); /* a setting that fault tolerance needs is missing */
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &halves);
   config.store = FTSORT_STORE_NONE;
   config.on_event = NULL;
-  config.struct_size = offsetof(ftsort_config, store_directory); /* an older, shorter one */
+  config.struct_size = offsetof(ftsort_config, store_directory); /* as in an older, shorter header */
   EXPECT(ftsort_init(halves, &config, &half) == FTSORT_OK);
 
   topology(world);
   bad_runs(world);
   events_seen = 0;
-  sort_fine(world, MPI_COMM_WORLD, 1000);
-  EXPECT(events_seen == 3); /* loading, one exchange, the result */
-  sort_fine(half, halves, 5000);
+  sort_and_check(world, MPI_COMM_WORLD, 1000);
+  EXPECT(events_seen == 3); /* the loading round, one exchange, the merge round */
+  sort_and_check(half, halves, 5000);
   events_seen = 0;
-  sort_fine(world, MPI_COMM_WORLD, 0);
+  sort_and_check(world, MPI_COMM_WORLD, 0);
   events_seen = 0;
-  sort_fine(world, MPI_COMM_WORLD, rank == 0 ? 0 : 777);
+  sort_and_check(world, MPI_COMM_WORLD, rank == 0 ? 0 : 777);
   events_seen = 0;
-  sort_fine(world, MPI_COMM_WORLD, rank == 0 ? 100000 : 0);
+  sort_and_check(world, MPI_COMM_WORLD, rank == 0 ? 100000 : 0);
   EXPECT(ftsort_get_stats(world, &stats) == FTSORT_OK);
   EXPECT(stats.algorithm == FTSORT_SAMPLESORT);
   EXPECT(stats.rounds == 3 && stats.faults == 0 && stats.total_seconds > 0);
@@ -313,7 +313,7 @@ static void reuse_and_neighbours(void)
   MPI_Comm_free(&halves);
 }
 
-/* A store that runs full: files of this process may not grow beyond a limit. */
+/* A store without space: the files of one process may not grow beyond a limit. */
 static void full_store(const char *dir)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
@@ -332,12 +332,12 @@ static void full_store(const char *dir)
   EXPECT(ftsort_run(group, &i32, data, 100000, &result) == FTSORT_ERR_STORE);
   EXPECT(strstr(ftsort_last_error(group), rank == 1 ? dir : "another rank") != NULL);
   setrlimit(RLIMIT_FSIZE, &old);
-  sort_fine(group, MPI_COMM_WORLD, 100000); /* the group stays usable */
+  sort_and_check(group, MPI_COMM_WORLD, 100000); /* the group can still be used */
   ftsort_free(group);
   free(data);
 }
 
-/* A limit on memory is about records: what ranks tell each other of large ones gets through. */
+/* A memory limit applies to records, and not to the control messages about large records. */
 static void large_records(void)
 {
   static const int32_t algorithms[] = {FTSORT_HYPERQUICKSORT, FTSORT_SAMPLESORT};
@@ -360,7 +360,7 @@ static void large_records(void)
   }
 }
 
-/* States of a loop of one's own, with each kind of store and a sort in between. */
+/* States of a caller's loop, with each kind of store, and a sort between commits. */
 static void states(const char *dir)
 {
   static const int32_t stores[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_NONE};
@@ -369,7 +369,7 @@ static void states(const char *dir)
     ftsort_config config = FTSORT_CONFIG_INIT;
     ftsort *group = NULL;
     const void *state = dir;
-    size_t bytes = 7, died = 7;
+    size_t bytes = 7, failed = 7;
     int committed = 7, nodes;
     config.store = stores[store];
     config.store_directory = dir;
@@ -388,7 +388,7 @@ static void states(const char *dir)
     EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
     EXPECT(state == NULL && bytes == 0);
 
-    /* Not before it is committed, and only if all are done. */
+    /* A state can be read only after its commit, and is committed only if all ranks say so. */
     EXPECT(ftsort_store_put(group, rank, "one", 4) == FTSORT_OK);
     EXPECT(ftsort_store_get(group, rank, &state, NULL) == FTSORT_OK && state == NULL);
     EXPECT(ftsort_store_commit(group, rank != 1, &committed) == FTSORT_OK && committed == 0);
@@ -398,20 +398,20 @@ static void states(const char *dir)
     EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
     EXPECT(state != NULL && bytes == 4 && strcmp((const char *)state, "two") == 0);
 
-    /* A wrong call on one rank. */
+    /* An invalid argument on one rank. */
     EXPECT(ftsort_store_commit(group, 1, rank == 1 ? NULL : &committed) ==
            (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
 
-    /* A round that begins forgets what was put; nodes for which nothing is put keep what they have,
-     * also through a sort. */
+    /* A new round discards states that were put and not committed. A node for which no state is put keeps the
+     * last one, also through a sort. */
     EXPECT(ftsort_store_put(group, rank, "three", 6) == FTSORT_OK);
-    EXPECT(ftsort_fault_check(group, &died) == FTSORT_OK && died == 0);
+    EXPECT(ftsort_fault_check(group, &failed) == FTSORT_OK && failed == 0);
     EXPECT(ftsort_store_commit(group, 1, &committed) == FTSORT_OK && committed == 1);
-    sort_fine(group, MPI_COMM_WORLD, 1000);
+    sort_and_check(group, MPI_COMM_WORLD, 1000);
     EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
     EXPECT(state != NULL && bytes == 4 && strcmp((const char *)state, "two") == 0);
 
-    /* A state of no bytes is a state. */
+    /* An empty state is a state. */
     EXPECT(ftsort_store_put(group, rank, NULL, 0) == FTSORT_OK);
     EXPECT(ftsort_store_commit(group, 1, &committed) == FTSORT_OK && committed == 1);
     EXPECT(ftsort_store_get(group, rank, &state, &bytes) == FTSORT_OK);
@@ -422,8 +422,8 @@ static void states(const char *dir)
   }
 }
 
-/* Arrays that are right, and arrays that are wrong in one place. */
-static void verifying(void)
+/* Results and arrays that are right, and others that are wrong in one place. */
+static void verification(void)
 {
   enum { COUNT = 1000 };
   static int32_t data[COUNT], mine[COUNT];
@@ -441,7 +441,7 @@ static void verifying(void)
   EXPECT(ftsort_run(group, &i32, data, COUNT, &result) == FTSORT_OK);
   EXPECT(ftsort_verify(group, &i32, result, data, COUNT, &wrong) == FTSORT_OK && wrong == 0);
   EXPECT(ftsort_verify(group, &i32, result, NULL, 0, &wrong) == FTSORT_OK && wrong == 0);
-  /* Not the records that went in, on one rank. */
+  /* One rank names other records than it has sorted. */
   data[7] += rank == 1;
   EXPECT(ftsort_verify(group, &i32, result, data, COUNT, &wrong) == FTSORT_OK && wrong == 1);
   record.record_bytes = 8;
@@ -451,7 +451,7 @@ static void verifying(void)
          (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
   EXPECT(ftsort_verify(group, &i32, result, NULL, 0, NULL) == FTSORT_ERR_ARGUMENT);
 
-  /* What another program sorted: ascending over ranks, and in one place not. */
+  /* Arrays that another program sorted: in order over all ranks, then with one violation. */
   for (i = 0; i < COUNT; i++) mine[i] = rank * COUNT + i;
   EXPECT(ftsort_verify_array(group, &i32, mine, COUNT, NULL, 0, &wrong) == FTSORT_OK && wrong == 0);
   EXPECT(ftsort_verify_array(group, &i32, mine, COUNT, mine, COUNT, &wrong) == FTSORT_OK && wrong == 0);
@@ -467,7 +467,7 @@ static void verifying(void)
   ftsort_free(group);
 }
 
-/* Over and over again: what is in use at the end must not grow. */
+/* Repeats everything: the memory in use must not grow. */
 static void leaks(void)
 {
   enum { COUNT = 25000, TIMES = 40 };
@@ -485,9 +485,9 @@ static void leaks(void)
     if (i == 19) before = mallinfo2().uordblks;
   }
   after = mallinfo2().uordblks;
-  /* One block of 100 KB kept each time would make 4 MB. MPI itself keeps a little for every
-   * communicator that was ever made. */
-  if (after > before + 300000) fprintf(stderr, "rank %d: %zu bytes became %zu\n", rank, before, after);
+  /* A block of 100 KB that leaks each time would add 4 MB. MPI itself keeps a little memory for every communicator
+   * that was ever created. */
+  if (after > before + 300000) fprintf(stderr, "rank %d: %zu bytes in use have become %zu\n", rank, before, after);
   EXPECT(after <= before + 300000);
 }
 
@@ -501,11 +501,11 @@ int main(int argc, char **argv)
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   null_handles();
   bad_configs(argv[1]);
-  reuse_and_neighbours();
+  reuse_and_several_groups();
   full_store(argv[1]);
   large_records();
   states(argv[1]);
-  verifying();
+  verification();
   leaks();
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("api: %s\n", all == 0 ? "fine" : "NOT as documented");

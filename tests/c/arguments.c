@@ -1,11 +1,11 @@
-/* Whatever the arguments are: a status that is documented, the same on all ranks, and a group that can be
- * used afterwards. Structs are drawn from a seed; pointers are NULL or valid, numbers are anything; wrong
- * on all ranks, or on one.
+/* Calls the functions with random arguments. Each call must return a documented status, the same one on all ranks,
+ * and the group must be usable afterwards. Structs are drawn from a seed, the same on all ranks or different on one:
+ * pointers are NULL or valid, and numbers have any value.
  *
  *   arguments DIR [SECONDS [SEED [GROUP]]]      (under mpirun, up to 64 ranks)
  *
- * Makes groups until the time is over, beginning with this one of those that the seed gives. Prints the seed
- * first, and "arguments: fine" on rank 0 if all is right. */
+ * Makes groups until the time is over, beginning with group number GROUP of the seed. Prints the seed first, and
+ * "arguments: fine" on rank 0 if all statuses are right. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,14 +18,14 @@
 #include "ftsort.h"
 
 #define ROOM 4096 /* bytes of an input */
-#define CALLS 24  /* with each group */
+#define CALLS 24  /* of each group */
 #define LINKS 4
 #define MOST_RANKS 64
 
 static long number_of_group;
-static const char *volatile doing = "nothing";
+static const char *volatile doing = "no call";
 
-/* Nothing that was called should take long. */
+/* No call takes long: the alarm means that a call hangs. */
 static void on_alarm(int number)
 {
   char text[200];
@@ -35,7 +35,7 @@ static void on_alarm(int number)
   _exit(2);
 }
 
-/* splitmix64: the same on all ranks, but between `apart` and `together`. */
+/* The state of splitmix64: the same on all ranks, except between `apart` and `together`. */
 static uint64_t common;
 
 static uint64_t mix(uint64_t x)
@@ -49,7 +49,7 @@ static uint64_t draw(void) { return mix(common += 0x9e3779b97f4a7c15u); }
 
 static uint64_t below(uint64_t n) { return draw() % n; }
 
-/* Small, near a border, or anything. */
+/* A number that is small, near a limit, or any. */
 static uint64_t number(void)
 {
   switch (below(8)) {
@@ -62,19 +62,19 @@ static uint64_t number(void)
   }
 }
 
-/* What is right, mostly. */
-static uint64_t mostly(uint64_t right) { return below(24) == 0 ? number() : right; }
+/* Usually the valid value. */
+static uint64_t mostly(uint64_t valid) { return below(24) == 0 ? number() : valid; }
 
-/* A struct's size: its own, a shorter one, or nonsense. */
+/* The size of a struct: the full one, a shorter one, or any number. */
 static size_t size_of_struct(size_t full)
 {
   if (below(24) == 0) return (size_t)number();
   return below(12) == 0 ? sizeof(size_t) * (1 + below(full / sizeof(size_t))) : full;
 }
 
-static int on_reload(void *user, int32_t whose, ftsort_buffer *out)
+static int on_reload(void *user, int32_t owner, ftsort_buffer *out)
 {
-  (void)user, (void)whose, (void)out;
+  (void)user, (void)owner, (void)out;
   return 1;
 }
 
@@ -113,16 +113,16 @@ static int consume(void *user, const void *records, size_t count)
   return below(16) == 0;
 }
 
-/* Statuses are documented, and on all ranks alike; or an argument is wrong on some. After a failure there
- * is a text. If anything was not as it should be on any rank all of them stop, for none may wait for
- * another that has stopped. Returns 0 then. */
+/* Checks that a status is documented and the same on all ranks, or that some ranks report an invalid argument and
+ * all others that a peer does; and that an error has a text. If any rank has found a mistake, all ranks stop,
+ * because no rank may wait for one that has stopped: then it returns 0. */
 static int agreed(ftsort_status status, const char *text)
 {
   int32_t all[2 * MOST_RANKS], mine[2];
   int i, wrong = 0, alike = 1, stop = 0;
   EXPECT(strcmp(ftsort_status_text(status), "unknown status") != 0);
   EXPECT(status == FTSORT_OK || text[0] != '\0');
-  /* Nothing is broken, nobody is dead. */
+  /* No rank has failed. */
   EXPECT(status > FTSORT_ERR_DATA_LOST && status != FTSORT_ERR_STATE && status != FTSORT_ERR_NO_ULFM);
   mine[0] = status;
   mine[1] = failures;
@@ -142,7 +142,7 @@ static int agreed(ftsort_status status, const char *text)
   return !stop;
 }
 
-/* From here on, until `together`, one rank may draw other things than all others. */
+/* From here on, until `together`, one rank may draw other values than all others. */
 static uint64_t apart(void)
 {
   uint64_t kept = draw();
@@ -152,8 +152,8 @@ static uint64_t apart(void)
 
 static void together(uint64_t kept) { common = kept; }
 
-/* Is the group as good as ever? One that merges bitonic sequences takes none on these ranks. */
-static ftsort_status sort_fine(ftsort *group)
+/* Checks that the group can be used. One that merges bitonic sequences refuses if ranks are no power of two. */
+static ftsort_status sort_valid(ftsort *group)
 {
   static const ftsort_record plain = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   int32_t data[50];
@@ -161,8 +161,8 @@ static ftsort_status sort_fine(ftsort *group)
   uint64_t wrong = 9;
   ftsort_status status;
   int i;
-  doing = "a sort that is fine";
-  for (i = 0; i < 50; i++) data[i] = rank * 50 + i; /* fit for every algorithm */
+  doing = "a valid sort";
+  for (i = 0; i < 50; i++) data[i] = rank * 50 + i; /* valid for every algorithm */
   status = ftsort_run(group, &plain, data, 50, &result);
   if (status == FTSORT_OK) {
     EXPECT(ftsort_result_total(result) == (uint64_t)(50 * ranks));
@@ -174,7 +174,7 @@ static ftsort_status sort_fine(ftsort *group)
   return status;
 }
 
-/* What one call is given. */
+/* The arguments of one call. */
 typedef struct given {
   unsigned char room[ROOM];
   ftsort_record record;
@@ -214,7 +214,7 @@ static const void *draw_input(const given *g, size_t *count)
   size_t size = g->record.record_bytes, most = size == 0 ? ROOM : ROOM / size;
   *count = below(4) == 0 ? (size_t)number() : (size_t)below(most + 1);
   if (below(16) == 0) return NULL;
-  /* The library cannot know how much there is: what it would read must be there. */
+  /* The library cannot know the size of the input: all that it would read must exist. */
   if (size > 0 && *count > most && *count <= (size_t)PTRDIFF_MAX / size) *count = 0;
   return g->room;
 }
@@ -231,7 +231,7 @@ static void draw_tree(given *g)
   tree->key = (int32_t)mostly(1 + below(10));
   tree->ordered = (int32_t)mostly(below(2));
   tree->reroute = (int32_t)mostly(below(2));
-  /* No link is as slow, whatever else the machine does. */
+  /* No link is as slow as this, however busy the machine is. */
   if (below(16) == 0) tree->detect_ms = 100000 + (uint32_t)number() % 1000000;
   for (i = 0; i < 2 * LINKS; i++) g->links[i] = (int32_t)mostly(below((uint64_t)ranks));
   if (below(4) == 0) tree->link_count = (size_t)below(LINKS + 1);
@@ -255,7 +255,7 @@ static void draw_given(given *g)
   g->has_place = below(24) > 0;
   switch (below(4)) {
   case 0: g->bytes = (size_t)below(ROOM); break;
-  case 1: g->bytes = g->key_size; break; /* a list of one is sorted */
+  case 1: g->bytes = g->key_size; break; /* a list of one record is sorted */
   default: g->bytes = 8 * (size_t)below(ROOM / 8);
   }
 }
@@ -287,7 +287,7 @@ static ftsort_status merge_on_a_tree(ftsort *group, const given *g)
   return status;
 }
 
-static ftsort_status collective(size_t what, ftsort *group, given *g, ftsort_result **result)
+static ftsort_status collective(size_t function, ftsort *group, given *g, ftsort_result **result)
 {
   uint64_t violations = 0;
   uint32_t flags = (uint32_t)draw();
@@ -295,7 +295,7 @@ static ftsort_status collective(size_t what, ftsort *group, given *g, ftsort_res
   const void *output;
   int32_t root;
   int committed, status;
-  switch (what) {
+  switch (function) {
   case 0:
     doing = "ftsort_verify";
     return ftsort_verify(group, g->a_record, below(2) ? *result : NULL, g->input, g->count, place ? &violations : NULL);
@@ -355,27 +355,27 @@ static void queries(ftsort *group, const ftsort_result *result)
   EXPECT(status == FTSORT_OK || status == FTSORT_ERR_ARGUMENT);
 }
 
-/* Returns 0 where all are to stop. */
+/* Returns 0 if all ranks must stop. */
 static int call(ftsort *group, ftsort_result **result)
 {
   static given g;
   ftsort_status status;
-  size_t what = (size_t)below(16);
+  size_t function = (size_t)below(16);
   uint64_t kept = apart();
   alarm(40);
   draw_given(&g);
-  if (what >= 14) {
+  if (function >= 14) {
     doing = "local functions";
-    if (what == 14) states(group, &g);
+    if (function == 14) states(group, &g);
     else queries(group, *result);
     together(kept);
     return 1;
   }
-  status = collective(what, group, &g, result);
+  status = collective(function, group, &g, result);
   together(kept);
   if (!agreed(status, ftsort_last_error(group))) return 0;
   if (status == FTSORT_OK || below(4)) return 1;
-  status = sort_fine(group);
+  status = sort_valid(group);
   return agreed(status, ftsort_last_error(group));
 }
 
@@ -393,7 +393,7 @@ static ftsort_status make(const char *dir, ftsort **group)
   config.repair = (int32_t)mostly(below(8) == 0);
   config.dense = (int32_t)mostly(below(2));
   config.replicas = (uint32_t)mostly(below(3));
-  config.threads = (uint32_t)below(3); /* as many are started as are asked for */
+  config.threads = (uint32_t)below(3); /* each group starts as many as it is asked for */
   config.accept_no_ulfm = (int32_t)number();
   if (below(4) == 0) config.timeout_ms = 40000 + (uint32_t)number() % 1000000;
   config.min_survivors = (uint32_t)mostly(below(2));
@@ -410,8 +410,8 @@ static ftsort_status make(const char *dir, ftsort **group)
   return ftsort_init(MPI_COMM_WORLD, below(24) ? &config : NULL, group);
 }
 
-/* Makes a group and calls it; adds to the counts. Returns 0 where all are to stop. */
-static int play(const char *dir, long *made, long *calls)
+/* Makes a group and calls functions on it; adds to the counts. Returns 0 if all ranks must stop. */
+static int test_group(const char *dir, long *made, long *calls)
 {
   ftsort *group = (ftsort *)&common;
   ftsort_result *result = NULL;
@@ -427,7 +427,7 @@ static int play(const char *dir, long *made, long *calls)
   if (group == NULL) return goes_on;
   ++*made;
   for (k = 0; k < CALLS && goes_on; k++, ++*calls) goes_on = call(group, &result);
-  doing = "the end"; /* committed states stay in files until somebody says so */
+  doing = "the end"; /* committed states stay in files until they are cleared */
   if (goes_on) goes_on = agreed(ftsort_store_clear(group), ftsort_last_error(group));
   ftsort_result_free(result);
   ftsort_free(group);
@@ -456,9 +456,9 @@ int main(int argc, char **argv)
     int in_time = MPI_Wtime() < end;
     MPI_Bcast(&in_time, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (!in_time) break;
-    /* Seeds that follow each other have no group in common. */
+    /* Consecutive seeds have no group in common. */
     common = mix(mix(seed) + (uint64_t)number_of_group);
-    goes_on = play(argv[1], &made, &calls);
+    goes_on = test_group(argv[1], &made, &calls);
   }
   if (rank == 0 && failures == 0)
     printf("arguments: fine, %ld of %ld groups, %ld calls\n", made, number_of_group - first, calls);

@@ -1,4 +1,4 @@
-/* What the test programs count, and how they say where. */
+/* The number of failed expectations of a test program, and the macro that counts and prints them. */
 #ifndef EXPECT_H
 #define EXPECT_H
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* Several groups at once: on different communicators in turns, on a part of the ranks, and one for each
- * of several threads.
+/* Tests several groups at once: on different communicators in turns, on a part of the ranks, and one for each of
+ * several threads.
  *
  *   groups turns|part|relay|threads [THREADS]      (under mpirun, 2 to 4 ranks)
  *
- * Prints "groups: fine" on rank 0 if all is right, and "groups: skipped" if MPI allows no threads. */
+ * Prints "groups: fine" on rank 0 if all results are right, and "groups: skipped" if MPI does not grant threads. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,8 +13,9 @@
 #include "expect.h"
 #include "ftsort.h"
 
-/* failures are the main thread's; others count their own. */
-/* Numbers with whose they are, different for each seed. */
+/* `failures` is counted by the main thread; every other thread has its own counter. */
+
+/* A number with its rank and position. The numbers depend on a seed. */
 struct pair {
   int32_t number;
   uint32_t owner, place;
@@ -63,8 +64,8 @@ static ftsort_status sort(ftsort *group, uint32_t seed, ftsort_result **result)
   return status;
 }
 
-/* Is what this rank holds what it must be, of the numbers of a seed and so many ranks? Asks nobody, so
- * that it can be called at any time; adds what it holds to `held`. */
+/* Whether the blocks of this rank are right, for a seed and a number of ranks. Does not communicate, so that it
+ * can be called at any time. Adds the number of records of this rank to `held`. */
 static int is_right(const ftsort_result *result, uint32_t seed, int members, size_t *held)
 {
   struct pair *all = (struct pair *)malloc(1);
@@ -96,7 +97,7 @@ static size_t all_of(uint32_t seed, int members)
   return total;
 }
 
-/* As above, and together the ranks of `comm` hold all. */
+/* Also checks that the ranks of `comm` together have all records. */
 static int is_right_everywhere(const ftsort_result *result, uint32_t seed, MPI_Comm comm)
 {
   unsigned long long sum;
@@ -119,8 +120,8 @@ static ftsort *group_of(MPI_Comm comm, int32_t algorithm, int32_t store)
   return group;
 }
 
-/* Two groups, of all ranks and of half of them. Results live on: while others are made, and after their
- * group is gone. */
+/* Two groups, of all ranks and of half of them. Results stay valid while other results are made, and after their
+ * group is released. */
 static void turns(void)
 {
   enum { TIMES = 5 };
@@ -136,7 +137,7 @@ static void turns(void)
   EXPECT(ftsort_rank(world) == rank && ftsort_ranks(world) == ranks && ftsort_ranks(half) == members);
   for (i = 0; i < TIMES; i++) {
     seed = (uint32_t)i;
-    /* The halves sort different numbers, and one of them before the other. */
+    /* The halves sort different numbers, one half before the other. */
     if (rank % 2) EXPECT(sort(half, 100 + seed + (uint32_t)rank % 2 * 50, &of_half[i]) == FTSORT_OK);
     EXPECT(sort(world, seed, &of_world[i]) == FTSORT_OK);
     if (rank % 2 == 0) EXPECT(sort(half, 100 + seed, &of_half[i]) == FTSORT_OK);
@@ -146,7 +147,7 @@ static void turns(void)
     EXPECT(is_right_everywhere(of_half[i], 100 + (uint32_t)i + (uint32_t)rank % 2 * 50, halves));
   }
   ftsort_free(world);
-  /* The other group goes on; a third one is made where the first was. */
+  /* The other group can still be used; a third one is created on the communicator of the first. */
   EXPECT(sort(half, 7, &last) == FTSORT_OK && is_right_everywhere(last, 7, halves));
   ftsort_result_free(last);
   again = group_of(MPI_COMM_WORLD, FTSORT_QUICKMERGE, FTSORT_STORE_NONE);
@@ -163,7 +164,7 @@ static void turns(void)
   ftsort_result_free(last);
 }
 
-/* A group that some ranks are not in: these do something else meanwhile. */
+/* A group without one of the ranks, which does other work meanwhile. */
 static void part(void)
 {
   static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_QUICKMERGE, FTSORT_BITONIC};
@@ -188,7 +189,7 @@ static void part(void)
       }
       MPI_Comm_free(&comm);
     }
-    /* Messages of the program's own are not confused with the library's. */
+    /* Messages of the program are not confused with those of the library. */
     MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % ranks, 1, &token, 1, MPI_INT, (rank + ranks - 1) % ranks, 1,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     EXPECT(token == (rank + ranks - 1) % ranks);
@@ -199,7 +200,7 @@ static void part(void)
   ftsort_free(world);
 }
 
-/* A thread with a communicator and a group of its own. */
+/* A thread that has a communicator and a group to itself. */
 enum { THREADS = 4, TIMES = 6 };
 
 struct worker {
@@ -210,8 +211,8 @@ struct worker {
   int count, failures;
 };
 
-/* Whose turn it is, where threads take turns: in the same order on all ranks, or they would wait for
- * each other across ranks. */
+/* The thread that may run, if the threads take turns. The order is the same on all ranks; otherwise threads of
+ * different ranks would wait for each other. */
 static int takes_turns, turn;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
@@ -251,7 +252,7 @@ static void *work(void *given)
   return NULL;
 }
 
-/* Groups are made by one thread, in the same order on all ranks. */
+/* One thread creates all groups, in the same order on all ranks. */
 static void threads(int count)
 {
   static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_HYPERQUICKSORT, FTSORT_BITONIC, FTSORT_QUICKMERGE};
@@ -288,7 +289,7 @@ int main(int argc, char **argv)
   if (strcmp(argv[1], "part") == 0) part();
   if (wanted != MPI_THREAD_SINGLE) {
     if (provided < wanted) {
-      if (rank == 0) printf("groups: skipped, MPI grants level %d of threads\n", provided);
+      if (rank == 0) printf("groups: skipped, MPI grants only thread level %d\n", provided);
       MPI_Finalize();
       return 77;
     }

@@ -1,18 +1,24 @@
-/* Wrong data by the thousand: many small sorts in one mpirun, in each of which the fault schedule changes
- * something, drawn by a number.
+/* Runs many small sorts in one mpirun, and corrupts data in each of them.
  *
  *   injections FIRST COUNT DIR [clean]     (under mpirun)
  *
- * Trial i draws an algorithm, a store, the checks, the kind of records, how many each rank has, and what is
- * changed where; the same on all ranks. What comes out is compared, byte for byte, with what this program
- * sorts itself. "clean" changes nothing and counts false alarms. DIR is for the directory store.
+ * The number of a trial determines the algorithm, the store, the checks, the kind of records, the number of records
+ * of each rank, and the change with its place; all ranks draw the same. The result is compared, byte for byte, with
+ * a sort by this program. "clean" changes nothing and counts false alarms. DIR is the folder of the directory store.
+ * To run trial i alone, set FIRST to i and COUNT to 1.
  *
- * Rank 0 prints for each kind of change: runs; absent (there was nothing to be changed); injected; harmless
- * (nothing was found, the result is right); detected; corrected (of these, the result is right); refused (no
- * result: FTSORT_ERR_CORRUPT or FTSORT_ERR_DATA_LOST); missed (a wrong result was given out); alarms
- * (something was found where nothing was changed); failed (any other status). The exit status is 1 if
- * something was missed, failed, or found where nothing was; the trials are named on stderr. Trial i alone:
- * FIRST i, COUNT 1. */
+ * Rank 0 prints for each kind of change the number of:
+ *   runs
+ *   absent     runs in which the target of the change did not exist
+ *   injected   runs with a change
+ *   harmless   of these: not detected, and the result is right
+ *   detected   of these: detected
+ *   corrected  of the detected: the result is right
+ *   refused    of the injected: no result, FTSORT_ERR_CORRUPT or FTSORT_ERR_DATA_LOST
+ *   missed     a wrong result was released
+ *   alarms     a corruption was reported, and no data was changed
+ *   failed     any other status
+ * The exit status is 1 if a run is missed, an alarm or failed; stderr names these trials. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,7 +33,7 @@ enum { MOST_RANKS = 16, MOST_RECORDS = 60, MOST_BYTES = 100, CLEAN_SORTS = 50 };
 
 static int rank, ranks;
 
-/* splitmix64: what is drawn is the same on all ranks. */
+/* The state of splitmix64, which is the same on all ranks. */
 static uint64_t state;
 
 static uint64_t bits(void)
@@ -57,10 +63,11 @@ struct trial {
   const struct kind *kind;
   int target, change, several;
   size_t counts[MOST_RANKS], total;
-  /* All inputs, in the order of ranks; and sorted. */
+  /* All inputs, in the order of ranks, and the same records sorted. */
   unsigned char inputs[MOST_RANKS * MOST_RECORDS * MOST_BYTES], sorted[MOST_RANKS * MOST_RECORDS * MOST_BYTES];
   char faults[256];
-  /* "file": after which round a file is changed, what decides which, and whether one was. */
+  /* For the target "file": the round after which a file is changed, a random number that selects the file and the
+   * bit, and how many files were changed. */
   uint32_t round;
   uint64_t choice;
   const char *directory;
@@ -93,8 +100,8 @@ static int compare_keys(const struct kind *kind, const unsigned char *a, const u
   }
 }
 
-/* Stable, and short: there are few records. */
-static void sort_apart(const struct kind *kind, unsigned char *records, size_t count)
+/* Insertion sort, which is stable; there are few records. */
+static void sort_directly(const struct kind *kind, unsigned char *records, size_t count)
 {
   unsigned char one[MOST_BYTES];
   for (size_t i = 1; i < count; i++) {
@@ -108,7 +115,7 @@ static void sort_apart(const struct kind *kind, unsigned char *records, size_t c
   }
 }
 
-/* Any bytes with a key from some range. */
+/* Draws random bytes, with a key from the range. */
 static void draw_record(const struct kind *kind, uint64_t range, unsigned char *record)
 {
   uint64_t key = bits() % range * (range < 100 ? 1 : 0x9e3779b97f4a7c15u);
@@ -134,18 +141,18 @@ static void draw_records(struct trial *trial)
       draw_record(trial->kind, range, place);
   }
   memcpy(trial->sorted, trial->inputs, (size_t)(place - trial->inputs));
-  sort_apart(trial->kind, trial->sorted, trial->total);
+  sort_directly(trial->kind, trial->sorted, trial->total);
 }
 
-static int hand_out_again(void *user, int32_t of, ftsort_buffer *out)
+static int reload(void *user, int32_t owner, ftsort_buffer *out)
 {
   const struct trial *trial = user;
   const unsigned char *place = trial->inputs;
-  for (int i = 0; i < of; i++) place += trial->counts[i] * trial->kind->bytes;
-  return ftsort_buffer_append(out, place, trial->counts[of] * trial->kind->bytes);
+  for (int i = 0; i < owner; i++) place += trial->counts[i] * trial->kind->bytes;
+  return ftsort_buffer_append(out, place, trial->counts[owner] * trial->kind->bytes);
 }
 
-/* Changes a bit of a file in the store, of a version of some node's block. */
+/* Changes a bit of a file of the store which has a version of a block. */
 static void change_file(struct trial *trial)
 {
   char path[600], found[600] = "";
@@ -182,16 +189,16 @@ static void on_event(void *user, const ftsort_event *event)
     change_file(trial);
 }
 
-static void add_fault(struct trial *trial, int of, unsigned round, const char *what, int change, int again)
+static void add_fault(struct trial *trial, int owner, unsigned round, const char *target, int change, int again)
 {
   size_t used = strlen(trial->faults);
-  snprintf(trial->faults + used, sizeof trial->faults - used, "%s%d~%u.%s.%s/%u%s", used ? " " : "", of, round,
-           what, changes[change], below(1 << 20), again ? "*" : "");
+  snprintf(trial->faults + used, sizeof trial->faults - used, "%s%d~%u.%s.%s/%u%s", used ? " " : "", owner, round,
+           target, changes[change], below(1 << 20), again ? "*" : "");
 }
 
-/* What the checks of 1989 promise to find without digests: in all of their messages, and in blocks after the
+/* Draws a change that the checks of 1989 promise to find without digests: in any message, or in a block after the
  * first exchange. */
-static void draw_lie(struct trial *trial, unsigned dimension)
+static void draw_change_of_1989(struct trial *trial, unsigned dimension)
 {
   unsigned rounds = dimension * (dimension + 3) / 2;
   trial->target = below(2) ? BLOCK : MESSAGE;
@@ -200,10 +207,10 @@ static void draw_lie(struct trial *trial, unsigned dimension)
             trial->change, 0);
 }
 
-static void draw_faults(struct trial *trial)
+static void draw_schedule(struct trial *trial)
 {
   unsigned dimension = 0;
-  int of = (int)below((unsigned)ranks), again = below(8) == 0;
+  int owner = (int)below((unsigned)ranks), again = below(8) == 0;
   while (1 << dimension < ranks) dimension++;
   unsigned bitonic = dimension * (dimension + (trial->config.checks & ~FTSORT_CHECK_DIGEST ? 3 : 1)) / 2;
   unsigned exchanges = trial->config.algorithm == FTSORT_BITONIC ? bitonic
@@ -215,7 +222,7 @@ static void draw_faults(struct trial *trial)
   trial->several = below(10) == 0;
   if (!(trial->config.checks & FTSORT_CHECK_DIGEST)) {
     trial->several = 0;
-    draw_lie(trial, dimension);
+    draw_change_of_1989(trial, dimension);
     return;
   }
   do trial->target = (int)below(TARGETS);
@@ -227,10 +234,10 @@ static void draw_faults(struct trial *trial)
                                                                        : 1 + below(exchanges);
   trial->round = round - 1;
   trial->choice = bits();
-  if (trial->target != TARGET_FILE) add_fault(trial, of, round, targets[trial->target], trial->change, again);
-  /* What is stored matters where it is read. */
+  if (trial->target != TARGET_FILE) add_fault(trial, owner, round, targets[trial->target], trial->change, again);
+  /* A change to stored data matters only if the data are read. */
   int read_back = trial->target == TARGET_FILE || ((trial->target == STORED || trial->target == REPLICA) && below(2));
-  if (read_back) add_fault(trial, (of + 1) % ranks, round + (trial->target != TARGET_FILE), "message", 0, 0);
+  if (read_back) add_fault(trial, (owner + 1) % ranks, round + (trial->target != TARGET_FILE), "message", 0, 0);
   if (trial->several)
     add_fault(trial, (int)below((unsigned)ranks), 1 + below(last), targets[below(MESSAGE + 2)], (int)below(CHANGES), 0);
 }
@@ -245,7 +252,8 @@ static void draw_group(struct trial *trial, int clean)
   trial->config.algorithm = algorithms[below(7)];
   trial->config.store = (int32_t)below(4);
   trial->config.store_directory = trial->directory;
-  trial->config.pivot = trial->config.algorithm == FTSORT_BITONIC || below(2) ? FTSORT_PIVOT_SAMPLED : FTSORT_PIVOT_PAPER;
+  trial->config.pivot =
+      trial->config.algorithm == FTSORT_BITONIC || below(2) ? FTSORT_PIVOT_SAMPLED : FTSORT_PIVOT_PAPER;
   trial->config.dense = below(4) == 0;
   trial->config.replicas = ranks > 2 ? 1 + below(2) : 1;
   trial->config.threads = 1;
@@ -255,65 +263,65 @@ static void draw_group(struct trial *trial, int clean)
     const uint32_t sets[] = {FTSORT_CHECK_DIGEST, all, all, all | FTSORT_CHECK_DIGEST};
     trial->config.checks = sets[below(4)];
   }
-  if (trial->config.store == FTSORT_STORE_RELOAD || below(4) == 0) trial->config.reload = hand_out_again;
+  if (trial->config.store == FTSORT_STORE_RELOAD || below(4) == 0) trial->config.reload = reload;
   trial->config.on_event = on_event;
   trial->config.user = trial;
   trial->faults[0] = '\0';
   trial->changed = 0;
   trial->target = trial->change = trial->several = 0;
-  if (!clean) draw_faults(trial);
+  if (!clean) draw_schedule(trial);
   trial->config.faults = trial->faults;
 }
 
-/* Are the blocks of all ranks together what this program sorted? Where only the order of equal keys may differ,
- * 1, too. */
+/* Whether the blocks of all ranks together are the records that this program has sorted. With some changes and
+ * checks the order of equal keys may differ. */
 static int is_right(const struct trial *trial, const ftsort_result *result)
 {
   static unsigned char mine[sizeof trial->sorted], all[sizeof trial->sorted], expected[sizeof trial->sorted];
-  static unsigned char covered[MOST_RANKS * MOST_RECORDS];
+  static unsigned char seen[MOST_RANKS * MOST_RECORDS];
   const size_t size = trial->kind->bytes;
   int odd = 0, same, loose = trial->target == ORDER || trial->target == SWAP || trial->several
                              || !(trial->config.checks & FTSORT_CHECK_DIGEST);
   memset(mine, 0, sizeof mine);
-  memset(covered, 0, sizeof covered);
+  memset(seen, 0, sizeof seen);
   for (size_t i = 0; i < ftsort_result_count(result); i++) {
     ftsort_block block;
     if (ftsort_result_block(result, i, &block) != FTSORT_OK || block.offset + block.count > trial->total) {
       odd = 1;
       continue;
     }
-    for (size_t j = 0; j < block.count; j++) covered[block.offset + j]++;
+    for (size_t j = 0; j < block.count; j++) seen[block.offset + j]++;
     if (block.count) memcpy(mine + block.offset * size, block.data, block.count * size);
   }
   odd |= ftsort_result_total(result) != trial->total;
   MPI_Allreduce(MPI_IN_PLACE, &odd, 1, MPI_INT, MPI_LOR, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, covered, (int)trial->total, MPI_UNSIGNED_CHAR, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, seen, (int)trial->total, MPI_UNSIGNED_CHAR, MPI_SUM, MPI_COMM_WORLD);
   MPI_Allreduce(mine, all, (int)(trial->total * size), MPI_UNSIGNED_CHAR, MPI_BOR, MPI_COMM_WORLD);
-  for (size_t i = 0; i < trial->total; i++) odd |= covered[i] != 1;
+  for (size_t i = 0; i < trial->total; i++) odd |= seen[i] != 1;
   same = memcmp(all, trial->sorted, trial->total * size) == 0;
   if (odd || same || !loose) return !odd && same;
   for (size_t i = 0; i < trial->total; i++)
     if (compare_keys(trial->kind, all + i * size, trial->sorted + i * size) != 0) return 0;
-  /* The same records: by all of their bytes in one order. */
+  /* Compares the records in the order of all of their bytes. */
   struct kind whole = {size, 0, size, FTSORT_KEY_BYTES};
   memcpy(expected, trial->sorted, sizeof expected);
-  sort_apart(&whole, expected, trial->total);
-  sort_apart(&whole, all, trial->total);
+  sort_directly(&whole, expected, trial->total);
+  sort_directly(&whole, all, trial->total);
   return memcmp(all, expected, trial->total * size) == 0;
 }
 
-static void say(const struct trial *trial, long number, const char *what, int status, const char *text)
+static void name_trial(const struct trial *trial, long number, const char *verdict, int status, const char *text)
 {
   if (rank == 0)
     fprintf(stderr, "trial %ld %s: status %d (%s), ranks %d, algorithm %d, store %d, checks %u, dense %d, pivot %d, "
                     "records of %zu bytes, %zu in all, faults \"%s\"\n",
-            number, what, status, text ? text : "", ranks, trial->config.algorithm, trial->config.store,
+            number, verdict, status, text ? text : "", ranks, trial->config.algorithm, trial->config.store,
             trial->config.checks, trial->config.dense, trial->config.pivot, trial->kind->bytes, trial->total,
             trial->faults);
 }
 
-/* One sort, and what came of it. */
-static void play(ftsort *group, struct trial *trial, long number, struct count *count)
+/* Runs one trial, and counts its outcome. */
+static void run_trial(ftsort *group, struct trial *trial, long number, struct count *count)
 {
   ftsort_record record = {sizeof record, trial->kind->bytes, trial->kind->offset, trial->kind->key_bytes,
                           trial->kind->key, 0, 0, NULL, NULL};
@@ -324,11 +332,11 @@ static void play(ftsort *group, struct trial *trial, long number, struct count *
   int status = ftsort_run(group, &record, input, trial->counts[rank], &result);
   ftsort_get_stats(group, &stats);
   int worst = status;
-  long told[2] = {(long)stats.injected + trial->changed, (long)stats.corruptions};
+  long sums[2] = {(long)stats.injected + trial->changed, (long)stats.corruptions};
   MPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, told, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-  int injected = told[0] > 0, refused = worst == FTSORT_ERR_CORRUPT || worst == FTSORT_ERR_DATA_LOST;
-  int found = told[1] > 0 || refused, right = worst == FTSORT_OK && is_right(trial, result);
+  MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+  int injected = sums[0] > 0, refused = worst == FTSORT_ERR_CORRUPT || worst == FTSORT_ERR_DATA_LOST;
+  int found = sums[1] > 0 || refused, right = worst == FTSORT_OK && is_right(trial, result);
   int missed = worst == FTSORT_OK && !right, alarm = !injected && found;
   int failed = worst != FTSORT_OK && !refused;
   count->runs++;
@@ -342,7 +350,7 @@ static void play(ftsort *group, struct trial *trial, long number, struct count *
   count->alarms += alarm;
   count->failed += failed;
   if (missed || alarm || failed)
-    say(trial, number, missed ? "missed" : alarm ? "alarm" : "failed", worst, ftsort_last_error(group));
+    name_trial(trial, number, missed ? "missed" : alarm ? "alarm" : "failed", worst, ftsort_last_error(group));
   ftsort_result_free(result);
 }
 
@@ -359,7 +367,7 @@ static void print(const char *checks, const char *target, const char *change, co
 
 int main(int argc, char **argv)
 {
-  /* With digests, and with the checks of 1989 alone; of changes that come alone, then of several at once. */
+  /* Single changes, with digests and with the checks of 1989 alone; then several changes at once. */
   static struct count counts[2][TARGETS][CHANGES], several, clean_runs;
   static struct trial trial;
   int bad = 0, clean = argc == 5 && strcmp(argv[4], "clean") == 0;
@@ -369,7 +377,7 @@ int main(int argc, char **argv)
   }
   long first = atol(argv[1]), end = first + atol(argv[2]);
   trial.directory = argv[3];
-  /* What is made of wrong records may panic, which ftsort catches; a trace of it takes longer than a sort. */
+  /* Wrong records may cause a Rust panic, which ftsort catches; a backtrace would take longer than a sort. */
   setenv("RUST_BACKTRACE", "0", 1);
   ftsort_prepare();
   MPI_Init(&argc, &argv);
@@ -384,14 +392,14 @@ int main(int argc, char **argv)
       fprintf(stderr, "trial %ld: no group: %s\n", number, ftsort_last_error(NULL));
       MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    /* Where nothing is changed, a group serves for many sorts. */
+    /* Without changes, a group is used for many sorts. */
     for (int i = 0; i < (clean ? CLEAN_SORTS : 1) && number < end; i++, number++) {
       int by_1989 = !(trial.config.checks & FTSORT_CHECK_DIGEST);
       struct count *count = clean ? &clean_runs
                             : trial.several ? &several
                                             : &counts[by_1989][trial.target][trial.change];
       draw_records(&trial);
-      play(group, &trial, number, count);
+      run_trial(group, &trial, number, count);
     }
     ftsort_free(group);
   }

@@ -1,14 +1,15 @@
-/* A rank is slow until it is left out of sorts, and then it, or the one that covers it, is killed in the middle
- * of a sort.
+/* Makes a rank slow until it is excluded from sorts, and then kills it, or its executor, during a sort.
  *
  *   monitor_kills thread|foreground SLOW VICTIM WHEN      (under mpirun)
  *
- * Rank SLOW takes long for its tests until it is left out; rank VICTIM kills itself when it is told of the WHENth
- * committed round after that, of the sort in which it happens or of later ones, but for those that make results.
- * All inputs are known to all ranks, so that each compares its blocks with what must be there, bit for bit; that
- * of the sort in which the victim dies is whole, since inputs were committed before. If it is not the victim, and
- * not the last one left, SLOW comes back. Prints "monitor_kills: fine" on a survivor if all is right, and
- * "monitor_kills: skipped" if MPI allows no threads. */
+ * The tests of rank SLOW are slow until the rank is excluded. Rank VICTIM kills itself at the event of the WHENth
+ * committed round after the exclusion, in the same sort or in later ones. The last round of a sort does not count,
+ * because it releases the result.
+ *
+ * All ranks know all inputs, so that each rank compares its blocks with the expected ones, bit for bit. The result
+ * of the sort in which the victim fails is complete, because inputs are committed before. If SLOW is neither the
+ * victim nor the only survivor, it comes back. Prints "monitor_kills: fine" on a survivor if all results are right,
+ * and "monitor_kills: skipped" if MPI does not grant threads. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdint.h>
@@ -22,22 +23,22 @@
 #define COUNT 3000
 
 static int slow, victim, when;
-static int is_out, is_back, died, rounds_out;
+static int is_excluded, is_back, has_failed, rounds_since;
 
 static void note(void *user, const ftsort_event *event)
 {
   (void)user;
-  if (event->kind == FTSORT_EVENT_EXCLUDED && event->rank == slow) is_out = 1;
+  if (event->kind == FTSORT_EVENT_EXCLUDED && event->rank == slow) is_excluded = 1;
   if (event->kind == FTSORT_EVENT_REJOINED && event->rank == slow) is_back = 1;
-  if (event->kind == FTSORT_EVENT_FAILURE && event->rank == victim) died = 1;
-  /* Who dies with its result is found dead in the next sort, to which it has brought nothing. */
-  if (event->kind != FTSORT_EVENT_ROUND || !is_out || event->round + 1 == event->rounds) return;
-  if (++rounds_out == when && rank == victim) raise(SIGKILL);
+  if (event->kind == FTSORT_EVENT_FAILURE && event->rank == victim) has_failed = 1;
+  /* A rank that fails after the release of its result is missing from the next sort, with its input. */
+  if (event->kind != FTSORT_EVENT_ROUND || !is_excluded || event->round + 1 == event->rounds) return;
+  if (++rounds_since == when && rank == victim) raise(SIGKILL);
 }
 
-static uint32_t input_of(int sort, int of, int index)
+static uint32_t input_of(int sort, int owner, int index)
 {
-  uint32_t x = (uint32_t)sort * 2654435761u + (uint32_t)(of * COUNT + index) * 40503u;
+  uint32_t x = (uint32_t)sort * 2654435761u + (uint32_t)(owner * COUNT + index) * 40503u;
   x ^= x >> 15;
   x *= 2246822519u;
   return x ^ x >> 13;
@@ -49,18 +50,18 @@ static int ascending(const void *one, const void *other)
   return (a > b) - (a < b);
 }
 
-/* Sorts, and compares this rank's blocks with the whole. */
+/* Sorts, and compares this rank's blocks with a sort of all inputs. */
 static void sort(ftsort *group, int number)
 {
   static const ftsort_record plain = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
   uint32_t input[COUNT], *all = (uint32_t *)malloc((size_t)ranks * COUNT * sizeof *all);
   ftsort_result *result = NULL;
-  int was_dead = died, of, i;
+  int had_failed = has_failed, owner, i;
   size_t total = 0, block;
   ftsort_status status;
 
-  for (of = 0; of < ranks; of++) {
-    for (i = 0; i < COUNT && !(of == victim && was_dead); i++) all[total++] = input_of(number, of, i);
+  for (owner = 0; owner < ranks; owner++) {
+    for (i = 0; i < COUNT && !(owner == victim && had_failed); i++) all[total++] = input_of(number, owner, i);
   }
   qsort(all, total, sizeof *all, ascending);
   for (i = 0; i < COUNT; i++) input[i] = input_of(number, rank, i);
@@ -96,15 +97,15 @@ int main(int argc, char **argv)
   if (mode < 0) return 0;
   config.on_event = note;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) return 1;
-  watch = wanted(mode);
+  watch = options_for(mode);
   EXPECT(ftsort_monitor_start(group, &watch, NULL) == FTSORT_OK);
-  for (; sorts < MOST_SORTS && failures == 0 && !died; sorts++) {
+  for (; sorts < MOST_SORTS && failures == 0 && !has_failed; sorts++) {
     is_slow = rank == slow && sorts > 20;
     sort(group, sorts);
   }
-  EXPECT(is_out && died);
+  EXPECT(is_excluded && has_failed);
   is_slow = 0;
-  /* The last one left executes everything, recommended or not, and is told nothing. */
+  /* The only survivor executes all nodes, recommended or not, and gets no event. */
   comes_back = slow != victim && ranks > 2;
   for (more = 0; more < MOST_SORTS && failures == 0 && comes_back && !is_back; more++) sort(group, sorts++);
   EXPECT(is_back == comes_back);

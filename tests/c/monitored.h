@@ -1,4 +1,4 @@
-/* A group with a monitor, and ranks that are slow when they are told so. */
+/* The start of the programs that test monitors, and a test function that can be made slow. */
 #ifndef MONITORED_H
 #define MONITORED_H
 #include <mpi.h>
@@ -10,7 +10,7 @@
 #include "expect.h"
 #include "ftsort.h"
 
-/* Long enough for what else the machine does to be little beside it. */
+/* Microseconds of a test: long in comparison with the noise of other work on the machine. */
 static volatile int is_slow;
 static volatile useconds_t takes = 3000, takes_slow = 200000;
 
@@ -21,8 +21,9 @@ static uint64_t test(void *user)
   return 42;
 }
 
-/* Late is who takes some 50 ms longer than the others, or some ten times as long in the foreground. */
-static ftsort_monitor_options wanted(int mode)
+/* Options with which a rank is slow if its test takes about 50 ms longer than those of the other ranks, or about
+ * ten times as long in the foreground. */
+static ftsort_monitor_options options_for(int mode)
 {
   ftsort_monitor_options config = FTSORT_MONITOR_OPTIONS_INIT;
   config.mode = mode;
@@ -34,8 +35,8 @@ static ftsort_monitor_options wanted(int mode)
   return config;
 }
 
-/* Starts MPI for a monitor as the first argument says, thread or foreground; its mode, or -1 if MPI allows
- * no threads, after saying that NAME is skipped, and with MPI ended. */
+/* Initializes MPI for the monitor's mode in the first argument, thread or foreground. Returns the mode. If MPI
+ * does not grant threads, it prints that NAME is skipped, finalizes MPI and returns -1. */
 static int start(const char *name, int *argc, char ***argv)
 {
   int thread = *argc > 1 && strcmp((*argv)[1], "thread") == 0, granted;

@@ -1,74 +1,20 @@
-/* Algorithms of a caller's own from outside: what is refused, what callbacks are told, what comes out, on MPI
- * and on simulated ranks.
+/* Tests round-based algorithms of a caller: invalid arguments, the tasks of callbacks, and results, on MPI and on
+ * simulated ranks.
  *
- *   rounds args DIR          2 to 5 ranks; prints "rounds: fine" on rank 0. DIR is writable and seen by all
- *   rounds gather STORE DIR  with faults; each survivor prints "node V: right" for each node that it executes
- *   rounds sort              with faults; a HyperQuickSort from outside, likewise */
+ *   rounds args DIR          2 to 5 ranks; prints "rounds: fine" on rank 0. DIR is a writable folder that all share
+ *   rounds gather STORE DIR  with failures; each survivor prints "node V: right" for each node that it executes
+ *   rounds sort STORE DIR    the same with a HyperQuickSort */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "expect.h"
 #include "ftsort.h"
+#include "round_algorithms.h"
 
-static const ftsort_rounds none = FTSORT_ROUNDS_INIT;
 static ftsort *group;
-static int told_wrong; /* callbacks were told something else than is documented */
 
-/* ---- Every node's text at every node, in the order of nodes: states grow from round to round. ---- */
-
-static int begin(void *user, int32_t node, ftsort_buffer *state)
-{
-  char text[32];
-  (void)user;
-  return ftsort_buffer_append(state, text, (size_t)snprintf(text, sizeof text, "<%d>", (int)node));
-}
-
-static int join(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
-{
-  int fine = task->struct_size == sizeof *task && task->round >= 1 && task->round <= task->rounds &&
-             task->partner == (task->node ^ 1 << task->dimension) && task->is_upper == (task->node > task->partner) &&
-             (size_t)task->state % 64 == 0 && (size_t)inbox % 64 == 0 && (size_t)task->shared % 64 == 0;
-  (void)user;
-  told_wrong += !fine;
-  return task->is_upper ? ftsort_buffer_append(next, inbox, bytes) ||
-                              ftsort_buffer_append(next, task->state, task->state_bytes)
-                        : ftsort_buffer_append(next, task->state, task->state_bytes) ||
-                              ftsort_buffer_append(next, inbox, bytes);
-}
-
-/* Every second node brings nothing, and has an empty state. */
-static size_t text_of(int node, int homes, char *text)
-{
-  if (node >= homes) return (size_t)sprintf(text, "<%d>", node);
-  return node % 2 ? 0 : (size_t)sprintf(text, "[node %d]", node);
-}
-
-static size_t all_texts(int homes, int nodes, char *text)
-{
-  size_t length = 0;
-  int node;
-  for (node = 0; node < nodes; node++) length += text_of(node, homes, text + length);
-  return length;
-}
-
-static ftsort_rounds gathering(void)
-{
-  ftsort_rounds rounds = none;
-  rounds.ascending = 1;
-  rounds.begin = begin;
-  rounds.absorb = join;
-  return rounds;
-}
-
-static int has_all_texts(const ftsort_state *state, int homes, int nodes)
-{
-  char expected[2048];
-  size_t length = all_texts(homes, nodes, expected);
-  return state->bytes == length && memcmp(state->data, expected, length) == 0;
-}
-
-/* ---- Refusals ---- */
+/* ---- Invalid arguments ---- */
 
 static void refused(const ftsort_rounds *rounds, const void *state, size_t bytes, ftsort_status expected,
                     const char *word)
@@ -115,19 +61,19 @@ static void bad_arguments(void)
   refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.round_count is 0");
   rounds.round_count = 2;
   plan[1].dimension = 9;
-  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 is along dimension 9");
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 exchanges along dimension 9");
   plan[1].dimension = 0;
   plan[1].share = 1;
   refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.propose is NULL");
   rounds.propose = propose_nothing;
   plan[1].share = 9;
-  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 shares in subcubes of 9");
+  refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "round 2 shares a value in subcubes of 9");
   rounds = gathering();
   rounds.begin = NULL;
   rounds.begin_all = 1;
   refused(&rounds, NULL, 0, FTSORT_ERR_ARGUMENT, "rounds.begin is NULL");
 
-  /* Not the same on all ranks; wrong on one. */
+  /* Not the same on all ranks, then invalid on one. */
   rounds = gathering();
   rounds.ascending = rank == 1 || ftsort_dimension(group) < 2;
   rounds.share_limit = rank == 1 ? 7 : 0;
@@ -137,7 +83,7 @@ static void bad_arguments(void)
   refused(&rounds, NULL, 0, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
 }
 
-/* ---- Callbacks that refuse: the same status everywhere, and who refused names itself. ---- */
+/* ---- Callbacks that fail: the same status on all ranks, and a text on the rank of the callback. ---- */
 
 static int victim;
 
@@ -214,7 +160,7 @@ static void failing_callbacks(void)
 
 /* ---- Results ---- */
 
-static void run_gathering(ftsort *on, const char *what)
+static void run_gathering(ftsort *on, const char *title)
 {
   ftsort_rounds rounds = gathering();
   ftsort_rounds_result *result = NULL;
@@ -225,14 +171,14 @@ static void run_gathering(ftsort *on, const char *what)
   size_t i, bytes = text_of(rank, ranks, text);
   ftsort_status status = ftsort_rounds_run(on, &rounds, bytes ? text : NULL, bytes, &result);
   EXPECT(status == FTSORT_OK);
-  if (status != FTSORT_OK) fprintf(stderr, "%s: %s\n", what, ftsort_last_error(on));
+  if (status != FTSORT_OK) fprintf(stderr, "%s: %s\n", title, ftsort_last_error(on));
   for (node = 0; node < nodes; node++) mine += ftsort_executor(on, node) == rank;
   EXPECT(ftsort_rounds_result_states(result) == (size_t)mine);
   for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
     EXPECT(ftsort_executor(on, state.node) == rank);
     EXPECT(has_all_texts(&state, ranks, nodes));
   }
-  EXPECT(i == (size_t)mine && told_wrong == 0);
+  EXPECT(i == (size_t)mine && wrong_tasks == 0);
   EXPECT(ftsort_rounds_result_state(result, i, &state) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_rounds_result_state(result, 0, NULL) == FTSORT_ERR_ARGUMENT);
   ftsort_get_stats(on, &stats);
@@ -241,7 +187,7 @@ static void run_gathering(ftsort *on, const char *what)
   ftsort_rounds_result_free(result);
 }
 
-/* What roots propose is shared with their subcubes; local rounds; the last thing shared holds on. */
+/* A root's proposal is shared with its subcube. Rounds without an exchange. The last shared value stays valid. */
 static int propose_own(void *user, const ftsort_task *task, ftsort_buffer *proposal)
 {
   (void)user;
@@ -251,16 +197,16 @@ static int propose_own(void *user, const ftsort_task *task, ftsort_buffer *propo
 static int add_all(void *user, const ftsort_task *task, const ftsort_proposal *proposals, size_t count,
                    ftsort_buffer *shared)
 {
-  int32_t sum = 0, faulty = 0;
+  int32_t sum = 0, failed = 0;
   size_t i;
   for (i = 0; i < count; i++) {
     if (proposals[i].bytes != 4 || (i > 0 && proposals[i].node != proposals[i - 1].node + 1)) return 1;
     sum += *(const int32_t *)proposals[i].data;
-    faulty += proposals[i].is_faulty != 0;
+    failed += proposals[i].is_faulty != 0;
   }
   (void)user;
   if (!task->is_root || task->state_bytes != 0) return 2;
-  return ftsort_buffer_append(shared, &sum, sizeof sum) || ftsort_buffer_append(shared, &faulty, sizeof faulty);
+  return ftsort_buffer_append(shared, &sum, sizeof sum) || ftsort_buffer_append(shared, &failed, sizeof failed);
 }
 
 static int note_shared(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
@@ -273,8 +219,10 @@ static int note_shared(void *user, const ftsort_task *task, const void *inbox, s
 
 static void sharing(void)
 {
-  const ftsort_round plan[4] = {
-      {FTSORT_NO_EXCHANGE, 0}, {FTSORT_NO_EXCHANGE, 1}, {FTSORT_NO_EXCHANGE, FTSORT_SHARE_ALL}, {FTSORT_NO_EXCHANGE, 0}};
+  const ftsort_round plan[4] = {{FTSORT_NO_EXCHANGE, 0},
+                                {FTSORT_NO_EXCHANGE, 1},
+                                {FTSORT_NO_EXCHANGE, FTSORT_SHARE_ALL},
+                                {FTSORT_NO_EXCHANGE, 0}};
   ftsort_rounds rounds = none;
   ftsort_rounds_result *result = NULL;
   ftsort_state state;
@@ -300,7 +248,7 @@ static void sharing(void)
   ftsort_rounds_result_free(result);
 }
 
-/* Parts of states are sent without a copy, messages become states; the wrong way around they do not. */
+/* Parts of states are sent without a copy, and messages become states. The other order of calls is refused. */
 static int pass_end(void *user, const ftsort_task *task, ftsort_buffer *outbox)
 {
   size_t skip = task->state_bytes < 3 ? task->state_bytes : 3;
@@ -381,12 +329,12 @@ static void purity(void)
   ftsort_rounds_result *result = NULL;
   rounds.emit = count_calls;
   rounds.absorb = leave_message;
-  EXPECT(ftsort_rounds_run(plain, &rounds, "abc", 3, &result) == FTSORT_OK); /* nobody looks */
+  EXPECT(ftsort_rounds_run(plain, &rounds, "abc", 3, &result) == FTSORT_OK); /* purity is not checked */
   ftsort_rounds_result_free(result);
   config.checks = FTSORT_CHECK_PURITY | FTSORT_CHECK_DIGEST;
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
   run_gathering(group, "checked for purity");
-  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "in round 1 is not pure: run twice, it gave other bytes");
+  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "in round 1 is not pure: the results of two calls differ");
   rounds.emit = NULL;
   rounds.absorb = write_to_state;
   refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "it has written to the state");
@@ -394,86 +342,15 @@ static void purity(void)
   group = plain;
 }
 
-/* ---- HyperQuickSort from outside, as the 2024 paper has it; the same bytes as the library's own. ---- */
+/* ---- HyperQuickSort: the same bytes as the built-in one. ---- */
 
-static int by_value(const void *a, const void *b)
-{
-  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return (x > y) - (x < y);
-}
-
-/* The median of the root's list; none if that is empty, and then all counts as small. */
-static int propose_median(void *user, const ftsort_task *task, ftsort_buffer *proposal)
-{
-  const int32_t *list = (const int32_t *)task->state;
-  size_t count = task->state_bytes / 4;
-  (void)user;
-  return count ? ftsort_buffer_append(proposal, list + count / 2, 4) : 0;
-}
-
-/* How many numbers of the sorted list are not above the pivot. */
-static size_t small_ones(const ftsort_task *task)
-{
-  const int32_t *list = (const int32_t *)task->state, *pivot = (const int32_t *)task->shared;
-  size_t count = task->state_bytes / 4, n = 0;
-  while (n < count && (task->shared_bytes == 0 || list[n] <= *pivot)) n++;
-  return n;
-}
-
-static int emit_half(void *user, const ftsort_task *task, ftsort_buffer *outbox)
-{
-  size_t below = 4 * small_ones(task);
-  (void)user;
-  return task->is_upper ? ftsort_buffer_pass(outbox, 0, below)
-                        : ftsort_buffer_pass(outbox, below, task->state_bytes - below);
-}
-
-static int merge_half(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
-{
-  const int32_t *kept = (const int32_t *)task->state, *came = (const int32_t *)inbox;
-  size_t below = small_ones(task), count = task->is_upper ? task->state_bytes / 4 - below : below, n = bytes / 4, i, k;
-  int32_t *list = (int32_t *)ftsort_buffer_resize(next, 4 * (count + n));
-  (void)user;
-  if (list == NULL) return 1;
-  if (task->is_upper) kept += below;
-  for (i = k = 0; i < count || k < n;) {
-    *list++ = k == n || (i < count && kept[i] <= came[k]) ? kept[i] : came[k];
-    if (k == n || (i < count && kept[i] <= came[k])) i++;
-    else k++;
-  }
-  return 0;
-}
-
-static size_t list_of(int node, int32_t *list)
-{
-  uint32_t bits = 2463534242u + 7919u * (uint32_t)node;
-  size_t i, count = node == 2 ? 0 : 500 + 37 * (size_t)node;
-  for (i = 0; i < count; i++) {
-    bits ^= bits << 13;
-    bits ^= bits >> 17;
-    bits ^= bits << 5;
-    list[i] = (int32_t)(bits % 2000) - 1000; /* some are equal */
-  }
-  qsort(list, count, sizeof *list, by_value);
-  return count;
-}
-
-static ftsort_rounds quick_sort(void)
-{
-  ftsort_rounds rounds = none;
-  rounds.propose = propose_median;
-  rounds.emit = emit_half;
-  rounds.absorb = merge_half;
-  return rounds;
-}
-
-static void sort_as_the_library(void)
+static void sort_as_the_built_in(void)
 {
   const ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort_rounds rounds = quick_sort();
-  ftsort_rounds_result *outside = NULL;
-  ftsort_result *inside = NULL;
+  ftsort_rounds_result *own = NULL;
+  ftsort_result *built_in = NULL;
   ftsort *sorter = NULL;
   ftsort_state state;
   ftsort_block block;
@@ -482,16 +359,16 @@ static void sort_as_the_library(void)
   config.algorithm = FTSORT_HYPERQUICKSORT;
   config.pivot = FTSORT_PIVOT_PAPER;
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &sorter) == FTSORT_OK);
-  EXPECT(ftsort_run(sorter, &record, list, count, &inside) == FTSORT_OK);
-  EXPECT(ftsort_rounds_run(sorter, &rounds, list, 4 * count, &outside) == FTSORT_OK);
-  EXPECT(ftsort_result_count(inside) == ftsort_rounds_result_states(outside));
-  for (i = 0; ftsort_result_block(inside, i, &block) == FTSORT_OK; i++) {
-    EXPECT(ftsort_rounds_result_state(outside, i, &state) == FTSORT_OK);
+  EXPECT(ftsort_run(sorter, &record, list, count, &built_in) == FTSORT_OK);
+  EXPECT(ftsort_rounds_run(sorter, &rounds, list, 4 * count, &own) == FTSORT_OK);
+  EXPECT(ftsort_result_count(built_in) == ftsort_rounds_result_states(own));
+  for (i = 0; ftsort_result_block(built_in, i, &block) == FTSORT_OK; i++) {
+    EXPECT(ftsort_rounds_result_state(own, i, &state) == FTSORT_OK);
     EXPECT(state.node == block.node && state.bytes == 4 * block.count);
     EXPECT(memcmp(state.data, block.data, state.bytes) == 0);
   }
-  ftsort_result_free(inside);
-  ftsort_rounds_result_free(outside);
+  ftsort_result_free(built_in);
+  ftsort_rounds_result_free(own);
   ftsort_free(sorter);
 }
 
@@ -533,7 +410,7 @@ static void simulation(void)
   }
   EXPECT(runs > 60 && lost > 4 && runs + lost <= 128);
 
-  /* What is wrong is found, and what is not understood refused. */
+  /* Failures of algorithms are found, and invalid options are refused. */
   memset(&setting, 0, sizeof setting);
   setting.struct_size = sizeof setting;
   setting.deaths = 4;
@@ -561,44 +438,19 @@ static void simulation(void)
   ftsort_rounds_result_free(result);
 }
 
-/* ---- With faults ---- */
+/* ---- With failures ---- */
 
-static int reload_text(void *user, int32_t node, ftsort_buffer *out)
-{
-  char text[64];
-  (void)user;
-  return ftsort_buffer_append(out, text, text_of(node, ranks, text));
-}
-
-static int reload_list(void *user, int32_t node, ftsort_buffer *out)
-{
-  int32_t list[2000];
-  (void)user;
-  return ftsort_buffer_append(out, list, 4 * list_of(node, list));
-}
-
-/* In order, and all of it numbers that somebody brought; that they are all of them, and in order from node to
- * node, is for whoever reads the output. */
-static int is_sorted(const ftsort_state *state, const int32_t *all, size_t total)
-{
-  const int32_t *list = (const int32_t *)state->data;
-  size_t k;
-  for (k = 0; k < state->bytes / 4; k++)
-    if ((k > 0 && list[k - 1] > list[k]) || !bsearch(&list[k], all, total, sizeof *all, by_value)) return 0;
-  return 1;
-}
-
-static void with_faults(const char *what, const char *store, const char *dir)
+static void with_failures(const char *algorithm, const char *store, const char *dir)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
-  ftsort_rounds rounds = strcmp(what, "sort") == 0 ? quick_sort() : gathering();
+  ftsort_rounds rounds = strcmp(algorithm, "sort") == 0 ? quick_sort() : gathering();
   ftsort_rounds_result *result = NULL;
   ftsort_state state;
   ftsort_status status;
   int32_t list[2000], all[20000];
   char text[64];
   size_t i, bytes, total = 0;
-  int node, sorts = strcmp(what, "sort") == 0;
+  int node, sorts = strcmp(algorithm, "sort") == 0;
   config.store = strcmp(store, "directory") == 0 ? FTSORT_STORE_DIRECTORY
                  : strcmp(store, "none") == 0    ? FTSORT_STORE_NONE
                  : strcmp(store, "reload") == 0  ? FTSORT_STORE_RELOAD
@@ -625,13 +477,13 @@ static void with_faults(const char *what, const char *store, const char *dir)
 
 int main(int argc, char **argv)
 {
-  const char *what = argc > 1 ? argv[1] : "args";
+  const char *algorithm = argc > 1 ? argv[1] : "args";
   int all = 0;
   ftsort_prepare();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (strcmp(what, "args") != 0) with_faults(what, argc > 2 ? argv[2] : "memory", argc > 3 ? argv[3] : "");
+  if (strcmp(algorithm, "args") != 0) with_failures(algorithm, argc > 2 ? argv[2] : "memory", argc > 3 ? argv[3] : "");
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) return 3;
   bad_arguments();
   failing_callbacks();
@@ -639,7 +491,7 @@ int main(int argc, char **argv)
   sharing();
   buffers();
   purity();
-  sort_as_the_library();
+  sort_as_the_built_in();
   if (rank == 0) simulation();
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("rounds: %s\n", all == 0 ? "fine" : "NOT as documented");

@@ -1,19 +1,24 @@
-/* The program of the kill tests: sorts made-up records, and leaves proof in files.
+/* The program of the tests that kill ranks: sorts generated records, and leaves its result in files.
  *
- *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR ALGORITHM LAST (under mpirun)
- *   sorter check DIR COUNT KIND SHAPE RANKS                              (alone; no MPI)
+ *   sorter run DIR COUNT KIND SHAPE STORE REPLICAS REPAIR ALGORITHM OPTION   (under mpirun)
+ *   sorter check DIR COUNT KIND SHAPE RANKS                                  (without mpirun and MPI)
  *
- * ALGORITHM is a name of FTSORT_..., small, with ":paper", ":dense", ":checked" or ":reliable" behind it
- * for the papers' pivots, a dense result, blocks checked by digests, or by the predicates of 1989. The
- * shape "bitonic" is one for bitonic_merge.
- * LAST is "reload" to have that callback, "liar" to have one that gives other bytes, "accept" to
- * accept an MPI without ULFM, "timeout=MS", "memory=BYTES", "quorum=RANKS", "stop" to stop rank 1 with SIGSTOP after
- * round 1 and have the others give up after two seconds (DIR/stopped has its pid), "trace" to write pids
- * and the monotonic times of events to DIR/trace.RANK, or "-".
- * COUNT is the number of records of a rank; rank r has COUNT + r of them, or none where the shape
- * says so. Every survivor writes its blocks into DIR/output at their offsets, and its status to
- * DIR/status.RANK: the proof of success, since mpirun's exit status proves nothing. `check` makes
- * all inputs again, sorts them with qsort and compares bit for bit. */
+ * COUNT      the number of records: rank r has COUNT + r of them, or as many as the shape says
+ * SHAPE      random, equal, few, sorted, reversed, holes, one, empty, or bitonic (an input for bitonic_merge)
+ * ALGORITHM  the name of an FTSORT_... algorithm in small letters, and after it any of ":paper" (the papers' pivots),
+ *            ":dense" (a dense result), ":checked" (digests) and ":reliable" (the predicates of 1989)
+ * OPTION     -              none
+ *            reload         the reload callback
+ *            liar           a reload callback that gives other bytes
+ *            accept         accepts an MPI without ULFM
+ *            timeout=MS, memory=BYTES, quorum=RANKS
+ *            stop           rank 1 stops itself with SIGSTOP after round 1, and writes its pid to DIR/stopped; the
+ *                           others give it up after two seconds
+ *            trace          writes pids and the monotonic times of events to DIR/trace.RANK
+ *
+ * Every survivor writes its blocks to DIR/output at their offsets, and its status to DIR/status.RANK. The files are
+ * the proof of success, because the exit status of mpirun proves nothing. `check` generates all inputs again, sorts
+ * them with qsort, and compares bit for bit. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,7 +42,7 @@ static int kind_index(const char *name)
   exit(2);
 }
 
-/* splitmix64: the same bits for the same place, on every rank and in the check. */
+/* splitmix64: the same place has the same bits, on every rank and in the check. */
 static uint64_t mix(uint64_t x)
 {
   x += 0x9e3779b97f4a7c15u;
@@ -61,8 +66,11 @@ static uint64_t bits_of(size_t count, const char *shape, int rank, size_t i)
   if (strcmp(shape, "few") == 0) return mix((uint64_t)rank << 40 | i) % 3;
   if (strcmp(shape, "sorted") == 0) return (uint64_t)rank * (count + 64) + i;
   if (strcmp(shape, "reversed") == 0) return ~((uint64_t)rank * (count + 64) + i) >> 34;
-  /* Up on the first two ranks, and down again. */
-  if (strcmp(shape, "bitonic") == 0) return rank < 2 ? (uint64_t)rank * count + i : 1000000 - ((uint64_t)(rank - 2) * count + i) / 3;
+  /* Ascending on the first two ranks, descending on the others. */
+  if (strcmp(shape, "bitonic") == 0) {
+    if (rank < 2) return (uint64_t)rank * count + i;
+    return 1000000 - ((uint64_t)(rank - 2) * count + i) / 3;
+  }
   return mix((uint64_t)rank << 40 | i);
 }
 
@@ -91,19 +99,18 @@ static void *make_input(size_t count, int kind, const char *shape, int rank, siz
   return data;
 }
 
-/* The inputs are those of the ranks; a survivor also brings those of the ranks that were dead when the
- * sort began and that it covers. */
+/* A survivor brings its input. For each rank that failed before the sort, the executor of its node brings the input. */
 struct job {
   size_t count;
   int kind;
   const char *shape;
   int ranks, rank;
   const char *dir;
-  int bringer[64];
-  unsigned found; /* a bit for each ftsort_finding that events told of */
+  int executor[64];
+  unsigned found; /* a bit for each ftsort_finding of an event */
 };
 
-static void *bring_inputs(const struct job *job, int rank, size_t *records)
+static void *make_inputs(const struct job *job, int rank, size_t *records)
 {
   size_t size = sizes[job->kind], some;
   char *all = (char *)malloc(1);
@@ -111,7 +118,7 @@ static void *bring_inputs(const struct job *job, int rank, size_t *records)
   *records = 0;
   for (owner = 0; owner < job->ranks; owner++) {
     void *data;
-    if (job->bringer[owner] != rank) continue;
+    if (job->executor[owner] != rank) continue;
     data = make_input(job->count, job->kind, job->shape, owner, &some);
     all = (char *)realloc(all, (*records + some) * size + 1);
     memcpy(all + *records * size, data, some * size);
@@ -125,19 +132,19 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
   const struct job *job = (const struct job *)user;
   size_t records;
-  void *data = bring_inputs(job, rank, &records);
+  void *data = make_inputs(job, rank, &records);
   void *place = ftsort_buffer_resize(out, records * sizes[job->kind]);
   if (place) memcpy(place, data, records * sizes[job->kind]);
   free(data);
   return place ? 0 : 1;
 }
 
-static int lie(void *user, int32_t rank, ftsort_buffer *out)
+static int reload_other_bytes(void *user, int32_t rank, ftsort_buffer *out)
 {
   const struct job *job = (const struct job *)user;
   size_t records;
   char *data, *place;
-  data = (char *)bring_inputs(job, rank, &records);
+  data = (char *)make_inputs(job, rank, &records);
   place = (char *)ftsort_buffer_resize(out, records * sizes[job->kind]);
   if (place) memcpy(place, data, records * sizes[job->kind]);
   if (place && records > 0) place[records / 2] ^= 1;
@@ -153,7 +160,7 @@ static void note_finding(void *user, const ftsort_event *event)
   if (event->kind == FTSORT_EVENT_CORRUPT) job->found |= 1u << event->finding;
 }
 
-/* The findings as words; "none" in it would be an event that says too little or too much. */
+/* The findings as words. The word "none" stands for an event with a kind and a finding that contradict each other. */
 static const char *findings(unsigned found, char *text, size_t room)
 {
   static const char *const names[] = {"none",     "message",     "memory",      "order",  "whole",
@@ -233,7 +240,7 @@ static int write_blocks(const char *dir, const ftsort_result *result, size_t siz
   return close(fd);
 }
 
-/* One block, as long as all others but for one record. */
+/* Whether this rank has one block, and of the same length as all others, except for one record. */
 static int is_dense(const ftsort *group, const ftsort_result *result)
 {
   uint64_t total = ftsort_result_total(result), survivors = 0;
@@ -257,7 +264,7 @@ static int run(char **arg)
   ftsort *group = NULL;
   ftsort_result *result = NULL;
   ftsort_status status;
-  size_t blocks, late;
+  size_t lost_count, new_failures, i;
   uint64_t replayed = 0;
   char text[1024], line[2048], lost[256] = "", found[128];
   int32_t lost_ranks[64];
@@ -281,7 +288,7 @@ static int run(char **arg)
     config.checks |= FTSORT_CHECK_PROGRESS | FTSORT_CHECK_FEASIBILITY | FTSORT_CHECK_CONSISTENCY;
   config.on_event = note_finding;
   if (strcmp(arg[8], "reload") == 0) config.reload = reload;
-  if (strcmp(arg[8], "liar") == 0) config.reload = lie;
+  if (strcmp(arg[8], "liar") == 0) config.reload = reload_other_bytes;
   if (strcmp(arg[8], "stop") == 0) config.timeout_ms = 2000, config.on_event = stop;
   if (strcmp(arg[8], "trace") == 0) config.on_event = trace;
   if (strncmp(arg[8], "timeout=", 8) == 0) config.timeout_ms = (uint32_t)atoi(arg[8] + 8);
@@ -302,18 +309,18 @@ static int run(char **arg)
   if (status != FTSORT_OK) {
     snprintf(text, sizeof text, "status=%d text=%s\n", status, ftsort_last_error(NULL));
     write_status(dir, rank, text);
-    /* Nobody has died, and who aborts first ends the others: not before they have written. */
+    /* No rank has failed, and the first MPI_Abort ends all ranks: so they write their statuses first. */
     if (status == FTSORT_ERR_NO_ULFM) MPI_Barrier(MPI_COMM_WORLD);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   job.ranks = ftsort_ranks(group);
   do {
-    /* A rank that died after the sort took its blocks with it: the survivors sort again. */
+    /* If a rank fails after the sort, its blocks are lost, and the survivors sort again. */
     size_t records;
     void *input;
     int owner;
-    for (owner = 0; owner < job.ranks; owner++) job.bringer[owner] = ftsort_executor(group, owner);
-    input = bring_inputs(&job, rank, &records);
+    for (owner = 0; owner < job.ranks; owner++) job.executor[owner] = ftsort_executor(group, owner);
+    input = make_inputs(&job, rank, &records);
     status = ftsort_run(group, &record, input, records, &result);
     if (status == FTSORT_OK && config.dense && !is_dense(group, result)) status = 2;
     if (status == FTSORT_OK && write_blocks(dir, result, sizes[job.kind])) status = 1;
@@ -322,15 +329,16 @@ static int run(char **arg)
     free(input);
     ftsort_get_stats(group, &stats);
     replayed += stats.rounds_replayed;
-    late = 0;
-    if (status == FTSORT_OK) status = ftsort_fault_check(group, &late);
+    new_failures = 0;
+    if (status == FTSORT_OK) status = ftsort_fault_check(group, &new_failures);
     runs++;
-  } while (status == FTSORT_OK && late > 0);
-  blocks = ftsort_lost_ranks(group, lost_ranks, 64);
-  for (late = 0; late < blocks && late < 64; late++)
-    snprintf(lost + strlen(lost), sizeof lost - strlen(lost), "%d,", (int)lost_ranks[late]);
+  } while (status == FTSORT_OK && new_failures > 0);
+  lost_count = ftsort_lost_ranks(group, lost_ranks, 64);
+  for (i = 0; i < lost_count && i < 64; i++)
+    snprintf(lost + strlen(lost), sizeof lost - strlen(lost), "%d,", (int)lost_ranks[i]);
   snprintf(line, sizeof line,
-           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f corruptions=%llu found=%s lost=%s text=%s\n",
+           "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f "
+           "corruptions=%llu found=%s lost=%s text=%s\n",
            status, stats.algorithm, stats.total_seconds, (unsigned long long)replayed, runs,
            (unsigned long long)stats.rounds, (unsigned long long)stats.peak_bytes,
            stats.repair_seconds, (unsigned long long)stats.corruptions,
@@ -404,6 +412,6 @@ int main(int argc, char **argv)
 {
   if (argc == 11 && strcmp(argv[1], "run") == 0) return run(argv + 2);
   if (argc == 7 && strcmp(argv[1], "check") == 0) return check(argv + 2);
-  fprintf(stderr, "see the top of sorter.c\n");
+  fprintf(stderr, "the first lines of sorter.c describe the arguments\n");
   return 2;
 }

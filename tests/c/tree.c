@@ -1,7 +1,7 @@
-/* Trees from outside: bad input, every operation, and a result that is handed out while ranks die.
+/* Tests the tree functions: invalid arguments, every operation, and the gathering of a result while a rank fails.
  *
  *   tree args                     2 to 4 ranks; prints "tree: fine" on rank 0
- *   tree gather none|sink|owner   4 ranks; who dies when the second piece is handed out.
+ *   tree gather none|sink|owner   4 ranks; the rank that is killed when the second piece is handed out.
  *                                 Each survivor prints "gather: status=S lost=R" */
 #include <signal.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void bad_arguments(void)
   options.links = itself;
   refused(&options, data, 8, "to itself");
 
-  /* Not the same on all ranks; wrong on one. */
+  /* Not the same on all ranks, then invalid on one. */
   options = plain;
   options.reroute = rank == 1;
   refused(&options, data, 8, "not the same");
@@ -100,12 +100,12 @@ static void bad_arguments(void)
     EXPECT(status == FTSORT_ERR_ARGUMENT || status == FTSORT_ERR_PEER_ARGUMENT);
   }
 
-  /* Nobody gets to the sink; named on all ranks. */
+  /* No rank can reach the sink; the text is the same on all ranks. */
   options = plain;
   options.has_sink = 1;
   options.links = sink_alone;
   options.link_count = ranks == 2 ? 1 : 2;
-  refused(&options, data, 8, "no way to rank 0 from rank 1");
+  refused(&options, data, 8, "no path to rank 0 from rank 1");
 }
 
 static int longest(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes,
@@ -127,7 +127,7 @@ static int refuse(void *user, const void *low, size_t low_bytes, const void *hig
   return 7;
 }
 
-/* Merges at every sink; on the sink the bytes must be these. */
+/* Merges to each rank as the sink, without and with a faulty link. The sink must have the expected bytes. */
 static void merges(ftsort_tree_options options, const void *state, size_t bytes, const void *expected, size_t length)
 {
   static const int32_t links[] = {0, 1};
@@ -191,7 +191,7 @@ static void operations(void)
   options = plain;
   options.operation = FTSORT_TREE_SORTED;
   options.record = &i32;
-  options.detect_ms = 60000; /* nothing is so slow */
+  options.detect_ms = 60000; /* no link is as slow as this */
   {
     int32_t sorted[8];
     size_t i, k;
@@ -214,15 +214,15 @@ static void operations(void)
   EXPECT(result == NULL);
 
   for (r = 0; r < ranks; r++) {
-    int32_t told[2];
-    memcpy(told, mine, 8);
-    EXPECT(ftsort_tree_broadcast(group, NULL, r, told, 8) == FTSORT_OK);
-    EXPECT(told[0] == r && told[1] == 10 * r);
+    int32_t received[2];
+    memcpy(received, mine, 8);
+    EXPECT(ftsort_tree_broadcast(group, NULL, r, received, 8) == FTSORT_OK);
+    EXPECT(received[0] == r && received[1] == 10 * r);
     EXPECT(ftsort_tree_broadcast(group, NULL, r, NULL, 0) == FTSORT_OK);
   }
 }
 
-/* What is handed out. */
+/* Counts of the records that are handed out. */
 static long handed_out, disorder, piece, victim_pid;
 static int32_t last = INT32_MIN;
 
@@ -270,7 +270,7 @@ static void gather_fine(void)
   ftsort_result_free(result);
 }
 
-static void gather_with_faults(const char *who)
+static void gather_with_failure(const char *victim)
 {
   ftsort_result *result = sorted_numbers(1500000);
   ftsort_tree_options options = plain;
@@ -280,8 +280,8 @@ static void gather_with_faults(const char *who)
   MPI_Allgather(&pid, 1, MPI_LONG, pids, 1, MPI_LONG, MPI_COMM_WORLD);
   options.has_sink = 1;
   options.sink = 1;
-  if (strcmp(who, "sink") == 0) victim_pid = pids[1];
-  if (strcmp(who, "owner") == 0) victim_pid = pids[3];
+  if (strcmp(victim, "sink") == 0) victim_pid = pids[1];
+  if (strcmp(victim, "owner") == 0) victim_pid = pids[3];
   status = ftsort_gather_sorted(group, &options, result, consume, NULL);
   ftsort_lost_ranks(group, &lost, 1);
   if (rank == 1 && status == FTSORT_OK) EXPECT(handed_out == 1500000L * ranks);
@@ -299,7 +299,7 @@ int main(int argc, char **argv)
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) return 3;
   if (strcmp(argv[1], "gather") == 0 && argc == 3) {
-    gather_with_faults(argv[2]);
+    gather_with_failure(argv[2]);
   } else {
     int all = 0;
     bad_arguments();

@@ -1,9 +1,9 @@
-//! A block: the records that a node holds, as a list of runs.
+//! A block: the records of a node, as a list of runs.
 //!
-//! A run is a piece of one rank's sorted input, known by where it starts there. Cuts are made in
-//! the total order (key, origin rank, position), so that equal keys can be cut anywhere and every
-//! record has exactly one place. Runs stay apart while blocks travel and are merged once, at the
-//! end: moving a block from hand to hand copies nothing.
+//! A run is a piece of one rank's sorted input, identified by its start there. Cuts are made in the total
+//! order (key, origin rank, position), so that equal keys can be cut anywhere and every record has exactly
+//! one place. Runs stay separate while blocks travel and are merged once, at the end: moving a block between
+//! ranks copies nothing locally.
 
 use crate::members::Rank;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -13,7 +13,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// Consecutive records of one rank's sorted input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Whose input.
+    /// The owner of the input.
     pub origin: Rank,
     /// The position of the first record in that sorted input, in records.
     pub start: u64,
@@ -21,19 +21,18 @@ pub struct Run {
     pub data: Slice,
 }
 
-/// What a node holds. Runs are in ascending order of origin and start, none empty.
+/// The records of a node. Runs are in ascending order of origin and start, and none is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// The runs.
     pub runs: Vec<Run>,
-    /// The runs are sorted; false for inputs as they were loaded.
+    /// Whether the runs are sorted; false for inputs as they were loaded.
     pub sorted: bool,
-    /// What the records must be known by, where blocks are checked; those who hold the block need not
-    /// have looked.
+    /// The expected digest of the records, where blocks are checked; a holder need not have compared it.
     pub digest: Option<Digest>,
 }
 
-/// The sizes and origins of a block's runs: what travels, or is stored, before the records.
+/// The sizes and origins of a block's runs, which precede the records in a message or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// See [`Block::sorted`].
@@ -70,7 +69,7 @@ impl Block {
         }
     }
 
-    /// A block of sorted runs; empty ones are left out.
+    /// A block of sorted runs; empty ones are omitted.
     pub fn of_sorted(runs: Vec<Run>) -> Block {
         Block {
             runs: non_empty(runs),
@@ -79,30 +78,30 @@ impl Block {
         }
     }
 
-    /// The digest of its records as they are now.
+    /// Computes the digest of its records as they are now.
     pub fn digest_now(&self, key: &DigestKey) -> Digest {
         let runs = self.runs.iter().map(|run| key.digest(&run.data));
         runs.fold(Digest::default(), Digest::combine)
     }
 
-    /// With what its records are known by from now on.
+    /// Sets the expected digest to that of the present records.
     pub fn sealed(self, key: &DigestKey) -> Block {
         let digest = Some(self.digest_now(key));
         Block { digest, ..self }
     }
 
-    /// The records are still what they must be; or nobody said what that is.
+    /// Returns whether the records have the expected digest, or no digest is expected.
     pub fn is_intact(&self, key: &DigestKey) -> bool {
         self.digest
             .is_none_or(|digest| digest == self.digest_now(key))
     }
 
-    /// The size of all runs.
+    /// The size of all runs in bytes.
     pub fn bytes(&self) -> usize {
         self.runs.iter().map(|run| run.data.len()).sum()
     }
 
-    /// The runs of all; no two of the blocks have a record in common.
+    /// Unites the runs of blocks that have no record in common.
     pub fn unite(blocks: impl IntoIterator<Item = Block>) -> Block {
         let mut united = Block::empty();
         united.digest = Some(Digest::default());
@@ -117,7 +116,7 @@ impl Block {
         united
     }
 
-    /// What to send before the records.
+    /// Returns the header that precedes the records.
     pub fn header(&self) -> Header {
         Header {
             sorted: self.sorted,
@@ -130,7 +129,7 @@ impl Block {
         }
     }
 
-    /// A block from its header and the runs' bytes, in the header's order.
+    /// Makes a block from its header and the runs' bytes, in the header's order.
     pub fn from_parts(header: &Header, parts: Vec<Slice>) -> Block {
         let runs = header
             .runs
@@ -156,14 +155,14 @@ fn non_empty(mut runs: Vec<Run>) -> Vec<Run> {
 }
 
 impl Header {
-    /// The greatest size of an encoded header of so many runs.
+    /// The greatest size of an encoded header for `runs` runs.
     pub fn limit(runs: usize) -> usize {
         FIXED + runs * PER_RUN
     }
 
-    /// Little-endian bytes: number of runs (u32), sorted (bit 0) and has a digest (bit 1) (u32), the
-    /// digest or as many zeroes, then per run its origin (u32), its start (u64) and its size in bytes
-    /// (u64).
+    /// Encodes the header, little-endian: number of runs (u32), sorted (bit 0) and has a digest (bit 1)
+    /// (u32), the digest or as many zeroes, then per run its origin (u32), its start (u64) and its size in
+    /// bytes (u64).
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED + self.runs.len() * PER_RUN);
         out.extend((self.runs.len() as u32).to_le_bytes());
@@ -178,13 +177,13 @@ impl Header {
         out
     }
 
-    /// The opposite of [`Header::encode`]; None if the bytes are no header.
+    /// Decodes a header that [`Header::encode`] made; None if the bytes are no header.
     pub fn decode(bytes: &[u8]) -> Option<Header> {
         let (header, rest) = Header::split(bytes)?;
         rest.is_empty().then_some(header)
     }
 
-    /// The header that the bytes begin with, and what follows it; None if they begin with none.
+    /// Returns the header at the beginning of the bytes, and the rest; None if there is none.
     fn split(bytes: &[u8]) -> Option<(Header, &[u8])> {
         let (fixed, rest) = bytes.split_at_checked(FIXED)?;
         let (count, flags) = fixed.split_at(4);
@@ -214,18 +213,18 @@ impl Header {
         Some((header, rest))
     }
 
-    /// The size of all runs.
+    /// The size of all runs in bytes.
     pub fn bytes(&self) -> usize {
         let sizes = self.runs.iter().map(|(_, _, bytes)| *bytes);
         sizes.fold(0, usize::saturating_add)
     }
 
-    /// The header as a message.
+    /// Returns the header as a message.
     pub fn to_slice(&self) -> Result<Slice> {
         Ok(Buffer::copy_of(&self.encode())?.into())
     }
 
-    /// The header in a message that a rank of this group sent, and what follows it.
+    /// Returns the header of a message that a rank of this group sent, and the rest.
     pub fn from_message(bytes: &[u8]) -> Result<(Header, &[u8])> {
         Header::split(bytes)
             .ok_or_else(|| Error::new(Status::Internal, "a block's header does not decode"))
@@ -239,11 +238,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_survives_its_encoding(
+        fn decodes_an_encoded_header(
             sorted: bool,
             sealed: bool,
             runs in prop::collection::vec((0_u32..1000, any::<u64>(), 0_usize..1 << 40), 0..20),
-            behind in prop::collection::vec(any::<u8>(), 1..100),
+            payload in prop::collection::vec(any::<u8>(), 1..100),
         ) {
             let runs: Vec<_> = runs.into_iter().map(|(o, s, b)| (Rank(o), s, b)).collect();
             let digest = sealed.then(|| DigestKey::new(1, 1).digest(&[7, 8]));
@@ -252,14 +251,14 @@ mod tests {
             prop_assert!(bytes.len() <= Header::limit(header.runs.len()));
             prop_assert_eq!(Header::decode(&bytes), Some(header.clone()));
             prop_assert_eq!(Header::decode(&bytes[..bytes.len() - 1]), None);
-            let longer = [&bytes[..], &behind].concat();
+            let longer = [&bytes[..], &payload].concat();
             prop_assert_eq!(Header::decode(&longer), None);
-            prop_assert_eq!(Header::from_message(&longer).unwrap(), (header, &behind[..]));
+            prop_assert_eq!(Header::from_message(&longer).unwrap(), (header, &payload[..]));
         }
     }
 
     #[test]
-    fn a_union_is_in_order_of_origin_and_has_no_empty_runs() {
+    fn unites_runs_in_order_of_origin_without_empty_runs() {
         let run = |origin, bytes: &[u8]| Run {
             origin: Rank(origin),
             start: 0,

@@ -1,9 +1,9 @@
-//! Fault injection: which rank dies when. Faults are data: a schedule that can be printed, parsed
+//! Fault injection: the ranks that crash, and when. Faults are data: a schedule that can be printed, parsed
 //! and replayed.
 //!
-//! This is the papers' FaultInject (2024, Section 5.1), which kills random nodes at the start of
-//! random rounds, with more points in a round, and with timers that inject_crash at any instant. Pure: it
-//! says who dies; the engine lets it happen.
+//! This is the papers' FaultInject (2024, Section 5.1), which kills random nodes at the start of random
+//! rounds, with more points in a round, and with timers that crash a rank at any instant. Pure: it only names
+//! the failures; the engine injects them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,20 +13,20 @@ use crate::members::Rank;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::random::SplitMix;
 
-/// A point in a round at which a rank can be made to die.
+/// A point in a round at which a rank can crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Point {
-    /// Before anything of the round.
+    /// Before any work of the round.
     Begin,
-    /// After the round's messages to the neighbours were posted.
+    /// After the round's messages were posted.
     Send,
-    /// Before the new version goes to the store.
+    /// Before the new version is stored.
     Store,
-    /// After the new version went to the store, before the agreement.
+    /// After the new version was stored, before the agreement.
     Stored,
-    /// After the agreement, before anybody acts on it.
+    /// After the agreement, before any rank acts on it.
     Commit,
-    /// In the recovery of the round, after the dead were agreed on.
+    /// In the recovery of the round, after the agreement on the failed ranks.
     Recover,
 }
 
@@ -41,33 +41,33 @@ impl Point {
     ];
 }
 
-/// When a rank dies.
+/// The moment of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At a point of a round; the first time that it is reached.
+    /// At a point of a round, the first time that it is reached.
     At(u32, Point),
     /// By a timer, counted from the start of the sort.
     After(Duration),
 }
 
-/// What of a rank's data is changed.
+/// The data of a rank that are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A block that it sends.
     Message,
-    /// A block that it has.
+    /// A block of a node that it executes.
     Block,
     /// Its input, right after it was loaded.
     Input,
-    /// Another's input, or block, that it keeps.
+    /// Another rank's input or block that it holds.
     Replica,
-    /// A block that it puts into a store which all ranks see.
+    /// A block that it puts into a store that all ranks see.
     Stored,
     /// The result that it has just made.
     Result,
-    /// That, too: its first half comes last, whatever the change is.
+    /// The same result: its two halves are exchanged, whatever the change is.
     Order,
-    /// A record of one that it gives away, for one of another that it gives away, or of what it keeps.
+    /// A record of a block that it sends, exchanged with a record of another block that it sends or keeps.
     Swap,
 }
 
@@ -84,18 +84,18 @@ impl Target {
     ];
 }
 
-/// How it is changed.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// One bit.
     Flip,
-    /// All bits of a record: a lie in a key.
+    /// All bits of a record: a false key.
     Key,
-    /// A record becomes its neighbour.
+    /// A record becomes a copy of its neighbour.
     Copy,
-    /// A record is left out.
+    /// A record is removed.
     Drop,
-    /// A record comes twice.
+    /// A record occurs twice.
     Double,
 }
 
@@ -109,36 +109,35 @@ impl Change {
     ];
 }
 
-/// Data of a rank that are changed in a round.
+/// A change of a rank's data in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spoil {
-    /// Whose.
+pub struct Corruption {
+    /// The rank.
     pub rank: Rank,
-    /// When.
+    /// The round.
     pub round: u32,
-    /// Which.
+    /// The data.
     pub target: Target,
-    /// How.
+    /// The change.
     pub change: Change,
-    /// At which record, modulo their number; and from what is beyond that, at which bit. None: in the
-    /// middle of the first run.
+    /// The record, modulo their number, and with the quotient the bit. None: in the middle of the first run.
     pub place: Option<u64>,
-    /// Whenever it comes to that; otherwise once.
+    /// Every time; otherwise once.
     pub always: bool,
 }
 
-/// Who dies when, at most one death a rank, and whose data are changed.
+/// The crashes, at most one for each rank, and the changes of data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     deaths: BTreeMap<Rank, When>,
-    spoils: Vec<Spoil>,
+    spoils: Vec<Corruption>,
 }
 
-/// A schedule as text, before it is known how many ranks and rounds there are.
+/// A schedule as text, before the number of ranks and rounds is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     deaths: Vec<(Rank, When)>,
-    spoils: Vec<Spoil>,
+    spoils: Vec<Corruption>,
     scenario: Option<Scenario>,
     seed: u64,
     window: Option<Duration>,
@@ -153,20 +152,18 @@ enum Scenario {
 }
 
 impl Plan {
-    /// Reads words separated by spaces or commas:
+    /// Parses words separated by spaces or commas:
     ///
-    /// - `RANK@ROUND` or `RANK@ROUND.POINT`, where POINT is begin, send, store, stored, commit or
-    ///   recover;
+    /// - `RANK@ROUND` or `RANK@ROUND.POINT`, where POINT is begin, send, store, stored, commit or recover;
     /// - `RANK@TIMEms`;
-    /// - `RANK~ROUND.TARGET`, where TARGET is message, block, input, replica, stored, result, order or
-    ///   swap; with `.CHANGE` behind it, which is flip (if not given), key, copy, drop or double; then
-    ///   with `/PLACE`, a number that chooses record and bit; and with a `*` at its end not once, but
-    ///   whenever it comes to that;
-    /// - `none`, `one`, `half` or `all-but-one`, with `seed=S` and `window=Tms`: that many victims,
-    ///   drawn by the seed; they die at the start of random rounds, or, with a window, at random
-    ///   instants within it.
+    /// - `RANK~ROUND.TARGET`, where TARGET is message, block, input, replica, stored, result, order or swap;
+    /// optionally followed by `.CHANGE` (flip, which is the default, key, copy, drop or double), then by
+    /// `/PLACE`, a number that selects record and bit, and by `*` to repeat the change at every occasion;
+    /// - `none`, `one`, `half` or `all-but-one`, with `seed=S` and `window=Tms`: this number of victims,
+    /// drawn by the seed; they crash at the start of random rounds or, with a window, at random instants
+    /// within it.
     ///
-    /// `Status::Argument` naming the word that is wrong.
+    /// `Status::Argument` names a word that cannot be parsed.
     pub fn parse(text: &str) -> Result<Plan> {
         let mut plan = Plan {
             seed: 1,
@@ -209,8 +206,8 @@ impl Plan {
         Some(())
     }
 
-    /// The schedule for a group of `ranks` and a sort of `rounds`. Ranks that are not there are
-    /// left out. The same on every rank.
+    /// Returns the schedule for a group of `ranks` and a sort of `rounds`, the same on every rank. Ranks that
+    /// do not exist are ignored.
     pub fn resolve(&self, ranks: usize, rounds: u32) -> Schedule {
         let mut deaths = BTreeMap::new();
         let victims = match self.scenario {
@@ -242,7 +239,7 @@ impl Plan {
     }
 }
 
-fn read_spoil(rank: Rank, text: &str) -> Option<Spoil> {
+fn read_spoil(rank: Rank, text: &str) -> Option<Corruption> {
     let (round, target) = text.split_once('.')?;
     let (always, name) = match target.strip_suffix('*') {
         Some(name) => (true, name),
@@ -255,7 +252,7 @@ fn read_spoil(rank: Rank, text: &str) -> Option<Spoil> {
     let (name, change) = name.split_once('.').unwrap_or((name, "flip"));
     let (target, _) = Target::ALL.into_iter().find(|(_, other)| *other == name)?;
     let (change, _) = (Change::ALL.into_iter()).find(|(_, other)| *other == change)?;
-    Some(Spoil {
+    Some(Corruption {
         rank,
         round: round.parse().ok()?,
         target,
@@ -274,7 +271,7 @@ fn read_when(text: &str) -> Option<When> {
     Some(When::At(round.parse().ok()?, point))
 }
 
-/// Whole microseconds, up to some thirty years: what can be printed and read again as the same.
+/// Parses whole microseconds up to about thirty years, which can be printed and parsed again without loss.
 fn milliseconds(text: &str) -> Option<Duration> {
     const MOST: f64 = 1e12;
     let number: f64 = text.strip_suffix("ms")?.parse().ok()?;
@@ -285,23 +282,23 @@ fn milliseconds(text: &str) -> Option<Duration> {
 }
 
 impl Schedule {
-    /// Does `rank` die at this point?
-    pub fn strikes(&self, rank: Rank, round: u32, point: Point) -> bool {
+    /// Returns whether `rank` crashes at this point.
+    pub fn crashes(&self, rank: Rank, round: u32, point: Point) -> bool {
         self.deaths.get(&rank) == Some(&When::At(round, point))
     }
 
-    /// What is changed of this rank's data now, by its number in the schedule.
-    pub fn spoils(
+    /// Returns the changes of this rank's data at this moment, with their index in the schedule.
+    pub fn corruptions(
         &self,
         rank: Rank,
         round: u32,
         target: Target,
-    ) -> impl Iterator<Item = (usize, &Spoil)> {
+    ) -> impl Iterator<Item = (usize, &Corruption)> {
         let spoils = self.spoils.iter().enumerate();
         spoils.filter(move |(_, one)| (one.rank, one.round, one.target) == (rank, round, target))
     }
 
-    /// After what time `rank` dies by a timer.
+    /// Returns the time after which `rank` crashes by a timer.
     pub fn timer(&self, rank: Rank) -> Option<Duration> {
         match self.deaths.get(&rank) {
             Some(When::After(time)) => Some(*time),
@@ -311,7 +308,7 @@ impl Schedule {
 }
 
 impl fmt::Display for Schedule {
-    /// The words that [`Plan::parse`] reads.
+    /// Prints the words that [`Plan::parse`] reads.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (rank, when)) in self.deaths.iter().enumerate() {
             let space = if index == 0 { "" } else { " " };
@@ -359,18 +356,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn words_are_read() {
+    fn parses_every_kind_of_entry() {
         let text = "3@2, 1@0.commit 2@12.5ms 3~1.message 9~1.block 0~2.order* \
                     1~0.stored.double/77* 2~4.swap/9 1~3.message.drop";
         let plan = Plan::parse(text).unwrap();
         let schedule = plan.resolve(4, 5);
-        assert!(schedule.strikes(Rank(3), 2, Point::Begin));
-        assert!(!schedule.strikes(Rank(3), 2, Point::Send));
-        assert!(schedule.strikes(Rank(1), 0, Point::Commit));
+        assert!(schedule.crashes(Rank(3), 2, Point::Begin));
+        assert!(!schedule.crashes(Rank(3), 2, Point::Send));
+        assert!(schedule.crashes(Rank(1), 0, Point::Commit));
         assert_eq!(schedule.timer(Rank(2)), Some(Duration::from_micros(12_500)));
         assert_eq!(schedule.timer(Rank(0)), None);
         let number = |rank, round, target| {
-            let found = schedule.spoils(Rank(rank), round, target);
+            let found = schedule.corruptions(Rank(rank), round, target);
             found
                 .map(|(number, one)| (number, one.always))
                 .collect::<Vec<_>>()
@@ -380,7 +377,7 @@ mod tests {
         assert_eq!(number(0, 2, Target::Order), [(1, true)]);
         assert_eq!(number(1, 0, Target::Stored), [(2, true)]);
         let how = |rank, round, target| {
-            let mut found = schedule.spoils(Rank(rank), round, target);
+            let mut found = schedule.corruptions(Rank(rank), round, target);
             found.next().map(|(_, one)| (one.change, one.place))
         };
         let (message, stored) = (Target::Message, Target::Stored);
@@ -393,8 +390,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_word_is_named() {
-        for word in [
+    fn names_a_wrong_entry() {
+        for entry in [
             "x",
             "1@",
             "@2",
@@ -411,14 +408,14 @@ mod tests {
             "1@infms",
             "window=nanms",
         ] {
-            let error = Plan::parse(word).unwrap_err();
+            let error = Plan::parse(entry).unwrap_err();
             assert_eq!(error.status, Status::Argument);
-            assert!(error.text.contains(word), "{}", error.text);
+            assert!(error.text.contains(entry), "{}", error.text);
         }
     }
 
     #[test]
-    fn any_time_is_printed_as_what_is_read_as_the_same() {
+    fn prints_times_that_parse_to_the_same_time() {
         for time in [
             "0.0001",
             "0.0006",
@@ -437,7 +434,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_scenario_kills_as_many_as_it_says_and_the_same_on_every_rank(
+        fn scenarios_have_the_stated_number_of_failures_on_every_rank(
             ranks in 1_usize..100,
             rounds in 1_u32..10,
             seed: u64,

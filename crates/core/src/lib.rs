@@ -5,6 +5,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`vcube`], [`members`] | the virtual hypercube; which ranks live and which nodes they execute |
+//! | [`wire`] | fields of messages as bytes |
 //! | [`verify`], [`block`], [`faults`] | predicates of the 1989 paper; the records of a node; fault schedules |
 //! | [`transport`], [`store`] | messages and agreement; redundancy of inputs and versions |
 //! | [`engine`] | rounds as transactions: detect, agree, remap, restore, replay |
@@ -23,3 +24,4 @@ pub mod transport;
 pub mod tree;
 pub mod vcube;
 pub mod verify;
+pub mod wire;

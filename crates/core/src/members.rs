@@ -1,8 +1,8 @@
-//! Who lives: ranks, the nodes that they execute, the set of faulty ranks, and the epoch.
+//! Membership of a group: ranks, the nodes that they execute, the failed ranks, and the epoch.
 //!
-//! A rank is a process's rank in the communicator given to `ftsort_init` and never changes; its rank
-//! in a shrunk communicator is a [`Slot`], a different type on purpose. Pure: it is told who died,
-//! by the transport's agreement, and must never find out by itself.
+//! A rank is a process's rank in the communicator given to `ftsort_init` and never changes; its rank in a
+//! shrunk communicator is a [`Slot`], a different type on purpose. Pure: it learns failures from the
+//! transport's agreement, and must never detect them by itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 pub struct Rank(pub u32);
 
 impl Rank {
-    /// All ranks of a group of so many, ascending.
+    /// Returns all ranks of a group of `ranks` ranks, ascending.
     pub fn all(ranks: usize) -> impl Iterator<Item = Rank> {
         (0..ranks as u32).map(Rank)
     }
@@ -50,7 +50,7 @@ pub struct Slot(pub u32);
 pub struct RankSet(Bits);
 
 impl RankSet {
-    /// The empty set, for a group of so many ranks.
+    /// The empty set, for a group of `ranks` ranks.
     pub fn new(ranks: usize) -> RankSet {
         RankSet(Bits::new(ranks))
     }
@@ -64,30 +64,31 @@ impl RankSet {
         set
     }
 
-    /// Adds a rank. False if it was there.
+    /// Adds a rank; false if it was in the set.
     ///
     /// # Panics
+    ///
     /// If the group has no such rank.
     pub fn insert(&mut self, rank: Rank) -> bool {
         self.0.insert(rank.index())
     }
 
-    /// Takes a rank out.
+    /// Removes a rank.
     pub fn remove(&mut self, rank: Rank) {
         self.0.remove(rank.index());
     }
 
-    /// Is the rank in the set?
+    /// Returns whether the rank is in the set.
     pub fn contains(&self, rank: Rank) -> bool {
         self.0.contains(rank.index())
     }
 
-    /// How many ranks.
+    /// The number of ranks.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// No rank at all?
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -97,20 +98,20 @@ impl RankSet {
         self.0.iter().map(|index| Rank(index as u32))
     }
 
-    /// Adds all of another set of the same group.
+    /// Adds all ranks of another set of the same group.
     pub fn extend(&mut self, other: &RankSet) {
         for rank in other.iter() {
             self.insert(rank);
         }
     }
 
-    /// The set as bytes, as many for all sets of a group: one bit for each rank.
+    /// Encodes the set with one bit for each rank; all sets of a group have the same size.
     pub fn to_bytes(&self) -> Vec<u8> {
         let words = self.0.words().iter();
         words.flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// The opposite of [`RankSet::to_bytes`]; ranks that the group does not have are left out.
+    /// Decodes a set that [`RankSet::to_bytes`] made; ranks that the group does not have are ignored.
     pub fn from_bytes(ranks: usize, bytes: &[u8]) -> RankSet {
         let set = |rank: &Rank| {
             let byte = bytes.get(rank.index() / 8).copied().unwrap_or(0);
@@ -119,49 +120,50 @@ impl RankSet {
         RankSet::from_ranks(ranks, Rank::all(ranks).filter(set))
     }
 
-    /// A number that is the same for equal sets and hardly ever for others; every 16 bits of it can
-    /// be used alone.
+    /// Returns a number that is the same for equal sets and rarely the same for others; each 16 bits of it
+    /// can be used alone.
     pub fn fingerprint(&self) -> u32 {
         XxHash3_64::oneshot(&self.to_bytes()) as u32
     }
 }
 
-/// The weight of a rank at full speed: what shares are counted in.
+/// The weight of a rank at full speed: the unit of shares.
 pub const FULL_WEIGHT: u8 = 16;
 
-/// Who executes nodes, and who could keep copies, at some time.
+/// A snapshot of the membership: the nodes with an executor of their own, and the ranks that could keep
+/// copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The nodes whose home is dead or executes nothing, and those without a home.
+    /// The nodes whose home has failed or executes nothing, and those without a home.
     pub faulty: NodeSet,
-    /// Those of them whose home lives, and is only left out.
+    /// Those of them whose home is alive and only excluded.
     pub reserve: NodeSet,
 }
 
-/// Who lives, as all survivors agreed.
+/// The membership as all survivors agreed.
 #[derive(Clone, Debug)]
 pub struct Members {
     me: Rank,
     ranks: usize,
     cube: VCube,
     faulty: RankSet,
-    /// Living ranks that were stopped for the rest of a sort.
+    /// Live ranks that were excluded for corruption for the rest of a sort.
     stopped: RankSet,
-    /// Ranks that an policy leaves out, as long as others are there.
+    /// Ranks that a placement policy excludes, as long as others are left.
     excluded: RankSet,
-    /// Each rank's share of the work, up to `FULL_WEIGHT`, as an policy wishes it.
+    /// Each rank's share of the work, up to `FULL_WEIGHT`, as a placement policy wants it.
     weights: Vec<u8>,
     membership: Membership,
     epoch: u32,
-    /// On which host each rank is; empty: not known, and as if each were on its own.
+    /// The host of each rank; empty: unknown, and treated as if each rank were on its own host.
     hosts: Vec<u64>,
     one_host: bool,
-    /// How many must be left.
+    /// The number of ranks that must be left.
     quorum: usize,
 }
 
 impl Members {
-    /// A group of `ranks`, all alive. Nodes without a home count as faulty from the start.
+    /// A group of `ranks` live ranks. Nodes without a home count as faulty from the start.
     pub fn new(me: Rank, ranks: usize) -> Members {
         let cube = VCube::for_ranks(ranks);
         let mut members = Members {
@@ -185,8 +187,8 @@ impl Members {
         members
     }
 
-    /// Finds out anew whose nodes are faulty. Where that would leave nobody to execute anything, those
-    /// that were left out are taken back, and in the last resort those that were stopped.
+    /// Recomputes the faulty nodes. If no rank would be left to execute nodes, the ranks that a policy
+    /// excludes are readmitted, and as a last resort those excluded for corruption.
     fn assign_nodes(&mut self) {
         let apart: [&[&RankSet]; 3] = [&[&self.stopped, &self.excluded], &[&self.stopped], &[]];
         let executing = |apart: &[&RankSet]| -> Vec<Rank> {
@@ -212,7 +214,7 @@ impl Members {
         self.membership = Membership { faulty, reserve };
     }
 
-    /// Who executes nodes, and who could keep copies.
+    /// The present snapshot of the membership.
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
@@ -222,23 +224,23 @@ impl Members {
         self.me
     }
 
-    /// How many ranks there were at the start.
+    /// The number of ranks at the start.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// The cube that the ranks' nodes are in.
+    /// The cube of the ranks' nodes.
     pub fn cube(&self) -> &VCube {
         &self.cube
     }
 
-    /// Learns on which host each rank is: ranks with the same number are on the same one.
+    /// Sets the host of each rank: ranks with the same number are on the same host.
     pub fn set_hosts(&mut self, hosts: Vec<u64>) {
         self.one_host = hosts.windows(2).all(|pair| pair[0] == pair[1]);
         self.hosts = hosts;
     }
 
-    /// Are all ranks on one host, as far as is known?
+    /// Returns whether all ranks are on one host, as far as is known.
     pub fn is_one_host(&self) -> bool {
         self.one_host
     }
@@ -249,50 +251,51 @@ impl Members {
         host.unwrap_or(u64::from(rank.0))
     }
 
-    /// Learns how many ranks must be left for the group to go on.
+    /// Sets the number of ranks that must be left for the group to continue.
     pub fn set_quorum(&mut self, quorum: usize) {
         self.quorum = quorum;
     }
 
-    /// `Status::Excluded` if fewer are left than must be.
+    /// Returns `Status::Excluded` if fewer ranks are left than required.
     pub fn check_quorum(&self) -> Result<()> {
         let left = self.ranks - self.faulty.len();
-        match left >= self.quorum {
-            true => Ok(()),
-            false => Err(Error::new(
+        if left >= self.quorum {
+            Ok(())
+        } else {
+            Err(Error::new(
                 Status::Excluded,
                 format!(
                     "{left} of {} ranks are left, as far as this one can see; {} must be",
                     self.ranks, self.quorum
                 ),
-            )),
+            ))
         }
     }
 
-    /// How many survivors are on this rank's host, itself included.
+    /// The number of survivors on this rank's host, itself included.
     pub fn living_here(&self) -> usize {
         let here = self.host(self.me);
         let survivors = self.survivors();
         survivors.filter(|rank| self.host(*rank) == here).count()
     }
 
-    /// Repairs so far.
+    /// The number of recoveries so far.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// The dead.
+    /// The failed ranks.
     pub fn faulty(&self) -> &RankSet {
         &self.faulty
     }
 
-    /// The nodes whose home is dead or executes nothing, and those without a home.
+    /// The nodes whose home has failed or executes nothing, and those without a home.
     pub fn faulty_nodes(&self) -> &NodeSet {
         &self.membership.faulty
     }
 
-    /// From now on a living rank executes no node, unless it is the only one left. The epoch grows by
-    /// one if that is new.
+    /// Excludes a live rank for corruption: it executes no node, unless it is the only one left. The epoch
+    /// grows by one if the exclusion is new.
     pub fn excluded_for_corruption(&mut self, rank: Rank) {
         let before = self.membership.clone();
         self.stopped.insert(rank);
@@ -300,8 +303,8 @@ impl Members {
         self.epoch += u32::from(before != self.membership);
     }
 
-    /// From now on these ranks execute no node, and those that were left out before do again, unless
-    /// nobody else is left. True if other ranks execute than before; then the epoch grows by one.
+    /// Excludes these ranks and readmits those that were excluded before, unless no other rank is left.
+    /// Returns true if the executors change; then the epoch grows by one.
     pub fn exclude(&mut self, ranks: &RankSet) -> bool {
         let before = self.membership.clone();
         self.excluded = ranks.clone();
@@ -311,12 +314,12 @@ impl Members {
         changed
     }
 
-    /// The ranks that were last asked to be left out.
+    /// The ranks of the last exclusion by a policy.
     pub fn excluded(&self) -> &RankSet {
         &self.excluded
     }
 
-    /// From now on the ranks have shares in these proportions, where an algorithm can give them. Ranks
+    /// Sets the shares of the ranks, in proportion to each other, where an algorithm supports shares. Ranks
     /// beyond the list, and all if it is empty, have `FULL_WEIGHT`.
     pub fn weigh(&mut self, weights: &[u8]) {
         let weight = |rank: Rank| weights.get(rank.index()).copied();
@@ -325,51 +328,51 @@ impl Members {
             .collect();
     }
 
-    /// The ranks' weights, as all have agreed on.
+    /// The weights of the ranks, as all have agreed.
     pub fn weights(&self) -> &[u8] {
         &self.weights
     }
 
-    /// Is it a living rank that executes no node?
+    /// Returns whether it is a live rank that executes no node.
     pub fn is_excluded(&self, rank: Rank) -> bool {
         !self.is_faulty(rank) && self.membership.faulty.contains(rank.home())
     }
 
-    /// All living ranks execute their nodes again, and weigh the same.
-    pub fn take_back_all(&mut self) {
+    /// Readmits all live ranks, with equal weights.
+    pub fn readmit_all(&mut self) {
         self.weigh(&[]);
         self.stopped = RankSet::new(self.ranks);
         self.exclude(&RankSet::new(self.ranks));
     }
 
-    /// Is the rank dead?
+    /// Returns whether the rank has failed.
     pub fn is_faulty(&self, rank: Rank) -> bool {
         self.faulty.contains(rank)
     }
 
-    /// The living, ascending.
+    /// The survivors, ascending.
     pub fn survivors(&self) -> impl Iterator<Item = Rank> + '_ {
         Rank::all(self.ranks).filter(|rank| !self.faulty.contains(*rank))
     }
 
-    /// The living rank with the smallest number.
+    /// The survivor with the smallest number.
     pub fn lowest_survivor(&self) -> Rank {
         self.survivors().next().unwrap_or(self.me)
     }
 
-    /// The living rank with the smallest number that executes nodes.
+    /// The survivor with the smallest number that executes nodes.
     pub fn lowest_executor(&self) -> Rank {
         self.executing().iter().next().unwrap_or(self.me)
     }
 
-    /// The living ranks that execute nodes.
+    /// The survivors that execute nodes.
     pub fn executing(&self) -> RankSet {
         let homes = self.survivors().filter(|rank| !self.is_excluded(*rank));
         RankSet::from_ranks(self.ranks, homes)
     }
 
-    /// Learns of deaths; returns those that are new, ascending. The epoch grows by one if there are
-    /// any. This rank itself is never counted as dead: it is the one who is told.
+    /// Adds failed ranks; returns those that are new, ascending. The epoch grows by one if there are any.
+    /// This rank itself is never counted, because it is running.
     pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
         debug_assert!(!dead.contains(self.me));
         let mut newly_dead = Vec::new();
@@ -393,50 +396,50 @@ impl Members {
         newly_dead
     }
 
-    /// The rank that does a node's work: its home, or the home of its cover.
+    /// Returns the rank that executes a node: its home, or the home of its cover.
     pub fn executor(&self, node: Node) -> Rank {
-        // This rank lives, so there always is one.
+        // This rank is alive, so there always is one.
         let executor = self.cube.executor(node, &self.membership.faulty);
         executor.map_or(self.me, |node| Rank(node.0))
     }
 
-    /// The nodes whose work a rank does, ascending. None for a dead one.
+    /// Returns the nodes that a rank executes, ascending; none for a failed one.
     pub fn nodes_of(&self, rank: Rank) -> Vec<Node> {
         let nodes = self.cube.nodes();
         nodes.filter(|node| self.executor(*node) == rank).collect()
     }
 
-    /// The nodes whose work this rank does, ascending.
+    /// Returns the nodes that this rank executes, ascending.
     pub fn my_nodes(&self) -> Vec<Node> {
         self.nodes_of(self.me)
     }
 }
 
-/// Where the survivors are in a shrunk communicator.
+/// The positions of the survivors in a shrunk communicator.
 #[derive(Clone, Debug)]
 pub struct SlotMap {
     slots: BTreeMap<Rank, Slot>,
 }
 
 impl SlotMap {
-    /// For a communicator in which these ranks follow each other.
+    /// A communicator with these ranks, in this order.
     pub fn new(survivors: impl IntoIterator<Item = Rank>) -> SlotMap {
         SlotMap {
             slots: survivors.into_iter().zip((0..).map(Slot)).collect(),
         }
     }
 
-    /// The rank's place; None if it is not in the communicator.
+    /// Returns the rank's position; None if it is not in the communicator.
     pub fn slot_of(&self, rank: Rank) -> Option<Slot> {
         self.slots.get(&rank).copied()
     }
 
-    /// How many ranks are in the communicator.
+    /// The number of ranks in the communicator.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// None at all?
+    /// Returns whether the communicator has no rank.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -448,7 +451,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn homeless_nodes_are_covered_from_the_start() {
+    fn nodes_without_a_home_rank_have_an_executor_from_the_start() {
         let members = Members::new(Rank(2), 3);
         assert_eq!(members.cube().len(), 4);
         assert_eq!(members.executor(Node(3)), Rank(2));
@@ -457,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_close_the_ranks_up() {
+    fn slots_are_consecutive() {
         let slots = SlotMap::new([Rank(1), Rank(4), Rank(5)]);
         assert_eq!(slots.slot_of(Rank(4)), Some(Slot(1)));
         assert_eq!(slots.slot_of(Rank(2)), None);
@@ -466,29 +469,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_living_share_out_all_nodes(
+        fn survivors_execute_all_nodes(
             ranks in 1_usize..200,
             me: u32,
-            deaths in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..40), 0..6),
+            failures in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..40), 0..6),
         ) {
             let me = Rank(me % ranks as u32);
             let mut members = Members::new(me, ranks);
-            for wave in deaths {
-                let dead: Vec<Rank> = wave
+            for wave in failures {
+                let failed: Vec<Rank> = wave
                     .into_iter()
                     .map(|rank| Rank(rank % ranks as u32))
                     .filter(|rank| *rank != me)
                     .collect();
                 let before = (members.epoch(), members.faulty().len());
-                let newly_dead = members.absorb(&RankSet::from_ranks(ranks, dead));
-                prop_assert_eq!(members.faulty().len(), before.1 + newly_dead.len());
-                prop_assert_eq!(members.epoch(), before.0 + u32::from(!newly_dead.is_empty()));
+                let newly_failed = members.absorb(&RankSet::from_ranks(ranks, failed));
+                prop_assert_eq!(members.faulty().len(), before.1 + newly_failed.len());
+                prop_assert_eq!(members.epoch(), before.0 + u32::from(!newly_failed.is_empty()));
             }
             let mut all: Vec<Node> = members.survivors().flat_map(|rank| members.nodes_of(rank)).collect();
             all.sort();
             prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
-            for dead in members.faulty().iter() {
-                prop_assert!(members.nodes_of(dead).is_empty());
+            for failed in members.faulty().iter() {
+                prop_assert!(members.nodes_of(failed).is_empty());
             }
             for rank in members.survivors() {
                 prop_assert!(members.nodes_of(rank).contains(&rank.home()));
@@ -496,18 +499,18 @@ mod tests {
         }
 
         #[test]
-        fn somebody_executes_whoever_is_stopped_left_out_or_dead(
+        fn every_node_has_an_executor_after_exclusions_and_failures(
             ranks in 1_usize..40,
             steps in prop::collection::vec((0_u32..4, prop::collection::vec(0_u32..40, 0..40)), 1..12),
         ) {
             let mut members = Members::new(Rank(0), ranks);
-            for (what, some) in steps {
+            for (action, some) in steps {
                 let some = some.into_iter().filter(|rank| (*rank as usize) < ranks).map(Rank);
-                match what {
+                match action {
                     0 => drop(members.absorb(&RankSet::from_ranks(ranks, some.filter(|rank| rank.0 > 0)))),
                     1 => drop(members.exclude(&RankSet::from_ranks(ranks, some))),
                     2 => some.for_each(|rank| members.excluded_for_corruption(rank)),
-                    _ => members.take_back_all(),
+                    _ => members.readmit_all(),
                 }
                 let executing: Vec<Rank> = members.executing().iter().collect();
                 prop_assert!(!executing.is_empty());
@@ -515,16 +518,16 @@ mod tests {
                 let mut all: Vec<Node> = executing.iter().flat_map(|rank| members.nodes_of(*rank)).collect();
                 all.sort();
                 prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
-                let wanted = |rank: &Rank| !members.stopped.contains(*rank) && !members.excluded.contains(*rank);
-                let wanted: Vec<Rank> = members.survivors().filter(wanted).collect();
-                prop_assert!(wanted.is_empty() || wanted == executing);
+                let allowed = |rank: &Rank| !members.stopped.contains(*rank) && !members.excluded.contains(*rank);
+                let allowed: Vec<Rank> = members.survivors().filter(allowed).collect();
+                prop_assert!(allowed.is_empty() || allowed == executing);
             }
-            members.take_back_all();
+            members.readmit_all();
             prop_assert!(members.survivors().all(|rank| !members.is_excluded(rank)));
         }
 
         #[test]
-        fn a_set_survives_its_encoding(ranks in 1_usize..200, members: Vec<u32>) {
+        fn decodes_an_encoded_set(ranks in 1_usize..200, members: Vec<u32>) {
             let members = members.into_iter().map(|rank| Rank(rank % ranks as u32));
             let set = RankSet::from_ranks(ranks, members);
             let bytes = set.to_bytes();
@@ -533,7 +536,7 @@ mod tests {
         }
 
         #[test]
-        fn fingerprints_tell_sets_apart(ranks in 1_usize..200, one: u32, other: u32) {
+        fn fingerprints_of_different_sets_differ(ranks in 1_usize..200, one: u32, other: u32) {
             let set = |rank: u32| RankSet::from_ranks(ranks, [Rank(rank % ranks as u32)]);
             let equal = one % ranks as u32 == other % ranks as u32;
             prop_assert_eq!(set(one).fingerprint() == set(other).fingerprint(), equal);

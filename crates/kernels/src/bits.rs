@@ -1,4 +1,4 @@
-//! A set of small numbers, iterated in ascending order: what sets of nodes and of ranks are made of.
+//! A set of small numbers, which is iterated in ascending order: the base of the sets of nodes and of ranks.
 
 /// A set of numbers below a fixed length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// The empty set, for numbers below `length`.
+    /// Returns the empty set, for numbers below `length`.
     pub fn new(length: usize) -> Bits {
         Bits {
             words: vec![0; length.div_ceil(64)],
@@ -16,10 +16,10 @@ impl Bits {
         }
     }
 
-    /// Adds a number. False if it was there.
+    /// Adds a number. Returns false if the set has it already.
     ///
     /// # Panics
-    /// If it is not below the length.
+    /// If the number is not below the length.
     pub fn insert(&mut self, index: usize) -> bool {
         assert!(index < self.length, "{index} is not below {}", self.length);
         let word = &mut self.words[index / 64];
@@ -28,19 +28,19 @@ impl Bits {
         *word != before
     }
 
-    /// Takes a number out; nothing if it is not below the length.
+    /// Removes a number. A number that is not below the length is ignored.
     pub fn remove(&mut self, index: usize) {
         if index < self.length {
             self.words[index / 64] &= !(1 << (index % 64));
         }
     }
 
-    /// Is the number in the set? Not if it is not below the length.
+    /// Returns whether the set has this number. False for numbers that are not below the length.
     pub fn contains(&self, index: usize) -> bool {
         index < self.length && self.words[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// How many numbers.
+    /// Returns how many numbers the set has.
     pub fn len(&self) -> usize {
         self.words
             .iter()
@@ -48,12 +48,12 @@ impl Bits {
             .sum()
     }
 
-    /// The numbers, ascending.
+    /// Returns the numbers in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.length).filter(|index| self.contains(*index))
     }
 
-    /// The set as words of 64 numbers each.
+    /// Returns the set as words, each of which has a bit for each of 64 numbers.
     pub fn words(&self) -> &[u64] {
         &self.words
     }

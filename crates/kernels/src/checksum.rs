@@ -1,32 +1,33 @@
-//! A checksum of 64 bits of bytes that may come in pieces, at the speed of a first-level cache: xxh3 of
-//! the xxh3 of each block of them. It tells what went wrong, and does not stop who means harm.
+//! A checksum of 64 bits, of bytes that may be given in pieces, at the speed of a first-level cache: the xxh3 hash of
+//! the xxh3 hashes of blocks of the bytes. It detects accidental changes. It must never be used against deliberate
+//! ones.
 
 use std::hash::Hasher;
 
 use twox_hash::XxHash3_64;
 
-/// So many bytes are summed at once, with what has been summed in registers; between pieces it would go
-/// through memory.
+/// The size in bytes of a block, which is hashed with the state in registers. A hash of pieces would store its state in
+/// memory after each piece.
 const BLOCK: usize = 1 << 14;
 
-/// The checksum of the bytes so far. Where one piece ends and the next begins makes no difference.
+/// The checksum of the bytes that have been added. The division into pieces makes no difference.
 #[derive(Default)]
 pub struct Checksum {
-    /// Of whole blocks, by their own ones.
+    /// The hash of the hashes of whole blocks.
     blocks: XxHash3_64,
-    /// What came after the last whole block.
+    /// The bytes behind the last whole block.
     rest: Vec<u8>,
 }
 
 impl Checksum {
-    /// Of all bytes at once.
+    /// Returns the checksum of `bytes`.
     pub fn of(bytes: &[u8]) -> u64 {
         let mut sum = Checksum::default();
         sum.add(bytes);
         sum.finish()
     }
 
-    /// The next piece.
+    /// Adds the next piece.
     pub fn add(&mut self, mut piece: &[u8]) {
         if !self.rest.is_empty() {
             let missing = piece.len().min(BLOCK - self.rest.len());
@@ -46,7 +47,7 @@ impl Checksum {
         self.rest.extend_from_slice(rest);
     }
 
-    /// Of all pieces.
+    /// Returns the checksum of all pieces.
     pub fn finish(mut self) -> u64 {
         if !self.rest.is_empty() {
             add_block(&mut self.blocks, &self.rest);
@@ -71,8 +72,8 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_standard_hash_of_the_blocks_hashes() {
-        // What xxhsum -H3 says of no bytes.
+    fn is_the_standard_hash_of_the_hashes_of_the_blocks() {
+        // The output of `xxhsum -H3` for an empty file.
         assert_eq!(XxHash3_64::oneshot(&[]), 0x2d06_8005_38d3_94c2);
         for length in [0, 5, 2 * BLOCK, 2 * BLOCK + 5] {
             let bytes = bytes(1, length);
@@ -84,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_of_any_sizes_make_no_difference(
+        fn does_not_depend_on_the_division_into_pieces(
             seed: u64,
             sizes in proptest::collection::vec(
                 prop_oneof![0..40_usize, BLOCK - 2..BLOCK + 3, Just(3 * BLOCK)],
@@ -103,14 +104,14 @@ mod tests {
         }
 
         #[test]
-        fn a_byte_that_changes_or_moves_is_noticed(seed: u64, length in 1..3 * BLOCK, at: usize) {
-            let right = bytes(seed, length);
-            let mut wrong = right.clone();
-            wrong[at % length] ^= 1;
-            prop_assert_ne!(Checksum::of(&right), Checksum::of(&wrong));
-            let moved = [&right[1..], &right[..1]].concat();
-            prop_assert_eq!(Checksum::of(&right) == Checksum::of(&moved), right == moved);
-            prop_assert_ne!(Checksum::of(&right), Checksum::of(&right[1..]));
+        fn detects_changed_moved_and_missing_bytes(seed: u64, length in 1..3 * BLOCK, at: usize) {
+            let original = bytes(seed, length);
+            let mut changed = original.clone();
+            changed[at % length] ^= 1;
+            prop_assert_ne!(Checksum::of(&original), Checksum::of(&changed));
+            let moved = [&original[1..], &original[..1]].concat();
+            prop_assert_eq!(Checksum::of(&original) == Checksum::of(&moved), original == moved);
+            prop_assert_ne!(Checksum::of(&original), Checksum::of(&original[1..]));
         }
     }
 }

@@ -1,12 +1,13 @@
-//! A digest of a multiset of records: equal multisets have equal digests, and different ones hardly
-//! ever. It follows no section of the paper: it is the cheap check beside the paper's predicates.
+//! A digest of a multiset of records: equal multisets have equal digests, and different ones have different digests
+//! with very high probability. It follows no section of the papers: it is a cheap check in addition to the predicates
+//! of the 1989 paper.
 //!
-//! A record x becomes a number f(x) modulo p = 2^61 - 1, and the digest of a multiset is the product of
-//! its f(x), beside their count. Digests form a commutative group but for those with a factor 0:
-//! [`Digest::combine`] multiplies, [`Digest::without`] divides. So what goes into an exchange must have
-//! the digest of what comes out, however it was divided and in whatever order it arrives.
+//! A record x is mapped to a number f(x) modulo p = 2^61 - 1. The digest of a multiset is the product of its f(x) and
+//! their count. Digests form a commutative group, except for those with a factor 0: [`Digest::combine`] multiplies, and
+//! [`Digest::without`] divides. So the records before and after an exchange have the same digest, in any division and
+//! any order.
 //!
-//! **The bound.** f(x) is a polynomial of degree 1 in the key's random numbers, with x as coefficients:
+//! **The bound.** f(x) is a polynomial of degree 1 in the random numbers of the key. Its coefficients are made of x:
 //!
 //! | a record has | f(x) |
 //! |---|---|
@@ -15,26 +16,26 @@
 //! | 16 bytes | r\[top, top'\] + low + s low' |
 //! | any other number | r + low + sum of s\[i\] low\[i\] + sum of t\[k\] tops\[k\] |
 //!
-//! where low is a word's lower 60 bits, top its upper 4, and tops\[k\] the tops of 15 words. Different
-//! records have different coefficients, all below p, so their f are different polynomials; each is of
-//! degree 1 and so irreducible, and none is a multiple of another by a constant, as the coefficient of
-//! r is 1 in all. Polynomials over a field factor in one way only, hence different multisets have
-//! different products. The difference of two such products has at most degree n, the larger number
-//! of records, and by the lemma of Schwartz and Zippel it is zero for at most a share of n / 2^59 of
-//! all keys, whose numbers come from a set of 2^59 elements. (For records of one number this
-//! is the classic test of Lipton, and of Wegman and Carter.) **So two different multisets of up to n
-//! records are taken for the same with probability n / 2^59 at most**; where a record has up to 8 bytes
-//! no factor is ever 0, common factors cancel, and n counts only the records that differ. This holds
-//! for any two multisets that are chosen without knowledge of the key. It holds for keys drawn
-//! uniformly; ours come from a seed of 64 bits by a generator that is good and not proven.
+//! where low is the lower 60 bits of a word, top its upper 4 bits, and tops\[k\] the tops of 15 words. Different
+//! records have different coefficients, all below p, so that their f are different polynomials. Each has degree 1 and
+//! is therefore irreducible, and none is a constant multiple of another, as the coefficient of r is 1 in all. The
+//! factorization of polynomials over a field is unique, so that different multisets have different products. The
+//! difference of two such products has at most degree n, the larger number of records. By the lemma of Schwartz and
+//! Zippel it is zero for at most a share of n / 2^59 of all keys, whose numbers are from a set of 2^59 elements. (For
+//! records of one number this is the classic test of Lipton, and of Wegman and Carter.) **So two different multisets of
+//! up to n records have the same digest with a probability of at most n / 2^59.** If a record has up to 8 bytes, no
+//! factor is 0, common factors cancel, and n counts only the records that differ. The bound holds for any two multisets
+//! that are chosen without knowledge of the key, and for keys that are drawn uniformly. The keys of this module are
+//! drawn from a seed of 64 bits by a good generator for which uniformity is not proven.
 //!
-//! A sum of hashes would have an error of 2^-61 for a random function, but no family that is as quick
-//! is known to be that random: sums of linear hashes miss +1 here and -1 there, those of quadratic ones
-//! take {0, 3, 5, 6} for {1, 2, 4, 7}. It must never be XOR, in which pairs cancel.
+//! A sum of hashes would have an error of 2^-61 for a random function, but no family of equally fast hashes is known to
+//! be that random: a sum of linear hashes does not detect +1 in one record and -1 in another, and one of quadratic
+//! hashes does not distinguish {0, 3, 5, 6} from {1, 2, 4, 7}. The digest must never be an XOR, in which equal records
+//! cancel.
 //!
-//! **The cost** is one multiplication of 64 bits for a record of up to 8 bytes, in all lanes of vector
-//! registers for 1, 2, 4 and 8 bytes where the processor has them; the value is the same. `benches/digest.rs`
-//! compares it with others, and `docs/reliable.md` has the figures.
+//! **The cost** is one multiplication of 64 bits for a record of up to 8 bytes, in all lanes of vector registers for 1,
+//! 2, 4 and 8 bytes if the processor has them, with the same value. `benches/digest.rs` compares it with other digests,
+//! and `docs/reliable.md` has the figures.
 
 use twox_hash::XxHash3_64;
 
@@ -44,20 +45,20 @@ use crate::random::SplitMix;
 /// The modulus, a Mersenne prime.
 const P: u64 = (1 << 61) - 1;
 
-/// The key's numbers are from 1 to 2 to this power.
+/// The numbers of a key are from 1 to 2^59.
 const POINT_BITS: u32 = 59;
 
-/// A word's lower part has so many bits.
+/// The number of bits in the lower part of a word.
 const LOW_BITS: u32 = 60;
 const LOW: u64 = (1 << LOW_BITS) - 1;
 
-/// The upper parts of so many words are one number.
+/// The number of words whose upper parts are combined to one number.
 const TOPS: usize = (LOW_BITS / 4) as usize;
 
-/// So many products side by side, none of which waits for another.
+/// The number of products that are computed at the same time and do not depend on each other.
 const LANES: usize = 6;
 
-/// The digest of a multiset of records. That of none is the default.
+/// The digest of a multiset of records. The default is the digest of the empty multiset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest {
     count: u64,
@@ -74,15 +75,15 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// The size of [`Digest::encode`]'s result.
+    /// The size of an encoded digest in bytes.
     pub const BYTES: usize = 16;
 
-    /// How many records.
+    /// Returns the number of records.
     pub fn count(self) -> u64 {
         self.count
     }
 
-    /// Of both multisets together.
+    /// Returns the digest of both multisets together.
     #[must_use]
     pub fn combine(self, other: Digest) -> Digest {
         Digest {
@@ -91,8 +92,8 @@ impl Digest {
         }
     }
 
-    /// Of what is left when `part` is taken away; None if it has a factor 0, which can be in any
-    /// multiset.
+    /// Returns the digest of the multiset without the records of `part`. None if the digest of `part` has a factor 0,
+    /// by which it cannot divide.
     pub fn without(self, part: Digest) -> Option<Digest> {
         (part.product != 0).then(|| Digest {
             count: self.count.wrapping_sub(part.count),
@@ -100,13 +101,13 @@ impl Digest {
         })
     }
 
-    /// As a message, the same on every machine.
+    /// Encodes the digest in little-endian byte order.
     pub fn encode(self) -> [u8; Digest::BYTES] {
         let halves = u128::from(self.count) << 64 | u128::from(self.product);
         halves.to_le_bytes()
     }
 
-    /// What [`Digest::encode`] gave; None if it is no digest.
+    /// Decodes the result of [`Digest::encode`]. None if the bytes are not a digest.
     pub fn decode(bytes: &[u8]) -> Option<Digest> {
         let halves = u128::from_le_bytes(bytes.try_into().ok()?);
         let (count, product) = ((halves >> 64) as u64, halves as u64);
@@ -114,24 +115,24 @@ impl Digest {
     }
 }
 
-/// What makes digests of records of one size: digests of different keys have nothing in common.
+/// A key, which computes digests of records of one size. Digests of different keys cannot be compared.
 #[derive(Clone, Debug)]
 pub struct DigestKey {
     record_bytes: usize,
-    /// Blocks are known by their bytes in their order, from this seed on; they are no multisets.
+    /// The seed, for digests of byte sequences instead of multisets.
     ordered: Option<u64>,
-    /// The r; of 16 or 256 of them an index chooses. For records of up to 8 bytes, eight times r:
-    /// multiplying once here saves an instruction for each record.
+    /// The numbers r; an index selects one of 16 or 256. For records of up to 8 bytes they are multiplied by eight,
+    /// which saves an instruction for each record.
     points: Vec<u64>,
-    /// The s, and the t after every 15 of them. As long as the record, unless it is short.
+    /// The numbers s, with a t after every 15 of them; none for short records.
     scales: Vec<u64>,
 }
 
 impl DigestKey {
-    /// The key of a seed.
+    /// Returns the key of a seed, for records of `record_bytes` bytes.
     ///
     /// # Panics
-    /// If a record has no bytes.
+    /// If `record_bytes` is 0.
     pub fn new(seed: u64, record_bytes: usize) -> DigestKey {
         assert!(record_bytes > 0, "a record has at least one byte");
         let words = record_bytes.div_ceil(8);
@@ -156,9 +157,9 @@ impl DigestKey {
         key
     }
 
-    /// A key for blocks of any bytes in which their order counts: one block, one digest. Digests of
-    /// parts do not tell that of the whole. By a hash (xxh3 with a seed) that is good, and for which
-    /// nothing is proven; two blocks are taken for the same with a probability of about 2^-61.
+    /// Returns a key for byte sequences, whose digests depend on the order of the bytes. The digest of a sequence
+    /// cannot be combined from those of its parts. It is a hash (xxh3 with a seed) for which no bound is proven; two
+    /// different sequences are expected to have the same digest with a probability of about 2^-61.
     pub fn ordered(seed: u64) -> DigestKey {
         DigestKey {
             ordered: Some(seed),
@@ -166,16 +167,16 @@ impl DigestKey {
         }
     }
 
-    /// The size of a record.
+    /// Returns the size of a record in bytes.
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
     }
 
-    /// The digest of a block of records, which need not be aligned. Pieces of a block that fit into a
-    /// cache may be taken one by one, and combined.
+    /// Returns the digest of a block of records, which need not be aligned. Digests of pieces that fit into a cache can
+    /// be combined.
     ///
     /// # Panics
-    /// If the block does not end with a record.
+    /// If the size of the block is not a multiple of the record size.
     pub fn digest(&self, block: &[u8]) -> Digest {
         if let Some(seed) = self.ordered {
             return Digest {
@@ -187,7 +188,9 @@ impl DigestKey {
         assert_eq!(
             records * self.record_bytes,
             block.len(),
-            "a part of a record"
+            "{} bytes are not a multiple of the record size of {} bytes",
+            block.len(),
+            self.record_bytes
         );
         let numbers = kernel::factors(block, self.record_bytes, &self.points);
         let (begun, rest) = match &numbers {
@@ -203,7 +206,7 @@ impl DigestKey {
         }
     }
 
-    /// Without vector instructions.
+    /// Computes the product without vector instructions.
     fn product_one_by_one(&self, block: &[u8]) -> u64 {
         match self.record_bytes {
             1 => self.product_of_short::<1>(block),
@@ -215,7 +218,7 @@ impl DigestKey {
             7 => self.product_of_short::<7>(block),
             8 => self.product_of_words(block),
             16 => self.product_of_pairs(block),
-            // Loops over so many words are unrolled.
+            // The loops for these common sizes are unrolled.
             12 => self.product_of_long(block, 12),
             24 => self.product_of_long(block, 24),
             32 => self.product_of_long(block, 32),
@@ -244,9 +247,9 @@ impl DigestKey {
             let both = u128::from_le_bytes(record);
             let (one, other) = (both as u64, (both >> 64) as u64);
             let tops = one >> LOW_BITS | other >> LOW_BITS << 4;
-            // Less than 2^61 + 2^58, 2^60 and 2^59 together: the first remainder is below 2^61.
+            // The three terms are less than 2^61 + 2^58, 2^60 and 2^59: the first reduction of the sum is below 2^61.
             let sum = step(other & LOW, scale) + (one & LOW) + points[tops as usize];
-            nearly(sum) << 3
+            nearly_reduced(sum) << 3
         })
     }
 
@@ -255,18 +258,18 @@ impl DigestKey {
         let mut lanes = [1; LANES];
         for group in block.chunks(LANES * size) {
             for (lane, record) in lanes.iter_mut().zip(group.chunks_exact(size)) {
-                *lane = nearly(step(*lane, self.factor(record) << 3));
+                *lane = nearly_reduced(step(*lane, self.factor(record) << 3));
             }
         }
         lanes.into_iter().map(reduced).fold(1, times)
     }
 
-    /// f of a long record.
+    /// Returns f of a long record.
     #[inline(always)]
     fn factor(&self, record: &[u8]) -> u64 {
         let mut sum = self.points[0];
         let (words, _) = record.as_chunks::<8>();
-        // What is left after the whole words, in the upper bytes of the last eight.
+        // The bytes behind the whole words are the upper ones of the last eight bytes.
         let rest = 8 * (record.len() % 8) as u32;
         let last = record
             .last_chunk()
@@ -294,15 +297,15 @@ impl DigestKey {
     }
 }
 
-/// Adds a word to the sum of products and to the tops, of which the last are the highest bits. 16
-/// products below 2^120 do not overflow.
+/// Adds a word to the sum of products, and its top to the others as the highest bits. 16 products below 2^120 do not
+/// overflow.
 #[inline(always)]
 fn with_word((products, tops): (u128, u64), number: u64, scale: u64) -> (u128, u64) {
     let product = u128::from(number & LOW) * u128::from(scale);
     (products + product, tops >> 4 | number & !LOW)
 }
 
-/// Up to eight bytes as a number.
+/// Returns up to eight bytes as a number.
 #[inline(always)]
 fn word(bytes: &[u8]) -> u64 {
     let mut whole = [0; 8];
@@ -310,8 +313,8 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(whole)
 }
 
-/// The product of all records' factors, each given eight times as large as it is. Factors are at most
-/// three quarters of 2^61, so that no lane gets beyond 2^63; or, if they are `LARGE`, below 2^61.
+/// Returns the product of the factors of all records. `factor` returns them multiplied by eight. Factors are at most
+/// three quarters of 2^61, so that lanes stay below 2^63; or below 2^61 if `LARGE`.
 #[inline(always)]
 fn product<const SIZE: usize, const LARGE: bool>(
     block: &[u8],
@@ -320,56 +323,62 @@ fn product<const SIZE: usize, const LARGE: bool>(
     let (records, _) = block.as_chunks::<SIZE>();
     let (groups, rest) = records.as_chunks::<LANES>();
     let mut lanes = [1; LANES];
-    let go = |lane: &mut u64, record: &[u8; SIZE]| {
+    let multiply = |lane: &mut u64, record: &[u8; SIZE]| {
         let product = step(*lane, factor(*record));
-        *lane = if LARGE { nearly(product) } else { product };
+        *lane = if LARGE {
+            nearly_reduced(product)
+        } else {
+            product
+        };
     };
     for group in groups {
         for (lane, record) in lanes.iter_mut().zip(group) {
-            go(lane, record);
+            multiply(lane, record);
         }
     }
     for (lane, record) in lanes.iter_mut().zip(rest) {
-        go(lane, record);
+        multiply(lane, record);
     }
     lanes.into_iter().map(reduced).fold(1, times)
 }
 
-/// A product modulo p, though not the smallest number: the upper word of `one` times eight times the
-/// other is the product divided by 2^61, and the lower word eight times the rest of that division.
+/// Returns a number that equals the product modulo p, but need not be below p. `eightfold` is the second factor
+/// multiplied by eight: the upper word of the product is the product of the factors divided by 2^61, and the lower word
+/// is eight times the remainder of this division.
 #[inline(always)]
 fn step(one: u64, eightfold: u64) -> u64 {
     let product = u128::from(one) * u128::from(eightfold);
     (product >> 64) as u64 + (product as u64 >> 3)
 }
 
-/// A number equal to this one modulo p, of hardly more than 61 bits.
+/// Returns a number below 2^61 + 8 that equals this one modulo p.
 #[inline(always)]
-fn nearly(number: u64) -> u64 {
+fn nearly_reduced(number: u64) -> u64 {
     (number & P) + (number >> 61)
 }
 
-/// The smallest number equal to this one modulo p.
+/// Returns the smallest number that equals this one modulo p.
 #[inline(always)]
 fn reduced(number: u64) -> u64 {
-    let number = nearly(number);
+    let number = nearly_reduced(number);
     if number >= P { number - P } else { number }
 }
 
-/// The smallest number equal to this one, below 2^124, modulo p: 2^64 counts as 8. A shift of both words
-/// together would do as well, but is slow on some processors.
+/// Returns the smallest number that equals this one, which is below 2^124, modulo p. 2^64 equals 8. A shift of both
+/// words together would have the same result, but is slow on some processors.
 #[inline(always)]
 fn remainder(number: u128) -> u64 {
     let (upper, lower) = ((number >> 64) as u64, number as u64);
-    reduced((upper << 3) + nearly(lower))
+    reduced((upper << 3) + nearly_reduced(lower))
 }
 
-/// The product of two numbers below p.
+/// Returns the product modulo p of two numbers below p.
 #[inline(always)]
 fn times(one: u64, other: u64) -> u64 {
     reduced(step(one, other << 3))
 }
 
+/// Returns a power modulo p of a number below p.
 fn power(base: u64, exponent: u64) -> u64 {
     let bits = (0..u64::BITS - exponent.leading_zeros()).rev();
     bits.fold(1, |result, bit| {

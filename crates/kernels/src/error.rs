@@ -1,47 +1,47 @@
-//! The statuses that ftsort returns, and the error type that carries one with its text.
+//! The statuses that ftsort returns, and the error type, which consists of a status and a text.
 //!
-//! A status is an agreed thing: all survivors of a collective call return the same one (only
-//! `Argument` on the rank that made the mistake becomes `PeerArgument` on the others). The text is
-//! local, and names the argument and the value, the file, or the rank that is to blame.
+//! All survivors of a collective call return the same status, except that an `Argument` error of one rank is
+//! `PeerArgument` on the others. The text is local to a rank. It names the argument and its value, the file, or the
+//! rank that caused the error.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a call returned. The numbers are the C interface's `ftsort_status`.
+/// The status of a call. The numbers are those of `ftsort_status` in the C interface.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Status {
     /// Success.
     Ok = 0,
-    /// An argument is wrong; nothing changed.
+    /// An argument is invalid. Nothing has changed.
     Argument = -1,
-    /// Another rank's argument is wrong; nothing changed.
+    /// An argument on another rank is invalid. Nothing has changed.
     PeerArgument = -2,
-    /// The object is not in a state in which this call is allowed.
+    /// The state of the object does not allow this call.
     State = -3,
-    /// MPI was built, or started, without ULFM; faults cannot be survived.
+    /// MPI was built or started without ULFM and does not tolerate failures.
     NoUlfm = -20,
-    /// Memory could not be had on some rank.
+    /// Memory could not be allocated on some rank.
     Memory = -21,
     /// The store could not be written or read on some rank.
     Store = -22,
-    /// A callback of the user's refused on some rank.
+    /// A callback of the user failed on some rank.
     Callback = -23,
-    /// Data of a crashed rank cannot be got back.
+    /// Data of a failed rank cannot be recovered.
     DataLost = -40,
-    /// Data were found changed, and cannot be got back as they were.
+    /// Data were corrupted and cannot be recovered.
     Corrupt = -41,
-    /// Fewer ranks are left than are to go on.
+    /// Fewer ranks are left than the group needs to continue.
     Excluded = -60,
-    /// MPI failed in a way that is not a crashed process.
+    /// MPI failed for another reason than a failed process.
     Mpi = -61,
-    /// A defect in ftsort itself.
+    /// A defect in ftsort.
     Internal = -62,
 }
 
 impl Status {
-    /// The statuses that can be agreed on, the gravest first: when ranks fail in different ways at
-    /// once, every survivor returns the first of this list that any of them reported.
+    /// All statuses but `Ok`, the gravest first. If ranks report different errors at once, every survivor returns the
+    /// first of this list that any of them reported.
     pub const BY_GRAVITY: [Status; 12] = [
         Status::Internal,
         Status::Mpi,
@@ -57,32 +57,34 @@ impl Status {
         Status::PeerArgument,
     ];
 
-    /// Does a failure of this kind leave a rank behind, or apart from the others? They need not have
-    /// heard of it, and may go on.
+    /// Returns whether an error of this kind separates a rank from the others, which may not know of it and may
+    /// continue.
     pub fn sets_apart(self) -> bool {
         matches!(self, Status::Excluded | Status::Mpi | Status::Internal)
     }
 
-    /// One sentence for people.
+    /// Returns a description in a few words.
     pub fn text(self) -> &'static str {
         match self {
             Status::Ok => "success",
-            Status::Argument => "an argument is wrong",
-            Status::PeerArgument => "an argument is wrong on another rank",
+            Status::Argument => "an argument is invalid",
+            Status::PeerArgument => "an argument is invalid on another rank",
             Status::State => "the object is not in a state that allows this call",
-            Status::NoUlfm => "this MPI does not survive faults (no ULFM, or not switched on)",
+            Status::NoUlfm => {
+                "this MPI does not tolerate failures: it was built or started without ULFM"
+            }
             Status::Memory => "out of memory",
             Status::Store => "the store could not be written or read",
-            Status::Callback => "a callback refused",
-            Status::DataLost => "data of a crashed rank cannot be got back",
-            Status::Corrupt => "data were changed on the way and cannot be got back",
-            Status::Excluded => "too few ranks are left to go on",
+            Status::Callback => "a callback failed",
+            Status::DataLost => "data of a failed rank cannot be recovered",
+            Status::Corrupt => "data were corrupted and cannot be recovered",
+            Status::Excluded => "too few ranks are left to continue",
             Status::Mpi => "MPI failed",
             Status::Internal => "internal error, please report it",
         }
     }
 
-    /// The status with this number, if there is one.
+    /// Returns the status with this number, if there is one.
     pub fn from_code(code: i32) -> Option<Status> {
         std::iter::once(Status::Ok)
             .chain(Status::BY_GRAVITY)
@@ -90,25 +92,25 @@ impl Status {
     }
 }
 
-/// Why data are [`Status::Corrupt`]. The numbers are the C interface's `ftsort_finding`.
+/// The check that found [`Status::Corrupt`] data. The numbers are those of `ftsort_finding` in the C interface.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
-    /// What came is not what was sent.
+    /// A received block differs from the one that was sent.
     Message = 1,
-    /// What a rank made of its records, or kept, are others.
+    /// A block of a rank does not consist of the records that it was made from, or has changed in memory.
     Memory = 2,
-    /// A block is not in order, or is not where it belongs.
+    /// A block is not sorted, or is not in its position.
     Order = 3,
-    /// All results together are not all inputs together, and nobody knows why.
+    /// All results together differ from all inputs together, for an unknown reason.
     Whole = 4,
-    /// The 1989 paper's progress: a sequence does not go up, or down, as it must.
+    /// The progress predicate of the 1989 paper: a sequence does not ascend or descend as it must.
     Progress = 5,
-    /// Its feasibility: a sequence is no permutation of those that it was made from.
+    /// Its feasibility predicate: a sequence is not a permutation of those that it was made from.
     Feasibility = 6,
-    /// Its consistency: two say different things of the same.
+    /// Its consistency predicate: two ranks report different values of the same records.
     Consistency = 7,
-    /// Something that must be told is not.
+    /// A report that a rank must send is missing.
     Absence = 8,
 }
 
@@ -124,39 +126,41 @@ impl Finding {
         Finding::Absence,
     ];
 
-    /// The finding with this number, if there is one.
+    /// Returns the finding with this number, if there is one.
     pub fn from_code(code: u8) -> Option<Finding> {
         (Finding::ALL.into_iter()).find(|finding| *finding as u8 == code)
     }
 
-    /// A few words for people.
+    /// Returns a description in a few words.
     pub fn text(self) -> &'static str {
         match self {
-            Finding::Message => "a block came that is not what was sent",
-            Finding::Memory => "a block is not what was made of its records",
-            Finding::Order => "a block of the result is not in order",
-            Finding::Whole => "all results together are not all inputs together",
-            Finding::Progress => "a sequence does not go up or down as it must",
-            Finding::Feasibility => "a sequence is no permutation of what it was made from",
-            Finding::Consistency => "two say different things of the same records",
-            Finding::Absence => "records that must be told of are not",
+            Finding::Message => "a received block differs from the one that was sent",
+            Finding::Memory => "a block does not consist of the records that it was made from",
+            Finding::Order => "a block of the result is not sorted",
+            Finding::Whole => "all results together differ from all inputs together",
+            Finding::Progress => "a sequence does not ascend or descend as it must",
+            Finding::Feasibility => {
+                "a sequence is not a permutation of those that it was made from"
+            }
+            Finding::Consistency => "two ranks report different values of the same records",
+            Finding::Absence => "a report of records is missing",
         }
     }
 }
 
-/// A status other than `Ok`, with a text for people.
+/// A status other than `Ok`, with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of failure.
+    /// The kind of error.
     pub status: Status,
-    /// What exactly failed: names the argument and the value, the file, or the rank.
+    /// The argument and its value, the file, or the rank that caused the error.
     pub text: String,
-    /// Of [`Status::Corrupt`], on the rank that found it: what was found.
+    /// For [`Status::Corrupt`], on the rank that detected it: the check that found it.
     pub finding: Option<Finding>,
 }
 
 impl Error {
-    /// An error of this status.
+    /// Returns an error with this status and text.
     pub fn new(status: Status, text: impl Into<String>) -> Error {
         debug_assert_ne!(status, Status::Ok);
         Error {
@@ -166,7 +170,7 @@ impl Error {
         }
     }
 
-    /// Wrong data were found.
+    /// Returns an error for corrupted data.
     pub fn corrupt(finding: Finding, text: impl Into<String>) -> Error {
         Error {
             finding: Some(finding),
@@ -183,11 +187,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The result of everything in ftsort that can fail.
+/// The result of a function of ftsort that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Runs work of which a panic is to become an error like any other: so that it is agreed on, and
-/// never unwinds into C.
+/// Runs `work` and returns a panic as an `Internal` error, so that ranks can agree on it and it never unwinds into C.
 pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic

@@ -1,5 +1,5 @@
-//! One rank's bytes: memory, shared buffers, record layouts, and the kernels that sort, merge, partition and
-//! digest them. The only crate with SIMD instructions and page handling; it knows nothing about ranks.
+//! The bytes of one rank: memory, shared buffers, record layouts, and the kernels that sort, merge, partition and
+//! digest records. This is the only crate with SIMD instructions and page handling. It must never know about ranks.
 
 pub mod bits;
 pub mod buffer;
@@ -7,6 +7,7 @@ pub mod checksum;
 pub mod digest;
 pub mod error;
 pub mod kernel;
+pub mod memory;
 pub mod pages;
 pub mod random;
 pub mod record;

@@ -1,18 +1,18 @@
-//! A small random number generator, for schedules of faults and for the simulator. Pure: the same seed
-//! gives the same numbers for ever.
+//! A small random number generator, for schedules of failures and for the simulator. The same seed gives the same
+//! numbers in every version.
 
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014): a few lines that
-/// never change, so that a seed means the same schedule in every version.
+/// never change, so that a seed stands for the same schedule in every version.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// The sequence of this seed.
+    /// Returns the sequence of this seed.
     pub fn new(seed: u64) -> SplitMix {
         SplitMix(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -21,20 +21,23 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// Uniform in 0..limit, but for a bias of limit / 2^64; 0 for a limit of 0.
+    /// Returns a number in 0..limit, uniformly except for a bias of limit / 2^64. Returns 0 for a limit of 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// One of the items from `index` on, which changes places with that at `index`: called for 0, 1, 2
-    /// and so on it draws items without putting them back.
+    /// Returns one of the items from `index` on and swaps it with the item at `index`. Calls for 0, 1, 2 and so on draw
+    /// items without replacement.
+    ///
+    /// # Panics
+    /// If `index` is not below the number of items.
     pub fn draw_at<T: Copy>(&mut self, items: &mut [T], index: usize) -> T {
         let other = index + self.below((items.len() - index) as u64) as usize;
         items.swap(index, other);
         items[index]
     }
 
-    /// True once in so many times.
+    /// Returns true once in `times` calls on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -46,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_sequence_of_a_seed_never_changes() {
-        // From the authors' reference implementation.
+        // The numbers of the authors' reference implementation.
         let mut draw = SplitMix::new(1_234_567);
         assert_eq!(draw.bits(), 6_457_827_717_110_365_317);
         assert_eq!(draw.bits(), 3_203_168_211_198_807_973);

@@ -1,8 +1,7 @@
-//! What a record is: its size, where its key is, and the order of keys.
+//! The layout of records: their size, the position of their keys, and the order of keys.
 //!
-//! Keys are numbers, floats in IEEE 754's total order (2019 edition, section 5.10), bytes, or
-//! whatever a comparator makes of two records. Pure layout and order; it must never look at more
-//! than two records, and sorting is the kernel's business.
+//! Keys are integers, floating-point numbers in the total order of IEEE 754 (2019 edition, section 5.10), or bytes; or
+//! a comparator compares whole records. This module must never read more than two records: kernels sort.
 
 mod numbers;
 
@@ -12,15 +11,15 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
-pub use numbers::{Down, PlainKey, Sign, Word};
+pub use numbers::{Descending, PlainKey, Sign, Word};
 
 use crate::error::{Error, Result, Status};
 
-/// Whatever is said of records (samples, cuts, keys of digests) is a few times as large as a record, and
-/// must fit into memory, and its size into a number, where nobody has a record at all.
+/// The largest size of a record in bytes. Samples, cuts and digest keys are a few times as large as a record; they must
+/// fit into memory on ranks without any record, too.
 const MOST_RECORD_BYTES: usize = 1 << 28;
 
-/// The kinds of keys, with the numbers of the C interface's `ftsort_key`.
+/// The kinds of keys. The numbers are those of `ftsort_key` in the C interface.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
@@ -40,18 +39,18 @@ pub enum KeyKind {
     I64 = 7,
     /// Unsigned, 64 bits.
     U64 = 8,
-    /// IEEE 754 binary32, in total order.
+    /// IEEE 754 binary32, in the total order.
     F32 = 9,
-    /// IEEE 754 binary64, in total order.
+    /// IEEE 754 binary64, in the total order.
     F64 = 10,
-    /// A fixed number of bytes, compared one by one as unsigned numbers, like `memcmp`.
+    /// A fixed number of bytes, compared as unsigned numbers one after the other, as by `memcmp`.
     Bytes = 11,
-    /// Whole records, by the caller's comparator.
+    /// Whole records, compared by the caller's comparator.
     Compare = 12,
 }
 
 impl KeyKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [KeyKind; 12] = [
         KeyKind::I8,
         KeyKind::U8,
@@ -67,12 +66,12 @@ impl KeyKind {
         KeyKind::Compare,
     ];
 
-    /// The kind with this number.
+    /// Returns the kind with this number, if there is one.
     pub fn from_code(code: i32) -> Option<KeyKind> {
         KeyKind::ALL.into_iter().find(|kind| *kind as i32 == code)
     }
 
-    /// The size of such a key in bytes, if it is a number.
+    /// Returns the size of a key in bytes if it is a number, and None otherwise.
     pub fn natural_bytes(self) -> Option<usize> {
         match self {
             KeyKind::I8 | KeyKind::U8 => Some(1),
@@ -86,18 +85,18 @@ impl KeyKind {
 
 type Compare = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
 
-/// The order of two whole records, which need not be aligned. Pure and a total preorder; called from
-/// any thread.
+/// A function that compares two whole records, which need not be aligned. It must be pure and a total preorder, and may
+/// be called on any thread.
 #[derive(Clone)]
 pub struct Comparator(Arc<Compare>);
 
 impl Comparator {
-    /// A comparator that calls this function.
+    /// Returns a comparator that calls `order`.
     pub fn new(order: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static) -> Comparator {
         Comparator(Arc::new(order))
     }
 
-    /// The order of two records.
+    /// Compares two records.
     pub fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
         (self.0)(one, other)
     }
@@ -109,24 +108,24 @@ impl fmt::Debug for Comparator {
     }
 }
 
-/// What a caller says of its records. Nothing in it has been checked.
+/// The layout of records as a caller describes it. [`Layout::new`] checks it.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
-    /// The size of a record.
+    /// The size of a record in bytes.
     pub record_bytes: usize,
-    /// Where the key starts in a record.
+    /// The offset of the key in a record, in bytes.
     pub key_offset: usize,
-    /// The size of the key; 0: the natural one.
+    /// The size of the key in bytes. 0: the size of the number.
     pub key_bytes: usize,
     /// The number of a [`KeyKind`].
     pub key: i32,
-    /// The greatest key first.
+    /// Whether the greatest key comes first.
     pub descending: bool,
-    /// The order of two records, for [`KeyKind::Compare`] alone.
+    /// The comparator, for [`KeyKind::Compare`] only.
     pub compare: Option<Comparator>,
 }
 
-/// How records lie in memory, and what they are sorted by.
+/// The layout of records in memory, and their order.
 #[derive(Clone, Debug)]
 pub struct Layout {
     record_bytes: usize,
@@ -138,12 +137,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Checks a layout. `Status::Argument` naming the field and its value.
+    /// Checks a layout.
+    ///
+    /// # Errors
+    /// `Status::Argument`; the text names the field and its value.
     pub fn new(fields: Fields) -> Result<Layout> {
         let key = fields.key;
         let kind = KeyKind::from_code(key).ok_or_else(|| {
-            refusal(format!(
-                "record.key is {key}, which is no FTSORT_KEY_ of this version"
+            invalid(format!(
+                "record.key is {key}, which is not an FTSORT_KEY_ value of this version"
             ))
         })?;
         let Fields {
@@ -152,20 +154,20 @@ impl Layout {
             ..
         } = fields;
         if !(1..=MOST_RECORD_BYTES).contains(&record_bytes) {
-            return Err(refusal(format!(
+            return Err(invalid(format!(
                 "record.record_bytes is {record_bytes}, but a record has from 1 to {MOST_RECORD_BYTES} bytes"
             )));
         }
         check_comparator(&fields, kind)?;
         let key_bytes = key_size(&fields, kind)?;
         if key_bytes > record_bytes {
-            return Err(refusal(format!(
-                "record.record_bytes is {record_bytes}, but the key alone has {key_bytes}"
+            return Err(invalid(format!(
+                "record.record_bytes is {record_bytes}, but the key has {key_bytes} bytes"
             )));
         }
         if key_offset > record_bytes - key_bytes {
-            return Err(refusal(format!(
-                "record.key_offset is {key_offset}: a key of {key_bytes} bytes there is not within a record of {record_bytes}"
+            return Err(invalid(format!(
+                "record.key_offset is {key_offset}, but {key_bytes} bytes there are not within the record of {record_bytes}"
             )));
         }
         Ok(Layout {
@@ -178,43 +180,42 @@ impl Layout {
         })
     }
 
-    /// The size of a record.
+    /// Returns the size of a record in bytes.
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
     }
 
-    /// Where the key starts in a record.
+    /// Returns the offset of the key in a record, in bytes.
     pub fn key_offset(&self) -> usize {
         self.key_offset
     }
 
-    /// The size of the key; 0 if a comparator sees whole records.
+    /// Returns the size of the key in bytes; 0 if a comparator compares whole records.
     pub fn key_bytes(&self) -> usize {
         self.key_bytes
     }
 
-    /// What the key is.
+    /// Returns the kind of key.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// The greatest key first; equal keys keep their order all the same.
+    /// Returns whether the greatest key comes first. Equal keys keep their order in both directions.
     pub fn is_descending(&self) -> bool {
         self.descending
     }
 
-    /// The caller's comparator, for [`KeyKind::Compare`].
+    /// Returns the caller's comparator, for [`KeyKind::Compare`].
     pub fn comparator(&self) -> Option<&Comparator> {
         self.comparator.as_ref()
     }
 
-    /// Is a record nothing but a number?
+    /// Returns whether a record consists of a number only.
     pub fn is_plain_number(&self) -> bool {
         self.kind.natural_bytes() == Some(self.record_bytes)
     }
 
-    /// Equal for equal layouts, and in all likelihood for no others. Of a comparator it knows only
-    /// that there is one.
+    /// Returns a hash of the layout. It depends on whether there is a comparator, but not on which.
     pub fn fingerprint(&self) -> u64 {
         let fields = [
             self.record_bytes as u64,
@@ -227,17 +228,17 @@ impl Layout {
     }
 }
 
-fn refusal(text: String) -> Error {
+fn invalid(text: String) -> Error {
     Error::new(Status::Argument, text)
 }
 
-/// There is a comparator if and only if it is to be used, and then there is no key.
+/// Checks that there is a comparator if and only if the kind of key needs one, and no key with it.
 fn check_comparator(fields: &Fields, kind: KeyKind) -> Result<()> {
-    let is_wanted = kind == KeyKind::Compare;
-    if is_wanted != fields.compare.is_some() {
-        let what = if is_wanted { "NULL" } else { "not NULL" };
-        return Err(refusal(format!(
-            "record.compare is {what}, but record.key is {}",
+    let is_needed = kind == KeyKind::Compare;
+    if is_needed != fields.compare.is_some() {
+        let actual = if is_needed { "NULL" } else { "not NULL" };
+        return Err(invalid(format!(
+            "record.compare is {actual}, but record.key is {}",
             fields.key
         )));
     }
@@ -246,25 +247,25 @@ fn check_comparator(fields: &Fields, kind: KeyKind) -> Result<()> {
         ("key_bytes", fields.key_bytes),
     ]
     .into_iter()
-    .find(|(_, value)| is_wanted && *value != 0);
+    .find(|(_, value)| is_needed && *value != 0);
     match part {
-        Some((name, value)) => Err(refusal(format!(
-            "record.{name} is {value}, but a comparator sees whole records"
+        Some((name, value)) => Err(invalid(format!(
+            "record.{name} is {value}, but must be 0 with a comparator, which compares whole records"
         ))),
         None => Ok(()),
     }
 }
 
-/// The size of the key, which for numbers may be left out.
+/// Returns the size of the key in bytes, which may be left out for numbers.
 fn key_size(fields: &Fields, kind: KeyKind) -> Result<usize> {
     let given = fields.key_bytes;
     match kind.natural_bytes() {
-        Some(natural) if given != 0 && given != natural => Err(refusal(format!(
-            "record.key_bytes is {given}, but such a key has {natural}"
+        Some(natural) if given != 0 && given != natural => Err(invalid(format!(
+            "record.key_bytes is {given}, but a key of this kind has {natural} bytes"
         ))),
         Some(natural) => Ok(natural),
-        None if kind == KeyKind::Bytes && given == 0 => Err(refusal(
-            "record.key_bytes is 0, but bytes have no natural size".into(),
+        None if kind == KeyKind::Bytes && given == 0 => Err(invalid(
+            "record.key_bytes is 0, but must be given for a key of bytes".into(),
         )),
         None => Ok(given),
     }
@@ -294,9 +295,9 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_that_cannot_be_is_refused_by_name() {
+    fn rejects_an_invalid_layout_and_names_the_field() {
         let (i32, bytes) = (KeyKind::I32 as i32, KeyKind::Bytes as i32);
-        let odd_comparators = [
+        let invalid_comparators = [
             Fields {
                 key_offset: 1,
                 ..compared(4)
@@ -314,7 +315,7 @@ mod tests {
                 ..compared(4)
             },
         ];
-        let [offset, length, none, superfluous] = odd_comparators;
+        let [offset, length, missing, superfluous] = invalid_comparators;
         for (fields, text) in [
             (number(4, 0, 0, 0), "record.key is 0"),
             (number(4, 0, 0, 13), "record.key is 13"),
@@ -332,7 +333,7 @@ mod tests {
             (compared(0), "record.record_bytes is 0"),
             (offset, "record.key_offset is 1"),
             (length, "record.key_bytes is 4"),
-            (none, "record.compare is NULL"),
+            (missing, "record.compare is NULL"),
             (superfluous, "record.compare is not NULL"),
         ] {
             let error = Layout::new(fields).unwrap_err();
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_knows_its_fields() {
+    fn a_layout_returns_its_fields() {
         for kind in KeyKind::ALL {
             assert_eq!(KeyKind::from_code(kind as i32), Some(kind));
             let Some(natural) = kind.natural_bytes() else {

@@ -293,7 +293,7 @@ impl<'y> SimRank<'y> {
         let excluded = survivors.filter(|rank| self.members.is_excluded(*rank));
         let excluded = excluded.collect();
         let weights = self.members.weights().to_vec();
-        self.members.take_back_all();
+        self.members.readmit_all();
         JobReport {
             result,
             absent: absent.iter().collect(),

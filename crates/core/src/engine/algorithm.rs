@@ -90,10 +90,7 @@ impl Subcube {
         let alike = weightless || mutant(Mutant::SharesAreEqual);
         let mut shares = vec![0; self.len()];
         for (node, weight) in self.fault_free.iter().zip(&self.weights) {
-            shares[(node.0 - self.first.0) as usize] = match alike {
-                true => 1,
-                false => usize::from(*weight),
-            };
+            shares[(node.0 - self.first.0) as usize] = if alike { 1 } else { usize::from(*weight) };
         }
         shares
     }
@@ -258,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_way_leads_to_its_end_and_by_way_of_peers(from in 0_u32..64, to in 0_u32..64) {
+        fn next_stop_reaches_the_target_over_peers(from in 0_u32..64, to in 0_u32..64) {
             let (from, to) = (Node(from), Node(to));
             let mut at = from;
             for s in [2, 0, 1, 5, 4, 3] {

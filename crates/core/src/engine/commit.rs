@@ -342,7 +342,7 @@ impl Engine<'_> {
 
     /// Crashes this process here if the schedule says so.
     pub fn inject_crash(&mut self, point: Point) -> Result<()> {
-        if self.schedule.strikes(self.members.me(), self.round, point) {
+        if self.schedule.crashes(self.members.me(), self.round, point) {
             self.transport.crash()?;
         }
         Ok(())
@@ -380,7 +380,7 @@ mod tests {
                 all | bit
             });
         assert_eq!(all, all_clear() | NO_CHANGE | CONSENT);
-        // The transport and the sign of MPI's int use the top bits.
+        // The transport and the sign bit of MPI's int use the top bits.
         assert!(all < 1 << 30);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use crate::block::{Block, Run};
-use crate::faults::{Change, Spoil, Target};
+use crate::faults::{Change, Corruption, Target};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::Result;
 
@@ -54,9 +54,9 @@ impl Engine<'_> {
     }
 
     /// Returns the entry of the schedule for this moment, if it is still to be done.
-    fn due(&self, target: Target) -> Option<(usize, Spoil)> {
+    fn due(&self, target: Target) -> Option<(usize, Corruption)> {
         let me = self.members.me();
-        let mut found = self.schedule.spoils(me, self.round, target);
+        let mut found = self.schedule.corruptions(me, self.round, target);
         let found = found.find(|(number, one)| one.always || !self.corrupted.contains(number));
         found.map(|(number, one)| (number, *one))
     }
@@ -70,7 +70,7 @@ impl Engine<'_> {
 }
 
 /// Returns the position that the entry names; None if the block has no such record.
-fn spot(block: &Block, how: &Spoil, size: usize) -> Option<Spot> {
+fn spot(block: &Block, how: &Corruption, size: usize) -> Option<Spot> {
     let Some(place) = how.place else {
         let length = block.runs.first()?.data.len();
         let middle = length / 2;
@@ -99,7 +99,7 @@ fn spot(block: &Block, how: &Spoil, size: usize) -> Option<Spot> {
 }
 
 /// Returns the block with one change; the same block if it has no such position.
-fn changed(how: &Spoil, mut block: Block, size: usize) -> Result<Block> {
+fn changed(how: &Corruption, mut block: Block, size: usize) -> Result<Block> {
     let Some(Spot { run, start, bit }) = spot(&block, how, size) else {
         return Ok(block);
     };
@@ -130,9 +130,10 @@ fn changed(how: &Spoil, mut block: Block, size: usize) -> Result<Block> {
         Change::Drop => [&data[..start], &data[record.end..]].concat(),
         Change::Double => [&data[..record.end], &data[start..]].concat(),
     };
-    match buffer.is_empty() {
-        true => drop(block.runs.remove(run)),
-        false => block.runs[run].data = Buffer::copy_of(&buffer)?.into(),
+    if buffer.is_empty() {
+        drop(block.runs.remove(run))
+    } else {
+        block.runs[run].data = Buffer::copy_of(&buffer)?.into()
     }
     Ok(block)
 }
@@ -152,15 +153,16 @@ mod tests {
     }
 
     /// Applies an entry to two runs of records of two bytes.
-    fn after(words: &str) -> Vec<Vec<u8>> {
+    fn after(entry: &str) -> Vec<Vec<u8>> {
         let block = Block::of_sorted(vec![run(0, &[1, 2, 3, 4, 5, 6]), run(1, &[7, 8])]);
-        let plan = Plan::parse(&format!("0~0.{words}")).unwrap();
+        let plan = Plan::parse(&format!("0~0.{entry}")).unwrap();
         let schedule = plan.resolve(1, 1);
-        let target = match words.starts_with("order") {
-            true => Target::Order,
-            false => Target::Block,
+        let target = if entry.starts_with("order") {
+            Target::Order
+        } else {
+            Target::Block
         };
-        let (_, how) = schedule.spoils(Rank(0), 0, target).next().unwrap();
+        let (_, how) = schedule.corruptions(Rank(0), 0, target).next().unwrap();
         let block = changed(how, block, 2).unwrap();
         block.runs.iter().map(|run| run.data.to_vec()).collect()
     }
@@ -189,7 +191,7 @@ mod tests {
     fn leaves_a_block_unchanged_without_the_named_record() {
         let plan = Plan::parse("0~0.block.drop/5 0~0.block.key").unwrap();
         let schedule = plan.resolve(1, 1);
-        for (_, how) in schedule.spoils(Rank(0), 0, Target::Block) {
+        for (_, how) in schedule.corruptions(Rank(0), 0, Target::Block) {
             let changed = changed(how, Block::empty(), 4).unwrap();
             assert_eq!(changed, Block::empty());
         }

@@ -12,8 +12,9 @@ use crate::faults::Target;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::transport::{Flow, Ticket};
-use ftsort_kernels::buffer::{self, Buffer, Slice};
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
+use ftsort_kernels::memory;
 
 /// A small message from one rank to another.
 pub struct ControlMessage {
@@ -86,7 +87,7 @@ impl Engine<'_> {
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
         // A rank without memory for a control message could not tell the others, which would wait for its
         // message: so the limit does not apply here.
-        buffer::beyond_limit(|| self.deliver_now(messages, limit))
+        memory::without_limit(|| self.deliver_now(messages, limit))
     }
 
     fn deliver_now(
@@ -106,9 +107,10 @@ impl Engine<'_> {
                 self.transport.send(message.to, framed)?;
             }
             let incoming = message.to == me && message.from != me;
-            tickets.push(match incoming {
-                true => Some(self.transport.receive(message.from, limit + 1)?),
-                false => None,
+            tickets.push(if incoming {
+                Some(self.transport.receive(message.from, limit + 1)?)
+            } else {
+                None
             });
         }
         if self.transport.settle()? == Flow::Interrupted {
@@ -211,13 +213,12 @@ impl Engine<'_> {
                 _ if transfer.to != me => Delivery::NotMine,
                 (Some(Some((header, awaited))), _) => {
                     let block = self.arrived(transfer.from, &header, awaited);
-                    match self.is_intact(&block) {
-                        true => Delivery::Got(block),
-                        false => {
-                            let corrupt = self.accuse(Some(transfer.from), Finding::Message);
-                            error.get_or_insert(corrupt);
-                            Delivery::Nothing
-                        }
+                    if self.is_intact(&block) {
+                        Delivery::Got(block)
+                    } else {
+                        let corrupt = self.accuse(Some(transfer.from), Finding::Message);
+                        error.get_or_insert(corrupt);
+                        Delivery::Nothing
                     }
                 }
                 (None, Some(block)) if transfer.from == me => Delivery::Got(block),
@@ -288,14 +289,13 @@ impl Engine<'_> {
         let (header, rest) = Header::from_message(header_bytes)?;
         if travels_along(header.bytes(), enclosed) {
             // The payload of a header is not aligned for records.
-            let records = match rest.len() == header.bytes() {
-                true => buffer::beyond_limit(|| Buffer::copy_of(rest))?,
-                false => {
-                    return Err(Error::new(
-                        Status::Internal,
-                        "a block of few records came without them",
-                    ));
-                }
+            let records = if rest.len() == header.bytes() {
+                memory::without_limit(|| Buffer::copy_of(rest))?
+            } else {
+                return Err(Error::new(
+                    Status::Internal,
+                    "a block of few records came without them",
+                ));
             };
             return Ok(Some((header, Awaited::Enclosed(records.into()))));
         }
@@ -460,7 +460,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bundles_are_all_runs_in_order(
+        fn bundles_contain_all_runs_in_order(
             sizes in proptest::collection::vec(prop_oneof![0..SHORT + 2, SHORT - 1..2 * BUNDLE], 0..100),
         ) {
             let bundles = bundles(&sizes);
@@ -471,11 +471,11 @@ mod tests {
                 prop_assert!(sizes[runs.clone()].iter().all(|bytes| *bytes <= SHORT));
                 prop_assert!(sum(runs) <= BUNDLE);
             }
-            // The next run did not fit, or one of both is not short.
-            for both in bundles.windows(2) {
-                let next = sizes[both[1].start];
-                let alone = next > SHORT || sizes[both[0].start] > SHORT;
-                prop_assert!(alone || sum(&both[0]) + next > BUNDLE);
+            // The next run did not fit, or one of the two is not short.
+            for pair in bundles.windows(2) {
+                let next = sizes[pair[1].start];
+                let alone = next > SHORT || sizes[pair[0].start] > SHORT;
+                prop_assert!(alone || sum(&pair[0]) + next > BUNDLE);
             }
         }
     }

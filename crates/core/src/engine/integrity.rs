@@ -154,12 +154,11 @@ impl Job<'_, '_> {
 
     /// Checks a block that this rank made or kept; if its digest differs, the rank accuses itself.
     pub(super) fn verify_own(&mut self, block: &Block) -> Result<()> {
-        match self.engine.is_intact(block) {
-            true => Ok(()),
-            false => {
-                let me = self.engine.members.me();
-                Err(self.engine.accuse(Some(me), Finding::Memory))
-            }
+        if self.engine.is_intact(block) {
+            Ok(())
+        } else {
+            let me = self.engine.members.me();
+            Err(self.engine.accuse(Some(me), Finding::Memory))
         }
     }
 
@@ -450,16 +449,16 @@ mod tests {
     fn accepts_reported_numbers_of_any_size() {
         let kernel = kernel_of(1, KeyKind::U8);
         let report = |node: u32, start: u64, count: u64| {
-            let mut words = [&[1][..], &Digest::default().encode()].concat();
-            words.extend(start.to_le_bytes());
+            let mut message = [&[1][..], &Digest::default().encode()].concat();
+            message.extend(start.to_le_bytes());
             let border = Border {
                 node: Node(node),
                 count,
                 first: b"a",
                 last: b"a",
             };
-            border.encode(&mut words);
-            (Rank(node), Slice::from(Buffer::copy_of(&words).unwrap()))
+            border.encode(&mut message);
+            (Rank(node), Slice::from(Buffer::copy_of(&message).unwrap()))
         };
         let judged = |reports: &[_]| judged(reports, Digest::default(), &*kernel);
         assert_eq!(judged(&[report(0, 0, 2), report(1, 2, 1)]), None);

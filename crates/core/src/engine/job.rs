@@ -15,8 +15,9 @@ use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, VersionId};
 use crate::vcube::Node;
-use ftsort_kernels::buffer::{self, Buffer, Slice};
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
 
 /// One algorithm run on one set of inputs. Each part of its state has an owner: the committed version
 /// ([`Progress`]), the inputs ([`Inputs`]), what makes blocks recoverable ([`Redundancy`]), and what detects
@@ -168,7 +169,7 @@ impl<'a, 'e> Job<'a, 'e> {
         if !result.as_ref().is_err_and(apart) {
             self.engine.clear(self.redundancy.store)?;
         }
-        self.engine.stats.peak_bytes = buffer::peak() as u64;
+        self.engine.stats.peak_bytes = MemoryBudget::current().peak() as u64;
         if let Err(error) = result {
             if error.status == Status::DataLost {
                 *lost = self.redundancy.lost;
@@ -199,9 +200,10 @@ impl<'a, 'e> Job<'a, 'e> {
                     self.retire(round);
                     self.engine.stats.rounds += 1;
                     self.engine.tell(Event::Round);
-                    match round < self.algorithm.rounds() {
-                        true => self.regroup()?,
-                        false => NextStep::Continue,
+                    if round < self.algorithm.rounds() {
+                        self.regroup()?
+                    } else {
+                        NextStep::Continue
                     }
                 }
                 back => back,
@@ -257,9 +259,10 @@ impl<'a, 'e> Job<'a, 'e> {
                     if mutant(Mutant::AttemptIsKept) {
                         self.progress.blocks.extend(result.blocks);
                     }
-                    let recovered = match mutant(Mutant::RecoveryIsSkipped) {
-                        true => NextStep::Continue,
-                        false => self.recover()?,
+                    let recovered = if mutant(Mutant::RecoveryIsSkipped) {
+                        NextStep::Continue
+                    } else {
+                        self.recover()?
                     };
                     self.engine.tell(Event::Replay);
                     if recovered != NextStep::Continue {

@@ -21,15 +21,17 @@ impl Job<'_, '_> {
                 return Ok(NextStep::Continue);
             };
             let start = self.engine.transport.now();
-            let mut result = match self.recomputes() {
-                true => self.restore_lineage()?,
-                false => self.restore_version(&held_with)?,
+            let mut result = if self.recomputes() {
+                self.restore_lineage()?
+            } else {
+                self.restore_version(&held_with)?
             };
             result.error = self.suspected(result.error);
             self.engine.spent(Phase::Repair, start);
-            let verdict = match mutant(Mutant::RecoveryIsNotAgreed) && result.complete {
-                true => Verdict::Committed,
-                false => self.engine.commit(result.complete, result.error.as_ref())?,
+            let verdict = if mutant(Mutant::RecoveryIsNotAgreed) && result.complete {
+                Verdict::Committed
+            } else {
+                self.engine.commit(result.complete, result.error.as_ref())?
             };
             match verdict {
                 Verdict::Committed if result.starts_over => {

@@ -32,9 +32,10 @@ impl Job<'_, '_> {
                 result.with(decisions)
             }
         };
-        let phase = match round == self.algorithm.rounds() {
-            true => Phase::Merge,
-            false => Phase::Exchange,
+        let phase = if round == self.algorithm.rounds() {
+            Phase::Merge
+        } else {
+            Phase::Exchange
         };
         self.engine.spent(phase, start);
         Ok(result)
@@ -201,11 +202,12 @@ impl Job<'_, '_> {
         let at = RoundContext::new(round, node, decision);
         let block = caught(|| algorithm.join(&at, kept, got));
         let block = self.engine.classify(block);
-        let corrupted = match round == algorithm.rounds() {
-            true => block
+        let corrupted = if round == algorithm.rounds() {
+            block
                 .and_then(|block| self.engine.corrupt(Target::Result, block))
-                .and_then(|block| self.engine.corrupt(Target::Order, block)),
-            false => block,
+                .and_then(|block| self.engine.corrupt(Target::Order, block))
+        } else {
+            block
         };
         let Some(mut block) = result.check(corrupted) else {
             return;

@@ -57,16 +57,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn minutes_survive_writing_and_cut_ones_are_refused(
+        fn reads_written_tables_and_rejects_truncated_ones(
             entries in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 0..9)), 0..9),
             cut in 1_usize..8,
         ) {
-            let table = write(entries.iter().map(|(number, words)| (*number, &words[..])));
+            let table = write(entries.iter().map(|(number, payload)| (*number, &payload[..])));
             let back = read(&slice(&table)).unwrap();
             let back: Vec<(u32, Vec<u8>)> =
-                back.into_iter().map(|(number, words)| (number, words.to_vec())).collect();
+                back.into_iter().map(|(number, payload)| (number, payload.to_vec())).collect();
             prop_assert_eq!(&back, &entries);
-            let last = entries.last().map_or(0, |(_, words)| PER_ENTRY + words.len());
+            let last = entries.last().map_or(0, |(_, payload)| PER_ENTRY + payload.len());
             if cut < last {
                 prop_assert!(read(&slice(&table[..table.len() - cut])).is_err());
             }

@@ -138,17 +138,17 @@ mod tests {
     #[test]
     fn accepts_reported_numbers_of_any_size() {
         let kernel = kernel_of(1, KeyKind::U8);
-        let words = |disorders: u64| {
+        let message = |disorders: u64| {
             let digests = [0; 1 + 2 * Digest::BYTES];
-            let words = [&disorders.to_le_bytes()[..], &digests].concat();
-            Slice::from(Buffer::copy_of(&words).unwrap())
+            let bytes = [&disorders.to_le_bytes()[..], &digests].concat();
+            Slice::from(Buffer::copy_of(&bytes).unwrap())
         };
-        let reports = [(Rank(0), words(2)), (Rank(1), words(3))];
+        let reports = [(Rank(0), message(2)), (Rank(1), message(3))];
         assert_eq!(sum_up(&reports, &*kernel), 5);
-        let reports = [(Rank(0), words(2)), (Rank(1), words(u64::MAX))];
+        let reports = [(Rank(0), message(2)), (Rank(1), message(u64::MAX))];
         assert_eq!(sum_up(&reports, &*kernel), u64::MAX);
-        let torn = Slice::from(Buffer::copy_of(&[1]).unwrap());
-        let reports = [(Rank(0), words(u64::MAX)), (Rank(1), torn)];
+        let truncated = Slice::from(Buffer::copy_of(&[1]).unwrap());
+        let reports = [(Rank(0), message(u64::MAX)), (Rank(1), truncated)];
         assert_eq!(sum_up(&reports, &*kernel), u64::MAX);
     }
 }

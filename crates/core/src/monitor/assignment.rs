@@ -1,13 +1,17 @@
-//! Who tests whom. Follows "DGRP: description" of the 2018 paper, which tests all to all and leaves other
-//! testing graphs open, and VCube (Duarte, Bona and Ruoso 2014) for one that grows as N log N. Pure: all
-//! ranks with the same counters come to the same graph.
+//! The testing graph: which rank tests which. Follows "DGRP: description" of the 2018 paper, which
+//! tests all to all and leaves other graphs open, and VCube (Duarte, Bona and Ruoso 2014) for a
+//! graph that grows as N log N.
 //!
-//! VCube's, over the clusters c(i,s) of `vcube`: member i tests, for each s, the first member of c(i,s),
-//! and pulls what that knows; so news are everywhere within log2 N rounds, since after s rounds the one
-//! that i tests knows all that its subcube of s dimensions, c(i,s+1), knew. That graph leaves out whoever
-//! is not a member, who could never come back. So beside these each living rank j outside of the group is
-//! tested by the first member of c(j,s), for each s. Together that is at most N log2 N tests.
-//! Every member is tested: in the smallest cluster of j that has a member, that member's first is j.
+//! VCube's graph uses the clusters c(i,s) of `vcube`. Member i tests, for each s, the first member
+//! of c(i,s), and gets that member's counters with the reply. After s rounds the member that i
+//! tests knows all that its subcube of s dimensions, c(i,s+1), knew; so an event is known to all
+//! members within log2 N rounds. This graph has no test of a rank that is not a member, so such a
+//! rank could never come back. Therefore each survivor j outside the group is also tested by the
+//! first member of c(j,s), for each s. Together these are at most N log2 N tests. Every member is
+//! tested: in the smallest cluster of j that has a member, j is that member's first.
+//!
+//! Must never: depend on anything but the counters, so that all ranks with the same counters
+//! compute the same graph.
 
 use crate::members::{Rank, RankSet};
 use crate::vcube::{Node, VCube, cluster};
@@ -15,23 +19,24 @@ use crate::vcube::{Node, VCube, cluster};
 /// A testing graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// Every member tests all others, as in the paper's experiments. Events are told to all at once, by a
-    /// reliable broadcast: N^2 messages each.
+    /// Every member tests all other ranks, as in the paper's experiments. An event is sent to all
+    /// ranks at once, by a reliable broadcast of N^2 messages.
     AllToAll,
-    /// At most log2 N tests by each member, but for those of ranks outside of the group. Events are told
-    /// with the tests: up to log2 N intervals, and no message more.
+    /// Each member tests at most log2 N members, and some ranks outside the group. Events travel
+    /// with the tests: they take up to log2 N intervals and need no further messages.
     VCube,
 }
 
-/// The first member of c(node,s).
+/// Returns the first member of c(node,s).
 fn first_member(node: Node, s: u32, group: &RankSet) -> Option<Rank> {
     let ranks = cluster(node, s).map(|node| Rank(node.0));
     ranks.into_iter().find(|rank| group.contains(*rank))
 }
 
 impl Assignment {
-    /// Whom a member tests, ascending: of `ranks` ranks, the `group` and living ranks `outside` of it. A
-    /// rank may be in both where the group is all the living because nobody is recommended.
+    /// Returns the ranks that a member tests, ascending. `ranks` is the number of ranks, and
+    /// `outside` holds the survivors outside the group. A rank is in both sets if the group
+    /// consists of all survivors because none is recommended.
     pub fn tested_by(
         self,
         tester: Rank,
@@ -64,7 +69,8 @@ impl Assignment {
         tested.iter().collect()
     }
 
-    /// Which members test a living rank outside of the group, ascending: those who vote on it.
+    /// Returns the members that test a survivor outside the group, ascending. They vote on its
+    /// return.
     pub fn testers_of(self, rank: Rank, ranks: usize, group: &RankSet) -> Vec<Rank> {
         let mut testers = RankSet::new(ranks);
         match self {
@@ -96,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn without_faults_the_graph_is_the_hypercube() {
+    fn without_failures_the_graph_is_the_hypercube() {
         let (all, none) = (set(8, 0..8), set(8, []));
         let tested = |rank| numbers(Assignment::VCube.tested_by(Rank(rank), 8, &all, &none));
         assert_eq!(tested(0), [1, 2, 4]);
@@ -107,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_out_is_tested_by_the_first_members_of_its_clusters() {
-        // Rank 4 is out, and so is 5, its first neighbour: c(4,2) = 6 7, c(4,3) = 0 1 2 3.
+    fn an_outside_rank_is_tested_by_the_first_members_of_its_clusters() {
+        // Rank 4 is outside, and so is rank 5, its first neighbour: c(4,2) = 6 7, c(4,3) = 0 1 2 3.
         let (group, outside) = (set(8, [0, 1, 2, 3, 6, 7]), set(8, [4, 5]));
         let testers = numbers(Assignment::VCube.testers_of(Rank(4), 8, &group));
         assert_eq!(testers, [0, 6]);
@@ -119,7 +125,7 @@ mod tests {
         }
     }
 
-    /// A group of any size of at least two, with living and dead ranks outside.
+    /// A group of at least two members, with survivors and failed ranks outside.
     fn groups() -> impl Strategy<Value = (usize, RankSet, RankSet)> {
         (2_usize..300, 0.0_f64..1.0, any::<u64>()).prop_map(|(ranks, share, seed)| {
             let mut random = ftsort_kernels::random::SplitMix::new(seed);
@@ -152,7 +158,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn everybody_is_tested_by_few((ranks, group, outside) in groups()) {
+        fn every_rank_is_tested_by_few_members((ranks, group, outside) in groups()) {
             let graph = graph(ranks, &group, &outside);
             let log = VCube::for_ranks(ranks).dimension() as usize;
             let tests: usize = graph.iter().map(|(_, tested)| tested.len()).sum();
@@ -178,9 +184,9 @@ mod tests {
         }
 
         #[test]
-        fn news_are_everywhere_within_log_n_rounds((ranks, group, outside) in groups()) {
+        fn events_reach_all_members_within_log_n_rounds((ranks, group, outside) in groups()) {
             let graph = graph(ranks, &group, &outside);
-            // Whose news each member has.
+            // The members whose events each member knows.
             let own = |rank| RankSet::from_ranks(ranks, [rank]);
             let mut known: Vec<RankSet> = Rank::all(ranks).map(own).collect();
             for _ in 0..VCube::for_ranks(ranks).dimension() {

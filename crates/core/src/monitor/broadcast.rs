@@ -1,38 +1,42 @@
-//! Eager reliable broadcast: who hears a message for the first time sends it on to all, so that all get it
-//! or none, though the sender dies half way. Follows "DGRP: system model" of the 2018 paper ("reliably
-//! broadcasting a single message with all information"). This is the memory of what was heard; the sending
-//! is the monitor's.
+//! Duplicate detection for an eager reliable broadcast. A rank that receives a message for the
+//! first time forwards it to all ranks, so that either all survivors get the message or none does,
+//! although the sender fails half way. Follows "DGRP: system model" of the 2018 paper ("reliably
+//! broadcasting a single message with all information").
+//!
+//! Must never: send a message. The monitor forwards them.
 
 use std::collections::BTreeMap;
 
 use crate::members::Rank;
 
-/// Of one origin: the highest number heard, and, as bits, which of the 64 before it.
+/// For one origin: the highest number received, and a bit for each of the 64 numbers below it.
 #[derive(Clone, Debug)]
-struct Window {
+struct ReceiveWindow {
     highest: u64,
     below: u64,
 }
 
-/// What was heard of whom.
+/// The messages received so far, by origin.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
-    windows: BTreeMap<Rank, Window>,
-    told: u64,
+pub struct BroadcastLog {
+    windows: BTreeMap<Rank, ReceiveWindow>,
+    sent: u64,
 }
 
-impl Heard {
-    /// The number of the next own message.
+impl BroadcastLog {
+    /// Returns the number of this rank's next message.
     pub fn next_number(&mut self) -> u64 {
-        self.told += 1;
-        self.told
+        self.sent += 1;
+        self.sent
     }
 
-    /// Is this message new? True once. One that comes after 64 later ones of its origin counts as heard.
+    /// Returns whether this message is new, which is true once. A message that arrives after 64
+    /// later ones of its origin counts as received.
     pub fn is_new(&mut self, origin: Rank, number: u64) -> bool {
         let Some(window) = self.windows.get_mut(&origin) else {
             let highest = number;
-            self.windows.insert(origin, Window { highest, below: 0 });
+            self.windows
+                .insert(origin, ReceiveWindow { highest, below: 0 });
             return true;
         };
         if number > window.highest {
@@ -63,29 +67,27 @@ mod tests {
     proptest! {
         #[test]
         fn each_message_is_new_once(order in prop::collection::vec((0_u32..3, 0_u64..60), 0..300)) {
-            let (mut heard, mut known) = (Heard::default(), BTreeSet::new());
+            let (mut log, mut known) = (BroadcastLog::default(), BTreeSet::new());
             for (origin, number) in order {
-                prop_assert_eq!(heard.is_new(Rank(origin), number), known.insert((origin, number)));
+                prop_assert_eq!(log.is_new(Rank(origin), number), known.insert((origin, number)));
             }
         }
 
         #[test]
-        fn any_numbers_are_survived(numbers: Vec<u64>) {
-            let mut heard = Heard::default();
+        fn any_numbers_are_accepted(numbers: Vec<u64>) {
+            let mut log = BroadcastLog::default();
             for number in numbers {
-                heard.is_new(Rank(0), number);
-                prop_assert!(!heard.is_new(Rank(0), number));
+                log.is_new(Rank(0), number);
+                prop_assert!(!log.is_new(Rank(0), number));
             }
         }
     }
 
     #[test]
-    fn far_behind_is_heard() {
-        let mut heard = Heard::default();
-        assert!(
-            heard.is_new(Rank(0), 100) && heard.is_new(Rank(0), 36) && !heard.is_new(Rank(0), 36)
-        );
-        assert!(!heard.is_new(Rank(0), 35));
-        assert_eq!((heard.next_number(), heard.next_number()), (1, 2));
+    fn a_message_far_behind_counts_as_received() {
+        let mut log = BroadcastLog::default();
+        assert!(log.is_new(Rank(0), 100) && log.is_new(Rank(0), 36) && !log.is_new(Rank(0), 36));
+        assert!(!log.is_new(Rank(0), 35));
+        assert_eq!((log.next_number(), log.next_number()), (1, 2));
     }
 }

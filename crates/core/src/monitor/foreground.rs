@@ -1,176 +1,208 @@
-//! The group by figures that all ranks have anyway: the rules of the 2018 paper without messages. Where an
-//! application agrees on something after each round, each rank adds how long its own test took; all feed
-//! the same figures, in the same order, and come to the same counters. Nobody needs to be told, and nobody
-//! to be asked: a rank comes back after zeta good intervals in a row, without consensus.
+//! The group from measurements that all ranks share: the rules of the 2018 paper without messages.
+//! An application agrees on something after each round. There each rank adds the time of its own
+//! test; all ranks apply the same measurements in the same order, and obtain the same counters. No
+//! broadcast is needed, and no consensus: a rank comes back after zeta passed intervals in a row.
 //!
-//! A figure is taken relative to the median of its interval, and Algorithm 1 is applied to that: so an
-//! interval that is long for all is nobody's fault. Thresholds are therefore multiples of the median, the
-//! first one too: 8 times. Whoever is not slower than the median passes, so that somebody always does. The
-//! median is the lower one of two.
+//! A measurement is divided by the median of its interval, and Algorithm 1 is applied to the ratio.
+//! So an interval that is long for all ranks excludes none. Thresholds are therefore multiples of
+//! the median; the first threshold is 8 times the median. A rank that is not slower than the median
+//! passes, so at least one rank always does. The median is the lower one of two.
 //!
-//! Sums, products and square roots are the same on all machines; phi, which takes logarithms, need not be
-//! to the last bit: where machines differ in kind use thresholds. Pure; must never look at a clock.
+//! Sums, products and square roots are the same on all machines. Phi takes logarithms, whose last
+//! bit may differ, so ranks on machines of different kinds must use thresholds.
+//!
+//! Must never: read a clock, or use data that only one rank has.
 
 use crate::members::{Rank, RankSet};
-use crate::monitor::machine::View;
-use crate::monitor::options::Options;
-use crate::monitor::reply::Replies;
-use crate::monitor::share::Pace;
+use crate::monitor::machine::MonitorView;
+use crate::monitor::options::MonitorOptions;
+use crate::monitor::reply::ReplyStatistics;
+use crate::monitor::share::SmoothedTime;
 use crate::monitor::syndrome::Syndrome;
 
 #[derive(Clone, Debug, Default)]
-struct Record {
-    replies: Replies,
+struct MeasuredRank {
+    replies: ReplyStatistics,
     last: Option<f64>,
     phi: f64,
-    good: u32,
-    pace: Pace,
+    passes: u32,
+    reply_time: SmoothedTime,
 }
 
-/// The group, as all ranks know it.
+/// The group, with the same state on all ranks.
 #[derive(Clone, Debug)]
 pub struct Foreground {
-    options: Options,
+    options: MonitorOptions,
     syndrome: Syndrome,
-    records: Vec<Record>,
+    ranks: Vec<MeasuredRank>,
 }
 
 impl Foreground {
-    /// So many ranks, all recommended. The options, the same on all ranks, are to have passed
-    /// [`Options::check`]; those on time, assignment and doubt mean nothing here.
-    pub fn new(ranks: usize, options: Options) -> Foreground {
+    /// Creates a group of `ranks` ranks, all recommended. The options must be the same on all ranks
+    /// and must have passed [`MonitorOptions::check`]. Options on time, assignment and self-doubt
+    /// have no effect here.
+    pub fn new(ranks: usize, options: MonitorOptions) -> Foreground {
         Foreground {
             options,
             syndrome: Syndrome::new(ranks),
-            records: vec![Record::default(); ranks],
+            ranks: vec![MeasuredRank::default(); ranks],
         }
     }
 
-    /// An interval is over: each rank's figure, which is a time in any unit. Figures that are no finite
-    /// number above 0, and those of ranks that there are not, are left out; a rank without a figure was
-    /// not tested.
-    pub fn interval(&mut self, figures: &[(Rank, f64)]) {
-        let known = |rank: Rank| rank.index() < self.records.len() && !self.syndrome.is_dead(rank);
-        let sound =
-            |(rank, figure): &(Rank, f64)| known(*rank) && figure.is_finite() && *figure > 0.0;
-        let figures: Vec<(Rank, f64)> = figures.iter().copied().filter(sound).collect();
-        let mut sorted: Vec<f64> = figures.iter().map(|(_, figure)| *figure).collect();
+    /// Creates a group that continues from counters that all ranks have agreed on, after the monitor's thread
+    /// has ended on the ranks `ended`. Their missing replies have made them look slow, so they are
+    /// recommended again. `failed` holds the failed ranks.
+    pub fn resume(
+        options: MonitorOptions,
+        counters: &[u32],
+        ended: &RankSet,
+        failed: &RankSet,
+    ) -> Foreground {
+        let mut group = Foreground::new(counters.len(), options);
+        for (rank, counter) in Rank::all(counters.len()).zip(counters) {
+            group.syndrome.merge(rank, *counter);
+            if ended.contains(rank) && !group.syndrome.is_recommended(rank) {
+                group.syndrome.increment(rank);
+            }
+        }
+        group.syndrome.mark_failed(failed);
+        group
+    }
+
+    /// Ends an interval with each rank's measurement, a time in any unit. A measurement that is not
+    /// a finite number above 0, or of a rank that does not exist, is ignored. A rank without a
+    /// measurement was not tested.
+    pub fn end_interval(&mut self, measurements: &[(Rank, f64)]) {
+        let known = |rank: Rank| rank.index() < self.ranks.len() && !self.syndrome.is_failed(rank);
+        let sound = |(rank, measurement): &(Rank, f64)| {
+            known(*rank) && measurement.is_finite() && *measurement > 0.0
+        };
+        let measurements: Vec<(Rank, f64)> = measurements.iter().copied().filter(sound).collect();
+        let mut sorted: Vec<f64> = measurements
+            .iter()
+            .map(|(_, measurement)| *measurement)
+            .collect();
         sorted.sort_by(f64::total_cmp);
         let Some(median) = sorted.get((sorted.len().max(1) - 1) / 2) else {
             return;
         };
-        for (rank, figure) in figures {
-            self.judge(rank, figure / median);
+        for (rank, measurement) in measurements {
+            self.evaluate(rank, measurement / median);
         }
     }
 
-    fn judge(&mut self, rank: Rank, ratio: f64) {
-        let record = &mut self.records[rank.index()];
-        let passed = ratio <= 1.0 || ratio <= record.replies.limit(&self.options);
-        record.last = Some(ratio);
-        record.pace.took(ratio, self.options.alpha);
-        record.phi = record.replies.phi(ratio);
+    fn evaluate(&mut self, rank: Rank, ratio: f64) {
+        let state = &mut self.ranks[rank.index()];
+        let passed = ratio <= 1.0 || ratio <= state.replies.limit(&self.options);
+        state.last = Some(ratio);
+        state.reply_time.add(ratio, self.options.alpha);
+        state.phi = state.replies.phi(ratio);
         if passed || self.options.learn_late {
-            record.replies.arrived(&self.options, ratio);
+            state.replies.add(&self.options, ratio);
         }
-        record.good = match passed {
-            true => record.good.saturating_add(1),
-            false => 0,
+        state.passes = if passed {
+            state.passes.saturating_add(1)
+        } else {
+            0
         };
         let recommended = self.syndrome.is_recommended(rank);
-        if recommended != passed && (recommended || record.good >= self.options.zeta) {
-            self.syndrome.bump(rank);
+        if recommended != passed && (recommended || state.passes >= self.options.zeta) {
+            self.syndrome.increment(rank);
         }
     }
 
-    /// These ranks crashed: they are out for ever.
-    pub fn absorb_dead(&mut self, dead: &RankSet) {
-        self.syndrome.absorb_dead(dead);
+    /// Marks ranks as failed. They never come back.
+    pub fn mark_failed(&mut self, failed: &RankSet) {
+        self.syndrome.mark_failed(failed);
     }
 
-    /// The counters of events, by rank: even for a recommended rank.
+    /// Returns the counters of events, by rank. A recommended rank has an even counter.
     pub fn counters(&self) -> &[u32] {
         self.syndrome.counters()
     }
 
-    /// The group: all living ranks with an even counter; all living ranks if there is none.
+    /// Returns the group: all survivors with an even counter, or all survivors if there is none.
     pub fn recommended(&self) -> RankSet {
         self.syndrome.group()
     }
 
-    /// How long each rank has taken of late, in multiples of the median; None if it was never tested.
-    pub fn paces(&self) -> Vec<Option<f64>> {
-        self.records
+    /// Returns the smoothed measurement of each rank, in multiples of the median. None if a rank
+    /// was never tested.
+    pub fn reply_times(&self) -> Vec<Option<f64>> {
+        self.ranks
             .iter()
-            .map(|record| record.pace.mean())
+            .map(|state| state.reply_time.mean())
             .collect()
     }
 
-    /// What is known of a rank. Times are multiples of the median.
+    /// Returns the state of a rank. Times are multiples of the median.
     ///
-    /// # Panics
-    /// If there is no such rank.
-    pub fn view(&self, rank: Rank) -> View {
-        let record = &self.records[rank.index()];
-        View {
+    /// # Panics If the rank does not exist.
+    pub fn view(&self, rank: Rank) -> MonitorView {
+        let state = &self.ranks[rank.index()];
+        MonitorView {
             counter: self.syndrome.counter(rank),
             recommended: self.syndrome.group().contains(rank),
-            last_reply: record.last,
-            mean: record.replies.mean,
-            variance: record.replies.variance,
-            timeout: record.replies.timeout,
-            threshold: record.replies.limit(&self.options),
-            phi: record.phi,
-            good_in_row: record.good,
+            last_reply: state.last,
+            mean: state.replies.mean,
+            variance: state.replies.variance,
+            timeout: state.replies.timeout,
+            threshold: state.replies.limit(&self.options),
+            phi: state.phi,
+            good_in_row: state.passes,
         }
     }
 }
 
-/// When a rank is tested. A figure says something beside others of the same moment only: so whoever finds it
-/// time says so, and then all are tested at the same occasion, however far apart their clocks began.
+/// The time of the next test of all ranks. Measurements can be compared only if they are taken at
+/// the same time. So a rank whose interval is over says so in its report, and at the next commit
+/// all ranks report a measurement, even if their clocks started at different times.
 #[derive(Clone, Copy, Debug)]
-pub struct Rhythm {
+pub struct TestTimer {
     interval: f64,
     last: f64,
-    asked: bool,
+    requested: bool,
 }
 
-impl Rhythm {
-    /// At least so many seconds between two tests, the first of them from `now`.
-    pub fn new(interval: f64, now: f64) -> Rhythm {
-        Rhythm {
+impl TestTimer {
+    /// Creates a timer with at least `interval` seconds between two tests. The first interval
+    /// starts at `now`.
+    pub fn new(interval: f64, now: f64) -> TestTimer {
+        TestTimer {
             interval,
             last: now,
-            asked: false,
+            requested: false,
         }
     }
 
-    /// Does this rank find it time for a test?
+    /// Returns whether the interval of this rank is over.
     pub fn is_due(&self, now: f64) -> bool {
         now - self.last >= self.interval
     }
 
-    /// Is there something to tell the others: that it is time, or a figure?
-    pub fn has_news(&self, now: f64) -> bool {
-        self.asked || self.is_due(now)
+    /// Returns whether this rank has something to report: that its interval is over, or a
+    /// measurement.
+    pub fn has_report(&self, now: f64) -> bool {
+        self.requested || self.is_due(now)
     }
 
-    /// This rank tells the others. True if all tell their figures now: the test is this one.
-    pub fn tell(&mut self, now: f64) -> bool {
-        if self.asked {
+    /// Records that this rank reports. Returns whether all ranks report their measurements now.
+    pub fn report(&mut self, now: f64) -> bool {
+        if self.requested {
             self.last = now;
         }
-        self.asked
+        self.requested
     }
 
-    /// This rank has told others what it has without a test: it is not time before the interval is over again.
-    pub fn rest(&mut self, now: f64) {
+    /// Starts a new interval after a report without a test.
+    pub fn restart(&mut self, now: f64) {
         self.last = now;
     }
 
-    /// All have told each other, and for some of them it was time.
-    pub fn heard(&mut self, is_due: bool) {
-        self.asked = is_due && !self.asked;
+    /// Records that all ranks have reported. `is_due` says whether the interval of any of them was
+    /// over.
+    pub fn all_reported(&mut self, is_due: bool) {
+        self.requested = is_due && !self.requested;
     }
 }
 
@@ -179,60 +211,74 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn figures(times: &[f64]) -> Vec<(Rank, f64)> {
+    fn measurements(times: &[f64]) -> Vec<(Rank, f64)> {
         Rank::all(times.len()).zip(times.iter().copied()).collect()
     }
 
-    fn warm(options: Options) -> Foreground {
+    fn warmed_up(options: MonitorOptions) -> Foreground {
         let mut group = Foreground::new(4, options);
         for interval in 1..50 {
-            // An interval that is long for all is nobody's fault.
+            // An interval that is long for all ranks excludes none.
             let scale = f64::from(1 << (interval % 5));
-            group.interval(&figures(&[scale, 1.1 * scale, 0.9 * scale, scale]));
+            group.end_interval(&measurements(&[scale, 1.1 * scale, 0.9 * scale, scale]));
         }
         assert_eq!(group.counters(), [0; 4]);
         group
     }
 
     #[test]
-    fn a_slow_one_is_out_and_back_after_zeta_good_intervals() {
-        let mut group = warm(Options::default());
-        group.interval(&figures(&[1.0, 9.0, 1.0, 1.0]));
+    fn a_slow_rank_is_excluded_and_back_after_zeta_passed_intervals() {
+        let mut group = warmed_up(MonitorOptions::default());
+        group.end_interval(&measurements(&[1.0, 9.0, 1.0, 1.0]));
         assert_eq!(group.counters(), [0, 1, 0, 0]);
         assert!(!group.recommended().contains(Rank(1)));
-        for good in 1..=5 {
+        for passes in 1..=5 {
             assert!(!group.view(Rank(1)).recommended);
-            group.interval(&figures(&[1.0, 1.0, 1.0, 1.0]));
-            assert_eq!(group.view(Rank(1)).good_in_row, good);
+            group.end_interval(&measurements(&[1.0, 1.0, 1.0, 1.0]));
+            assert_eq!(group.view(Rank(1)).good_in_row, passes);
         }
         assert_eq!(group.counters(), [0, 2, 0, 0]);
         assert!(group.view(Rank(1)).recommended);
     }
 
     #[test]
-    fn one_bad_interval_starts_the_count_anew() {
-        let mut group = warm(Options::default());
+    fn a_resumed_group_recommends_ranks_whose_monitor_ended() {
+        let set = |ranks: &[u32]| RankSet::from_ranks(5, ranks.iter().copied().map(Rank));
+        let counters = [0, 1, 3, 2, 1];
+        let (ended, failed) = (set(&[1, 3]), set(&[0]));
+        let mut group = Foreground::resume(MonitorOptions::default(), &counters, &ended, &failed);
+        assert_eq!(group.counters(), [1, 2, 3, 2, 1]);
+        assert_eq!(group.recommended(), set(&[1, 3]));
+        for _ in 0..5 {
+            group.end_interval(&measurements(&[1.0; 5]));
+        }
+        assert_eq!(group.counters(), [1, 2, 4, 2, 2]);
+    }
+
+    #[test]
+    fn one_failed_interval_restarts_the_count() {
+        let mut group = warmed_up(MonitorOptions::default());
         for slow in [9.0, 1.0, 1.0, 1.0, 1.0, 90.0, 1.0, 1.0, 1.0, 1.0] {
-            group.interval(&figures(&[1.0, slow, 1.0, 1.0]));
+            group.end_interval(&measurements(&[1.0, slow, 1.0, 1.0]));
         }
         assert_eq!(group.counters(), [0, 1, 0, 0]);
     }
 
     #[test]
-    fn of_two_the_slower_one_is_out() {
-        let mut group = Foreground::new(2, Options::default());
+    fn the_slower_of_two_ranks_is_excluded() {
+        let mut group = Foreground::new(2, MonitorOptions::default());
         for _ in 0..50 {
-            group.interval(&figures(&[1.0, 1.0]));
+            group.end_interval(&measurements(&[1.0, 1.0]));
         }
-        group.interval(&figures(&[50.0, 1.0]));
+        group.end_interval(&measurements(&[50.0, 1.0]));
         assert_eq!(group.counters(), [1, 0]);
     }
 
     #[test]
-    fn the_dead_and_the_silent() {
-        let mut group = warm(Options::default());
-        group.absorb_dead(&RankSet::from_ranks(4, [Rank(3)]));
-        group.interval(&[
+    fn failed_ranks_and_missing_measurements_are_ignored() {
+        let mut group = warmed_up(MonitorOptions::default());
+        group.mark_failed(&RankSet::from_ranks(4, [Rank(3)]));
+        group.end_interval(&[
             (Rank(0), 1.0),
             (Rank(3), 1.0),
             (Rank(9), 1.0),
@@ -240,55 +286,55 @@ mod tests {
         ]);
         assert_eq!(group.counters(), [0, 0, 0, 1]);
         assert_eq!(group.recommended().len(), 3);
-        group.interval(&[]);
+        group.end_interval(&[]);
     }
 
     #[test]
-    fn slow_for_good_stays_out_if_late_figures_are_not_learnt_from() {
-        let slow = figures(&[1.0, 4.0, 1.0, 1.0]);
+    fn a_permanently_slow_rank_stays_excluded_if_late_measurements_are_left_out() {
+        let slow = measurements(&[1.0, 4.0, 1.0, 1.0]);
         let (mut paper, mut strict) = (
-            warm(Options::default()),
-            warm(Options {
+            warmed_up(MonitorOptions::default()),
+            warmed_up(MonitorOptions {
                 learn_late: false,
-                ..Options::default()
+                ..MonitorOptions::default()
             }),
         );
         for _ in 0..100 {
-            paper.interval(&slow);
-            strict.interval(&slow);
+            paper.end_interval(&slow);
+            strict.end_interval(&slow);
         }
         assert_eq!((paper.counters()[1], strict.counters()[1]), (2, 1));
     }
 
     proptest! {
-        /// Clocks that began at different times, ranks that come to each commit one after the other, and some
-        /// occasions at which nobody finds it time.
+        /// Clocks that start at different times, ranks that reach each commit one after the other,
+        /// and some commits at which no interval is over.
         #[test]
-        fn all_have_figures_at_the_same_occasions(
+        fn all_ranks_measure_at_the_same_commits(
             begun in prop::collection::vec(0.0..0.9_f64, 1..9),
             steps in prop::collection::vec(
                 (0.001..0.2_f64, prop::collection::vec(0.0..0.05_f64, 9), any::<bool>()), 1..200),
         ) {
-            let mut ranks: Vec<Rhythm> = begun.iter().map(|now| Rhythm::new(1.0, *now)).collect();
+            let mut ranks: Vec<TestTimer> = begun.iter().map(|now| TestTimer::new(1.0, *now)).collect();
             let (mut time, mut tested) = (1.0, Vec::new());
             for (step, delays, anyway) in steps {
                 time += step;
-                let clocked = |ranks: &[Rhythm], asks: fn(&Rhythm, f64) -> bool| {
+                let clocked = |ranks: &[TestTimer], asks: fn(&TestTimer, f64) -> bool| {
                     ranks.iter().zip(&delays).any(|(rank, delay)| asks(rank, time + delay))
                 };
-                if !anyway && !clocked(&ranks, Rhythm::has_news) {
+                if !anyway && !clocked(&ranks, TestTimer::has_report) {
                     continue;
                 }
-                let is_due = clocked(&ranks, Rhythm::is_due);
+                let is_due = clocked(&ranks, TestTimer::is_due);
                 let pairs = ranks.iter_mut().zip(&delays);
-                let told: Vec<bool> = pairs.map(|(rank, delay)| rank.tell(time + delay)).collect();
-                prop_assert!(told.iter().all(|one| *one == told[0]));
-                if told[0] {
+                let reporting: Vec<bool> = pairs.map(|(rank, delay)| rank.report(time + delay)).collect();
+                prop_assert!(reporting.iter().all(|one| *one == reporting[0]));
+                if reporting[0] {
                     tested.push(time);
                 }
-                ranks.iter_mut().for_each(|rank| rank.heard(is_due));
+                ranks.iter_mut().for_each(|rank| rank.all_reported(is_due));
             }
-            // One commit until somebody finds it time, and one more for the figures.
+            // One commit until an interval is over, and one more for the measurements.
             prop_assert!(time - tested.last().unwrap_or(&0.9) < 1.0 + 2.0 * 0.25);
             prop_assert!(tested.is_sorted_by(|one, next| next - one > 0.9));
         }
@@ -296,24 +342,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn somebody_is_always_recommended_and_all_agree(
+        fn some_rank_is_always_recommended_and_all_agree(
             ranks in 1_usize..12,
             seed: u64,
             multiple in 0.1_f64..3.0,
         ) {
             let mut random = ftsort_kernels::random::SplitMix::new(seed);
-            let options = Options { multiple, zeta: 2, ..Options::default() };
+            let options = MonitorOptions { multiple, zeta: 2, ..MonitorOptions::default() };
             let mut groups = vec![Foreground::new(ranks, options); 2];
             for _ in 0..60 {
-                let figures: Vec<(Rank, f64)> = Rank::all(ranks)
+                let measurements: Vec<(Rank, f64)> = Rank::all(ranks)
                     .map(|rank| (rank, 1.0 + (random.below(100) as f64 / 20.0).exp()))
                     .collect();
                 let even = |group: &Foreground| group.counters().iter().filter(|c| c.is_multiple_of(2)).count();
                 let before = groups[0].counters().to_vec();
-                groups.iter_mut().for_each(|group| group.interval(&figures));
+                groups.iter_mut().for_each(|group| group.end_interval(&measurements));
                 prop_assert_eq!(groups[0].counters(), groups[1].counters());
                 prop_assert!(groups[0].counters().iter().zip(&before).all(|(now, was)| now - was <= 1));
-                // Whoever was in it and not slower than the median still is.
+                // A member that is not slower than the median stays a member.
                 prop_assert!(even(&groups[0]) > 0 || before.iter().any(|counter| counter % 2 == 1));
             }
         }

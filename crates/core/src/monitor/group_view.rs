@@ -1,42 +1,48 @@
-//! What ranks tell each other at a commit, and what follows from it: whom to leave out, and how to share the
-//! work. The group's counters are the 2018 paper's; gain and weights go past it ([`share`]).
+//! The reports of the ranks at a commit, and the placement that follows from them: the excluded
+//! ranks and the shares of work. The group's counters are the 2018 paper's; gain and weights go
+//! beyond it ([`share`]).
 //!
-//! All that is decided follows from what was told and from what was agreed on before, so that all ranks that
-//! heard the same decide the same. Pure; must never look at what only this rank knows but to tell it.
+//! Every decision follows from the reports and from earlier agreements, so all ranks with the same
+//! reports decide the same.
+//!
+//! Must never: use data that only this rank has, except to report it.
 //!
 //! [`share`]: crate::monitor::share
 
 use crate::engine::{Load, Placement};
 use crate::members::{Rank, RankSet};
-use crate::monitor::options::Options;
-use crate::monitor::share::{Burden, merged, slowdowns, weights, worth_leaving_out};
+use crate::monitor::options::MonitorOptions;
+use crate::monitor::share::{RankLoad, median_of_testers, slowdowns, weights, worth_excluding};
+use crate::wire::{Reader, Writer};
 
-/// What a rank tells.
+/// The report of one rank.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
-    /// The counters of events, as it knows them, by rank.
+pub struct Report {
+    /// The counters of events, as this rank knows them, by rank.
     pub counters: Vec<u32>,
-    /// Does it find it time for a test, where ranks test themselves?
+    /// Whether its testing interval is over, where ranks test themselves.
     pub is_due: bool,
-    /// How long its own test took, if this is the occasion.
-    pub figure: Option<f64>,
-    /// Rounds that are committed.
+    /// Whether its monitor's thread has ended before it was stopped, so that it answers no tests.
+    pub monitor_ended: bool,
+    /// The time of its own test, if all ranks report one at this commit.
+    pub measurement: Option<f64>,
+    /// The number of committed rounds.
     pub round: u32,
-    /// All rounds.
+    /// The number of all rounds.
     pub rounds: u32,
-    /// Bytes of its blocks.
+    /// The size of its blocks, in bytes.
     pub bytes: u64,
-    /// How long others have taken to reply to it of late, by rank; in the foreground empty.
-    pub paces: Vec<Option<f64>>,
+    /// The smoothed reply times of the other ranks, by rank. Empty in the foreground.
+    pub reply_times: Vec<Option<f64>>,
 }
 
-/// Whether it is time, figure, round, rounds and bytes.
-const FIXED: usize = 1 + 8 + 4 + 4 + 8;
+/// The size of the flags, `measurement`, `round`, `rounds` and `bytes`.
+const FIXED_BYTES: usize = 1 + 8 + 4 + 4 + 8;
 
-impl Told {
-    /// With what the engine says of the present job.
-    pub fn with(self, load: &Load) -> Told {
-        Told {
+impl Report {
+    /// Adds the load of the present job.
+    pub fn with_load(self, load: &Load) -> Report {
+        Report {
             round: load.round,
             rounds: load.rounds,
             bytes: load.bytes,
@@ -44,56 +50,47 @@ impl Told {
         }
     }
 
-    /// As bytes: as many for all that have as many counters, and as many paces or none.
+    /// Returns the report as bytes. Reports with equally many counters, and with or without reply times,
+    /// have the same size.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FIXED + 4 * (self.counters.len() + self.paces.len()));
-        out.push(u8::from(self.is_due));
-        out.extend(self.figure.unwrap_or(f64::NAN).to_le_bytes());
-        out.extend(self.round.to_le_bytes());
-        out.extend(self.rounds.to_le_bytes());
-        out.extend(self.bytes.to_le_bytes());
-        out.extend(
-            self.counters
-                .iter()
-                .flat_map(|counter| counter.to_le_bytes()),
-        );
-        let paces = self
-            .paces
-            .iter()
-            .map(|pace| pace.unwrap_or(f64::NAN) as f32);
-        out.extend(paces.flat_map(f32::to_le_bytes));
-        out
+        let words = self.counters.len() + self.reply_times.len();
+        let mut out = Writer::with_capacity(FIXED_BYTES + 4 * words);
+        out.u8(u8::from(self.is_due) | u8::from(self.monitor_ended) << 1)
+            .f64(self.measurement.unwrap_or(f64::NAN))
+            .u32(self.round)
+            .u32(self.rounds)
+            .u64(self.bytes);
+        for counter in &self.counters {
+            out.u32(*counter);
+        }
+        for time in &self.reply_times {
+            out.f32(time.unwrap_or(f64::NAN) as f32);
+        }
+        out.finish()
     }
 
-    /// The opposite of [`Told::encode`], but that times have lost digits; None if there are fewer bytes than
-    /// so many ranks need.
-    pub fn decode(ranks: usize, bytes: &[u8]) -> Option<Told> {
-        let (is_due, rest) = bytes.split_first()?;
-        let (figure, rest) = rest.split_first_chunk()?;
-        let (round, rest) = rest.split_first_chunk()?;
-        let (rounds, rest) = rest.split_first_chunk()?;
-        let (size, rest) = rest.split_first_chunk()?;
-        let (words, _) = rest.as_chunks::<4>();
-        let (counters, paces) = words.split_at_checked(ranks)?;
-        let time = |time: f64| (!time.is_nan()).then_some(time);
-        let pace = |word: &[u8; 4]| time(f64::from(f32::from_le_bytes(*word)));
-        Some(Told {
-            counters: counters
-                .iter()
-                .map(|word| u32::from_le_bytes(*word))
-                .collect(),
-            is_due: *is_due != 0,
-            figure: time(f64::from_le_bytes(*figure)),
-            round: u32::from_le_bytes(*round),
-            rounds: u32::from_le_bytes(*rounds),
-            bytes: u64::from_le_bytes(*size),
-            paces: paces.iter().map(pace).collect(),
+    /// Returns the report with these bytes, of a group of `ranks` ranks; times are rounded to 32 bits.
+    /// None if there are too few bytes, or if bytes are left after the last whole reply time.
+    pub fn decode(ranks: usize, bytes: &[u8]) -> Option<Report> {
+        let mut fields = Reader::new(bytes);
+        let known = |time: f64| (!time.is_nan()).then_some(time);
+        let flags = fields.u8()?;
+        Some(Report {
+            is_due: flags & 1 != 0,
+            monitor_ended: flags & 2 != 0,
+            measurement: known(fields.f64()?),
+            round: fields.u32()?,
+            rounds: fields.u32()?,
+            bytes: fields.u64()?,
+            counters: fields.repeat(ranks, Reader::u32)?,
+            reply_times: fields
+                .repeat_to_end(|fields| fields.f32().map(|time| known(time.into())))?,
         })
     }
 }
 
-/// The ranks whose counter is odd.
-pub fn odd(counters: &[u32]) -> RankSet {
+/// Returns the ranks whose counter is odd.
+pub fn not_recommended(counters: &[u32]) -> RankSet {
     let ranks = Rank::all(counters.len());
     RankSet::from_ranks(
         counters.len(),
@@ -101,119 +98,131 @@ pub fn odd(counters: &[u32]) -> RankSet {
     )
 }
 
-/// What all ranks have agreed on so far.
+/// Returns the ranks that reported that their monitor's thread has ended. If there are any, all ranks must
+/// continue with a [`Foreground`](crate::monitor::Foreground), since those ranks answer no tests.
+pub fn ended_monitors(ranks: usize, reports: &[(Rank, Report)]) -> RankSet {
+    let ended = reports.iter().filter(|(_, report)| report.monitor_ended);
+    RankSet::from_ranks(ranks, ended.map(|(rank, _)| *rank))
+}
+
+/// The state that all ranks have agreed on.
 #[derive(Clone, Debug)]
 pub struct GroupView {
     gain: bool,
     weights: bool,
     counters: Vec<u32>,
-    advice: Placement,
+    placement: Placement,
 }
 
 impl GroupView {
-    /// So many ranks, all recommended and at full speed.
-    pub fn new(ranks: usize, options: &Options) -> GroupView {
+    /// Creates the view of `ranks` ranks, all recommended and at full speed.
+    pub fn new(ranks: usize, options: &MonitorOptions) -> GroupView {
         GroupView {
             gain: options.gain,
             weights: options.weights,
             counters: vec![0; ranks],
-            advice: Placement {
+            placement: Placement {
                 excluded: RankSet::new(ranks),
                 weights: Vec::new(),
             },
         }
     }
 
-    /// The counters of events that all go by.
+    /// Returns the counters of events that were agreed on.
     pub fn counters(&self) -> &[u32] {
         &self.counters
     }
 
-    /// What was decided last.
-    pub fn advice(&self) -> &Placement {
-        &self.advice
+    /// Returns the last decision.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
     }
 
-    /// Is it of use to know how fast ranks are?
-    pub fn asks_for_paces(&self) -> bool {
+    /// Returns whether the decision depends on the speed of the ranks.
+    pub fn needs_reply_times(&self) -> bool {
         self.gain || self.weights
     }
 
-    /// May it come to something else next time, though nobody's counter has changed?
+    /// Returns whether the next decision may differ although no counter has changed.
     pub fn may_change(&self) -> bool {
-        self.weights || self.advice.excluded != odd(&self.counters)
+        self.weights || self.placement.excluded != not_recommended(&self.counters)
     }
 
-    /// Takes in what members of the group said of the counters.
-    pub fn hear(&mut self, told: &[(Rank, Told)], group: &RankSet) {
-        for (_, told) in told.iter().filter(|(rank, _)| group.contains(*rank)) {
-            for (mine, theirs) in self.counters.iter_mut().zip(&told.counters) {
+    /// Merges the counters that members of the group reported.
+    pub fn merge_counters(&mut self, reports: &[(Rank, Report)], group: &RankSet) {
+        for (_, reports) in reports.iter().filter(|(rank, _)| group.contains(*rank)) {
+            for (mine, theirs) in self.counters.iter_mut().zip(&reports.counters) {
                 *mine = (*theirs).max(*mine);
             }
         }
     }
 
-    /// These are the counters.
+    /// Replaces the counters.
     pub fn set_counters(&mut self, counters: &[u32]) {
         self.counters = counters.to_vec();
     }
 
-    /// How long each rank takes, by what all said of each other.
-    pub fn paces(&self, told: &[(Rank, Told)]) -> Vec<Option<f64>> {
-        let said: Vec<_> = told.iter().map(|(_, told)| told.paces.clone()).collect();
-        merged(&said, self.counters.len())
+    /// Returns the time that each rank takes, from the reports of all ranks on each other.
+    pub fn reply_times(&self, reports: &[(Rank, Report)]) -> Vec<Option<f64>> {
+        let by_tester: Vec<_> = reports
+            .iter()
+            .map(|(_, reports)| reports.reply_times.clone())
+            .collect();
+        median_of_testers(&by_tester, self.counters.len())
     }
 
-    /// Whom to leave out, and how to share the work. `paces`: how long each rank takes, the same on all
-    /// ranks; `group`: who executes nodes now.
+    /// Decides which ranks to exclude and how to share the work. `reply_times` has the time that
+    /// each rank takes, the same on all ranks; `group` holds the ranks that execute nodes now.
     pub fn decide(
         &mut self,
-        told: &[(Rank, Told)],
-        paces: &[Option<f64>],
+        reports: &[(Rank, Report)],
+        reply_times: &[Option<f64>],
         group: &RankSet,
     ) -> &Placement {
-        let slowdowns = slowdowns(paces);
-        let suspects = odd(&self.counters);
-        self.advice = if self.weights {
+        let slowdowns = slowdowns(reply_times);
+        let suspects = not_recommended(&self.counters);
+        self.placement = if self.weights {
             Placement {
                 excluded: RankSet::new(self.counters.len()),
                 weights: weights(&slowdowns),
             }
         } else {
-            let excluded = match self.gain {
-                true => left_out_if_it_pays(suspects, told, &slowdowns, group),
-                false => suspects,
+            let excluded = if self.gain {
+                excluded_if_it_pays(suspects, reports, &slowdowns, group)
+            } else {
+                suspects
             };
             Placement {
                 excluded,
                 weights: Vec::new(),
             }
         };
-        &self.advice
+        &self.placement
     }
 }
 
-/// Those of the suspects that are worth leaving out, by what all told of their blocks and of the rounds to go;
-/// all of them if nobody told anything. `slowdowns`: how many times as slow as full speed each rank is.
-pub fn left_out_if_it_pays(
+/// Returns the suspects whose exclusion saves time, from the reported sizes and the number of
+/// rounds to go; all suspects if there are no reports. `slowdowns` has the factor by which each
+/// rank is slower than full speed.
+pub fn excluded_if_it_pays(
     suspects: RankSet,
-    told: &[(Rank, Told)],
+    reports: &[(Rank, Report)],
     slowdowns: &[f64],
     group: &RankSet,
 ) -> RankSet {
-    let Some((_, first)) = told.first() else {
+    let Some((_, first)) = reports.first() else {
         return suspects;
     };
-    let burden = |slowdown: &f64| Burden {
+    let load = |slowdown: &f64| RankLoad {
         slowdown: *slowdown,
         bytes: 0,
     };
-    let mut burdens: Vec<Burden> = slowdowns.iter().map(burden).collect();
-    for (rank, told) in told {
-        burdens[rank.index()].bytes = told.bytes;
+    let mut loads: Vec<RankLoad> = slowdowns.iter().map(load).collect();
+    for (rank, reports) in reports {
+        loads[rank.index()].bytes = reports.bytes;
     }
     let to_go = first.rounds.saturating_sub(first.round);
-    worth_leaving_out(&suspects, group, &burdens, to_go)
+    worth_excluding(&suspects, group, &loads, to_go)
 }
 
 #[cfg(test)]
@@ -225,20 +234,20 @@ mod tests {
         RankSet::from_ranks(ranks, Rank::all(ranks))
     }
 
-    fn told(counters: &[u32], paces: &[Option<f64>], round: u32) -> Told {
-        Told {
+    fn report(counters: &[u32], reply_times: &[Option<f64>], round: u32) -> Report {
+        Report {
             counters: counters.to_vec(),
             round,
             rounds: 4,
             bytes: 1000,
-            paces: paces.to_vec(),
-            ..Told::default()
+            reply_times: reply_times.to_vec(),
+            ..Report::default()
         }
     }
 
-    /// Four ranks of which rank 2 takes so many times as long, and has left the group in the eyes of rank 0.
-    fn four(slow: f64, round: u32) -> Vec<(Rank, Told)> {
-        let paces = |me: Rank| {
+    /// Four ranks. Rank 2 takes `slow` times as long, and has left the group as rank 0 knows it.
+    fn four_reports(slow: f64, round: u32) -> Vec<(Rank, Report)> {
+        let reply_times = |me: Rank| {
             Rank::all(4).map(move |rank| match rank.0 {
                 _ if rank == me => None,
                 2 => Some(0.01 * slow),
@@ -246,30 +255,30 @@ mod tests {
             })
         };
         let counters = |me: Rank| [0, 0, u32::from(me.0 == 0), 0];
-        let told = |me: Rank| {
+        let reports = |me: Rank| {
             (
                 me,
-                told(&counters(me), &paces(me).collect::<Vec<_>>(), round),
+                report(&counters(me), &reply_times(me).collect::<Vec<_>>(), round),
             )
         };
-        Rank::all(4).map(told).collect()
+        Rank::all(4).map(reports).collect()
     }
 
     fn decided(gain: bool, weights: bool, slow: f64, round: u32) -> Placement {
-        let options = Options {
+        let options = MonitorOptions {
             gain,
             weights,
-            ..Options::default()
+            ..MonitorOptions::default()
         };
         let mut group_view = GroupView::new(4, &options);
-        let told = four(slow, round);
-        group_view.hear(&told, &all(4));
-        let paces = group_view.paces(&told);
-        group_view.decide(&told, &paces, &all(4)).clone()
+        let reports = four_reports(slow, round);
+        group_view.merge_counters(&reports, &all(4));
+        let reply_times = group_view.reply_times(&reports);
+        group_view.decide(&reports, &reply_times, &all(4)).clone()
     }
 
     #[test]
-    fn left_out_weighed_or_neither() {
+    fn a_slow_rank_is_excluded_or_weighted_or_neither() {
         let two = RankSet::from_ranks(4, [Rank(2)]);
         let out = decided(false, false, 2.0, 1);
         assert_eq!((out.excluded, out.weights), (two.clone(), vec![]));
@@ -278,63 +287,76 @@ mod tests {
             (weighed.excluded, weighed.weights),
             (RankSet::new(4), vec![16, 16, 8, 16])
         );
-        // A cover's two parts are as long as it takes rank 2 itself.
+        // An executor needs as long for two nodes as rank 2 for its own.
         assert_eq!(decided(true, false, 2.0, 1).excluded, RankSet::new(4));
         assert_eq!(decided(true, false, 4.0, 1).excluded, two);
-        // Too late to move anything.
+        // It is too late to move any work.
         assert_eq!(decided(true, false, 4.0, 4).excluded, RankSet::new(4));
     }
 
     #[test]
-    fn who_is_outside_is_not_heard() {
-        let mut group_view = GroupView::new(4, &Options::default());
+    fn reports_from_outside_the_group_are_ignored() {
+        let mut group_view = GroupView::new(4, &MonitorOptions::default());
         let group = RankSet::from_ranks(4, [1, 2, 3].map(Rank));
-        group_view.hear(&four(9.0, 1), &group);
+        group_view.merge_counters(&four_reports(9.0, 1), &group);
         assert_eq!(group_view.counters(), [0; 4]);
+    }
+
+    #[test]
+    fn ended_monitors_are_those_that_reported_it() {
+        let report = |monitor_ended| Report {
+            monitor_ended,
+            ..Report::default()
+        };
+        let reports = [(Rank(0), report(false)), (Rank(3), report(true))];
+        assert_eq!(
+            ended_monitors(4, &reports),
+            RankSet::from_ranks(4, [Rank(3)])
+        );
     }
 
     proptest! {
         #[test]
-        fn what_is_told_survives_its_encoding(
+        fn a_report_survives_a_round_trip(
             counters in prop::collection::vec(any::<u32>(), 1..20),
-            figure in prop::option::of(0.0_f64..1e3),
+            measurement in prop::option::of(0.0_f64..1e3),
             (round, rounds, bytes) in (any::<u32>(), any::<u32>(), any::<u64>()),
-            pace in prop::option::of(0_u16..1000),
-            [has_paces, is_due]: [bool; 2],
+            reply_time in prop::option::of(0_u16..1000),
+            [has_times, is_due, monitor_ended]: [bool; 3],
         ) {
             let ranks = counters.len();
-            let paces = if has_paces { vec![pace.map(f64::from); ranks] } else { Vec::new() };
-            let told = Told { counters, is_due, figure, round, rounds, bytes, paces };
-            let encoded = told.encode();
-            prop_assert_eq!(Told::decode(ranks, &encoded), Some(told));
-            prop_assert_eq!(Told::decode(ranks, &encoded[..FIXED + 4 * ranks - 1]), None);
+            let reply_times = if has_times { vec![reply_time.map(f64::from); ranks] } else { Vec::new() };
+            let report = Report { counters, is_due, monitor_ended, measurement, round, rounds, bytes, reply_times };
+            let encoded = report.encode();
+            prop_assert_eq!(Report::decode(ranks, &encoded), Some(report));
+            prop_assert_eq!(Report::decode(ranks, &encoded[..FIXED_BYTES + 4 * ranks - 1]), None);
         }
 
         #[test]
-        fn who_heard_the_same_decides_the_same(
+        fn equal_reports_lead_to_equal_decisions(
             said in prop::collection::vec((0_u32..3, 0.0_f64..1.0, 0_u64..100), 1..9),
             (gain, weights) in (any::<bool>(), any::<bool>()),
-            dead in 0_usize..9,
+            failed in 0_usize..9,
         ) {
             let ranks = said.len();
-            let options = Options { gain, weights, ..Options::default() };
-            let mut counsels = vec![GroupView::new(ranks, &options); 2];
+            let options = MonitorOptions { gain, weights, ..MonitorOptions::default() };
+            let mut views = vec![GroupView::new(ranks, &options); 2];
             for round in 0..4 {
-                let tell = |rank: Rank| {
-                    let (counter, pace, bytes) = said[(rank.index() + round as usize) % ranks];
-                    let told = told(&vec![counter; ranks], &vec![Some(pace); ranks], round);
-                    (rank, Told { bytes, ..told })
+                let report_of = |rank: Rank| {
+                    let (counter, reply_time, bytes) = said[(rank.index() + round as usize) % ranks];
+                    let reports = report(&vec![counter; ranks], &vec![Some(reply_time); ranks], round);
+                    (rank, Report { bytes, ..reports })
                 };
-                let told: Vec<(Rank, Told)> =
-                    Rank::all(ranks).filter(|rank| ranks == 1 || rank.index() != dead).map(tell).collect();
-                let group = RankSet::from_ranks(ranks, told.iter().map(|(rank, _)| *rank));
-                for group_view in &mut counsels {
-                    group_view.hear(&told, &group);
-                    let paces = group_view.paces(&told);
-                    group_view.decide(&told, &paces, &group);
+                let reports: Vec<(Rank, Report)> =
+                    Rank::all(ranks).filter(|rank| ranks == 1 || rank.index() != failed).map(report_of).collect();
+                let group = RankSet::from_ranks(ranks, reports.iter().map(|(rank, _)| *rank));
+                for group_view in &mut views {
+                    group_view.merge_counters(&reports, &group);
+                    let reply_times = group_view.reply_times(&reports);
+                    group_view.decide(&reports, &reply_times, &group);
                 }
-                prop_assert_eq!(counsels[0].advice(), counsels[1].advice());
-                prop_assert!(!weights || counsels[0].advice().excluded.is_empty());
+                prop_assert_eq!(views[0].placement(), views[1].placement());
+                prop_assert!(!weights || views[0].placement().excluded.is_empty());
             }
         }
     }

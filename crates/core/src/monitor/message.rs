@@ -1,79 +1,88 @@
-//! What monitors say to each other, as bytes. One codec for all: a kind, numbers as few bytes as they need,
-//! and a checksum. Any bytes can come in; those that are no message are None.
+//! The messages that monitors send to each other, and their bytes: a kind, varints, and a checksum
+//! ([`crate::wire`]). Part of "DGRP implementation" of the 2018 paper, which does not fix a format.
 //!
-//! A test and its reply carry a digest of the counters, and the counters only where the digests differ: so
-//! messages stay small, and news still travel with tests, which is how they spread in VCube's graph, and
-//! how a lost broadcast is made good in the other.
+//! A test and its reply carry a digest of the sender's counters. A reply carries the counters themselves
+//! only if the digests differ. So messages stay small and counters still spread with the tests: this is
+//! how they spread in VCube's graph, and how a lost broadcast is made up for in the other graph.
+//!
+//! Must never: panic on bytes that are no message.
 
 use crate::members::Rank;
-use crate::monitor::paxos::{self, Ballot};
-use crate::monitor::syndrome::{News, decode as take_news, encode as put_news};
-use crate::monitor::wire::{put, seal, take, take_u32, unseal};
+use crate::monitor::paxos::{Ballot, PaxosMessage};
+use crate::monitor::syndrome::CounterUpdates;
+use crate::wire::{Reader, Writer};
 
-/// What is decided: may a rank, whose counter is this, come back into a group?
+/// The subject of a decision: may this rank, whose counter has this value, come back into the group?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subject {
-    /// Who.
+pub struct RejoinSubject {
+    /// The rank that is to come back.
     pub rank: Rank,
-    /// Its counter, odd.
+    /// The rank's counter, which is odd.
     pub counter: u32,
-    /// The fingerprint of the set of voters: only those who mean the same are counted together.
+    /// A fingerprint of the set of voters. Votes count together only if it is the same.
     pub voters: u32,
 }
 
-/// A message.
+/// A message from one monitor to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// Run the test procedure.
+pub enum MonitorMessage {
+    /// Asks the receiver to run the test procedure.
     Test {
-        /// The tester's number for it.
+        /// The tester's number for this test.
         number: u64,
-        /// Of the tester's counters.
+        /// The digest of the tester's counters.
         digest: u64,
     },
-    /// The test procedure ran.
+    /// The result of the test procedure.
     Reply {
-        /// The tester's number.
+        /// The tester's number for the test.
         number: u64,
-        /// What came out.
+        /// The result.
         answer: u64,
-        /// Of the tested rank's counters.
+        /// The digest of the tested rank's counters.
         digest: u64,
-        /// The tested rank's counters, if they differ from the tester's.
-        news: News,
+        /// The tested rank's counters, if their digest differs from the tester's.
+        updates: CounterUpdates,
     },
-    /// The sender's counters, for one who knows less.
-    Counters(News),
-    /// Events, told to all.
+    /// The sender's counters, for a receiver whose digest differs.
+    Counters(CounterUpdates),
+    /// Events, broadcast to all survivors.
     Events {
-        /// Who noticed them.
+        /// The rank that detected them.
         origin: Rank,
-        /// The origin's number for them.
+        /// The origin's number for this broadcast.
         number: u64,
-        /// The counters from then on.
-        news: News,
+        /// The counters after the events.
+        updates: CounterUpdates,
     },
-    /// To the leader: have it decided.
-    Request(Subject),
-    /// Between the leader and the voters.
-    Vote(Subject, paxos::Message),
+    /// Asks the leader to start a decision.
+    Request(RejoinSubject),
+    /// A message of the Paxos instance that decides on the subject.
+    Vote(RejoinSubject, PaxosMessage),
 }
 
-fn put_subject(kind: u8, subject: Subject) -> Vec<u8> {
-    let mut out = vec![kind];
-    put(&mut out, u64::from(subject.rank.0));
-    put(&mut out, u64::from(subject.counter));
-    put(&mut out, u64::from(subject.voters));
-    out
+/// Appends the number of updates, then for each the gap to the rank before it and the counter.
+fn write_updates(out: &mut Writer, updates: &CounterUpdates) {
+    out.varint(updates.len() as u64);
+    let mut next = 0;
+    for (rank, counter) in updates {
+        out.varint(rank.0 - next).varint(*counter);
+        next = rank.0 + 1;
+    }
 }
 
-fn put_ballot(out: &mut Vec<u8>, ballot: Ballot) {
-    put(out, u64::from(ballot.round));
-    put(out, u64::from(ballot.by.0));
+fn write_subject(out: &mut Writer, subject: RejoinSubject) {
+    out.varint(subject.rank.0)
+        .varint(subject.counter)
+        .varint(subject.voters);
 }
 
-fn put_vote(out: &mut Vec<u8>, message: &paxos::Message) {
-    use paxos::Message::{Accept, Accepted, Prepare, Promise, Refused};
+fn write_ballot(out: &mut Writer, ballot: Ballot) {
+    out.varint(ballot.round).varint(ballot.by.0);
+}
+
+fn write_vote(out: &mut Writer, message: &PaxosMessage) {
+    use PaxosMessage::{Accept, Accepted, Prepare, Promise, Refused};
     let (kind, ballot) = match *message {
         Prepare(ballot) => (0, ballot),
         Promise(ballot, None) => (1, ballot),
@@ -83,132 +92,149 @@ fn put_vote(out: &mut Vec<u8>, message: &paxos::Message) {
         Refused(ballot, None) => (5, ballot),
         Refused(ballot, Some(_)) => (6, ballot),
     };
-    out.push(kind);
-    put_ballot(out, ballot);
+    write_ballot(out.u8(kind), ballot);
     match *message {
         Promise(_, Some((before, value))) => {
-            put_ballot(out, before);
-            put(out, value);
+            write_ballot(out, before);
+            out.varint(value);
         }
-        Accept(_, value) => put(out, value),
-        Refused(_, Some(promised)) => put_ballot(out, promised),
+        Accept(_, value) => {
+            out.varint(value);
+        }
+        Refused(_, Some(promised)) => write_ballot(out, promised),
         _ => {}
     }
 }
 
-fn take_rank(ranks: usize, bytes: &mut &[u8]) -> Option<Rank> {
-    let rank = take_u32(bytes)?;
-    ((rank as usize) < ranks).then_some(Rank(rank))
+/// Takes the fields of a message for a group of `ranks` ranks.
+struct MessageReader<'a> {
+    ranks: usize,
+    fields: Reader<'a>,
 }
 
-fn take_subject(ranks: usize, bytes: &mut &[u8]) -> Option<Subject> {
-    Some(Subject {
-        rank: take_rank(ranks, bytes)?,
-        counter: take_u32(bytes)?,
-        voters: take_u32(bytes)?,
-    })
+impl MessageReader<'_> {
+    fn rank(&mut self) -> Option<Rank> {
+        let rank = self.fields.varint_u32()?;
+        ((rank as usize) < self.ranks).then_some(Rank(rank))
+    }
+
+    fn updates(&mut self) -> Option<CounterUpdates> {
+        let count = self.fields.varint_u32()? as usize;
+        let (ranks, mut next) = (self.ranks, 0_u32);
+        self.fields.repeat(count, |fields| {
+            let rank = next.checked_add(fields.varint_u32()?)?;
+            let counter = fields.varint_u32()?;
+            next = rank.checked_add(1)?;
+            ((rank as usize) < ranks).then_some((Rank(rank), counter))
+        })
+    }
+
+    fn subject(&mut self) -> Option<RejoinSubject> {
+        Some(RejoinSubject {
+            rank: self.rank()?,
+            counter: self.fields.varint_u32()?,
+            voters: self.fields.varint_u32()?,
+        })
+    }
+
+    fn ballot(&mut self) -> Option<Ballot> {
+        Some(Ballot {
+            round: self.fields.varint_u32()?,
+            by: self.rank()?,
+        })
+    }
+
+    fn vote(&mut self) -> Option<PaxosMessage> {
+        use PaxosMessage::{Accept, Accepted, Prepare, Promise, Refused};
+        let kind = self.fields.u8()?;
+        let ballot = self.ballot()?;
+        Some(match kind {
+            0 => Prepare(ballot),
+            1 => Promise(ballot, None),
+            2 => Promise(ballot, Some((self.ballot()?, self.fields.varint()?))),
+            3 => Accept(ballot, self.fields.varint()?),
+            4 => Accepted(ballot),
+            5 => Refused(ballot, None),
+            6 => Refused(ballot, Some(self.ballot()?)),
+            _ => return None,
+        })
+    }
+
+    fn message(&mut self) -> Option<MonitorMessage> {
+        Some(match self.fields.u8()? {
+            0 => MonitorMessage::Test {
+                number: self.fields.varint()?,
+                digest: self.fields.varint()?,
+            },
+            1 => MonitorMessage::Reply {
+                number: self.fields.varint()?,
+                answer: self.fields.varint()?,
+                digest: self.fields.varint()?,
+                updates: self.updates()?,
+            },
+            2 => MonitorMessage::Counters(self.updates()?),
+            3 => MonitorMessage::Events {
+                origin: self.rank()?,
+                number: self.fields.varint()?,
+                updates: self.updates()?,
+            },
+            4 => MonitorMessage::Request(self.subject()?),
+            5 => MonitorMessage::Vote(self.subject()?, self.vote()?),
+            _ => return None,
+        })
+    }
 }
 
-fn take_ballot(ranks: usize, bytes: &mut &[u8]) -> Option<Ballot> {
-    Some(Ballot {
-        round: take_u32(bytes)?,
-        by: take_rank(ranks, bytes)?,
-    })
-}
+impl MonitorMessage {
+    /// Returns the largest size of a message in a group of `ranks` ranks, in bytes.
+    pub fn max_bytes(ranks: usize) -> usize {
+        // A varint has at most 10 bytes, and 5 for a number of 32 bits. An update consists of two; before
+        // them are at most a kind, three numbers and a count, or a subject and a vote. A checksum follows.
+        const BEFORE_UPDATES: usize = 64;
+        BEFORE_UPDATES + 10 * ranks
+    }
 
-fn take_vote(ranks: usize, bytes: &mut &[u8]) -> Option<paxos::Message> {
-    use paxos::Message::{Accept, Accepted, Prepare, Promise, Refused};
-    let (kind, rest) = bytes.split_first()?;
-    *bytes = rest;
-    let ballot = take_ballot(ranks, bytes)?;
-    Some(match kind {
-        0 => Prepare(ballot),
-        1 => Promise(ballot, None),
-        2 => Promise(ballot, Some((take_ballot(ranks, bytes)?, take(bytes)?))),
-        3 => Accept(ballot, take(bytes)?),
-        4 => Accepted(ballot),
-        5 => Refused(ballot, None),
-        6 => Refused(ballot, Some(take_ballot(ranks, bytes)?)),
-        _ => return None,
-    })
-}
-
-impl Message {
-    /// As bytes.
+    /// Returns the bytes of the message.
     pub fn encode(&self) -> Vec<u8> {
-        let out = match self {
-            Message::Test { number, digest } => {
-                let mut out = vec![0];
-                put(&mut out, *number);
-                put(&mut out, *digest);
-                out
+        let mut out = Writer::new();
+        match self {
+            MonitorMessage::Test { number, digest } => {
+                out.u8(0).varint(*number).varint(*digest);
             }
-            Message::Reply {
+            MonitorMessage::Reply {
                 number,
                 answer,
                 digest,
-                news,
+                updates,
             } => {
-                let mut out = vec![1];
-                for part in [number, answer, digest] {
-                    put(&mut out, *part);
-                }
-                put_news(news, &mut out);
-                out
+                out.u8(1).varint(*number).varint(*answer).varint(*digest);
+                write_updates(&mut out, updates);
             }
-            Message::Counters(news) => {
-                let mut out = vec![2];
-                put_news(news, &mut out);
-                out
-            }
-            Message::Events {
+            MonitorMessage::Counters(updates) => write_updates(out.u8(2), updates),
+            MonitorMessage::Events {
                 origin,
                 number,
-                news,
+                updates,
             } => {
-                let mut out = vec![3];
-                put(&mut out, u64::from(origin.0));
-                put(&mut out, *number);
-                put_news(news, &mut out);
-                out
+                out.u8(3).varint(origin.0).varint(*number);
+                write_updates(&mut out, updates);
             }
-            Message::Request(subject) => put_subject(4, *subject),
-            Message::Vote(subject, message) => {
-                let mut out = put_subject(5, *subject);
-                put_vote(&mut out, message);
-                out
+            MonitorMessage::Request(subject) => write_subject(out.u8(4), *subject),
+            MonitorMessage::Vote(subject, message) => {
+                write_subject(out.u8(5), *subject);
+                write_vote(&mut out, message);
             }
-        };
-        seal(out)
+        }
+        out.finish_checked()
     }
 
-    /// The message that these bytes are, among so many ranks; None if they are none.
-    pub fn decode(ranks: usize, bytes: &[u8]) -> Option<Message> {
-        let (kind, rest) = unseal(bytes)?.split_first()?;
-        let mut rest = rest;
-        let bytes = &mut rest;
-        let message = match kind {
-            0 => Message::Test {
-                number: take(bytes)?,
-                digest: take(bytes)?,
-            },
-            1 => Message::Reply {
-                number: take(bytes)?,
-                answer: take(bytes)?,
-                digest: take(bytes)?,
-                news: take_news(ranks, bytes)?,
-            },
-            2 => Message::Counters(take_news(ranks, bytes)?),
-            3 => Message::Events {
-                origin: take_rank(ranks, bytes)?,
-                number: take(bytes)?,
-                news: take_news(ranks, bytes)?,
-            },
-            4 => Message::Request(take_subject(ranks, bytes)?),
-            5 => Message::Vote(take_subject(ranks, bytes)?, take_vote(ranks, bytes)?),
-            _ => return None,
-        };
-        rest.is_empty().then_some(message)
+    /// Returns the message with these bytes, in a group of `ranks` ranks. None if the bytes are no
+    /// message, or name a rank that the group does not have.
+    pub fn decode(ranks: usize, bytes: &[u8]) -> Option<MonitorMessage> {
+        let fields = Reader::checked(bytes)?;
+        let mut reader = MessageReader { ranks, fields };
+        let message = reader.message()?;
+        reader.fields.end(message)
     }
 }
 
@@ -224,8 +250,8 @@ mod tests {
         })
     }
 
-    fn votes(ranks: u32) -> impl Strategy<Value = paxos::Message> {
-        use paxos::Message::{Accept, Accepted, Prepare, Promise, Refused};
+    fn votes(ranks: u32) -> impl Strategy<Value = PaxosMessage> {
+        use PaxosMessage::{Accept, Accepted, Prepare, Promise, Refused};
         let before = prop::option::of((ballots(ranks), any::<u64>()));
         prop_oneof![
             ballots(ranks).prop_map(Prepare),
@@ -237,77 +263,84 @@ mod tests {
         ]
     }
 
-    fn messages(ranks: u32) -> impl Strategy<Value = Message> {
-        let news = || {
+    fn messages(ranks: u32) -> impl Strategy<Value = MonitorMessage> {
+        let updates = || {
             let counters = prop::collection::btree_map(0..ranks, any::<u32>(), 0..ranks as usize);
-            counters.prop_map(|news| {
-                news.into_iter()
+            counters.prop_map(|updates| {
+                updates
+                    .into_iter()
                     .map(|(rank, counter)| (Rank(rank), counter))
                     .collect()
             })
         };
         let subject = || {
             let parts = (0..ranks, any::<u32>(), any::<u32>());
-            parts.prop_map(|(rank, counter, voters)| Subject {
+            parts.prop_map(|(rank, counter, voters)| RejoinSubject {
                 rank: Rank(rank),
                 counter,
                 voters,
             })
         };
         prop_oneof![
-            any::<(u64, u64)>().prop_map(|(number, digest)| Message::Test { number, digest }),
-            (any::<(u64, u64, u64)>(), news()).prop_map(|((number, answer, digest), news)| {
-                Message::Reply {
-                    number,
-                    answer,
-                    digest,
-                    news,
+            any::<(u64, u64)>()
+                .prop_map(|(number, digest)| MonitorMessage::Test { number, digest }),
+            (any::<(u64, u64, u64)>(), updates()).prop_map(
+                |((number, answer, digest), updates)| {
+                    MonitorMessage::Reply {
+                        number,
+                        answer,
+                        digest,
+                        updates,
+                    }
                 }
-            }),
-            news().prop_map(Message::Counters),
-            (0..ranks, any::<u64>(), news()).prop_map(|(origin, number, news)| {
-                Message::Events {
+            ),
+            updates().prop_map(MonitorMessage::Counters),
+            (0..ranks, any::<u64>(), updates()).prop_map(|(origin, number, updates)| {
+                MonitorMessage::Events {
                     origin: Rank(origin),
                     number,
-                    news,
+                    updates,
                 }
             }),
-            subject().prop_map(Message::Request),
-            (subject(), votes(ranks)).prop_map(|(subject, vote)| Message::Vote(subject, vote)),
+            subject().prop_map(MonitorMessage::Request),
+            (subject(), votes(ranks))
+                .prop_map(|(subject, vote)| MonitorMessage::Vote(subject, vote)),
         ]
     }
 
     proptest! {
         #[test]
-        fn messages_survive_their_encoding((ranks, message) in (1_u32..50).prop_flat_map(|ranks| (Just(ranks), messages(ranks)))) {
-            prop_assert_eq!(Message::decode(ranks as usize, &message.encode()), Some(message));
+        fn messages_survive_a_round_trip((ranks, message) in (1_u32..50).prop_flat_map(|ranks| (Just(ranks), messages(ranks)))) {
+            let bytes = message.encode();
+            prop_assert!(bytes.len() <= MonitorMessage::max_bytes(ranks as usize));
+            prop_assert_eq!(MonitorMessage::decode(ranks as usize, &bytes), Some(message));
         }
 
         #[test]
-        fn any_bytes_are_survived(ranks in 0_usize..50, mut bytes: Vec<u8>) {
-            Message::decode(ranks, &bytes);
-            // Behind a right checksum, too, and of a kind that there is.
+        fn decoding_any_bytes_ends(ranks in 0_usize..50, mut bytes: Vec<u8>) {
+            MonitorMessage::decode(ranks, &bytes);
+            // With a right checksum and a known kind as well.
             if let Some(kind) = bytes.first_mut() {
                 *kind %= 6;
             }
-            Message::decode(ranks, &seal(bytes));
+            MonitorMessage::decode(ranks, &Writer::new().bytes(&bytes).finish_checked());
         }
 
         #[test]
-        fn a_message_cut_short_is_none(message in messages(9), end: prop::sample::Index) {
+        fn a_truncated_message_is_refused(message in messages(9), end: prop::sample::Index) {
             let bytes = message.encode();
-            prop_assert_eq!(Message::decode(9, &bytes[..end.index(bytes.len())]), None);
+            prop_assert_eq!(MonitorMessage::decode(9, &bytes[..end.index(bytes.len())]), None);
         }
     }
 
     #[test]
     fn messages_are_small() {
-        let test = Message::Test {
+        let test = MonitorMessage::Test {
             number: 30_000,
             digest: u64::MAX,
         };
         assert!(test.encode().len() <= 18);
-        let news = Rank::all(1024).map(|rank| (rank, 1)).collect();
-        assert!(Message::Counters(news).encode().len() <= 2 * 1024 + 7);
+        let updates = Rank::all(1024).map(|rank| (rank, 1)).collect();
+        assert!(MonitorMessage::Counters(updates).encode().len() <= 2 * 1024 + 7);
     }
 }

@@ -1,28 +1,28 @@
-//! The Dynamic Group of Recommended Processes (DGRP): ranks test each other, and those that reply too
-//! slowly, or wrongly, are not recommended until they have been fast for a while. Follows Camargo and Duarte,
-//! "Running resilient MPI applications on a Dynamic Group of Recommended Processes", Journal of the
-//! Brazilian Computer Society, 2018; each file says where it goes past the paper, and why.
+//! The Dynamic Group of Recommended Processes (DGRP). Ranks test each other. A rank that replies
+//! too slowly, or wrongly, is not recommended until it has been fast for a while. Follows Camargo
+//! and Duarte, "Running resilient MPI applications on a Dynamic Group of Recommended Processes",
+//! Journal of the Brazilian Computer Society, 2018. Each file says where it goes beyond the paper,
+//! and why.
 //!
-//! | file | what | of the paper |
+//! | file | content | section of the paper |
 //! |---|---|---|
-//! | [`options`] | what can be chosen | "Results" |
-//! | [`reply`] | how long a reply takes, and what is too long | Algorithm 1 |
-//! | [`syndrome`] | counters of events; who is in the group | "DGRP: system model" |
-//! | [`assignment`] | who tests whom: all to all, or VCube's | "DGRP: description" |
-//! | [`tester`] | the tests of one rank, verdicts, self-doubt | "DGRP implementation" |
-//! | [`broadcast`] | events are told once to all | the same |
+//! | [`options`] | the options of a monitor | "Results" |
+//! | [`reply`] | statistics of reply times, and the limit of the next reply | Algorithm 1 |
+//! | [`syndrome`] | counters of events, and the group that follows from them | "DGRP: system model" |
+//! | [`assignment`] | the testing graph: all to all, or VCube's | "DGRP: description" |
+//! | [`tester`] | the tests of one rank, their results, self-doubt | "DGRP implementation" |
+//! | [`broadcast`] | duplicate detection for the reliable broadcast of events | the same |
 //! | [`paxos`], [`rejoin`] | the decision that a rank may come back | the same |
-//! | [`message`], `wire` | what is said, as bytes | |
-//! | [`machine`] | [`Monitor`], one rank's part in all that | the same |
-//! | [`foreground`] | [`Foreground`], the same rules without messages | |
-//! | [`share`] | does moving work pay; shares by speed | |
-//! | [`group_view`] | what is told at a commit, and what follows from it | |
-//! | [`model`] | all of it on made-up hosts, in virtual time | Figures 7 to 13, Table 3 |
+//! | [`message`] | the messages and their bytes | |
+//! | [`machine`] | [`Monitor`]: one rank's part, as a state machine | the same |
+//! | [`foreground`] | [`Foreground`]: the same rules without messages | |
+//! | [`share`] | whether moving work saves time; shares of work by speed | |
+//! | [`group_view`] | the reports of a commit, and the placement that follows from them | |
 //!
-//! All is pure: time is an argument, and messages are bytes that somebody else moves. `docs/dgrp.md` has
-//! what was measured.
+//! The module is pure: the time is an argument, and the caller moves the messages. `docs/dgrp.md`
+//! has the measurements; the crate `ftsort-papers` runs these monitors on simulated hosts.
 //!
-//! Must never: talk to anybody, look at a clock, or know what the application does.
+//! Must never: send a message, read a clock, or know what the application does.
 
 pub mod assignment;
 pub mod broadcast;
@@ -37,21 +37,20 @@ pub mod reply;
 pub mod share;
 pub mod syndrome;
 pub mod tester;
-mod wire;
 
 pub use assignment::Assignment;
-pub use foreground::{Foreground, Rhythm};
-pub use group_view::{GroupView, Told};
-pub use machine::{Action, Monitor, View};
-pub use options::{Options, Suspicion};
+pub use foreground::{Foreground, TestTimer};
+pub use group_view::{GroupView, Report, ended_monitors};
+pub use machine::{Action, Monitor, MonitorView};
+pub use options::{MonitorOptions, Suspicion};
 
-/// Up to where the paper's test procedure looks for primes.
+/// The upper limit of the paper's test procedure, which counts primes.
 pub const DEFAULT_LIMIT: u64 = 1000;
 
-/// The paper's test procedure: how many primes there are up to a limit, by trial division, since the point
-/// is to take some time. 168 up to 1000.
+/// Runs the paper's test procedure: counts the primes up to `limit` by trial division, which takes
+/// some time on purpose. Returns 168 for 1000.
 pub fn count_primes(limit: u64) -> u64 {
-    // What can be known beforehand would not be computed.
+    // Keeps the compiler from computing the result at compile time.
     let limit = std::hint::black_box(limit);
     let is_prime = |number: u64| {
         let mut divisors = (2..).take_while(|divisor| divisor * divisor <= number);

@@ -1,57 +1,61 @@
-//! The decisions on ranks that may come back: one Paxos for each, kept apart by the rank's counter. Follows
-//! "DGRP implementation" of the 2018 paper; the leader is the voter with the smallest rank, and a request
-//! that comes again in the same interval is ignored. One that comes again in a later interval starts a new
-//! attempt, since messages may have been lost; the paper says nothing of that.
+//! The decisions on ranks that may come back: one Paxos instance for each value of a rank's
+//! counter. Follows "DGRP implementation" of the 2018 paper. The leader is the voter with the
+//! smallest rank. A request that is repeated in the same interval is ignored. A request that is
+//! repeated in a later interval starts a new attempt, because messages may have been lost; the
+//! paper does not treat this case.
 //!
-//! What is decided has one value only, "counter + 1": so two decisions on one counter, by groups that do
-//! not know of each other, do no harm, and Paxos is more than is needed. The value here is the rank that
-//! asked.
+//! The decided counter can only be "counter + 1". So two decisions on one counter, by groups that
+//! do not know of each other, are harmless, and Paxos is stronger than necessary. The value decided
+//! here is the rank that asked.
+//!
+//! Must never: send a message.
 
 use std::collections::BTreeMap;
 
 use crate::members::Rank;
-use crate::monitor::message::Subject;
-use crate::monitor::paxos::{Acceptor, Message, Proposer, Step};
+use crate::monitor::message::RejoinSubject;
+use crate::monitor::paxos::{Acceptor, PaxosMessage, Proposer, ProposerStep};
 
 #[derive(Clone, Debug)]
-struct Case {
+struct RejoinInstance {
     counter: u32,
     acceptor: Acceptor,
-    /// As the leader, and in which interval it last tried.
-    proposer: Option<(Subject, Proposer, u64)>,
+    /// If this rank is the leader: the subject, the proposer, and the interval of its last attempt.
+    proposer: Option<(RejoinSubject, Proposer, u64)>,
 }
 
-/// All that is being decided.
+/// The decisions in progress, by the rank that may come back.
 #[derive(Clone, Debug, Default)]
-pub struct Rejoins {
-    cases: BTreeMap<Rank, Case>,
+pub struct RejoinDecisions {
+    instances: BTreeMap<Rank, RejoinInstance>,
 }
 
-impl Rejoins {
-    fn case(&mut self, subject: Subject) -> &mut Case {
-        let new = || Case {
+impl RejoinDecisions {
+    fn instance(&mut self, subject: RejoinSubject) -> &mut RejoinInstance {
+        let new = || RejoinInstance {
             counter: subject.counter,
             acceptor: Acceptor::default(),
             proposer: None,
         };
-        let case = self.cases.entry(subject.rank).or_insert_with(new);
-        if case.counter != subject.counter {
-            *case = new();
+        let instance = self.instances.entry(subject.rank).or_insert_with(new);
+        if instance.counter != subject.counter {
+            *instance = new();
         }
-        case
+        instance
     }
 
-    /// As the leader: a voter asks for a decision. What to tell all voters, unless one is under way.
-    pub fn request(
+    /// Starts a decision on the leader, for a voter that asks for one. Returns the message to all
+    /// voters, or None if an attempt of this interval is in progress.
+    pub fn start(
         &mut self,
         me: Rank,
-        subject: Subject,
+        subject: RejoinSubject,
         voters: &[Rank],
         asked_by: Rank,
         interval: u64,
-    ) -> Option<Message> {
-        let case = self.case(subject);
-        match &mut case.proposer {
+    ) -> Option<PaxosMessage> {
+        let instance = self.instance(subject);
+        match &mut instance.proposer {
             Some((of, proposer, tried)) if *of == subject => {
                 if *tried == interval {
                     return None;
@@ -60,7 +64,8 @@ impl Rejoins {
                 Some(proposer.start())
             }
             other => {
-                // The round goes on where that of another group of voters ended: ballots never come again.
+                // The rounds continue from those of the earlier set of voters, so a ballot is never
+                // used twice.
                 let round = other.as_ref().map_or(0, |(_, before, _)| before.round());
                 let mut proposer = Proposer::new(me, voters, u64::from(asked_by.0));
                 proposer.go_above(round);
@@ -71,21 +76,31 @@ impl Rejoins {
         }
     }
 
-    /// As a voter: the answer to the leader.
-    pub fn vote(&mut self, subject: Subject, willing: bool, message: &Message) -> Option<Message> {
-        self.case(subject).acceptor.hear(willing, message)
+    /// Returns a voter's answer to the leader.
+    pub fn vote(
+        &mut self,
+        subject: RejoinSubject,
+        willing: bool,
+        message: &PaxosMessage,
+    ) -> Option<PaxosMessage> {
+        self.instance(subject).acceptor.receive(willing, message)
     }
 
-    /// As the leader: a voter answered.
-    pub fn count(&mut self, subject: Subject, from: Rank, message: &Message) -> Option<Step> {
-        match &mut self.case(subject).proposer {
-            Some((of, proposer, _)) if *of == subject => proposer.hear(from, message),
+    /// Counts a voter's answer on the leader.
+    pub fn count_vote(
+        &mut self,
+        subject: RejoinSubject,
+        from: Rank,
+        message: &PaxosMessage,
+    ) -> Option<ProposerStep> {
+        match &mut self.instance(subject).proposer {
+            Some((of, proposer, _)) if *of == subject => proposer.receive(from, message),
             _ => None,
         }
     }
 
-    /// The rank's counter moved on.
-    pub fn close(&mut self, rank: Rank) {
-        self.cases.remove(&rank);
+    /// Discards the decision on a rank, after its counter has changed.
+    pub fn remove(&mut self, rank: Rank) {
+        self.instances.remove(&rank);
     }
 }

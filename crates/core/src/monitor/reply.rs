@@ -1,31 +1,34 @@
-//! How long a rank takes to reply, and what is too long. Follows Algorithm 1 of the 2018 paper to the
-//! letter; phi goes past it. Must never look at a clock.
+//! Statistics of one rank's reply times, and the limit of the next reply. Follows Algorithm 1 of
+//! the 2018 paper to the letter; phi goes beyond it.
 //!
-//! Of Algorithm 1:
-//! - `mean` begins at 0 and not at the first reply, so that early values are far off: for replies that all
-//!   take t it is (1 - alpha^n) t after n of them, and the variance is (1 - alpha) n alpha^n t. With alpha
-//!   0.9 and beta 4 the timeout is 0.46 t after the first, 0.84 t after the second (a threshold without a
-//!   factor fails every test), then up to 2.1 t after eleven, and needs 58 to come within a twentieth of
-//!   t.
-//! - The deviation is taken from the new mean, and not from the one before as Jacobson has it; that makes
-//!   it alpha times as large.
-//! - The timeout, after which a tester is to stop waiting, is below the threshold. Who stops there never
-//!   sees a reply between the two; here a test ends at the threshold, and the timeout is a step on the way.
+//! Properties of Algorithm 1:
+//! - `mean` begins at 0 and not at the first reply, so early values are far off. For replies that
+//!   all take t the mean after n of them is (1 - alpha^n) t, and the variance is (1 - alpha) n
+//!   alpha^n t. With alpha 0.9 and beta 4 the timeout is 0.46 t after the first reply and 0.84 t
+//!   after the second (a threshold without a factor fails every test). Then it rises to 2.1 t after
+//!   eleven replies, and needs 58 to come within a twentieth of t.
+//! - The deviation is taken from the new mean, and not from the one before as Jacobson has it. That
+//!   makes it alpha times as large.
+//! - The timeout, after which a tester is to stop waiting, is below the threshold. A tester that
+//!   stops there never sees a reply between the two. Here a test ends at the threshold, and the
+//!   timeout is an intermediate value.
+//!
+//! Must never: read a clock.
 
-use crate::monitor::options::{Options, Suspicion};
+use crate::monitor::options::{MonitorOptions, Suspicion};
 
-/// Phi takes the deviation for at least so much of the mean: else replies that always take the same time
-/// make the least delay suspicious.
+/// The least deviation that phi assumes, as a share of the mean. Without it, replies that always
+/// take the same time would make the smallest delay suspicious.
 const LEAST_DEVIATION: f64 = 0.1;
 
 /// A curve that is close to the normal distribution: P(later) = 1 / (1 + exp(y (A + B y^2))).
 const A: f64 = 1.597_6;
 const B: f64 = 0.070_566;
 
-/// What a tester knows about the reply times of one rank: the variables of Algorithm 1.
+/// Statistics of the reply times of one rank: the variables of Algorithm 1.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replies {
-    /// How long the last reply took, in seconds.
+pub struct ReplyStatistics {
+    /// The time of the last reply, in seconds.
     pub test_time: f64,
     /// The weighted mean.
     pub mean: f64,
@@ -35,22 +38,22 @@ pub struct Replies {
     pub timeout: f64,
     /// timeout * multiple + plus.
     pub threshold: f64,
-    /// How many replies there were.
+    /// The number of replies.
     pub count: u64,
     /// The weighted mean of the squares, for phi.
     squares: f64,
-    /// What the weights of all replies so far add up to, for phi.
+    /// The sum of the weights of all replies so far, for phi.
     weights: f64,
 }
 
-impl Replies {
-    /// Nothing known yet.
-    pub fn new() -> Replies {
-        Replies::default()
+impl ReplyStatistics {
+    /// Returns statistics of no replies.
+    pub fn new() -> ReplyStatistics {
+        ReplyStatistics::default()
     }
 
-    /// Lines 8 to 12 of Algorithm 1, for a reply that took so long.
-    pub fn arrived(&mut self, options: &Options, test_time: f64) {
+    /// Adds a reply that took `test_time` seconds: lines 8 to 12 of Algorithm 1.
+    pub fn add(&mut self, options: &MonitorOptions, test_time: f64) {
         let alpha = options.alpha;
         self.test_time = test_time;
         self.mean = alpha * self.mean + (1.0 - alpha) * self.test_time;
@@ -62,8 +65,8 @@ impl Replies {
         self.weights = alpha * self.weights + (1.0 - alpha);
     }
 
-    /// How long the next reply may take, in seconds.
-    pub fn limit(&self, options: &Options) -> f64 {
+    /// Returns the longest time, in seconds, that the next reply may take.
+    pub fn limit(&self, options: &MonitorOptions) -> f64 {
         if self.count < u64::from(options.first_tests.max(1)) {
             return options.first_threshold;
         }
@@ -76,8 +79,8 @@ impl Replies {
         }
     }
 
-    /// How suspicious a test is that has taken so long: 1 if one reply in ten takes longer, 2 if one in a
-    /// hundred does, and so on. 0 before the first reply.
+    /// Returns how suspicious a test is after `elapsed` seconds: 1 if one reply in ten takes
+    /// longer, 2 if one in a hundred does, and so on. Returns 0 before the first reply.
     pub fn phi(&self, elapsed: f64) -> f64 {
         let (mean, deviation) = self.moments();
         if deviation <= 0.0 {
@@ -89,7 +92,8 @@ impl Replies {
         (exponent.max(0.0) + (-exponent.abs()).exp().ln_1p()) / std::f64::consts::LN_10
     }
 
-    /// Mean and standard deviation, weighted as Algorithm 1's but without its false start at 0.
+    /// Returns the mean and the standard deviation, weighted as in Algorithm 1 but without its
+    /// start at 0.
     fn moments(&self) -> (f64, f64) {
         if self.weights <= 0.0 {
             return (0.0, 0.0);
@@ -100,13 +104,13 @@ impl Replies {
     }
 }
 
-/// At how many standard deviations above the mean phi reaches a limit: the root of B y^3 + A y = g, with
-/// exp(g) = 10^limit - 1, after Cardano.
+/// Returns the number of standard deviations above the mean at which phi reaches a limit: the root
+/// of B y^3 + A y = g, with exp(g) = 10^limit - 1, by Cardano's formula.
 fn deviations_of(limit: f64) -> f64 {
     let g = (10.0_f64.powf(limit) - 1.0).ln();
     let (p, q) = (A / (3.0 * B), g / (2.0 * B));
     let root = (q * q + p * p * p).sqrt();
-    // The two cube roots' product is -p; this one does not cancel.
+    // The product of the two cube roots is -p; computing this one involves no cancellation.
     let large = (q.abs() + root).cbrt();
     (large - p / large).copysign(q)
 }
@@ -116,17 +120,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn after(options: &Options, times: &[f64]) -> Replies {
-        let mut replies = Replies::new();
+    fn after(options: &MonitorOptions, times: &[f64]) -> ReplyStatistics {
+        let mut replies = ReplyStatistics::new();
         for time in times {
-            replies.arrived(options, *time);
+            replies.add(options, *time);
         }
         replies
     }
 
     #[test]
     fn algorithm_1_by_hand() {
-        let options = Options::default();
+        let options = MonitorOptions::default();
         let one = after(&options, &[10.0]);
         // mean = 0.1 * 10; variance = 0.1 * |1 - 10|; timeout = 1 + 4 * 0.9.
         assert!((one.mean - 1.0).abs() < 1e-12 && (one.variance - 0.9).abs() < 1e-12);
@@ -135,7 +139,7 @@ mod tests {
         // mean = 0.9 + 2; variance = 0.81 + 0.1 * |2.9 - 20|.
         assert!((two.mean - 2.9).abs() < 1e-12 && (two.variance - 2.52).abs() < 1e-12);
         assert!((two.timeout - 12.98).abs() < 1e-12);
-        let added = Options {
+        let added = MonitorOptions {
             multiple: 1.0,
             plus: 3.0,
             ..options
@@ -145,8 +149,8 @@ mod tests {
 
     #[test]
     fn the_first_threshold_holds_for_the_first_tests() {
-        let options = Options::default();
-        assert!((Replies::new().limit(&options) - 8.0).abs() < 1e-12);
+        let options = MonitorOptions::default();
+        assert!((ReplyStatistics::new().limit(&options) - 8.0).abs() < 1e-12);
         assert!((after(&options, &[0.1]).limit(&options) - 8.0).abs() < 1e-12);
         let two = after(&options, &[0.1, 0.1]);
         assert!((two.limit(&options) - two.threshold).abs() < 1e-12 && two.threshold < 0.3);
@@ -154,9 +158,9 @@ mod tests {
 
     #[test]
     fn without_a_factor_the_second_and_third_test_fail_at_constant_speed() {
-        let options = Options {
+        let options = MonitorOptions {
             multiple: 1.0,
-            ..Options::default()
+            ..MonitorOptions::default()
         };
         assert!(after(&options, &[1.0]).threshold < 0.47);
         assert!(after(&options, &[1.0; 2]).threshold < 0.84);
@@ -167,25 +171,25 @@ mod tests {
     }
 
     #[test]
-    fn one_late_reply_makes_four_times_as_slow_normal() {
-        // What `learn_late: false` is for.
-        let options = Options::default();
+    fn one_late_reply_raises_the_limit_above_itself() {
+        // The option `learn_late: false` prevents this.
+        let options = MonitorOptions::default();
         let mut replies = after(&options, &[1.0; 200]);
         assert!(replies.limit(&options) < 4.0);
-        replies.arrived(&options, 4.0);
+        replies.add(&options, 4.0);
         assert!(replies.limit(&options) > 4.0);
     }
 
     proptest! {
         #[test]
         fn the_printed_formulas(times in prop::collection::vec(0.0_f64..10.0, 1..50), alpha in 0.0_f64..1.0, beta in 0.0_f64..8.0) {
-            let options = Options { alpha, beta, ..Options::default() };
+            let options = MonitorOptions { alpha, beta, ..MonitorOptions::default() };
             let (mut mean, mut variance) = (0.0_f64, 0.0_f64);
-            let mut replies = Replies::new();
+            let mut replies = ReplyStatistics::new();
             for time in &times {
                 mean = alpha * mean + (1.0 - alpha) * time;
                 variance = alpha * variance + (1.0 - alpha) * (mean - time).abs();
-                replies.arrived(&options, *time);
+                replies.add(&options, *time);
                 prop_assert_eq!((replies.mean, replies.variance), (mean, variance));
                 prop_assert_eq!(replies.timeout, mean + beta * variance);
                 prop_assert_eq!(replies.threshold, 2.5 * replies.timeout);
@@ -197,18 +201,18 @@ mod tests {
 
         #[test]
         fn closed_forms_at_constant_speed(n in 1_usize..100, t in 0.001_f64..10.0) {
-            let replies = after(&Options::default(), &vec![t; n]);
+            let replies = after(&MonitorOptions::default(), &vec![t; n]);
             let left = 0.9_f64.powi(n as i32);
             prop_assert!((replies.mean - (1.0 - left) * t).abs() < 1e-9);
             prop_assert!((replies.variance - 0.1 * n as f64 * left * t).abs() < 1e-9);
         }
 
         #[test]
-        fn phi_is_a_threshold_in_other_words(
+        fn phi_reaches_its_limit_at_the_threshold(
             times in prop::collection::vec(0.001_f64..10.0, 2..50),
             limit in 0.05_f64..300.0,
         ) {
-            let options = Options { suspicion: Suspicion::Phi(limit), ..Options::default() };
+            let options = MonitorOptions { suspicion: Suspicion::Phi(limit), ..MonitorOptions::default() };
             let replies = after(&options, &times);
             let time = replies.limit(&options);
             prop_assert!((replies.phi(time) - limit).abs() < 1e-6 * limit, "{} at {time}", replies.phi(time));
@@ -217,7 +221,7 @@ mod tests {
 
         #[test]
         fn phi_grows_with_time(times in prop::collection::vec(0.001_f64..10.0, 1..50), one in 0.0_f64..100.0, other in 0.0_f64..100.0) {
-            let replies = after(&Options::default(), &times);
+            let replies = after(&MonitorOptions::default(), &times);
             let (less, more) = (one.min(other), one.max(other));
             prop_assert!(replies.phi(less) <= replies.phi(more));
             prop_assert!(replies.phi(more).is_finite() && replies.phi(less) >= 0.0);

@@ -1,24 +1,25 @@
-//! Who is recommended, as one rank knows it: a counter of events for each rank, even for a recommended one
-//! and odd for one that is not. Follows "DGRP: system model" and "DGRP implementation" of the 2018 paper
-//! (the counters are those of Rangarajan, Dahbura and Ziegler, 1995). Pure; it must never ask who told it,
-//! which is for the monitor to do.
+//! The state of all ranks as one rank knows it: a counter of events for each rank, which is even
+//! for a recommended rank and odd for one that is not. Follows "DGRP: system model" and "DGRP
+//! implementation" of the 2018 paper. The counters are those of Rangarajan, Dahbura and Ziegler,
+//! 1995.
+//!
+//! Must never: decide whether the source of an update may be trusted. The monitor does that.
 
 use crate::members::{Rank, RankSet};
-use crate::monitor::wire::{put, take_u32};
 use ftsort_kernels::random::SplitMix;
 
 /// Counters that differ from 0, by ascending rank.
-pub type News = Vec<(Rank, u32)>;
+pub type CounterUpdates = Vec<(Rank, u32)>;
 
-/// The counters of all ranks, and who is dead.
+/// The counters of all ranks, and the set of failed ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Syndrome {
     counters: Vec<u32>,
-    dead: RankSet,
+    failed: RankSet,
     digest: u64,
 }
 
-/// The share of one counter in the digest.
+/// Returns the contribution of one counter to the digest.
 fn digest_of(rank: usize, counter: u32) -> u64 {
     match counter {
         0 => 0,
@@ -27,59 +28,61 @@ fn digest_of(rank: usize, counter: u32) -> u64 {
 }
 
 impl Syndrome {
-    /// So many ranks, all recommended.
+    /// Creates the state of `ranks` ranks, all recommended.
     pub fn new(ranks: usize) -> Syndrome {
         Syndrome {
             counters: vec![0; ranks],
-            dead: RankSet::new(ranks),
+            failed: RankSet::new(ranks),
             digest: 0,
         }
     }
 
-    /// The counters, by rank.
+    /// Returns the counters, by rank.
     pub fn counters(&self) -> &[u32] {
         &self.counters
     }
 
-    /// The counter of a rank.
+    /// Returns the counter of a rank.
     pub fn counter(&self, rank: Rank) -> u32 {
         self.counters[rank.index()]
     }
 
-    /// A number that is the same for equal counters and hardly ever for others.
+    /// Returns a number that is the same for equal counters, and almost always different for
+    /// different ones.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Is a rank alive, and its counter even?
+    /// Returns whether a rank has not failed and its counter is even.
     pub fn is_recommended(&self, rank: Rank) -> bool {
-        self.counter(rank).is_multiple_of(2) && !self.dead.contains(rank)
+        self.counter(rank).is_multiple_of(2) && !self.failed.contains(rank)
     }
 
-    /// Is it known to be dead?
-    pub fn is_dead(&self, rank: Rank) -> bool {
-        self.dead.contains(rank)
+    /// Returns whether a rank is known to have failed.
+    pub fn is_failed(&self, rank: Rank) -> bool {
+        self.failed.contains(rank)
     }
 
-    fn living(&self) -> impl Iterator<Item = Rank> {
-        Rank::all(self.counters.len()).filter(|rank| !self.dead.contains(*rank))
+    fn survivors(&self) -> impl Iterator<Item = Rank> {
+        Rank::all(self.counters.len()).filter(|rank| !self.failed.contains(*rank))
     }
 
-    /// The group: all recommended ranks. If there is none, all living ones: nobody could ever come back
-    /// into an empty group, and the paper says nothing of it.
+    /// Returns the group: all recommended ranks. If there is none, returns all survivors, because
+    /// no rank could ever come back into an empty group. The paper does not treat this case.
     pub fn group(&self) -> RankSet {
         let ranks = self.counters.len();
-        let recommended = self.living().filter(|rank| self.is_recommended(*rank));
+        let recommended = self.survivors().filter(|rank| self.is_recommended(*rank));
         let group = RankSet::from_ranks(ranks, recommended);
-        match group.is_empty() {
-            true => RankSet::from_ranks(ranks, self.living()),
-            false => group,
+        if group.is_empty() {
+            RankSet::from_ranks(ranks, self.survivors())
+        } else {
+            group
         }
     }
 
-    /// The living ranks that are not recommended.
+    /// Returns the survivors that are not recommended.
     pub fn outside(&self) -> RankSet {
-        let outside = self.living().filter(|rank| !self.is_recommended(*rank));
+        let outside = self.survivors().filter(|rank| !self.is_recommended(*rank));
         RankSet::from_ranks(self.counters.len(), outside)
     }
 
@@ -90,12 +93,13 @@ impl Syndrome {
         self.counters[index] = counter;
     }
 
-    /// An event: the rank is from now on what it was not. A counter that cannot grow stays.
-    pub fn bump(&mut self, rank: Rank) {
+    /// Counts an event: the rank changes between recommended and not recommended. A counter at its
+    /// maximum stays.
+    pub fn increment(&mut self, rank: Rank) {
         self.set(rank, self.counter(rank).saturating_add(1));
     }
 
-    /// Learns of a counter. True if it is above the own one, which then becomes it.
+    /// Takes over a counter that is above the known one. Returns whether it was.
     pub fn merge(&mut self, rank: Rank, counter: u32) -> bool {
         let newer = counter > self.counter(rank);
         if newer {
@@ -104,66 +108,29 @@ impl Syndrome {
         newer
     }
 
-    /// Learns of deaths: the dead are not recommended, whatever is heard of them. Returns those that
-    /// were recommended before.
-    pub fn absorb_dead(&mut self, dead: &RankSet) -> Vec<Rank> {
+    /// Marks ranks as failed. A failed rank is never recommended, whatever its counter becomes.
+    /// Returns the ranks that were recommended before.
+    pub fn mark_failed(&mut self, failed: &RankSet) -> Vec<Rank> {
         let known = |rank: &Rank| rank.index() < self.counters.len();
-        let new = dead
-            .iter()
-            .filter(known)
-            .filter(|rank| !self.is_dead(*rank));
-        let new: Vec<Rank> = new.collect();
-        let were = new
-            .iter()
-            .copied()
-            .filter(|rank| self.is_recommended(*rank));
-        let were: Vec<Rank> = were.collect();
+        let known_ranks = failed.iter().filter(known);
+        let new: Vec<Rank> = known_ranks.filter(|rank| !self.is_failed(*rank)).collect();
+        let recommended = new.iter().filter(|rank| self.is_recommended(**rank));
+        let demoted: Vec<Rank> = recommended.copied().collect();
         for rank in new {
-            self.dead.insert(rank);
+            self.failed.insert(rank);
         }
-        for rank in &were {
-            self.bump(*rank);
+        for rank in &demoted {
+            self.increment(*rank);
         }
-        were
+        demoted
     }
 
-    /// All that is worth telling.
-    pub fn news(&self) -> News {
+    /// Returns the counters that differ from 0, which is all that another rank can learn from.
+    pub fn nonzero_counters(&self) -> CounterUpdates {
         let counters = Rank::all(self.counters.len()).zip(&self.counters);
-        let told = counters.filter(|(_, counter)| **counter > 0);
-        told.map(|(rank, counter)| (rank, *counter)).collect()
+        let nonzero = counters.filter(|(_, counter)| **counter > 0);
+        nonzero.map(|(rank, counter)| (rank, *counter)).collect()
     }
-}
-
-/// Appends news: how many, and each as the gap from the rank before, and the counter.
-pub fn encode(news: &News, out: &mut Vec<u8>) {
-    put(out, news.len() as u64);
-    let mut next = 0;
-    for (rank, counter) in news {
-        put(out, u64::from(rank.0 - next));
-        put(out, u64::from(*counter));
-        next = rank.0 + 1;
-    }
-}
-
-/// Takes news off the front; None if they are no news about so many ranks.
-pub fn decode(ranks: usize, bytes: &mut &[u8]) -> Option<News> {
-    let length = take_u32(bytes)? as usize;
-    if length > ranks {
-        return None;
-    }
-    let mut news = News::with_capacity(length);
-    let mut next = 0_u32;
-    for _ in 0..length {
-        let rank = next.checked_add(take_u32(bytes)?)?;
-        let counter = take_u32(bytes)?;
-        if rank as usize >= ranks {
-            return None;
-        }
-        news.push((Rank(rank), counter));
-        next = rank + 1;
-    }
-    Some(news)
 }
 
 #[cfg(test)]
@@ -171,7 +138,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(ranks: usize, counters: &[(u32, u32)]) -> Syndrome {
+    fn syndrome_of(ranks: usize, counters: &[(u32, u32)]) -> Syndrome {
         let mut syndrome = Syndrome::new(ranks);
         for (rank, counter) in counters {
             syndrome.merge(Rank(rank % ranks as u32), *counter);
@@ -185,48 +152,48 @@ mod tests {
 
     #[test]
     fn figures_2_and_3_of_the_paper() {
-        let figure_2 = told(8, &[(1, 1), (3, 3), (4, 1), (6, 1)]);
+        let figure_2 = syndrome_of(8, &[(1, 1), (3, 3), (4, 1), (6, 1)]);
         assert_eq!(numbers(&figure_2.group()), [0, 2, 5, 7]);
         let mut figure_3 = figure_2;
-        figure_3.bump(Rank(0));
-        figure_3.bump(Rank(6));
+        figure_3.increment(Rank(0));
+        figure_3.increment(Rank(6));
         assert_eq!(numbers(&figure_3.group()), [2, 5, 6, 7]);
         assert_eq!(numbers(&figure_3.outside()), [0, 1, 3, 4]);
     }
 
     #[test]
-    fn two_testers_who_notice_the_same_count_one_event() {
+    fn two_testers_of_the_same_failure_count_one_event() {
         let (mut one, mut other) = (Syndrome::new(3), Syndrome::new(3));
-        one.bump(Rank(2));
-        other.bump(Rank(2));
+        one.increment(Rank(2));
+        other.increment(Rank(2));
         assert!(!one.merge(Rank(2), other.counter(Rank(2))));
         assert_eq!(one.counters(), [0, 0, 1]);
     }
 
     #[test]
-    fn the_dead_are_never_recommended() {
-        let mut syndrome = told(4, &[(1, 1)]);
-        let dead = RankSet::from_ranks(4, [Rank(1), Rank(2)]);
-        assert_eq!(syndrome.absorb_dead(&dead), [Rank(2)]);
+    fn failed_ranks_are_never_recommended() {
+        let mut syndrome = syndrome_of(4, &[(1, 1)]);
+        let failed = RankSet::from_ranks(4, [Rank(1), Rank(2)]);
+        assert_eq!(syndrome.mark_failed(&failed), [Rank(2)]);
         assert_eq!(syndrome.counters(), [0, 1, 1, 0]);
         assert!(syndrome.merge(Rank(2), 4));
         assert_eq!(numbers(&syndrome.group()), [0, 3]);
         assert!(syndrome.outside().is_empty());
-        assert!(syndrome.absorb_dead(&dead).is_empty());
+        assert!(syndrome.mark_failed(&failed).is_empty());
     }
 
     #[test]
-    fn where_nobody_is_recommended_all_the_living_are_the_group() {
-        let mut syndrome = told(3, &[(0, 1), (1, 3), (2, 1)]);
+    fn without_a_recommended_rank_all_survivors_are_the_group() {
+        let mut syndrome = syndrome_of(3, &[(0, 1), (1, 3), (2, 1)]);
         assert_eq!(numbers(&syndrome.group()), [0, 1, 2]);
-        syndrome.absorb_dead(&RankSet::from_ranks(3, [Rank(1)]));
+        syndrome.mark_failed(&RankSet::from_ranks(3, [Rank(1)]));
         assert_eq!(numbers(&syndrome.group()), [0, 2]);
         assert_eq!(numbers(&syndrome.outside()), [0, 2]);
     }
 
     proptest! {
         #[test]
-        fn merging_in_any_order_comes_to_the_same(
+        fn the_order_of_merging_does_not_matter(
             ranks in 1_usize..40,
             counters in prop::collection::vec((any::<u32>(), 0_u32..9), 0..60),
             seed: u64,
@@ -237,7 +204,7 @@ mod tests {
                 random.draw_at(&mut shuffled, index);
             }
             shuffled.extend_from_slice(&counters[..counters.len() / 2]);
-            let (one, other) = (told(ranks, &counters), told(ranks, &shuffled));
+            let (one, other) = (syndrome_of(ranks, &counters), syndrome_of(ranks, &shuffled));
             prop_assert_eq!(&one, &other);
             prop_assert_eq!(one.digest(), other.digest());
             let most = |rank: u32| {
@@ -249,31 +216,9 @@ mod tests {
         }
 
         #[test]
-        fn news_survive_their_encoding(ranks in 1_usize..200, counters: Vec<(u32, u32)>) {
-            let syndrome = told(ranks, &counters);
-            let mut bytes = Vec::new();
-            encode(&syndrome.news(), &mut bytes);
-            let mut rest = &bytes[..];
-            let news = decode(ranks, &mut rest).expect("just encoded");
-            prop_assert!(rest.is_empty());
-            let mut other = Syndrome::new(ranks);
-            for (rank, counter) in news {
-                other.merge(rank, counter);
-            }
-            prop_assert_eq!(syndrome, other);
-        }
-
-        #[test]
-        fn digests_tell_counters_apart(ranks in 1_usize..20, one: Vec<(u32, u32)>, other: Vec<(u32, u32)>) {
-            let (one, other) = (told(ranks, &one), told(ranks, &other));
+        fn different_counters_have_different_digests(ranks in 1_usize..20, one: Vec<(u32, u32)>, other: Vec<(u32, u32)>) {
+            let (one, other) = (syndrome_of(ranks, &one), syndrome_of(ranks, &other));
             prop_assert_eq!(one.counters() == other.counters(), one.digest() == other.digest());
-        }
-
-        #[test]
-        fn any_bytes_are_survived(ranks in 1_usize..200, bytes: Vec<u8>) {
-            if let Some(news) = decode(ranks, &mut &bytes[..]) {
-                prop_assert!(news.iter().all(|(rank, _)| rank.index() < ranks));
-            }
         }
     }
 }

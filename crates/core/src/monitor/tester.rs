@@ -1,144 +1,151 @@
-//! The tests of one rank: which are under way, what came of them, and whether the tester can trust that.
-//! Follows "DGRP implementation" of the 2018 paper: a test fails if the reply is wrong, or takes longer
-//! than the threshold; verdicts are collected until the interval ends. Self-doubt goes past it. Must never
-//! know who is recommended.
+//! The tests of one rank: those in progress, their results, and whether the tester can rely on
+//! them. Follows "DGRP implementation" of the 2018 paper: a test fails if the reply is wrong or
+//! takes longer than the threshold, and results are collected until the interval ends. Self-doubt
+//! goes beyond the paper.
 //!
-//! An interval may be shorter than a threshold (8 s at first, and 1 s): a test that has time left when the
-//! interval ends is neither passed nor failed, goes on, and its rank gets no second one meanwhile. The
-//! reply to a test that failed for want of one still enters the means when it comes.
+//! The threshold may be longer than the interval (at first 8 s against 1 s). A test that still has
+//! time when the interval ends has neither passed nor failed. It continues, and its rank gets no
+//! second test meanwhile. A reply that arrives after its test failed still enters the means.
+//!
+//! Must never: know which ranks are recommended.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::members::Rank;
-use crate::monitor::options::Options;
-use crate::monitor::reply::Replies;
-use crate::monitor::share::Pace;
+use crate::monitor::options::MonitorOptions;
+use crate::monitor::reply::ReplyStatistics;
+use crate::monitor::share::SmoothedTime;
 
-/// So many unanswered tests of a rank are remembered; a reply to an older one is ignored.
-const REMEMBERED: usize = 16;
+/// The number of unanswered tests of a rank that are remembered. A reply to an older test is
+/// ignored.
+const MAX_UNANSWERED: usize = 16;
 
 #[derive(Clone, Debug)]
-struct Test {
+struct PendingTest {
     number: u64,
     start: f64,
     limit: f64,
-    /// None: under way. How far above the limit it was, or below if not above 0.
+    /// The time by which the reply exceeded the limit, not above 0 for a passed test. None: in
+    /// progress.
     excess: Option<f64>,
 }
 
-/// What a tester knows of one rank.
+/// The results of the tests of one rank.
 #[derive(Clone, Debug, Default)]
-pub struct Peer {
-    /// Its reply times.
-    pub replies: Replies,
-    /// How long the last reply took.
-    pub last: Option<f64>,
+pub struct TestedRank {
+    /// The statistics of its reply times.
+    pub replies: ReplyStatistics,
+    /// The time of the last reply, in seconds.
+    pub last_reply: Option<f64>,
     /// How suspicious the last test was.
     pub phi: f64,
-    /// Good tests in a row.
-    pub good: u32,
-    /// How long its right replies have taken of late, late ones too.
-    pub pace: Pace,
-    test: Option<Test>,
+    /// The number of tests passed in a row.
+    pub passes: u32,
+    /// The smoothed time of its correct replies, late ones included.
+    pub reply_time: SmoothedTime,
+    test: Option<PendingTest>,
     unanswered: VecDeque<(u64, f64)>,
-    /// Late reply times that are not to be learnt from unless this interval is one of doubt.
-    held: Vec<f64>,
+    /// Late reply times that enter the means only if this interval is one of self-doubt.
+    deferred: Vec<f64>,
 }
 
-/// What came of the tests of an interval.
+/// The results of the tests of one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
-    /// Who passed, ascending.
+pub struct IntervalOutcome {
+    /// The ranks that passed, ascending.
     pub passed: Vec<Rank>,
-    /// Who failed, ascending, and by how many seconds; infinitely many if the answer was wrong.
+    /// The ranks that failed, ascending, with the number of seconds by which each exceeded its
+    /// limit; infinite if the answer was wrong.
     pub failed: Vec<(Rank, f64)>,
-    /// How late the tester was woken, at the worst, in seconds.
+    /// The longest delay, in seconds, with which the tester was woken.
     pub late: f64,
 }
 
-impl Outcome {
-    /// Is the tester itself the more likely one to be slow? `recommended` says of whom it would report.
+impl IntervalOutcome {
+    /// Returns whether the tester itself is more likely to be slow than the ranks that failed.
+    /// `recommended` selects the ranks whose failures it would report.
     pub fn is_doubtful(&self, recommended: impl Fn(Rank) -> bool) -> bool {
-        let told = self.failed.iter().filter(|(rank, _)| recommended(*rank));
-        let told: Vec<f64> = told.map(|(_, excess)| *excess).collect();
+        let reported = self.failed.iter().filter(|(rank, _)| recommended(*rank));
+        let excesses: Vec<f64> = reported.map(|(_, excess)| *excess).collect();
         let passed = self
             .passed
             .iter()
             .filter(|rank| recommended(**rank))
             .count();
         // Without its own delay the tester might have seen the reply in time.
-        let starved = told.iter().any(|excess| *excess <= self.late);
-        let most = told.len() >= 2 && told.len() > passed;
-        starved || most
+        let own_delay = excesses.iter().any(|excess| *excess <= self.late);
+        let majority = excesses.len() >= 2 && excesses.len() > passed;
+        own_delay || majority
     }
 }
 
-/// All tests of one rank.
+/// The tests of one rank.
 #[derive(Clone, Debug)]
-pub struct Tests {
-    options: Options,
-    peers: BTreeMap<Rank, Peer>,
+pub struct Tester {
+    options: MonitorOptions,
+    tested: BTreeMap<Rank, TestedRank>,
     next: u64,
     answer: u64,
     late: f64,
 }
 
-impl Tests {
-    /// None so far. `answer` is what the test procedure is to yield.
-    pub fn new(options: Options, answer: u64) -> Tests {
-        Tests {
+impl Tester {
+    /// Creates a tester without tests. `answer` is the correct result of the test procedure.
+    pub fn new(options: MonitorOptions, answer: u64) -> Tester {
+        Tester {
             options,
-            peers: BTreeMap::new(),
+            tested: BTreeMap::new(),
             next: 0,
             answer,
             late: 0.0,
         }
     }
 
-    /// From now on the test procedure is to yield this.
+    /// Sets the correct result of the test procedure.
     pub fn set_answer(&mut self, answer: u64) {
         self.answer = answer;
     }
 
-    /// What is known of a rank; None if it was never tested.
-    pub fn peer(&self, rank: Rank) -> Option<&Peer> {
-        self.peers.get(&rank)
+    /// Returns the results of a rank, or None if it was never tested.
+    pub fn tested(&self, rank: Rank) -> Option<&TestedRank> {
+        self.tested.get(&rank)
     }
 
-    /// How many good tests in a row.
-    pub fn good(&self, rank: Rank) -> u32 {
-        self.peer(rank).map_or(0, |peer| peer.good)
+    /// Returns the number of tests that a rank passed in a row.
+    pub fn passes(&self, rank: Rank) -> u32 {
+        self.tested(rank).map_or(0, |tested| tested.passes)
     }
 
-    /// The good tests of a rank are counted anew.
+    /// Starts counting the passed tests of a rank from 0.
     pub fn reset(&mut self, rank: Rank) {
-        if let Some(peer) = self.peers.get_mut(&rank) {
-            peer.good = 0;
+        if let Some(tested) = self.tested.get_mut(&rank) {
+            tested.passes = 0;
         }
     }
 
-    /// A rank is not waited for any more.
+    /// Discards a rank, whose replies are no longer expected.
     pub fn forget(&mut self, rank: Rank) {
-        self.peers.remove(&rank);
+        self.tested.remove(&rank);
     }
 
-    /// The tester was to be woken so many seconds ago.
-    pub fn woken_late(&mut self, by: f64) {
+    /// Records that the tester was woken `by` seconds late.
+    pub fn woke_late(&mut self, by: f64) {
         self.late = self.late.max(by);
     }
 
-    /// Begins a test of each of these ranks that has none under way; returns their numbers.
+    /// Starts a test of each of these ranks that has none in progress. Returns the numbers of the
+    /// tests.
     pub fn begin(&mut self, now: f64, ranks: &[Rank]) -> Vec<(Rank, u64)> {
         let mut begun = Vec::with_capacity(ranks.len());
         for rank in ranks {
-            let peer = self.peers.entry(*rank).or_default();
-            if peer.test.is_some() {
+            let tested = self.tested.entry(*rank).or_default();
+            if tested.test.is_some() {
                 continue;
             }
-            peer.test = Some(Test {
+            tested.test = Some(PendingTest {
                 number: self.next,
                 start: now,
-                limit: peer.replies.limit(&self.options),
+                limit: tested.replies.limit(&self.options),
                 excess: None,
             });
             begun.push((*rank, self.next));
@@ -147,101 +154,104 @@ impl Tests {
         begun
     }
 
-    /// When the next test under way runs out of time, if that is still to come.
+    /// Returns the next time at which a test in progress exceeds its limit, if it is after `now`.
     pub fn next_limit(&self, now: f64) -> Option<f64> {
-        let tests = self.peers.values().filter_map(|peer| peer.test.as_ref());
+        let tests = self
+            .tested
+            .values()
+            .filter_map(|tested| tested.test.as_ref());
         let open = tests.filter(|test| test.excess.is_none());
         let limits = open.map(|test| test.start + test.limit);
         limits.filter(|limit| *limit > now).reduce(f64::min)
     }
 
-    /// A reply came.
+    /// Processes a reply.
     pub fn reply(&mut self, now: f64, from: Rank, number: u64, answer: u64) {
-        let Some(peer) = self.peers.get_mut(&from) else {
+        let Some(tested) = self.tested.get_mut(&from) else {
             return;
         };
         let right = answer == self.answer;
-        let test = peer.test.as_mut();
+        let test = tested.test.as_mut();
         if let Some(test) = test.filter(|test| test.number == number && test.excess.is_none()) {
             let time = now - test.start;
-            test.excess = Some(match right {
-                true => time - test.limit,
-                false => f64::INFINITY,
+            test.excess = Some(if right {
+                time - test.limit
+            } else {
+                f64::INFINITY
             });
             let late = time > test.limit;
-            peer.phi = peer.replies.phi(time);
-            // How long a wrong answer took says nothing of right ones.
+            tested.phi = tested.replies.phi(time);
+            // The time of a wrong answer says nothing about correct ones.
             if right {
-                peer.learn(&self.options, time, late);
+                tested.record(&self.options, time, late);
             }
             return;
         }
-        let unanswered = peer.unanswered.iter().position(|test| test.0 == number);
-        if let Some((_, start)) = unanswered.and_then(|index| peer.unanswered.remove(index))
+        let unanswered = tested.unanswered.iter().position(|test| test.0 == number);
+        if let Some((_, start)) = unanswered.and_then(|index| tested.unanswered.remove(index))
             && right
         {
-            peer.learn(&self.options, now - start, true);
+            tested.record(&self.options, now - start, true);
         }
     }
 
-    /// The interval is over: what came of its tests. Tests that have time left go on. Good ones count at
-    /// once, failed ones with [`Tests::settle`].
-    pub fn finish(&mut self, now: f64) -> Outcome {
-        let mut outcome = Outcome {
+    /// Ends the interval and returns the results of its tests. A test that still has time
+    /// continues. Passed tests are counted here, failed tests by [`Tester::settle`].
+    pub fn finish(&mut self, now: f64) -> IntervalOutcome {
+        let mut outcome = IntervalOutcome {
             late: std::mem::take(&mut self.late),
-            ..Outcome::default()
+            ..IntervalOutcome::default()
         };
-        for (rank, peer) in &mut self.peers {
-            let Some(test) = peer.test.take() else {
-                // Not tested in this interval, so that the row ends.
-                peer.good = 0;
+        for (rank, tested) in &mut self.tested {
+            let Some(test) = tested.test.take() else {
+                // A rank that was not tested in this interval starts again from 0.
+                tested.passes = 0;
                 continue;
             };
             let elapsed = now - test.start;
             match test.excess {
                 Some(excess) if excess > 0.0 => outcome.failed.push((*rank, excess)),
                 Some(_) => {
-                    peer.good = peer.good.saturating_add(1);
+                    tested.passes = tested.passes.saturating_add(1);
                     outcome.passed.push(*rank);
                 }
                 None if elapsed > test.limit => {
-                    peer.phi = peer.replies.phi(elapsed);
-                    peer.unanswered.push_back((test.number, test.start));
-                    if peer.unanswered.len() > REMEMBERED {
-                        peer.unanswered.pop_front();
+                    tested.phi = tested.replies.phi(elapsed);
+                    tested.unanswered.push_back((test.number, test.start));
+                    if tested.unanswered.len() > MAX_UNANSWERED {
+                        tested.unanswered.pop_front();
                     }
                     outcome.failed.push((*rank, elapsed - test.limit));
                 }
-                None => peer.test = Some(test),
+                None => tested.test = Some(test),
             }
         }
         outcome
     }
 
-    /// What becomes of the failed tests of the interval that was finished: they count, unless it was one
-    /// of doubt.
-    pub fn settle(&mut self, outcome: &Outcome, doubtful: bool) {
+    /// Counts the failed tests of the ended interval, unless it was one of self-doubt.
+    pub fn settle(&mut self, outcome: &IntervalOutcome, doubtful: bool) {
         for (rank, _) in outcome.failed.iter().filter(|_| !doubtful) {
             self.reset(*rank);
         }
-        for peer in self.peers.values_mut() {
-            for time in std::mem::take(&mut peer.held) {
+        for tested in self.tested.values_mut() {
+            for time in std::mem::take(&mut tested.deferred) {
                 if doubtful {
-                    peer.replies.arrived(&self.options, time);
+                    tested.replies.add(&self.options, time);
                 }
             }
         }
     }
 
-    /// Tests under way are given up: this rank tests nobody any more.
+    /// Ends all tests in progress, because this rank stops testing.
     pub fn stop(&mut self) {
-        for peer in self.peers.values_mut() {
-            peer.good = 0;
-            peer.held.clear();
-            if let Some(test) = peer.test.take() {
-                peer.unanswered.push_back((test.number, test.start));
-                if peer.unanswered.len() > REMEMBERED {
-                    peer.unanswered.pop_front();
+        for tested in self.tested.values_mut() {
+            tested.passes = 0;
+            tested.deferred.clear();
+            if let Some(test) = tested.test.take() {
+                tested.unanswered.push_back((test.number, test.start));
+                if tested.unanswered.len() > MAX_UNANSWERED {
+                    tested.unanswered.pop_front();
                 }
             }
         }
@@ -249,13 +259,14 @@ impl Tests {
     }
 }
 
-impl Peer {
-    fn learn(&mut self, options: &Options, time: f64, late: bool) {
-        self.last = Some(time);
-        self.pace.took(time, options.alpha);
-        match late && !options.learn_late {
-            true => self.held.push(time),
-            false => self.replies.arrived(options, time),
+impl TestedRank {
+    fn record(&mut self, options: &MonitorOptions, time: f64, late: bool) {
+        self.last_reply = Some(time);
+        self.reply_time.add(time, options.alpha);
+        if late && !options.learn_late {
+            self.deferred.push(time)
+        } else {
+            self.replies.add(options, time)
         }
     }
 }
@@ -266,12 +277,12 @@ mod tests {
 
     const ANSWER: u64 = 168;
 
-    fn tests(options: Options) -> Tests {
-        Tests::new(options, ANSWER)
+    fn tests(options: MonitorOptions) -> Tester {
+        Tester::new(options, ANSWER)
     }
 
-    /// Intervals of 1 s in which ranks 1, 2, ... reply after so long.
-    fn play(tests: &mut Tests, start: f64, times: &[f64]) -> Outcome {
+    /// Runs an interval of 1 s in which ranks 1, 2, ... reply after these times.
+    fn run_interval(tests: &mut Tester, start: f64, times: &[f64]) -> IntervalOutcome {
         let ranks: Vec<Rank> = (1..=times.len() as u32).map(Rank).collect();
         let begun = tests.begin(start, &ranks);
         for ((rank, number), time) in begun.iter().zip(times) {
@@ -284,127 +295,139 @@ mod tests {
         outcome
     }
 
-    fn warm(options: Options) -> Tests {
+    fn warmed_up(options: MonitorOptions) -> Tester {
         let mut tests = tests(options);
         for interval in 0..100 {
-            let outcome = play(&mut tests, f64::from(interval), &[0.01, 0.01, 0.01, 0.01]);
+            let outcome = run_interval(&mut tests, f64::from(interval), &[0.01, 0.01, 0.01, 0.01]);
             assert!(outcome.failed.is_empty());
         }
         tests
     }
 
     #[test]
-    fn late_is_failed_and_no_reply_is_failed() {
-        let mut tests = warm(Options::default());
-        assert_eq!(tests.good(Rank(1)), 100);
-        let outcome = play(&mut tests, 100.0, &[0.01, 0.5, 9.0, 0.012]);
+    fn a_late_or_missing_reply_fails_the_test() {
+        let mut tests = warmed_up(MonitorOptions::default());
+        assert_eq!(tests.passes(Rank(1)), 100);
+        let outcome = run_interval(&mut tests, 100.0, &[0.01, 0.5, 9.0, 0.012]);
         assert_eq!(outcome.passed, [Rank(1), Rank(4)]);
         let failed: Vec<Rank> = outcome.failed.iter().map(|(rank, _)| *rank).collect();
         assert_eq!(failed, [Rank(2), Rank(3)]);
-        assert_eq!((tests.good(Rank(1)), tests.good(Rank(2))), (101, 0));
+        assert_eq!((tests.passes(Rank(1)), tests.passes(Rank(2))), (101, 0));
     }
 
     #[test]
-    fn the_first_test_has_more_time_than_the_interval() {
-        let mut tests = tests(Options::default());
+    fn the_first_test_may_outlast_the_interval() {
+        let mut tests = tests(MonitorOptions::default());
         let begun = tests.begin(0.0, &[Rank(1)]);
         assert_eq!(begun, [(Rank(1), 0)]);
         for end in 1..=8 {
             let outcome = tests.finish(f64::from(end));
-            assert_eq!(outcome, Outcome::default());
+            assert_eq!(outcome, IntervalOutcome::default());
             assert!(tests.begin(f64::from(end), &[Rank(1)]).is_empty());
         }
         assert_eq!(tests.finish(8.5).failed, [(Rank(1), 0.5)]);
-        // What comes now is late, and learnt from.
+        // A reply that arrives now is late, and enters the means.
         tests.reply(9.0, Rank(1), 0, ANSWER);
-        let peer = tests.peer(Rank(1)).expect("tested");
-        assert!((peer.replies.mean - 0.9).abs() < 1e-12 && peer.last == Some(9.0));
-        // Once.
+        let tested = tests.tested(Rank(1)).expect("tested");
+        assert!((tested.replies.mean - 0.9).abs() < 1e-12 && tested.last_reply == Some(9.0));
+        // A second copy does not.
         tests.reply(9.5, Rank(1), 0, ANSWER);
-        assert_eq!(tests.peer(Rank(1)).map(|peer| peer.replies.count), Some(1));
+        assert_eq!(
+            tests.tested(Rank(1)).map(|tested| tested.replies.count),
+            Some(1)
+        );
     }
 
     #[test]
-    fn a_wrong_answer_is_failed_and_not_learnt_from() {
-        let mut tests = warm(Options::default());
+    fn a_wrong_answer_fails_the_test_and_does_not_enter_the_means() {
+        let mut tests = warmed_up(MonitorOptions::default());
         let begun = tests.begin(100.0, &[Rank(1)]);
         tests.reply(100.01, Rank(1), begun[0].1, ANSWER + 1);
         assert_eq!(tests.finish(101.0).failed, [(Rank(1), f64::INFINITY)]);
         assert_eq!(
-            tests.peer(Rank(1)).map(|peer| peer.replies.count),
+            tests.tested(Rank(1)).map(|tested| tested.replies.count),
             Some(100)
         );
     }
 
     #[test]
-    fn testers_get_used_to_the_slow_unless_they_are_told_not_to() {
+    fn testers_adapt_to_a_slow_rank_unless_late_replies_are_left_out() {
         let slow = [0.04, 0.01, 0.01, 0.01];
-        let mut tests = warm(Options::default());
-        assert_eq!(play(&mut tests, 100.0, &slow).failed.len(), 1);
-        assert_eq!(play(&mut tests, 101.0, &slow).failed.len(), 0);
-        let mut tests = warm(Options {
+        let mut tests = warmed_up(MonitorOptions::default());
+        assert_eq!(run_interval(&mut tests, 100.0, &slow).failed.len(), 1);
+        assert_eq!(run_interval(&mut tests, 101.0, &slow).failed.len(), 0);
+        let mut tests = warmed_up(MonitorOptions {
             learn_late: false,
-            ..Options::default()
+            ..MonitorOptions::default()
         });
         for interval in 100..200 {
-            assert_eq!(play(&mut tests, f64::from(interval), &slow).failed.len(), 1);
+            assert_eq!(
+                run_interval(&mut tests, f64::from(interval), &slow)
+                    .failed
+                    .len(),
+                1
+            );
         }
     }
 
     #[test]
-    fn most_at_once_is_doubtful() {
-        let mut tests = warm(Options::default());
+    fn many_failures_at_once_cause_self_doubt() {
+        let mut tests = warmed_up(MonitorOptions::default());
         let all = |_| true;
-        assert!(!play(&mut tests, 100.0, &[0.9, 0.01, 0.01, 0.01]).is_doubtful(all));
+        assert!(!run_interval(&mut tests, 100.0, &[0.9, 0.01, 0.01, 0.01]).is_doubtful(all));
         assert!(
-            !play(
-                &mut warm(Options::default()),
+            !run_interval(
+                &mut warmed_up(MonitorOptions::default()),
                 100.0,
                 &[0.9, 0.9, 0.01, 0.01]
             )
             .is_doubtful(all)
         );
-        let three = play(&mut warm(Options::default()), 100.0, &[0.9, 0.9, 0.9, 0.01]);
+        let three = run_interval(
+            &mut warmed_up(MonitorOptions::default()),
+            100.0,
+            &[0.9, 0.9, 0.9, 0.01],
+        );
         assert!(three.is_doubtful(all));
-        // One that is out anyway would not be reported.
+        // The failure of a rank outside the group would not be reported.
         assert!(three.is_doubtful(|rank| rank != Rank(1)));
         assert!(!three.is_doubtful(|rank| rank.0 >= 3));
     }
 
     #[test]
-    fn a_tester_that_was_starved_doubts() {
-        let mut tests = warm(Options::default());
+    fn a_tester_that_was_woken_late_doubts_itself() {
+        let mut tests = warmed_up(MonitorOptions::default());
         let begun = tests.begin(100.0, &[Rank(1)]);
         let limit = tests.next_limit(100.0).expect("under way");
         assert!(limit > 100.01 && limit < 100.1);
-        // Woken 0.5 s after that, it finds a reply that may have lain there for as long.
-        tests.woken_late(100.6 - limit);
+        // The tester wakes 0.5 s late and finds a reply that may have been there for as long.
+        tests.woke_late(100.6 - limit);
         tests.reply(100.6, Rank(1), begun[0].1, ANSWER);
         let outcome = tests.finish(101.0);
         assert_eq!(outcome.failed.len(), 1);
         assert!(outcome.is_doubtful(|_| true));
-        // Woken in time it saw that there was none.
+        // The tester was woken in time and saw that there was no reply.
         let begun = tests.begin(101.0, &[Rank(1)]);
         let limit = tests.next_limit(101.0).expect("under way");
-        tests.woken_late(1e-4);
+        tests.woke_late(1e-4);
         tests.reply(limit + 0.5, Rank(1), begun[0].1, ANSWER);
         assert!(!tests.finish(102.0).is_doubtful(|_| true));
     }
 
     #[test]
-    fn late_replies_of_a_doubtful_interval_are_learnt_from() {
-        let mut tests = warm(Options {
+    fn late_replies_of_a_doubtful_interval_enter_the_means() {
+        let mut tests = warmed_up(MonitorOptions {
             learn_late: false,
-            ..Options::default()
+            ..MonitorOptions::default()
         });
-        let before = tests.peer(Rank(1)).map(|peer| peer.replies.count);
+        let before = tests.tested(Rank(1)).map(|tested| tested.replies.count);
         for doubtful in [false, true] {
             let begun = tests.begin(100.0, &[Rank(1)]);
             tests.reply(100.5, Rank(1), begun[0].1, ANSWER);
             let outcome = tests.finish(101.0);
             tests.settle(&outcome, doubtful);
         }
-        let after = tests.peer(Rank(1)).map(|peer| peer.replies.count);
+        let after = tests.tested(Rank(1)).map(|tested| tested.replies.count);
         assert_eq!(after, before.map(|count| count + 1));
     }
 }

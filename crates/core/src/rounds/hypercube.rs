@@ -1,5 +1,6 @@
-//! The adapter: an algorithm of the caller's as the engine takes it. A node's state is a block of one
-//! run.
+//! The adapter that presents a user's algorithm to the engine. A node's state is a block of one run.
+//!
+//! Must never: change the bytes that a user's function returns.
 
 use super::{Round, Rounds, Task};
 use crate::block::Block;
@@ -9,48 +10,53 @@ use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// An algorithm of the caller's, on a cube of some dimension.
+/// A user's algorithm on a cube of a given dimension.
 pub struct Hypercube<'a> {
     rounds: &'a dyn Rounds,
     dimension: u32,
     plan: Vec<Round>,
-    /// The nodes whose homes bring a state.
-    brought: NodeSet,
+    /// The nodes with a home rank that provides a state.
+    provided: NodeSet,
 }
 
 impl<'a> Hypercube<'a> {
-    /// `brought`: the nodes whose homes bring a state, the same on all ranks. `Status::Argument` naming
-    /// the round whose plan cannot be.
-    pub fn new(rounds: &'a dyn Rounds, dimension: u32, brought: NodeSet) -> Result<Hypercube<'a>> {
+    /// Creates the adapter. `provided` names the nodes with a home rank that provides a state, the same on
+    /// all ranks. Returns `Status::Argument`, and names the round, if a round does not fit the cube.
+    pub fn new(rounds: &'a dyn Rounds, dimension: u32, provided: NodeSet) -> Result<Hypercube<'a>> {
         let plan = rounds.plan(dimension);
         for (round, entry) in (1..).zip(&plan) {
             check(round, *entry, dimension)?;
         }
         if u32::try_from(plan.len()).is_err() {
-            return Err(Error::new(Status::Argument, "more than 2^32 rounds"));
+            return Err(Error::new(
+                Status::Argument,
+                "the plan has more than 2^32 rounds",
+            ));
         }
         Ok(Hypercube {
             rounds,
             dimension,
             plan,
-            brought,
+            provided,
         })
     }
 
-    /// A node's state, of the block that it ended with.
+    /// Returns a node's final state, from its last block.
     pub fn finished(&self, node: Node, block: &Block) -> Result<Slice> {
-        match self.plan.is_empty() {
-            true => self.state(1, node, block),
-            false => Ok(state_of(block)),
+        if self.plan.is_empty() {
+            self.state(1, node, block)
+        } else {
+            Ok(state_of(block))
         }
     }
 
-    /// A node's state before a round.
+    /// Returns a node's state before a round.
     fn state(&self, round: u32, node: Node, block: &Block) -> Result<Slice> {
-        let brought = self.brought.contains(node) && !self.rounds.inits_all();
-        match round == 1 && !brought {
-            true => self.rounds.init(node),
-            false => Ok(state_of(block)),
+        let provided = self.provided.contains(node) && !self.rounds.inits_all();
+        if round == 1 && !provided {
+            self.rounds.init(node)
+        } else {
+            Ok(state_of(block))
         }
     }
 
@@ -77,18 +83,18 @@ impl<'a> Hypercube<'a> {
         self.plan[round as usize - 1]
     }
 
-    fn small(&self, what: &str, task: &Task<'_>, words: &Slice) -> Result<Vec<u8>> {
+    fn within_limit(&self, name: &str, task: &Task<'_>, bytes: &Slice) -> Result<Vec<u8>> {
         let limit = self.rounds.share_limit();
-        if words.len() > limit {
+        if bytes.len() > limit {
             let text = format!(
-                "{what} of node {} in round {} has {} bytes, more than the limit of {limit}",
+                "{name} of node {} in round {} has {} bytes, more than the limit of {limit} bytes",
                 task.node,
                 task.round,
-                words.len()
+                bytes.len()
             );
             return Err(Error::new(Status::Callback, text));
         }
-        Ok(words.to_vec())
+        Ok(bytes.to_vec())
     }
 }
 
@@ -104,25 +110,25 @@ fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
             dimension: Some(bit),
             ..
         } if bit >= dimension => refuse(format!(
-            "is along dimension {bit}, but the cube has dimensions below {dimension}"
+            "exchanges along dimension {bit}, but the dimensions of the cube are less than {dimension}"
         )),
         Round {
             share: Some(share), ..
         } if share > dimension => refuse(format!(
-            "shares in subcubes of {share} dimensions, but the cube has {dimension}"
+            "shares a value in subcubes of {share} dimensions, but the cube has {dimension} dimensions"
         )),
         Round {
             dimension: Some(bit),
             share: Some(share),
         } if share <= bit => refuse(format!(
-            "shares in subcubes of {share} dimensions, in which node and partner along dimension {bit} \
-             are not together"
+            "shares a value in subcubes of {share} dimensions, which do not contain both a node and its \
+             partner along dimension {bit}"
         )),
         _ => Ok(()),
     }
 }
 
-/// The state of a node in a block.
+/// Returns the state in a node's block.
 fn state_of(block: &Block) -> Slice {
     let run = block.runs.first();
     run.map_or_else(|| Buffer::default().into(), |run| run.data.clone())
@@ -153,7 +159,7 @@ impl Algorithm for Hypercube<'_> {
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
         let state = self.state(at.round, at.node, block)?;
         let task = self.task((at.round, at.node), &state, at.decision, Some(subcube));
-        self.small("the proposal", &task, &self.rounds.propose(&task)?)
+        self.within_limit("the proposal", &task, &self.rounds.propose(&task)?)
     }
 
     fn decide(
@@ -162,15 +168,15 @@ impl Algorithm for Hypercube<'_> {
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
     ) -> Result<Vec<u8>> {
-        let nothing = Buffer::default().into();
+        let no_state = Buffer::default().into();
         let task = self.task(
             (at.round, subcube.root()),
-            &nothing,
+            &no_state,
             at.decision,
             Some(subcube),
         );
         let decided = self.rounds.decide(&task, proposals)?;
-        self.small("the decision", &task, &decided)
+        self.within_limit("the decision", &task, &decided)
     }
 
     fn proposal_limit(&self, _round: u32) -> usize {
@@ -201,12 +207,12 @@ impl Algorithm for Hypercube<'_> {
 
     fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
         let state = match self.entry(at.round).dimension {
-            // It has been split already.
+            // The split of this round has computed the state already.
             Some(_) => state_of(&keep),
             None => self.state(at.round, at.node, &keep)?,
         };
         let task = self.task((at.round, at.node), &state, at.decision, None);
-        // Moved, so that it can be changed in place where nobody else has it.
+        // The inbox is moved, so the function may change it in place if it has no other owner.
         let inbox = got.runs.into_iter().next().map(|run| run.data);
         let inbox = inbox.unwrap_or_else(|| Buffer::default().into());
         Ok(block_of(at.node, self.rounds.absorb(&task, inbox)?))

@@ -1,24 +1,25 @@
-//! Any hypercube algorithm made fault-tolerant: what the 2024 paper leaves to future work (Section 6: "an
+//! Fault tolerance for any hypercube algorithm, which the 2024 paper leaves to future work (Section 6: "an
 //! API can make the task of programming a fault-tolerant version of an arbitrary algorithm easier").
 //!
-//! The caller says what a node does ([`Rounds`]): a state of any bytes, and pure functions that say what
-//! a node sends to its neighbour in a round, and what its state is afterwards. [`Hypercube`] makes of it
-//! an algorithm for the engine, which runs it for every node on whoever executes that, stores, commits
-//! and recovers, as for sorts. States cannot be made again from inputs, so every round's are stored.
+//! The user defines a node's part ([`Rounds`]): a state of arbitrary bytes, and pure functions that compute
+//! the message to the partner in a round and the state after it. [`Hypercube`] turns this into an algorithm
+//! for the engine, which runs each node's part on the node's executor, stores and commits the states, and
+//! recovers them, as for sorts. A state cannot be recomputed from inputs, so the states of every round are
+//! stored.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `hypercube` | the adapter to the engine |
-//! | [`twice`] | finds functions that are not pure: each step is run twice |
-//! | [`alone`] | plays all nodes in one place, without engine and messages: to compare with |
+//! | [`purity`] | runs each function twice to find functions that are not pure |
+//! | [`sequential`] | runs all nodes in one process, without engine and messages: the reference |
 //!
-//! Must never: look at who is alive, but for what a subcube that shares something is told.
+//! Must never: depend on failures, except through the subcube that is passed to `propose` and `decide`.
 
-pub mod alone;
 mod hypercube;
+pub mod purity;
+pub mod sequential;
 #[cfg(test)]
 mod tests;
-pub mod twice;
 
 pub use hypercube::Hypercube;
 
@@ -27,19 +28,19 @@ use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// What one round is like. Dimensions count from 0.
+/// The communication of a round. Dimensions count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Round {
-    /// Every node exchanges with its neighbour in this dimension, node xor 2^dimension. None: nobody
-    /// sends anything.
+    /// The dimension along which every node exchanges with its partner, node xor 2^dimension. None: no node
+    /// sends a message.
     pub dimension: Option<u32>,
-    /// The nodes that differ in the lowest so many bits alone share something before they act. None:
-    /// what was shared last holds on.
+    /// The dimension of the subcubes in which the nodes agree on a shared value before they act: nodes that
+    /// differ only in this number of lowest bits. None: the last shared value still holds.
     pub share: Option<u32>,
 }
 
 impl Round {
-    /// An exchange along one dimension, in which nothing is shared.
+    /// Returns a round with an exchange along one dimension and no new shared value.
     pub fn along(dimension: u32) -> Round {
         Round {
             dimension: Some(dimension),
@@ -47,7 +48,7 @@ impl Round {
         }
     }
 
-    /// A round in which nobody sends anything.
+    /// Returns a round in which no node sends a message.
     pub fn local() -> Round {
         Round {
             dimension: None,
@@ -55,7 +56,7 @@ impl Round {
         }
     }
 
-    /// The same round, but that the nodes of a subcube of so many dimensions share something.
+    /// Returns the same round with a shared value in each subcube of `share` dimensions.
     pub fn sharing(self, share: u32) -> Round {
         Round {
             share: Some(share),
@@ -64,115 +65,118 @@ impl Round {
     }
 }
 
-/// A node's part of a round.
+/// A node's part in a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
-    /// Whose part it is.
+    /// The node.
     pub node: Node,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Which round, from 1 on.
+    /// The round, from 1 on.
     pub round: u32,
-    /// Of how many.
+    /// The number of rounds.
     pub rounds: u32,
     /// See [`Round::dimension`].
     pub dimension: Option<u32>,
-    /// The node's state before the round; empty where something is decided.
+    /// The node's state before the round; empty in `decide`.
     pub state: &'a Slice,
-    /// What the node's subcube shared last; empty before anything was. Where something is proposed or
-    /// decided, what was shared before.
+    /// The last shared value of the node's subcube, empty before the first one. In `propose` and `decide` it
+    /// is that of an earlier round.
     pub shared: &'a [u8],
-    /// The subcube that shares something, where something is proposed or decided.
+    /// The subcube that decides, in `propose` and `decide`.
     pub subcube: Option<&'a Subcube>,
 }
 
 impl Task<'_> {
-    /// With whom the node exchanges.
+    /// Returns the node with which this node exchanges. None if the round exchanges nothing.
     pub fn partner(&self) -> Option<Node> {
         let bit = self.dimension?;
         Some(Node(self.node.0 ^ 1 << bit))
     }
 
-    /// Is the node in the upper half, along the dimension of the round?
+    /// Whether the node's bit in the dimension of the round is 1.
     pub fn is_upper(&self) -> bool {
         self.dimension
             .is_some_and(|bit| self.node.0 >> bit & 1 == 1)
     }
 
-    /// Is the node the root of the subcube that shares something: its fault-free node with the smallest
-    /// number?
+    /// Whether the node is the root of the deciding subcube: its fault-free node with the smallest
+    /// identifier.
     pub fn is_root(&self) -> bool {
         self.subcube
             .is_some_and(|subcube| subcube.root() == self.node)
     }
 }
 
-/// The greatest size of what is shared, if an algorithm does not say otherwise.
+/// The default limit of a shared value, in bytes.
 pub const SHARE_LIMIT: usize = 4096;
 
-/// One round for each dimension, from the highest down: as in the papers.
+/// Returns one round for each dimension, from the highest down, as in the papers.
 pub fn downwards(dimension: u32) -> Vec<Round> {
     (0..dimension).rev().map(Round::along).collect()
 }
 
-/// One round for each dimension, from the lowest up.
+/// Returns one round for each dimension, from the lowest up.
 pub fn upwards(dimension: u32) -> Vec<Round> {
     (0..dimension).map(Round::along).collect()
 }
 
-/// An algorithm on the hypercube, as its caller writes it: what a node does, whoever executes it.
+/// A user's algorithm on the hypercube: the part of a node, independent of the rank that executes it.
 ///
-/// All functions are pure: no input or output, no clock, no randomness, nothing kept from one call to the
-/// next. They may be called for any node, on any rank, any number of times, and give the same bytes.
-/// An error ends the run on all ranks; give it [`Status::Callback`].
+/// All functions are pure: no input or output, no clock, no randomness, and no state between calls. They may
+/// be called for any node, on any rank, any number of times, and return the same bytes. An error, which
+/// should have [`Status::Callback`], ends the run on all ranks.
 pub trait Rounds {
-    /// The rounds, on a cube of this dimension.
+    /// Returns the rounds on a cube of this dimension.
     fn plan(&self, dimension: u32) -> Vec<Round> {
         downwards(dimension)
     }
 
-    /// The state before the first round of a node whose home brings none: where the number of ranks is
-    /// no power of two, or a rank was dead before it all began.
+    /// Returns the state before the first round of a node without a state from its home rank, because the
+    /// number of ranks is not a power of two or the rank failed before the start.
     fn init(&self, _node: Node) -> Result<Slice> {
         Ok(Buffer::default().into())
     }
 
-    /// Is every node's first state that of [`Rounds::init`]? What ranks bring is not looked at then, and
-    /// cannot be lost.
+    /// Whether [`Rounds::init`] provides the first state of every node. The inputs of ranks are then ignored,
+    /// and cannot be lost.
     fn inits_all(&self) -> bool {
         false
     }
 
-    /// What a node contributes to what its subcube shares.
+    /// Returns a node's proposal for the shared value of its subcube.
     fn propose(&self, _task: &Task<'_>) -> Result<Slice> {
         Ok(Buffer::default().into())
     }
 
-    /// What a subcube shares, made from the contributions of all its nodes, in ascending order of node:
-    /// that of its root, if not said otherwise. `task` is the root's.
+    /// Returns the shared value of a subcube, from the proposals of all its nodes in ascending order of node.
+    /// The default is the root's proposal. `task` is the root's.
     fn decide(&self, task: &Task<'_>, proposals: &[(Node, Slice)]) -> Result<Slice> {
         let root = proposals.iter().find(|(node, _)| *node == task.node);
-        root.map(|(_, proposal)| proposal.clone())
-            .ok_or_else(|| Error::new(Status::Internal, "the root proposed nothing"))
+        root.map(|(_, proposal)| proposal.clone()).ok_or_else(|| {
+            Error::new(
+                Status::Internal,
+                "the root of a subcube has made no proposal",
+            )
+        })
     }
 
-    /// The most bytes of a contribution, and of what is shared.
+    /// Returns the greatest size of a proposal and of a shared value, in bytes.
     fn share_limit(&self) -> usize {
         SHARE_LIMIT
     }
 
-    /// What a node sends to its partner: all of its state, if not said otherwise. Called in rounds
-    /// that exchange.
+    /// Returns the message of a node to its partner, in rounds that exchange. The default is the whole state.
     fn emit(&self, task: &Task<'_>) -> Result<Slice> {
         Ok(task.state.clone())
     }
 
-    /// The node's state after the round. `inbox`: what its partner sent, empty in rounds that do not
-    /// exchange.
+    /// Returns the node's state after the round. `inbox` is the partner's message, empty in rounds that
+    /// exchange nothing.
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice>;
 }
 
-/// Bytes that an algorithm's functions give.
+/// Copies bytes into a slice, which the functions of an algorithm return.
 pub fn bytes(bytes: &[u8]) -> Result<Slice> {
     Ok(Buffer::copy_of(bytes)?.into())
 }

@@ -1,9 +1,10 @@
-//! Algorithms played in one place: what they come to, what plans are refused, what is not pure.
+//! Tests algorithms that run in one process: their results, rounds that are refused, and functions that are
+//! not pure.
 
 use std::cell::Cell;
 
-use super::alone::alone;
-use super::twice::Twice;
+use super::purity::PurityCheck;
+use super::sequential::run_all_nodes;
 use super::*;
 use crate::vcube::NodeSet;
 use proptest::prelude::*;
@@ -16,7 +17,7 @@ fn state_of(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-/// The sum of all nodes' numbers, at each of them.
+/// Computes the sum of all nodes' numbers at each node.
 struct Sum;
 
 impl Rounds for Sum {
@@ -25,10 +26,10 @@ impl Rounds for Sum {
     }
 }
 
-/// Every node's bytes at every node, in the order of nodes.
-struct Gather;
+/// Collects every node's bytes at every node, in the order of nodes.
+struct GatherBytes;
 
-impl Rounds for Gather {
+impl Rounds for GatherBytes {
     fn plan(&self, dimension: u32) -> Vec<Round> {
         upwards(dimension)
     }
@@ -38,14 +39,15 @@ impl Rounds for Gather {
     }
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
-        bytes(&match task.is_upper() {
-            true => [&*inbox, &**task.state].concat(),
-            false => [&**task.state, &*inbox].concat(),
+        bytes(&if task.is_upper() {
+            [&*inbox, &**task.state].concat()
+        } else {
+            [&**task.state, &*inbox].concat()
         })
     }
 }
 
-/// Nobody sends anything; the greatest number of each pair, then that of all, is shared.
+/// Shares the greatest number of each pair, and then that of all nodes, without exchanges.
 struct Greatest;
 
 impl Rounds for Greatest {
@@ -74,28 +76,28 @@ impl Rounds for Greatest {
 
 proptest! {
     #[test]
-    fn algorithms_come_to_what_they_should(numbers in prop::collection::vec(0_u64..1 << 40, 1..20)) {
+    fn algorithms_compute_their_results(numbers in prop::collection::vec(0_u64..1 << 40, 1..20)) {
         let inputs: Vec<Vec<u8>> = numbers.iter().map(|n| state_of(&[*n])).collect();
         let total = numbers.iter().sum::<u64>();
-        for state in alone(&Twice(&Sum), &inputs).unwrap() {
+        for state in run_all_nodes(&PurityCheck(&Sum), &inputs).unwrap() {
             prop_assert_eq!(number(&state), total);
         }
-        for state in alone(&Twice(&Greatest), &inputs).unwrap() {
+        for state in run_all_nodes(&PurityCheck(&Greatest), &inputs).unwrap() {
             prop_assert_eq!(number(&state), *numbers.iter().max().unwrap());
         }
         let mut all = inputs.concat();
         let homeless = inputs.len()..inputs.len().next_power_of_two();
         all.extend(homeless.flat_map(|node| format!("-{node}").into_bytes()));
-        for state in alone(&Twice(&Gather), &inputs).unwrap() {
+        for state in run_all_nodes(&PurityCheck(&GatherBytes), &inputs).unwrap() {
             prop_assert_eq!(&*state, &all[..]);
         }
     }
 }
 
-/// What ranks bring does not matter.
-struct Born;
+/// Takes every first state from `init` and ignores the inputs.
+struct AllFromInit;
 
-impl Rounds for Born {
+impl Rounds for AllFromInit {
     fn init(&self, node: Node) -> Result<Slice> {
         bytes(&u64::from(node.0 + 1).to_le_bytes())
     }
@@ -108,14 +110,14 @@ impl Rounds for Born {
 }
 
 #[test]
-fn first_states_that_nobody_brings() {
+fn first_states_come_from_init() {
     for (ranks, sum) in [(1, 1), (2, 3), (3, 10), (5, 36)] {
-        let states = alone(&Twice(&Born), &vec![vec![9; 9]; ranks]).unwrap();
+        let states = run_all_nodes(&PurityCheck(&AllFromInit), &vec![vec![9; 9]; ranks]).unwrap();
         assert!(states.iter().all(|state| number(state) == sum));
     }
 }
 
-/// An algorithm of one plan.
+/// An algorithm with a given plan.
 struct Planned(Vec<Round>);
 
 impl Rounds for Planned {
@@ -129,7 +131,7 @@ impl Rounds for Planned {
 }
 
 #[test]
-fn plans_that_cannot_be_are_refused_by_name() {
+fn rejects_rounds_that_do_not_fit_the_cube() {
     let refusal = |plan: Vec<Round>| {
         let planned = Planned(plan);
         let made = Hypercube::new(&planned, 3, NodeSet::new(8));
@@ -138,29 +140,32 @@ fn plans_that_cannot_be_are_refused_by_name() {
     assert_eq!(refusal(downwards(3)), None);
     assert_eq!(refusal(vec![Round::along(2).sharing(3)]), None);
     assert_eq!(refusal(vec![Round::local().sharing(0)]), None);
-    for (plan, words) in [
+    for (plan, expected) in [
         (
             vec![Round::along(0), Round::along(3)],
-            "round 2 is along dimension 3",
+            "round 2 exchanges along dimension 3",
         ),
         (
             vec![Round::local().sharing(4)],
-            "round 1 shares in subcubes of 4",
+            "round 1 shares a value in subcubes of 4",
         ),
-        (vec![Round::along(2).sharing(2)], "are not together"),
+        (
+            vec![Round::along(2).sharing(2)],
+            "do not contain both a node and its",
+        ),
     ] {
         let (status, text) = refusal(plan).expect("a refusal");
         assert_eq!(status, Status::Argument);
-        assert!(text.contains(words), "{text}");
+        assert!(text.contains(expected), "{text}");
     }
 }
 
-/// Pure but for one of its functions.
+/// An algorithm of which one function, given by name, is not pure.
 struct Impure(&'static str, Cell<u8>);
 
 impl Impure {
-    fn words(&self, what: &str) -> Result<Slice> {
-        if self.0 == what {
+    fn bytes(&self, name: &str) -> Result<Slice> {
+        if self.0 == name {
             self.1.set(self.1.get() + 1);
         }
         bytes(&[7, self.1.get()])
@@ -172,40 +177,40 @@ impl Rounds for Impure {
         vec![Round::along(0).sharing(dimension)]
     }
     fn init(&self, _node: Node) -> Result<Slice> {
-        self.words("init")
+        self.bytes("init")
     }
     fn propose(&self, _task: &Task<'_>) -> Result<Slice> {
-        self.words("propose")
+        self.bytes("propose")
     }
     fn decide(&self, _task: &Task<'_>, _proposals: &[(Node, Slice)]) -> Result<Slice> {
-        self.words("decide")
+        self.bytes("decide")
     }
     fn emit(&self, _task: &Task<'_>) -> Result<Slice> {
-        self.words("emit")
+        self.bytes("emit")
     }
     fn absorb(&self, _task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
-        self.words("absorb")
+        self.bytes("absorb")
     }
 }
 
 #[test]
-fn what_is_not_pure_is_found_and_named() {
+fn finds_and_names_functions_that_are_not_pure() {
     let inputs = vec![vec![1], vec![2], vec![3]];
-    for what in ["init", "propose", "decide", "emit", "absorb"] {
-        let error = alone(&Twice(&Impure(what, Cell::new(0))), &inputs).unwrap_err();
-        let node = if what == "init" { 3 } else { 0 };
-        let words = format!("{what} of node {node} in round 1 is not pure");
+    for name in ["init", "propose", "decide", "emit", "absorb"] {
+        let error = run_all_nodes(&PurityCheck(&Impure(name, Cell::new(0))), &inputs).unwrap_err();
+        let node = if name == "init" { 3 } else { 0 };
+        let expected = format!("{name} of node {node} in round 1 is not pure");
         assert_eq!(error.status, Status::Callback);
-        assert!(error.text.contains(&words), "{}", error.text);
+        assert!(error.text.contains(&expected), "{}", error.text);
         assert!(error.text.contains("from byte 1 of 2 on"), "{}", error.text);
     }
-    assert!(alone(&Twice(&Impure("", Cell::new(0))), &inputs).is_ok());
+    assert!(run_all_nodes(&PurityCheck(&Impure("", Cell::new(0))), &inputs).is_ok());
 }
 
-/// Shares more than it may.
-struct Talkative;
+/// An algorithm with a proposal that exceeds the limit.
+struct LongProposal;
 
-impl Rounds for Talkative {
+impl Rounds for LongProposal {
     fn plan(&self, dimension: u32) -> Vec<Round> {
         vec![Round::local().sharing(dimension)]
     }
@@ -221,9 +226,9 @@ impl Rounds for Talkative {
 }
 
 #[test]
-fn what_is_shared_has_a_limit() {
-    let error = alone(&Talkative, &[vec![], vec![], vec![]]).unwrap_err();
+fn rejects_a_proposal_that_exceeds_the_limit() {
+    let error = run_all_nodes(&LongProposal, &[vec![], vec![], vec![]]).unwrap_err();
     assert_eq!(error.status, Status::Callback);
-    let words = "the proposal of node 2 in round 1 has 9 bytes, more than the limit of 8";
-    assert!(error.text.contains(words), "{}", error.text);
+    let expected = "the proposal of node 2 in round 1 has 9 bytes, more than the limit of 8 bytes";
+    assert!(error.text.contains(expected), "{}", error.text);
 }

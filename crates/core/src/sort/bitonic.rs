@@ -1,71 +1,70 @@
-//! Bitonic sort (Batcher 1968) on the hypercube, as the 2024 and 2019 papers have it: Algorithm 4 for
-//! any input, Algorithm 3 for input that is bitonic already.
+//! Bitonic sort (Batcher 1968) on the hypercube, following the 2024 and 2019 papers: Algorithm 4 for any
+//! input, Algorithm 3 for input that is bitonic already.
 //!
-//! Neighbours send each other their whole blocks, and one keeps the smaller half of both together (a
-//! merge-split), where the 2024 paper takes the minima index by index, which does not sort blocks. Of
-//! node k and its neighbour in dimension t + 1, in the stage that sorts subcubes of dimension s + 1,
-//! that one keeps the smaller half whose bits s + 1 and t are equal (Algorithm 4, line 13, prints the
-//! opposite).
+//! Partners send each other their whole blocks, and each keeps the smaller or the greater half of both
+//! together (a merge-split). The 2024 paper takes the minima index by index, which does not sort blocks. In
+//! the stage that sorts subcubes of dimension s + 1, node k and its partner in dimension t exchange; the
+//! smaller half goes to the node with equal bits s + 1 and t (Algorithm 4, line 13, prints the opposite).
 //!
-//! All blocks count as long as the longest one, with records at the end that come after all others:
-//! so any number of nodes with any number of records sorts. A block stays a list of runs; halves are
-//! cut in the total order (key, origin, position), so that the sort is stable, and merged at the end.
+//! All blocks are treated as if they were as long as the longest one, filled with records that come after all
+//! others, so any number of nodes with any number of records sorts. A block stays a list of runs; halves are
+//! cut in the total order (key, origin, position), so the sort is stable, and the runs are merged at the end.
 //!
-//! Cost: log2(N) (log2(N) + 1) / 2 rounds with one exchange of whole blocks each; Algorithm 3 takes
-//! log2(N) and a round that checks. One decision, in the first round. Data do not influence who sends
-//! how much to whom. Must never: look at who is alive.
+//! Cost: log2(N) (log2(N) + 1) / 2 rounds with one exchange of whole blocks each; Algorithm 3 takes log2(N)
+//! rounds and one round that checks its input. One decision, in the first round. The messages' sizes and
+//! partners do not depend on the data. Must never: depend on failures.
 
-mod ends;
+mod share_summary;
 
 use super::pivot::halves;
 use super::sorted;
 use crate::block::{Block, Run};
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::vcube::Node;
-pub(super) use ends::Ends;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
+pub(super) use share_summary::ShareSummary;
 
-/// What is known of the input.
+/// The form of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// Nothing: Algorithm 4.
+    /// Any input, sorted by Algorithm 4.
     Any,
-    /// All inputs one after the other are a bitonic sequence, in equal shares, on a full cube:
-    /// Algorithm 3. It is checked.
+    /// All inputs one after the other are a bitonic sequence, in equal shares, on a full cube. Algorithm 3
+    /// sorts it, after a check of this precondition.
     Bitonic,
 }
 
-/// Bitonic sort on a cube of some dimension.
+/// Bitonic sort on a cube of a given dimension.
 #[derive(Debug)]
 pub struct Bitonic<'a> {
-    /// Sorts, compares and merges.
+    /// The kernel that sorts, compares and merges.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-    /// What is known of the input.
+    /// The form of the input.
     pub shape: Shape,
 }
 
-/// What the first round decides.
-pub(super) enum Verdict {
+/// The decision of the first round.
+pub(super) enum InputCheck {
     /// The size of the longest block, in records.
     Longest(u64),
-    /// The input is not what it is said to be.
+    /// The input does not have the form that the caller stated; the reason.
     Refused(String),
 }
 
-const VERDICT_BYTES: usize = 256;
+const INPUT_CHECK_BYTES: usize = 256;
 
-impl Verdict {
-    /// A byte that tells which, and the number or the text.
+impl InputCheck {
+    /// Returns a byte for the variant, and the number or the text.
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
-            Verdict::Longest(longest) => [&[0][..], &longest.to_le_bytes()].concat(),
-            Verdict::Refused(text) => {
-                let mut end = text.len().min(VERDICT_BYTES - 1);
-                // Not in the middle of a character.
+            InputCheck::Longest(longest) => [&[0][..], &longest.to_le_bytes()].concat(),
+            InputCheck::Refused(text) => {
+                let mut end = text.len().min(INPUT_CHECK_BYTES - 1);
+                // The text is not cut within a character.
                 while !text.is_char_boundary(end) {
                     end -= 1;
                 }
@@ -74,28 +73,35 @@ impl Verdict {
         }
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Verdict> {
-        let broken = || Error::new(Status::Internal, "the first decision does not decode");
-        let (kind, what) = bytes.split_first().ok_or_else(broken)?;
+    pub(super) fn decode(bytes: &[u8]) -> Result<InputCheck> {
+        let undecodable = || {
+            Error::new(
+                Status::Internal,
+                "the decision of the first round does not decode",
+            )
+        };
+        let (kind, content) = bytes.split_first().ok_or_else(undecodable)?;
         match kind {
             0 => {
-                let longest = what.try_into().map_err(|_| broken())?;
-                Ok(Verdict::Longest(u64::from_le_bytes(longest)))
+                let longest = content.try_into().map_err(|_| undecodable())?;
+                Ok(InputCheck::Longest(u64::from_le_bytes(longest)))
             }
-            _ => Ok(Verdict::Refused(String::from_utf8_lossy(what).into_owned())),
+            _ => Ok(InputCheck::Refused(
+                String::from_utf8_lossy(content).into_owned(),
+            )),
         }
     }
 }
 
-/// A merge-split: in the stage that sorts subcubes of dimension s + 1, along dimension t + 1.
+/// A merge-split along dimension t, in the stage that sorts subcubes of dimension s + 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stage {
+struct MergeSplit {
     s: u32,
     t: u32,
 }
 
-/// A block has more runs than nodes only in the middle of a stage; beyond so many times more, pieces
-/// that follow each other are made one.
+/// The greatest number of runs per node of the cube before runs are compacted. A block has more runs than the
+/// cube has nodes only within a stage.
 const RUNS_PER_NODE: usize = 2;
 
 impl Bitonic<'_> {
@@ -103,46 +109,47 @@ impl Bitonic<'_> {
         1 << self.dimension
     }
 
-    /// The size of the longest block, in records, from the first round's decision.
+    /// Returns the size of the longest block, in records, from the first round's decision. Returns
+    /// `Status::Argument` if the input was refused.
     pub(super) fn longest(decision: &[u8]) -> Result<usize> {
-        match Verdict::decode(decision)? {
-            Verdict::Longest(longest) => Ok(longest as usize),
-            Verdict::Refused(text) => Err(Error::new(Status::Argument, text)),
+        match InputCheck::decode(decision)? {
+            InputCheck::Longest(longest) => Ok(longest as usize),
+            InputCheck::Refused(text) => Err(Error::new(Status::Argument, text)),
         }
     }
 
-    /// The stages, in order.
-    fn stages(&self) -> Vec<Stage> {
+    /// Returns the merge-splits of all stages, in order.
+    fn merge_splits(&self) -> Vec<MergeSplit> {
         let first = match self.shape {
             Shape::Any => 0,
             Shape::Bitonic => self.dimension.saturating_sub(1),
         };
         let stages = first..self.dimension;
         stages
-            .flat_map(|s| (0..=s).rev().map(move |t| Stage { s, t }))
+            .flat_map(|s| (0..=s).rev().map(move |t| MergeSplit { s, t }))
             .collect()
     }
 
-    /// The round of Algorithm 3 that checks.
-    fn checks(&self) -> u32 {
+    /// Returns the number of rounds that check the input: 1 in Algorithm 3.
+    fn check_rounds(&self) -> u32 {
         u32::from(self.shape == Shape::Bitonic)
     }
 
-    fn stage(&self, round: u32) -> Option<Stage> {
-        let index = round.checked_sub(1 + self.checks())?;
-        self.stages().get(index as usize).copied()
+    fn merge_split(&self, round: u32) -> Option<MergeSplit> {
+        let index = round.checked_sub(1 + self.check_rounds())?;
+        self.merge_splits().get(index as usize).copied()
     }
 
-    /// Does node k keep the smaller half?
-    fn keeps_smaller(stage: Stage, k: Node) -> bool {
-        (k.0 >> (stage.s + 1) ^ k.0 >> stage.t) & 1 == 0
+    /// Whether node k keeps the smaller half.
+    fn keeps_smaller(merge_split: MergeSplit, k: Node) -> bool {
+        (k.0 >> (merge_split.s + 1) ^ k.0 >> merge_split.t) & 1 == 0
     }
 
     fn records(&self, block: &Block) -> usize {
         block.bytes() / self.kernel.record_bytes()
     }
 
-    /// Runs of one origin that follow each other become one.
+    /// Joins consecutive runs of one origin.
     fn compact(&self, block: Block) -> Result<Block> {
         if block.runs.len() <= RUNS_PER_NODE * self.nodes() {
             return Ok(block);
@@ -159,7 +166,7 @@ impl Bitonic<'_> {
                 _ => groups.push(vec![run]),
             }
         }
-        let runs = groups.into_iter().map(|group| one_run(&group));
+        let runs = groups.into_iter().map(|group| joined_run(&group));
         Ok(Block {
             runs: runs.collect::<Result<_>>()?,
             sorted: true,
@@ -168,7 +175,7 @@ impl Bitonic<'_> {
     }
 }
 
-fn one_run(group: &[Run]) -> Result<Run> {
+fn joined_run(group: &[Run]) -> Result<Run> {
     if let [only] = group {
         return Ok(only.clone());
     }
@@ -176,8 +183,8 @@ fn one_run(group: &[Run]) -> Result<Run> {
     let mut data = Buffer::unset(bytes)?;
     let mut rest = &mut data[..];
     for run in group {
-        let (place, later) = rest.split_at_mut(run.data.len());
-        place.copy_from_slice(&run.data);
+        let (target, later) = rest.split_at_mut(run.data.len());
+        target.copy_from_slice(&run.data);
         rest = later;
     }
     Ok(Run {
@@ -188,14 +195,14 @@ fn one_run(group: &[Run]) -> Result<Run> {
 
 impl Algorithm for Bitonic<'_> {
     fn rounds(&self) -> u32 {
-        self.checks() + self.stages().len() as u32
+        self.check_rounds() + self.merge_splits().len() as u32
     }
 
     fn step(&self, round: u32) -> Step {
         Step {
             scope: (round == 1).then_some(self.dimension),
-            exchange: match self.stage(round) {
-                Some(stage) => Exchange::Dimension(stage.t),
+            exchange: match self.merge_split(round) {
+                Some(merge_split) => Exchange::Dimension(merge_split.t),
                 None => Exchange::Nothing,
             },
         }
@@ -204,7 +211,7 @@ impl Algorithm for Bitonic<'_> {
     fn prepare(&self, block: Block) -> Result<Block> {
         match self.shape {
             Shape::Any => sorted(block, self.kernel),
-            // The check looks at the input as it is.
+            // The check reads the input in its original order.
             Shape::Bitonic => Ok(block),
         }
     }
@@ -218,7 +225,7 @@ impl Algorithm for Bitonic<'_> {
         let records = self.records(block) as u64;
         Ok(match self.shape {
             Shape::Any => records.to_le_bytes().to_vec(),
-            Shape::Bitonic => Ends::of(block, self.kernel).encode(),
+            Shape::Bitonic => ShareSummary::of(block, self.kernel).encode(),
         })
     }
 
@@ -235,21 +242,21 @@ impl Algorithm for Bitonic<'_> {
                     .filter_map(|(_, count)| count[..].try_into().ok());
                 counts.map(u64::from_le_bytes).max().unwrap_or(0)
             }
-            Shape::Bitonic => match ends::check(proposals, self.kernel) {
+            Shape::Bitonic => match share_summary::check(proposals, self.kernel) {
                 Ok(count) => count,
-                // Everybody is to return it, not the root alone.
-                Err(error) => return Ok(Verdict::Refused(error.text).encode()),
+                // As a decision, the error reaches all nodes and not only the root.
+                Err(error) => return Ok(InputCheck::Refused(error.text).encode()),
             },
         };
-        Ok(Verdict::Longest(longest).encode())
+        Ok(InputCheck::Longest(longest).encode())
     }
 
     fn proposal_limit(&self, _round: u32) -> usize {
-        ends::encoded_bytes(self.kernel.record_bytes())
+        share_summary::encoded_bytes(self.kernel.record_bytes())
     }
 
     fn decision_limit(&self, _round: u32) -> usize {
-        VERDICT_BYTES
+        INPUT_CHECK_BYTES
     }
 
     fn most_runs(&self) -> usize {
@@ -269,10 +276,10 @@ impl Algorithm for Bitonic<'_> {
 
     fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
         let longest = Bitonic::longest(at.decision)?;
-        let Some(stage) = self.stage(at.round) else {
+        let Some(merge_split) = self.merge_split(at.round) else {
             return sorted(keep, self.kernel);
         };
-        let first = Bitonic::keeps_smaller(stage, at.node);
+        let first = Bitonic::keeps_smaller(merge_split, at.node);
         let both = Block::unite([keep, got]);
         let smaller = self.records(&both).min(longest);
         let (smaller, greater) = halves(both, smaller, self.kernel);

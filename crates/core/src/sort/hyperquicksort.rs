@@ -1,12 +1,12 @@
-//! HyperQuickSort (Wagar 1987), as the 2024 paper has it in Section 4.1 and Algorithm 1.
+//! HyperQuickSort (Wagar 1987), following Section 4.1 and Algorithm 1 of the 2024 paper.
 //!
-//! In each round the cube is cut into halves at a pivot: the lower half keeps what is below it, the
-//! upper half what is above, and neighbours across the cut exchange the rest. After log2(N) rounds
-//! node i holds the i-th part. Inputs are sorted once, before the first round; the pieces stay
-//! sorted runs and are merged at the end, where the paper sorts the whole list again every round.
+//! In each round every subcube is divided into two halves at a pivot. The lower half keeps the records below
+//! the pivot and the upper half those above it; partners exchange the rest. After log2(N) rounds node i holds
+//! the i-th part. Inputs are sorted once, before the first round. The pieces stay sorted runs and are merged
+//! at the end, whereas the paper sorts the whole list again in every round.
 //!
-//! Cost: log2(N) rounds, each with a decision and one exchange, in which half of a node's block moves
-//! on average. Must never: look at who is alive, but for the weights of the two halves.
+//! Cost: log2(N) rounds, each with a decision and one exchange, in which half of a node's block moves on
+//! average. Must never: depend on failures, except through the weights of the two halves.
 
 use super::pivot::{self, Cut};
 use super::{PivotRule, sorted, sorted_each};
@@ -17,34 +17,36 @@ use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 
-/// HyperQuickSort on a cube of some dimension.
+/// HyperQuickSort on a cube of a given dimension.
 #[derive(Debug)]
 pub struct HyperQuickSort<'a> {
-    /// Sorts, compares and merges.
+    /// The kernel that sorts, compares and merges.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-    /// How pivots are found. The papers': the median of the root's own list, with all records of that
-    /// key in the lower half; an empty root cuts nothing off.
+    /// The rule that finds pivots. The papers' rule takes the median of the root's list, with all records of
+    /// that key in the lower half; if the root's list is empty, all records are in the lower half.
     pub rule: PivotRule,
 }
 
-/// What the lower and the upper one of two halves keep and give.
-pub fn halve(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kernel) -> Split {
+/// Splits a block at a cut into the part that the node's half of the subcube keeps and the part that it
+/// sends.
+pub fn split_at(cut: &Cut, in_upper_half: bool, block: &Block, kernel: &dyn Kernel) -> Split {
     let (lower, upper) = cut.divide(block, kernel);
-    match in_upper_half {
-        true => Split {
+    if in_upper_half {
+        Split {
             keep: upper,
             give: vec![lower],
-        },
-        false => Split {
+        }
+    } else {
+        Split {
             keep: lower,
             give: vec![upper],
-        },
+        }
     }
 }
 
-/// A subcube is cut into two.
+/// The number of parts into which a subcube is divided.
 const HALVES: usize = 2;
 
 impl Algorithm for HyperQuickSort<'_> {
@@ -101,8 +103,9 @@ impl Algorithm for HyperQuickSort<'_> {
             }
             PivotRule::Paper => {
                 let root = proposals.iter().find(|(node, _)| *node == subcube.root());
-                let (_, median) =
-                    root.ok_or_else(|| Error::new(Status::Internal, "the root proposed nothing"))?;
+                let (_, median) = root.ok_or_else(|| {
+                    Error::new(Status::Internal, "the root of a subcube proposed no pivot")
+                })?;
                 Ok(median.to_vec())
             }
         }
@@ -128,19 +131,19 @@ impl Algorithm for HyperQuickSort<'_> {
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         let cut = Cut::decode(at.decision, self.kernel.record_bytes())?;
         let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
-        Ok(halve(&cut, in_upper_half, block, self.kernel))
+        Ok(split_at(&cut, in_upper_half, block, self.kernel))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sort::pivot::Place;
+    use crate::sort::pivot::CutPoint;
     use crate::sort::testing::{block_of, kernel};
 
-    /// The paper's rule, on its own terms: the median of the root's list, equal keys below it.
+    /// The paper's rule: the median of the root's list, with equal keys below it.
     #[test]
-    fn the_roots_median_is_the_paper_s_pivot() {
+    fn the_pivot_is_the_median_of_the_root() {
         let kernel = kernel();
         let mut numbers = vec![5, 1, 4, 2, 3, 3, 9];
         let algorithm = HyperQuickSort {
@@ -150,7 +153,7 @@ mod tests {
         };
         let block = algorithm.prepare(block_of(0, &numbers)).unwrap();
         let median = pivot::even_splitters(&block, 2, &*kernel);
-        let [median]: [Place; 1] = median.try_into().unwrap();
+        let [median]: [CutPoint; 1] = median.try_into().unwrap();
         let (lower, upper) = Cut::At(median).divide(&block, &*kernel);
         numbers.sort();
         let median = numbers[numbers.len() / 2];

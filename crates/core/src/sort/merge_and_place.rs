@@ -1,13 +1,14 @@
-//! The last rounds of every sort: runs are merged into one, and everybody learns where each block
-//! starts in the whole.
+//! The last rounds of every sort: they merge each block's runs into one, and compute where each block starts
+//! in the whole result.
 //!
-//! For a dense result the counts are told in a round of their own. In the last round then the cuts
-//! between equal parts, one for each node that is fault-free now, are found in the blocks that they
-//! fall into, everybody sends what belongs elsewhere, and what came is merged. If somebody dies in it,
-//! it starts again with other parts. Must never: compare records but by way of the kernel.
+//! For a dense result the nodes first share their record counts in a round of its own. In the last round the
+//! cuts between equal parts, one part for each node that is fault-free now, are found in the blocks that
+//! contain them; all nodes send the records that belong to other nodes, and merge those that arrive. If a
+//! rank fails in that round, the replayed round computes other parts. Must never: compare records except with
+//! the kernel.
 
 use super::merging::{merged, merged_each};
-use super::pivot::{self, Cut, Place};
+use super::pivot::{self, Cut, CutPoint};
 use crate::block::{Block, Run};
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
@@ -16,27 +17,27 @@ use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 
-/// A sort with its last rounds.
-pub struct Complete<'a> {
-    /// The rounds that bring records to their nodes.
+/// A sort followed by its last rounds.
+pub struct MergeAndPlace<'a> {
+    /// The rounds that move records to their nodes.
     pub sort: &'a dyn Algorithm,
-    /// Compares and merges.
+    /// The kernel that compares and merges.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-    /// Fault-free nodes get equal parts, and the others nothing.
+    /// Whether the result is dense: fault-free nodes get equal parts, and the other nodes none.
     pub dense: bool,
 }
 
-/// How the result lies on the nodes: what the last round decides.
-pub(super) struct Plan {
+/// The position of the result's blocks, decided in the last round.
+pub(super) struct ResultLayout {
     total: u64,
-    /// Where each node's block starts.
+    /// The position at which each node's block starts, in records.
     starts: Vec<u64>,
-    /// For a dense result: where it started before.
-    started: Vec<u64>,
-    /// For a dense result of an algorithm whose runs are split each by itself: the cuts between the
-    /// blocks, one fewer than there are nodes.
+    /// The position at which each node's block started before a dense result moved it.
+    old_starts: Vec<u64>,
+    /// The cuts between the blocks of a dense result, one fewer than there are nodes; empty if the algorithm
+    /// does not split each run by itself.
     cuts: Vec<Cut>,
 }
 
@@ -47,45 +48,47 @@ fn number(bytes: &[u8], index: usize) -> Option<u64> {
     numbers.get(index).map(|number| u64::from_le_bytes(*number))
 }
 
-fn broken() -> Error {
-    Error::new(Status::Internal, "the plan of the result does not decode")
+fn undecodable() -> Error {
+    Error::new(Status::Internal, "the layout of the result does not decode")
 }
 
-/// Where the part of a node starts, if the fault-free nodes share all evenly.
+/// Returns the position at which a node's part starts if the fault-free nodes share all records evenly.
 fn even_start(subcube: &Subcube, node: usize, total: u64) -> u64 {
     let parts = subcube.fault_free.len().max(1) as u128;
     let before = subcube.fault_free_before(node) as u128;
     (u128::from(total) * before / parts) as u64
 }
 
-impl Plan {
+impl ResultLayout {
     pub(super) fn encode(&self, record_bytes: usize) -> Vec<u8> {
-        let numbers = [&[self.total][..], &self.starts, &self.started].concat();
+        let numbers = [&[self.total][..], &self.starts, &self.old_starts].concat();
         let mut out: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
         out.extend(Cut::encode_all(&self.cuts, record_bytes));
         out
     }
 
-    pub(super) fn decode(bytes: &[u8], nodes: usize, record_bytes: usize) -> Result<Plan> {
+    pub(super) fn decode(bytes: &[u8], nodes: usize, record_bytes: usize) -> Result<ResultLayout> {
         let numbers = |from| {
             let numbers = (from..from + nodes).map(|index| number(bytes, index));
-            numbers.collect::<Option<Vec<u64>>>().ok_or_else(broken)
+            numbers
+                .collect::<Option<Vec<u64>>>()
+                .ok_or_else(undecodable)
         };
         let cuts = bytes
             .get(COUNT_BYTES * (1 + 2 * nodes)..)
-            .ok_or_else(broken)?;
-        Ok(Plan {
+            .ok_or_else(undecodable)?;
+        Ok(ResultLayout {
             total: total_records(bytes),
             starts: numbers(1)?,
-            started: numbers(1 + nodes)?,
+            old_starts: numbers(1 + nodes)?,
             cuts: Cut::decode_all(cuts, record_bytes)?,
         })
     }
 
-    /// The parts of a node's block that belong to each node, by how many records are before them.
+    /// Divides a node's block into the parts that belong to each node, by their positions in the result.
     fn divide(&self, node: Node, block: &Block, kernel: &dyn Kernel) -> Vec<Block> {
         let records = (block.bytes() / kernel.record_bytes()) as u64;
-        let start = self.started[node.0 as usize];
+        let start = self.old_starts[node.0 as usize];
         let mut rest = block.clone();
         let mut taken = 0;
         let mut parts = Vec::with_capacity(self.starts.len());
@@ -98,19 +101,20 @@ impl Plan {
         parts
     }
 
-    /// Blocks stay where they are.
-    fn in_place(counts: &[u8]) -> Plan {
+    /// Computes the layout of blocks that stay on their nodes, from their record counts.
+    fn in_place(counts: &[u8]) -> ResultLayout {
         let (counts, _) = counts.as_chunks::<COUNT_BYTES>();
         let mut total = 0;
         let starts = counts.iter().map(|count| {
             let start = total;
-            // What others say may be any number; a result that is wrong for it is found later.
+            // Counts of other ranks may be corrupted. The verification finds a result that is wrong because
+            // of them.
             total = u64::wrapping_add(total, u64::from_le_bytes(*count));
             start
         });
         let starts: Vec<u64> = starts.collect();
-        Plan {
-            started: starts.clone(),
+        ResultLayout {
+            old_starts: starts.clone(),
             starts,
             total,
             cuts: Vec::new(),
@@ -118,26 +122,26 @@ impl Plan {
     }
 }
 
-/// How many records the whole result has, by what the last round decided.
+/// Returns the number of records of the whole result, from the decision of the last round.
 pub fn total_records(decision: &[u8]) -> u64 {
     number(decision, 0).unwrap_or(0)
 }
 
-/// Where a finished block starts in the whole, and its records.
+/// Returns the position at which a finished block starts in the whole result, and its records.
 pub fn global_offset(block: &Block) -> Option<(u64, &Slice)> {
     block.runs.first().map(|run| (run.start, &run.data))
 }
 
-impl Complete<'_> {
+impl MergeAndPlace<'_> {
     fn nodes(&self) -> usize {
         1 << self.dimension
     }
 
-    fn plan(&self, decision: &[u8]) -> Result<Plan> {
-        Plan::decode(decision, self.nodes(), self.kernel.record_bytes())
+    fn layout(&self, decision: &[u8]) -> Result<ResultLayout> {
+        ResultLayout::decode(decision, self.nodes(), self.kernel.record_bytes())
     }
 
-    /// The round that decides how the result lies on the nodes, and makes it.
+    /// Whether this round decides the layout of the result and produces it.
     fn is_last(&self, round: u32) -> bool {
         round == self.rounds()
     }
@@ -147,19 +151,20 @@ impl Complete<'_> {
         (records as u64).to_le_bytes().to_vec()
     }
 
-    /// Before which of this node's records other nodes' parts start: node (u64) and place for each.
+    /// Returns the cuts that fall into this node's block: for each the node (u64) of the part that starts
+    /// there, and the point.
     fn propose_cuts(&self, node: Node, subcube: &Subcube, block: &Block, counts: &[u8]) -> Vec<u8> {
-        let plan = Plan::in_place(counts);
-        let start = plan.starts[node.0 as usize];
+        let layout = ResultLayout::in_place(counts);
+        let start = layout.starts[node.0 as usize];
         let end = start.saturating_add((block.bytes() / self.kernel.record_bytes()) as u64);
         let mut out = Vec::new();
         for other in 1..self.nodes() {
-            let at = even_start(subcube, other, plan.total);
+            let at = even_start(subcube, other, layout.total);
             if (start..end).contains(&at)
-                && let Some(place) = pivot::place_at(block, (at - start) as usize, self.kernel)
+                && let Some(point) = pivot::point_at(block, (at - start) as usize, self.kernel)
             {
                 out.extend((other as u64).to_le_bytes());
-                place.encode(&mut out);
+                point.encode(&mut out);
             }
         }
         out
@@ -170,30 +175,32 @@ impl Complete<'_> {
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
         counts: &[u8],
-    ) -> Result<Plan> {
-        let Plan { total, started, .. } = Plan::in_place(counts);
+    ) -> Result<ResultLayout> {
+        let ResultLayout {
+            total, old_starts, ..
+        } = ResultLayout::in_place(counts);
         let size = self.kernel.record_bytes();
         let starts = (0..self.nodes()).map(|node| even_start(subcube, node, total));
-        // What starts behind the last record starts nowhere.
+        // A part that starts behind the last record is empty.
         let mut cuts = vec![Cut::AllLower; self.nodes() - 1];
         for (_, proposed) in proposals {
-            for proposal in proposed.chunks_exact(COUNT_BYTES + Place::encoded_bytes(size)) {
-                let node = number(proposal, 0).ok_or_else(broken)? as usize;
-                let place = Place::decode(&proposal[COUNT_BYTES..], size)?;
-                let before = node.checked_sub(1).ok_or_else(broken)?;
-                *cuts.get_mut(before).ok_or_else(broken)? = Cut::At(place);
+            for proposal in proposed.chunks_exact(COUNT_BYTES + CutPoint::encoded_bytes(size)) {
+                let node = number(proposal, 0).ok_or_else(undecodable)? as usize;
+                let point = CutPoint::decode(&proposal[COUNT_BYTES..], size)?;
+                let before = node.checked_sub(1).ok_or_else(undecodable)?;
+                *cuts.get_mut(before).ok_or_else(undecodable)? = Cut::At(point);
             }
         }
-        Ok(Plan {
+        Ok(ResultLayout {
             starts: starts.collect(),
-            started,
+            old_starts,
             total,
             cuts,
         })
     }
 }
 
-impl Algorithm for Complete<'_> {
+impl Algorithm for MergeAndPlace<'_> {
     fn rounds(&self) -> u32 {
         self.sort.rounds() + 1 + u32::from(self.dense)
     }
@@ -208,9 +215,10 @@ impl Algorithm for Complete<'_> {
         }
         Step {
             scope: Some(self.dimension),
-            exchange: match self.dense && self.is_last(round) {
-                true => Exchange::All,
-                false => Exchange::Nothing,
+            exchange: if self.dense && self.is_last(round) {
+                Exchange::All
+            } else {
+                Exchange::Nothing
             },
         }
     }
@@ -227,13 +235,13 @@ impl Algorithm for Complete<'_> {
         if at.round <= self.sort.rounds() {
             return self.sort.propose(at, subcube, block);
         }
-        Ok(match self.dense && self.is_last(at.round) {
-            true if self.is_recomputable() => {
-                self.propose_cuts(at.node, subcube, block, at.decision)
-            }
-            true => Vec::new(),
-            false => self.count(block),
-        })
+        if !(self.dense && self.is_last(at.round)) {
+            return Ok(self.count(block));
+        }
+        if !self.is_recomputable() {
+            return Ok(Vec::new());
+        }
+        Ok(self.propose_cuts(at.node, subcube, block, at.decision))
     }
 
     fn decide(
@@ -255,9 +263,10 @@ impl Algorithm for Complete<'_> {
             .iter()
             .flat_map(|(_, count)| count.to_vec())
             .collect();
-        Ok(match self.dense {
-            true => counts,
-            false => Plan::in_place(&counts).encode(size),
+        Ok(if self.dense {
+            counts
+        } else {
+            ResultLayout::in_place(&counts).encode(size)
         })
     }
 
@@ -265,10 +274,11 @@ impl Algorithm for Complete<'_> {
         if round <= self.sort.rounds() {
             return self.sort.proposal_limit(round);
         }
-        let cut = COUNT_BYTES + Place::encoded_bytes(self.kernel.record_bytes());
-        match self.dense && self.is_last(round) {
-            true => self.nodes() * cut,
-            false => COUNT_BYTES,
+        let cut = COUNT_BYTES + CutPoint::encoded_bytes(self.kernel.record_bytes());
+        if self.dense && self.is_last(round) {
+            self.nodes() * cut
+        } else {
+            COUNT_BYTES
         }
     }
 
@@ -292,10 +302,11 @@ impl Algorithm for Complete<'_> {
         if at.round <= self.sort.rounds() {
             return self.sort.split(at, block);
         }
-        let plan = self.plan(at.decision)?;
-        let mut give = match self.is_recomputable() {
-            true => Cut::divide_all(&plan.cuts, block, self.kernel),
-            false => plan.divide(at.node, block, self.kernel),
+        let layout = self.layout(at.decision)?;
+        let mut give = if self.is_recomputable() {
+            Cut::divide_all(&layout.cuts, block, self.kernel)
+        } else {
+            layout.divide(at.node, block, self.kernel)
         };
         let keep = give.remove(at.node.0 as usize);
         Ok(Split { keep, give })
@@ -305,7 +316,7 @@ impl Algorithm for Complete<'_> {
         if round <= self.sort.rounds() {
             return self.sort.condensed(round, blocks);
         }
-        // For a dense result runs are counted first, and then split each by itself.
+        // A dense result first needs the counts, and then splits each run by itself.
         if self.dense {
             return Ok(blocks);
         }
@@ -328,8 +339,11 @@ impl Algorithm for Complete<'_> {
         if !self.is_last(at.round) {
             return Ok(block);
         }
-        let plan = self.plan(at.decision)?;
-        let start = plan.starts.get(at.node.0 as usize).ok_or_else(broken)?;
+        let layout = self.layout(at.decision)?;
+        let start = layout
+            .starts
+            .get(at.node.0 as usize)
+            .ok_or_else(undecodable)?;
         Ok(Block {
             runs: vec![Run {
                 origin: Rank(at.node.0),

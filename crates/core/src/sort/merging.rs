@@ -1,8 +1,8 @@
-//! The runs of a block become one, in little more memory than the runs have.
+//! Merges the runs of a block into one run, in little more memory than the runs take.
 //!
-//! The merge goes on in shares of the result. As soon as one is done, what was read for it gives its
-//! memory to the next ones, unless somebody else holds on to it; blocks that are merged one after the other
-//! may have their runs in the same buffers. Must never: read a record twice.
+//! The result is produced in chunks. As soon as a chunk is done, the memory of the records that were read for
+//! it is recycled for the next chunks, unless another owner still needs it. The runs of blocks that are
+//! merged one after the other may lie in the same buffers. Must never: read a record twice.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -12,52 +12,52 @@ use ftsort_kernels::buffer::{Buffer, Slice, UNIT};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, TASKS_PER_THREAD};
 
-/// A share is not smaller nor larger than this, and a multiple of the least: cuts are looked for anew in each, and
-/// memory comes in units of that size.
-const LEAST: usize = UNIT;
-const MOST: usize = 32 << 20;
+/// The smallest and the largest size of a chunk in bytes. A chunk is a multiple of the smallest size, because
+/// memory is recycled in units of that size; it is large because each chunk needs its own search for cuts.
+const SMALLEST_CHUNK: usize = UNIT;
+const LARGEST_CHUNK: usize = 32 << 20;
 
-/// A buffer of which nobody else needs anything, and what of it is still to be read.
+/// A buffer that has no other owner, and the ranges of it that are still to be read.
 struct UniqueBuffer {
     buffer: Buffer,
-    left: Vec<Range<usize>>,
+    unread: Vec<Range<usize>>,
 }
 
 impl UniqueBuffer {
-    /// What has been read may serve others.
-    fn spend(&mut self) {
-        let left = || self.left.iter().filter(|part| !part.is_empty());
+    /// Makes the memory outside of the unread ranges available for recycling.
+    fn release_read(&mut self) {
+        let unread = || self.unread.iter().filter(|part| !part.is_empty());
         let end = self.buffer.len();
-        let from = left().map(|part| part.start).min();
-        let to = left().map(|part| part.end).max();
+        let from = unread().map(|part| part.start).min();
+        let to = unread().map(|part| part.end).max();
         self.buffer
-            .spend_around(from.unwrap_or(end)..to.unwrap_or(end));
+            .release_around(from.unwrap_or(end)..to.unwrap_or(end));
     }
 }
 
-/// Where what is left of a run is.
-enum Place {
-    /// In this buffer, as this part of what is left of it.
-    UniqueBuffer {
+/// The location of the unread part of a run.
+enum RunSource {
+    /// The index of the buffer, and the index of the run's unread range in it.
+    Unique {
         buffer: usize,
         part: usize,
     },
     Shared(Slice),
 }
 
-/// The runs of the blocks that are to be merged.
-struct Runs {
+/// The runs of the blocks that are still to be merged.
+struct MergeQueue {
     buffers: Vec<UniqueBuffer>,
-    /// Block by block.
-    places: VecDeque<Vec<Place>>,
+    /// The sources of the runs of each block.
+    sources: VecDeque<Vec<RunSource>>,
 }
 
-impl Runs {
-    fn of(blocks: Vec<Vec<Slice>>) -> Runs {
+impl MergeQueue {
+    fn of(blocks: Vec<Vec<Slice>>) -> MergeQueue {
         let mut views: BTreeMap<usize, Vec<(usize, usize, Slice)>> = BTreeMap::new();
-        let mut places: Vec<Vec<Option<Place>>> = Vec::new();
+        let mut sources: Vec<Vec<Option<RunSource>>> = Vec::new();
         for (block, runs) in blocks.into_iter().enumerate() {
-            places.push(runs.iter().map(|_| None).collect());
+            sources.push(runs.iter().map(|_| None).collect());
             for (run, slice) in runs.into_iter().enumerate() {
                 let views = views.entry(slice.buffer_address()).or_default();
                 views.push((block, run, slice));
@@ -68,115 +68,121 @@ impl Runs {
             let (at, slices): (Vec<_>, Vec<_>) = (views.into_iter())
                 .map(|(block, run, slice)| ((block, run), slice))
                 .unzip();
-            let found: Vec<Place> = match Slice::sole_parts(slices) {
-                Err(slices) => slices.into_iter().map(Place::Shared).collect(),
-                Ok((buffer, left)) => {
-                    let place = |part| Place::UniqueBuffer {
+            let of_buffer: Vec<RunSource> = match Slice::into_unique_parts(slices) {
+                Err(slices) => slices.into_iter().map(RunSource::Shared).collect(),
+                Ok((buffer, unread)) => {
+                    let source = |part| RunSource::Unique {
                         buffer: buffers.len(),
                         part,
                     };
-                    let found = (0..left.len()).map(place).collect();
-                    let mut sole = UniqueBuffer { buffer, left };
-                    sole.spend();
-                    buffers.push(sole);
-                    found
+                    let of_buffer = (0..unread.len()).map(source).collect();
+                    let mut unique = UniqueBuffer { buffer, unread };
+                    unique.release_read();
+                    buffers.push(unique);
+                    of_buffer
                 }
             };
-            for ((block, run), place) in at.into_iter().zip(found) {
-                places[block][run] = Some(place);
+            for ((block, run), source) in at.into_iter().zip(of_buffer) {
+                sources[block][run] = Some(source);
             }
         }
-        Runs {
+        MergeQueue {
             buffers,
-            places: (places.into_iter())
+            sources: (sources.into_iter())
                 .map(|runs| runs.into_iter().flatten().collect())
                 .collect(),
         }
     }
 
-    /// What is left of each run of the first block.
-    fn rest(&self) -> Vec<&[u8]> {
-        let places = self.places.front().into_iter().flatten();
-        let rest = places.map(|place| match place {
-            Place::UniqueBuffer { buffer, part } => {
-                let UniqueBuffer { buffer, left } = &self.buffers[*buffer];
-                &buffer[left[*part].clone()]
+    /// Returns the unread part of each run of the first block.
+    fn unread_runs(&self) -> Vec<&[u8]> {
+        let sources = self.sources.front().into_iter().flatten();
+        let rest = sources.map(|source| match source {
+            RunSource::Unique { buffer, part } => {
+                let UniqueBuffer { buffer, unread } = &self.buffers[*buffer];
+                &buffer[unread[*part].clone()]
             }
-            Place::Shared(slice) => slice,
+            RunSource::Shared(slice) => slice,
         });
         rest.collect()
     }
 
-    /// So many bytes of each run of the first block have been read.
+    /// Removes the given number of bytes from the start of each run of the first block.
     fn advance(&mut self, read: impl Iterator<Item = usize>) {
-        let places = self.places.front_mut().into_iter().flatten();
-        for (place, read) in places.zip(read) {
-            match place {
-                Place::UniqueBuffer { buffer, part } => {
-                    self.buffers[*buffer].left[*part].start += read
+        let sources = self.sources.front_mut().into_iter().flatten();
+        for (source, read) in sources.zip(read) {
+            match source {
+                RunSource::Unique { buffer, part } => {
+                    self.buffers[*buffer].unread[*part].start += read
                 }
-                Place::Shared(slice) => *slice = slice.part(read..slice.len()),
+                RunSource::Shared(slice) => *slice = slice.part(read..slice.len()),
             }
         }
-        self.buffers.iter_mut().for_each(UniqueBuffer::spend);
+        self.buffers.iter_mut().for_each(UniqueBuffer::release_read);
     }
 
-    /// How many bytes of memory the first block's result can get of what is read for it, if each block has an
-    /// equal part of that.
-    fn to_spend(&self) -> usize {
-        let all = self.buffers.iter().map(|sole| sole.buffer.spendable());
-        all.sum::<usize>() / self.places.len().max(1)
+    /// Returns the number of recyclable bytes that the first block's result may take, if each block takes an
+    /// equal part.
+    fn recyclable(&self) -> usize {
+        let all = self.buffers.iter().map(|unique| unique.buffer.donatable());
+        all.sum::<usize>() / self.sources.len().max(1)
     }
 
-    /// Merges the runs of the first block, so that the next one is the first.
+    /// Merges the runs of the first block and removes the block from the queue.
     fn merge(&mut self, kernel: &dyn Kernel) -> Result<Slice> {
-        let bytes = self.rest().iter().map(|run| run.len()).sum();
-        let (mut out, share) = match self.to_spend() {
+        let bytes = self.unread_runs().iter().map(|run| run.len()).sum();
+        let (mut out, chunk_bytes) = match self.recyclable() {
             0 => (Buffer::unset(bytes)?, bytes),
-            to_spend => (Buffer::later(bytes, to_spend)?, share_of(bytes, kernel)),
+            recyclable => (
+                Buffer::reserved(bytes, recyclable)?,
+                chunk_size(bytes, kernel),
+            ),
         };
         let size = kernel.record_bytes();
         let mut written = 0;
         while written < bytes {
-            let count = (share / size).clamp(1, (bytes - written) / size);
+            let count = (chunk_bytes / size).clamp(1, (bytes - written) / size);
             let end = written + count * size;
-            let spent = self.buffers.iter_mut().map(|sole| &mut sole.buffer);
-            out.scope(end, &mut spent.collect::<Vec<_>>());
-            let rest = self.rest();
-            let taken = match end < bytes {
-                true => kernel.select(&rest, count),
-                false => rest.iter().map(|rest| rest.len() / size).collect(),
+            let inputs = self.buffers.iter_mut().map(|unique| &mut unique.buffer);
+            out.commit(end, &mut inputs.collect::<Vec<_>>());
+            let rest = self.unread_runs();
+            let counts = if end < bytes {
+                kernel.select(&rest, count)
+            } else {
+                rest.iter().map(|rest| rest.len() / size).collect()
             };
-            let parts = rest.iter().zip(&taken);
-            let parts: Vec<&[u8]> = parts.map(|(rest, taken)| &rest[..taken * size]).collect();
+            let parts = rest.iter().zip(&counts);
+            let parts: Vec<&[u8]> = parts.map(|(rest, counts)| &rest[..counts * size]).collect();
             kernel.merge(&parts, &mut out[written..end])?;
-            self.advance(taken.into_iter().map(|taken| taken * size));
+            self.advance(counts.into_iter().map(|counts| counts * size));
             written = end;
         }
-        self.places.pop_front();
+        self.sources.pop_front();
         Ok(out.into())
     }
 }
 
-/// How many bytes of a result of so many are one share: a thirty-second, but on several threads, where each share is
-/// cut into tasks, as many as are worth that.
-fn share_of(bytes: usize, kernel: &dyn Kernel) -> usize {
-    const LEAST_TASK: usize = 1 << 20;
-    let share = (bytes / 32).clamp(LEAST, MOST) / LEAST * LEAST;
-    match kernel.crew().threads() {
-        1 => share,
-        threads => share.max(threads * TASKS_PER_THREAD * LEAST_TASK),
+/// Returns the size of a chunk of a result of `bytes` bytes: 1/32 of it. With several threads, which divide
+/// each chunk into tasks, a chunk is large enough for the tasks of all threads.
+fn chunk_size(bytes: usize, kernel: &dyn Kernel) -> usize {
+    const SMALLEST_TASK: usize = 1 << 20;
+    let chunk_bytes =
+        (bytes / 32).clamp(SMALLEST_CHUNK, LARGEST_CHUNK) / SMALLEST_CHUNK * SMALLEST_CHUNK;
+    match kernel.thread_pool().thread_count() {
+        1 => chunk_bytes,
+        threads => chunk_bytes.max(threads * TASKS_PER_THREAD * SMALLEST_TASK),
     }
 }
 
-/// The records of each block as one run, for one block after the other; equal keys in the order of the runs.
+/// Merges the records of each block into one run, block after block. Records with equal keys keep the order
+/// of the runs.
 pub(super) fn merged_each(kernel: &dyn Kernel, blocks: Vec<Block>) -> Result<Vec<Slice>> {
     let runs = blocks.into_iter().map(|block| {
         let runs = block.runs.into_iter().map(|run| run.data);
         runs.collect::<Vec<Slice>>()
     });
     let runs: Vec<Vec<Slice>> = runs.collect();
-    // What is one run already stays where it is.
+    // A block of one run is not copied.
     let single: Vec<Option<Slice>> = (runs.iter())
         .map(|runs| match &runs[..] {
             [run] => Some(run.clone()),
@@ -184,7 +190,7 @@ pub(super) fn merged_each(kernel: &dyn Kernel, blocks: Vec<Block>) -> Result<Vec
         })
         .collect();
     let several = runs.into_iter().filter(|runs| runs.len() != 1).collect();
-    let mut several = Runs::of(several);
+    let mut several = MergeQueue::of(several);
     let merged = single.into_iter().map(|single| match single {
         Some(run) => Ok(run),
         None => several.merge(kernel),
@@ -192,12 +198,12 @@ pub(super) fn merged_each(kernel: &dyn Kernel, blocks: Vec<Block>) -> Result<Vec
     merged.collect()
 }
 
-/// A block's records as one run; equal keys in the order of the runs.
+/// Merges a block's records into one run. Records with equal keys keep the order of the runs.
 pub(super) fn merged(kernel: &dyn Kernel, block: Block) -> Result<Slice> {
     let mut merged = merged_each(kernel, vec![block])?;
     merged
         .pop()
-        .ok_or_else(|| Error::new(Status::Internal, "a block is gone"))
+        .ok_or_else(|| Error::new(Status::Internal, "merging one block returned no block"))
 }
 
 #[cfg(test)]
@@ -212,8 +218,8 @@ mod tests {
         kernel_of(8, KeyKind::U32)
     }
 
-    /// Runs of pairs with few different keys; the second numbers count all records in the order of the
-    /// runs.
+    /// Returns runs of pairs with few different keys; the second numbers count all records in the order of
+    /// the runs.
     fn runs(lengths: &[usize]) -> Vec<Vec<u8>> {
         let mut next = 0_u32;
         let run = |len: &usize| {
@@ -230,14 +236,16 @@ mod tests {
         lengths.iter().map(run).collect()
     }
 
-    /// Each run lies between others in its buffer.
-    fn merged_as_expected(lengths: &[usize], shared: &[usize]) -> usize {
-        const BESIDE: usize = (5 << 20) + 8;
+    /// Merges runs of the given lengths, each of which lies between other data in its buffer, and compares
+    /// the result. The runs in `shared` have a second owner, which must still see its records. Returns the
+    /// size of the result in bytes.
+    fn check_merged(lengths: &[usize], shared: &[usize]) -> usize {
+        const OTHER_DATA: usize = (5 << 20) + 8;
         let runs = runs(lengths);
         let mut expected: Vec<[u8; 8]> = runs.concat().as_chunks().0.to_vec();
         expected.sort_by_key(|record| u32::from_ne_bytes(*record.first_chunk().unwrap()));
         let slices = runs.iter().enumerate().map(|(index, run)| {
-            let (before, behind) = [(0, 0), (BESIDE, 0), (BESIDE, BESIDE)][index % 3];
+            let (before, behind) = [(0, 0), (OTHER_DATA, 0), (OTHER_DATA, OTHER_DATA)][index % 3];
             let mut buffer = Buffer::zeroed(before + run.len() + behind).unwrap();
             buffer[before..][..run.len()].copy_from_slice(run);
             Slice::from(buffer).part(before..before + run.len())
@@ -265,9 +273,9 @@ mod tests {
         out.len()
     }
 
-    /// Each of three buffers, sorted, has a part in each of four blocks.
+    /// Three sorted buffers each have a part in each of four blocks.
     #[test]
-    fn blocks_that_share_buffers_are_merged_one_after_the_other() {
+    fn merges_blocks_that_share_buffers_in_order() {
         const PART: usize = 3 << 20;
         let kernel = kernel_of(4, KeyKind::U32);
         let keys = |of: usize| (0..PART as u32).map(move |n| n * 3 + of as u32);
@@ -287,7 +295,7 @@ mod tests {
             Block::of_sorted(runs.collect())
         };
         let mut blocks: Vec<Block> = (0..4).map(block).collect();
-        // A run alone stays where it is, and its buffer with it.
+        // A single run is not copied, so its buffer is kept.
         blocks[2].runs.truncate(1);
         drop(buffers);
         let merged = merged_each(&*kernel, blocks).unwrap();
@@ -301,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_any_size_become_one_and_shared_ones_stay() {
+    fn merges_runs_of_any_size_and_keeps_shared_runs() {
         const MANY: usize = (6 << 20) / 8;
-        merged_as_expected(&[], &[]);
-        merged_as_expected(&[5, 0, 700], &[]);
-        merged_as_expected(&[MANY, MANY + 77, 3, MANY], &[]);
-        merged_as_expected(&[MANY, 2 * MANY, 1, MANY], &[0, 3]);
-        merged_as_expected(&[MANY, MANY], &[0, 1]);
-        assert_eq!(merged_as_expected(&[MANY, 3 * MANY], &[1]), 4 * MANY * 8);
+        check_merged(&[], &[]);
+        check_merged(&[5, 0, 700], &[]);
+        check_merged(&[MANY, MANY + 77, 3, MANY], &[]);
+        check_merged(&[MANY, 2 * MANY, 1, MANY], &[0, 3]);
+        check_merged(&[MANY, MANY], &[0, 1]);
+        assert_eq!(check_merged(&[MANY, 3 * MANY], &[1]), 4 * MANY * 8);
     }
 }

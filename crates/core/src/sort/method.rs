@@ -1,7 +1,9 @@
-//! The sorts by name, and which one is best.
+//! The sorts by name, and the choice of the fastest one.
+//!
+//! Must never: choose differently on two ranks with the same arguments.
 
 use super::{
-    Bitonic, HyperQuickSort, PivotRule, QuickMerge, Reliable, SampleSort, Shape, Splitters,
+    Bitonic, HyperQuickSort, PivotRule, QuickMerge, SampleSort, SftBitonic, Shape, Splitters,
 };
 use crate::engine::Algorithm;
 use ftsort_kernels::kernel::Kernel;
@@ -17,29 +19,30 @@ pub enum Method {
     QuickMerge(Splitters),
     /// See [`Bitonic`].
     Bitonic(Shape),
-    /// See [`Reliable`].
-    Reliable,
+    /// See [`SftBitonic`].
+    SftBitonic,
 }
 
-/// From so many ranks on, [`Method::best`] asks for the size.
+/// The number of ranks from which [`Method::best`] depends on the size of the data.
 pub const MANY_RANKS: usize = 256;
 
-/// Messages of sample sort that are smaller cost more than the rounds of HyperQuickSort.
-const WORTH_A_MESSAGE: u128 = 2048;
+/// The size in bytes of a message of sample sort below which HyperQuickSort is faster.
+const SMALLEST_USEFUL_MESSAGE: u128 = 2048;
 
 impl Method {
-    /// The fastest sort of so many bytes in all on so many ranks. Sample sort has one round where
-    /// HyperQuickSort has log2(N), stores one version, and moves records once; but each rank sends
-    /// N - 1 messages. `total_bytes` does not matter below [`MANY_RANKS`].
+    /// Returns the fastest sort of `total_bytes` bytes on `ranks` ranks. Sample sort has one round where
+    /// HyperQuickSort has log2(N), stores one version, and moves records once; but each rank sends N - 1
+    /// messages. `total_bytes` has no effect below [`MANY_RANKS`].
     pub fn best(ranks: usize, total_bytes: u64) -> Method {
         let messages = ranks as u128 * ranks as u128;
-        match ranks >= MANY_RANKS && u128::from(total_bytes) < messages * WORTH_A_MESSAGE {
-            true => Method::HyperQuickSort(PivotRule::Sampled),
-            false => Method::SampleSort,
+        if ranks >= MANY_RANKS && u128::from(total_bytes) < messages * SMALLEST_USEFUL_MESSAGE {
+            Method::HyperQuickSort(PivotRule::Sampled)
+        } else {
+            Method::SampleSort
         }
     }
 
-    /// The algorithm, on a cube of this dimension.
+    /// Creates the algorithm for a cube of this dimension.
     pub fn on<'a>(self, kernel: &'a dyn Kernel, dimension: u32) -> Box<dyn Algorithm + 'a> {
         match self {
             Method::SampleSort => Box::new(SampleSort { kernel, dimension }),
@@ -58,7 +61,7 @@ impl Method {
                 dimension,
                 shape,
             }),
-            Method::Reliable => Box::new(Reliable::new(kernel, dimension)),
+            Method::SftBitonic => Box::new(SftBitonic::new(kernel, dimension)),
         }
     }
 }
@@ -68,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_ranks_with_little_data_take_the_sort_with_fewer_messages() {
+    fn best_sort_of_little_data_on_many_ranks_is_hyperquicksort() {
         assert_eq!(Method::best(64, 0), Method::SampleSort);
         assert_eq!(Method::best(1024, 1 << 40), Method::SampleSort);
         let few = Method::HyperQuickSort(PivotRule::Sampled);

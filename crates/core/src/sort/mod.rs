@@ -1,15 +1,16 @@
-//! The papers' sorting algorithms and ours, written over nodes. They know nothing of ranks and faults.
+//! The papers' sorting algorithms and ours, written over nodes. They have no knowledge of ranks and failures.
 //!
-//! | | rounds | a node's messages | a node's records move | choose it |
+//! | algorithm | rounds | messages per node | moves of a record | use |
 //! |---|---|---|---|---|
 //! | [`SampleSort`] | 1 | N - 1 | once | nearly always |
 //! | [`HyperQuickSort`] | log2 N | log2 N | log2(N) / 2 times | very many ranks with little data |
 //! | [`QuickMerge`] | log2 N | log2 N | log2(N) / 2 times | as HyperQuickSort, with one decision for all rounds |
-//! | [`Bitonic`] | log2(N) (log2(N) + 1) / 2 | as many | once a round | data-oblivious traffic; for comparison |
-//! | [`Reliable`] | log2 N more than Bitonic | as many | once a round, and all that was heard | few records that must be right |
+//! | [`Bitonic`] | log2(N) (log2(N) + 1) / 2 | one per round | once per round | communication that does not depend on the data; comparison |
+//! | [`SftBitonic`] | log2 N more than Bitonic | one per round | once per round, with the reports of other nodes | few records that must be correct |
 //!
-//! To each come the rounds of [`Complete`]: one that merges, or two for a dense result. A round costs
-//! one agreement; where something is decided, also two small letters to and from each node.
+//! Each algorithm is followed by the rounds of [`MergeAndPlace`]: one that merges, or two for a dense result.
+//! A round costs one agreement, and a decision costs two small messages per node, one in each direction. Must
+//! never: depend on failures except through the weights of fault-free nodes.
 
 mod bitonic;
 mod hyperquicksort;
@@ -29,27 +30,27 @@ pub mod wire_formats;
 
 pub use bitonic::{Bitonic, Shape};
 pub use hyperquicksort::HyperQuickSort;
-pub use merge_and_place::{Complete, global_offset, total_records};
+pub use merge_and_place::{MergeAndPlace, global_offset, total_records};
 pub use method::{MANY_RANKS, Method};
 pub use quickmerge::{QuickMerge, Splitters};
 pub use samplesort::SampleSort;
-pub use sft_bitonic::Reliable;
+pub use sft_bitonic::SftBitonic;
 
 use crate::block::Block;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
-/// How it is decided where to cut.
+/// The rule that chooses cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PivotRule {
-    /// From samples of all nodes' blocks, weighted by the fault-free nodes on each side.
+    /// Cuts come from samples of all nodes' blocks, weighted by the fault-free nodes on each side.
     Sampled,
-    /// As in the algorithm's paper.
+    /// Cuts are chosen as in the algorithm's paper.
     Paper,
 }
 
-/// The block with its runs sorted.
+/// Sorts each run of a block.
 fn sorted(mut block: Block, kernel: &dyn Kernel) -> Result<Block> {
     if block.sorted {
         return Ok(block);
@@ -64,11 +65,11 @@ fn sorted(mut block: Block, kernel: &dyn Kernel) -> Result<Block> {
     Ok(block)
 }
 
-/// Inputs with their runs sorted, each while the next is fetched.
+/// Sorts the runs of inputs, each while the next one is fetched.
 fn sorted_each(
     inputs: &mut dyn Iterator<Item = Result<Block>>,
     kernel: &dyn Kernel,
 ) -> Vec<Result<Block>> {
-    let crew = kernel.crew();
-    crew.as_they_come(inputs, |input| sorted(input?, kernel))
+    let pool = kernel.thread_pool();
+    pool.map_pipelined(inputs, |input| sorted(input?, kernel))
 }

@@ -1,7 +1,8 @@
-//! Where blocks are cut: places in the total order (key, origin rank, position).
+//! Cuts of blocks, at points of the total order (key, origin rank, position).
 //!
-//! With equal keys told apart by where they come from, a cut can be made anywhere, so the parts are
-//! balanced whatever the distribution of keys.
+//! The origin and the position distinguish equal keys, so a cut is possible anywhere and the parts are
+//! balanced for every distribution of keys. Weighted samples choose the cuts (Shi and Schaeffer 1992,
+//! "Parallel sorting by regular sampling"). Must never: copy the records of a block.
 
 use std::cmp::Ordering;
 
@@ -11,72 +12,73 @@ use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 
-/// So many samples for each part that a block is cut into: where one node has everything, half of the distance
-/// between them is 2 % of a part.
-const PER_PART: usize = 24;
+/// The number of samples for each part into which a block is cut. If one node has all records, half of the
+/// distance between two samples is 2 % of a part.
+const SAMPLES_PER_PART: usize = 24;
 
-/// How many records a node shows of its block at most, where it is cut into so many parts. The estimated place
-/// of a cut is then off by about sqrt(P) / (3.5 x 512) of a node's share, P being the number of runs;
-/// where one node has everything, by 2 % of a part of up to 85. Very large records show fewer.
-fn samples_for(parts: usize, record_bytes: usize) -> usize {
+/// Returns the greatest number of samples of a block that is cut into `parts` parts. The estimated position
+/// of a cut then differs by about sqrt(P) / (3.5 x 512) of a node's share, where P is the number of runs; if
+/// one node has all records, by 2 % of a part for up to 85 parts. Blocks of very large records have fewer
+/// samples.
+fn most_samples(parts: usize, record_bytes: usize) -> usize {
     const MOST_BYTES: usize = 1 << 20;
-    const FEWEST: usize = 16;
-    let affordable = (MOST_BYTES / record_bytes).max(FEWEST);
-    (PER_PART * parts).clamp(512, 2048).min(affordable)
+    const LEAST_SAMPLES: usize = 16;
+    let affordable = (MOST_BYTES / record_bytes).max(LEAST_SAMPLES);
+    (SAMPLES_PER_PART * parts).clamp(512, 2048).min(affordable)
 }
 
-/// A place in the total order: the records before it are the lower part.
+/// A point of the total order. The records before it belong to the lower part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place<R = Vec<u8>> {
-    /// A record, for its key.
+pub struct CutPoint<R = Vec<u8>> {
+    /// A record that has the point's key.
     pub record: R,
-    /// Among equal keys, records of origins before this one are before the place.
+    /// Among records with this key, those of smaller origins are before the point.
     pub origin: u32,
-    /// Among equal keys of this origin, records before this position are before the place.
+    /// Among records with this key and origin, those at smaller positions are before the point.
     pub position: u64,
 }
 
-/// Where to cut.
+/// A division of records into a lower and an upper part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Everything belongs to the upper half.
+    /// All records belong to the upper part.
     AllUpper,
-    /// Everything belongs to the lower half.
+    /// All records belong to the lower part.
     AllLower,
-    /// What is before the place belongs to the lower half.
-    At(Place),
+    /// The records before the point belong to the lower part.
+    At(CutPoint),
 }
 
-/// A record that stands for `weight` records around it.
+/// A record that represents `weight` records around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// The record, and where it is.
-    pub place: Place<&'a [u8]>,
-    /// How many records it stands for.
+    /// The record and its point in the total order.
+    pub point: CutPoint<&'a [u8]>,
+    /// The number of records that it represents.
     pub weight: u64,
 }
 
-fn broken() -> Error {
-    Error::new(Status::Internal, "a pivot message does not decode")
+fn undecodable() -> Error {
+    Error::new(Status::Internal, "a message with cuts does not decode")
 }
 
-impl<R: AsRef<[u8]>> Place<R> {
-    fn compare(&self, other: &Place<R>, kernel: &dyn Kernel) -> Ordering {
+impl<R: AsRef<[u8]>> CutPoint<R> {
+    fn compare(&self, other: &CutPoint<R>, kernel: &dyn Kernel) -> Ordering {
         kernel
             .compare(self.record.as_ref(), other.record.as_ref())
             .then(self.origin.cmp(&other.origin))
             .then(self.position.cmp(&other.position))
     }
 
-    /// Appends the place as a message.
+    /// Appends the point as a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.record.as_ref());
         out.extend(self.origin.to_le_bytes());
         out.extend(self.position.to_le_bytes());
     }
 
-    fn to_owned(&self) -> Place {
-        Place {
+    fn to_owned(&self) -> CutPoint {
+        CutPoint {
             record: self.record.as_ref().to_vec(),
             origin: self.origin,
             position: self.position,
@@ -84,57 +86,59 @@ impl<R: AsRef<[u8]>> Place<R> {
     }
 }
 
-impl<'a> Place<&'a [u8]> {
-    fn of(run: &'a Run, index: usize, record_bytes: usize) -> Place<&'a [u8]> {
-        Place {
+impl<'a> CutPoint<&'a [u8]> {
+    fn of(run: &'a Run, index: usize, record_bytes: usize) -> CutPoint<&'a [u8]> {
+        CutPoint {
             record: &run.data[index * record_bytes..(index + 1) * record_bytes],
             origin: run.origin.0,
             position: run.start + index as u64,
         }
     }
 
-    /// As [`Place::decode`], without a copy of the record.
-    fn read(bytes: &'a [u8], record_bytes: usize) -> Result<Place<&'a [u8]>> {
-        let (record, rest) = bytes.split_at_checked(record_bytes).ok_or_else(broken)?;
-        let (origin, position) = rest.split_at_checked(4).ok_or_else(broken)?;
-        Ok(Place {
+    /// Decodes as [`CutPoint::decode`], without a copy of the record.
+    fn read(bytes: &'a [u8], record_bytes: usize) -> Result<CutPoint<&'a [u8]>> {
+        let (record, rest) = bytes
+            .split_at_checked(record_bytes)
+            .ok_or_else(undecodable)?;
+        let (origin, position) = rest.split_at_checked(4).ok_or_else(undecodable)?;
+        Ok(CutPoint {
             record,
-            origin: u32::from_le_bytes(origin.try_into().map_err(|_| broken())?),
-            position: u64::from_le_bytes(position.try_into().map_err(|_| broken())?),
+            origin: u32::from_le_bytes(origin.try_into().map_err(|_| undecodable())?),
+            position: u64::from_le_bytes(position.try_into().map_err(|_| undecodable())?),
         })
     }
 }
 
-impl Place {
-    /// The opposite of [`Place::encode`].
-    pub fn decode(bytes: &[u8], record_bytes: usize) -> Result<Place> {
-        Ok(Place::read(bytes, record_bytes)?.to_owned())
+impl CutPoint {
+    /// Decodes the result of [`CutPoint::encode`].
+    pub fn decode(bytes: &[u8], record_bytes: usize) -> Result<CutPoint> {
+        Ok(CutPoint::read(bytes, record_bytes)?.to_owned())
     }
 
-    /// Behind all records of the same key.
-    fn with_its_equals(self) -> Place {
-        Place {
+    /// Returns the point after all records of the same key.
+    fn after_equal_keys(self) -> CutPoint {
+        CutPoint {
             origin: u32::MAX,
             position: u64::MAX,
             ..self
         }
     }
 
-    /// The place behind all records of this record's key.
-    pub fn behind(record: Vec<u8>) -> Place {
-        Place {
+    /// Returns the point after all records of this record's key.
+    pub fn after_key(record: Vec<u8>) -> CutPoint {
+        CutPoint {
             record,
             origin: u32::MAX,
             position: u64::MAX,
         }
     }
 
-    /// The size of a place as a message.
+    /// Returns the size of a point as a message, in bytes.
     pub fn encoded_bytes(record_bytes: usize) -> usize {
         record_bytes + 12
     }
 
-    /// How many records of a run are before this place.
+    /// Returns the number of records of a run that are before this point.
     pub fn records_before(&self, run: &Run, kernel: &dyn Kernel) -> usize {
         match run.origin.0.cmp(&self.origin) {
             Ordering::Less => kernel.upper_bound(&run.data, &self.record),
@@ -150,36 +154,36 @@ impl Place {
 }
 
 impl Cut {
-    /// Appends the cut as a message; all cuts of one kind of records have the same size.
+    /// Appends the cut as a message. All cuts of records of one size have the same size.
     pub fn encode(&self, record_bytes: usize, out: &mut Vec<u8>) {
         let end = out.len() + Cut::encoded_bytes(record_bytes);
         match self {
             Cut::AllUpper => out.push(0),
             Cut::AllLower => out.push(1),
-            Cut::At(place) => {
+            Cut::At(point) => {
                 out.push(2);
-                place.encode(out);
+                point.encode(out);
             }
         }
         out.resize(end, 0);
     }
 
-    /// The size of a cut as a message.
+    /// Returns the size of a cut as a message, in bytes.
     pub fn encoded_bytes(record_bytes: usize) -> usize {
-        1 + Place::encoded_bytes(record_bytes)
+        1 + CutPoint::encoded_bytes(record_bytes)
     }
 
-    /// The opposite of [`Cut::encode`].
+    /// Decodes the result of [`Cut::encode`].
     pub fn decode(bytes: &[u8], record_bytes: usize) -> Result<Cut> {
         match bytes.split_first() {
             Some((0, _)) => Ok(Cut::AllUpper),
             Some((1, _)) => Ok(Cut::AllLower),
-            Some((2, place)) => Ok(Cut::At(Place::decode(place, record_bytes)?)),
-            _ => Err(broken()),
+            Some((2, point)) => Ok(Cut::At(CutPoint::decode(point, record_bytes)?)),
+            _ => Err(undecodable()),
         }
     }
 
-    /// Cuts as a message, one after the other.
+    /// Returns cuts as a message, one after the other.
     pub fn encode_all(cuts: &[Cut], record_bytes: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(cuts.len() * Cut::encoded_bytes(record_bytes));
         cuts.iter()
@@ -187,13 +191,13 @@ impl Cut {
         out
     }
 
-    /// The opposite of [`Cut::encode_all`].
+    /// Decodes the result of [`Cut::encode_all`].
     pub fn decode_all(bytes: &[u8], record_bytes: usize) -> Result<Vec<Cut>> {
         let cuts = bytes.chunks_exact(Cut::encoded_bytes(record_bytes));
         cuts.map(|cut| Cut::decode(cut, record_bytes)).collect()
     }
 
-    /// The parts of a block between ascending cuts, one more than there are cuts. Nothing is copied.
+    /// Divides a block at ascending cuts into parts, one more than there are cuts. Copies no records.
     pub fn divide_all(cuts: &[Cut], block: &Block, kernel: &dyn Kernel) -> Vec<Block> {
         let mut rest = block.clone();
         let mut parts = Vec::with_capacity(cuts.len() + 1);
@@ -206,7 +210,7 @@ impl Cut {
         parts
     }
 
-    /// The parts of a block below and above the cut. Nothing is copied.
+    /// Divides a block at this cut into a lower and an upper part. Copies no records.
     pub fn divide(&self, block: &Block, kernel: &dyn Kernel) -> (Block, Block) {
         let size = kernel.record_bytes();
         let (mut lower, mut upper) = (Vec::new(), Vec::new());
@@ -215,7 +219,7 @@ impl Cut {
             let below = match self {
                 Cut::AllUpper => 0,
                 Cut::AllLower => records,
-                Cut::At(place) => place.records_before(run, kernel),
+                Cut::At(point) => point.records_before(run, kernel),
             };
             let (below, above) = divided(run, below, size);
             lower.push(below);
@@ -225,7 +229,7 @@ impl Cut {
     }
 }
 
-/// The first so many records of a run, and the others.
+/// Divides a run into its first `below` records and the others.
 fn divided(run: &Run, below: usize, record_bytes: usize) -> (Run, Run) {
     let cut = below * record_bytes;
     let first = Run {
@@ -240,14 +244,15 @@ fn divided(run: &Run, below: usize, record_bytes: usize) -> (Run, Run) {
     (first, others)
 }
 
-/// Records of a block that is to be cut into so many parts, evenly spaced, whose weights add up to its size. Of a
-/// small block there are fewer: to compare them all would take longer than to sort it.
+/// Returns evenly spaced records of a block that is to be cut into `parts` parts. Their weights add up to the
+/// block's size in records. A small block has fewer samples, because comparing more of them would take longer
+/// than sorting the block.
 pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
-    const ONE_OF: usize = 16;
+    const RECORDS_PER_SAMPLE: usize = 16;
     let size = kernel.record_bytes();
     let total = block.bytes() / size;
-    let enough = (PER_PART * parts).max(total / ONE_OF);
-    let wanted = total.min(samples_for(parts, size)).min(enough) as u64;
+    let enough = (SAMPLES_PER_PART * parts).max(total / RECORDS_PER_SAMPLE);
+    let wanted = total.min(most_samples(parts, size)).min(enough) as u64;
     let total = total as u64;
     let mut samples = Vec::with_capacity(wanted as usize);
     let mut runs = block.runs.iter();
@@ -260,9 +265,9 @@ pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sa
         while let Some(now) = run {
             let records = (now.data.len() / size) as u64;
             if middle < run_starts + records {
-                let place = Place::of(now, (middle - run_starts) as usize, size);
+                let point = CutPoint::of(now, (middle - run_starts) as usize, size);
                 samples.push(Sample {
-                    place,
+                    point,
                     weight: to - from,
                 });
                 break;
@@ -274,55 +279,56 @@ pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sa
     samples
 }
 
-/// Samples as a message.
+/// Returns samples as a message.
 pub fn encode_samples(samples: &[Sample<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     for sample in samples {
-        sample.place.encode(&mut out);
+        sample.point.encode(&mut out);
         out.extend(sample.weight.to_le_bytes());
     }
     out
 }
 
-/// The size of the most samples as a message.
+/// Returns the greatest size of samples as a message, in bytes.
 pub fn samples_limit(parts: usize, record_bytes: usize) -> usize {
-    samples_for(parts, record_bytes) * (Place::encoded_bytes(record_bytes) + 8)
+    most_samples(parts, record_bytes) * (CutPoint::encoded_bytes(record_bytes) + 8)
 }
 
-/// The opposite of [`encode_samples`].
+/// Decodes the result of [`encode_samples`].
 pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample<'_>>> {
-    let place = Place::encoded_bytes(record_bytes);
+    let point = CutPoint::encoded_bytes(record_bytes);
     bytes
-        .chunks_exact(place + 8)
+        .chunks_exact(point + 8)
         .map(|bytes| {
-            let (place, weight) = bytes.split_at(place);
+            let (point, weight) = bytes.split_at(point);
             Ok(Sample {
-                place: Place::read(place, record_bytes)?,
-                weight: u64::from_le_bytes(weight.try_into().map_err(|_| broken())?),
+                point: CutPoint::read(point, record_bytes)?,
+                weight: u64::from_le_bytes(weight.try_into().map_err(|_| undecodable())?),
             })
         })
         .collect()
 }
 
-/// The cuts between parts that get these shares of the records, one fewer than there are parts. A part
-/// without a share gets nothing: nobody lives there, and its covers are not loaded twice.
+/// Returns the cuts between parts that get these shares of the records, one fewer than there are parts. A
+/// part without a share gets no records: its node has failed, and its executor must not get a second part.
 pub fn balanced(
     proposals: &[(Node, Slice)],
     shares: &[usize],
     kernel: &dyn Kernel,
 ) -> Result<Vec<Cut>> {
-    // Whoever executes nodes of which none is fault-free lives elsewhere; the parts are alike.
-    let alike = vec![1; shares.len()];
-    let shares = match shares.iter().all(|share| *share == 0) {
-        true => &alike,
-        false => shares,
+    // If no node of the parts is fault-free, their executors are outside of the parts, which are then equal.
+    let equal = vec![1; shares.len()];
+    let shares = if shares.iter().all(|share| *share == 0) {
+        &equal
+    } else {
+        shares
     };
     let mut samples = Vec::new();
     for (_, proposal) in proposals {
         samples.extend(decode_samples(proposal, kernel.record_bytes())?);
     }
-    // Each proposal is in order, and the stable sort merges what it finds in order.
-    samples.sort_by(|one, other| one.place.compare(&other.place, kernel));
+    // Each proposal is sorted, and the stable sort merges sorted stretches.
+    samples.sort_by(|one, other| one.point.compare(&other.point, kernel));
     let total: u64 = samples.iter().map(|sample| sample.weight).sum();
     let all_shares: usize = shares.iter().sum();
     let mut samples = samples.into_iter().peekable();
@@ -336,7 +342,7 @@ pub fn balanced(
         if lower == all_shares {
             return Cut::AllLower;
         }
-        // In halves, since a sample stands in the middle of the records that it stands for.
+        // Counted in half records, because a sample is in the middle of the records that it represents.
         let target = u128::from(total) * 2 * lower as u128 / all_shares as u128;
         while let Some(sample) =
             samples.next_if(|sample: &Sample<'_>| before * 2 + u128::from(sample.weight) < target)
@@ -344,39 +350,39 @@ pub fn balanced(
             before += u128::from(sample.weight);
         }
         let next = samples.peek();
-        next.map_or(Cut::AllLower, |sample| Cut::At(sample.place.to_owned()))
+        next.map_or(Cut::AllLower, |sample| Cut::At(sample.point.to_owned()))
     });
     Ok(cuts.collect())
 }
 
-/// The papers' splitters: the records of a block that divide it into so many equal parts (2024,
-/// Algorithm 2, line 16; for two parts the median of Algorithm 1, line 13). All records with the key
-/// of one are below the cut. None for an empty block.
-pub fn even_splitters(block: &Block, parts: usize, kernel: &dyn Kernel) -> Vec<Place> {
+/// Returns the papers' splitters: the records that divide a block into `parts` equal parts (2024, Algorithm
+/// 2, line 16; for two parts the median of Algorithm 1, line 13). All records with the key of a splitter are
+/// below its cut. Empty for an empty block.
+pub fn even_splitters(block: &Block, parts: usize, kernel: &dyn Kernel) -> Vec<CutPoint> {
     let records = block.bytes() / kernel.record_bytes();
     let inner = (1..parts).filter(|_| records > 0);
-    let places = inner.map(|part| {
+    let points = inner.map(|part| {
         let index = (part as u128 * records as u128 / parts as u128) as usize;
-        place_at(block, index, kernel).map(Place::with_its_equals)
+        point_at(block, index, kernel).map(CutPoint::after_equal_keys)
     });
-    places.flatten().collect()
+    points.flatten().collect()
 }
 
-/// The record with so many before it; None if there are no more.
-pub fn place_at(block: &Block, index: usize, kernel: &dyn Kernel) -> Option<Place> {
+/// Returns the record that has `index` records before it. None if the block has no such record.
+pub fn point_at(block: &Block, index: usize, kernel: &dyn Kernel) -> Option<CutPoint> {
     let size = kernel.record_bytes();
     let runs: Vec<&[u8]> = block.runs.iter().map(|run| &*run.data).collect();
     let cut = kernel.select(&runs, index);
     let heads = block.runs.iter().zip(cut);
     let heads = heads.filter(|(run, at)| at * size < run.data.len());
     heads
-        .map(|(run, at)| Place::of(run, at, size))
+        .map(|(run, at)| CutPoint::of(run, at, size))
         .min_by(|one, other| one.compare(other, kernel))
-        .map(|place| place.to_owned())
+        .map(|point| point.to_owned())
 }
 
-/// The first so many records of a block, of which there must be as many, and all others. Nothing is
-/// copied. Equal keys are in the order of the runs.
+/// Divides a block into its first `count` records, which it must have, and the others. Copies no records.
+/// Records with equal keys keep the order of the runs.
 pub fn halves(block: Block, count: usize, kernel: &dyn Kernel) -> (Block, Block) {
     let size = kernel.record_bytes();
     let runs: Vec<&[u8]> = block.runs.iter().map(|run| &*run.data).collect();

@@ -1,15 +1,15 @@
-//! QuickMerge and modified QuickMerge (Quinn 1989), as the 2024 paper has them in Section 4.2 and
-//! Algorithm 2, with its correction of the pivot index.
+//! QuickMerge and modified QuickMerge (Quinn 1989), following Section 4.2 and Algorithm 2 of the 2024 paper,
+//! with a corrected pivot index.
 //!
-//! As HyperQuickSort, but all N - 1 pivots ("splitters") are chosen once, before the first exchange.
-//! In round q + 1 node k cuts at splitter (k and (2^d - 2^(d-q))) or 2^(d-q-1), counted from 1: the
-//! same for all nodes of its subcube.
+//! The rounds are those of HyperQuickSort, but all N - 1 pivots ("splitters") are chosen once, before the
+//! first exchange. In round q + 1 node k cuts at splitter (k and (2^d - 2^(d-q))) or 2^(d-q-1), counted from
+//! 1, which is the same for all nodes of its subcube.
 //!
-//! Cost: log2(N) rounds with one exchange each, and one decision in the first. Must never: look at who
-//! is alive, but for the shares that nodes are to get.
+//! Cost: log2(N) rounds with one exchange each, and one decision in the first round. Must never: depend on
+//! failures, except through the shares of the nodes.
 
-use super::hyperquicksort::halve;
-use super::pivot::{self, Cut, Place};
+use super::hyperquicksort::split_at;
+use super::pivot::{self, Cut, CutPoint};
 use super::{sorted, sorted_each};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
@@ -18,32 +18,34 @@ use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
-/// How the splitters are chosen.
+/// The rule that chooses the splitters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Splitters {
-    /// From samples of all blocks, by the shares of fault-free nodes: balanced for all keys.
+    /// From samples of all blocks, by the shares of fault-free nodes: balanced for every distribution of
+    /// keys.
     Sampled,
-    /// The paper's: evenly spaced records of the root's own list (line 16). An empty root cuts nothing
-    /// off.
+    /// The paper's rule: evenly spaced records of the root's list (line 16). If that list is empty, all
+    /// records are in the lower half.
     Root,
-    /// The paper's modified QuickMerge: the averages of the corresponding entries of all nodes' lists.
-    /// The average of floats is that of their places in the order of all floats, so that NaN and
-    /// infinity do no harm; keys that are no numbers have no average, and the middle entry is taken.
+    /// The paper's modified QuickMerge: the averages of the corresponding entries of all nodes' lists. The
+    /// average of floats is the average of their ranks in the order of all floats, so NaN and infinity are
+    /// allowed. Keys that are not numbers have no average; the middle entry is taken instead.
     Averaged,
 }
 
-/// QuickMerge on a cube of some dimension.
+/// QuickMerge on a cube of a given dimension.
 #[derive(Debug)]
 pub struct QuickMerge<'a> {
-    /// Sorts, compares and merges.
+    /// The kernel that sorts, compares and merges.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-    /// How splitters are chosen.
+    /// The rule that chooses splitters.
     pub splitters: Splitters,
 }
 
-/// Which splitter node k cuts at in this round, counted from 1: Algorithm 2, line 19, corrected.
+/// Returns the index, counted from 1, of the splitter at which node k cuts in this round: Algorithm 2, line
+/// 19, corrected.
 fn splitter_index(d: u32, round: u32, k: Node) -> usize {
     let q = round - 1;
     let above = (1 << d) - (1 << (d - q));
@@ -55,32 +57,34 @@ impl QuickMerge<'_> {
         1 << self.dimension
     }
 
-    fn encode(&self, places: &[Place]) -> Vec<u8> {
+    fn encode(&self, points: &[CutPoint]) -> Vec<u8> {
         let mut out = Vec::new();
-        places.iter().for_each(|place| place.encode(&mut out));
+        points.iter().for_each(|point| point.encode(&mut out));
         out
     }
 
-    /// The lists of splitters that nodes proposed; those of empty nodes are not there.
-    fn lists(&self, proposals: &[(Node, Slice)]) -> Result<Vec<Vec<Place>>> {
+    /// Decodes the lists of splitters that nodes proposed. Empty nodes have no list.
+    fn lists(&self, proposals: &[(Node, Slice)]) -> Result<Vec<Vec<CutPoint>>> {
         let size = self.kernel.record_bytes();
         let lists = proposals.iter().filter(|(_, list)| !list.is_empty());
         lists
             .map(|(_, list)| {
-                let places = list.chunks_exact(Place::encoded_bytes(size));
-                places.map(|place| Place::decode(place, size)).collect()
+                let points = list.chunks_exact(CutPoint::encoded_bytes(size));
+                points.map(|point| CutPoint::decode(point, size)).collect()
             })
             .collect()
     }
 
-    fn average(&self, lists: &[Vec<Place>], index: usize) -> Cut {
+    fn average(&self, lists: &[Vec<CutPoint>], index: usize) -> Cut {
         let mut entries: Vec<&[u8]> = lists.iter().map(|list| &list[index].record[..]).collect();
         entries.sort_by(|one, other| self.kernel.compare(one, other));
         let Some(middle) = entries.get(entries.len() / 2) else {
             return Cut::AllLower;
         };
         let average = self.kernel.average(&entries);
-        Cut::At(Place::behind(average.unwrap_or_else(|| middle.to_vec())))
+        Cut::At(CutPoint::after_key(
+            average.unwrap_or_else(|| middle.to_vec()),
+        ))
     }
 }
 
@@ -105,7 +109,7 @@ impl Algorithm for QuickMerge<'_> {
     }
 
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
-        let asked = match self.splitters {
+        let proposes = match self.splitters {
             Splitters::Sampled => {
                 let samples = pivot::sample(block, self.nodes(), self.kernel);
                 return Ok(pivot::encode_samples(&samples));
@@ -113,9 +117,10 @@ impl Algorithm for QuickMerge<'_> {
             Splitters::Root => at.node == subcube.root(),
             Splitters::Averaged => true,
         };
-        let list = match asked {
-            true => pivot::even_splitters(block, self.nodes(), self.kernel),
-            false => Vec::new(),
+        let list = if proposes {
+            pivot::even_splitters(block, self.nodes(), self.kernel)
+        } else {
+            Vec::new()
         };
         Ok(self.encode(&list))
     }
@@ -129,7 +134,7 @@ impl Algorithm for QuickMerge<'_> {
         let cuts = match self.splitters {
             Splitters::Sampled => pivot::balanced(proposals, &subcube.shares(), self.kernel)?,
             Splitters::Root | Splitters::Averaged => {
-                // With a root's list alone the average is that list.
+                // If only the root has a list, the average is that list.
                 let lists = self.lists(proposals)?;
                 let indices = 0..self.nodes() - 1;
                 indices.map(|index| self.average(&lists, index)).collect()
@@ -140,7 +145,7 @@ impl Algorithm for QuickMerge<'_> {
 
     fn proposal_limit(&self, _round: u32) -> usize {
         let size = self.kernel.record_bytes();
-        pivot::samples_limit(self.nodes(), size).max(self.nodes() * Place::encoded_bytes(size))
+        pivot::samples_limit(self.nodes(), size).max(self.nodes() * CutPoint::encoded_bytes(size))
     }
 
     fn decision_limit(&self, _round: u32) -> usize {
@@ -159,7 +164,7 @@ impl Algorithm for QuickMerge<'_> {
         let cuts = Cut::decode_all(at.decision, self.kernel.record_bytes())?;
         let cut = &cuts[splitter_index(self.dimension, at.round, at.node) - 1];
         let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
-        Ok(halve(cut, in_upper_half, block, self.kernel))
+        Ok(split_at(cut, in_upper_half, block, self.kernel))
     }
 }
 
@@ -169,7 +174,7 @@ mod tests {
     use crate::sort::testing::{block_of, kernel};
 
     #[test]
-    fn the_pivots_of_three_dimensions_are_those_of_the_paper() {
+    fn splitter_indices_are_those_of_the_paper() {
         let chosen = |round, nodes: &[u32]| -> Vec<usize> {
             let index = |node: &u32| splitter_index(3, round, Node(*node));
             nodes.iter().map(index).collect()
@@ -184,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_splitters_are_every_128th_of_1024() {
+    fn splitters_are_evenly_spaced() {
         let kernel = kernel();
         let numbers: Vec<i32> = (0..1024).collect();
         let mut block = block_of(0, &numbers);
@@ -192,25 +197,25 @@ mod tests {
         let list = pivot::even_splitters(&block, 8, &*kernel);
         let keys: Vec<i32> = list
             .iter()
-            .map(|place| bytemuck::pod_read_unaligned(&place.record))
+            .map(|point| bytemuck::pod_read_unaligned(&point.record))
             .collect();
         assert_eq!(keys, [128, 256, 384, 512, 640, 768, 896]);
     }
 
     #[test]
-    fn averages_are_taken_entry_by_entry() {
+    fn averages_each_entry_of_the_lists() {
         let kernel = kernel();
         let algorithm = QuickMerge {
             kernel: &*kernel,
             dimension: 1,
             splitters: Splitters::Averaged,
         };
-        let lists = |keys: &[i32]| -> Vec<Vec<Place>> {
-            let list = |key: &i32| vec![Place::behind(key.to_ne_bytes().to_vec())];
+        let lists = |keys: &[i32]| -> Vec<Vec<CutPoint>> {
+            let list = |key: &i32| vec![CutPoint::after_key(key.to_ne_bytes().to_vec())];
             keys.iter().map(list).collect()
         };
         let average = |keys: &[i32]| match algorithm.average(&lists(keys), 0) {
-            Cut::At(place) => Some(bytemuck::pod_read_unaligned::<i32>(&place.record)),
+            Cut::At(point) => Some(bytemuck::pod_read_unaligned::<i32>(&point.record)),
             _ => None,
         };
         assert_eq!(average(&[10, 20, 60]), Some(30));

@@ -1,11 +1,12 @@
-//! Sample sort: one exchange instead of log2(N).
+//! Sample sort: one exchange instead of log2(N) exchanges.
 //!
-//! Inputs are sorted; samples of all of them give N - 1 cuts with a guaranteed balance, since cuts are
-//! made in the total order (key, origin, position) (Shi and Schaeffer 1992, "Parallel sorting by
-//! regular sampling", with weights); every node sends every other its part once, and parts are merged.
+//! Inputs are sorted. Samples of all inputs give N - 1 cuts with a guaranteed balance, since cuts are made in
+//! the total order (key, origin, position) (Shi and Schaeffer 1992, "Parallel sorting by regular sampling",
+//! with weights). Every node sends every other node its part once, and each node merges the parts that
+//! arrive.
 //!
-//! Cost: one round with one decision; N - 1 messages a node, and each record moves at most once.
-//! Must never: look at who is alive, but for the shares that nodes are to get.
+//! Cost: one round with one decision; N - 1 messages per node, and each record moves at most once. Must
+//! never: depend on failures, except through the shares of the nodes.
 
 use super::pivot::{self, Cut};
 use super::{sorted, sorted_each};
@@ -16,10 +17,10 @@ use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::kernel::Kernel;
 
-/// Sample sort on a cube of some dimension.
+/// Sample sort on a cube of a given dimension.
 #[derive(Debug)]
 pub struct SampleSort<'a> {
-    /// Sorts, compares and merges.
+    /// The kernel that sorts, compares and merges.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,

@@ -1,27 +1,27 @@
-//! Bitonic sort that checks itself: algorithm S_FT of McMillin and Ni (1989, Section 3 and Figure 3),
-//! run by the engine, with our repaired rule ([`Rule::Repeated`]).
+//! Bitonic sort with checks: algorithm S_FT of McMillin and Ni (1989, Section 3 and Figure 3), run by the
+//! engine, with the corrected rule [`Rule::Repeated`].
 //!
-//! Records go the same way as in [`Bitonic`]. Beside its own records a node's block has what the node
-//! has heard of the others: in this stage (the paper's LBS) and in the stage before (LLBS). So what is
-//! heard is stored, covered and brought back with the block. A run belongs to one of three kinds:
+//! Records move as in [`Bitonic`]. Besides its own records, a node's block contains the blocks that other
+//! nodes have reported: those of this stage (the paper's LBS) and those of the stage before (LLBS). Reports
+//! are therefore stored, taken over and restored with the block. A run is of one of three kinds:
 //!
 //! | origin | start | records |
 //! |---|---|---|
-//! | whose input | position there, below 2^62 | of the node's own |
-//! | a node | 2^62 ([`HEARD`]) | all of that node at the start of this stage, merged |
-//! | a node | 2^63 ([`BEFORE`]) | all of that node at the start of the stage before, merged |
+//! | owner of the input | position in it, below 2^62 | the node's own records |
+//! | a node | 2^62 ([`CURRENT`]) | all records of that node at the start of this stage, merged |
+//! | a node | 2^63 ([`PREVIOUS`]) | all records of that node at the start of the stage before, merged |
 //!
-//! Of whom a node has heard before a round is known ([`Round::mask_before`]), so that a run that is not
-//! there is a node without records. Version 0, and the version after the last round, have the first
-//! kind alone. A message leaves out what the receiver does not look at: what was heard in the stage
-//! before, where it is not compared, and the own records in the last stage, in which none move.
+//! The set of nodes that have reported before a round is known ([`Round::mask_before`]), so a run that is
+//! absent belongs to a node without records. Version 0, and the version after the last round, have runs of
+//! the first kind only. A message omits runs that its receiver does not read: reports of the stage before,
+//! where they are not compared, and the own records in the last stage, in which no record moves.
 //!
-//! Beyond the paper: a node's own records at the start of a stage are also among those heard, and both
-//! are compared where a message brings both, and at the very end; a message that is changed in the
-//! first round of a stage is so found before it is believed.
+//! Beyond the paper: a node's own records at the start of a stage are also part of the reports. Both are
+//! compared where a message contains both, and at the end of the sort. A message that is changed in the first
+//! round of a stage is therefore detected before its content is used.
 //!
-//! Memory and messages grow to two times all records of all nodes. Must never: say that somebody
-//! certainly did it; accuse where nobody has changed anything.
+//! Memory and messages grow to twice the records of all nodes. Must never: state an accusation as certain;
+//! accuse a node if no data was changed.
 
 use std::cmp::Ordering;
 
@@ -31,62 +31,62 @@ use crate::block::{Block, Run};
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::Node;
-use crate::verify::accusation::{Accusation, Predicate};
-use crate::verify::mask::{Mask, Round, rounds};
+use crate::verify::mask::{Mask, SftRound, rounds};
+use crate::verify::peer_view::{ConsistencyRule, PeerView, ReportKind, SftChecks, ViewReport};
 use crate::verify::predicates::KeyOrder;
 use crate::verify::sequence::Sequence;
-use crate::verify::witness::{Checks, Rule, Told, Turn, Witness};
+use crate::verify::violation::{Predicate, PredicateViolation};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Finding, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 
-/// Bitonic sort of any input, with the checks of 1989.
+/// Bitonic sort of any input, with the checks of the 1989 paper.
 #[derive(Debug)]
-pub struct Reliable<'a> {
+pub struct SftBitonic<'a> {
     sort: Bitonic<'a>,
 }
 
-/// Where runs start that are records heard in this stage, and in the stage before.
-const HEARD: u64 = 1 << 62;
-const BEFORE: u64 = 1 << 63;
+/// The starts of runs that hold reports of this stage, and of the stage before.
+const CURRENT: u64 = 1 << 62;
+const PREVIOUS: u64 = 1 << 63;
 
-/// What a block says, before some round.
-struct State {
+/// The content of a block before a round.
+struct NodeState {
     own: Block,
-    heard: Sequence<Slice>,
-    before: Option<Sequence<Slice>>,
+    current: Sequence<Slice>,
+    previous: Option<Sequence<Slice>>,
 }
 
 fn nothing() -> Slice {
     Buffer::default().into()
 }
 
-fn corrupt(accusation: &Accusation) -> Error {
-    let finding = match accusation.predicate {
+fn corrupt(violation: &PredicateViolation) -> Error {
+    let finding = match violation.predicate {
         Predicate::Progress => Finding::Progress,
         Predicate::Feasibility => Finding::Feasibility,
         Predicate::Consistency => Finding::Consistency,
         Predicate::Absence => Finding::Absence,
     };
-    Error::corrupt(finding, accusation.to_string())
+    Error::corrupt(finding, violation.to_string())
 }
 
-/// A node finds something wrong with what it was given, or has itself.
-fn accused(by: Node, round: Round, predicate: Predicate, place: Node) -> Error {
-    corrupt(&Accusation {
-        by,
+/// Returns the error of node `by`, which finds wrong data of node `place` in a message or in its own block.
+fn accusation_of(by: Node, round: SftRound, predicate: Predicate, place: Node) -> Error {
+    corrupt(&PredicateViolation {
+        found_by: by,
         round,
         predicate,
-        place,
+        node: place,
         suspects: vec![place],
     })
 }
 
-impl<'a> Reliable<'a> {
-    /// On a cube of this dimension.
-    pub fn new(kernel: &'a dyn Kernel, dimension: u32) -> Reliable<'a> {
+impl<'a> SftBitonic<'a> {
+    /// Creates the sort for a cube of this dimension.
+    pub fn new(kernel: &'a dyn Kernel, dimension: u32) -> SftBitonic<'a> {
         let shape = Shape::Any;
-        Reliable {
+        SftBitonic {
             sort: Bitonic {
                 kernel,
                 dimension,
@@ -95,84 +95,91 @@ impl<'a> Reliable<'a> {
         }
     }
 
-    fn round(&self, number: u32) -> Result<Round> {
+    fn round(&self, number: u32) -> Result<SftRound> {
         let found = rounds(self.sort.dimension).nth(number.saturating_sub(1) as usize);
-        found.ok_or_else(|| Error::new(Status::Internal, "there is no such round"))
+        found.ok_or_else(|| Error::new(Status::Internal, "the sort has no such round"))
     }
 
-    /// Reads a block of `node`, as it is before the round or as it comes in its messages, on behalf of
-    /// `by`.
-    fn state(&self, round: Round, node: Node, by: Node, block: Block) -> Result<State> {
+    /// Reads a block of `node`, as it is before the round or as it arrives in the round's message, on behalf
+    /// of node `by`.
+    fn state(&self, round: SftRound, node: Node, by: Node, block: Block) -> Result<NodeState> {
         let is_first = is_first(round);
         let own: Vec<Run> = (block.runs.iter())
-            .filter(|run| run.start < HEARD)
+            .filter(|run| run.start < CURRENT)
             .cloned()
             .collect();
         let size = self.sort.kernel.record_bytes();
-        let whole = |run: &Run| run.data.len().is_multiple_of(size) && self.rises(&run.data);
+        let whole =
+            |run: &Run| run.data.len().is_multiple_of(size) && self.is_sorted_data(&run.data);
         if !own.iter().all(whole) {
-            return Err(accused(by, round, Predicate::Progress, node));
+            return Err(accusation_of(by, round, Predicate::Progress, node));
         }
         let own = Block::of_sorted(own);
-        // The first message of all has no room for lies: what is heard is what moves.
-        let fresh = is_first && round.stage == 0;
-        let told = |kind: u64, of: Node| {
+        // The first message of all has no reports: the records that move are the report.
+        let without_reports = is_first && round.stage == 0;
+        let reported = |kind: u64, of: Node| {
             let mut runs = block.runs.iter();
             let run = runs.find(|run| (run.origin, run.start) == (Rank(of.0), kind));
             run.map_or_else(nothing, |run| run.data.clone())
         };
         let sequence = |kind: u64, dimension: u32, mask: Mask| {
-            let mut sequence = Sequence::new(dimension, node, told(kind, node));
+            let mut sequence = Sequence::new(dimension, node, reported(kind, node));
             for of in mask.nodes() {
-                sequence.tell(of, Some(told(kind, of)));
+                sequence.set_block(of, Some(reported(kind, of)));
             }
             sequence
         };
-        let heard = match fresh {
-            true => Sequence::new(1, node, merged(self.sort.kernel, own.clone())?),
-            false => sequence(HEARD, round.dimension(), round.mask_before(node)),
+        let current = if without_reports {
+            Sequence::new(1, node, merged(self.sort.kernel, own.clone())?)
+        } else {
+            sequence(CURRENT, round.dimension(), round.mask_before(node))
         };
         let mask = Mask::subcube(node, round.stage);
-        let before = (round.stage > 0).then(|| sequence(BEFORE, round.stage, mask));
-        Ok(State { own, heard, before })
+        let previous = (round.stage > 0).then(|| sequence(PREVIOUS, round.stage, mask));
+        Ok(NodeState {
+            own,
+            current,
+            previous,
+        })
     }
 
-    /// Record by record, since a message is not aligned.
-    fn rises(&self, data: &[u8]) -> bool {
+    /// Whether the records are sorted. Compares record by record, because a message is not aligned.
+    fn is_sorted_data(&self, data: &[u8]) -> bool {
         let kernel = self.sort.kernel;
         let mut records = data.chunks_exact(kernel.record_bytes());
         let Some(mut last) = records.next() else {
             return true;
         };
         records.all(|next| {
-            let rises = kernel.compare(last, next) != Ordering::Greater;
+            let is_sorted_data = kernel.compare(last, next) != Ordering::Greater;
             last = next;
-            rises
+            is_sorted_data
         })
     }
 
-    /// At the start of a stage, and in all of the last one, a node's records are those that are told
-    /// of it.
-    fn verify_own(&self, round: Round, node: Node, by: Node, state: &State) -> Result<()> {
+    /// Checks that a node's records equal the report about it, which holds at the start of a stage and in the
+    /// whole last stage.
+    fn verify_own(&self, round: SftRound, node: Node, by: Node, state: &NodeState) -> Result<()> {
         let own = merged(self.sort.kernel, state.own.clone())?;
-        let told = state.heard.block(node);
-        match told.is_some_and(|told| told[..] == own[..]) {
-            true => Ok(()),
-            false => Err(accused(by, round, Predicate::Consistency, node)),
+        let reported = state.current.block(node);
+        if reported.is_some_and(|reported| reported[..] == own[..]) {
+            Ok(())
+        } else {
+            Err(accusation_of(by, round, Predicate::Consistency, node))
         }
     }
 }
 
-/// The first of its stage.
-fn is_first(round: Round) -> bool {
+/// Whether the round is the first of its stage.
+fn is_first(round: SftRound) -> bool {
     round.step + 1 == round.dimension()
 }
 
-/// The state as a block.
-fn block_of(own: Block, witness: &Witness<Slice>) -> Block {
+/// Returns the state as a block.
+fn block_of(own: Block, view: &PeerView<Slice>) -> Block {
     let runs = |kind: u64, sequence: &Sequence<Slice>| -> Vec<Run> {
-        let heard = sequence.nodes();
-        heard
+        let nodes = sequence.nodes();
+        nodes
             .filter_map(|node| {
                 Some(Run {
                     origin: Rank(node.0),
@@ -182,17 +189,17 @@ fn block_of(own: Block, witness: &Witness<Slice>) -> Block {
             })
             .collect()
     };
-    let heard = runs(HEARD, witness.heard());
-    let before = witness.before().map(|before| runs(BEFORE, before));
-    let heard = Block::of_sorted(heard);
-    let before = Block::of_sorted(before.unwrap_or_default());
+    let current = runs(CURRENT, view.current());
+    let previous = view.previous().map(|previous| runs(PREVIOUS, previous));
+    let current = Block::of_sorted(current);
+    let previous = Block::of_sorted(previous.unwrap_or_default());
     Block {
         digest: None,
-        ..Block::unite([own, heard, before])
+        ..Block::unite([own, current, previous])
     }
 }
 
-impl Algorithm for Reliable<'_> {
+impl Algorithm for SftBitonic<'_> {
     fn rounds(&self) -> u32 {
         rounds(self.sort.dimension).count() as u32
     }
@@ -242,28 +249,28 @@ impl Algorithm for Reliable<'_> {
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         let round = self.round(at.round)?;
-        let looked_at = |run: &&Run| match run.start {
-            BEFORE.. => round.is_within(),
-            HEARD.. => true,
+        let is_read = |run: &&Run| match run.start {
+            PREVIOUS.. => round.is_within(),
+            CURRENT.. => true,
             _ => !round.is_last || is_first(round),
         };
-        let given = block.runs.iter().filter(looked_at).cloned().collect();
+        let sent = block.runs.iter().filter(is_read).cloned().collect();
         Ok(Split {
             keep: block.clone(),
-            give: vec![Block::of_sorted(given)],
+            give: vec![Block::of_sorted(sent)],
         })
     }
 
     fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
         let round = self.round(at.round)?;
         let partner = round.partner(at.node);
-        let checks = Checks {
+        let checks = SftChecks {
             dimension: self.sort.dimension,
             key_order: KeyOrder {
                 kernel: self.sort.kernel,
                 longest: Bitonic::longest(at.decision)?,
             },
-            rule: Rule::Repeated,
+            rule: ConsistencyRule::Repeated,
         };
         let mine = self.state(round, at.node, at.node, keep)?;
         let theirs = self.state(round, partner, at.node, got)?;
@@ -271,33 +278,33 @@ impl Algorithm for Reliable<'_> {
             self.verify_own(round, at.node, at.node, &mine)?;
             self.verify_own(round, partner, at.node, &theirs)?;
         }
-        let ends = round.step == 0;
-        if ends && round.is_last {
-            // What they say from now on is compared with nothing any more.
+        let ends_stage = round.step == 0;
+        if ends_stage && round.is_last {
+            // The own records are not compared with a report after this round.
             self.verify_own(round, at.node, at.node, &mine)?;
         }
-        let mut witness = Witness::of(at.node, mine.heard, mine.before);
-        let told = Told {
-            heard: theirs.heard,
-            before: theirs.before.filter(|_| round.is_within()),
+        let mut view = PeerView::from_sequences(at.node, mine.current, mine.previous);
+        let report = ViewReport {
+            current: theirs.current,
+            previous: theirs.previous.filter(|_| round.is_within()),
         };
-        let heard = checks.hear(round, &mut witness, &told, Turn::First);
-        heard.map_err(|accusation| corrupt(&accusation))?;
+        let received = checks.receive(round, &mut view, &report, ReportKind::First);
+        received.map_err(|violation| corrupt(&violation))?;
         if round.is_last {
-            if !ends {
-                return Ok(block_of(mine.own, &witness));
+            if !ends_stage {
+                return Ok(block_of(mine.own, &view));
             }
-            let verified = checks.verify(round, &witness);
-            verified.map_err(|accusation| corrupt(&accusation))?;
+            let verified = checks.verify(round, &view);
+            verified.map_err(|violation| corrupt(&violation))?;
             return Ok(mine.own);
         }
         let own = self.sort.join(at, mine.own, theirs.own)?;
-        if ends {
+        if ends_stage {
             let block = merged(self.sort.kernel, own.clone())?;
-            let closed = checks.close(round, &mut witness, block);
-            closed.map_err(|accusation| corrupt(&accusation))?;
+            let closed = checks.end_stage(round, &mut view, block);
+            closed.map_err(|violation| corrupt(&violation))?;
         }
-        Ok(block_of(own, &witness))
+        Ok(block_of(own, &view))
     }
 }
 

@@ -1,8 +1,9 @@
-//! Plays algorithms as pure functions, over all nodes in one place, without any transport.
+//! Runs algorithms as pure functions, over all nodes in one process, without a transport. Each function is
+//! called twice to check that it is pure.
 
 use std::collections::BTreeMap;
 
-use super::{Complete, global_offset, total_records};
+use super::{MergeAndPlace, global_offset, total_records};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Subcube};
 use crate::members::{Members, Rank};
@@ -33,14 +34,14 @@ pub fn bytes_of(inputs: &[Vec<i32>]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A pure function says the same twice.
-fn same<T: PartialEq + std::fmt::Debug>(work: impl Fn() -> T) -> T {
-    let first = work();
-    assert_eq!(first, work(), "not pure");
+/// Calls a function twice and checks that the results are equal.
+fn called_twice<T: PartialEq + std::fmt::Debug>(function: impl Fn() -> T) -> T {
+    let first = function();
+    assert_eq!(first, function(), "the function is not pure");
     first
 }
 
-/// What every node's subcube decides.
+/// Returns the decision of every node's subcube.
 fn decide(
     algorithm: &dyn Algorithm,
     members: &Members,
@@ -61,11 +62,11 @@ fn decide(
                     &blocks[&node],
                 )
             };
-            let words = same(propose)?;
-            assert!(words.len() <= algorithm.proposal_limit(round));
-            proposals.push((node, Buffer::copy_of(&words).unwrap().into()));
+            let proposal = called_twice(propose)?;
+            assert!(proposal.len() <= algorithm.proposal_limit(round));
+            proposals.push((node, Buffer::copy_of(&proposal).unwrap().into()));
         }
-        let decision = same(|| {
+        let decision = called_twice(|| {
             algorithm.decide(
                 &RoundContext::new(round, first, known(first)),
                 &subcube,
@@ -79,7 +80,7 @@ fn decide(
     Ok(decisions)
 }
 
-/// The blocks of all nodes after one round.
+/// Returns the blocks of all nodes after one round.
 fn exchange(
     algorithm: &dyn Algorithm,
     members: &Members,
@@ -96,7 +97,7 @@ fn exchange(
     let mut kept = blocks.clone();
     if step.exchange != Exchange::Nothing {
         for node in members.cube().nodes() {
-            let split = same(|| {
+            let split = called_twice(|| {
                 algorithm.split(
                     &RoundContext::new(round, node, &decisions[&node]),
                     &blocks[&node],
@@ -120,26 +121,26 @@ fn exchange(
                 got,
             )
         };
-        let block = same(join)?;
+        let block = called_twice(join)?;
         assert!(block.runs.len() <= algorithm.most_runs());
         Ok((node, block))
     });
     joined.collect()
 }
 
-/// All versions of all blocks, and the last decision.
-pub fn play(
+/// Returns all versions of all blocks, and the last decision.
+pub fn run_nodes(
     algorithm: &dyn Algorithm,
     members: &Members,
     inputs: &[Vec<u8>],
 ) -> Result<(Vec<Blocks>, Vec<u8>)> {
     let input = |node: Node| inputs.get(node.0 as usize).map_or(&[][..], |input| input);
     let prepare = |node: Node| {
-        let block = same(|| algorithm.prepare(block_of_bytes(node.0, input(node))))?;
+        let block = called_twice(|| algorithm.prepare(block_of_bytes(node.0, input(node))))?;
         Ok((node, block))
     };
-    let first: Blocks = members.cube().nodes().map(prepare).collect::<Result<_>>()?;
-    let mut versions = vec![first];
+    let inputs: Blocks = members.cube().nodes().map(prepare).collect::<Result<_>>()?;
+    let mut versions = vec![inputs];
     let mut decisions = BTreeMap::new();
     for round in 1..=algorithm.rounds() {
         let blocks = &versions[versions.len() - 1];
@@ -152,8 +153,8 @@ pub fn play(
     Ok((versions, last))
 }
 
-/// The whole sort, checked against a stable one: each block where its offset says. Returns each rank's
-/// share, in records.
+/// Runs a whole sort and compares the result with a stable sort: each block must be at its offset. Returns
+/// each rank's share, in records.
 pub fn shares(
     sort: &dyn Algorithm,
     kernel: &dyn Kernel,
@@ -161,13 +162,13 @@ pub fn shares(
     inputs: &[Vec<u8>],
     dense: bool,
 ) -> Vec<usize> {
-    let algorithm = Complete {
+    let algorithm = MergeAndPlace {
         sort,
         kernel,
         dimension: members.cube().dimension(),
         dense,
     };
-    let (versions, decision) = play(&algorithm, members, inputs).unwrap();
+    let (versions, decision) = run_nodes(&algorithm, members, inputs).unwrap();
     let size = kernel.record_bytes();
     let all = inputs.concat();
     let mut expected: Vec<&[u8]> = all.chunks_exact(size).collect();

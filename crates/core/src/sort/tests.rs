@@ -1,4 +1,4 @@
-//! All algorithms on all kinds of input, as pure functions.
+//! Runs all algorithms on many kinds of input, as pure functions without an engine.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use crate::members::{Members, Rank, RankSet};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
 
-fn random(seed: u64) -> impl FnMut() -> u64 {
+fn random_numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed | 1;
     move || {
         state = state
@@ -23,9 +23,9 @@ fn random(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// The distributions that upset sorting programs.
+/// Returns inputs of a distribution that is difficult for sorting programs.
 fn inputs(shape: &str, ranks: usize, each: usize) -> Vec<Vec<i32>> {
-    let mut draw = random(ranks as u64 * 31 + each as u64);
+    let mut random = random_numbers(ranks as u64 * 31 + each as u64);
     (0..ranks)
         .map(|rank| {
             let length = match shape {
@@ -50,12 +50,12 @@ fn inputs(shape: &str, ranks: usize, each: usize) -> Vec<Vec<i32>> {
                     "equal" => 7,
                     "sorted" => (rank * each + index) as i32,
                     "reversed" => -((rank * each + index) as i32),
-                    "two values" => (draw() % 2) as i32,
+                    "two values" => (random() % 2) as i32,
                     "the same on all ranks" => index as i32,
-                    "zipf" => ((1u64 << 32) / (1 + draw() % 100_000)) as i32,
-                    "staggered" => (((rank * 7) % ranks) * each + draw() as usize % each) as i32,
+                    "zipf" => ((1u64 << 32) / (1 + random() % 100_000)) as i32,
+                    "staggered" => (((rank * 7) % ranks) * each + random() as usize % each) as i32,
                     "organ pipe" => (index.min(each - index)) as i32,
-                    _ => draw() as i32,
+                    _ => random() as i32,
                 })
                 .collect()
         })
@@ -76,18 +76,19 @@ const SHAPES: [&str; 11] = [
     "holes",
 ];
 
-/// Those that sort any input, by name.
+/// Returns the algorithms that sort any input, by name. The first [`BALANCED`] of them are balanced for every
+/// distribution.
 fn algorithms(kernel: &dyn Kernel, dimension: u32) -> Vec<(&'static str, Box<dyn Algorithm + '_>)> {
     let methods = [
         ("sample sort", Method::SampleSort),
         ("HyperQuickSort", Method::HyperQuickSort(PivotRule::Sampled)),
         ("QuickMerge", Method::QuickMerge(Splitters::Sampled)),
         (
-            "HyperQuickSort by its paper",
+            "HyperQuickSort as in the paper",
             Method::HyperQuickSort(PivotRule::Paper),
         ),
         (
-            "QuickMerge by its paper",
+            "QuickMerge as in the paper",
             Method::QuickMerge(Splitters::Root),
         ),
         (
@@ -95,7 +96,7 @@ fn algorithms(kernel: &dyn Kernel, dimension: u32) -> Vec<(&'static str, Box<dyn
             Method::QuickMerge(Splitters::Averaged),
         ),
         ("bitonic sort", Method::Bitonic(Shape::Any)),
-        ("bitonic sort that checks itself", Method::Reliable),
+        ("S_FT bitonic sort", Method::SftBitonic),
     ];
     let methods = methods.into_iter();
     methods
@@ -103,7 +104,7 @@ fn algorithms(kernel: &dyn Kernel, dimension: u32) -> Vec<(&'static str, Box<dyn
         .collect()
 }
 
-/// How many of them are balanced for every distribution.
+/// The number of algorithms that are balanced for every distribution.
 const BALANCED: usize = 3;
 
 fn largest(shares: &[usize], inputs: &[Vec<i32>], survivors: usize) -> f64 {
@@ -130,7 +131,7 @@ fn the_largest_share_is_within_5_percent_of_the_mean() {
 }
 
 #[test]
-fn every_distribution_is_sorted_by_every_algorithm() {
+fn every_algorithm_sorts_every_distribution() {
     let kernel = kernel();
     for shape in SHAPES {
         for ranks in [1, 2, 3, 5, 8, 13, 32, 64] {
@@ -144,7 +145,7 @@ fn every_distribution_is_sorted_by_every_algorithm() {
 }
 
 #[test]
-fn after_faults_the_survivors_have_equal_shares() {
+fn survivors_have_equal_shares_after_failures() {
     let kernel = kernel();
     let inputs = inputs("random", 16, 4000);
     let mut members = Members::new(Rank(3), 16);
@@ -165,7 +166,7 @@ fn after_faults_the_survivors_have_equal_shares() {
 #[test]
 fn shares_are_in_proportion_to_weights() {
     let kernel = kernel();
-    for (ranks, dead) in [
+    for (ranks, failed) in [
         (2, vec![]),
         (5, vec![]),
         (8, vec![]),
@@ -174,13 +175,13 @@ fn shares_are_in_proportion_to_weights() {
     ] {
         let inputs = inputs("random", ranks, 4000);
         let mut members = Members::new(Rank(3 % ranks as u32), ranks);
-        members.absorb(&RankSet::from_ranks(ranks, dead.into_iter().map(Rank)));
+        members.absorb(&RankSet::from_ranks(ranks, failed.into_iter().map(Rank)));
         let weights: Vec<u8> = (0..ranks as u8)
             .map(|rank| [16, 8, 4, 0, 16][rank as usize % 5])
             .collect();
         members.weigh(&weights);
-        let living: Vec<Rank> = members.survivors().collect();
-        let all: usize = living
+        let survivors: Vec<Rank> = members.survivors().collect();
+        let all: usize = survivors
             .iter()
             .map(|rank| usize::from(weights[rank.index()]))
             .sum();
@@ -188,21 +189,22 @@ fn shares_are_in_proportion_to_weights() {
         for (name, algorithm) in &algorithms(&*kernel, members.cube().dimension())[..BALANCED] {
             let dense = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), true);
             let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
-            for rank in &living {
-                let due = total * usize::from(weights[rank.index()]) / all;
-                let off = shares[rank.index()].abs_diff(due) as f64 / (total / living.len()) as f64;
+            for rank in &survivors {
+                let expected = total * usize::from(weights[rank.index()]) / all;
+                let difference = shares[rank.index()].abs_diff(expected) as f64
+                    / (total / survivors.len()) as f64;
                 assert!(
-                    off < 0.05,
-                    "{name}, {ranks} ranks: rank {rank} has {shares:?}, due {due}"
+                    difference < 0.05,
+                    "{name}, {ranks} ranks: rank {rank} has {shares:?}, expected {expected}"
                 );
-                assert!(dense[rank.index()].abs_diff(total / living.len()) <= 1);
+                assert!(dense[rank.index()].abs_diff(total / survivors.len()) <= 1);
             }
         }
     }
 }
 
 #[test]
-fn where_all_weigh_nothing_they_weigh_the_same() {
+fn weights_that_are_all_zero_count_as_equal() {
     let kernel = kernel();
     let inputs = inputs("random", 4, 100);
     let mut members = Members::new(Rank(0), 4);
@@ -216,7 +218,7 @@ fn where_all_weigh_nothing_they_weigh_the_same() {
     }
 }
 
-/// The shares of all algorithms, for people: `cargo test --lib table_of_shares -- --ignored`.
+/// Prints the largest shares of all algorithms: `cargo test -p ftsort-core table_of_shares -- --ignored`.
 #[test]
 #[ignore = "prints a table"]
 fn table_of_shares() {
@@ -238,9 +240,9 @@ fn table_of_shares() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
-    fn any_inputs_on_any_ranks_with_any_faults(
+    fn sorts_any_input_on_any_ranks_with_any_failures(
         inputs in prop::collection::vec(prop::collection::vec(-20_i32..20, 0..60), 1..20),
-        dead in prop::collection::vec(0_u32..20, 0..12),
+        failed in prop::collection::vec(0_u32..20, 0..12),
         weights in prop::collection::vec(0_u8..=16, 0..20),
         dense: bool,
     ) {
@@ -248,8 +250,8 @@ proptest! {
         let ranks = inputs.len();
         let mut members = Members::new(Rank(0), ranks);
         members.weigh(&weights);
-        let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-        members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
+        let failed = failed.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+        members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));
         for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
             let shares = shares(&*algorithm, &*kernel, &members, &bytes_of(&inputs), dense);
             if dense {
@@ -264,14 +266,14 @@ proptest! {
     }
 
     #[test]
-    fn records_of_any_kind(
+    fn sorts_records_of_every_kind(
         key in 1_i32..=12,
         (before, key_bytes, after) in (0_usize..7, 1_usize..12, 0_usize..7),
         descending: bool,
         dense: bool,
         inputs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..400), 1..9),
         mask in prop::sample::select(vec![0xff_u8, 0x81, 1]),
-        dead in prop::collection::vec(0_u32..9, 0..4),
+        failed in prop::collection::vec(0_u32..9, 0..4),
     ) {
         let numbers = [1, 1, 2, 2, 4, 4, 8, 8, 4, 8];
         let natural = numbers.get(key as usize - 1);
@@ -295,8 +297,8 @@ proptest! {
         let inputs: Vec<Vec<u8>> = inputs.into_iter().map(few).collect();
         let ranks = inputs.len();
         let mut members = Members::new(Rank(0), ranks);
-        let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-        members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
+        let failed = failed.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+        members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));
         for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
             shares(&*algorithm, &*kernel, &members, &inputs, dense);
         }
@@ -319,18 +321,18 @@ proptest! {
             part.sorted = true;
             block = Block::unite([block, part]);
         }
-        let place = pivot::Place { record: key.to_ne_bytes().to_vec(), origin, position };
-        let cut = Cut::At(place);
+        let point = pivot::CutPoint { record: key.to_ne_bytes().to_vec(), origin, position };
+        let cut = Cut::At(point);
         let encoded = Cut::encode_all(&[cut.clone(), Cut::AllLower], 4);
         prop_assert_eq!(Cut::decode_all(&encoded, 4).unwrap(), vec![cut.clone(), Cut::AllLower]);
         let (lower, upper) = cut.divide(&block, &*kernel);
         let below = all.iter().filter(|record| **record < (key, origin, position)).count();
         prop_assert_eq!(lower.bytes() / 4, below);
-        prop_assert_eq!(Block::unite([lower, upper_rest(upper)]).bytes() / 4, all.len());
+        prop_assert_eq!(Block::unite([lower, with_other_origins(upper)]).bytes() / 4, all.len());
     }
 
     #[test]
-    fn samples_weigh_as_much_as_their_block(length in 0_usize..12_000) {
+    fn weights_of_samples_add_up_to_the_block(length in 0_usize..12_000) {
         let kernel = kernel();
         let numbers: Vec<i32> = (0..length as i32).collect();
         let mut block = block_of(0, &numbers);
@@ -341,8 +343,9 @@ proptest! {
     }
 }
 
-/// A run cut in two has its origin on both sides, which a block never has: told apart for the sum.
-fn upper_rest(mut upper: Block) -> Block {
+/// Gives the runs of the upper part other origins, because a block never has two runs of the same origin and
+/// start.
+fn with_other_origins(mut upper: Block) -> Block {
     for run in &mut upper.runs {
         run.origin = Rank(run.origin.0 + 1000);
     }

@@ -1,63 +1,65 @@
-//! What nodes propose and what is decided of it, read as a sort reads it: for tests that feed the readers
-//! with any bytes. Only with the feature `simulator`. It must never be used by a sort.
+//! Proposals and decisions of the sorts, decoded as a sort decodes them and encoded again, for tests that
+//! pass arbitrary bytes to the decoders. Only with the feature `testing`. Must never: be used by a sort.
 
-use super::bitonic::{Ends, Verdict};
-use super::merge_and_place::Plan;
-use super::pivot::{Cut, Place, decode_samples, encode_samples};
+use super::bitonic::{InputCheck, ShareSummary};
+use super::merge_and_place::ResultLayout;
+use super::pivot::{Cut, CutPoint, decode_samples, encode_samples};
 
-/// Letters that are read into values, which can be written again.
+/// A message that is decoded into a value and can be encoded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageKind {
-    /// A place in the total order.
-    Place,
-    /// Where to cut.
+pub enum SortMessage {
+    /// A point of the total order.
+    CutPoint,
+    /// A cut.
     Cut,
-    /// Several of them.
+    /// Several cuts.
     Cuts,
-    /// Records that stand for others.
+    /// Weighted samples.
     Samples,
-    /// How the result lies on eight nodes.
-    Plan,
-    /// The ends of an input that is to be bitonic.
-    Ends,
-    /// What the first round of a bitonic sort decides.
-    Verdict,
+    /// The layout of the result on eight nodes.
+    ResultLayout,
+    /// The summary of a share of a bitonic input.
+    ShareSummary,
+    /// The decision of the first round of a bitonic sort.
+    InputCheck,
 }
 
-impl MessageKind {
-    /// All of them.
-    pub const ALL: [MessageKind; 7] = [
-        MessageKind::Place,
-        MessageKind::Cut,
-        MessageKind::Cuts,
-        MessageKind::Samples,
-        MessageKind::Plan,
-        MessageKind::Ends,
-        MessageKind::Verdict,
+impl SortMessage {
+    /// All messages.
+    pub const ALL: [SortMessage; 7] = [
+        SortMessage::CutPoint,
+        SortMessage::Cut,
+        SortMessage::Cuts,
+        SortMessage::Samples,
+        SortMessage::ResultLayout,
+        SortMessage::ShareSummary,
+        SortMessage::InputCheck,
     ];
 
-    /// What was read, with records of this size, written again; None if it is refused.
-    pub fn reread(self, letter: &[u8], record_bytes: usize) -> Option<Vec<u8>> {
+    /// Decodes a message, with records of this size, and encodes it again. Returns None if it is refused.
+    pub fn reread(self, message: &[u8], record_bytes: usize) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match self {
-            MessageKind::Place => Place::decode(letter, record_bytes).ok()?.encode(&mut out),
-            MessageKind::Cut => {
-                let cut = Cut::decode(letter, record_bytes).ok()?;
+            SortMessage::CutPoint => CutPoint::decode(message, record_bytes)
+                .ok()?
+                .encode(&mut out),
+            SortMessage::Cut => {
+                let cut = Cut::decode(message, record_bytes).ok()?;
                 cut.encode(record_bytes, &mut out);
             }
-            MessageKind::Cuts => {
-                let cuts = Cut::decode_all(letter, record_bytes).ok()?;
+            SortMessage::Cuts => {
+                let cuts = Cut::decode_all(message, record_bytes).ok()?;
                 out = Cut::encode_all(&cuts, record_bytes);
             }
-            MessageKind::Samples => {
-                out = encode_samples(&decode_samples(letter, record_bytes).ok()?)
+            SortMessage::Samples => {
+                out = encode_samples(&decode_samples(message, record_bytes).ok()?)
             }
-            MessageKind::Plan => {
-                let plan = Plan::decode(letter, 8, record_bytes).ok()?;
-                out = plan.encode(record_bytes);
+            SortMessage::ResultLayout => {
+                let layout = ResultLayout::decode(message, 8, record_bytes).ok()?;
+                out = layout.encode(record_bytes);
             }
-            MessageKind::Ends => out = Ends::decode(letter)?.encode(),
-            MessageKind::Verdict => out = Verdict::decode(letter).ok()?.encode(),
+            SortMessage::ShareSummary => out = ShareSummary::decode(message)?.encode(),
+            SortMessage::InputCheck => out = InputCheck::decode(message).ok()?.encode(),
         }
         Some(out)
     }

@@ -1,8 +1,8 @@
 //! The store in a directory that all ranks see: each version of a node's block is one file.
 //!
-//! A file is written under a temporary name and renamed, so that a reader sees all of it or
-//! nothing; it ends with a checksum, so that what a file system lost or spoiled is noticed. The
-//! papers' programs write their checkpoints in place. What a file is, [`Files`] says.
+//! A file is written under a temporary name and renamed, so that a reader sees all of it or nothing; it ends
+//! with a checksum, so that damage by the file system is detected. The papers' programs write their
+//! checkpoints in place. [`Files`] defines the operations on files.
 
 use std::io::{self, Read};
 
@@ -15,21 +15,21 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// Starts every file; the last byte is the version of the format.
+/// The first bytes of every file; the last one is the version of the format.
 const MAGIC: [u8; 8] = *b"ftsort\0\x03";
 
-/// One directory's files, by name.
+/// The files of one directory, by name.
 pub trait Files {
-    /// What to call the directory in a message to people.
+    /// The name of the directory for error texts.
     fn place(&self) -> String;
 
-    /// Makes a file of these parts, one after the other, in place of what had the name.
+    /// Writes a file from these parts, one after the other, and replaces a file of that name.
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()>;
 
-    /// Gives a file another name, at once and in place of what had that.
+    /// Renames a file atomically, and replaces a file of the new name.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
 
-    /// A file's size and content.
+    /// Opens a file; returns its size and content.
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)>;
 
     /// Removes a file.
@@ -42,19 +42,19 @@ pub trait Files {
 /// Files of one group in a directory.
 pub struct Directory {
     files: Box<dyn Files>,
-    /// Starts the name of every file of this group, and of no other.
+    /// The beginning of the name of every file of this group, and of no other group.
     prefix: String,
-    /// How many sorts have come to their end: files of one must not be taken for those of the next,
-    /// in which a rank may die before it has written anything.
+    /// The number of finished sorts: files of one sort must not be taken for those of the next, in which a
+    /// rank may fail before it has written anything.
     sorts: u32,
-    /// Tells the files that ranks write at the same time apart.
+    /// Distinguishes files that ranks write at the same time.
     me: Rank,
-    /// What this rank has put and not removed yet.
+    /// The entries that this rank has put and not removed yet.
     mine: Vec<(VersionId, Node)>,
 }
 
 impl Directory {
-    /// A store in a directory for the group that all ranks know under the number `group`.
+    /// A store in a directory for the group that all ranks know by the number `group`.
     pub fn new(files: Box<dyn Files>, group: u64, me: Rank) -> Directory {
         Directory {
             files,
@@ -65,8 +65,8 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::new`], but tries at once to write there: `Status::Store` with the system's reason
-    /// if it cannot.
+    /// As [`Directory::new`], but first tries to write there: `Status::Store` with the system's reason if
+    /// that fails.
     pub fn open(files: Box<dyn Files>, group: u64, me: Rank) -> Result<Directory> {
         let mut store = Directory::new(files, group, me);
         let probe = format!("{}probe.{me}", store.prefix);
@@ -77,23 +77,24 @@ impl Directory {
         Ok(store)
     }
 
-    /// Leaves a sign that ranks which see the same directory find with [`Directory::sees_sign`].
+    /// Creates a file that ranks which see the same directory find with [`Directory::sees_sign`].
     pub fn leave_sign(&mut self) -> Result<()> {
         let sign = self.sign();
         let written = self.files.write(&sign, &[]);
         written.map_err(|error| self.refusal("cannot create", &sign, &error))
     }
 
-    /// Is the sign there?
+    /// Returns whether that file exists.
     pub fn sees_sign(&self) -> bool {
         self.files.read(&self.sign()).is_ok()
     }
 
-    /// Starts the names of this sort's files.
+    /// The beginning of the names of this sort's files.
     fn sort_prefix(&self) -> String {
-        let sorts = match mutant(Mutant::FilesOfAnySort) {
-            true => 0,
-            false => self.sorts,
+        let sorts = if mutant(Mutant::FilesOfAnySort) {
+            0
+        } else {
+            self.sorts
         };
         format!("{}s{sorts}-", self.prefix)
     }
@@ -119,7 +120,7 @@ impl Directory {
         self.files.write(name, &parts)
     }
 
-    /// None: torn, truncated or spoiled.
+    /// Returns None if the file is torn, truncated or damaged.
     fn read(&self, name: &str) -> io::Result<Option<Result<Block>>> {
         let (size, mut file) = self.files.read(name)?;
         let mut sum = Checksum::default();
@@ -137,7 +138,7 @@ impl Directory {
         let Some(header) = Header::decode(&header) else {
             return Ok(None);
         };
-        // Sizes of a spoiled file may add up to anything, round the end of the numbers too.
+        // The sizes in a damaged file may add up to any number, or overflow.
         let mut sizes = header.runs.iter().map(|(_, _, bytes)| *bytes as u64);
         if sizes.try_fold(length + 24, u64::checked_add) != Some(size) {
             return Ok(None);
@@ -175,10 +176,11 @@ impl Store for Directory {
 
     fn put(&mut self, version_id: VersionId, node: Node, block: &Block) -> Result<()> {
         let name = self.name(version_id, node);
-        // Two ranks may write the same version after a repair; each has a temporary name.
-        let draft = match mutant(Mutant::WritesInPlace) {
-            true => name.clone(),
-            false => format!("{name}.draft.{}", self.me),
+        // Two ranks may write the same version after a recovery; each has its own temporary name.
+        let draft = if mutant(Mutant::WritesInPlace) {
+            name.clone()
+        } else {
+            format!("{name}.draft.{}", self.me)
         };
         let written = self
             .write(&draft, block)
@@ -229,7 +231,7 @@ impl Store for Directory {
 
     fn sweep(&mut self) {
         for name in self.files.list().unwrap_or_default() {
-            // Others may have begun with the next sort.
+            // Other ranks may have begun the next sort.
             if name.starts_with(&self.prefix) && !name.starts_with(&self.sort_prefix()) {
                 let _ = self.files.remove(&name);
             }
@@ -275,15 +277,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_found_until_it_is_retired() {
+    fn finds_a_stored_block_until_it_is_retired() {
         let folder = folder("put");
         let mut store = open(&folder, 1).unwrap();
         store.put(at(3), Node(2), &sample()).unwrap();
         let other = open(&folder, 1).unwrap();
         assert_eq!(other.get(at(3), Node(2)).unwrap(), Some(sample()));
         assert_eq!(other.get(at(4), Node(2)).unwrap(), None);
-        let stranger = open(&folder, 2).unwrap();
-        assert_eq!(stranger.get(at(3), Node(2)).unwrap(), None);
+        let other_group = open(&folder, 2).unwrap();
+        assert_eq!(other_group.get(at(3), Node(2)).unwrap(), None);
         store.retire(4);
         assert_eq!(other.get(at(3), Node(2)).unwrap(), None);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
@@ -291,27 +293,27 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_or_spoiled_file_counts_as_absent() {
-        let folder = folder("torn");
+    fn treats_a_truncated_or_corrupted_file_as_absent() {
+        let folder = folder("truncated");
         let mut store = open(&folder, 1).unwrap();
         store.put(at(0), Node(0), &sample()).unwrap();
         let path = folder.join(store.name(at(0), Node(0)));
-        let whole = fs::read(&path).unwrap();
-        for length in 0..whole.len() {
-            fs::write(&path, &whole[..length]).unwrap();
+        let content_before = fs::read(&path).unwrap();
+        for length in 0..content_before.len() {
+            fs::write(&path, &content_before[..length]).unwrap();
             assert_eq!(store.get(at(0), Node(0)).unwrap(), None, "cut at {length}");
         }
-        for position in 0..whole.len() {
-            let mut spoiled = whole.clone();
-            spoiled[position] ^= 0x10;
-            fs::write(&path, &spoiled).unwrap();
+        for position in 0..content_before.len() {
+            let mut corrupted = content_before.clone();
+            corrupted[position] ^= 0x10;
+            fs::write(&path, &corrupted).unwrap();
             assert_eq!(
                 store.get(at(0), Node(0)).unwrap(),
                 None,
-                "spoiled at {position}"
+                "corrupted at {position}"
             );
         }
-        fs::write(&path, &whole).unwrap();
+        fs::write(&path, &content_before).unwrap();
         assert_eq!(store.get(at(0), Node(0)).unwrap(), Some(sample()));
         store.clear();
         store.sweep();
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_add_up_to_the_right_one_round_the_end_of_numbers_are_no_file() {
+    fn rejects_run_sizes_that_overflow_to_the_right_sum() {
         let folder = folder("sizes");
         let mut store = open(&folder, 1).unwrap();
         store.put(at(0), Node(0), &sample()).unwrap();
@@ -327,8 +329,8 @@ mod tests {
         let mut file = fs::read(&path).unwrap();
         let header = sample().header().encode();
         for (run, size) in [(0, u64::MAX - 99), (1, 3200)] {
-            let place = 16 + header.len() - 40 + run * 20 + 12;
-            file[place..place + 8].copy_from_slice(&size.to_le_bytes());
+            let offset = 16 + header.len() - 40 + run * 20 + 12;
+            file[offset..offset + 8].copy_from_slice(&size.to_le_bytes());
         }
         let content = file.len() - 8;
         let sum = Checksum::of(&file[..content]).to_le_bytes();
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_is_refused_by_name() {
+    fn names_a_directory_that_cannot_be_written() {
         let error = open(Path::new("/nowhere/at/all"), 1).err().unwrap();
         assert_eq!(error.status, Status::Store);
         assert!(error.text.contains("/nowhere/at/all"), "{}", error.text);

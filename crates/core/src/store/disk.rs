@@ -1,4 +1,4 @@
-//! The files of a real directory. The only module that touches them.
+//! The files of a real directory: the only module of the crate that accesses a file system.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,15 +13,15 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The directory at this path; it need not exist yet.
+    /// The directory at this path, which need not exist yet.
     pub fn new(folder: &Path) -> Disk {
         Disk {
             folder: folder.to_path_buf(),
         }
     }
 
-    /// Writes to the end of a file, which is made if it is not there and emptied if it is to be `fresh`.
-    /// What is given at once comes to stand together, also where others write to its end.
+    /// Opens a file for appending; it is created if it does not exist, and emptied if `fresh`. Each write
+    /// stays contiguous even if other processes append to the same file.
     pub fn append(&self, name: &str, fresh: bool) -> io::Result<Box<dyn Write + Send>> {
         let path = self.folder.join(name);
         if fresh {

@@ -1,5 +1,4 @@
-//! The store in this rank's memory, for copies of other ranks' blocks; also the store that keeps
-//! nothing, which is one without copies.
+//! The store in this rank's memory, for copies of other ranks' blocks; without copies it is the store `none`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +7,7 @@ use crate::block::Block;
 use crate::vcube::Node;
 use ftsort_kernels::error::Result;
 
-/// Blocks in memory. They are shared, not copied.
+/// Blocks in memory, shared and not copied.
 #[derive(Debug, Default)]
 pub struct Memory {
     replicas: usize,
@@ -16,7 +15,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A store whose blocks are to be held by `replicas` other ranks; 0: a fault loses data.
+    /// A store whose blocks `replicas` other ranks hold; 0: a failure loses data.
     pub fn new(replicas: usize) -> Memory {
         Memory {
             replicas,
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn older_versions_are_retired_and_newer_ones_stay() {
+    fn retires_older_versions_and_keeps_newer_ones() {
         let mut store = Memory::new(1);
         for version in 0..3 {
             store.put(at(version), Node(5), &Block::empty()).unwrap();

@@ -1,8 +1,8 @@
-//! What the protocol needs of MPI with ULFM, call by call.
+//! The calls of MPI with ULFM that the protocol uses.
 //!
-//! [`Protocol`](super::Protocol) makes a transport out of this. There are two fabrics: MPI itself
-//! ([`ulfm`](super::ulfm)), and a simulation of it, in which every interleaving and every crash is
-//! decided by one seed. A mpi reports what this one rank sees, and never draws conclusions.
+//! [`Protocol`](super::Protocol) makes a transport of this interface. There are two implementations: MPI
+//! itself, and a simulation in which one seed decides every interleaving and every failure. An implementation
+//! reports the view of one rank, and never draws conclusions.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -11,50 +11,50 @@ use crate::members::{Rank, RankSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 
-/// Names a send or a receive that was started.
+/// Identifies a send or a receive that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request(pub u64);
 
-/// Names a buffer that receives write into. It is the mpi's until it is lifted.
+/// Identifies a buffer that receives write into. It belongs to the implementation until it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecvBuffer(pub u64);
 
-/// Tells messages apart that must not be taken for each other.
+/// Distinguishes messages that must not be confused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag(pub u32);
 
-/// How a call ended, reduced to what the protocol branches on.
+/// The outcome of a call, reduced to the cases that the protocol distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
     /// Success.
     Fine,
-    /// A process involved is dead, or the communicator was revoked because one is.
+    /// A process involved has failed, or the communicator was revoked because one has.
     Failed,
 }
 
-/// One look at a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Look {
-    /// It is under way.
+    /// It is in progress.
     Pending,
-    /// It is complete, with so many bytes (meaningful for receives). The request is gone.
+    /// It is complete, with this many bytes (meaningful for receives). The request no longer exists.
     Complete(usize),
-    /// It will never complete, since the peer is dead. The request is gone.
+    /// It will never complete, because the peer has failed. The request no longer exists.
     Failed,
 }
 
-/// One rank's view of a communicator in which processes crash.
+/// One rank's view of a communicator whose processes may fail.
 ///
-/// Ranks are those of the communicator that the group was made of, whatever the mpi uses inside.
-/// Messages with one tag from one rank to another match receives in the order in which both were
+/// Ranks are those of the communicator from which the group was made, whatever the implementation uses
+/// inside. Messages with one tag from one rank to another match receives in the order in which both were
 /// posted.
 pub trait MpiApi {
     /// This process's rank.
     fn me(&self) -> Rank;
 
-    /// How many ranks there were at the start, dead ones included.
+    /// The number of ranks at the start, failed ones included.
     fn ranks(&self) -> usize;
 
     /// The ranks that are not in the present communicator.
@@ -63,22 +63,23 @@ pub trait MpiApi {
     /// Seconds since some fixed instant; monotonic.
     fn now(&self) -> f64;
 
-    /// A place for `bytes` bytes. `Status::Memory` if there is no room.
+    /// Allocates a receive buffer of `bytes` bytes. `Status::Memory` if there is no memory.
     fn land(&mut self, bytes: usize) -> Result<RecvBuffer>;
 
-    /// The bytes.
+    /// Takes the bytes of a receive buffer.
     ///
     /// # Panics
-    /// If a receive into it is still under way.
+    ///
+    /// If a receive into it is still in progress.
     fn lift(&mut self, buffer: RecvBuffer) -> Buffer;
 
-    /// Nobody wants the bytes; freed as soon as no receive can write there any more.
+    /// Gives up a receive buffer; its memory is freed as soon as no receive can write to it any more.
     fn release(&mut self, buffer: RecvBuffer);
 
-    /// Starts to send. The payload is kept until it has left.
+    /// Starts a send. The payload is kept until it has been sent.
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request>;
 
-    /// Starts to receive at most `range.len()` bytes to a part of a buffer.
+    /// Starts a receive of at most `range.len()` bytes into a part of a buffer.
     fn receive(
         &mut self,
         from: Rank,
@@ -87,41 +88,40 @@ pub trait MpiApi {
         range: Range<usize>,
     ) -> Result<Request>;
 
-    /// How is it going? A mpi may make progress only here.
+    /// Returns the state of a request. An implementation may make progress only here.
     fn test(&mut self, request: Request) -> Result<Look>;
 
-    /// Takes a receive back if nothing matches it yet; it must still be tested to its end.
+    /// Cancels a receive if no message matches it yet; it must still be tested to its end.
     fn cancel(&mut self, request: Request) -> Result<()>;
 
-    /// A request with a dead peer that does not end: nobody will ask again, but what it uses is
-    /// kept.
+    /// Abandons a request with a failed peer that does not end; its resources are kept.
     fn abandon(&mut self, request: Request);
 
-    /// Nothing to do at the moment: lets others go on.
+    /// Lets other processes run, because there is nothing to do at the moment.
     fn rest(&mut self) -> Result<()>;
 
-    /// How many members of the communicator this rank has seen die: `MPIX_Comm_get_failed`.
+    /// The number of members of the communicator that this rank has seen fail: `MPIX_Comm_get_failed`.
     fn failures(&mut self) -> Result<usize>;
 
-    /// Acknowledges what this rank has seen, and returns it: `MPIX_Comm_failure_ack`, `_get_acked`.
+    /// Acknowledges the failures that this rank has seen, and returns them: `MPIX_Comm_failure_ack`,
+    /// `_get_acked`.
     fn acknowledge(&mut self) -> Result<RankSet>;
 
-    /// `MPIX_Comm_agree`: the bitwise AND over the survivors, the same at all of them; and whether
-    /// somebody is dead whom not all of them had acknowledged, the same at all of them too.
-    /// Collective. `Status::Mpi` if it takes longer than `timeout` seconds.
+    /// `MPIX_Comm_agree`: the bitwise AND over the survivors, and whether there is a failed rank that not all
+    /// of them had acknowledged; both the same on all survivors. Collective. `Status::Mpi` if it takes longer
+    /// than `timeout` seconds.
     fn agree(&mut self, flag: u32, timeout: Option<f64>) -> Result<(Outcome, u32)>;
 
-    /// `MPI_Barrier`. May succeed at some and fail at others. Collective.
+    /// `MPI_Barrier`. May succeed on some ranks and fail on others. Collective.
     fn barrier(&mut self) -> Result<Outcome>;
 
-    /// `MPIX_Comm_revoke`: everything that is under way fails, everywhere, but for agreements and
-    /// shrinking.
+    /// `MPIX_Comm_revoke`: all operations in progress fail on all ranks, except agreements and shrinking.
     fn revoke(&mut self) -> Result<()>;
 
-    /// `MPIX_Comm_shrink`: goes on with a communicator of the survivors. Returns who is not in it.
-    /// Collective.
+    /// `MPIX_Comm_shrink`: continues with a communicator of the survivors. Returns the ranks that are not in
+    /// it. Collective.
     fn shrink(&mut self) -> Result<RankSet>;
 
-    /// Kills this process as a fault would.
+    /// Kills this process as a failure would.
     fn crash(&mut self) -> Result<Infallible>;
 }

@@ -1,4 +1,4 @@
-//! The buffers that receives write into: a mpi's, until nobody writes to them any more.
+//! The buffers that receives write into, which stay allocated until no receive can write to them any more.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use ftsort_kernels::buffer::Buffer;
 
 struct Place {
     buffer: Buffer,
-    /// Receives that may still write to it.
+    /// The number of receives that may still write to it.
     writers: usize,
-    /// Nobody wants the bytes any more.
+    /// The buffer was given up.
     released: bool,
 }
 
-/// All recv_buffers of one rank.
+/// All receive buffers of one rank.
 #[derive(Default)]
 pub struct RecvBuffers {
     places: BTreeMap<RecvBuffer, Place>,
@@ -22,7 +22,7 @@ pub struct RecvBuffers {
 }
 
 impl RecvBuffers {
-    /// Takes a buffer in.
+    /// Adds a buffer.
     pub fn add(&mut self, buffer: Buffer) -> RecvBuffer {
         let handle = RecvBuffer(self.next);
         self.next += 1;
@@ -35,9 +35,10 @@ impl RecvBuffers {
         handle
     }
 
-    /// Gives a buffer out.
+    /// Removes a buffer and returns it.
     ///
     /// # Panics
+    ///
     /// If a receive may still write to it.
     pub fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
         let place = self.places.remove(&buffer);
@@ -47,7 +48,7 @@ impl RecvBuffers {
         place.buffer
     }
 
-    /// Nobody wants the bytes: freed as soon as nobody writes to them.
+    /// Gives up a buffer: it is freed as soon as no receive writes to it.
     pub fn release(&mut self, buffer: RecvBuffer) {
         if let Some(place) = self.places.get_mut(&buffer) {
             place.released = true;
@@ -55,9 +56,10 @@ impl RecvBuffers {
         self.free_if_unused(buffer);
     }
 
-    /// A receive may write from now on. The bytes do not move until [`RecvBuffers::close`].
+    /// Opens a part of a buffer for a receive. The bytes do not move until [`RecvBuffers::close`].
     ///
     /// # Panics
+    ///
     /// If the buffer is unknown.
     pub fn open(&mut self, buffer: RecvBuffer, range: Range<usize>) -> &mut [u8] {
         let Some(place) = self.places.get_mut(&buffer) else {
@@ -67,13 +69,13 @@ impl RecvBuffers {
         &mut place.buffer[range]
     }
 
-    /// The bytes, to a receive that has been opened.
+    /// The bytes of a buffer that has been opened.
     pub fn bytes(&mut self, buffer: RecvBuffer) -> Option<&mut [u8]> {
         let place = self.places.get_mut(&buffer)?;
         Some(&mut place.buffer)
     }
 
-    /// A receive will write no more.
+    /// Closes a buffer for one receive, which will write no more.
     pub fn close(&mut self, buffer: RecvBuffer) {
         if let Some(place) = self.places.get_mut(&buffer) {
             place.writers -= 1;

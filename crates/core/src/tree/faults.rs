@@ -1,9 +1,9 @@
-//! Which links and nodes of a hypercube are faulty: the FAULT words of the 1996 paper, Section 3.1, and
-//! who is connected to whom over what is left.
+//! The faulty links and nodes of a hypercube: the FAULT words of the 1996 paper, Section 3.1, and the nodes
+//! that the fault-free links connect.
 //!
-//! A faulty node is one all of whose links are faulty (Section 3.3), and that has no data. A living node
-//! with the same links, an *isolated* one, is cut off just as well but may have data: so the two are
-//! told apart. Must never: guess. What is not named faulty is fault-free.
+//! A faulty node has only faulty links (Section 3.3) and no data. A fault-free node with the same links, an
+//! *isolated* node, is cut off as well, but may have data; so the two are distinguished. Must never: assume a
+//! fault. A link or node that is not named is fault-free.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The link of a node along a dimension, counted from 0.
+    /// Returns the link of a node along a dimension, counted from 0.
     pub fn of(node: Node, dimension: u32) -> Link {
         Link {
             lower: Node(node.0 & !(1 << dimension)),
@@ -26,7 +26,7 @@ impl Link {
         }
     }
 
-    /// The link between two nodes; None if they are no neighbours.
+    /// Returns the link between two nodes. None if they are not neighbours.
     pub fn between(one: Node, other: Node) -> Option<Link> {
         let apart = one.0 ^ other.0;
         apart
@@ -34,12 +34,12 @@ impl Link {
             .then(|| Link::of(one, apart.trailing_zeros()))
     }
 
-    /// Its ends, the smaller first.
+    /// Returns its ends, the smaller one first.
     pub fn ends(self) -> (Node, Node) {
         (self.lower, along(self.lower, self.dimension))
     }
 
-    /// The bit in which its ends differ, counted from 0.
+    /// Returns the bit in which its ends differ, counted from 0.
     pub fn dimension(self) -> u32 {
         self.dimension
     }
@@ -52,16 +52,16 @@ impl fmt::Display for Link {
     }
 }
 
-/// The neighbour of a node along a dimension, counted from 0 as in the paper.
+/// Returns the neighbour of a node along a dimension, counted from 0 as in the paper.
 pub fn along(node: Node, dimension: u32) -> Node {
     Node(node.0 ^ 1 << dimension)
 }
 
-/// What is faulty in a hypercube. Two sets are equal if the same links and nodes were named.
+/// The faulty links and nodes of a hypercube. Two values are equal if the same links and nodes were named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     dimensions: u32,
-    /// The links that were named; not those of faulty nodes.
+    /// The links that were named, without those of faulty nodes.
     links: BTreeSet<Link>,
     nodes: NodeSet,
     /// FAULT(v) for each node v: bit i is set if the link along dimension i is faulty, or ends at a
@@ -69,16 +69,19 @@ pub struct Faults {
     words: Vec<u32>,
 }
 
-/// The largest cube: its nodes are counted in tables.
+/// The largest number of dimensions, because tables have an entry for each node.
 pub const MOST_DIMENSIONS: u32 = 24;
 
 impl Faults {
-    /// None at all, in a hypercube of so many dimensions.
+    /// Creates a hypercube without faults.
     ///
     /// # Panics
-    /// If there are more than [`MOST_DIMENSIONS`].
+    /// If there are more than [`MOST_DIMENSIONS`] dimensions.
     pub fn none(dimensions: u32) -> Faults {
-        assert!(dimensions <= MOST_DIMENSIONS, "{dimensions} dimensions");
+        assert!(
+            dimensions <= MOST_DIMENSIONS,
+            "{dimensions} dimensions are more than {MOST_DIMENSIONS}"
+        );
         Faults {
             dimensions,
             links: BTreeSet::new(),
@@ -87,8 +90,7 @@ impl Faults {
         }
     }
 
-    /// Those of the smallest hypercube with a node for each of so many ranks: the nodes without a home
-    /// are faulty from the start.
+    /// Creates the smallest hypercube with a node for each rank. The nodes without a home rank are faulty.
     pub fn of_ranks(ranks: usize) -> Faults {
         let nodes = ranks.max(1).next_power_of_two();
         let mut faults = Faults::none(nodes.trailing_zeros());
@@ -96,17 +98,20 @@ impl Faults {
         faults
     }
 
-    /// One more faulty link.
+    /// Adds a faulty link.
     ///
     /// # Panics
     /// If the cube has no such link.
     pub fn add_link(&mut self, link: Link) {
-        assert!(link.dimension < self.dimensions, "{link} is too long");
+        assert!(
+            link.dimension < self.dimensions,
+            "the cube has no link {link}"
+        );
         self.links.insert(link);
         self.mark(link);
     }
 
-    /// One more faulty node.
+    /// Adds a faulty node.
     ///
     /// # Panics
     /// If the cube has no such node.
@@ -121,17 +126,17 @@ impl Faults {
         self.words[upper.0 as usize] |= 1 << link.dimension;
     }
 
-    /// How many dimensions the hypercube has: the paper's n.
+    /// The number of dimensions of the hypercube: the paper's n.
     pub fn dimensions(&self) -> u32 {
         self.dimensions
     }
 
-    /// How many nodes the hypercube has: the paper's N.
+    /// The number of nodes of the hypercube: the paper's N.
     pub fn len(&self) -> usize {
         1 << self.dimensions
     }
 
-    /// Is nothing faulty?
+    /// Whether the hypercube has no faults.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty() && self.nodes.is_empty()
     }
@@ -141,17 +146,18 @@ impl Faults {
         (0..1_u32 << self.dimensions).map(Node)
     }
 
-    /// FAULT(v): bit i is set if v's link along dimension i cannot be used.
+    /// Returns FAULT(v): bit i is set if v's link along dimension i cannot be used.
     pub fn word(&self, node: Node) -> u32 {
         self.words[node.0 as usize]
     }
 
-    /// Can the link of a node along a dimension be used? Not if it is faulty, or one of its ends is.
-    pub fn carries(&self, node: Node, dimension: u32) -> bool {
+    /// Whether the link of a node along a dimension can be used. It cannot if it is faulty, or one of its
+    /// ends is.
+    pub fn is_usable(&self, node: Node, dimension: u32) -> bool {
         self.word(node) >> dimension & 1 == 0
     }
 
-    /// Is the node faulty?
+    /// Whether the node is faulty.
     pub fn is_faulty(&self, node: Node) -> bool {
         self.nodes.contains(node)
     }
@@ -164,7 +170,7 @@ impl Faults {
     /// The links that cannot be used, ascending: the faulty ones, and those of faulty nodes.
     pub fn unusable_links(&self) -> impl Iterator<Item = Link> + '_ {
         self.all_nodes().flat_map(move |node| {
-            let faulty = move |dimension: &u32| !self.carries(node, *dimension);
+            let faulty = move |dimension: &u32| !self.is_usable(node, *dimension);
             let links = (0..self.dimensions).filter(faulty);
             links
                 .map(move |dimension| Link::of(node, dimension))
@@ -177,29 +183,29 @@ impl Faults {
         self.links.iter().copied()
     }
 
-    /// The fault-free nodes to which a node is connected over fault-free links, itself among them.
-    /// Nobody if it is faulty.
+    /// Returns the fault-free nodes to which a node is connected over fault-free links, including itself.
+    /// Empty if the node is faulty.
     pub fn connected(&self, from: Node) -> NodeSet {
         let mut reached = NodeSet::new(self.len());
         if self.is_faulty(from) {
             return reached;
         }
         reached.insert(from);
-        let mut fresh = vec![from];
-        while let Some(node) = fresh.pop() {
+        let mut unvisited = vec![from];
+        while let Some(node) = unvisited.pop() {
             for next in self.neighbours(node) {
                 if !reached.contains(next) {
                     reached.insert(next);
-                    fresh.push(next);
+                    unvisited.push(next);
                 }
             }
         }
         reached
     }
 
-    /// The largest set of fault-free nodes that are connected; of several the one with the smallest
-    /// node; nobody if all nodes are faulty.
-    pub fn largest_part(&self) -> NodeSet {
+    /// Returns the largest set of connected fault-free nodes; of several the one with the smallest node.
+    /// Empty if all nodes are faulty.
+    pub fn largest_component(&self) -> NodeSet {
         let mut seen = NodeSet::new(self.len());
         let mut largest = NodeSet::new(self.len());
         for node in self.all_nodes() {
@@ -215,54 +221,55 @@ impl Faults {
         largest
     }
 
-    /// The nodes at the other ends of a node's usable links, by dimension.
+    /// Returns the nodes at the other ends of a node's usable links, by dimension.
     fn neighbours(&self, node: Node) -> impl Iterator<Item = Node> + '_ {
-        let usable = move |dimension: &u32| self.carries(node, *dimension);
+        let usable = move |dimension: &u32| self.is_usable(node, *dimension);
         let dimensions = (0..self.dimensions).filter(usable);
         dimensions.map(move |dimension| along(node, dimension))
     }
 
-    /// A shortest way over fault-free links from a node to one of those wanted: both ends included.
-    /// Of those at the same distance it goes to the preferred one, else to the smallest.
-    pub fn way(
+    /// Returns a shortest path over fault-free links from a node to an accepted end; both ends are included.
+    /// Of several ends at the same distance it takes the preferred one, otherwise the smallest. None if no
+    /// such path exists.
+    pub fn shortest_path(
         &self,
         from: Node,
         preferred: Node,
-        wanted: impl Fn(Node) -> bool,
+        accepted: impl Fn(Node) -> bool,
     ) -> Option<Vec<Node>> {
-        let mut before: Vec<Option<Node>> = vec![None; self.len()];
-        before[from.0 as usize] = Some(from);
-        let mut front = vec![from];
-        while !front.is_empty() {
-            let ends = front.iter().filter(|node| wanted(**node));
+        let mut predecessors: Vec<Option<Node>> = vec![None; self.len()];
+        predecessors[from.0 as usize] = Some(from);
+        let mut frontier = vec![from];
+        while !frontier.is_empty() {
+            let ends = frontier.iter().filter(|node| accepted(**node));
             if let Some(end) = ends.min_by_key(|node| (**node != preferred, node.0)) {
-                return Some(trail(&before, *end));
+                return Some(path_to(&predecessors, *end));
             }
-            let mut beyond = Vec::new();
-            for node in front {
+            let mut next_frontier = Vec::new();
+            for node in frontier {
                 for next in self.neighbours(node) {
-                    if before[next.0 as usize].is_none() {
-                        before[next.0 as usize] = Some(node);
-                        beyond.push(next);
+                    if predecessors[next.0 as usize].is_none() {
+                        predecessors[next.0 as usize] = Some(node);
+                        next_frontier.push(next);
                     }
                 }
             }
-            front = beyond;
+            frontier = next_frontier;
         }
         None
     }
 }
 
-/// The way that ends at a node, from the table of who was reached from whom.
-fn trail(before: &[Option<Node>], end: Node) -> Vec<Node> {
-    let mut way = vec![end];
+/// Returns the path that ends at a node, from the table of predecessors.
+fn path_to(predecessors: &[Option<Node>], end: Node) -> Vec<Node> {
+    let mut path = vec![end];
     let mut node = end;
-    while let Some(previous) = before[node.0 as usize].filter(|previous| *previous != node) {
-        way.push(previous);
+    while let Some(previous) = predecessors[node.0 as usize].filter(|previous| *previous != node) {
+        path.push(previous);
         node = previous;
     }
-    way.reverse();
-    way
+    path.reverse();
+    path
 }
 
 #[cfg(test)]
@@ -272,14 +279,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_words_of_figure_9() {
+    fn words_of_figure_9() {
         let faults = figure_9();
         let words: Vec<u32> = faults.all_nodes().map(|node| faults.word(node)).collect();
         assert_eq!(
             words,
             [0b000, 0b010, 0b000, 0b010, 0b001, 0b011, 0b000, 0b010]
         );
-        // What the paper says of node 101: two link failures, on dimensions 0 and 1.
+        // The paper says that node 101 has two link failures, on dimensions 0 and 1.
         assert_eq!(faults.word(Node(0b101)), 0b011);
     }
 
@@ -308,7 +315,8 @@ mod tests {
     #[test]
     fn of_ends_at_one_distance_the_preferred_is_taken_or_the_smallest() {
         let faults = Faults::none(2);
-        let end = |preferred: u32| faults.way(Node(0), Node(preferred), |node| node.0 > 0);
+        let end =
+            |preferred: u32| faults.shortest_path(Node(0), Node(preferred), |node| node.0 > 0);
         assert_eq!(end(2), Some(vec![Node(0), Node(2)]));
         assert_eq!(end(3), Some(vec![Node(0), Node(1)]));
     }
@@ -319,10 +327,18 @@ mod tests {
         for node in [0, 1, 2, 3] {
             faults.add_link(Link::of(Node(node), 2));
         }
-        let lower: Vec<u32> = faults.largest_part().iter().map(|node| node.0).collect();
+        let lower: Vec<u32> = faults
+            .largest_component()
+            .iter()
+            .map(|node| node.0)
+            .collect();
         assert_eq!(lower, [0, 1, 2, 3]);
         faults.add_node(Node(0));
-        let upper: Vec<u32> = faults.largest_part().iter().map(|node| node.0).collect();
+        let upper: Vec<u32> = faults
+            .largest_component()
+            .iter()
+            .map(|node| node.0)
+            .collect();
         assert_eq!(upper, [4, 5, 6, 7]);
         assert!(faults.connected(Node(0)).is_empty());
     }
@@ -337,8 +353,8 @@ mod tests {
                     let usable = !faults.links.contains(&link)
                         && !faults.is_faulty(node)
                         && !faults.is_faulty(other);
-                    prop_assert_eq!(faults.carries(node, dimension), usable);
-                    prop_assert_eq!(faults.carries(other, dimension), usable);
+                    prop_assert_eq!(faults.is_usable(node, dimension), usable);
+                    prop_assert_eq!(faults.is_usable(other, dimension), usable);
                 }
             }
             let bits: u32 = faults.words.iter().map(|word| word.count_ones()).sum();
@@ -348,19 +364,19 @@ mod tests {
         }
 
         #[test]
-        fn ways_are_shortest_and_usable(faults in pattern(1..=5), from: u32, to: u32) {
+        fn paths_are_shortest_and_usable(faults in pattern(1..=5), from: u32, to: u32) {
             let mask = faults.len() as u32 - 1;
             let (from, to) = (Node(from & mask), Node(to & mask));
             prop_assume!(!faults.is_faulty(from));
-            let way = faults.way(from, to, |node| node == to);
-            prop_assert_eq!(way.is_some(), faults.connected(from).contains(to));
-            let Some(way) = way else { return Ok(()) };
-            prop_assert_eq!((way[0], way[way.len() - 1]), (from, to));
-            for hop in way.windows(2) {
+            let path = faults.shortest_path(from, to, |node| node == to);
+            prop_assert_eq!(path.is_some(), faults.connected(from).contains(to));
+            let Some(path) = path else { return Ok(()) };
+            prop_assert_eq!((path[0], path[path.len() - 1]), (from, to));
+            for hop in path.windows(2) {
                 let link = Link::between(hop[0], hop[1]).expect("neighbours");
-                prop_assert!(faults.carries(hop[0], link.dimension()));
+                prop_assert!(faults.is_usable(hop[0], link.dimension()));
             }
-            // Distances by Bellman's rule, as many times as there are nodes.
+            // Distances by Bellman's rule, with as many iterations as there are nodes.
             let mut distance = vec![usize::MAX - 1; faults.len()];
             distance[from.0 as usize] = 0;
             for _ in 0..faults.len() {
@@ -371,14 +387,14 @@ mod tests {
                     }
                 }
             }
-            prop_assert_eq!(way.len() - 1, distance[to.0 as usize]);
+            prop_assert_eq!(path.len() - 1, distance[to.0 as usize]);
         }
 
         #[test]
-        fn the_largest_part_has_no_way_out(faults in pattern(0..=6)) {
-            let part = faults.largest_part();
-            let living = faults.len() - faults.nodes().len();
-            prop_assert_eq!(part.is_empty(), living == 0);
+        fn the_largest_component_is_closed(faults in pattern(0..=6)) {
+            let part = faults.largest_component();
+            let fault_free = faults.len() - faults.nodes().len();
+            prop_assert_eq!(part.is_empty(), fault_free == 0);
             for node in part.iter() {
                 prop_assert_eq!(&faults.connected(node), &part);
             }

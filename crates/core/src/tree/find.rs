@@ -1,49 +1,50 @@
 //! Algorithm FIND_TREE of the 1996 paper, Section 3.1: a communication tree with few faulty links.
 //!
-//! The sink is a node without any faulty link; then the dimensions are chosen from the last stage to
-//! the first, each time the one along which the nodes reached so far see the fewest faulty links.
-//! Must never: look at more than the FAULT words, so that whoever knows these finds the same tree.
+//! The sink is a node without a faulty link. The dimensions are then chosen from the last stage to the first,
+//! each time the dimension along which the nodes of the tree so far have the fewest faulty links. Must never:
+//! read anything but the FAULT words, so that every rank with the same words finds the same tree.
 //!
-//! The paper prints the inner sum of its cost function (7) over the dimensions used so far. Its text,
-//! its Figure 11 and its Example 2 sum over those *not* used yet, and so does this.
+//! The paper prints the inner sum of its cost function (7) over the dimensions used so far. Its text, its
+//! Figure 11 and its Example 2 sum over the dimensions *not* used yet, and so does this code.
 
 use crate::tree::faults::{Faults, along};
 use crate::tree::shape::Tree;
 use crate::vcube::Node;
 
-/// Which links the cost of a dimension counts.
+/// The links that the cost of a dimension counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// The paper's: all links along unused dimensions of the nodes that the dimension brings in. The
-    /// links over which they come in are among them.
+    /// The paper's cost: all links along unused dimensions of the nodes that the dimension adds. The links
+    /// over which these nodes are added are included.
     Paper,
-    /// Without the links over which they come in. Those are in the tree whatever is chosen, since a
-    /// node that is in it receives along every dimension that is unused when it comes in; what is
-    /// left is by how much the tree's faulty links become more.
+    /// The cost without the links over which nodes are added. Those links belong to the tree for every
+    /// choice, because a node of the tree receives along every dimension that is unused when it is added.
+    /// This cost is the number of faulty links that the choice adds to the tree.
     Added,
 }
 
-/// FIND_TREE as printed: the sink is the first node without a faulty link. None if there is none.
+/// Returns the tree of FIND_TREE as printed: its sink is the first node without a faulty link. None if every
+/// node has a faulty link.
 pub fn find_tree(faults: &Faults) -> Option<Tree> {
     let sink = faults.all_nodes().find(|node| faults.word(*node) == 0)?;
-    // In a cube of one node that node has no links, and may be faulty.
+    // The only node of a cube of dimension 0 has no links, and may be faulty.
     (!faults.is_faulty(sink)).then(|| tree_to(sink, faults, Cost::Paper))
 }
 
-/// A tree whatever is faulty, if one node is fault-free: its sink is in the largest set of connected
-/// nodes, and there has as few faulty links as any; of several it is the first.
+/// Returns a tree for any pattern of faults, or None if all nodes are faulty. Its sink is in the largest set
+/// of connected nodes, and has the fewest faulty links in that set; of several such nodes it is the first.
 ///
-/// The paper's choice fails where each node has a faulty link, and can fall on a node that is connected
-/// to a few others only.
+/// The paper's choice fails if each node has a faulty link, and may select a node that is connected to few
+/// others.
 pub fn find_tree_anyway(faults: &Faults) -> Option<Tree> {
-    let part = faults.largest_part();
+    let part = faults.largest_component();
     let sink = part
         .iter()
         .min_by_key(|node| (faults.word(*node).count_ones(), node.0))?;
     Some(tree_to(sink, faults, Cost::Paper))
 }
 
-/// The second part of FIND_TREE: the order of dimensions for a sink.
+/// Returns the tree with the given sink and the order of dimensions of the second part of FIND_TREE.
 ///
 /// # Panics
 /// If the cube has no such node.
@@ -51,26 +52,27 @@ pub fn tree_to(sink: Node, faults: &Faults, cost: Cost) -> Tree {
     let n = faults.dimensions();
     let mut used = vec![sink];
     let mut unused: Vec<u32> = (0..n).collect();
-    let mut backwards = Vec::with_capacity(n as usize);
+    let mut reversed = Vec::with_capacity(n as usize);
     while !unused.is_empty() {
         let costs = unused
             .iter()
             .map(|dimension| cost_of(*dimension, &used, &unused, faults, cost));
-        // Of equal costs the smallest dimension, as in the paper's loop over j.
+        // Among equal costs the smallest dimension, as in the paper's loop over j.
         let (_, cheapest) = costs
             .zip(&unused)
             .min()
             .map_or((0, n), |(cost, dimension)| (cost, *dimension));
-        backwards.push(cheapest);
+        reversed.push(cheapest);
         unused.retain(|dimension| *dimension != cheapest);
         let more: Vec<Node> = used.iter().map(|node| along(*node, cheapest)).collect();
         used.extend(more);
     }
-    backwards.reverse();
-    Tree::new(sink, backwards).unwrap_or_else(|| panic!("no node {sink} in {n} dimensions"))
+    reversed.reverse();
+    Tree::new(sink, reversed)
+        .unwrap_or_else(|| panic!("a cube of {n} dimensions has no node {sink}"))
 }
 
-/// COST(j), formula (7).
+/// Returns COST(j), formula (7).
 fn cost_of(dimension: u32, used: &[Node], unused: &[u32], faults: &Faults, cost: Cost) -> u32 {
     let counted = unused
         .iter()
@@ -82,11 +84,11 @@ fn cost_of(dimension: u32, used: &[Node], unused: &[u32], faults: &Faults, cost:
         .sum()
 }
 
-/// How many of a tree's links cannot be used.
+/// Returns the number of a tree's links that cannot be used.
 pub fn faulty_links(tree: &Tree, faults: &Faults) -> u32 {
     let faulty = tree
         .links()
-        .filter(|link| !faults.carries(link.ends().0, link.dimension()));
+        .filter(|link| !faults.is_usable(link.ends().0, link.dimension()));
     faulty.count() as u32
 }
 
@@ -98,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn example_2_and_figure_12_step_by_step() {
+    fn follows_example_2_and_figure_12() {
         let faults = figure_9();
         let cost = |dimension, used: &[u32], unused: &[u32]| {
             let used: Vec<Node> = used.iter().copied().map(Node).collect();
@@ -109,10 +111,10 @@ mod tests {
         assert_eq!(cost(0, &[0b000], &[0, 1, 2]), 1);
         assert_eq!(cost(1, &[0b000], &[0, 1, 2]), 0);
         assert_eq!(cost(2, &[0b000], &[0, 1, 2]), 1);
-        // Step 3: d_2 is 1, and node 010 has come in.
+        // Step 3: d_2 is 1, and node 010 has been added.
         assert_eq!(cost(0, &[0b000, 0b010], &[0, 2]), 0);
         assert_eq!(cost(2, &[0b000, 0b010], &[0, 2]), 1);
-        // Step 4: what remains.
+        // Step 4: the last dimension.
         let tree = find_tree(&faults).expect("a tree");
         assert_eq!(tree.sink(), Node(0b000));
         assert_eq!(tree.order(), [2, 0, 1]);
@@ -120,9 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn formula_7_as_printed_would_find_no_difference_at_first() {
-        // No dimension has been used, so that a sum over those used is empty: but Example 2 has
-        // COST(0) = 1.
+    fn formula_7_as_printed_has_no_cost_in_the_first_step() {
+        // No dimension has been used, so a sum over the used ones is empty; but Example 2 has COST(0) = 1.
         let cost = cost_of(0, &[Node(0)], &[], &figure_9(), Cost::Paper);
         assert_eq!(cost, 0);
     }
@@ -133,14 +134,15 @@ mod tests {
         let tree = find_tree(&faults).expect("a tree");
         assert_eq!(tree.sink(), Node(0b001));
         assert_eq!(tree.order(), [2, 1, 0]);
-        // Node 100's, of which the paper speaks, and that of the faulty node.
+        // The faulty links are those of node 100, which the paper names, and of the faulty node.
         assert_eq!(tree.parent(Node(0b100)), Some(Node(0b000)));
         assert_eq!(faulty_links(&tree, &faults), 2);
     }
 
     #[test]
     fn theorem_7_does_not_hold_with_exactly_half_as_many_faulty_links_as_nodes() {
-        // All links of one dimension: every node has one, and the cube falls apart.
+        // All links of one dimension are faulty: every node has a faulty link, and the cube is divided into
+        // two parts.
         for n in 1..=8 {
             let mut faults = Faults::none(n);
             for node in 0..1 << n {
@@ -148,13 +150,13 @@ mod tests {
             }
             assert_eq!(faults.links().count(), 1 << (n - 1));
             assert_eq!(find_tree(&faults), None);
-            assert_eq!(faults.largest_part().len(), 1 << (n - 1));
+            assert_eq!(faults.largest_component().len(), 1 << (n - 1));
         }
     }
 
-    /// Node 0 of 64 and its neighbours, cut off from all others by 30 faulty links: fewer than 32.
+    /// Node 0 of 64 and its neighbours are cut off from all other nodes by 30 faulty links, fewer than 32.
     #[test]
-    fn a_sink_that_hears_few_is_left_for_one_that_hears_many() {
+    fn chooses_a_sink_in_the_largest_component() {
         let mut faults = Faults::none(6);
         for neighbour in (0..6).map(|dimension| along(Node(0), dimension)) {
             for dimension in (0..6).filter(|d| along(Node(0), *d) != neighbour) {
@@ -162,8 +164,8 @@ mod tests {
             }
         }
         assert_eq!(faults.links().count(), 30);
-        // Nobody is isolated in the paper's sense, but most data does not scope the sink that it
-        // chooses: so Theorem 7 fails below its bound, too.
+        // No node is isolated in the paper's sense, but most data does not reach the sink that the paper
+        // chooses. Theorem 7 therefore fails below its bound, too.
         assert!(faults.all_nodes().all(|node| faults.word(node) != 0x3f));
         let printed = find_tree(&faults).expect("a tree");
         assert_eq!(printed.sink(), Node(0));
@@ -195,17 +197,18 @@ mod tests {
         }
 
         #[test]
-        fn there_is_a_tree_if_anybody_lives(faults in pattern(0..=6)) {
-            let living = faults.len() - faults.nodes().len();
+        fn finds_a_tree_if_a_node_is_fault_free(faults in pattern(0..=6)) {
+            let fault_free = faults.len() - faults.nodes().len();
             let tree = find_tree_anyway(&faults);
-            prop_assert_eq!(tree.is_some(), living > 0);
+            prop_assert_eq!(tree.is_some(), fault_free > 0);
             if let Some(tree) = tree {
                 let part = faults.connected(tree.sink());
-                prop_assert_eq!(part.len(), faults.largest_part().len());
+                prop_assert_eq!(part.len(), faults.largest_component().len());
             }
         }
 
-        /// Both costs summed over the stages, with the sink's own faulty links, are what they say.
+        /// The sum of the added costs over all stages, with the sink's own faulty links, is the number of
+        /// faulty links of the tree.
         #[test]
         fn costs_add_up_to_the_faulty_links_of_the_tree(faults in pattern(1..=6), sink: u32) {
             let sink = Node(sink & (faults.len() as u32 - 1));

@@ -1,22 +1,22 @@
-//! What merging two partial results can mean: the paper's examples (1996 paper, Sections 1 and 2: sums of
-//! a matrix-vector product, sorted lists), and what else comes for free.
+//! Operations that merge two partial results: the paper's examples (1996 paper, Sections 1 and 2: sums of a
+//! matrix-vector product, sorted lists), and the usual reductions of arrays.
 //!
-//! Pure. Must never: look at who contributed what.
+//! Must never: depend on the nodes that contributed the data.
 
 use std::cmp::Ordering;
 
 use bytemuck::Pod;
 
-use super::run::carry::Merge;
+use super::run::traverse::MergeOperator;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::record::KeyKind;
 
-/// One after the other, in the order of nodes.
+/// Concatenates contributions in the order of nodes.
 pub struct Concatenate;
 
-impl Merge for Concatenate {
+impl MergeOperator for Concatenate {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
         let mut both = Buffer::zeroed(low.len() + high.len())?;
         let (start, end) = both.split_at_mut(low.len());
@@ -30,21 +30,21 @@ impl Merge for Concatenate {
     }
 }
 
-/// Sorted lists into one.
+/// Merges sorted lists into one.
 pub struct Sorted<'k> {
-    /// What is sorted.
+    /// The kernel of the records.
     pub kernel: &'k dyn Kernel,
-    /// Records of equal keys stay in the order of nodes.
+    /// Whether records with equal keys stay in the order of nodes.
     pub ordered: bool,
 }
 
 impl Sorted<'_> {
-    /// Is this a sorted list? `Status::Argument` if it is not.
+    /// Checks that a contribution is a sorted list. Returns `Status::Argument` if it is not.
     pub fn check(&self, list: &[u8]) -> Result<()> {
         let size = self.kernel.record_bytes();
         if !list.len().is_multiple_of(size) {
             let text = format!(
-                "{} bytes are no whole number of records of {size}",
+                "{} bytes are not a whole number of records of {size} bytes",
                 list.len()
             );
             return Err(Error::new(Status::Argument, text));
@@ -52,14 +52,15 @@ impl Sorted<'_> {
         match self.kernel.first_disorder(list) {
             None => Ok(()),
             Some(index) => {
-                let text = format!("record {index} is after the next one: not sorted");
+                let text =
+                    format!("the list is not sorted: record {index} comes after the next one");
                 Err(Error::new(Status::Argument, text))
             }
         }
     }
 }
 
-impl Merge for Sorted<'_> {
+impl MergeOperator for Sorted<'_> {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
         let mut both = Buffer::zeroed(low.len() + high.len())?;
         self.kernel.merge(&[low, high], &mut both)?;
@@ -71,52 +72,53 @@ impl Merge for Sorted<'_> {
     }
 }
 
-/// What is done with two numbers at the same place.
+/// An operation on two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Added; integers go round.
+    /// Their sum; integers wrap around.
     Sum,
-    /// The smaller one.
+    /// The smaller number.
     Least,
-    /// The greater one.
+    /// The greater number.
     Greatest,
-    /// 1 if neither is 0, else 0.
+    /// 1 if both are not 0, otherwise 0.
     And,
-    /// 1 if one of them is not 0, else 0.
+    /// 1 if at least one is not 0, otherwise 0.
     Or,
 }
 
-/// Arrays of numbers, place by place.
+/// Combines arrays of numbers element by element.
 pub struct Elementwise {
-    /// The numbers.
+    /// The type of the numbers.
     pub kind: KeyKind,
-    /// What is done with two of them.
+    /// The operation on two elements.
     pub operation: Operation,
-    /// In the order of nodes, so that sums of floating-point numbers are the same whatever tree is taken
-    /// as long as the same places meet; else as they come.
+    /// Whether contributions are combined in the order of nodes, so that sums of floating-point numbers are
+    /// the same for every tree that joins the same neighbours. If not, they are combined in the order of
+    /// arrival.
     pub ordered: bool,
 }
 
 impl Elementwise {
-    /// Is this an array of such numbers? `Status::Argument` if it is not.
+    /// Checks that a contribution is an array of such numbers. Returns `Status::Argument` if it is not.
     pub fn check(&self, array: &[u8]) -> Result<()> {
         let refuse = |text: String| Err(Error::new(Status::Argument, text));
         match self.kind.natural_bytes() {
             Some(size) if array.len().is_multiple_of(size) => Ok(()),
             Some(size) => refuse(format!(
-                "{} bytes are no whole number of numbers of {size}",
+                "{} bytes are not a whole number of numbers of {size} bytes",
                 array.len()
             )),
-            None => refuse("only numbers can be combined place by place".into()),
+            None => refuse("only numbers can be combined element by element".into()),
         }
     }
 }
 
-impl Merge for Elementwise {
+impl MergeOperator for Elementwise {
     fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
         if low.len() != high.len() {
             let text = format!(
-                "contributions of {} and {} bytes cannot be combined place by place",
+                "contributions of {} and {} bytes cannot be combined element by element",
                 low.len(),
                 high.len()
             );
@@ -146,7 +148,7 @@ impl Merge for Elementwise {
     }
 }
 
-/// A number as C has it.
+/// A number type of C.
 trait Number: Pod + PartialEq {
     const ZERO: Self;
     const ONE: Self;
@@ -188,8 +190,8 @@ floats!(f32 f64);
 
 fn combine<T: Number>(operation: Operation, out: &mut [u8], other: &[u8]) {
     let size = size_of::<T>();
-    for (place, other) in out.chunks_exact_mut(size).zip(other.chunks_exact(size)) {
-        let one: T = bytemuck::pod_read_unaligned(place);
+    for (element, other) in out.chunks_exact_mut(size).zip(other.chunks_exact(size)) {
+        let one: T = bytemuck::pod_read_unaligned(element);
         let other: T = bytemuck::pod_read_unaligned(other);
         let truth = |truth| if truth { T::ONE } else { T::ZERO };
         let result = match operation {
@@ -200,7 +202,7 @@ fn combine<T: Number>(operation: Operation, out: &mut [u8], other: &[u8]) {
             Operation::And => truth(one != T::ZERO && other != T::ZERO),
             Operation::Or => truth(one != T::ZERO || other != T::ZERO),
         };
-        place.copy_from_slice(bytemuck::bytes_of(&result));
+        element.copy_from_slice(bytemuck::bytes_of(&result));
     }
 }
 
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_combined_place_by_place() {
+    fn combines_numbers_element_by_element() {
         use Operation::*;
         let (low, high) = ([1_i32, -5, i32::MAX, 0], [2_i32, 7, 1, 0]);
         let with = |operation| merged(KeyKind::I32, operation, &low, &high);
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_of_other_sizes_are_refused() {
+    fn rejects_arrays_of_different_sizes() {
         let fold = Elementwise {
             kind: KeyKind::I32,
             operation: Operation::Sum,

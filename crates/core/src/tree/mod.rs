@@ -1,36 +1,36 @@
-//! Fault-tolerant tree communication: everybody's data is brought to one node of the hypercube, merged on
-//! its way, around faulty links and nodes. Follows Leu and Kuo, "A fault-tolerant tree communication
-//! scheme for hypercube systems", IEEE Transactions on Computers, 1996, and finishes what that leaves
-//! open; each file says where it goes past the paper, and why.
+//! Fault-tolerant tree communication: the data of all nodes is brought to one node of the hypercube and
+//! merged on the way, around faulty links and nodes. Follows Leu and Kuo, "A fault-tolerant tree
+//! communication scheme for hypercube systems", IEEE Transactions on Computers, 1996, and completes parts
+//! that the paper leaves open; each file states where it differs from the paper, and why.
 //!
-//! | file | what | of the paper |
+//! | file | content | of the paper |
 //! |---|---|---|
-//! | [`faults`] | which links and nodes are faulty; who is connected to whom | Section 3.1, FAULT |
-//! | [`detect`] | from missed tests to the faulty links and nodes; how long to wait for a test | Figures 7 and 8, DETECT |
-//! | [`shape`] | trees: any sink, any order of dimensions; active, passive, idle | Section 2.2 |
+//! | [`faults`] | faulty links and nodes; connected nodes | Section 3.1, FAULT |
+//! | [`detect`] | from missed tests to faulty links and nodes; timeouts of tests | Figures 7 and 8, DETECT |
+//! | [`shape`] | trees with any sink and order of dimensions; active, passive and idle nodes | Section 2.2 |
 //! | [`find`] | a tree with few faulty links | Figure 10, FIND_TREE |
-//! | [`exhaust`] | the fewest faulty links that any tree has, to compare with | Figure 4, EXHAUST |
-//! | [`shares`] | who gets how much of the data | UDD, Sections 3.2 and 3.3 |
-//! | [`plan`] | who sends which part to whom, with detours | Figure 13, FTTC |
-//! | [`schedule`] | which message crosses which link in which step | Theorem 5 |
-//! | [`play`] | a schedule played on lists: what an engine does | |
-//! | [`model`] | what a schedule costs: steps, hops, sizes | Theorem 5 |
-//! | [`printed`] | what Figure 13 would do as printed, to be counted | Figure 13 |
-//! | [`fold`] | what merging can mean | |
-//! | [`run`] | all that with messages, and with ranks that die meanwhile | |
+//! | [`shares`] | the share of the data that each node gets | UDD, Sections 3.2 and 3.3 |
+//! | [`plan`] | the messages of a tree communication, with detours | Figure 13, FTTC |
+//! | [`schedule`] | the link that each message crosses in each step | Theorem 5 |
+//! | [`fold`] | operations that merge data | Sections 1 and 2 |
+//! | [`run`] | tree communication over the engine, with failures at run time |
 //!
-//! All but [`run`] is pure, so that ranks that agree on the faults agree on everything else. In order: collect
-//! what [`detect::Reports`] asks for, agree on its [`faults::Faults`]; [`find::find_tree_anyway`], or
-//! [`find::tree_to`] for a sink of your own; [`shares::holders`] are those who can be heard;
-//! [`plan::Plan::new`]; [`schedule::Schedule::new`]; then in each step do what
-//! [`schedule::Schedule::of`] says for your node. Faults that come later need all of this anew, which
-//! [`run`] does; the paper assumes that none come at run-time.
+//! The crate `ftsort-papers` has the paper's other algorithms and figures: EXHAUST, the cost of schedules,
+//! and Figure 13 as printed.
 //!
-//! Guaranteed, for any faulty links and any faulty nodes (nodes without a home among them): if all nodes
-//! with data are fault-free and connected to the sink over fault-free links, everything gets there
-//! exactly once; else [`plan::CutOff`] names those that are not. `docs/tree.md` has what was measured.
+//! All modules but [`run`] are pure, so ranks that agree on the faults agree on everything else. They are
+//! used in this order: collect the words that [`detect::Reports`] needs, and agree on its [`faults::Faults`];
+//! find a tree with [`find::find_tree_anyway`], or with [`find::tree_to`] for a given sink;
+//! [`shares::data_nodes`] are the nodes that can contribute; create [`plan::TreePlan`] and
+//! [`schedule::TreeSchedule`]; then in each step send and receive the messages of
+//! [`schedule::TreeSchedule::of`] for the own node. Later faults require a new tree, plan and schedule, which
+//! [`run`] computes; the paper assumes that no fault occurs at run time.
 //!
-//! Must never, outside [`run`]: talk to anybody, look at a clock, or know what the data is.
+//! Guarantee for any faulty links and any faulty nodes (nodes without a home rank among them): if all nodes
+//! with data are fault-free and connected to the sink over fault-free links, all data arrives exactly once;
+//! otherwise [`plan::CutOff`] names the nodes that are not connected. `docs/tree.md` has the measurements.
+//!
+//! Must never, outside [`run`]: send messages, read a clock, or depend on the content of the data.
 
 pub mod detect;
 pub mod faults;

@@ -1,23 +1,23 @@
-//! Algorithm FTTC of the 1996 paper, Section 3.2, as a plan: who sends which part of what it holds to
-//! whom, around everything that is faulty.
+//! Algorithm FTTC of the 1996 paper, Section 3.2, as a plan: the list of messages, with their paths around
+//! all faulty links and nodes.
 //!
-//! At each stage an active node whose link to its passive neighbour is faulty deals what it holds to
-//! those of its active neighbours that can pass it on; where there is none, it goes to the passive
-//! neighbour on a way around (the paper's detour), or to the nearest other node that still has to send.
-//! By induction over the stages, what is not at the sink yet is held by a node that is connected to it
-//! and still has to send: so the plan exists whenever every node with data is connected to the sink,
-//! whatever else is faulty. It is a pure function of the tree, the faults and the nodes with data: the
-//! same on every rank. Must never: use a faulty link, or give a part of some data to two nodes.
+//! At each stage an active node with a faulty link to its passive neighbour divides its data among those of
+//! its active neighbours that can forward it. If there is no such neighbour, the data goes to the passive
+//! neighbour on a longer path (the paper's detour), or to the nearest other node that still has to send. By
+//! induction over the stages, data that is not at the sink yet is held by a node that is connected to the
+//! sink and still has to send. The plan therefore exists whenever every node with data is connected to the
+//! sink, for all other faults. It is a pure function of the tree, the faults and the nodes with data, so it
+//! is the same on every rank. Must never: use a faulty link, or give one part of the data to two nodes.
 //!
-//! Where this differs from Figure 13, and why:
-//! - A part goes only to neighbours that can pass it on themselves. As printed m counts all those over
-//!   a fault-free link; one that is in trouble itself does not receive, and the part is lost.
-//! - A helper waits only for those that send to it. As printed it waits for each active neighbour in
-//!   trouble, although its comment says "and the link to it is nonfaulty": the condition tests
-//!   FAULT(curr)\[d_i\], where it is known to be 0, instead of FAULT(curr)\[d_j\]. So node 1001 of
-//!   Example 3 would wait for ever, and nodes 101 and 110 of Example 4.
-//! - What comes by a detour is received. As printed a passive node with a faulty link does nothing.
-//! - A detour may end at another passive node, since the passive neighbour may be faulty itself.
+//! Differences from Figure 13, and their reasons:
+//! - A part goes only to neighbours that can forward it. As printed, m counts all neighbours over a
+//! fault-free link; a neighbour that cannot send itself does not receive, and the part is lost.
+//! - A delegate waits only for the nodes that send to it. As printed it waits for each active neighbour that
+//! cannot send, although the comment says "and the link to it is nonfaulty": the condition tests
+//! FAULT(curr)\[d_i\], which is known to be 0 there, instead of FAULT(curr)\[d_j\]. Node 1001 of Example 3
+//! would wait forever, and so would nodes 101 and 110 of Example 4.
+//! - Data that arrives by a detour is received. As printed a passive node with a faulty link does nothing.
+//! - A detour may end at another passive node, because the passive neighbour may be faulty itself.
 
 use std::fmt;
 use std::ops::Range;
@@ -26,78 +26,81 @@ use crate::tree::faults::Faults;
 use crate::tree::shape::Tree;
 use crate::vcube::{Node, NodeSet};
 
-/// One of several equal parts of what a node holds.
+/// One of several equal parts of a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Which, from 0.
+pub struct Fraction {
+    /// The index of the part, from 0.
     pub index: u32,
-    /// Of how many.
+    /// The number of parts.
     pub of: u32,
 }
 
-impl Part {
-    /// Everything.
-    pub const ALL: Part = Part { index: 0, of: 1 };
+impl Fraction {
+    /// All data.
+    pub const ALL: Fraction = Fraction { index: 0, of: 1 };
 
-    /// Which of so many things: the parts differ by one in size at most, and leave nothing out.
+    /// Returns the range of this part among `len` items. The parts cover all items, and their sizes differ by
+    /// one at most.
     pub fn range(self, len: usize) -> Range<usize> {
         let cut = |index: u32| (len as u128 * u128::from(index) / u128::from(self.of)) as usize;
         cut(self.index)..cut(self.index + 1)
     }
 }
 
-/// Why a message is sent.
+/// The reason for which a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Around faulty links, over several hops.
+pub enum MessagePurpose {
+    /// It avoids faulty links, over several hops.
     Detour,
-    /// To an active neighbour that helps.
-    Help,
-    /// Along the tree, from an active node to its passive neighbour.
-    Up,
+    /// It goes to an active neighbour, which forwards the data.
+    Delegated,
+    /// It follows the tree, from an active node to its passive neighbour.
+    ToParent,
 }
 
-/// What a node sends at its stage, or a part of it.
+/// A message with the data of a node at its stage, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct TreeMessage {
     /// The stage, from 0.
     pub stage: u32,
-    /// Why.
-    pub kind: Kind,
-    /// How much of what the sender holds.
-    pub part: Part,
-    /// From the sender to the node that merges it with what it holds. Those between only pass it on.
-    pub way: Vec<Node>,
+    /// Its reason.
+    pub purpose: MessagePurpose,
+    /// The part of the sender's data that it contains.
+    pub fraction: Fraction,
+    /// The nodes from the sender to the receiver, which merges the data with its own. The nodes in between
+    /// only forward the message.
+    pub path: Vec<Node>,
 }
 
-impl Message {
-    /// Who sends it.
+impl TreeMessage {
+    /// Returns the sender.
     pub fn from(&self) -> Node {
-        self.way[0]
+        self.path[0]
     }
 
-    /// Who merges it with what it holds.
+    /// Returns the receiver, which merges the data with its own.
     pub fn to(&self) -> Node {
-        self.way[self.way.len() - 1]
+        self.path[self.path.len() - 1]
     }
 }
 
-/// What an active node does whose link to its passive neighbour is faulty.
+/// The strategy of an active node with a faulty link to its passive neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The paper's: it deals its data to active neighbours; a detour only where none can help.
+    /// The paper's strategy: the node divides its data among active neighbours, and makes a detour only if no
+    /// neighbour can forward it.
     Partition,
-    /// It gives all its data to one of those neighbours: that has the fewest others to help, and is the
-    /// first of these. Who sends one message at a time is done sooner.
+    /// The node gives all its data to one active neighbour: the one with the fewest other nodes to forward
+    /// for, and of several the first. This is faster if a node sends one message at a time.
     Delegate,
-    /// What the paper compares with: always a detour, of three hops where there is one.
+    /// The strategy that the paper compares with: always a detour, of three hops if possible.
     Reroute,
 }
 
-/// These nodes have data that cannot get to the sink: they are faulty, or cut off from it.
+/// An error: nodes with data that cannot reach the sink, because the nodes are faulty or cut off from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutOff {
-    /// Where the data was to go.
+    /// The sink.
     pub sink: Node,
     /// The nodes, ascending.
     pub nodes: Vec<Node>,
@@ -105,7 +108,7 @@ pub struct CutOff {
 
 impl fmt::Display for CutOff {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "no way to node {} from ", self.sink)?;
+        write!(out, "no path to node {} from ", self.sink)?;
         for (index, node) in self.nodes.iter().enumerate() {
             let before = if index == 0 { "" } else { ", " };
             write!(out, "{before}{node}")?;
@@ -118,25 +121,29 @@ impl std::error::Error for CutOff {}
 
 /// All messages of one tree communication.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct TreePlan {
     tree: Tree,
     contributors: NodeSet,
-    messages: Vec<Message>,
+    messages: Vec<TreeMessage>,
 }
 
-impl Plan {
-    /// Brings the data of the contributors to the tree's sink, each piece once, over fault-free links.
-    /// Who is no contributor has no data, and sends none unless it helps or is on the way.
+impl TreePlan {
+    /// Plans the messages that bring the data of the contributors to the tree's sink, each part once, over
+    /// fault-free links. Other nodes have no data, and send only data that they forward.
     ///
     /// # Panics
-    /// If the tree and the faults are not of one cube.
+    /// If the tree and the faults do not belong to cubes of the same dimension.
     pub fn new(
         tree: &Tree,
         faults: &Faults,
         contributors: &NodeSet,
         remedy: Remedy,
-    ) -> Result<Plan, CutOff> {
-        assert_eq!(tree.dimensions(), faults.dimensions(), "two cubes");
+    ) -> Result<TreePlan, CutOff> {
+        assert_eq!(
+            tree.dimensions(),
+            faults.dimensions(),
+            "the tree and the faults belong to cubes of different dimensions"
+        );
         let reached = faults.connected(tree.sink());
         let lost = contributors.iter().filter(|node| !reached.contains(*node));
         let nodes: Vec<Node> = lost.collect();
@@ -144,20 +151,20 @@ impl Plan {
             let sink = tree.sink();
             return Err(CutOff { sink, nodes });
         }
-        let mut stages = Stages {
+        let mut builder = PlanBuilder {
             tree,
             faults,
             remedy,
-            holds: (0..faults.len() as u32)
+            has_data: (0..faults.len() as u32)
                 .map(|node| contributors.contains(Node(node)))
                 .collect(),
             messages: Vec::new(),
         };
-        (0..tree.dimensions()).for_each(|stage| stages.plan(stage));
-        Ok(Plan {
+        (0..tree.dimensions()).for_each(|stage| builder.plan_stage(stage));
+        Ok(TreePlan {
             tree: tree.clone(),
             contributors: contributors.clone(),
-            messages: stages.messages,
+            messages: builder.messages,
         })
     }
 
@@ -166,104 +173,125 @@ impl Plan {
         &self.tree
     }
 
-    /// The nodes whose data is brought to the sink.
+    /// The nodes with data.
     pub fn contributors(&self) -> &NodeSet {
         &self.contributors
     }
 
-    /// The messages, in an order in which each comes after those that end at its sender.
-    pub fn messages(&self) -> &[Message] {
+    /// The messages. Each comes after the messages that end at its sender.
+    pub fn messages(&self) -> &[TreeMessage] {
         &self.messages
     }
 
-    /// The paper's k: at how many stages an active node with data has a faulty link to its passive
-    /// neighbour.
+    /// Returns the paper's k: the number of stages at which an active node with data has a faulty link to its
+    /// passive neighbour.
     pub fn faulty_stages(&self) -> u32 {
         let mut stages: Vec<u32> = self
             .messages
             .iter()
-            .filter(|message| message.kind != Kind::Up)
+            .filter(|message| message.purpose != MessagePurpose::ToParent)
             .map(|message| message.stage)
             .collect();
         stages.dedup();
         stages.len() as u32
     }
 
-    /// How many messages are sent for this reason.
-    pub fn count(&self, kind: Kind) -> usize {
-        let of_kind = self.messages.iter().filter(|message| message.kind == kind);
-        of_kind.count()
+    /// Returns the number of messages with this purpose.
+    pub fn count(&self, purpose: MessagePurpose) -> usize {
+        let with_purpose = self
+            .messages
+            .iter()
+            .filter(|message| message.purpose == purpose);
+        with_purpose.count()
     }
 }
 
-/// A plan in the making.
-struct Stages<'a> {
+/// The state of a plan under construction.
+struct PlanBuilder<'a> {
     tree: &'a Tree,
     faults: &'a Faults,
     remedy: Remedy,
-    /// Which nodes have something to send: their own data, or what they got.
-    holds: Vec<bool>,
-    messages: Vec<Message>,
+    /// Whether each node has data to send: its own, or data that it has received.
+    has_data: Vec<bool>,
+    messages: Vec<TreeMessage>,
 }
 
-impl Stages<'_> {
-    fn plan(&mut self, stage: u32) {
+impl PlanBuilder<'_> {
+    fn plan_stage(&mut self, stage: u32) {
         let dimension = self.tree.dimension_at(stage);
         let active: Vec<Node> = self.tree.active(stage).collect();
         let (able, unable): (Vec<Node>, Vec<Node>) = active
             .into_iter()
-            .partition(|node| self.faults.carries(*node, dimension));
-        let holding = unable.into_iter().filter(|node| self.holds(*node));
-        let in_trouble: Vec<Node> = holding.collect();
-        let mut helped: Vec<(Node, Vec<Node>)> = Vec::new();
-        for node in in_trouble {
-            let mut helpers = self.helpers(node, stage);
+            .partition(|node| self.faults.is_usable(*node, dimension));
+        let with_data = unable.into_iter().filter(|node| self.has_data(*node));
+        let blocked: Vec<Node> = with_data.collect();
+        let mut delegating: Vec<(Node, Vec<Node>)> = Vec::new();
+        for node in blocked {
+            let mut delegates = self.delegates(node, stage);
             if self.remedy == Remedy::Delegate {
-                let busy =
-                    |helper: &Node| helped.iter().filter(|(_, by)| by.contains(helper)).count();
-                let idlest = helpers.iter().min_by_key(|helper| busy(helper)).copied();
-                helpers.retain(|helper| Some(*helper) == idlest);
+                let busy = |delegate: &Node| {
+                    delegating
+                        .iter()
+                        .filter(|(_, by)| by.contains(delegate))
+                        .count()
+                };
+                let least_busy = delegates
+                    .iter()
+                    .min_by_key(|delegate| busy(delegate))
+                    .copied();
+                delegates.retain(|delegate| Some(*delegate) == least_busy);
             }
-            match helpers.is_empty() {
-                true => self.detour(node, stage),
-                false => helped.push((node, helpers)),
+            if delegates.is_empty() {
+                self.detour(node, stage)
+            } else {
+                delegating.push((node, delegates))
             }
         }
-        // After the detours, which are longer: who gives each step to messages in this order lets the
-        // long ones go first.
-        for (node, helpers) in helped {
-            for (index, helper) in (0..).zip(&helpers) {
-                let of = helpers.len() as u32;
-                self.send(stage, Kind::Help, Part { index, of }, vec![node, *helper]);
+        // Delegated messages come after the detours, which are longer: a schedule that starts messages in
+        // this order lets the long ones go first.
+        for (node, delegates) in delegating {
+            for (index, delegate) in (0..).zip(&delegates) {
+                let of = delegates.len() as u32;
+                self.send(
+                    stage,
+                    MessagePurpose::Delegated,
+                    Fraction { index, of },
+                    vec![node, *delegate],
+                );
             }
         }
         for node in able {
-            if !self.holds(node) {
+            if !self.has_data(node) {
                 continue;
             }
             if let Some(passive) = self.tree.parent(node) {
-                self.send(stage, Kind::Up, Part::ALL, vec![node, passive]);
+                self.send(
+                    stage,
+                    MessagePurpose::ToParent,
+                    Fraction::ALL,
+                    vec![node, passive],
+                );
             }
         }
     }
 
-    fn holds(&self, node: Node) -> bool {
-        self.holds[node.0 as usize]
+    fn has_data(&self, node: Node) -> bool {
+        self.has_data[node.0 as usize]
     }
 
-    fn send(&mut self, stage: u32, kind: Kind, part: Part, way: Vec<Node>) {
-        let message = Message {
+    fn send(&mut self, stage: u32, purpose: MessagePurpose, fraction: Fraction, path: Vec<Node>) {
+        let message = TreeMessage {
             stage,
-            kind,
-            part,
-            way,
+            purpose,
+            fraction,
+            path,
         };
-        self.holds[message.to().0 as usize] = true;
+        self.has_data[message.to().0 as usize] = true;
         self.messages.push(message);
     }
 
-    /// The active neighbours that get a part of what this node holds.
-    fn helpers(&self, node: Node, stage: u32) -> Vec<Node> {
+    /// Returns the active neighbours that get a part of this node's data.
+    fn delegates(&self, node: Node, stage: u32) -> Vec<Node> {
         if self.remedy == Remedy::Reroute {
             return Vec::new();
         }
@@ -271,26 +299,28 @@ impl Stages<'_> {
         let later = &self.tree.order()[stage as usize + 1..];
         let neighbours = self.tree.active_neighbours(node, stage).zip(later);
         neighbours
-            .filter(|(_, between)| self.faults.carries(node, **between))
+            .filter(|(_, between)| self.faults.is_usable(node, **between))
             .map(|(neighbour, _)| neighbour)
-            .filter(|neighbour| self.faults.carries(*neighbour, dimension))
+            .filter(|neighbour| self.faults.is_usable(*neighbour, dimension))
             .collect()
     }
 
-    /// Around what is faulty, to the nearest node that still sends, or is the sink; of several to the
-    /// passive neighbour. Rerouting knows no other destination, as long as there is a way to it.
+    /// Adds a detour to the nearest node that still sends, or to the sink; of several at the same distance to
+    /// the passive neighbour. Rerouting always ends at the passive neighbour if there is a path to it.
     fn detour(&mut self, node: Node, stage: u32) {
         let tree = self.tree;
         let still_sends = |other: Node| tree.stage_of(other).is_none_or(|own| own > stage);
         let passive = tree.parent(node).unwrap_or(node);
         let direct = match self.remedy {
-            Remedy::Reroute => self.faults.way(node, passive, |other| other == passive),
+            Remedy::Reroute => self
+                .faults
+                .shortest_path(node, passive, |other| other == passive),
             Remedy::Partition | Remedy::Delegate => None,
         };
-        // The sink is among those wanted, and who holds something is connected to it.
-        let way = direct.or_else(|| self.faults.way(node, passive, still_sends));
-        if let Some(way) = way {
-            self.send(stage, Kind::Detour, Part::ALL, way);
+        // The sink is an accepted end, and every node with data is connected to it.
+        let path = direct.or_else(|| self.faults.shortest_path(node, passive, still_sends));
+        if let Some(path) = path {
+            self.send(stage, MessagePurpose::Detour, Fraction::ALL, path);
         }
     }
 }
@@ -300,35 +330,35 @@ mod tests {
     use super::*;
     use crate::tree::faults::Link;
     use crate::tree::find::{find_tree, find_tree_anyway};
-    use crate::tree::shares::holders;
+    use crate::tree::shares::data_nodes;
     use crate::tree::testing::{cases, faults, figure_9, figure_14, figure_16, pattern};
     use proptest::prelude::*;
 
-    fn everybody(faults: &Faults) -> NodeSet {
+    fn every_node(faults: &Faults) -> NodeSet {
         let mut nodes = NodeSet::new(faults.len());
         faults.all_nodes().for_each(|node| nodes.insert(node));
         nodes
     }
 
-    fn planned(faults: &Faults, tree: &Tree, remedy: Remedy) -> Plan {
-        let holders = holders(faults, tree.sink());
-        Plan::new(tree, faults, &holders, remedy).expect("all are connected")
+    fn planned(faults: &Faults, tree: &Tree, remedy: Remedy) -> TreePlan {
+        let data_nodes = data_nodes(faults, tree.sink());
+        TreePlan::new(tree, faults, &data_nodes, remedy).expect("all are connected")
     }
 
-    fn ways(plan: &Plan, stage: u32, kind: Kind) -> Vec<Vec<u32>> {
+    fn paths(plan: &TreePlan, stage: u32, purpose: MessagePurpose) -> Vec<Vec<u32>> {
         let messages = plan.messages().iter();
         messages
-            .filter(|message| (message.stage, message.kind) == (stage, kind))
-            .map(|message| message.way.iter().map(|node| node.0).collect())
+            .filter(|message| (message.stage, message.purpose) == (stage, purpose))
+            .map(|message| message.path.iter().map(|node| node.0).collect())
             .collect()
     }
 
     #[test]
-    fn a_tree_without_faulty_links_is_followed() {
+    fn messages_follow_a_tree_without_faulty_links() {
         let faults = figure_9();
         let tree = find_tree(&faults).expect("a tree");
         let plan = planned(&faults, &tree, Remedy::Partition);
-        assert_eq!(plan.count(Kind::Up), 7);
+        assert_eq!(plan.count(MessagePurpose::ToParent), 7);
         assert_eq!(plan.messages().len(), 7);
         for message in plan.messages() {
             assert_eq!(tree.parent(message.from()), Some(message.to()));
@@ -337,85 +367,95 @@ mod tests {
     }
 
     #[test]
-    fn example_3_two_partitions_for_two_of_three_active_neighbours() {
+    fn example_3_sends_two_parts_to_two_of_three_active_neighbours() {
         let plan = planned(&figure_14(), &Tree::simple(4), Remedy::Partition);
-        let help = ways(&plan, 0, Kind::Help);
-        assert_eq!(help, [[0b1011, 0b1111], [0b1011, 0b0011]]);
-        let parts: Vec<Part> = plan.messages()[..2]
+        let delegated = paths(&plan, 0, MessagePurpose::Delegated);
+        assert_eq!(delegated, [[0b1011, 0b1111], [0b1011, 0b0011]]);
+        let parts: Vec<Fraction> = plan.messages()[..2]
             .iter()
-            .map(|message| message.part)
+            .map(|message| message.fraction)
             .collect();
-        assert_eq!(parts, [Part { index: 0, of: 2 }, Part { index: 1, of: 2 }]);
-        assert_eq!(ways(&plan, 0, Kind::Up).len(), 7);
-        assert_eq!((plan.faulty_stages(), plan.count(Kind::Detour)), (1, 0));
+        assert_eq!(
+            parts,
+            [Fraction { index: 0, of: 2 }, Fraction { index: 1, of: 2 }]
+        );
+        assert_eq!(paths(&plan, 0, MessagePurpose::ToParent).len(), 7);
+        assert_eq!(
+            (plan.faulty_stages(), plan.count(MessagePurpose::Detour)),
+            (1, 0)
+        );
     }
 
     #[test]
-    fn example_3_with_three_hops_instead() {
+    fn example_3_rerouted_takes_three_hops() {
         let plan = planned(&figure_14(), &Tree::simple(4), Remedy::Reroute);
-        let detours = ways(&plan, 0, Kind::Detour);
+        let detours = paths(&plan, 0, MessagePurpose::Detour);
         assert_eq!(detours, [[0b1011, 0b1111, 0b1110, 0b1010]]);
     }
 
     #[test]
-    fn example_4_node_100_sends_all_to_node_101() {
+    fn example_4_node_100_sends_all_data_to_node_101() {
         let faults = figure_16();
         let tree = find_tree(&faults).expect("a tree");
         let plan = planned(&faults, &tree, Remedy::Partition);
-        assert_eq!(ways(&plan, 0, Kind::Help), [[0b100, 0b101]]);
-        assert_eq!(plan.messages()[0].part, Part::ALL);
-        // Node 111 cannot do anything, and nobody waits for it.
+        assert_eq!(paths(&plan, 0, MessagePurpose::Delegated), [[0b100, 0b101]]);
+        assert_eq!(plan.messages()[0].fraction, Fraction::ALL);
+        // Node 111 is faulty, and no message is sent to it.
         let faulty = Node(0b111);
         assert!(
             plan.messages()
                 .iter()
-                .all(|message| !message.way.contains(&faulty))
+                .all(|message| !message.path.contains(&faulty))
         );
-        // As many as there are nodes with data, but for the sink, and node 100's is merged on the way.
+        // One message for each node with data except the sink; the data of node 100 is merged on the way.
         assert_eq!(plan.messages().len(), 6);
     }
 
     #[test]
-    fn who_delegates_turns_to_the_neighbour_with_the_least_to_do() {
-        // At stage 0 nodes 3 and 5 have node 7 in common, and node 1 is in trouble itself.
+    fn delegates_to_the_neighbour_with_the_fewest_tasks() {
+        // At stage 0 nodes 3 and 5 share the neighbour 7, and node 1 cannot send itself.
         let faults = faults(4, &[(1, 0), (3, 2), (5, 4)], &[]);
         let plan = planned(&faults, &Tree::simple(4), Remedy::Delegate);
-        assert_eq!(ways(&plan, 0, Kind::Help), [[1, 9], [3, 7], [5, 13]]);
+        assert_eq!(
+            paths(&plan, 0, MessagePurpose::Delegated),
+            [[1, 9], [3, 7], [5, 13]]
+        );
         assert!(
             plan.messages()
                 .iter()
-                .all(|message| message.part == Part::ALL)
+                .all(|message| message.fraction == Fraction::ALL)
         );
     }
 
     #[test]
-    fn where_nobody_can_help_there_is_a_detour() {
-        // In two dimensions node 3 has one active neighbour at stage 0, node 1: in trouble itself.
+    fn makes_a_detour_if_no_neighbour_can_forward() {
+        // In three dimensions node 1 has two active neighbours at stage 0, nodes 3 and 5, which cannot send
+        // themselves.
         let faults = faults(3, &[(1, 0), (3, 2), (5, 4)], &[]);
         let plan = planned(&faults, &Tree::simple(3), Remedy::Partition);
-        // Nodes 1 and 5 are each other's neighbours, and 7 can help 3 and 5.
-        assert_eq!(ways(&plan, 0, Kind::Help), [[3, 7], [5, 7]]);
-        assert_eq!(ways(&plan, 0, Kind::Detour), [[1, 3, 7, 6]]);
+        // Nodes 1 and 5 are neighbours, and node 7 can forward for nodes 3 and 5.
+        assert_eq!(paths(&plan, 0, MessagePurpose::Delegated), [[3, 7], [5, 7]]);
+        assert_eq!(paths(&plan, 0, MessagePurpose::Detour), [[1, 3, 7, 6]]);
     }
 
     #[test]
-    fn who_is_cut_off_is_named() {
+    fn names_the_nodes_that_are_cut_off() {
         let faults = faults(2, &[(0, 1), (0, 2)], &[3]);
         let tree = Tree::simple(2);
-        let refused = Plan::new(&tree, &faults, &everybody(&faults), Remedy::Partition);
-        let refused = refused.expect_err("nobody gets through");
-        assert_eq!(refused.nodes, [Node(1), Node(2), Node(3)]);
-        assert_eq!(refused.to_string(), "no way to node 0 from 1, 2, 3");
-        let alone = holders(&faults, Node(0));
-        let plan = Plan::new(&tree, &faults, &alone, Remedy::Partition);
-        assert_eq!(plan.expect("it is there already").messages(), []);
+        let error = TreePlan::new(&tree, &faults, &every_node(&faults), Remedy::Partition);
+        let error = error.expect_err("all other nodes are cut off");
+        assert_eq!(error.nodes, [Node(1), Node(2), Node(3)]);
+        assert_eq!(error.to_string(), "no path to node 0 from 1, 2, 3");
+        let alone = data_nodes(&faults, Node(0));
+        let plan = TreePlan::new(&tree, &faults, &alone, Remedy::Partition);
+        assert_eq!(plan.expect("the data is at the sink").messages(), []);
     }
 
     #[test]
-    fn parts_cover_everything_once() {
+    fn fractions_cover_all_items_once() {
         for len in [0, 1, 7, 1000] {
             for of in 1..=9 {
-                let ends = (0..of).map(|index| Part { index, of }.range(len));
+                let ends = (0..of).map(|index| Fraction { index, of }.range(len));
                 let mut next = 0;
                 for range in ends {
                     assert_eq!(range.start, next);
@@ -428,13 +468,13 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_are_no_power_of_two() {
+    fn plans_for_any_number_of_ranks() {
         for ranks in 1..=40 {
             let faults = Faults::of_ranks(ranks);
             let tree = find_tree(&faults).expect("node 0 has no faulty link");
             let plan = planned(&faults, &tree, Remedy::Partition);
             assert_eq!(plan.contributors().len(), ranks);
-            // The parent of a rank has a smaller number, and so a home.
+            // The parent of a rank's home node has a smaller identifier, and therefore a home rank.
             assert_eq!(plan.faulty_stages(), 0, "{ranks} ranks");
             assert_eq!(plan.messages().len(), ranks - 1);
         }
@@ -442,39 +482,39 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_go_over_fault_free_links_to_who_still_sends((faults, tree) in cases(0..=6)) {
+        fn messages_use_fault_free_links_and_end_at_nodes_that_still_send((faults, tree) in cases(0..=6)) {
             for remedy in [Remedy::Partition, Remedy::Delegate, Remedy::Reroute] {
                 let plan = planned(&faults, &tree, remedy);
                 for message in plan.messages() {
-                    for hop in message.way.windows(2) {
+                    for hop in message.path.windows(2) {
                         let link = Link::between(hop[0], hop[1]).expect("neighbours");
-                        prop_assert!(faults.carries(hop[0], link.dimension()));
+                        prop_assert!(faults.is_usable(hop[0], link.dimension()));
                     }
                     prop_assert_eq!(tree.stage_of(message.from()), Some(message.stage));
                     let own = tree.stage_of(message.to());
-                    match message.kind {
-                        Kind::Help => prop_assert_eq!(own, Some(message.stage)),
+                    match message.purpose {
+                        MessagePurpose::Delegated => prop_assert_eq!(own, Some(message.stage)),
                         _ => prop_assert!(own.is_none_or(|own| own > message.stage)),
                     }
-                    if message.kind == Kind::Detour && remedy != Remedy::Reroute {
-                        prop_assert!(message.way.len() >= 4);
+                    if message.purpose == MessagePurpose::Detour && remedy != Remedy::Reroute {
+                        prop_assert!(message.path.len() >= 4);
                     }
                 }
             }
         }
 
         #[test]
-        fn the_plan_is_refused_if_and_only_if_data_is_cut_off(faults in pattern(0..=6), who: u64) {
+        fn fails_if_and_only_if_data_is_cut_off(faults in pattern(0..=6), selected: u64) {
             let Some(tree) = find_tree_anyway(&faults) else { return Ok(()) };
             let mut contributors = NodeSet::new(faults.len());
-            for node in faults.all_nodes().filter(|node| who >> node.0 & 1 == 1) {
+            for node in faults.all_nodes().filter(|node| selected >> node.0 & 1 == 1) {
                 contributors.insert(node);
             }
             let reached = faults.connected(tree.sink());
             let lost: Vec<Node> = contributors.iter().filter(|node| !reached.contains(*node)).collect();
-            match Plan::new(&tree, &faults, &contributors, Remedy::Partition) {
+            match TreePlan::new(&tree, &faults, &contributors, Remedy::Partition) {
                 Ok(_) => prop_assert_eq!(lost, []),
-                Err(refused) => prop_assert_eq!(refused.nodes, lost),
+                Err(error) => prop_assert_eq!(error.nodes, lost),
             }
         }
     }

@@ -1,90 +1,92 @@
-//! The steps of a plan: which message takes which hop in which step of a machine like the 1996 paper's.
+//! The steps of a plan: the hop that each message makes in each step, on a machine like the 1996 paper's.
 //!
 //! In a step a message crosses one link, and a link carries one message in each direction ("full-duplex",
-//! Section 3.1). Whether a node uses several links in a step, and whether a stage begins only when the
-//! one before has ended, is the machine's. Must never: let a node send before it has all that it is to
-//! send.
+//! Section 3.1). The model of the machine states whether a node uses several links in a step, and whether a
+//! stage begins only after the one before has ended. Must never: let a node send before it has all data that
+//! it must send.
 
-use crate::tree::plan::{Message, Part, Plan};
+use crate::tree::plan::{Fraction, TreeMessage, TreePlan};
 use crate::vcube::Node;
 
-/// How many links a node uses in one step.
+/// The number of links that a node uses in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// All of them, as Theorem 5 needs: all parts leave at once.
+    /// All links, as Theorem 5 requires: all parts leave at once.
     All,
-    /// It sends one message and receives one, as a process does with one network card.
+    /// One for sending and one for receiving, as a process with one network card.
     One,
 }
 
-/// When a stage begins.
+/// The start of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// When the one before has ended everywhere. The paper's proofs count so.
-    Together,
-    /// For each node when it has all its data. The paper's programs run so.
-    Alone,
+pub enum StageStart {
+    /// A stage starts after the one before has ended at all nodes. The paper's proofs count in this way.
+    Synchronous,
+    /// A stage starts at each node when the node has all its data. The paper's programs run in this way.
+    PerNode,
 }
 
-/// What hops are put into one step.
+/// The model of the machine, which determines the hops of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// How many links a node uses at once.
+pub struct LinkModel {
+    /// The number of links that a node uses at once.
     pub ports: Ports,
-    /// When a stage begins.
-    pub pace: Pace,
+    /// The start of a stage.
+    pub stage_start: StageStart,
 }
 
 /// One hop of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkMessage {
-    /// Which message: its place among [`Plan::messages`].
+    /// The index of the message in [`TreePlan::messages`].
     pub message: u32,
-    /// Who sends.
+    /// The node that sends.
     pub from: Node,
-    /// Who receives.
+    /// The node that receives.
     pub to: Node,
-    /// The sender takes this part of what it holds; None if it passes on what came.
+    /// The part of the sender's data that it sends; None if it forwards a message.
     ///
-    /// All parts are of what it held when the first of them left. It gets nothing after that.
-    pub takes: Option<Part>,
-    /// The receiver merges it with what it holds; else it keeps it apart, and passes it on.
-    pub lands: bool,
+    /// All parts are of the data that the sender had when the first part left. It receives no data after
+    /// that.
+    pub fraction: Option<Fraction>,
+    /// Whether this is the last hop: the receiver merges the data with its own. Otherwise it keeps the
+    /// message apart and forwards it.
+    pub delivered: bool,
 }
 
-/// A plan, step by step.
+/// The hops of a plan, step by step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schedule {
+pub struct TreeSchedule {
     steps: Vec<Vec<LinkMessage>>,
 }
 
-impl Schedule {
-    /// In each step every message moves on that can, in the order of the plan: its links are free, and
-    /// its sender has all its data.
-    pub fn new(plan: &Plan, machine: Machine) -> Schedule {
-        let mut clock = Clock::new(plan, machine);
+impl TreeSchedule {
+    /// Schedules a plan. In each step every message makes a hop if its links are free and its sender has all
+    /// its data, in the order of the plan.
+    pub fn new(plan: &TreePlan, machine: LinkModel) -> TreeSchedule {
+        let mut builder = ScheduleBuilder::new(plan, machine);
         let mut steps = Vec::new();
-        while !clock.is_done() {
-            let step = clock.step();
-            // Theorem 6: no plan waits for itself. A defect there must not fill the memory with steps.
+        while !builder.is_done() {
+            let step = builder.step();
+            // Theorem 6: no plan waits for itself. A defect must not fill the memory with empty steps.
             assert!(!step.is_empty(), "every message waits for another");
             steps.push(step);
         }
-        Schedule { steps }
+        TreeSchedule { steps }
     }
 
-    /// The transfers of each step.
+    /// The hops of each step.
     pub fn steps(&self) -> &[Vec<LinkMessage>] {
         &self.steps
     }
 
-    /// Only the first steps of it.
-    pub fn first(&self, steps: usize) -> Schedule {
+    /// Returns the schedule of the first `steps` steps.
+    pub fn first(&self, steps: usize) -> TreeSchedule {
         let steps = self.steps[..steps].to_vec();
-        Schedule { steps }
+        TreeSchedule { steps }
     }
 
-    /// What a node does in each step: the transfers that it sends or receives.
+    /// Returns the hops that a node sends or receives in each step.
     pub fn of(&self, node: Node) -> impl Iterator<Item = Vec<LinkMessage>> + '_ {
         let own = move |transfer: &&LinkMessage| transfer.from == node || transfer.to == node;
         let steps = self.steps.iter();
@@ -92,31 +94,31 @@ impl Schedule {
     }
 }
 
-/// A schedule in the making.
-struct Clock<'a> {
-    messages: &'a [Message],
-    machine: Machine,
-    /// How far each message has come on its way.
+/// The state of a schedule under construction.
+struct ScheduleBuilder<'a> {
+    messages: &'a [TreeMessage],
+    machine: LinkModel,
+    /// The number of hops that each message has made.
     hops: Vec<usize>,
-    /// The messages that are not where they are to be, in the plan's order.
+    /// The messages that have not arrived, in the plan's order.
     open: Vec<u32>,
-    /// How many messages each node still waits for.
-    awaited: Vec<u32>,
+    /// The number of messages for which each node still waits.
+    expected: Vec<u32>,
 }
 
-impl<'a> Clock<'a> {
-    fn new(plan: &'a Plan, machine: Machine) -> Clock<'a> {
+impl<'a> ScheduleBuilder<'a> {
+    fn new(plan: &'a TreePlan, machine: LinkModel) -> ScheduleBuilder<'a> {
         let messages = plan.messages();
-        let mut awaited = vec![0; 1 << plan.tree().dimensions()];
+        let mut expected = vec![0; 1 << plan.tree().dimensions()];
         for message in messages {
-            awaited[message.to().0 as usize] += 1;
+            expected[message.to().0 as usize] += 1;
         }
-        Clock {
+        ScheduleBuilder {
             messages,
             machine,
             hops: vec![0; messages.len()],
             open: (0..messages.len() as u32).collect(),
-            awaited,
+            expected,
         }
     }
 
@@ -126,58 +128,59 @@ impl<'a> Clock<'a> {
 
     fn step(&mut self) -> Vec<LinkMessage> {
         let stage = self.messages[self.open[0] as usize].stage;
-        let mut busy = Busy::none(self.awaited.len());
+        let mut in_use = LinkUse::none(self.expected.len());
         let mut transfers = Vec::new();
         for index in &self.open {
             let message = &self.messages[*index as usize];
-            if self.machine.pace == Pace::Together && message.stage > stage {
+            if self.machine.stage_start == StageStart::Synchronous && message.stage > stage {
                 break;
             }
             let hop = self.hops[*index as usize];
-            let complete = hop > 0 || self.awaited[message.from().0 as usize] == 0;
-            let (from, to) = (message.way[hop], message.way[hop + 1]);
-            if complete && busy.take(from, to, self.machine.ports) {
+            let complete = hop > 0 || self.expected[message.from().0 as usize] == 0;
+            let (from, to) = (message.path[hop], message.path[hop + 1]);
+            if complete && in_use.reserve(from, to, self.machine.ports) {
                 transfers.push(LinkMessage {
                     message: *index,
                     from,
                     to,
-                    takes: (hop == 0).then_some(message.part),
-                    lands: hop + 2 == message.way.len(),
+                    fraction: (hop == 0).then_some(message.fraction),
+                    delivered: hop + 2 == message.path.len(),
                 });
             }
         }
-        // Only now: what lands in this step is sent in the next at the earliest.
+        // After the loop above, so that data that arrives in this step is sent in the next step at the
+        // earliest.
         for transfer in &transfers {
             self.hops[transfer.message as usize] += 1;
-            if transfer.lands {
-                self.awaited[transfer.to.0 as usize] -= 1;
+            if transfer.delivered {
+                self.expected[transfer.to.0 as usize] -= 1;
             }
         }
         let (messages, hops) = (self.messages, &self.hops);
         self.open
-            .retain(|index| hops[*index as usize] + 1 < messages[*index as usize].way.len());
+            .retain(|index| hops[*index as usize] + 1 < messages[*index as usize].path.len());
         transfers
     }
 }
 
-/// What is in use in a step.
-struct Busy {
-    /// The dimensions along which each node sends.
+/// The links in use in a step.
+struct LinkUse {
+    /// The dimensions along which each node sends, as bits.
     sending: Vec<u32>,
-    /// Which nodes receive.
+    /// Whether each node receives.
     receiving: Vec<bool>,
 }
 
-impl Busy {
-    fn none(nodes: usize) -> Busy {
-        Busy {
+impl LinkUse {
+    fn none(nodes: usize) -> LinkUse {
+        LinkUse {
             sending: vec![0; nodes],
             receiving: vec![false; nodes],
         }
     }
 
-    /// Takes the link from one node to the other, if it is free.
-    fn take(&mut self, from: Node, to: Node, ports: Ports) -> bool {
+    /// Reserves the link from one node to the other, and returns whether it was free.
+    fn reserve(&mut self, from: Node, to: Node, ports: Ports) -> bool {
         let link = from.0 ^ to.0;
         let sending = &mut self.sending[from.0 as usize];
         let receiving = &mut self.receiving[to.0 as usize];
@@ -199,57 +202,57 @@ mod tests {
     use crate::tree::faults::Faults;
     use crate::tree::plan::Remedy;
     use crate::tree::shape::Tree;
-    use crate::tree::shares::holders;
+    use crate::tree::shares::data_nodes;
     use crate::tree::testing::{cases, faults};
     use proptest::prelude::*;
 
     const REMEDIES: [Remedy; 3] = [Remedy::Partition, Remedy::Delegate, Remedy::Reroute];
-    const MACHINES: [Machine; 4] = [
-        Machine {
+    const MACHINES: [LinkModel; 4] = [
+        LinkModel {
             ports: Ports::All,
-            pace: Pace::Together,
+            stage_start: StageStart::Synchronous,
         },
-        Machine {
+        LinkModel {
             ports: Ports::All,
-            pace: Pace::Alone,
+            stage_start: StageStart::PerNode,
         },
-        Machine {
+        LinkModel {
             ports: Ports::One,
-            pace: Pace::Together,
+            stage_start: StageStart::Synchronous,
         },
-        Machine {
+        LinkModel {
             ports: Ports::One,
-            pace: Pace::Alone,
+            stage_start: StageStart::PerNode,
         },
     ];
 
-    fn plan(faults: &Faults, tree: &Tree, remedy: Remedy) -> Plan {
-        let holders = holders(faults, tree.sink());
-        Plan::new(tree, faults, &holders, remedy).expect("all are connected")
+    fn plan(faults: &Faults, tree: &Tree, remedy: Remedy) -> TreePlan {
+        let data_nodes = data_nodes(faults, tree.sink());
+        TreePlan::new(tree, faults, &data_nodes, remedy).expect("all are connected")
     }
 
     #[test]
-    fn without_faults_there_are_as_many_steps_as_dimensions() {
+    fn takes_one_step_per_dimension_without_faults() {
         for n in 0..=6 {
             let plan = plan(&Faults::none(n), &Tree::simple(n), Remedy::Partition);
             for machine in MACHINES {
-                assert_eq!(Schedule::new(&plan, machine).steps().len(), n as usize);
+                assert_eq!(TreeSchedule::new(&plan, machine).steps().len(), n as usize);
             }
         }
     }
 
-    /// Node 7 of a simple tree cannot send to node 6, and has nodes 5 and 3 to help it. Where stages do
-    /// not wait for each other, the others are not held up.
+    /// Node 7 of a simple tree cannot send to node 6, so nodes 5 and 3 forward its data. If each node starts
+    /// its stages by itself, the other nodes are not delayed.
     #[test]
-    fn two_parts_leave_one_port_one_after_the_other() {
+    fn one_port_sends_two_parts_in_two_steps() {
         let plan = plan(
             &faults(3, &[(7, 6)], &[]),
             &Tree::simple(3),
             Remedy::Partition,
         );
-        let steps = MACHINES.map(|machine| Schedule::new(&plan, machine).steps().len());
+        let steps = MACHINES.map(|machine| TreeSchedule::new(&plan, machine).steps().len());
         assert_eq!(steps, [4, 3, 5, 4]);
-        let seven: Vec<usize> = Schedule::new(&plan, MACHINES[2])
+        let seven: Vec<usize> = TreeSchedule::new(&plan, MACHINES[2])
             .of(Node(7))
             .map(|step| step.len())
             .collect();
@@ -258,13 +261,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_link_carries_one_message_a_step_and_each_message_goes_its_way(
+        fn links_carry_one_message_per_step_and_messages_follow_their_paths(
             (faults, tree) in cases(0..=6),
         ) {
             for (machine, remedy) in MACHINES.into_iter().flat_map(|m| REMEDIES.map(|r| (m, r))) {
                 let plan = plan(&faults, &tree, remedy);
-                let schedule = Schedule::new(&plan, machine);
-                let mut ways: Vec<Vec<Node>> = plan.messages().iter().map(|m| vec![m.from()]).collect();
+                let schedule = TreeSchedule::new(&plan, machine);
+                let mut paths: Vec<Vec<Node>> = plan.messages().iter().map(|m| vec![m.from()]).collect();
                 for step in schedule.steps() {
                     prop_assert!(!step.is_empty());
                     let mut links: Vec<(Node, Node)> = step.iter().map(|t| (t.from, t.to)).collect();
@@ -279,23 +282,23 @@ mod tests {
                         prop_assert_eq!(links.len(), step.len());
                     }
                     for transfer in step {
-                        let way = &mut ways[transfer.message as usize];
-                        prop_assert_eq!(way[way.len() - 1], transfer.from);
-                        prop_assert_eq!(transfer.takes.is_some(), way.len() == 1);
-                        way.push(transfer.to);
+                        let path = &mut paths[transfer.message as usize];
+                        prop_assert_eq!(path[path.len() - 1], transfer.from);
+                        prop_assert_eq!(transfer.fraction.is_some(), path.len() == 1);
+                        path.push(transfer.to);
                     }
                 }
-                let planned: Vec<Vec<Node>> = plan.messages().iter().map(|m| m.way.clone()).collect();
-                prop_assert_eq!(ways, planned);
+                let planned: Vec<Vec<Node>> = plan.messages().iter().map(|m| m.path.clone()).collect();
+                prop_assert_eq!(paths, planned);
             }
         }
 
         #[test]
-        fn who_need_not_wait_for_others_is_done_no_later((faults, tree) in cases(0..=6)) {
+        fn starting_stages_per_node_takes_no_more_steps((faults, tree) in cases(0..=6)) {
             let plan = plan(&faults, &tree, Remedy::Partition);
-            let steps = MACHINES.map(|machine| Schedule::new(&plan, machine).steps().len());
-            // With one port, or with detours in each other's way, first come need not be best.
-            if plan.count(crate::tree::plan::Kind::Detour) == 0 {
+            let steps = MACHINES.map(|machine| TreeSchedule::new(&plan, machine).steps().len());
+            // With one port, or with detours that share links, the order of arrival may not be the best one.
+            if plan.count(crate::tree::plan::MessagePurpose::Detour) == 0 {
                 prop_assert!(steps[1] <= steps[0]);
             }
             prop_assert!(steps[0] <= steps[2]);

@@ -1,20 +1,20 @@
-//! The generalised communication tree of the 1996 paper, Section 2.2: any node as the sink, any order of
-//! the dimensions; who is active, passive or idle at which stage.
+//! The generalised communication tree of the 1996 paper, Section 2.2: any node as the sink, any order of the
+//! dimensions, and the role of each node at each stage.
 //!
-//! In stage i all data crosses dimension d_i, towards the sink's side of it; a node sends once, at the
-//! first stage in whose dimension it differs from the sink. Must never: know of faults.
+//! In stage i all data crosses dimension d_i, towards the sink's side of it. A node sends once, at the stage
+//! of the first dimension in which it differs from the sink. Must never: depend on faults.
 
 use crate::tree::faults::{Link, along};
 use crate::vcube::Node;
 
-/// What a node does at a stage.
+/// The role of a node at a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sends.
+    /// The node sends.
     Active,
-    /// Receives.
+    /// The node receives.
     Passive,
-    /// Nothing: it sent at an earlier stage.
+    /// The node has sent at an earlier stage.
     Idle,
 }
 
@@ -22,13 +22,13 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     sink: Node,
-    /// d_0, d_1, ..., d_(n-1).
+    /// The dimensions d_0, d_1, ..., d_(n-1).
     order: Vec<u32>,
 }
 
 impl Tree {
-    /// The tree with this sink in which data crosses the dimensions in this order; None if the order is
-    /// no permutation of 0..n, or the n-dimensional hypercube has no such node.
+    /// Creates the tree with this sink in which data crosses the dimensions in this order. None if the order
+    /// is not a permutation of 0..n, or the n-dimensional hypercube has no such node.
     pub fn new(sink: Node, order: Vec<u32>) -> Option<Tree> {
         let n = order.len() as u32;
         let mut sorted = order.clone();
@@ -37,7 +37,7 @@ impl Tree {
         (complete && n < 32 && sink.0 < 1 << n).then_some(Tree { sink, order })
     }
 
-    /// The tree that everybody uses where nothing is faulty: node 0 and the order (0, 1, ..., n-1).
+    /// Creates the tree that is used if nothing is faulty: sink 0 and the order (0, 1, ..., n-1).
     pub fn simple(dimensions: u32) -> Tree {
         Tree {
             sink: Node(0),
@@ -45,27 +45,27 @@ impl Tree {
         }
     }
 
-    /// Where the data goes.
+    /// The node to which the data goes.
     pub fn sink(&self) -> Node {
         self.sink
     }
 
-    /// d_0, d_1, ..., d_(n-1): the dimension that data crosses at each stage.
+    /// The dimensions d_0, d_1, ..., d_(n-1) that data crosses at each stage.
     pub fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// How many dimensions, and so how many stages: the paper's n.
+    /// The number of dimensions, which is also the number of stages: the paper's n.
     pub fn dimensions(&self) -> u32 {
         self.order.len() as u32
     }
 
-    /// d_i.
+    /// Returns d_i.
     pub fn dimension_at(&self, stage: u32) -> u32 {
         self.order[stage as usize]
     }
 
-    /// What a node does at a stage: rules (1), (2) and (3), with r = sink xor 1^n.
+    /// Returns the role of a node at a stage: rules (1), (2) and (3), with r = sink xor 1^n.
     pub fn role(&self, node: Node, stage: u32) -> Role {
         let r = !self.sink.0;
         let agrees = |dimension: &u32| (node.0 ^ r) >> dimension & 1 == 0;
@@ -76,32 +76,32 @@ impl Tree {
         }
     }
 
-    /// The stage at which a node sends: the only one at which it is active. None for the sink.
+    /// Returns the stage at which a node sends, the only one at which it is active. None for the sink.
     pub fn stage_of(&self, node: Node) -> Option<u32> {
         let apart = node.0 ^ self.sink.0;
         let stage = self.order.iter().position(|d| apart >> d & 1 == 1);
         stage.map(|stage| stage as u32)
     }
 
-    /// To whom a node sends. None for the sink.
+    /// Returns the node to which a node sends. None for the sink.
     pub fn parent(&self, node: Node) -> Option<Node> {
         let stage = self.stage_of(node)?;
         Some(along(node, self.dimension_at(stage)))
     }
 
-    /// From whom a node receives, in the order of stages.
+    /// Returns the nodes from which a node receives, in the order of stages.
     pub fn children(&self, node: Node) -> impl Iterator<Item = Node> + '_ {
         let stages = self.stage_of(node).unwrap_or(self.dimensions());
         let dimensions = self.order[..stages as usize].iter();
         dimensions.map(move |dimension| along(node, *dimension))
     }
 
-    /// A_i: the nodes that send at a stage, ascending.
+    /// Returns A_i: the nodes that send at a stage, ascending.
     pub fn active(&self, stage: u32) -> impl Iterator<Item = Node> + '_ {
         self.in_role(stage, Role::Active)
     }
 
-    /// P_i: the nodes that receive at a stage, ascending.
+    /// Returns P_i: the nodes that receive at a stage, ascending.
     pub fn passive(&self, stage: u32) -> impl Iterator<Item = Node> + '_ {
         self.in_role(stage, Role::Passive)
     }
@@ -111,14 +111,14 @@ impl Tree {
         nodes.filter(move |node| self.role(*node, stage) == role)
     }
 
-    /// AN_i(v): the neighbours of an active node that are active at the same stage, in the order
-    /// d_(i+1), ..., d_(n-1) in which algorithm FTTC turns to them. Formula (4).
+    /// Returns AN_i(v): the neighbours of an active node that are active at the same stage, in the order
+    /// d_(i+1), ..., d_(n-1) in which algorithm FTTC uses them. Formula (4).
     pub fn active_neighbours(&self, node: Node, stage: u32) -> impl Iterator<Item = Node> + '_ {
         let later = self.order[stage as usize + 1..].iter();
         later.map(move |dimension| along(node, *dimension))
     }
 
-    /// The links that the tree uses, by the node that sends over them.
+    /// Returns the links that the tree uses, in the order of the nodes that send over them.
     pub fn links(&self) -> impl Iterator<Item = Link> + '_ {
         let nodes = (0..1 << self.dimensions()).map(Node);
         nodes.filter_map(|node| Link::between(node, self.parent(node)?))
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn figure_3b_data_crosses_dimension_1_then_2_then_0() {
+    fn figure_3b_data_crosses_dimensions_1_then_2_then_0() {
         let tree = figure_3b();
         let senders = |stage| tree.active(stage).map(|node| node.0).collect::<Vec<_>>();
         assert_eq!(senders(0), [0b000, 0b001, 0b100, 0b101]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tree_is_refused() {
+    fn rejects_invalid_orders_and_sinks() {
         assert_eq!(Tree::new(Node(0), vec![0, 0, 1]), None);
         assert_eq!(Tree::new(Node(0), vec![1, 2, 3]), None);
         assert_eq!(Tree::new(Node(8), vec![0, 1, 2]), None);

@@ -1,19 +1,20 @@
 //! Uniform data distribution: the UDD strategy of the 1996 paper, Sections 3.2 and 3.3.
 //!
-//! Before the work begins the data is dealt evenly to the nodes that can bring results to the sink. The
-//! paper leaves out the faulty nodes and the *isolated* ones, all of whose links are faulty. That is not
-//! enough: two nodes whose only fault-free link is the one between them are not isolated, and yet cut
-//! off. So whoever is not connected to the sink gets none. Must never: lose or double an item.
+//! Before the computation, the data is divided evenly among the nodes that can bring results to the sink. The
+//! paper omits the faulty nodes and the *isolated* nodes, which have only faulty links. That is not enough:
+//! two nodes with no fault-free link but the one between them are not isolated, but they are cut off.
+//! Therefore a node that is not connected to the sink gets no data here. Must never: lose or duplicate an
+//! item.
 
 use std::ops::Range;
 
 use crate::tree::faults::Faults;
 use crate::vcube::{Node, NodeSet};
 
-/// The nodes that the paper gives data to: those that are neither faulty nor isolated.
+/// Returns the nodes to which the paper gives data: those that are neither faulty nor isolated.
 pub fn not_isolated(faults: &Faults) -> NodeSet {
     let all = faults.len() as u32 - 1;
-    // A node without neighbours, in a cube of one, has nobody to be isolated from.
+    // The only node of a cube of dimension 0 has no links, but is not isolated.
     let isolated = |node: Node| all > 0 && faults.word(node).count_ones() == faults.dimensions();
     let mut nodes = NodeSet::new(faults.len());
     faults
@@ -23,30 +24,34 @@ pub fn not_isolated(faults: &Faults) -> NodeSet {
     nodes
 }
 
-/// The nodes that are to get data: those that are connected to the sink.
-pub fn holders(faults: &Faults, sink: Node) -> NodeSet {
+/// Returns the nodes that get data: those that are connected to the sink.
+pub fn data_nodes(faults: &Faults, sink: Node) -> NodeSet {
     faults.connected(sink)
 }
 
-/// Which of `total` items a holder gets: a contiguous range, in the order of nodes; the sizes differ by
-/// one at most. Nothing for a node that is no holder.
-pub fn share(total: u64, holders: &NodeSet, node: Node) -> Range<u64> {
-    let before = holders.iter().take_while(|holder| *holder < node).count();
-    let count = holders.len() as u128;
+/// Returns the range of `total` items that a node gets. The ranges of the data nodes are contiguous in the
+/// order of nodes, and their sizes differ by one at most. Other nodes get an empty range.
+pub fn share(total: u64, data_nodes: &NodeSet, node: Node) -> Range<u64> {
+    let before = data_nodes
+        .iter()
+        .take_while(|holder| *holder < node)
+        .count();
+    let count = data_nodes.len() as u128;
     let cut = |index: usize| match count {
         0 => 0,
         count => (u128::from(total) * index as u128 / count) as u64,
     };
-    match holders.contains(node) {
-        true => cut(before)..cut(before + 1),
-        false => cut(before)..cut(before),
+    if data_nodes.contains(node) {
+        cut(before)..cut(before + 1)
+    } else {
+        cut(before)..cut(before)
     }
 }
 
-/// How many times more each holder has to compute than each of all nodes would: the paper's
-/// N/(N - f), with f the nodes that get no data.
-pub fn computation_slowdown(faults: &Faults, holders: &NodeSet) -> f64 {
-    faults.len() as f64 / holders.len() as f64
+/// Returns the factor by which each data node computes more than each node would if all nodes had data: the
+/// paper's N/(N - f), where f is the number of nodes without data.
+pub fn computation_slowdown(faults: &Faults, data_nodes: &NodeSet) -> f64 {
+    faults.len() as f64 / data_nodes.len() as f64
 }
 
 #[cfg(test)]
@@ -58,29 +63,29 @@ mod tests {
 
     #[test]
     fn example_4_seven_nodes_share_the_data() {
-        let holders = holders(&figure_16(), Node(0b001));
-        assert!(!holders.contains(Node(0b111)));
+        let data_nodes = data_nodes(&figure_16(), Node(0b001));
+        assert!(!data_nodes.contains(Node(0b111)));
         let sizes: Vec<u64> = (0..8)
-            .map(|node| share(70, &holders, Node(node)))
+            .map(|node| share(70, &data_nodes, Node(node)))
             .map(|range| range.end - range.start)
             .collect();
         assert_eq!(sizes, [10, 10, 10, 10, 10, 10, 10, 0]);
-        let slowdown = computation_slowdown(&figure_16(), &holders);
+        let slowdown = computation_slowdown(&figure_16(), &data_nodes);
         assert!((slowdown - 8.0 / 7.0).abs() < 1e-12);
     }
 
     #[test]
-    fn two_nodes_that_have_only_each_other_get_none() {
-        // Nodes 0 and 1 of a cube of 16: 6 faulty links, fewer than the 8 of Theorem 7.
+    fn two_nodes_connected_only_to_each_other_get_no_data() {
+        // Nodes 0 and 1 of a cube of 16 nodes: 6 faulty links, fewer than the 8 of Theorem 7.
         let links = [(0, 2), (0, 4), (0, 8), (1, 3), (1, 5), (1, 9)];
         let faults = faults(4, &links, &[]);
         assert_eq!(not_isolated(&faults).len(), 16);
         let sink = find_tree_anyway(&faults).expect("a tree").sink();
-        assert_eq!(holders(&faults, sink).len(), 14);
+        assert_eq!(data_nodes(&faults, sink).len(), 14);
     }
 
     #[test]
-    fn isolated_nodes_get_none() {
+    fn isolated_nodes_get_no_data() {
         let faults = faults(2, &[(0, 1), (0, 2)], &[]);
         let nodes: Vec<u32> = not_isolated(&faults).iter().map(|node| node.0).collect();
         assert_eq!(nodes, [1, 2, 3]);
@@ -89,30 +94,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_are_even_and_leave_nothing_out(faults in pattern(0..=6), total: u64) {
+        fn shares_are_even_and_cover_all_items(faults in pattern(0..=6), total: u64) {
             let Some(tree) = find_tree_anyway(&faults) else { return Ok(()) };
-            let holders = holders(&faults, tree.sink());
-            let least = total / holders.len() as u64;
+            let data_nodes = data_nodes(&faults, tree.sink());
+            let least = total / data_nodes.len() as u64;
             let mut next = 0;
             for node in faults.all_nodes() {
-                let own = share(total, &holders, node);
+                let own = share(total, &data_nodes, node);
                 prop_assert_eq!(own.start, next);
                 next = own.end;
-                match holders.contains(node) {
-                    true => prop_assert!((least..=least + 1).contains(&(own.end - own.start))),
-                    false => prop_assert!(own.is_empty()),
+                if data_nodes.contains(node) {
+                    prop_assert!((least..=least + 1).contains(&(own.end - own.start)));
+                } else {
+                    prop_assert!(own.is_empty());
                 }
             }
             prop_assert_eq!(next, total);
         }
 
         #[test]
-        fn holders_of_several_nodes_are_not_isolated(faults in pattern(1..=6)) {
+        fn data_nodes_are_not_isolated(faults in pattern(1..=6)) {
             let Some(tree) = find_tree_anyway(&faults) else { return Ok(()) };
-            let holders = holders(&faults, tree.sink());
-            prop_assume!(holders.len() > 1);
+            let data_nodes = data_nodes(&faults, tree.sink());
+            prop_assume!(data_nodes.len() > 1);
             let reachable = not_isolated(&faults);
-            prop_assert!(holders.iter().all(|node| reachable.contains(node)));
+            prop_assert!(data_nodes.iter().all(|node| reachable.contains(node)));
         }
     }
 }

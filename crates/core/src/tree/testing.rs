@@ -1,4 +1,6 @@
-//! Patterns of faults and trees for the tests of this folder: the paper's figures, and random ones.
+//! Fault patterns and trees for the tests of this module: the paper's figures, and random ones.
+//!
+//! Must never: be used outside of tests and models.
 
 use proptest::prelude::*;
 use std::ops::RangeInclusive;
@@ -7,7 +9,7 @@ use crate::tree::faults::{Faults, Link};
 use crate::tree::shape::Tree;
 use crate::vcube::Node;
 
-/// A cube with these faulty links and nodes.
+/// Returns a cube with these faulty links and nodes.
 pub fn faults(dimensions: u32, links: &[(u32, u32)], nodes: &[u32]) -> Faults {
     let mut faults = Faults::none(dimensions);
     for (one, other) in links {
@@ -18,28 +20,29 @@ pub fn faults(dimensions: u32, links: &[(u32, u32)], nodes: &[u32]) -> Faults {
     faults
 }
 
-/// Figure 9. The text names FAULT(101) = <011> and, in Example 2, all costs: only these links fit.
+/// Returns Figure 9. The text gives FAULT(101) = <011> and, in Example 2, all costs; only these links agree
+/// with them.
 pub fn figure_9() -> Faults {
     let links = [(0b100, 0b101), (0b101, 0b111), (0b001, 0b011)];
     faults(3, &links, &[])
 }
 
-/// Figure 14, of Example 3.
+/// Returns Figure 14, of Example 3.
 pub fn figure_14() -> Faults {
     faults(4, &[(0b1011, 0b1010), (0b1011, 0b1001)], &[])
 }
 
-/// Figure 16, of Example 4.
+/// Returns Figure 16, of Example 4.
 pub fn figure_16() -> Faults {
     faults(3, &[(0b100, 0b110), (0b100, 0b000)], &[0b111])
 }
 
-/// Any faulty links, from none to all, and any faulty nodes, rarely many.
+/// Draws faulty links, from none to all, and faulty nodes, rarely many.
 pub fn pattern(dimensions: RangeInclusive<u32>) -> impl Strategy<Value = Faults> {
     random(dimensions, 0.3)
 }
 
-/// Any faulty links, often around half as many as there are nodes; no faulty node.
+/// Draws faulty links, often around half as many as there are nodes, and no faulty nodes.
 pub fn links_only(dimensions: RangeInclusive<u32>) -> impl Strategy<Value = Faults> {
     random(dimensions, 0.0)
 }
@@ -47,7 +50,7 @@ pub fn links_only(dimensions: RangeInclusive<u32>) -> impl Strategy<Value = Faul
 fn random(dimensions: RangeInclusive<u32>, nodes: f64) -> impl Strategy<Value = Faults> {
     let amounts = (dimensions, 0.0..1.0_f64, 0.0..=nodes);
     amounts.prop_flat_map(|(n, links, nodes)| {
-        // Squared: mostly few, sometimes nearly all.
+        // Squared, so that there are usually few and sometimes nearly all.
         let link = prop::bool::weighted((links * links).min(0.9));
         let links = prop::collection::vec(link, n as usize * (1 << n));
         let nodes = prop::collection::vec(prop::bool::weighted(nodes), 1 << n);
@@ -63,7 +66,7 @@ fn drawn(n: u32, links: &[bool], nodes: &[bool]) -> Faults {
     };
     for index in chosen(links) {
         let link = Link::of(Node(index / n), index % n);
-        // Each link is there twice, once from each end.
+        // Each link is drawn twice, once from each end.
         if link.ends().0 == Node(index / n) {
             faults.add_link(link);
         }
@@ -74,19 +77,19 @@ fn drawn(n: u32, links: &[bool], nodes: &[bool]) -> Faults {
     faults
 }
 
-/// Any tree.
+/// Draws a tree of a cube of one of these dimensions.
 pub fn any_tree(dimensions: RangeInclusive<u32>) -> impl Strategy<Value = Tree> {
     dimensions.prop_flat_map(tree_of)
 }
 
-/// Any tree of a cube.
+/// Draws a tree of a cube.
 pub fn tree_of(dimensions: u32) -> impl Strategy<Value = Tree> {
     let order = Just((0..dimensions).collect::<Vec<u32>>()).prop_shuffle();
     let sink = 0..1_u32 << dimensions;
     (sink, order).prop_map(|(sink, order)| Tree::new(Node(sink), order).expect("a tree"))
 }
 
-/// Any pattern of faults, with any tree: good or bad, its sink faulty or not.
+/// Draws a fault pattern and any tree of the cube. The tree's sink may be faulty.
 pub fn cases(dimensions: RangeInclusive<u32>) -> impl Strategy<Value = (Faults, Tree)> {
     let with_tree = |faults: Faults| {
         let tree = tree_of(faults.dimensions());

@@ -1,21 +1,24 @@
-//! Is a sorted result in order across nodes? From what each node tells of its own block, which it has
-//! looked at itself (`Kernel::first_disorder`). The sequential verification of the 1989 paper (Theorem
-//! 1, the order) without its data: two records a node. It must never see more of a block.
+//! Checks that a sorted result is in order across nodes, from two records per node. Each node has
+//! checked its own block (`Kernel::first_disorder`). This is the sequential verification of the
+//! 1989 paper (the order in Theorem 1) without its volume of data.
+//!
+//! Must never: need more of a block than its first and last record.
 
 use std::cmp::Ordering;
 
 use crate::vcube::Node;
+use crate::wire::{Reader, Writer};
 use ftsort_kernels::kernel::Kernel;
 
 const NODE_BYTES: usize = 4;
 const COUNT_BYTES: usize = 8;
 
-/// What a node tells of its block.
+/// The first and last record of a node's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Border<'a> {
     /// The node.
     pub node: Node,
-    /// How many records.
+    /// The number of records.
     pub count: u64,
     /// The first record; empty if there are none.
     pub first: &'a [u8],
@@ -24,7 +27,7 @@ pub struct Border<'a> {
 }
 
 impl<'a> Border<'a> {
-    /// Of a sorted block.
+    /// Returns the border of a sorted block.
     pub fn of(node: Node, block: &'a [u8], kernel: &dyn Kernel) -> Border<'a> {
         let size = kernel.record_bytes();
         let start = block.len().saturating_sub(size);
@@ -36,38 +39,45 @@ impl<'a> Border<'a> {
         }
     }
 
-    /// The most bytes of [`Border::encode`].
+    /// Returns the largest number of bytes that [`Border::write`] appends.
     pub fn limit(record_bytes: usize) -> usize {
         NODE_BYTES + COUNT_BYTES + 2 * record_bytes
     }
 
-    /// Appends it to a message: node, count, and the two records if there are any.
-    pub fn encode(&self, words: &mut Vec<u8>) {
-        words.extend(self.node.0.to_le_bytes());
-        words.extend(self.count.to_le_bytes());
-        words.extend_from_slice(self.first);
-        words.extend_from_slice(self.last);
+    /// Appends the border to a message: node (u32), number of records (u64), and the two records if there
+    /// are any.
+    pub fn write(&self, out: &mut Writer) {
+        out.u32(self.node.0).u64(self.count);
+        out.bytes(self.first).bytes(self.last);
     }
 
-    /// The border that a message starts with, of records of this size, and the rest of the message; None
-    /// if it starts with none.
-    pub fn decode(words: &'a [u8], record_bytes: usize) -> Option<(Border<'a>, &'a [u8])> {
-        let (node, rest) = words.split_at_checked(NODE_BYTES)?;
-        let (count, rest) = rest.split_at_checked(COUNT_BYTES)?;
-        let count = u64::from_le_bytes(count.try_into().ok()?);
+    /// Takes a border of records of this size. None if the bytes are too few.
+    pub fn read(fields: &mut Reader<'a>, record_bytes: usize) -> Option<Border<'a>> {
+        let (node, count) = (Node(fields.u32()?), fields.u64()?);
         let size = if count == 0 { 0 } else { record_bytes };
-        let (first, rest) = rest.split_at_checked(size)?;
-        let (last, rest) = rest.split_at_checked(size)?;
-        let border = Border {
-            node: Node(u32::from_le_bytes(node.try_into().ok()?)),
+        Some(Border {
+            node,
             count,
-            first,
-            last,
-        };
-        Some((border, rest))
+            first: fields.bytes(size)?,
+            last: fields.bytes(size)?,
+        })
     }
 
-    /// Does it say what a block can be: two whole records, not in the wrong order, or none?
+    /// As [`Border::write`], to a buffer.
+    pub fn encode(&self, words: &mut Vec<u8>) {
+        let mut out = Writer::new();
+        self.write(&mut out);
+        words.extend(out.finish());
+    }
+
+    /// As [`Border::read`], at the start of a buffer. Returns the bytes after the border as well.
+    pub fn decode(words: &'a [u8], record_bytes: usize) -> Option<(Border<'a>, &'a [u8])> {
+        let mut fields = Reader::new(words);
+        let border = Border::read(&mut fields, record_bytes)?;
+        Some((border, fields.rest()))
+    }
+
+    /// Returns whether a block can have this border: two whole records in order, or none.
     fn is_possible(&self, kernel: &dyn Kernel) -> bool {
         let size = match self.count {
             0 => 0,
@@ -84,9 +94,9 @@ impl<'a> Border<'a> {
     }
 }
 
-/// The pairs of nodes, in the order given, between which the order is violated: the last record of the
-/// one is after the first of the next that has any. A node that tells what cannot be is paired with
-/// itself, and what it tells counts for nothing else.
+/// Returns the pairs of nodes between which the order is violated, in the order given: the last
+/// record of one node is greater than the first record of the next node that has any. A node with
+/// an impossible border is paired with itself, and its border is ignored otherwise.
 pub fn violations(borders: &[Border<'_>], kernel: &dyn Kernel) -> Vec<(Node, Node)> {
     let mut found = Vec::new();
     let mut before: Option<&Border<'_>> = None;
@@ -121,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_border_survives_its_encoding(block: Vec<u8>, node: u32, after: Vec<u8>) {
+        fn a_border_survives_a_round_trip(block: Vec<u8>, node: u32, after: Vec<u8>) {
             let border = Border::of(Node(node), &block, &*kernel());
             let mut words = Vec::new();
             border.encode(&mut words);
@@ -133,7 +143,7 @@ mod tests {
         }
 
         #[test]
-        fn sorted_blocks_are_in_order_if_they_are_together(
+        fn borders_detect_whether_all_blocks_together_are_sorted(
             mut blocks: Vec<Vec<u8>>,
             sort: bool,
         ) {
@@ -161,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_found() {
+    fn impossible_borders_are_found() {
         let kernel = kernel();
         let border = |node, count, first, last| Border {
             node: Node(node),

@@ -1,23 +1,24 @@
-//! Checks of a sort's result and of its way there, after McMillin and Ni, "Reliable Distributed Sorting
-//! Through the Application-oriented Fault Tolerance Paradigm" (1989), and a cheap one of our own.
+//! Checks of a sort's result and of its intermediate stages, after McMillin and Ni, "Reliable
+//! Distributed Sorting Through the Application-oriented Fault Tolerance Paradigm" (1989), and a
+//! cheaper check of the result.
 //!
-//! | file | what it answers |
-//! |---|---|
-//! | [`mask`] | who exchanges with whom in which round, and has heard of whom by then (Figures 3, 4c) |
-//! | [`sequence`] | what a node has heard, and whether it is told the same twice (Figure 4c) |
-//! | [`predicates`] | progress and feasibility (Figures 4a, 4b) |
-//! | [`witness`] | a node's part in algorithm S_FT beside sorting (Figure 3) |
-//! | [`accusation`] | what it says if something is wrong |
-//! | [`border`] | is a result in order across nodes? From two records a node |
-//! | `model` | algorithm S_FT played with liars among the nodes, and what it costs (feature `simulator`) |
-//! | [`digest`] | are two collections of records the same multiset? In one pass over memory |
+//! | file | content | in the paper |
+//! |---|---|---|
+//! | [`mask`] | the rounds, and the nodes whose blocks a node knows after each round | Figures 3, 4c |
+//! | [`sequence`] | the blocks that a node knows, and the consistency predicate | Figure 4c |
+//! | [`predicates`] | the progress and feasibility predicates | Figures 4a, 4b |
+//! | [`peer_view`] | a node's part in algorithm S_FT besides sorting | Figure 3 |
+//! | [`violation`] | the report of a predicate that does not hold | Section 3 |
+//! | [`border`] | the order across nodes, from two records per node | Theorem 1 |
 //!
-//! Everything here is a pure function of its arguments: no input or output, no clock, no messages. It
-//! must never decide what happens to who is accused.
+//! Everything here is a pure function of its arguments. The sort `sft_bitonic` uses these checks;
+//! the crate `ftsort-papers` runs algorithm S_FT with Byzantine nodes.
+//!
+//! Must never: send a message, read a clock, or decide how to treat a suspect.
 
-pub mod accusation;
 pub mod border;
 pub mod mask;
+pub mod peer_view;
 pub mod predicates;
 pub mod sequence;
-pub mod witness;
+pub mod violation;

@@ -1,9 +1,9 @@
-//! The digest, against the definition to the letter, and against what other digests miss.
+//! Compares the digest with its definition, and tests it on changes that other digests do not detect.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Sizes of every kind, whole words and not.
+/// Record sizes for every formula, with and without a partial word at the end.
 const SIZES: [usize; 20] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32, 100, 119, 120, 121, 250,
 ];
@@ -17,7 +17,7 @@ fn slow_times(one: u64, other: u64) -> u64 {
     (u128::from(one) * u128::from(other) % u128::from(P)) as u64
 }
 
-/// f, to the letter of the table.
+/// Computes f as the table defines it.
 fn slow_factor(key: &DigestKey, record: &[u8]) -> u64 {
     let words: Vec<u64> = record.chunks(8).map(word).collect();
     let low = |index: usize| words[index] % (1 << LOW_BITS);
@@ -56,7 +56,7 @@ fn slow_digest(key: &DigestKey, block: &[u8]) -> Digest {
     }
 }
 
-/// The same multiset of records?
+/// Returns whether two blocks have the same multiset of records.
 fn same(one: &[u8], other: &[u8], size: usize) -> bool {
     let sorted = |block: &[u8]| {
         let mut records: Vec<Vec<u8>> = block.chunks(size).map(<[u8]>::to_vec).collect();
@@ -68,7 +68,7 @@ fn same(one: &[u8], other: &[u8], size: usize) -> bool {
 
 proptest! {
     #[test]
-    fn every_size_is_as_by_definition(seed: u64, count in 0_usize..40, extreme in 0_u8..3) {
+    fn digests_of_every_record_size_match_the_definition(seed: u64, count in 0_usize..40, extreme in 0_u8..3) {
         for size in SIZES {
             let mut block = bytes(seed ^ 1, count * size);
             match extreme {
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn order_and_division_do_not_matter(seed: u64, count in 0_usize..60, at: prop::sample::Index) {
+    fn digests_do_not_depend_on_order_and_division(seed: u64, count in 0_usize..60, at: prop::sample::Index) {
         for size in SIZES {
             let block = bytes(seed, count * size);
             let key = DigestKey::new(seed, size);
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_are_seen(seed: u64, count in 2_usize..30, at: prop::sample::Index, bit in 0_u32..8) {
+    fn detects_changed_and_missing_records(seed: u64, count in 2_usize..30, at: prop::sample::Index, bit in 0_u32..8) {
         for size in SIZES {
             let block = bytes(seed, count * size);
             let key = DigestKey::new(seed, size);
@@ -111,10 +111,10 @@ proptest! {
             let mut changed = block.clone();
             changed[at] ^= 1_u8 << bit;
             prop_assert_ne!(key.digest(&changed), whole);
-            // The same bit of two records: what XOR would miss.
+            // The same bit of two records is flipped, which XOR does not detect.
             changed[(at + size) % block.len()] ^= 1_u8 << bit;
             prop_assert_eq!(key.digest(&changed) == whole, same(&changed, &block, size));
-            // One record twice instead of two: what a sum of the counts would miss.
+            // One record occurs twice instead of two different ones, which a count does not detect.
             let mut double = block.clone();
             double.copy_within(size..2 * size, 0);
             prop_assert_eq!(key.digest(&double) == whole, same(&double, &block, size));
@@ -123,8 +123,8 @@ proptest! {
     }
 
     #[test]
-    fn equal_moments_do_not_help(seed: u64, base in 0_u32..1 << 30, factor in 1_u32..1 << 20) {
-        // Prouhet, Tarry and Escott: equal sums, equal sums of squares, of cubes.
+    fn detects_multisets_with_equal_moments(seed: u64, base in 0_u32..1 << 30, factor in 1_u32..1 << 20) {
+        // A solution of the Prouhet-Tarry-Escott problem: equal sums, sums of squares and sums of cubes.
         let digest = |numbers: [u32; 8]| {
             let numbers = numbers.map(|number| (base + factor * number).to_le_bytes());
             DigestKey::new(seed, 4).digest(numbers.as_flattened())
@@ -138,7 +138,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn vector_instructions_change_nothing(
+    fn digests_are_equal_with_and_without_vector_instructions(
         seed: u64,
         size in 1_usize..18,
         count in 0_usize..4000,
@@ -151,14 +151,14 @@ proptest! {
         let key = DigestKey::new(seed, size);
         let digest = key.digest(&block);
         prop_assert_eq!(digest.product, key.product_one_by_one(&block));
-        // Wherever the block is cut, and wherever lanes begin.
+        // With another assignment of records to lanes.
         let (one, other) = block.split_at(count / 3 * size);
         prop_assert_eq!(digest, key.digest(other).combine(key.digest(one)));
     }
 }
 
 #[test]
-fn what_is_no_digest_does_not_decode() {
+fn rejects_bytes_that_are_not_a_digest() {
     assert_eq!(Digest::decode(&[0; 15]), None);
     let mut bytes = Digest::default().encode();
     bytes[..8].copy_from_slice(&P.to_le_bytes());
@@ -170,9 +170,9 @@ fn what_is_no_digest_does_not_decode() {
     assert_eq!(Digest::default().without(none), None);
 }
 
-/// The digest's lower bits, which are as good as any, are equal as seldom as they ought to be.
+/// The low bits of different digests are equal as rarely as those of random numbers.
 #[test]
-fn keys_spread_digests_evenly() {
+fn keys_distribute_digests_evenly() {
     let one = bytes(1, 64);
     let mut other = one.clone();
     other[5] ^= 1;
@@ -183,14 +183,14 @@ fn keys_spread_digests_evenly() {
             let bits = |block: &[u8]| key.digest(block).product % 64;
             bits(&one) == bits(&other)
         });
-        // 312 are expected; the standard deviation is 18.
+        // The expected number is 312, with a standard deviation of 18.
         let alike = alike.count();
         assert!((212..412).contains(&alike), "{size} bytes: {alike}");
     }
 }
 
 #[test]
-#[should_panic(expected = "a part of a record")]
-fn a_part_of_a_record_is_a_mistake() {
+#[should_panic(expected = "not a multiple of the record size")]
+fn panics_for_a_partial_record() {
     DigestKey::new(1, 4).digest(&[0; 6]);
 }

@@ -1,28 +1,26 @@
-//! Sorting small numbers by counting how often each occurs.
+//! Counting sort: sorts numbers of at most 16 bits by counting how often each value occurs.
 //!
-//! With no more than 2^16 values a block is sorted by two sweeps over it. It must never be used for
-//! records that hold more than their key, since it writes the keys anew.
+//! Two passes over a block sort it. The second pass writes the keys anew, so that this module must never be used for
+//! records that consist of more than their key.
 
-use rayon::ThreadPool;
-
-use super::pool::{TASKS_PER_THREAD, each, on_pool, width};
+use super::pool::{TASKS_PER_THREAD, current_threads, install, map_parallel};
 use crate::record::{PlainKey, Word};
 
-/// Is counting the fastest way to sort so many numbers?
+/// Returns whether counting is the fastest way to sort `length` numbers.
 pub fn is_worth_it<T: PlainKey>(length: usize) -> bool {
     T::Bits::BITS <= 16 && length >= 4 << T::Bits::BITS
 }
 
-/// Sorts numbers of 8 or 16 bits. Takes up to 2 MiB for each thread.
-pub fn sort<T: PlainKey>(records: &mut [T], pool: Option<&ThreadPool>) {
+/// Sorts numbers of 8 or 16 bits. Allocates up to 2 MiB for each thread.
+pub fn sort<T: PlainKey>(records: &mut [T], pool: Option<&rayon::ThreadPool>) {
     match pool {
         None => {
             let counts = occurrences(records);
             runs_of_equals(records, &counts).for_each(|(run, key)| run.fill(key));
         }
-        Some(pool) => on_pool(pool, || {
-            let share = records.len().div_ceil(width());
-            let shares = each(records.chunks(share), occurrences).into_iter();
+        Some(pool) => install(pool, || {
+            let share = records.len().div_ceil(current_threads());
+            let shares = map_parallel(records.chunks(share), occurrences).into_iter();
             let counts = shares.reduce(|mut counts, others| {
                 let pairs = counts.iter_mut().zip(others);
                 pairs.for_each(|(count, other)| *count += other);
@@ -30,21 +28,24 @@ pub fn sort<T: PlainKey>(records: &mut [T], pool: Option<&ThreadPool>) {
             });
             let counts = counts.unwrap_or_default();
             let mut runs: Vec<_> = runs_of_equals(records, &counts).collect();
-            let share = runs.len().div_ceil(width() * TASKS_PER_THREAD).max(1);
-            each(runs.chunks_mut(share), |runs| {
+            let share = runs
+                .len()
+                .div_ceil(current_threads() * TASKS_PER_THREAD)
+                .max(1);
+            map_parallel(runs.chunks_mut(share), |runs| {
                 runs.iter_mut().for_each(|(run, key)| run.fill(*key));
             });
         }),
     }
 }
 
-/// How often each key occurs, in the order of keys.
+/// Returns how often each key occurs, in the order of keys.
 fn occurrences<T: PlainKey>(records: &[T]) -> Vec<usize> {
     let values = 1 << T::Bits::BITS;
-    // Two tables, since one would have to wait for itself when neighbours are alike.
+    // Neighbours are counted in different tables: an addition to the counter that was changed last has to wait.
     let mut tables = [(); 2].map(|()| vec![0_u32; values]);
     let mut counts = vec![0; values];
-    // A part is short enough for its counts.
+    // A counter of 32 bits suffices for each part.
     for part in records.chunks(u32::MAX as usize) {
         let (pairs, rest) = part.as_chunks::<2>();
         for pair in pairs {
@@ -56,15 +57,15 @@ fn occurrences<T: PlainKey>(records: &[T]) -> Vec<usize> {
             tables[0][key.bits().widened() as usize] += 1;
         }
         for table in &mut tables {
-            for (count, seen) in counts.iter_mut().zip(table) {
-                *count += std::mem::take(seen) as usize;
+            for (count, part) in counts.iter_mut().zip(table) {
+                *count += std::mem::take(part) as usize;
             }
         }
     }
     counts
 }
 
-/// The part of the sorted block that each key takes, and the key.
+/// Returns the part of the sorted block that each key fills, and the key; without empty parts.
 fn runs_of_equals<'a, T: PlainKey>(
     mut rest: &'a mut [T],
     counts: &[usize],

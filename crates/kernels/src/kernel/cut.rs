@@ -1,36 +1,35 @@
-//! Cutting sorted runs at a place of their merged order, without merging them.
+//! Cuts runs at a position of their merged order, without merging them.
 //!
-//! Equal keys are in the order of the runs, then of their positions, so that every place is a cut of
-//! its own and pieces of a merge can be made apart, of any size, whatever the data. A cut is a
-//! position in each run; of two cuts one is never above the other in every run. It must never move
-//! a record.
+//! A cut is a position in each run: all records below it come before all records above it. Equal keys are ordered by
+//! run and by position in the run. So every number of records defines exactly one cut, and the pieces of a merge can be
+//! merged independently and have any size. This module must never move a record.
 
 use std::cmp::Ordering;
 use std::ops::{Range, RangeInclusive};
 
 /// The order of records by their keys.
 pub trait Order: Sync {
-    /// The size of a record.
+    /// Returns the size of a record in bytes.
     fn record_bytes(&self) -> usize;
 
-    /// The order of two records, which need not be aligned.
+    /// Compares two records, which need not be aligned.
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering;
 
-    /// A record of a block.
+    /// Returns the record of a block with this index.
     #[inline(always)]
     fn record<'a>(&self, block: &'a [u8], index: usize) -> &'a [u8] {
         let size = self.record_bytes();
         &block[index * size..][..size]
     }
 
-    /// How many records of a sorted run are before `record`.
+    /// Returns how many records of a run are less than `record`.
     fn lower_bound(&self, run: &[u8], record: &[u8]) -> usize {
         partition_point(0..run.len() / self.record_bytes(), |index| {
             self.compare(self.record(run, index), record).is_lt()
         })
     }
 
-    /// How many records of a sorted run are not after `record`.
+    /// Returns how many records of a run are at most `record`.
     fn upper_bound(&self, run: &[u8], record: &[u8]) -> usize {
         partition_point(0..run.len() / self.record_bytes(), |index| {
             self.compare(self.record(run, index), record).is_le()
@@ -38,29 +37,30 @@ pub trait Order: Sync {
     }
 }
 
-/// The first index for which that is no longer so.
-fn partition_point(range: Range<usize>, is_so: impl Fn(usize) -> bool) -> usize {
+/// Returns the first index of the range for which `is_below` is false; it must be true for all indices before.
+fn partition_point(range: Range<usize>, is_below: impl Fn(usize) -> bool) -> usize {
     let Range { mut start, mut end } = range;
     while start < end {
         let middle = start + (end - start) / 2;
-        match is_so(middle) {
-            true => start = middle + 1,
-            false => end = middle,
+        if is_below(middle) {
+            start = middle + 1;
+        } else {
+            end = middle;
         }
     }
     start
 }
 
-/// A record, by the number of its run and its position.
+/// The position of a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The number of the run.
     pub run: usize,
-    /// The position in the run.
+    /// The index of the record in the run.
     pub index: usize,
 }
 
-/// How many records of each run are among the first `count` of all.
+/// Returns how many records of each run are among the first `count` of the merged runs.
 pub fn select(order: &dyn Order, runs: &[&[u8]], count: usize) -> Vec<usize> {
     let total: usize = runs.iter().map(|run| run.len()).sum();
     let count = count.min(total / order.record_bytes());
@@ -69,9 +69,8 @@ pub fn select(order: &dyn Order, runs: &[&[u8]], count: usize) -> Vec<usize> {
     cut
 }
 
-/// Moves the cut `from` up until there are as many records below it, more than before, as `count`
-/// allows. There must be as many in the runs. A good `guess` for the record that comes next after
-/// the new cut makes it fast.
+/// Moves the cut `from` up by a number of records within `count`. The runs must have at least `count.start()` records
+/// above the cut. The function is fast if `guess` is close to the first record above the new cut.
 pub fn advance(
     order: &dyn Order,
     runs: &[&[u8]],
@@ -80,7 +79,7 @@ pub fn advance(
     guess: Option<Place>,
 ) {
     let start: usize = from.iter().sum();
-    // The cut that is looked for is never below `low` nor above `high`.
+    // The new cut is never below `low` nor above `high`.
     let low = from;
     let pairs = runs.iter().zip(&*low);
     let mut high: Vec<usize> = pairs
@@ -108,8 +107,8 @@ pub fn advance(
     }
 }
 
-/// A comparator that contradicts itself may rule out every cut. Any will do then, as long as no
-/// record is lost.
+/// Moves `low` up by `missing` records of any runs. A comparator that is not a total order may rule out every cut; then
+/// any cut is used, so that no record is lost.
 fn take_any(order: &dyn Order, runs: &[&[u8]], low: &mut [usize], mut missing: usize) {
     for (run, low) in runs.iter().zip(low) {
         let taken = missing.min(run.len() / order.record_bytes() - *low);
@@ -118,7 +117,7 @@ fn take_any(order: &dyn Order, runs: &[&[u8]], low: &mut [usize], mut missing: u
     }
 }
 
-/// The cut right below a record, as far as it is within `low` and `high`.
+/// Sets `cut` to the cut directly below a record, clamped to `low` and `high`.
 fn cut_below(
     order: &dyn Order,
     runs: &[&[u8]],
@@ -138,8 +137,9 @@ fn cut_below(
     }
 }
 
-/// The median of the windows' middles, weighted by their sizes: whichever side of it the cut is on,
-/// a quarter of all that is between `low` and `high` is ruled out.
+/// Returns the median of the middle records of all windows between `low` and `high`, weighted by the sizes of the
+/// windows. On whichever side of it the cut is, a quarter of the records in the windows is ruled out. None if all
+/// windows are empty.
 fn middle_of(order: &dyn Order, runs: &[&[u8]], low: &[usize], high: &[usize]) -> Option<Place> {
     let windows = low.iter().zip(high).enumerate();
     let mut middles: Vec<(Place, usize)> = windows
@@ -152,10 +152,10 @@ fn middle_of(order: &dyn Order, runs: &[&[u8]], low: &[usize], high: &[usize]) -
     let record = |place: &Place| order.record(runs[place.run], place.index);
     middles.sort_by(|(one, _), (other, _)| order.compare(record(one), record(other)));
     let half = middles.iter().map(|(_, weight)| weight).sum::<usize>() / 2;
-    let mut seen = 0;
+    let mut sum = 0;
     let median = middles.into_iter().find(|(_, weight)| {
-        seen += weight;
-        seen > half
+        sum += weight;
+        sum > half
     });
     median.map(|(place, _)| place)
 }
@@ -178,10 +178,10 @@ mod tests {
         }
     }
 
-    /// Says that whatever it is shown is in disorder.
-    struct Contrary;
+    /// Every record is greater than every record.
+    struct AlwaysGreater;
 
-    impl Order for Contrary {
+    impl Order for AlwaysGreater {
         fn record_bytes(&self) -> usize {
             1
         }
@@ -192,17 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn a_comparator_that_contradicts_itself_loses_no_record() {
+    fn a_comparator_without_a_total_order_loses_no_record() {
         let runs: [&[u8]; 3] = [&[1; 50], &[2; 9], &[3; 70]];
         for count in 0..=129 {
-            let cut = select(&Contrary, &runs, count);
+            let cut = select(&AlwaysGreater, &runs, count);
             assert_eq!(cut.iter().sum::<usize>(), count);
         }
     }
 
     proptest! {
         #[test]
-        fn a_cut_has_all_that_comes_first_and_nothing_else(
+        fn a_cut_has_exactly_the_first_records_below_it(
             runs in prop::collection::vec(prop::collection::vec(0_u32..20, 0..40), 1..6),
             first in 0.0_f64..=1.0,
             second in 0.0_f64..=1.0,

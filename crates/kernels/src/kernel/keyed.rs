@@ -1,8 +1,8 @@
-//! The order of records that are more than a number: by a key somewhere within, or by a comparator.
+//! The order of records that are more than a number: by a key within the record, or by a comparator.
 //!
-//! Whatever the key is, its leading bytes are turned into a number of 64 bits, the prefix, whose
-//! order is the key's; only where that does not decide are two records looked at. It must never read
-//! beyond one record.
+//! The leading bytes of a key are turned into a number of 64 bits, the prefix. Records with different prefixes have the
+//! order of their prefixes; only records with equal prefixes are compared. This module must never read beyond one
+//! record.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::cut::Order;
 use crate::record::{Comparator, KeyKind, Layout};
 
-/// A prefix is made of so many bytes.
+/// The number of bytes that a prefix is made of.
 pub const PREFIX_BYTES: usize = 8;
 const SIGN: u64 = 1 << 63;
 
@@ -23,22 +23,21 @@ pub struct Keyed {
     descending: bool,
 }
 
-/// How a record's prefix is made: eight bytes are read and shifted so that the key starts at the top
-/// bit, the bytes of others are masked out, and the bits are changed so that their order is the
-/// key's.
+/// Computes prefixes: reads eight bytes of the record, shifts them so that the key starts at the top bit, clears bytes
+/// that do not belong to the key, and flips bits so that the numbers have the order of the keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Prefix {
-    at: usize,
+    offset: usize,
     big_endian: bool,
     shift: u32,
     mask: u64,
-    /// What is flipped if the top bit is set.
+    /// The bits that are flipped if the top bit is set.
     flip_negative: u64,
-    /// What is always flipped.
+    /// The bits that are always flipped.
     flip: u64,
 }
 
-/// What decides between records of the same prefix.
+/// The part of the order that decides between records with equal prefixes.
 #[derive(Clone, Debug)]
 enum Rest {
     Nothing,
@@ -47,7 +46,7 @@ enum Rest {
 }
 
 impl Keyed {
-    /// The order that a layout asks for.
+    /// Returns the order of a layout.
     pub fn new(layout: &Layout) -> Keyed {
         let (start, length) = (layout.key_offset(), layout.key_bytes());
         let key = start..start + length;
@@ -64,32 +63,33 @@ impl Keyed {
         }
     }
 
-    /// A number in whose order keys are, though different keys may have the same.
+    /// Returns the prefix of a record. Different keys may have equal prefixes.
     #[inline(always)]
     pub fn prefix(&self, record: &[u8]) -> u64 {
         self.prefix.of(record)
     }
 
-    /// What makes prefixes: for loops, which are faster with a copy of it.
+    /// Returns a copy of the object that computes prefixes, which makes loops faster.
     pub fn prefix_maker(&self) -> Prefix {
         self.prefix
     }
 
-    /// Do records of the same prefix have the same key?
+    /// Returns whether records with equal prefixes have equal keys.
     pub fn is_decided_by_prefix(&self) -> bool {
         matches!(self.rest, Rest::Nothing)
     }
 
-    /// The order of two records of the same prefix.
+    /// Compares two records with equal prefixes.
     pub fn compare_rest(&self, one: &[u8], other: &[u8]) -> Ordering {
         let ascending = match &self.rest {
             Rest::Nothing => Ordering::Equal,
             Rest::Bytes(range) => one[range.clone()].cmp(&other[range.clone()]),
             Rest::Comparator(comparator) => comparator.compare(one, other),
         };
-        match self.descending {
-            true => ascending.reverse(),
-            false => ascending,
+        if self.descending {
+            ascending.reverse()
+        } else {
+            ascending
         }
     }
 }
@@ -112,19 +112,19 @@ impl Prefix {
     fn new(layout: &Layout, key: Range<usize>) -> Prefix {
         let kind = layout.kind();
         let big_endian = cfg!(target_endian = "big") || kind == KeyKind::Bytes;
-        // At one end of the record, if the key is there: that is what loops are made for.
+        // If the key is at one end of the record, the eight bytes are, too: the merges are compiled for these offsets.
         let last = layout.record_bytes().saturating_sub(PREFIX_BYTES);
-        let at = match key.end {
+        let offset = match key.end {
             ..=PREFIX_BYTES => 0,
             _ => key.start.min(last),
         };
         let bits = key.len().min(PREFIX_BYTES) as u32 * u8::BITS;
-        let skipped = (key.start - at) as u32 * u8::BITS;
-        let shift = match big_endian {
-            true => skipped,
-            false => (u64::BITS - bits)
-                .saturating_sub(skipped)
-                .min(u64::BITS - 1),
+        let skipped = (key.start - offset) as u32 * u8::BITS;
+        let shift = if big_endian {
+            skipped
+        } else {
+            let unused = u64::BITS - bits;
+            unused.saturating_sub(skipped).min(u64::BITS - 1)
         };
         let mask = u64::MAX.checked_shl(u64::BITS - bits).unwrap_or(0);
         let (flip_negative, flip) = match kind {
@@ -133,7 +133,7 @@ impl Prefix {
             _ => (0, 0),
         };
         Prefix {
-            at,
+            offset,
             big_endian,
             shift,
             mask,
@@ -146,35 +146,37 @@ impl Prefix {
         }
     }
 
-    /// Where a record has the eight bytes that its prefix is made of.
-    pub fn at(&self) -> usize {
-        self.at
+    /// Returns the offset in a record of the eight bytes that its prefix is made of.
+    pub fn offset(&self) -> usize {
+        self.offset
     }
 
-    /// What is flipped in these bytes, as a number of this processor, if nothing else is done with them.
-    pub fn flipped_alone(&self) -> Option<u64> {
-        let as_they_are = self.big_endian == cfg!(target_endian = "big") && self.shift == 0;
-        (as_they_are && self.mask == u64::MAX && self.flip_negative == 0).then_some(self.flip)
+    /// Returns the bits that are flipped in these eight bytes, read as a number in the processor's byte order, if
+    /// flipping them is all that makes the prefix.
+    pub fn only_flip(&self) -> Option<u64> {
+        let is_native = self.big_endian == cfg!(target_endian = "big") && self.shift == 0;
+        (is_native && self.mask == u64::MAX && self.flip_negative == 0).then_some(self.flip)
     }
 
-    /// The prefix of a record.
+    /// Returns the prefix of a record.
     #[inline(always)]
     pub fn of(&self, record: &[u8]) -> u64 {
         let mut bytes = [0; PREFIX_BYTES];
         match record.len() {
-            // The key starts at most so many bytes after `at`.
-            PREFIX_BYTES.. => bytes.copy_from_slice(&record[self.at..][..PREFIX_BYTES]),
+            // The eight bytes are within the record.
+            PREFIX_BYTES.. => bytes.copy_from_slice(&record[self.offset..][..PREFIX_BYTES]),
             short => bytes[..short].copy_from_slice(record),
         }
         self.of_bytes(bytes)
     }
 
-    /// The prefix of a record that has these bytes from [`Prefix::at`] on.
+    /// Returns the prefix of a record that has these bytes at [`Prefix::offset`].
     #[inline(always)]
     pub fn of_bytes(&self, bytes: [u8; PREFIX_BYTES]) -> u64 {
-        let raw = match self.big_endian {
-            true => u64::from_be_bytes(bytes),
-            false => u64::from_le_bytes(bytes),
+        let raw = if self.big_endian {
+            u64::from_be_bytes(bytes)
+        } else {
+            u64::from_le_bytes(bytes)
         };
         let key = raw << self.shift & self.mask;
         let negative = (key as i64 >> (u64::BITS - 1)) as u64;

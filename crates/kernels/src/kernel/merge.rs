@@ -1,44 +1,49 @@
-//! Merging many sorted runs: in pieces that fit the cache, each by a tree of merges of two.
+//! Merges many runs: in pieces that fit the cache, each by a tree of merges of two.
 //!
-//! A tree of merges over whole runs would move all records through memory once for every level, and
-//! need scratch space as large as the result. So the result is cut into pieces first; a piece's
-//! merges then stay in the cache, and pieces can be made on several threads. It must never take
-//! memory that grows with the runs.
-
-use rayon::ThreadPool;
+//! A tree of merges over whole runs would move all records through memory once for every level, and would need scratch
+//! space as large as the result. So the result is cut into pieces first: the merges of a piece stay in the cache, and
+//! several threads can work on different pieces. This module must never allocate memory that grows with the runs.
 
 use super::cut::{Order, Place, advance};
-use super::pair::{Reader, merge_two};
-use super::pool::{TASKS_PER_THREAD, each, on_pool, width};
+use super::pair::{Destination, merge_two};
+use super::pool::{TASKS_PER_THREAD, current_threads, install, map_parallel};
 use crate::buffer::Buffer;
 use crate::error::Result;
 
-/// The size of a piece in bytes. Its scratch spaces and itself fit a second-level cache.
+/// The size of a piece in bytes. The piece and its scratch space fit a second-level cache.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// Pieces grow with the number of runs, so that finding the cuts stays cheap.
+/// The least number of records in a piece for each run, so that cutting the runs takes little time.
 const RECORDS_PER_RUN: usize = 1 << 9;
 
-/// More than this is not read from a second-level cache afterwards.
+/// An output of at least this many bytes is evicted from a second-level cache before it is read.
 pub const FAR_BYTES: usize = 2 << 20;
 
 /// How pieces are merged.
 pub trait Merge: Order {
-    /// How much scratch space a piece of so many runs needs for each of its records. 0: pieces may be as
-    /// long as the result, since no more of it than a few places is in use at a time.
+    /// Returns how many bytes of scratch space the merge of a piece of `runs` runs needs for each record. 0: a piece
+    /// may be as long as the result, as its merge reads and writes at a few positions only.
     fn scratch_bytes(&self, runs: usize) -> usize;
 
-    /// Merges non-empty runs that together are as long as `out`, for this reader; equal keys in the order
-    /// of the runs.
-    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], reader: Reader);
+    /// Merges non-empty runs that together are as long as `out`. Equal keys keep the order of the runs.
+    fn merge_piece(
+        &self,
+        runs: &[&[u8]],
+        out: &mut [u8],
+        scratch: &mut [u8],
+        destination: Destination,
+    );
 }
 
-/// Merges runs into `out`; equal keys in the order of the runs.
+/// Merges runs into `out`, which is as long as all of them together. Equal keys keep the order of the runs.
+///
+/// # Errors
+/// `Status::Memory` if scratch space cannot be allocated.
 pub fn merge(
     order: &dyn Merge,
     runs: &[&[u8]],
     out: &mut [u8],
-    pool: Option<&ThreadPool>,
+    pool: Option<&rayon::ThreadPool>,
 ) -> Result<()> {
     let runs: Vec<&[u8]> = runs.iter().copied().filter(|run| !run.is_empty()).collect();
     let size = order.record_bytes();
@@ -46,13 +51,11 @@ pub fn merge(
     let least = (PIECE_BYTES / size.max(scratch / 2)).max(RECORDS_PER_RUN * runs.len());
     let job = Job {
         order,
-        piece: match scratch {
-            0 => usize::MAX,
-            _ => least,
-        },
-        reader: match out.len() < FAR_BYTES {
-            true => Reader::Soon,
-            false => Reader::Late,
+        piece: if scratch == 0 { usize::MAX } else { least },
+        destination: if out.len() < FAR_BYTES {
+            Destination::Cache
+        } else {
+            Destination::Memory
         },
     };
     match (&runs[..], pool) {
@@ -61,27 +64,27 @@ pub fn merge(
             out.copy_from_slice(only);
             Ok(())
         }
-        (_, Some(pool)) if out.len() / size > least => on_pool(pool, || {
-            let tasks = width() * TASKS_PER_THREAD;
+        (_, Some(pool)) if out.len() / size > least => install(pool, || {
+            let tasks = current_threads() * TASKS_PER_THREAD;
             let share = (out.len() / size).div_ceil(tasks).max(least);
             let shares = cut_into_shares(order, &runs, share).into_iter();
             let tasks = shares.zip(out.chunks_mut(share * size));
-            let merged = each(tasks, |(runs, out)| job.merge(&runs, out));
+            let merged = map_parallel(tasks, |(runs, out)| job.merge(&runs, out));
             merged.into_iter().collect()
         }),
         _ => job.merge(&runs, out),
     }
 }
 
-/// How the pieces of a result are made.
+/// A merge of pieces of the result.
 struct Job<'a> {
     order: &'a dyn Merge,
-    /// A piece has at most so many records.
+    /// The largest number of records in a piece.
     piece: usize,
-    reader: Reader,
+    destination: Destination,
 }
 
-/// The runs' parts that make up each share of the result, of so many records.
+/// Cuts the result into shares of `share` records, and returns the parts of the runs that each share consists of.
 fn cut_into_shares<'a>(order: &dyn Order, runs: &[&'a [u8]], share: usize) -> Vec<Vec<&'a [u8]>> {
     let size = order.record_bytes();
     let mut rest = runs.iter().map(|run| run.len()).sum::<usize>() / size;
@@ -98,7 +101,7 @@ fn cut_into_shares<'a>(order: &dyn Order, runs: &[&'a [u8]], share: usize) -> Ve
     shares
 }
 
-/// What is between two cuts of the runs.
+/// Returns the parts of the runs between two cuts.
 fn parts<'a>(
     runs: &[&'a [u8]],
     from: &[usize],
@@ -125,7 +128,7 @@ impl Job<'_> {
         while !out.is_empty() {
             let count = match out.len() / size {
                 rest if rest <= piece => rest..=rest,
-                // Pieces need not be of one size: most guesses are good enough.
+                // Pieces may differ in size, so that most guesses are exact enough.
                 _ => piece / 2..=piece,
             };
             advance(order, runs, &mut to, count, guess);
@@ -135,7 +138,7 @@ impl Job<'_> {
             let (now, later) = std::mem::take(&mut out).split_at_mut(bytes);
             match slices[..] {
                 [only] => now.copy_from_slice(only),
-                _ => order.merge_piece(&slices, now, &mut scratch, self.reader),
+                _ => order.merge_piece(&slices, now, &mut scratch, self.destination),
             }
             guess = next_cut(&from, &to, bytes / size, longest);
             from.copy_from_slice(&to);
@@ -145,8 +148,8 @@ impl Job<'_> {
     }
 }
 
-/// A record near the next cut, if the next piece takes as much of the runs as this one did, which
-/// went `from` one cut `to` the next: in the run that this one took most of.
+/// Returns a record near the next cut. It assumes that the next piece takes as much of each run as this one did, which
+/// lies between the cuts `from` and `to` and has `moved` records; the record is in the run that contributed most.
 fn next_cut(from: &[usize], to: &[usize], moved: usize, piece: usize) -> Option<Place> {
     let taken = |run: &usize| to[*run] - from[*run];
     let run = (0..to.len()).max_by_key(taken)?;
@@ -157,71 +160,77 @@ fn next_cut(from: &[usize], to: &[usize], moved: usize, piece: usize) -> Option<
     })
 }
 
-/// A tree of merges, balanced by size; `scratch` is at least as long as `out`, if there are more than
-/// two. `merge_two` merges two runs into a place for both, equal ones in the order of the runs, for a
-/// reader: in the end this one.
+/// Merges runs into `out` by a tree of merges that is balanced by size. `merge_two` merges two runs into an output and
+/// keeps their order for equal words; the last merge writes to `destination`, the others to the cache. `scratch` is at
+/// least as long as `out` if there are more than two runs.
 pub fn merge_tree<W: Copy>(
     runs: &[&[W]],
     out: &mut [W],
     scratch: &mut [W],
-    reader: Reader,
-    merge_two: impl Fn(&[W], &[W], &mut [W], Reader) + Copy,
+    destination: Destination,
+    merge_two: impl Fn(&[W], &[W], &mut [W], Destination) + Copy,
 ) {
     match *runs {
         [] => {}
         [only] => out.copy_from_slice(only),
-        [one, other] => merge_two(one, other, out, reader),
+        [one, other] => merge_two(one, other, out, destination),
         _ => {
             let (left, right) = runs.split_at(middle_by_size(runs));
             let cut = left.iter().map(|run| run.len()).sum();
-            // The halves are made in the scratch space, and use `out` as theirs.
+            // The halves are merged into the scratch space, and use `out` as theirs.
             let (scratch_left, scratch_right) = scratch[..out.len()].split_at_mut(cut);
             let (out_left, out_right) = out.split_at_mut(cut);
             let left = merge_half(left, scratch_left, out_left, merge_two);
             let right = merge_half(right, scratch_right, out_right, merge_two);
-            merge_two(left, right, out, reader);
+            merge_two(left, right, out, destination);
         }
     }
 }
 
-/// As [`merge_tree`], in the order of `before`, and for a reader in the cache.
+/// Merges as [`merge_tree`] does, in the order of `before` and into the cache.
 pub fn merge_tree_by<W: Copy>(
     runs: &[&[W]],
     out: &mut [W],
     scratch: &mut [W],
     before: impl Fn(W, W) -> bool + Copy,
 ) {
-    merge_tree(runs, out, scratch, Reader::Soon, |one, other, out, _| {
-        merge_two(one, other, out, before);
-    });
+    merge_tree(
+        runs,
+        out,
+        scratch,
+        Destination::Cache,
+        |one, other, out, _| {
+            merge_two(one, other, out, before);
+        },
+    );
 }
 
-/// The runs as one: a run alone stays where it is.
+/// Merges runs into `out` and returns the result. A single run is returned as it is.
 fn merge_half<'a, W: Copy>(
     runs: &[&'a [W]],
     out: &'a mut [W],
     scratch: &mut [W],
-    merge_two: impl Fn(&[W], &[W], &mut [W], Reader) + Copy,
+    merge_two: impl Fn(&[W], &[W], &mut [W], Destination) + Copy,
 ) -> &'a [W] {
     match *runs {
         [only] => only,
         _ => {
-            merge_tree(runs, out, scratch, Reader::Soon, merge_two);
+            merge_tree(runs, out, scratch, Destination::Cache, merge_two);
             out
         }
     }
 }
 
-/// Where to split a list of runs so that both sides have about as many records; at least one run on
-/// each.
+/// Returns the index at which to split a list of runs so that both sides have about as many records. Each side has at
+/// least one run.
 fn middle_by_size<W>(runs: &[&[W]]) -> usize {
     let total: usize = runs.iter().map(|run| run.len()).sum();
-    let mut seen = 0;
+    let mut before = 0;
     for (index, run) in runs.iter().enumerate() {
-        if seen + run.len() / 2 >= total / 2 {
+        if before + run.len() / 2 >= total / 2 {
             return index.clamp(1, runs.len() - 1);
         }
-        seen += run.len();
+        before += run.len();
     }
     runs.len() - 1
 }

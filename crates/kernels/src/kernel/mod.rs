@@ -1,8 +1,8 @@
-//! Work on one rank's own bytes: sort, search, merge. Pure, and the only place where time is spent
-//! record by record.
+//! Sorts, searches and merges the records of one rank. The functions are pure.
 //!
-//! A kernel is made for one layout of records and works on blocks of bytes that start at a record
-//! in an aligned buffer, so that the engine need not know what a record is.
+//! A kernel is created for one layout of records and works on blocks of bytes. A block begins with a record, in an
+//! aligned buffer, and consists of whole records. So the engine never looks into a record, and only this module takes
+//! time for each of them.
 
 mod count;
 mod cut;
@@ -22,77 +22,87 @@ pub use vector::factors;
 
 use std::cmp::Ordering;
 
-pub use pool::{Crew, TASKS_PER_THREAD, Threads};
+pub use pool::{TASKS_PER_THREAD, ThreadPool, Threads};
 
 use crate::buffer::Buffer;
 use crate::error::Result;
-use crate::record::{Down, KeyKind, Layout, PlainKey};
+use crate::record::{Descending, KeyKind, Layout, PlainKey};
 
-/// What is shown records.
-pub type Seen<'a> = dyn FnMut(&[u8]) + Send + 'a;
+/// A function that is called with consecutive pieces of a block, each of whole records.
+pub type Visitor<'a> = dyn FnMut(&[u8]) + Send + 'a;
 
 /// Sorts, searches and merges records of one layout.
+///
+/// A *run* is a sorted block. All counts and indices are in records.
 pub trait Kernel: Send + Sync + std::fmt::Debug {
-    /// The size of a record.
+    /// Returns the size of a record in bytes.
     fn record_bytes(&self) -> usize;
 
-    /// The threads that it works on.
-    fn crew(&self) -> &Crew;
+    /// Returns the threads that the kernel works on.
+    fn thread_pool(&self) -> &ThreadPool;
 
-    /// A copy of records that need not be aligned, to be sorted: in another order, in which equal keys keep
-    /// theirs, if a part of the sorting costs nothing on the way ([`Buffer::borders`]). `seen` is shown them as
-    /// they are, from the first to the last, in pieces that are in a cache if they can be. `Status::Memory` if
-    /// there is no room for the copy.
-    fn copy(&self, records: &[u8], seen: &mut Seen) -> Result<Buffer>;
+    /// Copies records, which need not be aligned, in order to sort the copy. If the first pass of the sort costs
+    /// nothing during the copy, the copy is divided by keys and has [`Buffer::borders`]; equal keys keep their order.
+    /// `visit` is called with the records in their original order, in pieces that are in a cache if possible.
+    ///
+    /// # Errors
+    /// `Status::Memory` if the copy cannot be allocated.
+    fn copy(&self, records: &[u8], visit: &mut Visitor) -> Result<Buffer>;
 
-    /// Sorts a block. Equal keys keep their order, so that the result depends on the block alone,
-    /// and not on the number of threads. `Status::Memory` if there is no room for what that needs;
-    /// what the block holds is then of no use.
+    /// Sorts a block. Equal keys keep their order, so that the result does not depend on the number of threads.
+    ///
+    /// # Errors
+    /// `Status::Memory` if scratch space cannot be allocated, and `Status::Callback` if the comparator is not a total
+    /// order. The contents of the block are undefined then.
     fn sort(&self, block: &mut Buffer) -> Result<()>;
 
-    /// The order of two records, which need not be aligned.
+    /// Compares two records, which need not be aligned.
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering;
 
-    /// How many records of a sorted run are before `record`, which need not be aligned.
+    /// Returns how many records of a run are less than `record`, which need not be aligned.
     fn lower_bound(&self, run: &[u8], record: &[u8]) -> usize;
 
-    /// How many records of a sorted run are not after `record`, which need not be aligned.
+    /// Returns how many records of a run are at most `record`, which need not be aligned.
     fn upper_bound(&self, run: &[u8], record: &[u8]) -> usize;
 
-    /// How many records of each sorted run are among the first `count` of the merged runs; all of
-    /// them if there are no more.
+    /// Returns how many records of each run are among the first `count` of the merged runs; all records if there are
+    /// not more than `count`.
     fn select(&self, runs: &[&[u8]], count: usize) -> Vec<usize>;
 
-    /// Merges sorted runs into `out`, which is as long as all of them together. Equal keys stay in
-    /// the order of the runs. `Status::Memory` if there is no room for what that needs.
+    /// Merges runs into `out`, which is as long as all of them together. Equal keys stay in the order of the runs.
+    ///
+    /// # Errors
+    /// As for [`Kernel::sort`].
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()>;
 
-    /// A record whose key is the average of these records' keys; None where keys are no numbers.
+    /// Returns a record with the average of the keys of `records` as its key. None if keys are not numbers, or there is
+    /// no record.
     fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>>;
 
-    /// The index of the first record that is after the next one: None for a sorted block.
+    /// Returns the index of the first record that is greater than the next one; None for a sorted block.
     fn first_disorder(&self, block: &[u8]) -> Option<usize>;
 }
 
-/// A kernel for this layout, on these threads; a number of them: one is the caller's own.
-pub fn kernel_for(layout: &Layout, crew: impl Into<Crew>) -> Box<dyn Kernel> {
-    let crew = crew.into();
+/// Returns a kernel for `layout` that works on the threads of `pool`. A number of threads is a pool, too: 1 is the
+/// caller's thread alone.
+pub fn kernel_for(layout: &Layout, pool: impl Into<ThreadPool>) -> Box<dyn Kernel> {
+    let pool = pool.into();
     if !layout.is_plain_number() {
-        return Box::new(records::Records::new(layout, crew));
+        return Box::new(records::Records::new(layout, pool));
     }
-    let down = layout.is_descending();
+    let descending = layout.is_descending();
     match layout.kind() {
-        KeyKind::I8 => plain::<i8>(crew, down),
-        KeyKind::U8 => plain::<u8>(crew, down),
-        KeyKind::I16 => plain::<i16>(crew, down),
-        KeyKind::U16 => plain::<u16>(crew, down),
-        KeyKind::I32 => plain::<i32>(crew, down),
-        KeyKind::U32 => plain::<u32>(crew, down),
-        KeyKind::I64 => plain::<i64>(crew, down),
-        KeyKind::U64 => plain::<u64>(crew, down),
-        KeyKind::F32 => plain::<f32>(crew, down),
-        KeyKind::F64 => plain::<f64>(crew, down),
-        KeyKind::Bytes | KeyKind::Compare => Box::new(records::Records::new(layout, crew)),
+        KeyKind::I8 => plain::<i8>(pool, descending),
+        KeyKind::U8 => plain::<u8>(pool, descending),
+        KeyKind::I16 => plain::<i16>(pool, descending),
+        KeyKind::U16 => plain::<u16>(pool, descending),
+        KeyKind::I32 => plain::<i32>(pool, descending),
+        KeyKind::U32 => plain::<u32>(pool, descending),
+        KeyKind::I64 => plain::<i64>(pool, descending),
+        KeyKind::U64 => plain::<u64>(pool, descending),
+        KeyKind::F32 => plain::<f32>(pool, descending),
+        KeyKind::F64 => plain::<f64>(pool, descending),
+        KeyKind::Bytes | KeyKind::Compare => Box::new(records::Records::new(layout, pool)),
     }
 }
 
@@ -109,9 +119,10 @@ pub fn kernel_of(record_bytes: usize, key: KeyKind) -> Box<dyn Kernel> {
     kernel_for(&Layout::new(fields).expect("a key fits its record"), 1)
 }
 
-fn plain<T: PlainKey + 'static>(crew: Crew, descending: bool) -> Box<dyn Kernel> {
-    match descending {
-        false => Box::new(plain::Plain::<T>::new(crew)),
-        true => Box::new(plain::Plain::<Down<T>>::new(crew)),
+fn plain<T: PlainKey + 'static>(pool: ThreadPool, descending: bool) -> Box<dyn Kernel> {
+    if descending {
+        Box::new(plain::Plain::<Descending<T>>::new(pool))
+    } else {
+        Box::new(plain::Plain::<T>::new(pool))
     }
 }

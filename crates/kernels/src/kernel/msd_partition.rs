@@ -1,104 +1,106 @@
-//! Sorting records that are more than a number.
+//! Sorts records that are more than a number, by partitioning from the most significant bits (MSD).
 //!
-//! Records are dealt out to buckets by the leading bits of their prefixes, forth and back between
-//! the block and a scratch space of its size, until a bucket fits the second-level cache. A bucket's
-//! records are then sorted by words of 64 bits, each made of the prefix's next bits and the record's
-//! number, and moved once, to where they belong. Words of the same bits are put right by whole
-//! comparisons. Records whose prefixes say nothing are sorted in buckets all the same, which are
-//! merged. All of it keeps equal keys in order. It must never look up what a key is made of.
+//! Records are partitioned into buckets by the leading bits of their prefixes, forth and back between the block and a
+//! scratch space of its size, until a bucket fits the second-level cache. For each record of a bucket a word of 64 bits
+//! is made of the next bits of the prefix and the index of the record. The words are sorted, and each record moves
+//! once, to its final position. Records with equal bits are sorted by whole comparisons. Records with equal prefixes
+//! are sorted in runs, which are merged. All steps keep the order of equal keys. This module must never depend on the
+//! kind of key.
 
 use std::sync::{Mutex, PoisonError};
-
-use rayon::ThreadPool;
 
 use super::cut::Order;
 use super::keyed::Keyed;
 use super::merge::merge;
-use super::pool::{each, on_pool};
-use super::{Seen, radix, vector};
+use super::pool::{install, map_parallel};
+use super::{Visitor, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::Sign;
 
-/// A bucket has so many records at most. Their words and, if they are small, the records fit a second-level
-/// cache: the fewer places there are to deal to, the better.
+/// The largest number of records in a bucket. Their words and, if they are small, the records fit a second-level cache.
+/// Larger buckets need fewer partitions.
 const BUCKET: usize = 1 << 14;
 
-/// Blocks of fewer records are not worth sharing out to threads.
-const SHARED: usize = 1 << 17;
+/// The smallest number of records that several threads sort.
+const LEAST_SHARED: usize = 1 << 17;
 
-/// Records are dealt to at most 2^11 places at a time.
-const DEAL_BITS: u32 = 11;
+/// Records are partitioned into at most 2^11 parts at a time.
+const PARTITION_BITS: u32 = 11;
 
-/// So many records are looked at together.
-const FEW: usize = 1 << 10;
+/// The number of records that are processed together, while they are in a first-level cache.
+const BATCH: usize = 1 << 10;
 
-/// So many runs at most are merged at a time.
-const RUNS: usize = 256;
+/// The largest number of runs that are merged at a time.
+const MOST_RUNS: usize = 256;
 
-/// Does something with a dealer for records of this order: with a size that the compiler knows, a small record
-/// is moved by an instruction or two.
-macro_rules! with_dealer {
-    ($order:expr, $pool:expr, $dealer:ident => $work:expr) => {
-        with_dealer!($order, $pool, $dealer => $work, 8 12 16 24 32)
+/// Evaluates an expression with an [`MsdPartition`] for records of this order. Common sizes are constants, so that one
+/// or two instructions move a record.
+macro_rules! with_partition {
+    ($order:expr, $pool:expr, $partition:ident => $work:expr) => {
+        with_partition!($order, $pool, $partition => $work, 8 12 16 24 32)
     };
-    ($order:expr, $pool:expr, $dealer:ident => $work:expr, $($size:literal)*) => {{
+    ($order:expr, $pool:expr, $partition:ident => $work:expr, $($size:literal)*) => {{
         let (order, pool) = ($order, $pool);
         match order.record_bytes() {
             $($size => {
-                let $dealer = MsdPartition::<$size> { order, pool };
+                let $partition = MsdPartition::<$size> { order, pool };
                 $work
             })*
             _ => {
-                let $dealer = MsdPartition::<0> { order, pool };
+                let $partition = MsdPartition::<0> { order, pool };
                 $work
             }
         }
     }};
 }
 
-/// Sorts the records of a block, on the pool's threads or the caller's alone. No record before a border comes
-/// after one from it on: each part in between takes as much memory again while it is sorted.
+/// Sorts the records of a block, on the threads of the pool or on the caller's thread. `borders` are those of
+/// [`Buffer::borders`]. The scratch space is as large as the largest part between two borders; on a pool as the block.
+///
+/// # Errors
+/// `Status::Memory` if scratch space cannot be allocated.
 pub fn sort(
     order: &Keyed,
-    pool: Option<&ThreadPool>,
+    pool: Option<&rayon::ThreadPool>,
     block: &mut [u8],
     borders: &[usize],
 ) -> Result<()> {
-    with_dealer!(order, pool, dealer => dealer.sort(block, borders))
+    with_partition!(order, pool, partition => partition.sort(block, borders))
 }
 
-/// Copies records to `out`, which is as long. Returns borders in the copy, as [`sort`] wants them; without any,
-/// the records have the order that they had. `seen` is shown the records, from the first to the last.
+/// Copies records to `out`, which is as long, and partitions them on the way. Returns the borders in the copy, for
+/// [`sort`]; without any, the records have their original order. `visit` is called with the records in their original
+/// order.
 pub fn copy(
     order: &Keyed,
-    pool: Option<&ThreadPool>,
+    pool: Option<&rayon::ThreadPool>,
     records: &[u8],
     out: &mut [u8],
-    seen: &mut Seen,
+    visit: &mut Visitor,
 ) -> Vec<usize> {
-    with_dealer!(order, pool, dealer => dealer.copy_all(records, out, seen))
+    with_partition!(order, pool, partition => partition.copy_all(records, out, visit))
 }
 
-/// Sorts records of `SIZE` bytes; 0 if the compiler does not know how many.
+/// Sorts records of `SIZE` bytes; 0 means that the size is not a constant.
 struct MsdPartition<'a, const SIZE: usize> {
     order: &'a Keyed,
-    pool: Option<&'a ThreadPool>,
+    pool: Option<&'a rayon::ThreadPool>,
 }
 
-/// Records that are alike in all bits of their prefixes but the lowest few.
+/// Records with prefixes that are equal but for the lowest bits.
 struct Part<'a> {
-    /// Where they are.
+    /// The records.
     records: &'a mut [u8],
-    /// As much room.
-    room: &'a mut [u8],
-    /// Which of both they are to end in.
-    stay: bool,
-    /// How many of the prefixes' low bits may differ.
+    /// As much scratch space.
+    scratch: &'a mut [u8],
+    /// Whether the sorted records belong into `records`, and not into `scratch`.
+    in_place: bool,
+    /// How many low bits of the prefixes may differ.
     bits: u32,
 }
 
-/// The words of a bucket, and as many again.
+/// Space for the words of a bucket, and as much scratch space.
 struct Words(Buffer);
 
 impl Words {
@@ -114,30 +116,31 @@ impl Words {
 }
 
 impl<'a> Part<'a> {
-    /// Of a block, of which nothing else is known.
-    fn new(records: &'a mut [u8], room: &'a mut [u8]) -> Part<'a> {
+    /// Returns a part that is to be sorted in place, and of which all bits may differ.
+    fn new(records: &'a mut [u8], scratch: &'a mut [u8]) -> Part<'a> {
         Part {
             records,
-            room,
-            stay: true,
+            scratch,
+            in_place: true,
             bits: u64::BITS,
         }
     }
 
-    /// For records that are in order.
-    fn settle(self) {
-        if !self.stay {
-            self.room.copy_from_slice(self.records);
+    /// Copies sorted records to `scratch` if they belong there.
+    fn finish(self) {
+        if !self.in_place {
+            self.scratch.copy_from_slice(self.records);
         }
     }
 }
 
-/// How many bits it takes to number so many records.
-fn bits_for(count: usize) -> u32 {
+/// Returns how many bits the index of one of `count` records has.
+fn index_bits_for(count: usize) -> u32 {
     usize::BITS - count.saturating_sub(1).leading_zeros()
 }
 
 impl<const SIZE: usize> MsdPartition<'_, SIZE> {
+    /// Returns the size of a record in bytes.
     #[inline(always)]
     fn size(&self) -> usize {
         match SIZE {
@@ -155,7 +158,7 @@ impl<const SIZE: usize> MsdPartition<'_, SIZE> {
         }
     }
 
-    /// The prefixes of records.
+    /// Returns the prefixes of records.
     #[inline(always)]
     fn prefixes(&self, records: &[u8]) -> impl Iterator<Item = u64> {
         let prefix = self.order.prefix_maker();
@@ -176,84 +179,88 @@ impl<const SIZE: usize> MsdPartition<'_, SIZE> {
         let mut words = Words::new(largest / self.size())?;
         match self.pool.filter(|_| self.threads(count) > 1) {
             Some(pool) => {
-                let mut room = Buffer::unset(bytes)?;
-                let mut room = &mut room[..];
+                let mut scratch = Buffer::unset(bytes)?;
+                let mut scratch = &mut scratch[..];
                 let parts = lengths
                     .map(|length| {
-                        Part::new(split_off(&mut block, length), split_off(&mut room, length))
+                        Part::new(
+                            split_off(&mut block, length),
+                            split_off(&mut scratch, length),
+                        )
                     })
                     .collect();
-                on_pool(pool, || self.sort_parts(count, parts, &mut words))
+                install(pool, || self.sort_parts(count, parts, &mut words))
             }
             None => {
-                let mut room = Buffer::unset(largest)?;
+                let mut scratch = Buffer::unset(largest)?;
                 lengths.into_iter().try_for_each(|length| {
-                    let part = Part::new(split_off(&mut block, length), &mut room[..length]);
+                    let part = Part::new(split_off(&mut block, length), &mut scratch[..length]);
                     self.sort_part(part, &mut words)
                 })
             }
         }
     }
 
-    fn copy_all(&self, records: &[u8], out: &mut [u8], seen: &mut Seen) -> Vec<usize> {
+    fn copy_all(&self, records: &[u8], out: &mut [u8], visit: &mut Visitor) -> Vec<usize> {
         match self.pool {
-            Some(pool) => on_pool(pool, || self.copy_here(records, out, seen)),
-            None => self.copy_here(records, out, seen),
+            Some(pool) => install(pool, || self.copy_here(records, out, visit)),
+            None => self.copy_here(records, out, visit),
         }
     }
 
-    /// On the threads that this one belongs to.
-    fn copy_here(&self, records: &[u8], out: &mut [u8], seen: &mut Seen) -> Vec<usize> {
+    /// Copies on the threads of the pool that the caller's thread belongs to.
+    fn copy_here(&self, records: &[u8], out: &mut [u8], visit: &mut Visitor) -> Vec<usize> {
         let bits = match records.len() / self.size() {
             ..=BUCKET => 0,
             _ => self.differing_bits(records, u64::BITS),
         };
         if bits == 0 {
-            seen(records);
+            visit(records);
             out.copy_from_slice(records);
             return Vec::new();
         }
-        let (sizes, _) = self.deal_out(records, out, bits, seen);
-        let mut borders = starts_of(&sizes);
+        let (sizes, _) = self.partition(records, out, bits, visit);
+        let mut borders = prefix_sums(&sizes);
         borders.dedup();
         borders.retain(|border| (1..records.len()).contains(border));
         borders
     }
 
+    /// Sorts the records of a part.
     fn sort_part(&self, mut part: Part, words: &mut Words) -> Result<()> {
         let count = part.records.len() / self.size();
         if count <= 1 {
-            part.settle();
+            part.finish();
             return Ok(());
         }
-        if count > BUCKET || part.bits + bits_for(count) > u64::BITS {
+        if count > BUCKET || part.bits + index_bits_for(count) > u64::BITS {
             part.bits = self.differing_bits(part.records, part.bits);
         }
         match part.bits {
-            0 if self.order.is_decided_by_prefix() => part.settle(),
+            0 if self.order.is_decided_by_prefix() => part.finish(),
             _ if count <= BUCKET => self.sort_bucket(part, words),
-            0 if self.is_sorted(part.records) => part.settle(),
+            0 if self.is_sorted(part.records) => part.finish(),
             0 => self.sort_and_merge(part, words)?,
-            _ => self.deal(part, words)?,
+            _ => self.partition_and_sort(part, words)?,
         }
         Ok(())
     }
 
-    /// Are all keys in order? Mostly equal keys are, if they are many that have the same prefix.
+    /// Returns whether records with equal prefixes are sorted. If there are many, their keys are usually equal.
     fn is_sorted(&self, records: &[u8]) -> bool {
         let records = records.chunks_exact(self.size());
         records.is_sorted_by(|one, other| self.order.compare_rest(one, other).is_le())
     }
 
-    /// How many threads work on so many records.
+    /// Returns how many threads work on `count` records.
     fn threads(&self, count: usize) -> usize {
         match self.pool {
-            Some(pool) if count >= SHARED => pool.current_num_threads(),
+            Some(pool) if count >= LEAST_SHARED => pool.current_num_threads(),
             _ => 1,
         }
     }
 
-    /// Does the same for each share of so many records.
+    /// Calls `work` for each share of `count` records, on the threads of the pool if there are enough records.
     fn on_shares<T: Send, R: Send>(
         &self,
         count: usize,
@@ -263,39 +270,39 @@ impl<const SIZE: usize> MsdPartition<'_, SIZE> {
         if self.threads(count) == 1 {
             return shares.map(work).collect();
         }
-        each(shares, work)
+        map_parallel(shares, work)
     }
 
-    /// Sorts parts of so many records.
+    /// Sorts parts that have `count` records together.
     fn sort_parts(&self, count: usize, parts: Vec<Part>, words: &mut Words) -> Result<()> {
         if self.threads(count) == 1 {
             let mut parts = parts.into_iter();
             return parts.try_for_each(|part| self.sort_part(part, words));
         }
-        // Words that no thread uses now: in the end there are as many as threads.
-        let spare = Mutex::new(Vec::new());
-        let take = || spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let sorted = each(parts.into_iter(), |part| {
-            let words = take().pop();
+        // The words that no thread uses now. In the end there is one for each thread.
+        let unused = Mutex::new(Vec::new());
+        let lock_unused = || unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let sorted = map_parallel(parts.into_iter(), |part| {
+            let words = lock_unused().pop();
             let mut words = words.map_or_else(|| Words::new(count), Ok)?;
             self.sort_part(part, &mut words)?;
-            take().push(words);
+            lock_unused().push(words);
             Ok(())
         });
         sorted.into_iter().collect()
     }
 
-    /// How many of the prefixes' low bits it takes to tell them apart, which are not more than so many.
+    /// Returns how many low bits of the prefixes differ in some records, which are at most `most`.
     fn differing_bits(&self, records: &[u8], most: u32) -> u32 {
         let count = records.len() / self.size();
         let first = self.order.prefix(&records[..self.size()]);
         let share = count.div_ceil(self.threads(count)) * self.size();
         let differences = self.on_shares(count, records.chunks(share), |share| {
             let mut all = 0_u64;
-            // Mostly it is known after a few.
-            for few in share.chunks(FEW * self.size()) {
+            // Usually the first records differ in the highest of these bits.
+            for batch in share.chunks(BATCH * self.size()) {
                 all = self
-                    .prefixes(few)
+                    .prefixes(batch)
                     .fold(all, |all, prefix| all | (prefix ^ first));
                 if u64::BITS - all.leading_zeros() == most {
                     break;
@@ -307,152 +314,157 @@ impl<const SIZE: usize> MsdPartition<'_, SIZE> {
         u64::BITS - all.leading_zeros()
     }
 
-    /// Deals the records out by the leading ones of the bits that may differ, and sorts what each
-    /// place got.
-    fn deal(&self, part: Part, words: &mut Words) -> Result<()> {
+    /// Partitions the records by the leading bits that may differ, and sorts each partition.
+    fn partition_and_sort(&self, part: Part, words: &mut Words) -> Result<()> {
         let count = part.records.len() / self.size();
-        let (sizes, bits) = self.deal_out(part.records, part.room, part.bits, &mut |_| ());
-        let (mut records, mut room) = (part.room, part.records);
+        let (sizes, bits) = self.partition(part.records, part.scratch, part.bits, &mut |_| ());
+        let (mut records, mut scratch) = (part.scratch, part.records);
         let parts = sizes.into_iter().map(|bytes| Part {
             records: split_off(&mut records, bytes),
-            room: split_off(&mut room, bytes),
-            stay: !part.stay,
+            scratch: split_off(&mut scratch, bytes),
+            in_place: !part.in_place,
             bits,
         });
         self.sort_parts(count, parts.collect(), words)
     }
 
-    /// Deals records out to places in the room by the leading ones of so many bits that may differ. Returns how
-    /// many bytes each place got, and how many bits may still differ there. `seen` is shown the records.
-    fn deal_out(
+    /// Copies records to `out`, partitioned by the leading bits of the `bits` low bits that may differ. Returns the
+    /// size of each partition in bytes, and how many low bits may differ within one. `visit` is called with the
+    /// records.
+    fn partition(
         &self,
         records: &[u8],
-        room: &mut [u8],
+        out: &mut [u8],
         bits: u32,
-        seen: &mut Seen,
+        visit: &mut Visitor,
     ) -> (Vec<usize>, u32) {
         let size = self.size();
         let count = records.len() / size;
-        let width = self.deal_width(records, bits);
+        let width = self.partition_width(records, bits);
         let shift = bits - width;
-        let places = 1 << width;
-        let place = |prefix: u64| (prefix >> shift) as usize & (places - 1);
+        let partitions = 1 << width;
+        let partition_of = |prefix: u64| (prefix >> shift) as usize & (partitions - 1);
         let share = count.div_ceil(self.threads(count)) * size;
-        let add = |tally: &mut Vec<usize>, records| {
+        let count_bytes = |sizes: &mut Vec<usize>, records| {
             for prefix in self.prefixes(records) {
-                tally[place(prefix)] += size;
+                sizes[partition_of(prefix)] += size;
             }
         };
-        let nothing = || vec![0; places];
-        let tallies = if self.threads(count) == 1 {
-            let mut tally = nothing();
-            for few in records.chunks(FEW * size) {
-                add(&mut tally, few);
-                seen(few);
+        let zeroes = || vec![0; partitions];
+        let sizes_by_share = if self.threads(count) == 1 {
+            let mut sizes = zeroes();
+            for batch in records.chunks(BATCH * size) {
+                count_bytes(&mut sizes, batch);
+                visit(batch);
             }
-            vec![tally]
+            vec![sizes]
         } else {
-            seen(records);
+            visit(records);
             self.on_shares(count, records.chunks(share), |share| {
-                let mut tally = nothing();
-                add(&mut tally, share);
-                tally
+                let mut sizes = zeroes();
+                count_bytes(&mut sizes, share);
+                sizes
             })
         };
-        match &tallies[..] {
-            [tally] => {
-                // One table of offsets leaves room for the records in a first-level cache.
-                let mut next = starts_of(tally);
+        match &sizes_by_share[..] {
+            [sizes] => {
+                // A table of offsets is smaller than one of slices, and leaves more of a first-level cache to the
+                // records.
+                let mut next = prefix_sums(sizes);
                 for (record, prefix) in records.chunks_exact(size).zip(self.prefixes(records)) {
-                    let next = &mut next[place(prefix)];
-                    self.copy(record, &mut room[*next..][..size]);
+                    let next = &mut next[partition_of(prefix)];
+                    self.copy(record, &mut out[*next..][..size]);
                     *next += size;
                 }
             }
             _ => {
-                let shares = records.chunks(share).zip(rooms_of(room, &tallies));
-                self.on_shares(count, shares, |(share, mut rooms)| {
+                let shares = records.chunks(share).zip(outputs_of(out, &sizes_by_share));
+                self.on_shares(count, shares, |(share, mut outputs)| {
                     let records = share.chunks_exact(size).zip(self.prefixes(share));
                     for (record, prefix) in records {
-                        self.copy(record, split_off(&mut rooms[place(prefix)], size));
+                        self.copy(record, split_off(&mut outputs[partition_of(prefix)], size));
                     }
                 });
             }
         }
-        let size_of = |place| tallies.iter().map(|tally| tally[place]).sum();
-        ((0..places).map(size_of).collect(), shift)
+        let size_of =
+            |partition| -> usize { sizes_by_share.iter().map(|sizes| sizes[partition]).sum() };
+        ((0..partitions).map(size_of).collect(), shift)
     }
 
-    /// By how many bits to deal.
-    fn deal_width(&self, records: &[u8], bits: u32) -> u32 {
+    /// Returns by how many bits to partition.
+    fn partition_width(&self, records: &[u8], bits: u32) -> u32 {
         let size = self.size();
         let count = records.len() / size;
         let excess = (count / (BUCKET / 4 * 3)).ilog2() + 1;
-        // Steps of about the same width, the last of which leaves buckets that fit.
-        let width = excess.div_ceil(excess.div_ceil(DEAL_BITS));
+        // All steps have about the same width, and the last one leaves partitions that are buckets.
+        let width = excess.div_ceil(excess.div_ceil(PARTITION_BITS));
         let sample = records.chunks_exact(size).step_by(count / radix::SAMPLE);
         let crowding = radix::crowding(sample.map(|record| self.order.prefix(record)), bits);
-        (width + crowding).min(DEAL_BITS).min(bits)
+        (width + crowding).min(PARTITION_BITS).min(bits)
     }
 
-    /// Sorts a few records by words that stand for them.
+    /// Sorts the records of a bucket by words that stand for them.
     fn sort_bucket(&self, part: Part, words: &mut Words) {
         let size = self.size();
         let count = part.records.len() / size;
         let (words, scratch) = words.halves();
         let words = &mut words[..count];
-        let number_bits = bits_for(count);
-        let numbers = (1 << number_bits) - 1;
-        // Without bits, whatever is at the top is alike in all records.
+        let index_bits = index_bits_for(count);
+        let index_mask = (1 << index_bits) - 1;
+        // Without differing bits, the bits at the top are equal in all records.
         let skipped = u64::BITS - part.bits.max(1);
         let keys = self.prefixes(part.records).zip(0_u64..);
-        for (word, (prefix, number)) in words.iter_mut().zip(keys) {
-            *word = prefix << skipped & !numbers | number;
+        for (word, (prefix, index)) in words.iter_mut().zip(keys) {
+            *word = prefix << skipped & !index_mask | index;
         }
         match part.bits {
             0 => {}
             _ if vector::is_available::<u64>() => vector::sort(words, Sign::Unsigned),
             _ => radix::sort_with(words, scratch),
         }
-        let record = |word: u64| &part.records[(word & numbers) as usize * size..][..size];
-        if !self.order.is_decided_by_prefix() || part.bits + number_bits > u64::BITS {
+        let record = |word: u64| &part.records[(word & index_mask) as usize * size..][..size];
+        if !self.order.is_decided_by_prefix() || part.bits + index_bits > u64::BITS {
             let compare = |one: &u64, other: &u64| self.order.compare(record(*one), record(*other));
-            for ties in words.chunk_by_mut(|one, other| (one ^ other) <= numbers) {
-                // Mostly equal keys, which are in order already.
+            for ties in words.chunk_by_mut(|one, other| (one ^ other) <= index_mask) {
+                // Most ties are equal keys, which are in order already.
                 if !ties.is_sorted_by(|one, other| compare(one, other).is_le()) {
                     ties.sort_by(compare);
                 }
             }
         }
-        for (to, word) in part.room.chunks_exact_mut(size).zip(words) {
+        for (to, word) in part.scratch.chunks_exact_mut(size).zip(words) {
             self.copy(record(*word), to);
         }
-        if part.stay {
-            part.records.copy_from_slice(part.room);
+        if part.in_place {
+            part.records.copy_from_slice(part.scratch);
         }
     }
 
-    /// Sorts many records whose prefixes say nothing.
+    /// Sorts many records with equal prefixes: in runs, which it merges.
     fn sort_and_merge(&self, part: Part, words: &mut Words) -> Result<()> {
         let size = self.size();
         let count = part.records.len() / size;
-        let run = count.div_ceil(count.div_ceil(BUCKET).min(RUNS)) * size;
-        let pairs = part.records.chunks_mut(run).zip(part.room.chunks_mut(run));
-        let parts = pairs.map(|(records, room)| Part {
+        let run = count.div_ceil(count.div_ceil(BUCKET).min(MOST_RUNS)) * size;
+        let pairs = part
+            .records
+            .chunks_mut(run)
+            .zip(part.scratch.chunks_mut(run));
+        let parts = pairs.map(|(records, scratch)| Part {
             records,
-            room,
-            stay: false,
+            scratch,
+            in_place: false,
             bits: part.bits,
         });
         self.sort_parts(count, parts.collect(), words)?;
-        let runs: Vec<&[u8]> = part.room.chunks(run).collect();
+        let runs: Vec<&[u8]> = part.scratch.chunks(run).collect();
         merge(self.order, &runs, part.records, self.pool)?;
-        part.settle();
+        part.finish();
         Ok(())
     }
 }
 
-/// The first so many bytes, which are then gone from `rest`.
+/// Splits the first `bytes` bytes off `rest` and returns them.
 #[inline(always)]
 fn split_off<'a>(rest: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
     let (first, others) = std::mem::take(rest).split_at_mut(bytes);
@@ -460,25 +472,28 @@ fn split_off<'a>(rest: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
     first
 }
 
-/// Where the room of each place begins, given how many bytes each takes.
-fn starts_of(tally: &[usize]) -> Vec<usize> {
+/// Returns the start of each partition, given the sizes of all.
+fn prefix_sums(sizes: &[usize]) -> Vec<usize> {
     let mut sum = 0;
     let start = |bytes: &usize| {
         sum += bytes;
         sum - bytes
     };
-    tally.iter().map(start).collect()
+    sizes.iter().map(start).collect()
 }
 
-/// For each share, the room that it has at each place, given how many bytes it takes there. The
-/// shares are next to each other, in their order.
-fn rooms_of<'a>(mut room: &'a mut [u8], tallies: &[Vec<usize>]) -> Vec<Vec<&'a mut [u8]>> {
-    let places = tallies.first().map_or(0, Vec::len);
-    let mut rooms: Vec<Vec<_>> = tallies.iter().map(|_| Vec::with_capacity(places)).collect();
-    for place in 0..places {
-        for (rooms, tally) in rooms.iter_mut().zip(tallies) {
-            rooms.push(split_off(&mut room, tally[place]));
+/// Returns for each share its output in each partition, given their sizes in bytes. In a partition the outputs of the
+/// shares follow each other in order.
+fn outputs_of<'a>(mut out: &'a mut [u8], sizes_by_share: &[Vec<usize>]) -> Vec<Vec<&'a mut [u8]>> {
+    let partitions = sizes_by_share.first().map_or(0, Vec::len);
+    let empty = sizes_by_share
+        .iter()
+        .map(|_| Vec::with_capacity(partitions));
+    let mut outputs: Vec<Vec<_>> = empty.collect();
+    for partition in 0..partitions {
+        for (outputs, sizes) in outputs.iter_mut().zip(sizes_by_share) {
+            outputs.push(split_off(&mut out, sizes[partition]));
         }
     }
-    rooms
+    outputs
 }

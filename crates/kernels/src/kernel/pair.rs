@@ -1,30 +1,29 @@
-//! Merging two runs of words, or of small entries that stand for records, from four places at once.
+//! Merges two runs of words, or of small entries that stand for records, from four positions at once.
 //!
-//! A merge that decides by a branch mispredicts every other time on random data; one that turns each
-//! comparison into an index waits for the load, the comparison and the addition of every step. So
-//! the output is cut in the middle, and each half is made from both of its ends: four chains of
-//! steps that do not depend on each other keep the processor busy. Its inner loop must never branch
-//! on how a comparison came out.
+//! A merge with a branch for each comparison mispredicts every other branch on random data. A merge that turns each
+//! comparison into an index has to wait for the load, the comparison and the addition of every step. So the output is
+//! cut in the middle, and each half is written from both of its ends: four chains of steps that do not depend on each
+//! other keep the processor busy. The inner loop must never branch on the result of a comparison.
 
 use std::hint::select_unpredictable;
 
-/// Shorter outputs are merged step by step.
+/// Outputs of at most this many words are merged one word after the other.
 const SHORT: usize = 32;
 
-/// If one run is so many times longer than the other, it is copied in long pieces.
+/// If one run is more than this many times as long as the other, it is copied in long pieces.
 const LOPSIDED: usize = 16;
 
-/// Who reads what a merge writes.
+/// Where the output of a merge goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
-    /// The next merge, from the cache.
-    Soon,
-    /// Somebody, when it is no longer in the cache.
-    Late,
+pub enum Destination {
+    /// To the cache, from which the next merge reads it.
+    Cache,
+    /// To memory: it is not read before the cache has evicted it.
+    Memory,
 }
 
-/// Merges two runs that are sorted in the order of `before` into `out`, which is as long as both; of
-/// equal words those of `one` come first.
+/// Merges two runs that are sorted in the order of `before` into `out`, which is as long as both. Of equal words those
+/// of `one` come first.
 pub fn merge_two<W: Copy>(
     one: &[W],
     other: &[W],
@@ -40,11 +39,11 @@ pub fn merge_two<W: Copy>(
     } else if out.len() <= SHORT {
         merge_by_steps(one, other, out, before);
     } else {
-        merge_from_four_places(one, other, out, before);
+        merge_from_four_positions(one, other, out, before);
     }
 }
 
-/// Puts the middle of the shorter run to its place; what is before and after it are two merges.
+/// Writes the middle word of the shorter run to its position, and merges the words before and after it separately.
 fn merge_around_middle<W: Copy>(
     one: &[W],
     other: &[W],
@@ -60,7 +59,7 @@ fn merge_around_middle<W: Copy>(
     };
     let (start, end) = out.split_at_mut(i + j);
     merge_two(&one[..i], &other[..j], start, before);
-    // The middle is the first of its run now, and nothing comes before it.
+    // The middle word is the first of its run now, and precedes all others that are left.
     let (i, j) = if one.len() < other.len() {
         end[0] = one[i];
         (i + 1, j)
@@ -71,8 +70,8 @@ fn merge_around_middle<W: Copy>(
     merge_two(&one[i..], &other[j..], &mut end[1..], before);
 }
 
-/// How many words of `one` are among the first `length` of the merged runs.
-pub fn share_of_one<W: Copy>(
+/// Returns how many words of `one` are among the first `length` of the merged runs.
+pub fn cut_of_one<W: Copy>(
     one: &[W],
     other: &[W],
     length: usize,
@@ -81,9 +80,9 @@ pub fn share_of_one<W: Copy>(
     let (mut low, mut high) = (length.saturating_sub(other.len()), length.min(one.len()));
     while low < high {
         let middle = (low + high) / 2;
-        let is_in = !before(other[length - middle - 1], one[middle]);
-        low = select_unpredictable(is_in, middle + 1, low);
-        high = select_unpredictable(is_in, high, middle);
+        let is_below_cut = !before(other[length - middle - 1], one[middle]);
+        low = select_unpredictable(is_below_cut, middle + 1, low);
+        high = select_unpredictable(is_below_cut, high, middle);
     }
     low
 }
@@ -109,48 +108,50 @@ fn merge_by_steps<W: Copy>(
     right.copy_from_slice(&other[j..]);
 }
 
-/// Two cursors into the runs, which move up or down from a cut of the merged runs.
+/// A position in each of the two runs. Both move up or down from a cut of the merged runs.
 #[derive(Clone, Copy)]
 struct Cursors {
+    /// The index in the first run.
     i: usize,
+    /// The index in the second run.
     j: usize,
 }
 
 impl Cursors {
-    /// The next word upwards.
+    /// Moves up by one word, and returns it.
     #[inline(always)]
     fn up<W: Copy>(&mut self, one: &[W], other: &[W], before: impl Fn(W, W) -> bool) -> W {
-        let (a, b) = (one[self.i], other[self.j]);
-        let from_other = before(b, a);
+        let (first, second) = (one[self.i], other[self.j]);
+        let from_other = before(second, first);
         self.i += usize::from(!from_other);
         self.j += usize::from(from_other);
-        select_unpredictable(from_other, b, a)
+        select_unpredictable(from_other, second, first)
     }
 
-    /// The next word downwards.
+    /// Moves down by one word, and returns it.
     #[inline(always)]
     fn down<W: Copy>(&mut self, one: &[W], other: &[W], before: impl Fn(W, W) -> bool) -> W {
-        let (a, b) = (one[self.i - 1], other[self.j - 1]);
-        let from_one = before(b, a);
+        let (first, second) = (one[self.i - 1], other[self.j - 1]);
+        let from_one = before(second, first);
         self.i -= usize::from(from_one);
         self.j -= usize::from(!from_one);
-        select_unpredictable(from_one, a, b)
+        select_unpredictable(from_one, first, second)
     }
 
-    /// How many steps downwards stay within the runs, whatever the words are.
+    /// Returns how many steps down stay within the runs for any words.
     fn room_below(self) -> usize {
         self.i.min(self.j)
     }
 }
 
-fn merge_from_four_places<W: Copy>(
+fn merge_from_four_positions<W: Copy>(
     one: &[W],
     other: &[W],
     out: &mut [W],
     before: impl Fn(W, W) -> bool + Copy,
 ) {
     let middle = out.len() / 2;
-    let i = share_of_one(one, other, middle, before);
+    let i = cut_of_one(one, other, middle, before);
     let cut = Cursors { i, j: middle - i };
     let mut from_start = Cursors { i: 0, j: 0 };
     let (mut below_cut, mut above_cut) = (cut, cut);
@@ -158,32 +159,32 @@ fn merge_from_four_places<W: Copy>(
         i: one.len(),
         j: other.len(),
     };
-    // No chain can leave the runs in so many steps; it may well cross the cut in one of them.
+    // No chain leaves the runs in this many steps, although a chain may cross the cut in one of the runs.
     let steps = (middle / 2)
         .min(one.len().min(other.len()))
         .min(cut.room_below())
         .min((one.len() - cut.i).min(other.len() - cut.j));
     let (lower, upper) = out.split_at_mut(middle);
-    let (a, b) = ends_of(lower, steps);
-    let (c, d) = ends_of(upper, steps);
-    for (((a, b), c), d) in a
+    let (lower_start, lower_end) = ends_of(lower, steps);
+    let (upper_start, upper_end) = ends_of(upper, steps);
+    for (((to_lower_start, to_lower_end), to_upper_start), to_upper_end) in lower_start
         .iter_mut()
-        .zip(b.iter_mut().rev())
-        .zip(c)
-        .zip(d.iter_mut().rev())
+        .zip(lower_end.iter_mut().rev())
+        .zip(upper_start)
+        .zip(upper_end.iter_mut().rev())
     {
-        *a = from_start.up(one, other, before);
-        *b = below_cut.down(one, other, before);
-        *c = above_cut.up(one, other, before);
-        *d = from_end.down(one, other, before);
+        *to_lower_start = from_start.up(one, other, before);
+        *to_lower_end = below_cut.down(one, other, before);
+        *to_upper_start = above_cut.up(one, other, before);
+        *to_upper_end = from_end.down(one, other, before);
     }
-    // Little is left in the middles of the halves, unless the data are skewed.
+    // Few words are left in the middles of the halves, unless the data are skewed.
     let rest = |low: Cursors, high: Cursors, out: &mut [W]| {
-        let left = out.len() - steps;
+        let end = out.len() - steps;
         merge_two(
             &one[low.i..high.i],
             &other[low.j..high.j],
-            &mut out[steps..left],
+            &mut out[steps..end],
             before,
         );
     };
@@ -191,7 +192,7 @@ fn merge_from_four_places<W: Copy>(
     rest(above_cut, from_end, upper);
 }
 
-/// The first and the last `length` words.
+/// Returns the first and the last `length` words.
 fn ends_of<W>(words: &mut [W], length: usize) -> (&mut [W], &mut [W]) {
     let (start, end) = words.split_at_mut(words.len() / 2);
     let skipped = end.len() - length;
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Merges keys that are tagged by run and position, and expects a stable sort's result.
+    /// Merges keys with tags for run and position, and compares with the result of a stable sort.
     fn check(mut one: Vec<u32>, mut other: Vec<u32>) {
         one.sort_unstable();
         other.sort_unstable();
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_do_not_overlap_or_hardly_do() {
+    fn merges_runs_with_little_or_no_overlap() {
         for length in [1, 31, 32, 33, 1000] {
             let low: Vec<u32> = (0..length).collect();
             let high: Vec<u32> = (length - 1..3 * length).collect();
@@ -237,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equal_words_stay_in_the_order_of_the_runs(
+        fn equal_words_keep_the_order_of_the_runs(
             one in prop::collection::vec(any::<u32>(), 0..600),
             other in prop::collection::vec(any::<u32>(), 0..600),
             keys in prop::sample::select(vec![1, 2, 10, 300, u32::MAX]),

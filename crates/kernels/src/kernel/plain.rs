@@ -1,39 +1,37 @@
 //! The kernel for records that are plain numbers.
 //!
-//! Keys that the processor cannot compare as they are, are turned into unsigned words of the same
-//! order, in place or on their way into a cache, so that sorting and merging never meet a float's odd
-//! comparisons. Words are sorted and merged with vector instructions where the processor has them. It
-//! must never use rayon's global pool, which belongs to the program.
+//! Keys that the processor cannot compare as they are, are turned into unsigned words of the same order, in place or
+//! when they are copied into a cache. Sorts and merges never use the comparisons of floating-point numbers, which are
+//! not a total order. Vector instructions sort and merge words where the processor has them. This module must never use
+//! rayon's global pool, which belongs to the program.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
-use rayon::ThreadPool;
-
 use super::cut::{Order, select};
 use super::merge::{FAR_BYTES, Merge, merge, merge_tree, merge_tree_by};
-use super::pair::Reader;
-use super::pool::{Crew, each, on_pool, width};
-use super::{Kernel, Seen, count, radix, vector};
+use super::pair::Destination;
+use super::pool::{ThreadPool, current_threads, install, map_parallel};
+use super::{Kernel, Visitor, count, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::record::{PlainKey, Sign, Word};
+use bytemuck::{cast_slice, cast_slice_mut, pod_read_unaligned, try_cast_slice};
 
-/// Blocks of fewer records are not worth sharing out to threads.
-const SHARED: usize = 1 << 16;
+/// The smallest number of records that several threads sort.
+const LEAST_SHARED: usize = 1 << 16;
 
-/// What stays in a second-level cache while it is sorted.
+/// A block of at most this many bytes stays in a second-level cache while it is sorted.
 const CACHED_BYTES: usize = 1 << 19;
 
 /// A kernel for one type of number.
 #[derive(Debug)]
 pub struct Plain<T> {
-    crew: Crew,
+    pool: ThreadPool,
     numbers: Numbers<T>,
 }
 
-/// The order of such numbers.
+/// The order of the numbers.
 #[derive(Debug)]
 struct Numbers<T>(PhantomData<T>);
 
@@ -50,8 +48,8 @@ impl<T: PlainKey> Order for Numbers<T> {
 }
 
 impl<T: PlainKey> Merge for Numbers<T> {
-    /// One place where the levels of the tree take turns with the output, if there are several; if the
-    /// keys are not words that can be compared already, another one for the words.
+    /// A tree with several levels needs a second buffer. Keys that cannot be compared as they are need one more for
+    /// their words.
     fn scratch_bytes(&self, runs: usize) -> usize {
         match comparable::<T>() {
             Some(_) if runs <= 2 => 0,
@@ -60,52 +58,62 @@ impl<T: PlainKey> Merge for Numbers<T> {
         }
     }
 
-    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], reader: Reader) {
+    fn merge_piece(
+        &self,
+        runs: &[&[u8]],
+        out: &mut [u8],
+        scratch: &mut [u8],
+        destination: Destination,
+    ) {
         let scratch: &mut [T::Bits] = cast_slice_mut(scratch);
         let words: &mut [T::Bits] = cast_slice_mut(out);
         if let Some(sign) = comparable::<T>() {
             let runs: Vec<_> = runs.iter().map(|run| cast_slice(run)).collect();
-            merge_words(&runs, words, scratch, sign, reader);
+            merge_words(&runs, words, scratch, sign, destination);
             return;
         }
         let (scratch, staged) = scratch.split_at_mut(words.len());
         let runs = copy_words::<T>(runs, staged);
-        merge_words(&runs, words, scratch, Sign::Unsigned, Reader::Soon);
-        keys_of::<T>(words);
+        merge_words(&runs, words, scratch, Sign::Unsigned, Destination::Cache);
+        words_to_keys::<T>(words);
     }
 }
 
-/// How this processor compares the keys' own bits; None if they must be turned into words first.
+/// Returns how this processor compares the bits of the keys; None if they must be turned into words first.
 fn comparable<T: PlainKey>() -> Option<Sign> {
     let any_sign = vector::is_available::<T::Bits>();
     T::NATIVE.filter(|sign| any_sign || *sign == Sign::Unsigned)
 }
 
-/// Sorts words on the calling thread, but no floats; signed ones only with vector instructions.
+/// Sorts words on the calling thread. They must not be floating-point numbers, and signed ones need vector
+/// instructions.
 fn sort_words<W: Word>(words: &mut [W], sign: Sign) {
-    match vector::is_available::<W>() {
-        true => vector::sort(words, sign),
-        false => radix::sort(words),
+    if vector::is_available::<W>() {
+        vector::sort(words, sign);
+    } else {
+        radix::sort(words);
     }
 }
 
-/// Merges runs of words; those with a sign and floats only with vector instructions.
+/// Merges runs of words. Signed words and floating-point numbers need vector instructions.
 fn merge_words<W: Word>(
     runs: &[&[W]],
     out: &mut [W],
     scratch: &mut [W],
     sign: Sign,
-    reader: Reader,
+    destination: Destination,
 ) {
-    match vector::is_available::<W>() {
-        true => merge_tree(runs, out, scratch, reader, |one, other, out, reader| {
-            vector::merge_two(one, other, out, sign, reader);
-        }),
-        false => merge_tree_by(runs, out, scratch, |one, other| one < other),
+    if vector::is_available::<W>() {
+        let merge_two = |one: &[W], other: &[W], out: &mut [W], destination| {
+            vector::merge_two(one, other, out, sign, destination);
+        };
+        merge_tree(runs, out, scratch, destination, merge_two);
+    } else {
+        merge_tree_by(runs, out, scratch, |one, other| one < other);
     }
 }
 
-/// Copies runs one after the other, as words in the order of their keys; returns the copies.
+/// Copies runs one after the other to `to`, as words in the order of their keys, and returns the copies.
 fn copy_words<'a, T: PlainKey>(runs: &[&[u8]], mut to: &'a mut [T::Bits]) -> Vec<&'a [T::Bits]> {
     let copies = runs.iter().map(|run| {
         let run: &[T] = cast_slice(run);
@@ -120,124 +128,123 @@ fn copy_words<'a, T: PlainKey>(runs: &[&[u8]], mut to: &'a mut [T::Bits]) -> Vec
 }
 
 impl<T: PlainKey> Plain<T> {
-    /// A kernel that works on the crew's threads.
-    pub fn new(crew: Crew) -> Plain<T> {
+    /// Returns a kernel that works on the threads of `pool`.
+    pub fn new(pool: ThreadPool) -> Plain<T> {
         Plain {
-            crew,
+            pool,
             numbers: Numbers(PhantomData),
         }
     }
 
-    /// Without a look whether that is needed.
+    /// Sorts records, without a check whether they are sorted.
     fn sort_all(&self, records: &mut [T]) {
-        let pool = match records.len() >= SHARED {
-            true => self.crew.pool(),
-            false => None,
-        };
+        let is_shared = records.len() >= LEAST_SHARED;
+        let pool = is_shared.then(|| self.pool.rayon_pool()).flatten();
         if count::is_worth_it::<T>(records.len()) {
             return count::sort(records, pool.as_deref());
         }
-        let on_pool = pool.and_then(|pool| self.sort_on(&pool, records));
-        if on_pool.is_none() {
-            sort_unseen(records);
+        let done = pool.and_then(|pool| self.sort_on(&pool, records));
+        if done.is_none() {
+            sort_unchecked(records);
         }
     }
 
-    /// On the pool's threads; None if there is no room for that.
-    fn sort_on(&self, pool: &ThreadPool, records: &mut [T]) -> Option<()> {
+    /// Sorts records on the threads of the pool. Returns None, with the records in any order, if scratch space cannot
+    /// be allocated.
+    fn sort_on(&self, pool: &rayon::ThreadPool, records: &mut [T]) -> Option<()> {
         if !vector::is_available::<T::Bits>() {
             return self.sort_shares_on(pool, records);
         }
         let words: &mut [T::Bits] = cast_slice_mut(records);
-        on_pool(pool, || match comparable::<T>() {
+        install(pool, || match comparable::<T>() {
             Some(sign) => vector::sort_on_threads(words, sign, &sort_keys::<T>),
             None => {
-                let share = words.len().div_ceil(width());
-                each(words.chunks_mut(share), words_of::<T>);
+                let share = words.len().div_ceil(current_threads());
+                map_parallel(words.chunks_mut(share), keys_to_words::<T>);
                 let sort = |part: &mut [T::Bits]| sort_words(part, Sign::Unsigned);
                 vector::sort_on_threads(words, Sign::Unsigned, &sort);
-                each(words.chunks_mut(share), keys_of::<T>);
+                map_parallel(words.chunks_mut(share), words_to_keys::<T>);
             }
         });
         Some(())
     }
 
-    /// Every thread sorts a share; then the shares are merged.
-    fn sort_shares_on(&self, pool: &ThreadPool, records: &mut [T]) -> Option<()> {
+    /// Sorts a share on every thread, and merges the shares.
+    fn sort_shares_on(&self, pool: &rayon::ThreadPool, records: &mut [T]) -> Option<()> {
         let mut merged = Buffer::unset(size_of_val(records)).ok()?;
         let share = records.len().div_ceil(pool.current_num_threads());
-        on_pool(pool, || each(records.chunks_mut(share), sort_here));
+        install(pool, || map_parallel(records.chunks_mut(share), sort_here));
         let runs: Vec<&[u8]> = records.chunks(share).map(cast_slice).collect();
         merge(&self.numbers, &runs, &mut merged, Some(pool)).ok()?;
         let merged: &[T] = cast_slice(&merged);
         let shares = records.chunks_mut(share).zip(merged.chunks(share));
-        on_pool(pool, || {
-            each(shares, |(records, merged)| records.copy_from_slice(merged))
+        install(pool, || {
+            map_parallel(shares, |(records, merged)| records.copy_from_slice(merged))
         });
         Some(())
     }
 }
 
-/// Sorts on the calling thread.
+/// Sorts records on the calling thread.
 fn sort_here<T: PlainKey>(records: &mut [T]) {
-    if !is_done_by_looking(records) {
-        sort_unseen(records);
+    if !sort_if_monotonic(records) {
+        sort_unchecked(records);
     }
 }
 
-/// Sorts on the calling thread, without a look whether that is needed.
-fn sort_unseen<T: PlainKey>(records: &mut [T]) {
+/// Sorts records on the calling thread, without a check whether they are sorted.
+fn sort_unchecked<T: PlainKey>(records: &mut [T]) {
     sort_keys::<T>(cast_slice_mut(records));
 }
 
-/// Sorts keys, which are given by their bits, on the calling thread.
+/// Sorts keys, given by their bits, on the calling thread.
 fn sort_keys<T: PlainKey>(keys: &mut [T::Bits]) {
     match comparable::<T>() {
-        Some(Sign::Float) => sort_floats::<T>(keys, vector::timeout(keys.len())),
+        Some(Sign::Float) => sort_floats::<T>(keys, vector::depth_limit(keys.len())),
         Some(sign) => sort_words(keys, sign),
         None => sort_as_words::<T>(keys),
     }
 }
 
 fn sort_as_words<T: PlainKey>(keys: &mut [T::Bits]) {
-    words_of::<T>(keys);
+    keys_to_words::<T>(keys);
     sort_words(keys, Sign::Unsigned);
-    keys_of::<T>(keys);
+    words_to_keys::<T>(keys);
 }
 
-/// Sorts floats, which takes fewer instructions if they are words; they become words only where they stay in
-/// a cache. No part is divided more often than `timeout` says.
-fn sort_floats<T: PlainKey>(keys: &mut [T::Bits], timeout: u32) {
-    if size_of_val(keys) <= CACHED_BYTES || timeout == 0 {
+/// Sorts floating-point keys. Words need fewer instructions, but the keys become words only in parts that stay in a
+/// cache. No part is divided more than `depth_limit` times.
+fn sort_floats<T: PlainKey>(keys: &mut [T::Bits], depth_limit: u32) {
+    if size_of_val(keys) <= CACHED_BYTES || depth_limit == 0 {
         return sort_as_words::<T>(keys);
     }
-    let [low, high] = vector::divided(keys, Sign::Float);
+    let [low, high] = vector::divide(keys, Sign::Float);
     let (lower, rest) = keys.split_at_mut(low);
-    sort_floats::<T>(lower, timeout - 1);
-    sort_floats::<T>(&mut rest[high - low..], timeout - 1);
+    sort_floats::<T>(lower, depth_limit - 1);
+    sort_floats::<T>(&mut rest[high - low..], depth_limit - 1);
 }
 
-/// Turns keys, which are given by their bits, into words in their order.
-fn words_of<T: PlainKey>(keys: &mut [T::Bits]) {
+/// Turns keys, given by their bits, into words in place.
+fn keys_to_words<T: PlainKey>(keys: &mut [T::Bits]) {
     for key in keys {
         *key = bytemuck::cast::<_, T>(*key).bits();
     }
 }
 
-/// Turns such words back into keys.
-fn keys_of<T: PlainKey>(words: &mut [T::Bits]) {
+/// Turns words back into keys in place.
+fn words_to_keys<T: PlainKey>(words: &mut [T::Bits]) {
     for word in words {
         *word = bytemuck::cast(T::from_bits(*word));
     }
 }
 
-/// One look over the records: real data often come sorted, or in reverse, and no sort is as fast as
-/// finding that out.
-fn is_done_by_looking<T: PlainKey>(records: &mut [T]) -> bool {
+/// Checks for ascending and descending records, which are frequent in real data, in one pass, and reverses descending
+/// ones. Returns true if the records are sorted now.
+fn sort_if_monotonic<T: PlainKey>(records: &mut [T]) -> bool {
     if is_ascending(records) {
         return true;
     }
-    // Equal numbers are equal bytes, so they may well change places.
+    // Equal numbers consist of equal bytes, so that they need not keep their order.
     let is_descending = is_descending(records);
     if is_descending {
         records.reverse();
@@ -246,29 +253,32 @@ fn is_done_by_looking<T: PlainKey>(records: &mut [T]) -> bool {
 }
 
 fn is_ascending<T: PlainKey>(records: &[T]) -> bool {
-    first_that(records, |one, next| next.before(one)).is_none()
+    first_violation(records, |one, next| next.before(one)).is_none()
 }
 
 fn is_descending<T: PlainKey>(records: &[T]) -> bool {
-    first_that(records, |one, next| one.before(next)).is_none()
+    first_violation(records, |one, next| one.before(next)).is_none()
 }
 
-/// The index of the first record that has the bad relation to the next one.
-fn first_that<T: PlainKey>(records: &[T], bad: impl Fn(T, T) -> bool) -> Option<usize> {
+/// Returns the index of the first record that has the relation `is_violation` to the next one.
+fn first_violation<T: PlainKey>(
+    records: &[T],
+    is_violation: impl Fn(T, T) -> bool,
+) -> Option<usize> {
     const STRIDE: usize = 32;
-    // A whole stride is compared without a decision in between, which can be vectorised.
+    // A stride is compared without a branch, so that the compiler can vectorise the loop.
     let mut start = 0;
     while start + STRIDE < records.len() {
-        let (these, next) = (&records[start..start + STRIDE], &records[start + 1..]);
-        let pairs = these.iter().zip(next);
-        if pairs.fold(false, |any, (one, next)| any | bad(*one, *next)) {
+        let (stride, next) = (&records[start..start + STRIDE], &records[start + 1..]);
+        let pairs = stride.iter().zip(next);
+        if pairs.fold(false, |any, (one, next)| any | is_violation(*one, *next)) {
             break;
         }
         start += STRIDE;
     }
     let mut pairs = records[start..].windows(2);
     pairs
-        .position(|pair| bad(pair[0], pair[1]))
+        .position(|pair| is_violation(pair[0], pair[1]))
         .map(|at| start + at)
 }
 
@@ -277,11 +287,11 @@ impl<T: PlainKey> Kernel for Plain<T> {
         size_of::<T>()
     }
 
-    fn crew(&self) -> &Crew {
-        &self.crew
+    fn thread_pool(&self) -> &ThreadPool {
+        &self.pool
     }
 
-    fn copy(&self, records: &[u8], seen: &mut Seen) -> Result<Buffer> {
+    fn copy(&self, records: &[u8], visit: &mut Visitor) -> Result<Buffer> {
         let can = vector::is_available::<T::Bits>() && records.len() >= FAR_BYTES;
         let is_unsorted = |_: &Sign| {
             let keys = try_cast_slice::<u8, T>(records);
@@ -289,12 +299,12 @@ impl<T: PlainKey> Kernel for Plain<T> {
         };
         let sign = comparable::<T>().filter(|_| can).filter(is_unsorted);
         let Some(sign) = sign else {
-            seen(records);
+            visit(records);
             return Buffer::copy_of(records);
         };
         let mut copy = Buffer::unset(records.len())?;
         let words: &mut [T::Bits] = cast_slice_mut(&mut copy);
-        let low = vector::divided_copy(records, words, sign, seen);
+        let low = vector::copy_divided(records, words, sign, visit);
         copy.set_borders(vec![low * size_of::<T>()]);
         Ok(copy)
     }
@@ -302,7 +312,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
     fn sort(&self, block: &mut Buffer) -> Result<()> {
         let borders = block.take_borders();
         let mut records: &mut [T] = cast_slice_mut(block);
-        if borders.is_empty() && is_done_by_looking(records) {
+        if borders.is_empty() && sort_if_monotonic(records) {
             return Ok(());
         }
         let mut start = 0;
@@ -332,7 +342,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
     }
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        merge(&self.numbers, runs, out, self.crew.pool().as_deref())
+        merge(&self.numbers, runs, out, self.pool.rayon_pool().as_deref())
     }
 
     fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>> {
@@ -344,7 +354,7 @@ impl<T: PlainKey> Kernel for Plain<T> {
     }
 
     fn first_disorder(&self, block: &[u8]) -> Option<usize> {
-        first_that(cast_slice::<u8, T>(block), |one, next| next.before(one))
+        first_violation(cast_slice::<u8, T>(block), |one, next| next.before(one))
     }
 }
 
@@ -352,16 +362,16 @@ impl<T: PlainKey> Kernel for Plain<T> {
 mod tests {
     use super::*;
     use crate::buffer::Buffer;
-    use crate::kernel::tests::copy_seen;
+    use crate::kernel::tests::copy_and_check_visits;
     use proptest::prelude::*;
 
-    fn alone() -> Crew {
-        Crew::from(1)
+    fn one_thread() -> ThreadPool {
+        ThreadPool::from(1)
     }
 
-    /// Sorts and merges as the engine would, and compares with the standard library bit for bit.
+    /// Sorts and merges as the engine does, and compares with the standard library bit for bit.
     fn check<T: PlainKey>(runs: &[Vec<T>], threads: usize) {
-        let kernel = Plain::<T>::new(Crew::from(threads));
+        let kernel = Plain::<T>::new(ThreadPool::from(threads));
         let sorted: Vec<Buffer> = runs
             .iter()
             .map(|run| {
@@ -395,7 +405,7 @@ mod tests {
         }
     }
 
-    fn all_types(runs: &[Vec<u64>], threads: usize) {
+    fn check_all_types(runs: &[Vec<u64>], threads: usize) {
         fn cast<T>(runs: &[Vec<u64>], map: impl Fn(u64) -> T) -> Vec<Vec<T>> {
             runs.iter()
                 .map(|run| run.iter().map(|bits| map(*bits)).collect())
@@ -421,22 +431,22 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_of_all_kinds() {
+    fn sorts_and_merges_long_runs_of_all_types() {
         for threads in [1, 2] {
             for mask in [u64::MAX, 0xff, 1, 0] {
                 let runs: Vec<Vec<u64>> = (0..5)
                     .map(|seed| random(seed * 19_000, mask, seed as u64))
                     .collect();
-                all_types(&runs, threads);
+                check_all_types(&runs, threads);
             }
             let ascending: Vec<u64> = (0..30_000).collect();
             let descending: Vec<u64> = (0..30_000).rev().collect();
-            all_types(&[ascending, descending], threads);
+            check_all_types(&[ascending, descending], threads);
         }
     }
 
     #[test]
-    fn many_runs_and_runs_of_very_different_lengths() {
+    fn merges_many_runs_and_runs_of_very_different_lengths() {
         let many: Vec<Vec<u64>> = (0..300).map(|seed| random(500, u64::MAX, seed)).collect();
         let mut uneven: Vec<Vec<u64>> = (0..9).map(|seed| random(3, u64::MAX, seed)).collect();
         uneven.insert(4, random(100_000, u64::MAX, 9));
@@ -450,16 +460,16 @@ mod tests {
         }
     }
 
-    /// Whatever a copy has done on the way, and wherever from, sorting it comes to the same.
+    /// Divided or not, and from any alignment, a copy has the same result when it is sorted.
     #[test]
-    fn a_copy_of_any_size_is_sorted() {
+    fn sorts_divided_and_plain_copies_of_any_size() {
         fn check<T: PlainKey>(keys: &[T], threads: usize) -> usize {
-            let kernel = Plain::<T>::new(Crew::from(threads));
+            let kernel = Plain::<T>::new(ThreadPool::from(threads));
             let mut expected = keys.to_vec();
             expected.sort_by(|one, other| one.order(*other));
             let bytes: &[u8] = cast_slice(keys);
             let shifted = [&[7], bytes].concat();
-            let copies = [bytes, &shifted[1..]].map(|bytes| copy_seen(&kernel, bytes));
+            let copies = [bytes, &shifted[1..]].map(|bytes| copy_and_check_visits(&kernel, bytes));
             let borders = copies[0].borders().len();
             for mut copy in copies {
                 kernel.sort(&mut copy).unwrap();
@@ -487,19 +497,19 @@ mod tests {
                 ];
                 let large = length == long && mask > 0;
                 let [narrow, wide] = [vector::is_available::<u32>(), vector::is_available::<u64>()];
-                let divides = [wide, narrow, wide].map(|can| usize::from(can && large));
-                assert_eq!(borders, divides);
+                let expected = [wide, narrow, wide].map(|can| usize::from(can && large));
+                assert_eq!(borders, expected);
             }
         }
-        // What is in order already stays so, and is found to be.
+        // Monotonic records are found, and are not divided.
         let up: Vec<u64> = (0..long as u64).collect();
         let down: Vec<u64> = (0..long as u64).rev().collect();
         assert_eq!([check(&up, 1), check(&down, 1)], [0, 0]);
     }
 
     #[test]
-    fn the_first_disorder_is_found_wherever_it_is() {
-        let kernel = Plain::<i32>::new(alone());
+    fn finds_the_first_disorder_at_every_index() {
+        let kernel = Plain::<i32>::new(one_thread());
         for length in [0, 1, 2, 31, 32, 33, 34, 100] {
             let sorted: Vec<i32> = (0..length).map(|index| index - 50).collect();
             assert_eq!(kernel.first_disorder(cast_slice(&sorted)), None);
@@ -510,13 +520,13 @@ mod tests {
             }
         }
         let floats = [-0.0, 0.0, 0.0, -0.0];
-        let kernel = Plain::<f64>::new(alone());
+        let kernel = Plain::<f64>::new(one_thread());
         assert_eq!(kernel.first_disorder(cast_slice(&floats)), Some(2));
     }
 
     #[test]
-    fn one_record_need_not_be_aligned() {
-        let kernel = Plain::<u64>::new(alone());
+    fn a_record_argument_need_not_be_aligned() {
+        let kernel = Plain::<u64>::new(one_thread());
         let run: [u64; 4] = [1, 5, 5, 9];
         let mut bytes = [0; 9];
         bytes[1..].copy_from_slice(&5_u64.to_ne_bytes());
@@ -527,7 +537,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_of_any_length(
+        fn sorts_and_merges_runs_of_any_length(
             runs in prop::collection::vec(prop::collection::vec(any::<u64>(), 0..300), 0..9),
             mask in prop::sample::select(vec![u64::MAX, 7, 0]),
         ) {
@@ -535,7 +545,7 @@ mod tests {
                 .into_iter()
                 .map(|run| run.into_iter().map(|bits| bits & mask).collect())
                 .collect();
-            all_types(&runs, 1);
+            check_all_types(&runs, 1);
         }
     }
 }

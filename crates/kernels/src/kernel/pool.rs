@@ -1,32 +1,41 @@
 //! The threads that a kernel works on.
 //!
-//! How many there are may grow while a sort runs: the dead leave their processors to those who do
-//! their work. What threads do is compiled once and not for each kernel that has something to do. Must never use
-//! rayon's global pool, which belongs to the program.
+//! Their number may grow while a sort runs: failed ranks leave their processors to the ranks that take over their
+//! work. The functions here take closures by reference where that avoids a copy of rayon's code for each kernel. This
+//! module must never use rayon's global pool, which belongs to the program.
+//!
+//! Work on another thread uses the memory budget of the thread that called.
 
+use std::fmt;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rayon::ThreadPool;
 use rayon::prelude::*;
 
-/// So many times as many tasks as threads, since neither tasks nor threads are alike.
+use crate::memory::MemoryBudget;
+
+/// The number of tasks for each thread, as neither tasks nor threads are equally fast.
 pub const TASKS_PER_THREAD: usize = 4;
 
-/// How many threads.
-#[derive(Clone, Copy, Debug)]
+/// How many threads a pool has.
+#[derive(Clone)]
 pub enum Threads {
-    /// So many; 0 is 1, the caller's own.
+    /// This number. 0 means 1: the thread that calls.
     Fixed(usize),
-    /// As many as this says when there is work.
-    Now(fn() -> usize),
+    /// The number that this function returns when there is work.
+    Measured(Arc<dyn Fn() -> usize + Send + Sync>),
 }
 
 impl Threads {
-    fn number(self) -> usize {
+    /// Returns as many threads as `measure` returns when there is work.
+    pub fn measured(measure: impl Fn() -> usize + Send + Sync + 'static) -> Threads {
+        Threads::Measured(Arc::new(measure))
+    }
+
+    fn number(&self) -> usize {
         match self {
-            Threads::Fixed(number) => number,
-            Threads::Now(number) => number(),
+            Threads::Fixed(number) => *number,
+            Threads::Measured(measure) => measure(),
         }
     }
 }
@@ -37,119 +46,153 @@ impl From<usize> for Threads {
     }
 }
 
-/// A pool of that many threads, which is there from the first work on that more than the caller's own have to
-/// do until the last clone of it is gone.
-#[derive(Clone, Debug)]
-pub struct Crew {
-    threads: Threads,
-    pool: Arc<Mutex<Option<Arc<ThreadPool>>>>,
+impl fmt::Debug for Threads {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Threads::Fixed(number) => write!(out, "Fixed({number})"),
+            Threads::Measured(_) => out.write_str("Measured"),
+        }
+    }
 }
 
-impl<T: Into<Threads>> From<T> for Crew {
-    fn from(threads: T) -> Crew {
-        Crew {
+/// A pool of threads. It starts them for the first work that several threads can share, and ends them when its last
+/// clone is dropped.
+#[derive(Clone, Debug)]
+pub struct ThreadPool {
+    threads: Threads,
+    pool: Arc<Mutex<Option<Arc<rayon::ThreadPool>>>>,
+}
+
+impl<T: Into<Threads>> From<T> for ThreadPool {
+    fn from(threads: T) -> ThreadPool {
+        ThreadPool {
             threads: threads.into(),
             pool: Arc::default(),
         }
     }
 }
 
-impl Crew {
-    /// The pool; None: the caller works alone. Threads that cannot be had are done without.
-    pub fn pool(&self) -> Option<Arc<ThreadPool>> {
-        let number = self.threads.number();
+impl ThreadPool {
+    /// Returns the threads; None if the caller works alone. If the system refuses more threads, the pool stays as it
+    /// is.
+    pub fn rayon_pool(&self) -> Option<Arc<rayon::ThreadPool>> {
+        let wanted = self.threads.number();
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
-        if number > there
-            && let Some(larger) = pool_of(number)
+        let present = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
+        if wanted > present
+            && let Some(larger) = new_pool(wanted)
         {
             *pool = Some(Arc::new(larger));
         }
         pool.clone()
     }
 
-    /// How many threads there are to work on.
-    pub fn threads(&self) -> usize {
-        self.pool().map_or(1, |pool| pool.current_num_threads())
+    /// Returns the number of threads; 1 if the caller works alone.
+    pub fn thread_count(&self) -> usize {
+        self.rayon_pool()
+            .map_or(1, |pool| pool.current_num_threads())
     }
 
-    /// Does the same for each item as soon as it is there, for one after the other. Returns what comes of each,
-    /// in their order. Items are fetched on the caller's thread; where there is a pool, it works meanwhile.
-    pub fn as_they_come<T: Send, R: Send>(
+    /// Calls `work` for each item as soon as it is available, one after the other, and returns the results in order.
+    /// Items are fetched on the caller's thread; if the pool has threads, `work` runs on one of them meanwhile.
+    ///
+    /// # Panics
+    /// If the iterator or `work` panics.
+    pub fn map_pipelined<T: Send, R: Send>(
         &self,
         items: &mut dyn Iterator<Item = T>,
         work: impl Fn(T) -> R + Sync,
     ) -> Vec<R> {
-        let Some(pool) = self.pool() else {
+        let Some(pool) = self.rayon_pool() else {
             return items.map(work).collect();
         };
+        let budget = MemoryBudget::current();
         let (sender, receiver) = channel();
         let mut results = Vec::new();
-        let (done, work) = (&mut results, &work);
+        let (done, work, budget) = (&mut results, &work, &budget);
         pool.in_place_scope(move |scope| {
-            // As long as it fetches, the caller's thread works too: one of the others leaves it its processor.
-            let (resting, rests) = channel();
-            let (last_is_there, is_last_there) = channel::<()>();
+            // The caller's thread is busy while it fetches: one thread of the pool leaves its processor to it.
+            let (blocked_sender, blocked_receiver) = channel();
+            let (fetched_sender, fetched_receiver) = channel::<()>();
             scope.spawn(move |_| {
-                let _ = resting.send(());
-                let _ = is_last_there.recv();
+                let _ = blocked_sender.send(());
+                let _ = fetched_receiver.recv();
             });
-            // Not before: whoever does the work could take the rest on itself.
-            let _ = rests.recv();
-            scope.spawn(move |_| done.extend(receiver.into_iter().map(work)));
+            // The thread must be blocked before the work begins. Otherwise the thread that works could take the
+            // blocking task, too.
+            let _ = blocked_receiver.recv();
+            scope.spawn(move |_| {
+                let _entered = budget.enter();
+                done.extend(receiver.into_iter().map(work));
+            });
             for item in items {
                 if sender.send(item).is_err() {
-                    // The work has panicked, and goes on to do so as soon as the scope ends.
+                    // The work has panicked. The scope panics, too, when it ends.
                     break;
                 }
             }
-            drop(last_is_there);
+            drop(fetched_sender);
         });
         results
     }
 }
 
-/// Work on one of the pool's threads, where [`each`] and [`both`] find the others.
-pub fn on_pool<R: Send>(pool: &ThreadPool, work: impl FnOnce() -> R + Send) -> R {
+/// Runs `work` on a thread of the pool, where [`map_parallel`] and [`join`] use the pool's other threads.
+pub fn install<R: Send>(pool: &rayon::ThreadPool, work: impl FnOnce() -> R + Send) -> R {
+    let budget = MemoryBudget::current();
     let (mut work, mut result) = (Some(work), None);
-    let mut once = || result = work.take().map(|work| work());
+    let mut once = || {
+        let _entered = budget.enter();
+        result = work.take().map(|work| work());
+    };
     let once: &mut (dyn FnMut() + Send) = &mut once;
     pool.install(once);
-    result.expect("work that is done")
+    result.expect("the pool has run the work")
 }
 
-/// Does the same for each item, on the threads of the pool that this one belongs to. Returns what comes of each,
-/// in their order.
-pub fn each<T: Send, R: Send>(
+/// Calls `work` for each item, on the threads of the pool that the caller's thread belongs to, and returns the results
+/// in the order of the items.
+pub fn map_parallel<T: Send, R: Send>(
     items: impl Iterator<Item = T>,
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
+    let budget = MemoryBudget::current();
     let items: Vec<T> = items.collect();
     let mut results: Vec<Option<R>> = items.iter().map(|_| None).collect();
-    let work = &work;
+    let (work, budget) = (&work, &budget);
     let pairs = items.into_iter().zip(&mut results);
-    let tasks = pairs.map(|(item, result)| -> Task { Box::new(|| *result = Some(work(item))) });
-    do_all(tasks.collect());
+    let tasks = pairs.map(|(item, result)| -> Task {
+        Box::new(move || {
+            let _entered = budget.enter();
+            *result = Some(work(item));
+        })
+    });
+    run_all(tasks.collect());
     results.into_iter().flatten().collect()
 }
 
 type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-fn do_all(tasks: Vec<Task>) {
+fn run_all(tasks: Vec<Task>) {
     tasks.into_par_iter().for_each(|task| task());
 }
 
-/// Does both at the same time, on the threads of the pool that this one belongs to.
-pub fn both(one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
-    rayon::join(one, other);
+/// Runs both closures at the same time, on the threads of the pool that the caller's thread belongs to.
+pub fn join(one: &mut (dyn FnMut() + Send), other: &mut (dyn FnMut() + Send)) {
+    let budget = MemoryBudget::current();
+    // The first closure runs on this thread, the second one here or on another.
+    rayon::join(one, || {
+        let _entered = budget.enter();
+        other();
+    });
 }
 
-/// How many threads that pool has.
-pub fn width() -> usize {
+/// Returns the number of threads of the pool that the caller's thread belongs to.
+pub fn current_threads() -> usize {
     rayon::current_num_threads()
 }
 
-fn pool_of(threads: usize) -> Option<ThreadPool> {
+fn new_pool(threads: usize) -> Option<rayon::ThreadPool> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|index| format!("ftsort-{index}"));
@@ -162,12 +205,12 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn everything_is_done_once_and_comes_back_in_order() {
-        let pool = pool_of(3).unwrap();
+    fn every_item_is_processed_once_and_results_are_in_order() {
+        let pool = new_pool(3).unwrap();
         let count = AtomicUsize::new(0);
-        let squares = on_pool(&pool, || {
-            assert_eq!(width(), 3);
-            each(0..100_usize, |number| {
+        let squares = install(&pool, || {
+            assert_eq!(current_threads(), 3);
+            map_parallel(0..100_usize, |number| {
                 count.fetch_add(1, Ordering::Relaxed);
                 number * number
             })
@@ -178,17 +221,17 @@ mod tests {
         );
         assert_eq!(count.into_inner(), 100);
         let (mut one, mut other) = (0, 0);
-        on_pool(&pool, || both(&mut || one += 1, &mut || other += 2));
+        install(&pool, || join(&mut || one += 1, &mut || other += 2));
         assert_eq!((one, other), (1, 2));
     }
 
     #[test]
-    fn items_are_fetched_here_and_worked_on_elsewhere_in_their_order() {
+    fn pipelined_items_are_fetched_here_and_processed_on_another_thread_in_order() {
         let here = std::thread::current().id();
         for threads in [1, 2, 3] {
-            let crew = Crew::from(threads);
+            let pool = ThreadPool::from(threads);
             let mut items = (0..50_u32).inspect(|_| assert_eq!(std::thread::current().id(), here));
-            let squares = crew.as_they_come(&mut items, |number| {
+            let squares = pool.map_pipelined(&mut items, |number| {
                 assert_eq!(std::thread::current().id() == here, threads == 1);
                 number * number
             });
@@ -198,39 +241,65 @@ mod tests {
                     .eq((0..50).map(|number| number * number))
             );
             assert!(
-                crew.as_they_come(&mut std::iter::empty::<u32>(), |number| number)
+                pool.map_pipelined(&mut std::iter::empty::<u32>(), |number| number)
                     .is_empty()
             );
         }
     }
 
     #[test]
-    fn a_panic_on_either_side_comes_out_and_leaves_no_thread_waiting() {
-        let crew = Crew::from(2);
+    fn a_panic_on_either_side_is_reported_and_leaves_no_thread_blocked() {
+        let pool = ThreadPool::from(2);
         for (fetch, work) in [(3, 100), (100, 3), (5, 5)] {
             let panicked = crate::error::caught(|| {
                 let mut items = (0..50).inspect(|number| assert_ne!(*number, fetch));
-                Ok(crew.as_they_come(&mut items, |number| assert_ne!(number, work)))
+                Ok(pool.map_pipelined(&mut items, |number| assert_ne!(number, work)))
             });
             assert_eq!(panicked.unwrap_err().status, crate::error::Status::Internal);
         }
-        assert_eq!(crew.as_they_come(&mut (0..3), |number| number), [0, 1, 2]);
+        assert_eq!(pool.map_pipelined(&mut (0..3), |number| number), [0, 1, 2]);
     }
 
     #[test]
-    fn a_fixed_number_stays() {
-        for (asked, found) in [(0, 1), (1, 1), (3, 3)] {
-            assert_eq!(Crew::from(asked).threads(), found);
+    fn a_fixed_number_of_threads_stays() {
+        for (wanted, found) in [(0, 1), (1, 1), (3, 3)] {
+            assert_eq!(ThreadPool::from(wanted).thread_count(), found);
         }
     }
 
     #[test]
-    fn it_grows_with_what_there_is_and_never_shrinks() {
-        static NUMBER: AtomicUsize = AtomicUsize::new(1);
-        let crew = Crew::from(Threads::Now(|| NUMBER.load(Ordering::Relaxed)));
-        for (number, found) in [(1, 1), (2, 2), (4, 4), (3, 4)] {
-            NUMBER.store(number, Ordering::Relaxed);
-            assert_eq!(crew.threads(), found);
+    fn a_pool_grows_with_the_measured_number_and_never_shrinks() {
+        let number = Arc::new(AtomicUsize::new(1));
+        let measured = Arc::clone(&number);
+        let pool = ThreadPool::from(Threads::measured(move || measured.load(Ordering::Relaxed)));
+        for (wanted, found) in [(1, 1), (2, 2), (4, 4), (3, 4)] {
+            number.store(wanted, Ordering::Relaxed);
+            assert_eq!(pool.thread_count(), found);
         }
+    }
+
+    #[test]
+    fn every_thread_uses_the_budget_of_the_caller() {
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        budget.set_limit(17);
+        let is_current = || MemoryBudget::current().limit() == 17;
+        let pool = ThreadPool::from(3);
+        let threads = pool.rayon_pool().unwrap();
+        install(&threads, || {
+            assert!(is_current());
+            assert!(
+                map_parallel(0..100, |_| is_current())
+                    .into_iter()
+                    .all(|is| is)
+            );
+            join(&mut || assert!(is_current()), &mut || assert!(is_current()));
+        });
+        assert!(
+            pool.map_pipelined(&mut (0..3), |_| is_current())
+                .into_iter()
+                .all(|is| is)
+        );
+        threads.install(|| assert!(!is_current()));
     }
 }

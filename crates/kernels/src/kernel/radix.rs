@@ -1,36 +1,37 @@
-//! Sorting words on the calling thread, in place: radix sort from the top, cache by cache.
+//! Radix sort of words on the calling thread, in place.
 //!
-//! A large block is first dealt out in place to a few buckets (an American flag sort), until the
-//! buckets fit the first-level cache. A bucket is then sorted by as many of its leading bits as its
-//! size can make use of, from the lowest digit up (LSD), through a small scratch space; words that
-//! agree in all of these bits are few, unless the data are skewed, and are sorted among themselves
-//! afterwards. It must never start a thread, nor need memory that grows with the block.
+//! A large block is first partitioned in place into buckets by the most significant digit (an American flag sort),
+//! until the buckets fit the first-level cache. A bucket is then sorted by as many of its leading bits as its size can
+//! make use of, from the least significant digit up (LSD), through a small scratch space. Words that agree in all of
+//! these bits are few, unless the data are skewed, and are sorted separately afterwards. This module must never start a
+//! thread, nor allocate memory that grows with the block.
 
 use crate::buffer::Buffer;
 use crate::record::Word;
 
-/// Up to this many words the standard library's comparison sort wins.
+/// Up to this many words the comparison sort of the standard library is faster.
 const SMALL: usize = 160;
 
-/// The scratch space: this many words. With the bucket it hardly exceeds a first-level cache.
+/// The size of the scratch space in words. Together with a bucket it is about as large as a first-level cache.
 pub const BUCKET: usize = 1 << 13;
 
-/// Digits have eight bits at most.
+/// The largest number of bits of a digit.
 const DIGIT_BITS: u32 = 8;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
-/// So many bits more than it takes to number a bucket's words are sorted by, at least: in random
-/// data few words then have to be put right afterwards, which costs less than another digit.
+/// A bucket is sorted by at least this many bits more than its words can be numbered with. Few words of random data
+/// then agree in all of these bits, and to sort these separately costs less than another digit.
 const SPARE_BITS: u32 = 3;
 
-/// Words are dealt to 2^6 places at a time: more pages than that do not fit the first-level
-/// translation cache, and each step then costs four times as much...
-const DEAL_BITS: u32 = 6;
+/// A large block is partitioned into 2^6 buckets at a time: the pages of more buckets do not fit the first-level
+/// translation cache, and each step then costs four times as much.
+const PARTITION_BITS: u32 = 6;
 
-/// ...unless all pages together fit the second-level one.
+/// The pages of a block of at most this many bytes fit the second-level translation cache, so that it can be
+/// partitioned into more buckets.
 const TRANSLATED_BYTES: usize = 1 << 22;
 
-/// Sorts words, ascending.
+/// Sorts words in ascending order.
 pub fn sort<W: Word>(words: &mut [W]) {
     if words.len() <= SMALL {
         words.sort_unstable();
@@ -38,12 +39,12 @@ pub fn sort<W: Word>(words: &mut [W]) {
     }
     match Buffer::zeroed(BUCKET.min(words.len()) * size_of::<W>()) {
         Ok(mut scratch) => sort_with(words, bytemuck::cast_slice_mut(&mut scratch)),
-        // A comparison sort needs no memory.
+        // A comparison sort needs no scratch space.
         Err(_) => words.sort_unstable(),
     }
 }
 
-/// Sorts words, ascending, through a scratch space of its own size.
+/// Sorts words in ascending order, through a scratch space of at most `scratch.len()` words.
 pub fn sort_with<W: Word>(words: &mut [W], scratch: &mut [W]) {
     if words.len() <= SMALL {
         words.sort_unstable();
@@ -54,7 +55,7 @@ pub fn sort_with<W: Word>(words: &mut [W], scratch: &mut [W]) {
         return;
     }
     if words.len() > scratch.len() {
-        deal(words, scratch, bits);
+        partition_and_sort(words, scratch, bits);
         return;
     }
     let wanted = words.len().ilog2() + SPARE_BITS + crowding(sample(words), bits);
@@ -62,11 +63,11 @@ pub fn sort_with<W: Word>(words: &mut [W], scratch: &mut [W]) {
     let undecided = bits - window;
     sort_by_window(words, scratch, undecided, window);
     if undecided > 0 {
-        settle_groups(words, scratch, undecided);
+        sort_groups(words, scratch, undecided);
     }
 }
 
-/// How many of the low bits it takes to tell the words apart.
+/// Returns how many of the low bits differ in some words.
 fn differing_bits<W: Word>(words: &[W]) -> u32 {
     let first = words[0];
     let differences = words
@@ -75,20 +76,20 @@ fn differing_bits<W: Word>(words: &[W]) -> u32 {
     differences.significant_bits()
 }
 
-/// How many words [`crowding`] wants to see.
+/// The number of words in the sample for [`crowding`].
 pub const SAMPLE: usize = 64;
 
-/// How many bits of the leading digit are wasted, since some of its values occur more often than
-/// others: estimated from the pairs of equal ones in a sample.
+/// Returns how many bits of the leading digit carry no information because some of its values occur more often than
+/// others. The estimate counts the pairs of equal values in a sample.
 pub fn crowding<W: Word>(sample: impl Iterator<Item = W>, bits: u32) -> u32 {
     const PAIRS_IF_EVEN: u32 = (SAMPLE * (SAMPLE - 1) / 2 / DIGITS) as u32 + 1;
     let shift = bits.saturating_sub(DIGIT_BITS);
-    let mut seen = [0_u32; DIGITS];
+    let mut counts = [0_u32; DIGITS];
     let mut pairs = 0;
     for word in sample.take(SAMPLE) {
-        let seen = &mut seen[usize::from(word.digit(shift))];
-        pairs += *seen;
-        *seen += 1;
+        let count = &mut counts[usize::from(word.digit(shift))];
+        pairs += *count;
+        *count += 1;
     }
     (pairs / PAIRS_IF_EVEN).max(1).ilog2()
 }
@@ -97,21 +98,21 @@ fn sample<W: Word>(words: &[W]) -> impl Iterator<Item = W> {
     words.iter().step_by(words.len() / SAMPLE).copied()
 }
 
-/// Deals the words out to buckets by their leading bits, and sorts the buckets.
-fn deal<W: Word>(words: &mut [W], scratch: &mut [W], bits: u32) {
+/// Partitions the words into buckets by their leading bits, and sorts the buckets.
+fn partition_and_sort<W: Word>(words: &mut [W], scratch: &mut [W], bits: u32) {
     let widest = match size_of_val(words) {
         ..=TRANSLATED_BYTES => DIGIT_BITS,
-        _ => DEAL_BITS,
+        _ => PARTITION_BITS,
     };
-    // Steps of about the same width, the last of which leaves buckets that fit.
-    let roomy = scratch.len() / 4 * 3;
-    let excess = (words.len() / roomy).ilog2() + 1;
+    // All steps have about the same width, and the last one leaves buckets that fit the scratch space.
+    let fitting = scratch.len() / 4 * 3;
+    let excess = (words.len() / fitting).ilog2() + 1;
     let width = excess.div_ceil(excess.div_ceil(widest));
-    // Places that nobody goes to cost nothing.
+    // Empty buckets cost nothing.
     let width = (width + crowding(sample(words), bits))
         .min(DIGIT_BITS)
         .min(bits);
-    let ends = deal_in_place(words, bits - width);
+    let ends = partition_in_place(words, bits - width);
     let (mut rest, mut done) = (words, 0);
     for end in ends {
         let (bucket, others) = std::mem::take(&mut rest).split_at_mut(end - done);
@@ -120,19 +121,19 @@ fn deal<W: Word>(words: &mut [W], scratch: &mut [W], bits: u32) {
     }
 }
 
-/// Puts the words in the order of the digit that starts at `shift`; returns where each bucket ends.
-/// The bits above that digit are alike in all words.
-fn deal_in_place<W: Word>(words: &mut [W], shift: u32) -> [usize; DIGITS] {
-    let place = |word: W| usize::from(word.digit(shift));
-    // Two tables, since one would have to wait for itself when neighbours are alike.
+/// Partitions the words by the digit that starts at bit `shift`, and returns the end of each bucket. The bits above
+/// that digit must be equal in all words.
+fn partition_in_place<W: Word>(words: &mut [W], shift: u32) -> [usize; DIGITS] {
+    let bucket_of = |word: W| usize::from(word.digit(shift));
+    // Neighbours are counted in different tables: an addition to the counter that was changed last has to wait.
     let mut counts = [[0_usize; DIGITS]; 2];
     let (pairs, rest) = words.as_chunks::<2>();
     for [one, other] in pairs {
-        counts[0][place(*one)] += 1;
-        counts[1][place(*other)] += 1;
+        counts[0][bucket_of(*one)] += 1;
+        counts[1][bucket_of(*other)] += 1;
     }
     for word in rest {
-        counts[0][place(*word)] += 1;
+        counts[0][bucket_of(*word)] += 1;
     }
     let mut next = [0; DIGITS];
     let mut ends = [0; DIGITS];
@@ -142,27 +143,27 @@ fn deal_in_place<W: Word>(words: &mut [W], shift: u32) -> [usize; DIGITS] {
         sum += counts[0][bucket] + counts[1][bucket];
         ends[bucket] = sum;
     }
-    // A sweep over a bucket sends each word home, and takes in exchange what lies there. That need
-    // not belong here, so that another sweep may follow, over far fewer words: independent swaps are
-    // faster than following one word after the other home.
-    let mut open = true;
-    while open {
-        open = false;
+    // A pass over a bucket swaps each word with the next word of the bucket that it belongs to. The word that comes
+    // back may belong to a third bucket, so that another pass over far fewer words may follow: independent swaps are
+    // faster than cycles of dependent ones.
+    let mut is_complete = false;
+    while !is_complete {
+        is_complete = true;
         for bucket in 0..DIGITS {
             for from in next[bucket]..ends[bucket] {
                 let word = words[from];
-                let home = &mut next[place(word)];
-                words[from] = words[*home];
-                words[*home] = word;
-                *home += 1;
+                let to = &mut next[bucket_of(word)];
+                words[from] = words[*to];
+                words[*to] = word;
+                *to += 1;
             }
-            open |= next[bucket] < ends[bucket];
+            is_complete &= next[bucket] == ends[bucket];
         }
     }
     ends
 }
 
-/// Sorts by `window` bits from `shift` on, those above being alike in all words.
+/// Sorts by the `window` bits from bit `shift` on. The bits above must be equal in all words.
 fn sort_by_window<W: Word>(words: &mut [W], scratch: &mut [W], shift: u32, window: u32) {
     let passes = window.div_ceil(DIGIT_BITS);
     let width = window.div_ceil(passes);
@@ -183,8 +184,7 @@ fn sort_by_window<W: Word>(words: &mut [W], scratch: &mut [W], shift: u32, windo
     }
 }
 
-/// One pass: `to` gets the words of `from` in the order of one digit, equal ones in the order that
-/// they had.
+/// Copies the words of `from` to `to` in the order of one digit. Words with equal digits keep their order.
 fn distribute<W: Word>(from: &[W], to: &mut [W], shift: u32, width: u32) {
     let mask = u8::MAX >> (DIGIT_BITS - width);
     let digit = |word: W| usize::from(word.digit(shift) & mask);
@@ -205,21 +205,24 @@ fn distribute<W: Word>(from: &[W], to: &mut [W], shift: u32, width: u32) {
         sum += count;
     }
     for word in from {
-        let place = &mut next[digit(*word)];
-        to[*place as usize] = *word;
-        *place += 1;
+        let index = &mut next[digit(*word)];
+        to[*index as usize] = *word;
+        *index += 1;
     }
 }
 
-/// Sorts groups of words that differ in the `undecided` low bits only, where they need it.
-fn settle_groups<W: Word>(words: &mut [W], scratch: &mut [W], undecided: u32) {
+/// Sorts those groups of words with equal bits above the `undecided` low bits that are not sorted.
+fn sort_groups<W: Word>(words: &mut [W], scratch: &mut [W], undecided: u32) {
     let mut start = 0;
     while let Some(descent) = words[start..].windows(2).position(|pair| pair[0] > pair[1]) {
         let seed = words[start + descent];
-        let other = |word: &W| (*word ^ seed).significant_bits() > undecided;
+        let is_other_group = |word: &W| (*word ^ seed).significant_bits() > undecided;
         let (before, after) = words.split_at(start + descent);
-        let first = before.iter().rposition(other).map_or(0, |last| last + 1);
-        let end = before.len() + after.iter().position(other).unwrap_or(after.len());
+        let first = before
+            .iter()
+            .rposition(is_other_group)
+            .map_or(0, |last| last + 1);
+        let end = before.len() + after.iter().position(is_other_group).unwrap_or(after.len());
         sort_with(&mut words[first..end], scratch);
         start = end;
     }
@@ -237,7 +240,7 @@ mod tests {
         assert!(words == expected, "{} words", words.len());
     }
 
-    /// Pseudo-random numbers, shaped.
+    /// Returns pseudo-random numbers, changed by `shape`.
     fn shaped(length: usize, shape: impl Fn(u64) -> u64) -> Vec<u64> {
         let mut state = 88_172_645_463_325_252_u64;
         let next = |_| {
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lengths_around_the_limits_and_all_shapes() {
+    fn sorts_all_shapes_with_lengths_around_the_limits() {
         let shapes: [fn(u64) -> u64; 9] = [
             |r| r,
             |r| r % 1000,
@@ -262,9 +265,9 @@ mod tests {
             |r| (r as i64 as f64).to_bits(),
             |r| r & 0xff00_0000_0000_00ff,
         ];
-        let roomy = BUCKET / 4 * 3;
+        let fitting = BUCKET / 4 * 3;
         for shape in shapes {
-            for limit in [SMALL, 500, roomy, BUCKET, 2 * roomy, 20 * BUCKET] {
+            for limit in [SMALL, 500, fitting, BUCKET, 2 * fitting, 20 * BUCKET] {
                 for length in [limit - 1, limit, limit + 1] {
                     let words = shaped(length, shape);
                     check(words.iter().map(|word| (*word >> 11) as u32).collect());
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_caches_hold() {
+    fn sorts_more_words_than_the_caches_hold() {
         for shape in [|r| r, |r| r >> (r % 40)] {
             check(shaped(TRANSLATED_BYTES / 8 * 3, shape));
         }
@@ -283,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words(
+        fn sorts_any_words(
             words in prop::collection::vec(any::<u64>(), 0..2000),
             mask in prop::sample::select(vec![u64::MAX, 0xffff, 3 << 40 | 1, 0]),
         ) {

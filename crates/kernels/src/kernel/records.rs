@@ -1,17 +1,17 @@
 //! The kernel for records that are more than a number.
 //!
-//! Merges move small records as they are. Of larger ones, and where prefixes do not decide, they move small
-//! entries, each with a record's prefix and place, and then every record once. It must never use rayon's
-//! global pool, which belongs to the program.
+//! Merges move small records as they are. For larger records, and where prefixes do not decide, they move small
+//! entries, each with the prefix and the position of a record, and then move every record once. This module must never
+//! use rayon's global pool, which belongs to the program.
 
 use std::cmp::Ordering;
 
 use super::cut::{Order, select};
 use super::keyed::{Keyed, PREFIX_BYTES, Prefix};
 use super::merge::{Merge, merge, merge_tree_by};
-use super::pair::Reader;
-use super::pool::Crew;
-use super::{Kernel, Seen, kernel_for, msd_partition};
+use super::pair::Destination;
+use super::pool::ThreadPool;
+use super::{Kernel, Visitor, kernel_for, msd_partition};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
 use crate::record::{Fields, Layout};
@@ -20,35 +20,39 @@ use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 /// A kernel for records of one layout.
 #[derive(Debug)]
 pub struct Records {
-    crew: Crew,
+    pool: ThreadPool,
     order: Keyed,
     layout: Layout,
 }
 
 impl Records {
-    /// A kernel that works on the crew's threads.
-    pub fn new(layout: &Layout, crew: Crew) -> Records {
+    /// Returns a kernel that works on the threads of `pool`.
+    pub fn new(layout: &Layout, pool: ThreadPool) -> Records {
         Records {
-            crew,
+            pool,
             order: Keyed::new(layout),
             layout: layout.clone(),
         }
     }
 
-    /// A comparator that contradicts itself makes the standard library's sort panic: that is the
-    /// caller's fault, and not ours.
-    fn guarded(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Runs `work` and catches a panic. With a comparator that is not a total order the sort of the standard library
+    /// panics: this is reported as an error of the callback.
+    fn catching_panics(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         caught(work).map_err(|error| match self.layout.comparator() {
             Some(_) if error.status == Status::Internal => Error::new(
                 Status::Callback,
-                format!("record.compare is no total order ({})", error.text),
+                format!("record.compare is not a total order ({})", error.text),
             ),
             _ => error,
         })
     }
 
-    /// The index of the first record that has the bad relation to the next one.
-    fn first_that(&self, block: &[u8], bad: impl Fn(Ordering) -> bool) -> Option<usize> {
+    /// Returns the index of the first record that has the relation `is_violation` to the next one.
+    fn first_violation(
+        &self,
+        block: &[u8],
+        is_violation: impl Fn(Ordering) -> bool,
+    ) -> Option<usize> {
         let mut records = block.chunks_exact(self.record_bytes());
         let mut last = records.next()?;
         let mut last_prefix = self.order.prefix(last);
@@ -58,21 +62,23 @@ impl Records {
                 .cmp(&prefix)
                 .then_with(|| self.order.compare_rest(last, record));
             (last, last_prefix) = (record, prefix);
-            bad(order)
+            is_violation(order)
         })
     }
 
     fn is_ascending(&self, block: &[u8]) -> bool {
-        self.first_that(block, Ordering::is_gt).is_none()
+        self.first_violation(block, Ordering::is_gt).is_none()
     }
 
-    /// Equal keys must keep their order: only strictly descending records can be reversed.
+    /// Returns whether the records are strictly descending. Only then can they be reversed: equal keys keep their
+    /// order.
     fn is_descending(&self, block: &[u8]) -> bool {
-        self.first_that(block, Ordering::is_le).is_none()
+        self.first_violation(block, Ordering::is_le).is_none()
     }
 
-    /// One look over the records, as in the kernel for numbers.
-    fn is_done_by_looking(&self, block: &mut [u8]) -> bool {
+    /// Checks for sorted and reversed blocks in one pass, as the kernel for numbers does. Returns true if the block is
+    /// sorted now.
+    fn sort_if_monotonic(&self, block: &mut [u8]) -> bool {
         if self.is_ascending(block) {
             return true;
         }
@@ -84,7 +90,7 @@ impl Records {
     }
 }
 
-/// Puts records of this size into the opposite order.
+/// Reverses the order of records of `size` bytes.
 pub fn reverse(block: &mut [u8], size: usize) {
     let records = block.len() / size;
     let (first, second) = block.split_at_mut(records / 2 * size);
@@ -99,33 +105,34 @@ impl Kernel for Records {
         self.order.record_bytes()
     }
 
-    fn crew(&self) -> &Crew {
-        &self.crew
+    fn thread_pool(&self) -> &ThreadPool {
+        &self.pool
     }
 
-    /// Records are dealt out on the way, if that would be the first that is done to sort them.
-    fn copy(&self, records: &[u8], seen: &mut Seen) -> Result<Buffer> {
-        // A comparator is not called yet: what it does is the sort's business.
+    /// Divides the records during the copy if this is the first pass of the sort.
+    fn copy(&self, records: &[u8], visit: &mut Visitor) -> Result<Buffer> {
+        // A comparator may fail, and is called by the sort only.
         let is_keyed = self.layout.comparator().is_none();
         if !is_keyed || self.is_ascending(records) || self.is_descending(records) {
-            seen(records);
+            visit(records);
             return Buffer::copy_of(records);
         }
         let mut copy = Buffer::unset(records.len())?;
-        let pool = self.crew.pool();
-        let borders = msd_partition::copy(&self.order, pool.as_deref(), records, &mut copy, seen);
+        let pool = self.pool.rayon_pool();
+        let borders = msd_partition::copy(&self.order, pool.as_deref(), records, &mut copy, visit);
         copy.set_borders(borders);
         Ok(copy)
     }
 
-    /// Takes as much memory as the block again; after such a copy, on one thread, as its largest part.
+    /// Allocates as much scratch space as the block takes; on one thread and after a copy that was divided, as much as
+    /// its largest part takes.
     fn sort(&self, block: &mut Buffer) -> Result<()> {
         let borders = block.take_borders();
-        if borders.is_empty() && self.is_done_by_looking(block) {
+        if borders.is_empty() && self.sort_if_monotonic(block) {
             return Ok(());
         }
-        let pool = self.crew.pool();
-        self.guarded(|| msd_partition::sort(&self.order, pool.as_deref(), block, &borders))
+        let pool = self.pool.rayon_pool();
+        self.catching_panics(|| msd_partition::sort(&self.order, pool.as_deref(), block, &borders))
     }
 
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
@@ -145,8 +152,8 @@ impl Kernel for Records {
     }
 
     fn merge(&self, runs: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        let pool = self.crew.pool();
-        self.guarded(|| merge(&self.order, runs, out, pool.as_deref()))
+        let pool = self.pool.rayon_pool();
+        self.catching_panics(|| merge(&self.order, runs, out, pool.as_deref()))
     }
 
     fn average(&self, records: &[&[u8]]) -> Option<Vec<u8>> {
@@ -165,31 +172,31 @@ impl Kernel for Records {
     }
 
     fn first_disorder(&self, block: &[u8]) -> Option<usize> {
-        self.first_that(block, Ordering::is_gt)
+        self.first_violation(block, Ordering::is_gt)
     }
 }
 
-/// What stands for a record while runs are merged.
+/// Stands for a record while runs are merged.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Entry {
     prefix: u64,
-    /// The number of the run, and below it the position.
-    place: u64,
+    /// The number of the run in the high bits, the index in the run in the low bits.
+    position: u64,
 }
 
-/// Positions have so many bits, which leaves 2^24 runs.
-const POSITION_BITS: u32 = 40;
+/// The number of bits for the index in the run, which leaves 24 bits for the number of the run.
+const INDEX_BITS: u32 = 40;
 
-/// Merges runs of records by their prefixes into a place for all of them, through a scratch space.
+/// Merges runs of records by their prefixes into an output, through a scratch space.
 type MergeWhole = fn(Prefix, &[&[u8]], &mut [u8], &mut [u8]);
 
 impl Keyed {
-    /// What merges records as they are: if they have a size that the compiler knows, their keys are where it
-    /// knows, too, and prefixes decide.
+    /// Returns a function that merges records as they are. It exists for common sizes and key offsets, if prefixes
+    /// decide.
     fn merge_whole(&self) -> Option<MergeWhole> {
-        let place = (self.record_bytes(), self.prefix_maker().at());
-        Some(match place {
+        let size_and_offset = (self.record_bytes(), self.prefix_maker().offset());
+        Some(match size_and_offset {
             _ if !self.is_decided_by_prefix() => return None,
             (8, _) => merge_whole::<8, 0>,
             (12, 0) => merge_whole::<12, 0>,
@@ -202,8 +209,8 @@ impl Keyed {
 }
 
 impl Merge for Keyed {
-    /// A place where the levels of the tree take turns, if there are several; the entries, as they were and
-    /// merged.
+    /// Whole records need a second buffer if the tree has several levels. Entries need three: for the input, the output
+    /// and the levels of the tree.
     fn scratch_bytes(&self, runs: usize) -> usize {
         match self.merge_whole() {
             Some(_) if runs <= 2 => 0,
@@ -212,7 +219,7 @@ impl Merge for Keyed {
         }
     }
 
-    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], _: Reader) {
+    fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], _: Destination) {
         match self.merge_whole() {
             Some(merge) => merge(self.prefix_maker(), runs, out, scratch),
             None => merge_entries(self, runs, out, scratch),
@@ -220,8 +227,8 @@ impl Merge for Keyed {
     }
 }
 
-/// Merges records of `SIZE` bytes, whose prefixes are made of the bytes from `AT` on.
-fn merge_whole<const SIZE: usize, const AT: usize>(
+/// Merges records of `SIZE` bytes with prefixes that are made of the eight bytes at `OFFSET`.
+fn merge_whole<const SIZE: usize, const OFFSET: usize>(
     prefix: Prefix,
     runs: &[&[u8]],
     out: &mut [u8],
@@ -232,12 +239,12 @@ fn merge_whole<const SIZE: usize, const AT: usize>(
     let runs: Vec<&[[u8; SIZE]]> = runs.iter().map(|run| cast_slice(run)).collect();
     let (scratch, out) = (cast_slice_mut(scratch), cast_slice_mut(out));
     let bytes = |record: [u8; SIZE]| {
-        *record[AT..]
+        *record[OFFSET..]
             .first_chunk::<PREFIX_BYTES>()
             .expect("a prefix")
     };
-    // The merges are functions of their own: what they compare by has to be within the closures.
-    if let Some(flip) = prefix.flipped_alone() {
+    // The closures contain all that a comparison needs, so that the merges are compiled for each of them.
+    if let Some(flip) = prefix.only_flip() {
         let key = move |record| u64::from_ne_bytes(bytes(record)) ^ flip;
         merge_tree_by(&runs, out, scratch, move |one, other| key(one) < key(other));
     } else {
@@ -254,11 +261,9 @@ fn merge_entries(keyed: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u
     let (merged, scratch) = rest.split_at_mut(out.len() / size);
     let entries = stage(keyed, runs, staged);
     let record = |entry: Entry| {
-        let position = entry.place & ((1 << POSITION_BITS) - 1);
-        keyed.record(
-            runs[(entry.place >> POSITION_BITS) as usize],
-            position as usize,
-        )
+        let run = runs[(entry.position >> INDEX_BITS) as usize];
+        let index = entry.position & ((1 << INDEX_BITS) - 1);
+        keyed.record(run, index as usize)
     };
     if keyed.is_decided_by_prefix() {
         let before = |one: Entry, other: Entry| one.prefix < other.prefix;
@@ -276,15 +281,15 @@ fn merge_entries(keyed: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u
     }
 }
 
-/// An entry for every record, run by run.
+/// Writes an entry for every record to `to`, and returns the entries of each run.
 fn stage<'a>(order: &Keyed, runs: &[&[u8]], mut to: &'a mut [Entry]) -> Vec<&'a [Entry]> {
     let size = order.record_bytes();
     let entries = runs.iter().zip(0_u64..).map(|(run, number)| {
         let (entries, rest) = std::mem::take(&mut to).split_at_mut(run.len() / size);
-        let records = run.chunks_exact(size).zip(number << POSITION_BITS..);
-        for (entry, (record, place)) in entries.iter_mut().zip(records) {
+        let records = run.chunks_exact(size).zip(number << INDEX_BITS..);
+        for (entry, (record, position)) in entries.iter_mut().zip(records) {
             let prefix = order.prefix(record);
-            *entry = Entry { prefix, place };
+            *entry = Entry { prefix, position };
         }
         to = rest;
         &*entries

@@ -1,4 +1,4 @@
-//! Every kernel against the standard library's stable sort, bit for bit.
+//! Compares every kernel with the stable sort of the standard library, bit for bit.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::error::Status;
 use crate::record::{Comparator, Fields, KeyKind, Layout};
 
-/// The order of two records, in the plainest words.
+/// Compares two records as simply as possible.
 fn reference(fields: &Fields, one: &[u8], other: &[u8]) -> Ordering {
     macro_rules! number {
         ($type:ty, $compare:expr) => {{
@@ -35,31 +35,32 @@ fn reference(fields: &Fields, one: &[u8], other: &[u8]) -> Ordering {
         KeyKind::Bytes => one[key.clone()].cmp(&other[key]),
         KeyKind::Compare => fields.compare.as_ref().unwrap().compare(one, other),
     };
-    match fields.descending {
-        true => order.reverse(),
-        false => order,
+    if fields.descending {
+        order.reverse()
+    } else {
+        order
     }
 }
 
-/// What the standard library makes of it.
+/// Sorts a block with the standard library.
 fn stably_sorted(fields: &Fields, block: &[u8]) -> Vec<u8> {
     let mut records: Vec<&[u8]> = block.chunks_exact(fields.record_bytes).collect();
     records.sort_by(|one, other| reference(fields, one, other));
     records.concat()
 }
 
-/// A copy, on the way to which everything is shown.
-pub fn copy_seen(kernel: &dyn Kernel, records: &[u8]) -> Buffer {
-    let mut shown = Vec::new();
+/// Copies records with the kernel, and checks that the visitor is called with all of them in order.
+pub fn copy_and_check_visits(kernel: &dyn Kernel, records: &[u8]) -> Buffer {
+    let mut visited = Vec::new();
     let copy = kernel.copy(records, &mut |piece| {
         assert_eq!(piece.len() % kernel.record_bytes(), 0);
-        shown.extend_from_slice(piece);
+        visited.extend_from_slice(piece);
     });
-    assert!(shown == records);
+    assert!(visited == records);
     copy.unwrap()
 }
 
-/// Sorts, searches, selects and merges as the engine would.
+/// Sorts, searches, selects and merges as the engine does.
 fn check(fields: &Fields, runs: &[Vec<u8>], threads: usize) {
     let layout = Layout::new(fields.clone()).unwrap();
     let kernel = kernel_for(&layout, threads);
@@ -68,7 +69,7 @@ fn check(fields: &Fields, runs: &[Vec<u8>], threads: usize) {
         .map(|run| {
             // The caller's records need not be aligned.
             let shifted = [&[0], &run[..]].concat();
-            let mut copy = copy_seen(&*kernel, &shifted[1..]);
+            let mut copy = copy_and_check_visits(&*kernel, &shifted[1..]);
             let mut block = Buffer::copy_of(run).unwrap();
             for block in [&mut copy, &mut block] {
                 kernel.sort(block).unwrap();
@@ -89,7 +90,7 @@ fn check(fields: &Fields, runs: &[Vec<u8>], threads: usize) {
     check_selections(fields, &*kernel, &slices);
 }
 
-/// A few records' bounds in a sorted block.
+/// Checks the bounds of a few records in a sorted block.
 fn check_searches(kernel: &dyn Kernel, block: &[u8]) {
     let size = kernel.record_bytes();
     let records: Vec<&[u8]> = block.chunks_exact(size).collect();
@@ -111,7 +112,7 @@ fn check_searches(kernel: &dyn Kernel, block: &[u8]) {
     }
 }
 
-/// A few cuts of sorted runs.
+/// Checks a few cuts of sorted runs.
 fn check_selections(fields: &Fields, kernel: &dyn Kernel, runs: &[&[u8]]) {
     let size = kernel.record_bytes();
     let mut all: Vec<(&[u8], usize)> = Vec::new();
@@ -129,7 +130,7 @@ fn check_selections(fields: &Fields, kernel: &dyn Kernel, runs: &[&[u8]]) {
     assert_eq!(kernel.select(runs, usize::MAX), lengths);
 }
 
-/// Letters regardless of their case.
+/// Compares letters regardless of case.
 fn ignoring_case() -> Comparator {
     Comparator::new(|one, other| {
         let folded = |record: &[u8]| record.to_ascii_lowercase();
@@ -137,7 +138,7 @@ fn ignoring_case() -> Comparator {
     })
 }
 
-/// The last byte, then the first, downwards.
+/// Compares the last byte in ascending order, then the first byte in descending order.
 fn by_two_fields() -> Comparator {
     Comparator::new(|one, other| {
         one.last()
@@ -146,7 +147,7 @@ fn by_two_fields() -> Comparator {
     })
 }
 
-/// Any layout of small records.
+/// Returns any layout of small records.
 fn any_layout() -> impl Strategy<Value = Fields> {
     let sizes = (0_usize..18, 0_usize..18, 1_usize..21);
     let kinds = prop::sample::select(KeyKind::ALL.to_vec());
@@ -173,7 +174,7 @@ fn any_layout() -> impl Strategy<Value = Fields> {
     })
 }
 
-/// Pseudo-random numbers.
+/// Returns a generator of pseudo-random numbers.
 fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
@@ -184,7 +185,7 @@ fn random(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// How the bytes of records are made from random numbers.
+/// Functions that make the bytes of records from random numbers.
 const SHAPES: [fn(u64) -> u8; 5] = [
     |r| (r >> 20) as u8,
     |r| (r >> 20 & 1) as u8,
@@ -202,7 +203,7 @@ fn block(records: usize, size: usize, shape: fn(u64) -> u8, seed: u64) -> Vec<u8
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn all_layouts(
+    fn sorts_records_of_all_layouts(
         fields in any_layout(),
         lengths in prop::collection::vec(prop_oneof![0_usize..3, 0_usize..300], 0..7),
         shape in prop::sample::select(SHAPES.to_vec()),
@@ -225,7 +226,7 @@ fn fields(record_bytes: usize, key_offset: usize, key_bytes: usize, key: KeyKind
     }
 }
 
-/// Layouts whose blocks are dealt out, or sorted in runs and merged.
+/// Layouts for large blocks, which are partitioned, or sorted in runs and merged.
 fn layouts_for_large_blocks() -> Vec<Fields> {
     vec![
         fields(16, 0, 0, KeyKind::U64),
@@ -245,7 +246,7 @@ fn layouts_for_large_blocks() -> Vec<Fields> {
 }
 
 #[test]
-fn large_blocks() {
+fn sorts_large_blocks() {
     for fields in layouts_for_large_blocks() {
         for (shape, seed) in SHAPES.into_iter().zip(0..) {
             let runs = [70_000, 17_000, 0, 16_385]
@@ -255,21 +256,22 @@ fn large_blocks() {
     }
 }
 
-/// Where the first pass of a sort would msd_partition, a copy is that pass; nowhere else.
+/// A copy is partitioned if and only if a partition is the first pass of the sort.
 #[test]
-fn copies_are_dealt_out() {
+fn partitions_copies_of_large_unsorted_blocks_with_keys() {
     for fields in layouts_for_large_blocks() {
         let size = fields.record_bytes;
         let has_prefix = fields.compare.is_none();
         let layout = Layout::new(fields.clone()).unwrap();
         for threads in [1, 3] {
             let kernel = kernel_for(&layout, threads);
-            let borders = |records: &[u8]| copy_seen(&*kernel, records).borders().to_vec();
+            let borders =
+                |records: &[u8]| copy_and_check_visits(&*kernel, records).borders().to_vec();
             let records = block(140_000, size, SHAPES[0], 1);
-            let dealt = borders(&records);
-            assert_eq!(dealt.is_empty(), !has_prefix, "{fields:?}");
-            assert!(dealt.iter().all(|border| border % size == 0));
-            assert!(dealt.is_sorted_by(|one, other| one < other));
+            let partitioned = borders(&records);
+            assert_eq!(partitioned.is_empty(), !has_prefix, "{fields:?}");
+            assert!(partitioned.iter().all(|border| border % size == 0));
+            assert!(partitioned.is_sorted_by(|one, other| one < other));
             assert!(borders(&records[..size * 10_000]).is_empty());
             assert!(borders(&block(20_000, size, SHAPES[4], 1)).is_empty());
             let mut in_order = stably_sorted(&fields, &records[..size * 20_000]);
@@ -292,7 +294,7 @@ fn the_result_does_not_depend_on_the_number_of_threads() {
         let sorted = [1, 2, 3, 8].map(|threads| {
             let kernel = kernel_for(&layout, threads);
             let mut block = Buffer::copy_of(&input).unwrap();
-            let mut copy = copy_seen(&*kernel, &input);
+            let mut copy = copy_and_check_visits(&*kernel, &input);
             kernel.sort(&mut block).unwrap();
             kernel.sort(&mut copy).unwrap();
             assert!(*block == *copy);
@@ -303,8 +305,8 @@ fn the_result_does_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn skewed_prefixes() {
-    // One record far from all others, and a common beginning longer than the prefix.
+fn sorts_skewed_prefixes() {
+    // One record differs from all others in the highest bits; keys share a beginning that is longer than the prefix.
     let numbers = fields(16, 0, 0, KeyKind::U64);
     let mut next = random(3);
     let mut block: Vec<u8> = (0..40_000_u64)
@@ -322,7 +324,7 @@ fn skewed_prefixes() {
 }
 
 #[test]
-fn small_numbers_are_counted() {
+fn sorts_small_numbers_by_counting() {
     for (kind, size) in [
         (KeyKind::I8, 1),
         (KeyKind::U8, 1),
@@ -343,7 +345,7 @@ fn small_numbers_are_counted() {
 }
 
 #[test]
-fn sorted_and_reversed_blocks() {
+fn sorts_sorted_and_reversed_blocks() {
     for fields in layouts_for_large_blocks() {
         let size = fields.record_bytes;
         let sorted = stably_sorted(&fields, &block(500, size, SHAPES[0], 1));
@@ -356,7 +358,7 @@ fn sorted_and_reversed_blocks() {
 }
 
 #[test]
-fn many_runs_and_runs_of_very_different_lengths() {
+fn merges_many_runs_and_runs_of_very_different_lengths() {
     for fields in layouts_for_large_blocks() {
         let size = fields.record_bytes;
         let many: Vec<_> = (0..300)
@@ -370,7 +372,7 @@ fn many_runs_and_runs_of_very_different_lengths() {
 }
 
 #[test]
-fn the_first_disorder_is_found() {
+fn finds_the_first_disorder() {
     for fields in layouts_for_large_blocks() {
         let sorted = stably_sorted(&fields, &block(40, fields.record_bytes, SHAPES[0], 1));
         let records: Vec<&[u8]> = sorted.chunks_exact(fields.record_bytes).collect();
@@ -387,17 +389,21 @@ fn the_first_disorder_is_found() {
     }
 }
 
-/// Whatever it says, nothing worse comes of it than a refusal.
+/// A comparator that is not a total order causes an error at most.
 #[test]
-fn a_comparator_that_contradicts_itself_is_the_callers_fault() {
+fn reports_a_comparator_without_a_total_order_as_a_callback_error() {
     let hash = |record: &[u8]| {
         record
             .iter()
             .fold(7_u32, |hash, byte| hash * 31 % 1009 + u32::from(*byte))
     };
-    let odd = move |one: &[u8], other: &[u8]| (hash(one) * hash(other) % 7 < 3).cmp(&true);
-    let always = |_: &[u8], _: &[u8]| Ordering::Greater;
-    for compare in [Comparator::new(odd), Comparator::new(always)] {
+    let contradictory =
+        move |one: &[u8], other: &[u8]| (hash(one) * hash(other) % 7 < 3).cmp(&true);
+    let always_greater = |_: &[u8], _: &[u8]| Ordering::Greater;
+    for compare in [
+        Comparator::new(contradictory),
+        Comparator::new(always_greater),
+    ] {
         let fields = Fields {
             record_bytes: 8,
             key: KeyKind::Compare as i32,

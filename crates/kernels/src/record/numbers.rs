@@ -1,4 +1,4 @@
-//! Keys that are numbers: their order, and the words that have it. Pure; it must never know where in a
+//! Keys that are numbers: their order, and unsigned words that have the same order. It must never know where in a
 //! record a key is.
 
 use std::cmp::Ordering;
@@ -7,7 +7,7 @@ use std::ops::{BitOr, BitXor, Not};
 
 use bytemuck::{Pod, Zeroable};
 
-/// An unsigned number, the form in which keys are compared, merged and taken apart into digits.
+/// An unsigned number: the form in which keys are compared, merged and divided into digits.
 pub trait Word:
     Pod
     + Ord
@@ -18,19 +18,19 @@ pub trait Word:
     + BitOr<Output = Self>
     + Not<Output = Self>
 {
-    /// How many bits it has.
+    /// The number of bits.
     const BITS: u32;
 
-    /// The number as one of 64 bits.
+    /// Returns the number with 64 bits.
     fn widened(self) -> u64;
 
-    /// The low bits of a number.
+    /// Returns the low bits of a number.
     fn truncated(number: u64) -> Self;
 
-    /// The lowest eight bits after a shift to the right.
+    /// Returns the lowest eight bits after a shift to the right.
     fn digit(self, shift: u32) -> u8;
 
-    /// How many bits there are below and at the highest one that is set.
+    /// Returns the number of bits without the leading zeros.
     fn significant_bits(self) -> u32;
 }
 
@@ -64,41 +64,41 @@ macro_rules! word {
 
 word!(u8, u16, u32, u64);
 
-/// How a processor compares words.
+/// How words are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// As unsigned numbers.
     Unsigned,
     /// As signed numbers in two's complement.
     Signed,
-    /// As the bits of floats, in IEEE 754's total order.
+    /// As the bits of floating-point numbers, in the total order of IEEE 754.
     Float,
 }
 
-/// A plain number that records can be sorted by.
+/// A number by which records can be sorted.
 pub trait PlainKey: Pod + Send + Sync + fmt::Debug {
-    /// An unsigned number of the same size whose order is the key's.
+    /// An unsigned number of the same size. Its order is that of the keys.
     type Bits: Word;
 
-    /// How a processor would have to compare the key's own bits; none if it cannot.
+    /// How the bits of the key have to be compared as they are; None if no comparison of a processor fits.
     const NATIVE: Option<Sign>;
 
-    /// Are the key's own bits already in that order, so that [`PlainKey::bits`] changes nothing?
+    /// Whether [`PlainKey::bits`] returns the bits of the key as they are.
     const IN_ORDER: bool = matches!(Self::NATIVE, Some(Sign::Unsigned));
 
-    /// The key in that order.
+    /// Returns the word for this key.
     fn bits(self) -> Self::Bits;
 
-    /// The opposite of [`PlainKey::bits`].
+    /// Returns the key for this word: the inverse of [`PlainKey::bits`].
     fn from_bits(bits: Self::Bits) -> Self;
 
-    /// The order of keys: that of numbers; for floats IEEE 754's total order, in which
+    /// Compares two keys: as numbers, or in the total order of IEEE 754, in which
     /// -NaN < -infinity < ... < -0.0 < +0.0 < ... < +infinity < +NaN.
     fn order(self, other: Self) -> Ordering {
         self.bits().cmp(&other.bits())
     }
 
-    /// `self` sorts before `other`.
+    /// Returns whether `self` is less than `other`.
     #[inline(always)]
     fn before(self, other: Self) -> bool {
         self.bits() < other.bits()
@@ -131,7 +131,7 @@ const SIGN_16: u16 = 1 << 15;
 const SIGN_32: u32 = 1 << 31;
 const SIGN_64: u64 = 1 << 63;
 
-// Negative floats: all bits flipped, so that greater magnitudes come first; others: the sign alone.
+// Of a negative floating-point number all bits are flipped, so that greater magnitudes come first; of others the sign.
 plain_key! {
     u8, u8, Some(Sign::Unsigned), |key| key, |bits| bits;
     u16, u16, Some(Sign::Unsigned), |key| key, |bits| bits;
@@ -149,12 +149,12 @@ plain_key! {
         |bits| f64::from_bits(bits ^ ((!bits as i64 >> 63) as u64 | SIGN_64));
 }
 
-/// A key in descending order: the greatest comes first.
+/// A key in descending order: the greatest key comes first.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
-pub struct Down<T>(pub T);
+pub struct Descending<T>(pub T);
 
-impl<T: PlainKey> PlainKey for Down<T> {
+impl<T: PlainKey> PlainKey for Descending<T> {
     type Bits = T::Bits;
     const NATIVE: Option<Sign> = None;
 
@@ -164,8 +164,8 @@ impl<T: PlainKey> PlainKey for Down<T> {
     }
 
     #[inline(always)]
-    fn from_bits(bits: T::Bits) -> Down<T> {
-        Down(T::from_bits(!bits))
+    fn from_bits(bits: T::Bits) -> Descending<T> {
+        Descending(T::from_bits(!bits))
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
     ];
 
     #[test]
-    fn floats_are_in_total_order() {
+    fn floating_point_keys_have_the_total_order() {
         for one in SPECIAL {
             for other in SPECIAL {
                 assert_eq!(one.order(other), one.total_cmp(&other), "{one} {other}");
@@ -200,35 +200,36 @@ mod tests {
         }
     }
 
-    fn comes_back<T: PlainKey>(raw: T::Bits) -> bool {
+    fn round_trips<T: PlainKey>(raw: T::Bits) -> bool {
         let key: T = bytemuck::cast(raw);
         let back: T::Bits = bytemuck::cast(T::from_bits(key.bits()));
-        let down = Down(key);
-        let back_down: T::Bits = bytemuck::cast(Down::<T>::from_bits(down.bits()));
-        back == raw && back_down == raw && (!T::IN_ORDER || key.bits() == raw)
+        let descending = Descending(key);
+        let back_descending: T::Bits =
+            bytemuck::cast(Descending::<T>::from_bits(descending.bits()));
+        back == raw && back_descending == raw && (!T::IN_ORDER || key.bits() == raw)
     }
 
     proptest! {
         #[test]
-        fn keys_come_back_from_their_bits(raw: u64) {
-            prop_assert!(comes_back::<u64>(raw) && comes_back::<i64>(raw) && comes_back::<f64>(raw));
+        fn keys_round_trip_through_their_words(raw: u64) {
+            prop_assert!(round_trips::<u64>(raw) && round_trips::<i64>(raw) && round_trips::<f64>(raw));
             let raw = raw as u32;
-            prop_assert!(comes_back::<u32>(raw) && comes_back::<i32>(raw) && comes_back::<f32>(raw));
+            prop_assert!(round_trips::<u32>(raw) && round_trips::<i32>(raw) && round_trips::<f32>(raw));
             let raw = raw as u16;
-            prop_assert!(comes_back::<u16>(raw) && comes_back::<i16>(raw));
+            prop_assert!(round_trips::<u16>(raw) && round_trips::<i16>(raw));
             let raw = raw as u8;
-            prop_assert!(comes_back::<u8>(raw) && comes_back::<i8>(raw));
+            prop_assert!(round_trips::<u8>(raw) && round_trips::<i8>(raw));
         }
 
         #[test]
-        fn the_order_is_that_of_the_type(a: u64, b: u64) {
+        fn keys_have_the_order_of_their_type(a: u64, b: u64) {
             prop_assert_eq!(a.order(b), a.cmp(&b));
             prop_assert_eq!((a as i64).order(b as i64), (a as i64).cmp(&(b as i64)));
             prop_assert_eq!((a as i32).order(b as i32), (a as i32).cmp(&(b as i32)));
             prop_assert_eq!((a as u32).order(b as u32), (a as u32).cmp(&(b as u32)));
             prop_assert_eq!((a as i16).order(b as i16), (a as i16).cmp(&(b as i16)));
             prop_assert_eq!((a as i8).order(b as i8), (a as i8).cmp(&(b as i8)));
-            prop_assert_eq!(Down(a).order(Down(b)), b.cmp(&a));
+            prop_assert_eq!(Descending(a).order(Descending(b)), b.cmp(&a));
             let (c, d) = (f64::from_bits(a), f64::from_bits(b));
             prop_assert_eq!(c.order(d), c.total_cmp(&d));
             let (c, d) = (f32::from_bits(a as u32), f32::from_bits(b as u32));

@@ -1,13 +1,17 @@
-//! The 2018 paper's experiments on monitoring, Figures 7 to 13 and Table 3, on a made-up cluster of 18 hosts
-//! with the loads of Table 3. The loads are the paper's; what a load does to a process is made up, with
-//! three numbers chosen so that the counters at the end look like the paper's: see [`host`].
+//! The 2018 paper's experiments on monitoring, Figures 7 to 13 and Table 3, on a simulated cluster
+//! of 18 hosts with the loads of Table 3. The loads are the paper's. The effect of a load on a
+//! process is a model with three parameters, chosen so that the final counters resemble the
+//! paper's: see [`host`].
+//!
+//! Must never: be taken for a measurement.
 
-use crate::dgrp::{Change, Host, Spread, World, exponential, uniform};
+use crate::dgrp::{CounterChange, Distribution, GroupSimulation, Host, exponential, uniform};
 use ftsort_core::members::Rank;
-use ftsort_core::monitor::options::Options;
+use ftsort_core::monitor::MonitorOptions;
 use ftsort_kernels::random::SplitMix;
 
-/// Table 3 of the paper: how many jobs ran on each host of 32 cores, and the state counters at the end.
+/// Table 3 of the paper: the number of jobs on each host of 32 cores, and the state counters at the
+/// end.
 pub const TABLE_3: [(u32, u32); 18] = [
     (9, 6),
     (33, 10),
@@ -29,126 +33,131 @@ pub const TABLE_3: [(u32, u32); 18] = [
     (31, 14),
 ];
 
-/// A host with so many jobs: a test takes 8 to 12 ms, and its spread grows with the load; and the process
-/// stands still for a quarter of a second or so, 0.3 times an hour on an idle host, 0.6 times on a full
-/// one, and 1.2 times on one with more jobs than cores.
+/// Creates a host with this number of jobs. A test takes 8 to 12 ms, with a variation that grows
+/// with the load. The process stalls for about a quarter of a second, 0.3 times an hour on an idle
+/// host, 0.6 times on a full host, and 1.2 times on a host with more jobs than cores.
 pub fn host(jobs: u32) -> Host {
     let load = f64::from(jobs) / 32.0;
-    let spread = Spread::Lognormal(0.05 + 0.2 * load * load);
-    let mut host = Host::new(0.008 + 0.004 * load, spread);
+    let distribution = Distribution::Lognormal(0.05 + 0.2 * load * load);
+    let mut host = Host::new(0.008 + 0.004 * load, distribution);
     let per_hour = match jobs {
         0..=16 => 0.3,
         17..=32 => 0.6,
         _ => 1.2,
     };
-    host.stalls = per_hour / 3600.0;
-    host.stall = (0.25, Spread::Lognormal(0.6));
+    host.stalls_per_second = per_hour / 3600.0;
+    host.stall = (0.25, Distribution::Lognormal(0.6));
     host
 }
 
-/// A test of one rank by another, as the tester saw it when the reply came.
+/// A test of one rank by another, as the tester recorded it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct TestSample {
     /// The tester.
     pub tester: Rank,
     /// The tested rank.
     pub tested: Rank,
-    /// When, in seconds: with intervals of 1 s the number of the interval, too.
+    /// The time of the reply, in seconds. With intervals of 1 s also the number of the interval.
     pub time: f64,
-    /// How long the reply took, in seconds.
+    /// The reply time, in seconds.
     pub reply: f64,
-    /// How long it was allowed to take, in seconds.
+    /// The limit of the reply time, in seconds.
     pub threshold: f64,
-    /// Good tests in a row before this one.
-    pub good: u32,
+    /// The number of tests passed in a row before this one.
+    pub passes: u32,
     /// The tested rank's counter, as the tester knew it.
     pub counter: u32,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Run {
-    /// The tests of the pairs that were watched.
-    pub samples: Vec<Sample>,
+pub struct ClusterRun {
+    /// The tests of the watched pairs.
+    pub samples: Vec<TestSample>,
     /// All changes of counters.
-    pub changes: Vec<Change>,
-    /// At the end of each interval how many ranks are in the group.
+    pub changes: Vec<CounterChange>,
+    /// The number of members at the end of each interval.
     pub sizes: Vec<usize>,
     /// The counters at the end.
     pub counters: Vec<u32>,
-    /// How many messages were sent.
+    /// The number of messages sent.
     pub messages: u64,
 }
 
-/// Busy hosts have spells, of a minute or so, in which everything takes up to two and a half times as
-/// long. Those give the curves their shape; no threshold of 2.5 minds them.
-struct Spells {
+/// Phases of about a minute in which a busy host takes up to two and a half times as long. They
+/// give the curves their shape; a threshold of 2.5 tolerates them.
+struct LoadPhases {
     next: Vec<(f64, f64)>,
 }
 
-impl Spells {
-    fn advance(&mut self, world: &mut World, random: &mut SplitMix) {
+impl LoadPhases {
+    fn advance(&mut self, simulation: &mut GroupSimulation, random: &mut SplitMix) {
         for (rank, (change, slowdown)) in self.next.iter_mut().enumerate() {
-            if *change > world.now() {
+            if *change > simulation.now() {
                 continue;
             }
             let busy = TABLE_3[rank % TABLE_3.len()].0 > 16;
-            let calm = world.hosts[rank].slowdown > 1.0;
-            world.hosts[rank].slowdown = if calm { 1.0 } else { *slowdown };
+            let calm = simulation.hosts[rank].slowdown > 1.0;
+            simulation.hosts[rank].slowdown = if calm { 1.0 } else { *slowdown };
             let mean = match (calm, busy) {
                 (false, _) => 60.0,
                 (true, true) => 600.0,
                 (true, false) => 6000.0,
             };
-            *change = world.now() + exponential(random, mean);
+            *change = simulation.now() + exponential(random, mean);
             *slowdown = 1.2 + 1.3 * uniform(random);
         }
     }
 }
 
-/// Plays so many intervals, and watches these pairs of tester and tested.
-pub fn play(options: &Options, intervals: u32, watched: &[(Rank, Rank)], seed: u64) -> Run {
+/// Runs this number of intervals, and records the tests of these pairs of tester and tested rank.
+pub fn run(
+    options: &MonitorOptions,
+    intervals: u32,
+    watched: &[(Rank, Rank)],
+    seed: u64,
+) -> ClusterRun {
     let hosts = TABLE_3.iter().map(|(jobs, _)| host(*jobs)).collect();
-    let mut world = World::new(hosts, options, seed);
+    let mut simulation = GroupSimulation::new(hosts, options, seed);
     let mut random = SplitMix::new(seed ^ 0x5be1_1500);
-    let mut spells = Spells {
+    let mut phases = LoadPhases {
         next: TABLE_3
             .iter()
             .map(|_| (exponential(&mut random, 600.0), 1.0))
             .collect(),
     };
-    let mut run = Run::default();
+    let mut run = ClusterRun::default();
     let mut before: Vec<_> = watched
         .iter()
-        .map(|(tester, tested)| world.monitor(*tester).view(*tested))
+        .map(|(tester, tested)| simulation.monitor(*tester).view(*tested))
         .collect();
     for interval in 1..=intervals {
-        spells.advance(&mut world, &mut random);
+        phases.advance(&mut simulation, &mut random);
         let end = f64::from(interval) * options.interval;
-        while let Some(acted) = world.step(end) {
+        while let Some(acted) = simulation.step(end) {
             let own = watched.iter().zip(&mut before);
             for ((_, tested), before) in own.filter(|((tester, _), _)| *tester == acted) {
-                let view = world.monitor(acted).view(*tested);
-                // The mean moves with every reply.
+                let view = simulation.monitor(acted).view(*tested);
+                // The mean changes with every reply.
                 if view.mean.to_bits() != before.mean.to_bits() {
-                    run.samples.push(Sample {
+                    run.samples.push(TestSample {
                         tester: acted,
                         tested: *tested,
-                        time: world.now(),
+                        time: simulation.now(),
                         reply: view.last_reply.unwrap_or_default(),
                         threshold: before.threshold,
-                        good: before.good_in_row,
+                        passes: before.good_in_row,
                         counter: before.counter,
                     });
                 }
                 *before = view;
             }
         }
-        run.sizes.push(world.recommended().len());
-        run.changes.extend(world.take_changes());
+        run.sizes.push(simulation.recommended().len());
+        run.changes.extend(simulation.take_changes());
     }
-    run.counters = world.known().to_vec();
-    run.messages = world.messages();
+    run.counters = simulation.known().to_vec();
+    run.messages = simulation.messages();
     run
 }
 
@@ -157,9 +166,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_run() {
+    fn a_short_run_has_one_sample_per_interval() {
         let pairs = [(Rank(6), Rank(2)), (Rank(0), Rank(11))];
-        let run = play(&Options::default(), 60, &pairs, 1);
+        let run = run(&MonitorOptions::default(), 60, &pairs, 1);
         assert_eq!(run.sizes.len(), 60);
         assert_eq!(run.counters.len(), 18);
         for (tester, tested) in pairs {
@@ -178,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_factor_replies_often_take_longer_than_usual() {
-        // Figure 7.
-        let options = Options {
+    fn without_a_factor_some_replies_exceed_the_threshold() {
+        // The options of Figure 7.
+        let options = MonitorOptions {
             multiple: 1.0,
-            ..Options::default()
+            ..MonitorOptions::default()
         };
-        let run = play(&options, 150, &[(Rank(1), Rank(0))], 1);
+        let run = run(&options, 150, &[(Rank(1), Rank(0))], 1);
         let late = run
             .samples
             .iter()

@@ -1,101 +1,124 @@
-//! What the algorithms of the 1989 paper cost, counted: messages, bytes, comparisons, and the time that a
-//! simple machine needs for them (Section 5, Figures 6 to 8). S_NR is the plain bitonic sort, S_FT the
-//! reliable one. A test plays S_FT and counts; the formulas must never drift from what is played.
+//! The cost of the algorithms of the 1989 paper: messages, bytes, comparisons, and their time on a
+//! simple machine (Section 5, Figures 6 to 8). S_NR is the plain bitonic sort, S_FT the reliable
+//! one. A test runs S_FT and compares the counts with these formulas.
+//!
+//! Must never: differ from the counts of a run.
 
-use super::Order;
+use super::ExchangeOrder;
 use ftsort_core::verify::mask::rounds;
-use ftsort_core::verify::witness::Rule;
+use ftsort_core::verify::peer_view::ConsistencyRule;
 
-/// A way to sort N blocks of m records.
+/// A method to sort N blocks of m records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// Bitonic sort on the nodes, no checks.
+pub enum SortMethod {
+    /// Bitonic sort on the nodes without checks.
     Plain,
-    /// S_FT; messages carry what the sender has heard, or, `whole`, the stage's whole sequence as Figure
-    /// 3 prints it.
+    /// S_FT.
     Reliable {
-        /// What neighbours compare.
-        rule: Rule,
-        /// Who sends when.
-        order: Order,
-        /// Messages are as long as the stage's sequence.
+        /// The reports that neighbours compare.
+        rule: ConsistencyRule,
+        /// The order in which two partners send.
+        order: ExchangeOrder,
+        /// Whether messages carry the stage's whole sequence, as Figure 3 prints it, instead of the
+        /// blocks that the sender knows.
         whole: bool,
     },
-    /// The host gets all records, sorts them, and sends them back.
+    /// The host gathers all records, sorts them, and sends them back.
     Host,
-    /// The nodes sort, the host gets all records before and after, and compares.
+    /// The nodes sort. The host gathers all records before and after, and compares them.
     HostVerifies,
 }
 
-impl Plan {
-    /// All that are compared, with names.
-    pub const ALL: [(&'static str, Plan); 7] = [
-        ("plain", Plan::Plain),
-        ("paper", reliable(Rule::Paper, Order::Answered, false)),
-        ("paper_whole", reliable(Rule::Paper, Order::Answered, true)),
-        ("repeated", reliable(Rule::Repeated, Order::Answered, false)),
-        ("at_once", reliable(Rule::Repeated, Order::AtOnce, false)),
-        ("host", Plan::Host),
-        ("host_verifies", Plan::HostVerifies),
+impl SortMethod {
+    /// All methods that are compared, with their names.
+    pub const ALL: [(&'static str, SortMethod); 7] = [
+        ("plain", SortMethod::Plain),
+        (
+            "paper",
+            reliable(ConsistencyRule::Paper, ExchangeOrder::Sequential, false),
+        ),
+        (
+            "paper_whole",
+            reliable(ConsistencyRule::Paper, ExchangeOrder::Sequential, true),
+        ),
+        (
+            "repeated",
+            reliable(ConsistencyRule::Repeated, ExchangeOrder::Sequential, false),
+        ),
+        (
+            "simultaneous",
+            reliable(
+                ConsistencyRule::Repeated,
+                ExchangeOrder::Simultaneous,
+                false,
+            ),
+        ),
+        ("host", SortMethod::Host),
+        ("host_verifies", SortMethod::HostVerifies),
     ];
 }
 
-const fn reliable(rule: Rule, order: Order, whole: bool) -> Plan {
-    Plan::Reliable { rule, order, whole }
+const fn reliable(rule: ConsistencyRule, order: ExchangeOrder, whole: bool) -> SortMethod {
+    SortMethod::Reliable { rule, order, whole }
 }
 
-/// What a sort costs.
+/// The cost of a sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
-    /// Messages of all.
+pub struct SortCost {
+    /// The number of messages.
     pub messages: f64,
-    /// Records in them.
+    /// The number of records in them.
     pub records: f64,
-    /// The longest chain of messages that wait for each other.
+    /// The length of the longest chain of messages that depend on each other.
     pub chain_messages: f64,
-    /// Records in these.
+    /// The number of records in this chain.
     pub chain_records: f64,
-    /// Comparisons, of order or for equality, between them, at most.
+    /// The largest number of comparisons, of order or for equality, in this chain.
     pub chain_work: f64,
 }
 
-/// How long things take, in any unit.
+/// A machine by the times of its operations, in any unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Machine {
-    /// A message without records.
+pub struct MachineModel {
+    /// The time of a message without records.
     pub message: f64,
-    /// A record in a message.
+    /// The time of a record in a message.
     pub record: f64,
-    /// A comparison.
+    /// The time of a comparison.
     pub work: f64,
 }
 
-impl Machine {
-    /// The time of a sort.
-    pub fn time(&self, cost: &Cost) -> f64 {
+impl MachineModel {
+    /// Returns the time of a sort.
+    pub fn time(&self, cost: &SortCost) -> f64 {
         self.message * cost.chain_messages
             + self.record * cost.chain_records
             + self.work * cost.chain_work
     }
 }
 
-/// What sorting 2^`dimension` blocks of so many records costs.
-pub fn cost(plan: Plan, dimension: u32, block: usize) -> Cost {
+/// Returns the cost of sorting 2^`dimension` blocks of `block` records.
+pub fn cost(method: SortMethod, dimension: u32, block: usize) -> SortCost {
     let (nodes, m) = ((1_u64 << dimension) as f64, block as f64);
     let all = nodes * m;
     let host_sort = all * all.log2().max(1.0);
-    match plan {
-        Plan::Plain => on_nodes(dimension, m, None),
-        Plan::Reliable { rule, order, whole } => on_nodes(dimension, m, Some((rule, order, whole))),
-        Plan::Host => with_host(Cost::default(), nodes, all, host_sort),
-        // It sorts what was before, and compares it with what comes after.
-        Plan::HostVerifies => with_host(on_nodes(dimension, m, None), nodes, all, host_sort + all),
+    match method {
+        SortMethod::Plain => on_nodes(dimension, m, None),
+        SortMethod::Reliable { rule, order, whole } => {
+            on_nodes(dimension, m, Some((rule, order, whole)))
+        }
+        SortMethod::Host => with_host(SortCost::default(), nodes, all, host_sort),
+        // The host sorts the records from before and compares them with those from after.
+        SortMethod::HostVerifies => {
+            with_host(on_nodes(dimension, m, None), nodes, all, host_sort + all)
+        }
     }
 }
 
-/// All records to the host once, and once more or back; messages go through it one by one.
-fn with_host(nodes_cost: Cost, nodes: f64, all: f64, work: f64) -> Cost {
-    Cost {
+/// Adds the transfer of all records to the host, and once more to or from it. The host processes
+/// messages one by one.
+fn with_host(nodes_cost: SortCost, nodes: f64, all: f64, work: f64) -> SortCost {
+    SortCost {
         messages: nodes_cost.messages + 2.0 * nodes,
         records: nodes_cost.records + 2.0 * all,
         chain_messages: nodes_cost.chain_messages + 2.0 * nodes,
@@ -104,15 +127,20 @@ fn with_host(nodes_cost: Cost, nodes: f64, all: f64, work: f64) -> Cost {
     }
 }
 
-fn on_nodes(dimension: u32, m: f64, checks: Option<(Rule, Order, bool)>) -> Cost {
+fn on_nodes(
+    dimension: u32,
+    m: f64,
+    checks: Option<(ConsistencyRule, ExchangeOrder, bool)>,
+) -> SortCost {
     let nodes = (1_u64 << dimension) as f64;
-    let mut cost = Cost::default();
-    let order = checks.map_or(Order::Answered, |(_, order, _)| order);
+    let mut cost = SortCost::default();
+    let order = checks.map_or(ExchangeOrder::Sequential, |(_, order, _)| order);
     for round in rounds(dimension) {
         let moves = f64::from(u8::from(!round.is_last));
-        // Blocks in the first message and in the second one, and what comparing them for equality takes.
+        // The blocks in the first and in the second message, and the comparisons of blocks for
+        // equality.
         let (mut blocks, mut compared) = ((moves, 2.0 * moves), 0.0);
-        if order == Order::AtOnce {
+        if order == ExchangeOrder::Simultaneous {
             blocks.1 = moves;
         }
         let Some((rule, order, whole)) = checks else {
@@ -123,24 +151,25 @@ fn on_nodes(dimension: u32, m: f64, checks: Option<(Rule, Order, bool)>) -> Cost
             continue;
         };
         let subcube = (1_u64 << round.dimension()) as f64;
-        let heard = (1_u64 << (round.dimension() - round.step - 1)) as f64;
-        let is_answer = order == Order::Answered;
-        let second = if is_answer { 2.0 * heard } else { heard };
-        blocks.0 += if whole { subcube } else { heard };
+        let known = (1_u64 << (round.dimension() - round.step - 1)) as f64;
+        let is_answer = order == ExchangeOrder::Sequential;
+        let second = if is_answer { 2.0 * known } else { known };
+        blocks.0 += if whole { subcube } else { known };
         blocks.1 += if whole { subcube } else { second };
-        // What comes back is compared.
-        compared += if is_answer { heard } else { 0.0 };
-        if rule == Rule::Repeated && round.is_within() {
+        // The answer repeats the receiver's blocks, which the receiver compares.
+        compared += if is_answer { known } else { 0.0 };
+        if rule == ConsistencyRule::Repeated && round.is_within() {
             let before = (1_u64 << round.stage) as f64;
             blocks.0 += before;
             blocks.1 += before;
-            // By the lower node and then by the upper one, or by both at once.
+            // The lower node compares and then the upper node, or both at the same time.
             compared += if is_answer { 2.0 * before } else { before };
         }
         add_round(&mut cost, nodes, m, blocks, order);
         cost.chain_work += (moves * 2.0 + compared) * m;
         if round.step == 0 && round.stage > 0 {
-            // Progress of the sequence, and two comparisons for each step of the walk in the own half.
+            // Progress of the sequence, and two comparisons for each step of the feasibility check
+            // of the node's own half.
             let own = (1_u64 << round.stage) as f64;
             cost.chain_work += (subcube + 2.0 * own) * m;
         }
@@ -148,13 +177,13 @@ fn on_nodes(dimension: u32, m: f64, checks: Option<(Rule, Order, bool)>) -> Cost
     cost
 }
 
-fn add_round(cost: &mut Cost, nodes: f64, m: f64, blocks: (f64, f64), order: Order) {
+fn add_round(cost: &mut SortCost, nodes: f64, m: f64, blocks: (f64, f64), order: ExchangeOrder) {
     let (first, second) = blocks;
     cost.messages += nodes;
     cost.records += nodes / 2.0 * (first + second) * m;
     let (messages, longest) = match order {
-        Order::Answered => (2.0, first + second),
-        Order::AtOnce => (1.0, first.max(second)),
+        ExchangeOrder::Sequential => (2.0, first + second),
+        ExchangeOrder::Simultaneous => (1.0, first.max(second)),
     };
     cost.chain_messages += messages;
     cost.chain_records += longest * m;

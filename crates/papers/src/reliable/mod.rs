@@ -1,118 +1,128 @@
-//! Algorithm S_FT of the 1989 paper (Figure 3) played in lock-step in one place, with liars among the
-//! nodes: what Section 4 claims, tried. Only with the feature `simulator`.
+//! Runs algorithm S_FT of the 1989 paper (Figure 3) in lock-step in one process, with Byzantine
+//! nodes, to test the claims of Section 4.
 //!
-//! Honest nodes do as the algorithm says. A liar does so too, but a [`ByzantineNode`] changes what it sends and
-//! keeps; what it finds wrong itself it does not tell. Everything is determined by the inputs and the
-//! liars. It must never tell an honest node who is a liar.
+//! Honest nodes follow the algorithm. A Byzantine node follows it too, but a [`ByzantineNode`]
+//! changes the messages that it sends and the block that it keeps. A violation that a Byzantine
+//! node finds is not reported. The inputs and the Byzantine nodes determine the run.
+//!
+//! Must never: let an honest node know which nodes are Byzantine.
 
+mod byzantine;
 mod cost;
-mod liar;
-mod table;
+mod trials;
 
 use std::rc::Rc;
 
 use ftsort_core::vcube::Node;
-use ftsort_core::verify::accusation::{Accusation, Predicate};
-use ftsort_core::verify::mask::{Round, rounds};
+use ftsort_core::verify::mask::{SftRound, rounds};
+use ftsort_core::verify::peer_view::{
+    ConsistencyRule, PeerView, ReportKind, SftChecks, ViewReport,
+};
 use ftsort_core::verify::predicates::KeyOrder;
-use ftsort_core::verify::witness::{Checks, Rule, Told, Turn, Witness};
+use ftsort_core::verify::sequence::Sequence;
+use ftsort_core::verify::violation::{Predicate, PredicateViolation};
 use ftsort_kernels::kernel::Kernel;
 
-pub use cost::{Cost, Machine, Plan, cost};
-pub use liar::{ByzantineFault, ByzantineNode, World};
-pub use table::{Row, Trials, try_one};
+pub use byzantine::{ByzantineFault, ByzantineNode, SplitView};
+pub use cost::{MachineModel, SortCost, SortMethod, cost};
+pub use trials::{ByzantineTrials, TrialCounts, run_trial};
 
-/// The records of a block, sorted.
-pub type Records = Rc<[u8]>;
+/// The sorted records of a block.
+pub type SortedRecords = Rc<[u8]>;
 
-/// Who sends when in a round.
+/// The order in which two partners send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// As in Figure 3: the upper node sends, the lower one divides the records and answers.
-    Answered,
-    /// Both send at once, and each keeps its half.
-    AtOnce,
+pub enum ExchangeOrder {
+    /// As in Figure 3: the upper node sends, the lower node divides the records and answers.
+    Sequential,
+    /// Both nodes send at the same time, and each keeps its half.
+    Simultaneous,
 }
 
-/// What is played.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup<'a> {
-    /// Compares records.
+pub struct ReliableSetup<'a> {
+    /// Compares two records.
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
-    /// The paper's m: how many records a node has.
+    /// The paper's m: the number of records of each node.
     pub longest: usize,
-    /// What neighbours compare.
-    pub rule: Rule,
-    /// Who sends when.
-    pub order: Order,
+    /// The reports that neighbours compare.
+    pub rule: ConsistencyRule,
+    /// The order in which two partners send.
+    pub order: ExchangeOrder,
 }
 
-/// One message.
+/// A message between two partners.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct SftMessage {
     /// The sender's block: before the exchange, or in an answer after it. Empty in the last stage.
-    pub mine: Records,
-    /// In an answer, what the receiver is to keep.
-    pub yours: Option<Records>,
-    /// What the sender has heard.
-    pub told: Told<Records>,
+    pub own_block: SortedRecords,
+    /// In an answer, the block that the receiver must keep.
+    pub for_receiver: Option<SortedRecords>,
+    /// The blocks that the sender knows.
+    pub report: ViewReport<SortedRecords>,
 }
 
-/// When a message is sent, and between whom.
+/// The round, sender and receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sending {
-    /// The round's place in the sequence of all.
+pub struct SendContext {
+    /// The index of the round in the sequence of all rounds.
     pub index: usize,
     /// The round.
-    pub round: Round,
+    pub round: SftRound,
     /// The sender.
     pub from: Node,
     /// The receiver.
     pub to: Node,
 }
 
-/// What came of a game.
+/// The result of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The first thing that an honest node found wrong: the game ends there.
-    pub accusation: Option<Accusation>,
-    /// What each node ended with.
-    pub blocks: Vec<Records>,
-    /// A liar has done something that an honest node would not have.
-    pub lied: bool,
-    /// How many messages were sent.
+pub struct ReliableOutcome {
+    /// The first violation that an honest node found. The run ends there.
+    pub violation: Option<PredicateViolation>,
+    /// The final block of each node.
+    pub blocks: Vec<SortedRecords>,
+    /// Whether a Byzantine node did something that an honest node would not have done.
+    pub deviated: bool,
+    /// The number of messages sent.
     pub messages: u64,
-    /// How many bytes of records were in them.
+    /// The number of bytes of records in them.
     pub bytes: u64,
 }
 
 struct ReliableNode {
-    block: Records,
-    witness: Witness<Records>,
-    liar: Option<ByzantineNode>,
+    block: SortedRecords,
+    view: PeerView<SortedRecords>,
+    byzantine: Option<ByzantineNode>,
 }
 
 struct ReliableRun<'a> {
-    setup: &'a Setup<'a>,
-    checks: Checks<'a>,
-    parties: Vec<ReliableNode>,
-    outcome: Outcome,
+    setup: &'a ReliableSetup<'a>,
+    checks: SftChecks<'a>,
+    nodes: Vec<ReliableNode>,
+    outcome: ReliableOutcome,
 }
 
-/// Plays a game with these sorted blocks; a node with a liar is faulty. All is well in the first
-/// exchange (the paper's fifth assumption) if liars start later.
-pub fn play(setup: &Setup<'_>, inputs: &[Records], liars: Vec<Option<ByzantineNode>>) -> Outcome {
-    let nodes = (0..).map(Node).zip(inputs).zip(liars);
-    let parties = nodes.map(|((node, block), liar)| ReliableNode {
+/// Runs S_FT on these sorted blocks. `byzantine_nodes` has an entry for each node, None for an
+/// honest one. The paper's fifth assumption is that the first exchange is correct; it holds if the
+/// Byzantine nodes start later.
+pub fn run_sft(
+    setup: &ReliableSetup<'_>,
+    inputs: &[SortedRecords],
+    byzantine_nodes: Vec<Option<ByzantineNode>>,
+) -> ReliableOutcome {
+    let inputs = (0..).map(Node).zip(inputs).zip(byzantine_nodes);
+    let nodes = inputs.map(|((node, block), byzantine)| ReliableNode {
         block: block.clone(),
-        witness: Witness::new(node, block.clone()),
-        liar,
+        view: PeerView::new(node, block.clone()),
+        byzantine,
     });
-    let mut game = ReliableRun {
+    let mut run = ReliableRun {
         setup,
-        checks: Checks {
+        checks: SftChecks {
             dimension: setup.dimension,
             key_order: KeyOrder {
                 kernel: setup.kernel,
@@ -120,197 +130,203 @@ pub fn play(setup: &Setup<'_>, inputs: &[Records], liars: Vec<Option<ByzantineNo
             },
             rule: setup.rule,
         },
-        parties: parties.collect(),
-        outcome: Outcome {
-            accusation: None,
+        nodes: nodes.collect(),
+        outcome: ReliableOutcome {
+            violation: None,
             blocks: Vec::new(),
-            lied: false,
+            deviated: false,
             messages: 0,
             bytes: 0,
         },
     };
     for (index, round) in rounds(setup.dimension).enumerate() {
-        game.round(index, round);
-        if game.outcome.accusation.is_some() {
+        run.round(index, round);
+        if run.outcome.violation.is_some() {
             break;
         }
     }
-    let blocks = game.parties.into_iter().map(|party| party.block);
-    Outcome {
+    let blocks = run.nodes.into_iter().map(|state| state.block);
+    ReliableOutcome {
         blocks: blocks.collect(),
-        ..game.outcome
+        ..run.outcome
     }
 }
 
 impl ReliableRun<'_> {
-    fn round(&mut self, index: usize, round: Round) {
-        let lower = (0..self.parties.len() as u32).map(Node);
+    fn round(&mut self, index: usize, round: SftRound) {
+        let lower = (0..self.nodes.len() as u32).map(Node);
         for lower in lower.filter(|node| round.is_lower(*node)) {
             let upper = round.partner(lower);
-            let sending = |from, to| Sending {
+            let context = |from, to| SendContext {
                 index,
                 round,
                 from,
                 to,
             };
-            let up = sending(upper, lower);
-            let down = sending(lower, upper);
+            let up = context(upper, lower);
+            let down = context(lower, upper);
             let first = self.send(up, None);
             match self.setup.order {
-                Order::Answered => {
-                    let given = self.receive(up, first, Turn::First);
-                    let answer = self.send(down, Some(given));
-                    self.receive(down, answer, Turn::Answer);
+                ExchangeOrder::Sequential => {
+                    let second_half = self.receive(up, first, ReportKind::First);
+                    let answer = self.send(down, Some(second_half));
+                    self.receive(down, answer, ReportKind::Answer);
                 }
-                Order::AtOnce => {
+                ExchangeOrder::Simultaneous => {
                     let second = self.send(down, None);
-                    self.receive(up, first, Turn::First);
-                    self.receive(down, second, Turn::First);
+                    self.receive(up, first, ReportKind::First);
+                    self.receive(down, second, ReportKind::First);
                 }
             }
         }
         if round.step == 0 {
-            for party in &mut self.parties {
-                let block = party.block.clone();
-                let result = self.checks.close(round, &mut party.witness, block);
-                let result = result.map_err(|accusation| (party.liar.is_some(), accusation));
-                if let Err((false, accusation)) = result {
-                    self.outcome.accusation.get_or_insert(accusation);
+            for state in &mut self.nodes {
+                let block = state.block.clone();
+                let verified = self.checks.end_stage(round, &mut state.view, block);
+                if let (Err(violation), None) = (verified, &state.byzantine) {
+                    self.outcome.violation.get_or_insert(violation);
                 }
             }
         }
     }
 
-    /// The message as it goes out; None if nothing does.
-    fn send(&mut self, sending: Sending, yours: Option<Records>) -> Option<Message> {
-        let party = &mut self.parties[sending.from.0 as usize];
-        let mine = match sending.round.is_last {
-            false => party.block.clone(),
-            true => Records::from([]),
+    /// Rekinds the message that the sender sends, or None if it sends none.
+    fn send(
+        &mut self,
+        context: SendContext,
+        for_receiver: Option<SortedRecords>,
+    ) -> Option<SftMessage> {
+        let state = &mut self.nodes[context.from.0 as usize];
+        let own_block = if context.round.is_last {
+            SortedRecords::from([])
+        } else {
+            state.block.clone()
         };
-        let proper = Message {
-            mine,
-            yours: yours.filter(|_| !sending.round.is_last),
-            told: self.checks.tell(sending.round, &party.witness),
+        let honest = SftMessage {
+            own_block,
+            for_receiver: for_receiver.filter(|_| !context.round.is_last),
+            report: self.checks.report(context.round, &state.view),
         };
-        let message = match &mut party.liar {
-            None => Some(proper),
-            Some(liar) => {
-                let sent = liar.speak(sending, proper.clone());
-                self.outcome.lied |= sent.as_ref() != Some(&proper);
+        let message = match &mut state.byzantine {
+            None => Some(honest),
+            Some(byzantine) => {
+                let sent = byzantine.alter_message(context, honest.clone());
+                self.outcome.deviated |= sent.as_ref() != Some(&honest);
                 sent
             }
         };
         if let Some(message) = &message {
-            let told = &message.told;
-            let before = told.before.as_ref().map_or(0, |before| before.bytes());
-            let yours = message.yours.as_ref().map_or(0, |yours| yours.len());
-            let bytes = message.mine.len() + yours + told.heard.bytes() + before;
+            let report = &message.report;
+            let previous = report.previous.as_ref().map_or(0, Sequence::bytes);
+            let answer = message.for_receiver.as_ref().map_or(0, |block| block.len());
+            let bytes = message.own_block.len() + answer + report.current.bytes() + previous;
             self.outcome.messages += 1;
             self.outcome.bytes += bytes as u64;
         }
         message
     }
 
-    /// What the receiver makes of a message; the records that it is to give in an answer.
-    fn receive(&mut self, sending: Sending, message: Option<Message>, turn: Turn) -> Records {
-        let Sending { round, to, .. } = sending;
-        let own = self.parties[to.0 as usize].block.clone();
+    /// Processes a message at the receiver. Rekinds the block for an answer.
+    fn receive(
+        &mut self,
+        context: SendContext,
+        message: Option<SftMessage>,
+        kind: ReportKind,
+    ) -> SortedRecords {
+        let SendContext { round, to, .. } = context;
+        let own = self.nodes[to.0 as usize].block.clone();
         let Some(message) = message else {
-            self.accuse(sending, Predicate::Absence);
+            self.record_violation(context, Predicate::Absence);
             return own;
         };
-        let party = &mut self.parties[to.0 as usize];
-        let heard = self
+        let state = &mut self.nodes[to.0 as usize];
+        let merged = self
             .checks
-            .hear(round, &mut party.witness, &message.told, turn);
-        if let (Err(accusation), None) = (heard, &party.liar) {
-            self.outcome.accusation.get_or_insert(accusation);
+            .receive(round, &mut state.view, &message.report, kind);
+        if let (Err(violation), None) = (merged, &state.byzantine) {
+            self.outcome.violation.get_or_insert(violation);
         }
         if round.is_last {
             return own;
         }
-        let records = message.yours.as_ref().unwrap_or(&message.mine);
-        if !self.is_proper(records, own.len()) {
-            self.accuse(sending, Predicate::Progress);
+        let records = message.for_receiver.as_ref().unwrap_or(&message.own_block);
+        if !self.is_valid_block(records, own.len()) {
+            self.record_violation(context, Predicate::Progress);
             return own;
         }
-        if turn == Turn::Answer {
-            self.keep(sending, records.clone());
+        if kind == ReportKind::Answer {
+            self.keep(context, records.clone());
             return own;
         }
         let (smaller, greater) = merge_split(self.setup.kernel, &own, records);
-        let (keep, give) = match round.keeps_smaller(to) {
-            true => (smaller, greater),
-            false => (greater, smaller),
+        let (mut kept, mut sent) = if round.keeps_smaller(to) {
+            (smaller, greater)
+        } else {
+            (greater, smaller)
         };
-        let liar = &mut self.parties[to.0 as usize].liar;
-        let swaps = liar.as_mut().is_some_and(|liar| liar.swaps(sending));
-        let (keep, give) = match swaps {
-            true => {
-                self.outcome.lied |= keep != give;
-                (give, keep)
-            }
-            false => (keep, give),
+        let swaps = match &mut self.nodes[to.0 as usize].byzantine {
+            Some(byzantine) => byzantine.swaps_halves(context),
+            None => false,
         };
-        self.keep(sending, keep);
-        give
+        if swaps {
+            self.outcome.deviated |= kept != sent;
+            (kept, sent) = (sent, kept);
+        }
+        self.keep(context, kept);
+        sent
     }
 
-    /// The receiver's new block; a liar may keep something else.
-    fn keep(&mut self, sending: Sending, block: Records) {
-        let party = &mut self.parties[sending.to.0 as usize];
-        party.block = match &mut party.liar {
+    /// Sets the receiver's new block. A Byzantine node may keep another.
+    fn keep(&mut self, context: SendContext, block: SortedRecords) {
+        let state = &mut self.nodes[context.to.0 as usize];
+        state.block = match &mut state.byzantine {
             None => block,
-            Some(liar) => {
-                let kept = liar.keep(sending, &block, &party.witness);
-                self.outcome.lied |= kept != block;
+            Some(byzantine) => {
+                let kept = byzantine.keep(context, &block, &state.view);
+                self.outcome.deviated |= kept != block;
                 kept
             }
         };
     }
 
-    /// A sorted block of this size?
-    fn is_proper(&self, block: &[u8], bytes: usize) -> bool {
+    /// Rekinds whether a block is sorted and has this size.
+    fn is_valid_block(&self, block: &[u8], bytes: usize) -> bool {
         let kernel = self.setup.kernel;
         let records = block.chunks_exact(kernel.record_bytes());
         let mut pairs = records.clone().zip(records.skip(1));
         block.len() == bytes && pairs.all(|(one, next)| kernel.compare(one, next).is_le())
     }
 
-    /// The receiver accuses the sender, if it is honest.
-    fn accuse(&mut self, sending: Sending, predicate: Predicate) {
-        let Sending {
+    /// Records a violation by the sender, if the receiver is honest.
+    fn record_violation(&mut self, context: SendContext, predicate: Predicate) {
+        let SendContext {
             round, from, to, ..
-        } = sending;
-        if self.parties[to.0 as usize].liar.is_none() {
-            self.outcome.accusation.get_or_insert(Accusation {
-                by: to,
+        } = context;
+        if self.nodes[to.0 as usize].byzantine.is_none() {
+            self.outcome.violation.get_or_insert(PredicateViolation {
+                found_by: to,
                 round,
                 predicate,
-                place: from,
+                node: from,
                 suspects: vec![from],
             });
         }
     }
 }
 
-/// Both blocks' records, the first's before the other's of equal keys: the smaller half, and the greater
-/// one.
-fn merge_split(kernel: &dyn Kernel, one: &[u8], other: &[u8]) -> (Records, Records) {
+/// Merges two blocks, with the records of `one` first among equal keys. Rekinds the smaller and the
+/// greater half.
+fn merge_split(kernel: &dyn Kernel, one: &[u8], other: &[u8]) -> (SortedRecords, SortedRecords) {
     let size = kernel.record_bytes();
     let mut merged = Vec::with_capacity(one.len() + other.len());
     let (mut one, mut other) = (one, other);
     while let (Some(first), Some(second)) = (one.get(..size), other.get(..size)) {
-        match kernel.compare(first, second).is_le() {
-            true => {
-                merged.extend_from_slice(first);
-                one = &one[size..];
-            }
-            false => {
-                merged.extend_from_slice(second);
-                other = &other[size..];
-            }
+        if kernel.compare(first, second).is_le() {
+            merged.extend_from_slice(first);
+            one = &one[size..];
+        } else {
+            merged.extend_from_slice(second);
+            other = &other[size..];
         }
     }
     merged.extend_from_slice(one);

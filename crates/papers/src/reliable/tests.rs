@@ -1,6 +1,6 @@
-//! The model: its formulas against what is played, and what is missed within and beyond the bound.
+//! Compares the cost formulas with runs, and counts missed faults within and beyond the bound.
 
-use super::Order as SendOrder;
+use super::ExchangeOrder;
 use super::*;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::kernel::{kernel_for, kernel_of};
@@ -14,7 +14,7 @@ fn kernel() -> Box<dyn Kernel> {
     kernel_of(4, KeyKind::U32)
 }
 
-/// Counts how often it is asked.
+/// Returns a kernel that counts its comparisons.
 fn counting() -> (Box<dyn Kernel>, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let counter = count.clone();
@@ -31,29 +31,29 @@ fn counting() -> (Box<dyn Kernel>, Arc<AtomicU64>) {
     (kernel_for(&Layout::new(fields).unwrap(), 1), count)
 }
 
-fn inputs(dimension: u32, block: usize, seed: u64) -> Vec<Records> {
-    let mut draw = SplitMix::new(seed);
+fn inputs(dimension: u32, block: usize, seed: u64) -> Vec<SortedRecords> {
+    let mut random = SplitMix::new(seed);
     let blocks = (0..1 << dimension).map(|_| {
-        let mut keys: Vec<u32> = (0..block).map(|_| draw.bits() as u32).collect();
+        let mut keys: Vec<u32> = (0..block).map(|_| random.bits() as u32).collect();
         keys.sort_unstable();
         keys.iter().flat_map(|key| key.to_le_bytes()).collect()
     });
     blocks.collect()
 }
 
-const VARIANTS: [(Rule, Order); 4] = [
-    (Rule::Paper, SendOrder::Answered),
-    (Rule::Paper, SendOrder::AtOnce),
-    (Rule::Repeated, SendOrder::Answered),
-    (Rule::Repeated, SendOrder::AtOnce),
+const VARIANTS: [(ConsistencyRule, ExchangeOrder); 4] = [
+    (ConsistencyRule::Paper, ExchangeOrder::Sequential),
+    (ConsistencyRule::Paper, ExchangeOrder::Simultaneous),
+    (ConsistencyRule::Repeated, ExchangeOrder::Sequential),
+    (ConsistencyRule::Repeated, ExchangeOrder::Simultaneous),
 ];
 
 #[test]
-fn the_formulas_are_what_is_played() {
+fn the_formulas_equal_the_counts_of_a_run() {
     for (rule, order) in VARIANTS {
         for (dimension, block) in [(1, 1), (2, 3), (3, 1), (4, 8), (5, 2)] {
             let (kernel, count) = counting();
-            let setup = Setup {
+            let setup = ReliableSetup {
                 kernel: &*kernel,
                 dimension,
                 longest: block,
@@ -61,11 +61,11 @@ fn the_formulas_are_what_is_played() {
                 order,
             };
             let nodes = 1 << dimension;
-            let liars = (0..nodes).map(|_| None).collect();
-            let outcome = play(&setup, &inputs(dimension, block, 1), liars);
-            assert_eq!(outcome.accusation, None);
+            let byzantine_nodes = (0..nodes).map(|_| None).collect();
+            let outcome = run_sft(&setup, &inputs(dimension, block, 1), byzantine_nodes);
+            assert_eq!(outcome.violation, None);
             let cost = cost(
-                Plan::Reliable {
+                SortMethod::Reliable {
                     rule,
                     order,
                     whole: false,
@@ -82,8 +82,9 @@ fn the_formulas_are_what_is_played() {
                 4.0 * cost.records,
                 "{rule:?} {order:?} {dimension}"
             );
-            // Work is bounded, and for a chain; all nodes together do no more than so many chains, and
-            // not much less. The model also looks at every block that it gets, which is not counted.
+            // The formula bounds the work of one chain. All nodes together do at most as much as
+            // equally many chains, and not much less. The model's own check of every received block
+            // is included in the count only.
             let counted = count.load(Atomic::Relaxed) as f64;
             assert!(counted <= 4.0 * nodes as f64 * cost.chain_work, "{counted}");
             assert!(
@@ -95,15 +96,17 @@ fn the_formulas_are_what_is_played() {
 }
 
 #[test]
-fn the_paper_sends_no_message_more_but_in_the_end() {
+fn the_papers_sort_sends_further_messages_only_in_the_last_stage() {
     for dimension in 1..=10 {
-        let plain = cost(Plan::Plain, dimension, 1);
-        for (name, plan) in Plan::ALL {
-            let cost = cost(plan, dimension, 1);
+        let plain = cost(SortMethod::Plain, dimension, 1);
+        for (name, method) in SortMethod::ALL {
+            let cost = cost(method, dimension, 1);
             let last = f64::from(dimension << dimension);
-            match plan {
-                Plan::Reliable { .. } => assert_eq!(cost.messages, plain.messages + last, "{name}"),
-                Plan::Host => assert_eq!(cost.messages, f64::from(2 << dimension)),
+            match method {
+                SortMethod::Reliable { .. } => {
+                    assert_eq!(cost.messages, plain.messages + last, "{name}")
+                }
+                SortMethod::Host => assert_eq!(cost.messages, f64::from(2 << dimension)),
                 _ => assert!(cost.messages >= plain.messages),
             }
         }
@@ -113,52 +116,58 @@ fn the_paper_sends_no_message_more_but_in_the_end() {
 fn trials(
     kernel: &dyn Kernel,
     dimension: u32,
-    rule: Rule,
-    order: SendOrder,
-    liars: usize,
-) -> Trials<'_> {
-    Trials {
+    rule: ConsistencyRule,
+    order: ExchangeOrder,
+    byzantine_nodes: usize,
+) -> ByzantineTrials<'_> {
+    ByzantineTrials {
         kernel,
         dimension,
         longest: 1,
         rule,
         order,
-        liars,
+        byzantine_nodes,
         anywhere: false,
     }
 }
 
-fn table(trials: &Trials<'_>, seeds: u64) -> Vec<Row> {
-    let mut rows = vec![Row::default(); ByzantineFault::ALL.len()];
+fn table(trials: &ByzantineTrials<'_>, seeds: u64) -> Vec<TrialCounts> {
+    let mut counts = vec![TrialCounts::default(); ByzantineFault::ALL.len()];
     for seed in 0..seeds {
-        let (lie, row) = try_one(trials, seed);
-        rows[lie as usize] += row;
+        let (fault, row) = run_trial(trials, seed);
+        counts[fault as usize] += row;
     }
-    rows
+    counts
 }
 
 #[test]
-fn nobody_is_accused_where_nobody_lies() {
+fn runs_without_byzantine_nodes_report_no_violation() {
     let kernel = kernel();
     for (rule, order) in VARIANTS {
         for dimension in 1..=4 {
-            let rows = table(&trials(&*kernel, dimension, rule, order, 0), 300);
-            assert!(rows.iter().all(|row| row.harmless == row.injected));
+            let counts = table(&trials(&*kernel, dimension, rule, order, 0), 300);
+            assert!(counts.iter().all(|row| row.harmless == row.injected));
         }
     }
 }
 
 #[test]
-fn within_its_bound_our_rule_misses_nothing() {
+fn the_repeated_rule_misses_no_fault_within_its_bound() {
     let kernel = kernel();
-    for order in [SendOrder::Answered, SendOrder::AtOnce] {
+    for order in [ExchangeOrder::Sequential, ExchangeOrder::Simultaneous] {
         for dimension in 2..=4 {
-            for liars in 1..dimension {
-                let trials = trials(&*kernel, dimension, Rule::Repeated, order, liars as usize);
-                for (lie, row) in ByzantineFault::ALL.iter().zip(table(&trials, 4000)) {
-                    assert_eq!(row.missed, 0, "{lie:?} {trials:?}");
+            for byzantine_nodes in 1..dimension {
+                let trials = trials(
+                    &*kernel,
+                    dimension,
+                    ConsistencyRule::Repeated,
+                    order,
+                    byzantine_nodes as usize,
+                );
+                for (fault, row) in ByzantineFault::ALL.iter().zip(table(&trials, 4000)) {
+                    assert_eq!(row.missed, 0, "{fault:?} {trials:?}");
                     assert_eq!(row.detected + row.harmless, row.injected);
-                    assert!(row.detected > 0, "{lie:?} is never noticed: {trials:?}");
+                    assert!(row.detected > 0, "{fault:?} is never detected: {trials:?}");
                 }
             }
         }
@@ -166,14 +175,20 @@ fn within_its_bound_our_rule_misses_nothing() {
 }
 
 #[test]
-fn the_papers_rule_misses_worlds_and_lies_beyond_the_bound_are_missed() {
+fn the_papers_rule_misses_split_views_and_faults_beyond_the_bound_are_missed() {
     let kernel = kernel();
-    let trials = trials(&*kernel, 3, Rule::Paper, SendOrder::Answered, 1);
-    let rows = table(&trials, 4000);
-    assert!(rows[ByzantineFault::Worlds as usize].missed > 0);
-    let beyond = Trials {
-        rule: Rule::Repeated,
-        liars: 2,
+    let trials = trials(
+        &*kernel,
+        3,
+        ConsistencyRule::Paper,
+        ExchangeOrder::Sequential,
+        1,
+    );
+    let counts = table(&trials, 4000);
+    assert!(counts[ByzantineFault::SplitView as usize].missed > 0);
+    let beyond = ByzantineTrials {
+        rule: ConsistencyRule::Repeated,
+        byzantine_nodes: 2,
         anywhere: true,
         ..trials
     };
@@ -185,7 +200,7 @@ proptest! {
     #[test]
     fn the_bound_is_counted_in_every_subcube(faulty in prop::collection::vec(any::<bool>(), 16)) {
         let kernel = kernel();
-        let trials = trials(&*kernel, 4, Rule::Repeated, SendOrder::AtOnce, 0);
+        let trials = trials(&*kernel, 4, ConsistencyRule::Repeated, ExchangeOrder::Simultaneous, 0);
         let count = |node: u32, dimension: u32| {
             let faulty = (0..16_u32).zip(&faulty);
             faulty.filter(|(at, faulty)| **faulty && at >> dimension == node >> dimension).count()
@@ -196,34 +211,38 @@ proptest! {
     }
 
     #[test]
-    fn a_game_depends_on_its_seed_alone(seed: u64, dimension in 2_u32..4) {
+    fn a_trial_depends_on_its_seed_alone(seed: u64, dimension in 2_u32..4) {
         let kernel = kernel();
-        let trials = trials(&*kernel, dimension, Rule::Repeated, SendOrder::Answered, 1);
-        prop_assert_eq!(try_one(&trials, seed), try_one(&trials, seed));
+        let trials = trials(&*kernel, dimension, ConsistencyRule::Repeated, ExchangeOrder::Sequential, 1);
+        prop_assert_eq!(run_trial(&trials, seed), run_trial(&trials, seed));
     }
 }
 
 #[test]
-fn the_first_liar_is_named_where_a_message_is_missing() {
+fn the_sender_of_a_missing_message_is_the_first_suspect() {
     let kernel = kernel();
-    let setup = Setup {
+    let setup = ReliableSetup {
         kernel: &*kernel,
         dimension: 2,
         longest: 1,
-        rule: Rule::Paper,
-        order: SendOrder::AtOnce,
+        rule: ConsistencyRule::Paper,
+        order: ExchangeOrder::Simultaneous,
     };
-    let world = World {
-        truth: vec![0; 4],
-        fiction: vec![0; 4],
-        spared: vec![false; 4],
+    let split_view = SplitView {
+        true_record: vec![0; 4],
+        forged_record: vec![0; 4],
+        sees_true: vec![false; 4],
     };
-    let liar = ByzantineNode::new(ByzantineFault::Silent, Node(3), 1, world, 1);
-    let outcome = play(&setup, &inputs(2, 1, 1), vec![None, None, None, Some(liar)]);
-    let accusation = outcome.accusation.expect("silence is noticed");
+    let byzantine = ByzantineNode::new(ByzantineFault::Omission, Node(3), 1, split_view, 1);
+    let outcome = run_sft(
+        &setup,
+        &inputs(2, 1, 1),
+        vec![None, None, None, Some(byzantine)],
+    );
+    let violation = outcome.violation.expect("the missing message is detected");
     assert_eq!(
-        (accusation.predicate, accusation.accused()),
+        (violation.predicate, violation.prime_suspect()),
         (Predicate::Absence, Some(Node(3)))
     );
-    assert!(outcome.lied);
+    assert!(outcome.deviated);
 }

@@ -1,21 +1,23 @@
-//! Algorithm EXHAUST of the 1996 paper, Section 2.2: the tree with the fewest faulty links, to compare
-//! FIND_TREE with; and the same in far fewer steps.
+//! Algorithm EXHAUST of the 1996 paper, Section 2.2: the tree with the fewest faulty links, for
+//! comparison with FIND_TREE. Also computes the same number in far fewer steps.
 //!
-//! As printed EXHAUST outputs the trees without any faulty link, and nothing where there is none; its
-//! text calls it an algorithm that finds an optimal tree. Here it is that.
+//! As printed EXHAUST outputs the trees without any faulty link, and none if there is no such tree;
+//! its text calls it an algorithm that finds an optimal tree. This version finds an optimal tree.
 //!
-//! Of n! orders for a sink most differ only in how they came to the same set of dimensions. Which links
-//! stage i adds depends on d_i and on the *set* of the later dimensions alone: those along d_i of the
-//! subcube that these span from the sink. So the least number of faulty links is found over the 2^n sets
-//! instead of the n! orders. Must never: be asked for cubes where 4^n is too much.
+//! Of the n! orders for a sink most differ only in the order within the same set of dimensions. The
+//! links that stage i adds depend only on d_i and on the *set* of the later dimensions: they are
+//! the links along d_i of the subcube that these dimensions span from the sink. So the least number
+//! of faulty links is found over the 2^n sets instead of the n! orders.
+//!
+//! Must never: be used for hypercubes where 4^n steps take too long.
 
 use ftsort_core::tree::faults::{Faults, along};
 use ftsort_core::tree::find::faulty_links;
 use ftsort_core::tree::shape::Tree;
 use ftsort_core::vcube::Node;
 
-/// The first of the trees with the fewest faulty links, and how many it has, by looking at all n! 2^n
-/// trees. None if all nodes are faulty: a faulty node is no sink.
+/// Returns the first of the trees with the fewest faulty links, and their number, by examining all
+/// n! 2^n trees. Returns None if all nodes are faulty, because a faulty node cannot be the sink.
 pub fn exhaust(faults: &Faults) -> Option<(Tree, u32)> {
     let sinks = faults.all_nodes().filter(|node| !faults.is_faulty(*node));
     let counted = sinks.flat_map(trees_of(faults.dimensions())).map(|tree| {
@@ -25,16 +27,16 @@ pub fn exhaust(faults: &Faults) -> Option<(Tree, u32)> {
     counted.min_by_key(|(_, count)| *count)
 }
 
-/// All trees with a sink, for each sink.
+/// Returns a function from a sink to all its trees.
 fn trees_of(dimensions: u32) -> impl Fn(Node) -> Vec<Tree> {
     let orders = orders(dimensions);
     move |sink| {
-        let orders = orders.iter().cloned();
-        orders.filter_map(|order| Tree::new(sink, order)).collect()
+        let trees = orders.iter().map(|order| Tree::new(sink, order.clone()));
+        trees.flatten().collect()
     }
 }
 
-/// All permutations of 0..n, in lexicographic order.
+/// Returns all permutations of 0..n, in lexicographic order.
 fn orders(n: u32) -> Vec<Vec<u32>> {
     let mut orders = vec![Vec::new()];
     for _ in 0..n {
@@ -49,14 +51,14 @@ fn orders(n: u32) -> Vec<Vec<u32>> {
     orders
 }
 
-/// The fewest faulty links that a tree of this cube has, whatever its sink. None if all nodes are
-/// faulty.
+/// Returns the fewest faulty links of any tree of this hypercube, over all sinks. Returns None if
+/// all nodes are faulty.
 pub fn fewest_faulty_links(faults: &Faults) -> Option<u32> {
     let mut sinks: Vec<Node> = faults
         .all_nodes()
         .filter(|node| !faults.is_faulty(*node))
         .collect();
-    // Those with few faulty links first: all of a sink's links are in its trees.
+    // Sinks with few faulty links first, because a sink's links are in all its trees.
     sinks.sort_by_key(|sink| faults.word(*sink).count_ones());
     let mut fewest = None;
     for sink in sinks {
@@ -69,16 +71,16 @@ pub fn fewest_faulty_links(faults: &Faults) -> Option<u32> {
     fewest
 }
 
-/// The fewest faulty links that a tree with this sink has.
+/// Returns the fewest faulty links of any tree with this sink.
 pub fn fewest_with_sink(sink: Node, faults: &Faults) -> u32 {
     best_below(sink, faults, u32::MAX).unwrap_or(0)
 }
 
-/// The fewest faulty links that a tree with this sink has, if these are fewer than `limit`.
+/// Returns the fewest faulty links of any tree with this sink, if they are fewer than `limit`.
 ///
-/// From the last stage to the first: a set of dimensions spans a subcube from the sink, whose nodes are
-/// in the tree already, and with them all links that they have along the other dimensions. The least
-/// number of faulty links among these and those within is kept for each set.
+/// Proceeds from the last stage to the first. A set of dimensions spans a subcube from the sink.
+/// Its nodes are in the tree already, and with them all their links along the other dimensions. For
+/// each set the least number of faulty links among these and those within the subcube is kept.
 fn best_below(sink: Node, faults: &Faults, limit: u32) -> Option<u32> {
     let sets = faults.len();
     let all = sets as u32 - 1;
@@ -104,7 +106,7 @@ fn best_below(sink: Node, faults: &Faults, limit: u32) -> Option<u32> {
     (least < limit).then_some(least)
 }
 
-/// All subsets of a set of bits.
+/// Returns all subsets of a set of bits.
 fn subsets(set: u32) -> impl Iterator<Item = u32> {
     let next = move |subset: &u32| match *subset {
         0 => None,
@@ -124,7 +126,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn property_1_so_many_trees_are_there() {
+    fn property_1_gives_the_number_of_trees() {
         for (n, trees) in [(0, 1), (1, 2), (2, 8), (3, 48), (4, 384), (5, 3840)] {
             let every: BTreeSet<(Node, Vec<u32>)> = (0..1 << n)
                 .map(Node)
@@ -136,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_examples_have_these_optima() {
+    fn the_papers_examples_have_their_optima() {
         assert_eq!(exhaust(&figure_9()).map(|(_, count)| count), Some(0));
-        // The link of the faulty node to its parent is one of them in any tree.
+        // The faulty node's link to its parent is one of them in every tree.
         assert_eq!(exhaust(&figure_16()).map(|(_, count)| count), Some(2));
     }
 
     #[test]
-    fn all_nodes_faulty_is_no_tree() {
+    fn a_cube_of_faulty_nodes_has_no_tree() {
         let mut faults = Faults::none(1);
         faults.add_node(Node(0));
         faults.add_node(Node(1));
@@ -151,9 +153,9 @@ mod tests {
         assert_eq!(fewest_faulty_links(&faults), None);
     }
 
-    /// In four dimensions: the bound by which sinks are passed over must not hide the best.
+    /// In four dimensions: the bound by which sinks are skipped must not skip the best.
     #[test]
-    fn no_sink_is_passed_over_too_early() {
+    fn the_best_sink_is_never_skipped() {
         let links: Vec<Link> = (0..16)
             .flat_map(|node| (0..4).map(move |d| Link::of(Node(node), d)))
             .collect();
@@ -171,7 +173,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
         #[test]
-        fn sets_of_dimensions_are_as_good_as_all_orders(faults in pattern(0..=3)) {
+        fn sets_of_dimensions_find_the_same_optimum_as_all_orders(faults in pattern(0..=3)) {
             let all = exhaust(&faults);
             prop_assert_eq!(all.as_ref().map(|(_, count)| *count), fewest_faulty_links(&faults));
             if let Some((tree, count)) = all {
@@ -181,7 +183,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_better_than_the_optimum(faults in pattern(0..=7)) {
+        fn no_tree_is_better_than_the_optimum(faults in pattern(0..=7)) {
             for tree in [find_tree(&faults), find_tree_anyway(&faults)].into_iter().flatten() {
                 let fewest = fewest_with_sink(tree.sink(), &faults);
                 let added = tree_to(tree.sink(), &faults, Cost::Added);

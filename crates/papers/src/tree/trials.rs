@@ -1,45 +1,48 @@
-//! The claims of Leu and Kuo's paper on tree communication (1996), counted on random faults: how often
-//! FIND_TREE succeeds, how good its trees are, how many steps the plans take, and which theorems hold.
+//! Examines the claims of Leu and Kuo's paper on tree communication (1996) on random faults: the
+//! success rate of FIND_TREE, the quality of its trees, the number of steps of the plans, and the
+//! theorems.
 //!
-//! A [`Cell`] is a size of hypercube with so many random faulty links and nodes; [`examine`] counts for
-//! one pattern of faults, a [`Summary`] is of many. Every plan is also played, and judged. Must never:
-//! leave a pattern out because it does not fit.
+//! A [`FaultCell`] is a size of hypercube with a number of random faulty links and nodes.
+//! [`examine`] evaluates one pattern of faults, a [`CellSummary`] many of them. Every plan is also
+//! applied to lists and checked.
+//!
+//! Must never: leave out a pattern that contradicts a claim.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use crate::tree::cost::{self, Merging};
 use crate::tree::exhaust::{fewest_faulty_links, fewest_with_sink};
-use crate::tree::model::{self, Merging};
-use crate::tree::play::play;
-use crate::tree::printed::{Printed, figure_13};
+use crate::tree::printed::{PrintedErrors, figure_13};
+use crate::tree::replay::replay;
 use ftsort_core::tree::faults::{Faults, Link};
 use ftsort_core::tree::find::{Cost, faulty_links, find_tree, find_tree_anyway, tree_to};
-use ftsort_core::tree::plan::{Kind, Plan, Remedy};
-use ftsort_core::tree::schedule::{Machine, Pace, Ports, Schedule};
+use ftsort_core::tree::plan::{MessagePurpose, Remedy, TreePlan};
+use ftsort_core::tree::schedule::{LinkModel, Ports, StageStart, TreeSchedule};
 use ftsort_core::tree::shape::Tree;
-use ftsort_core::tree::shares::{holders, not_isolated};
+use ftsort_core::tree::shares::{data_nodes, not_isolated};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::random::SplitMix;
 
-/// Patterns of faults of one kind.
+/// A class of fault patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// The hypercube's: the paper's n.
+pub struct FaultCell {
+    /// The dimension of the hypercube: the paper's n.
     pub dimensions: u32,
-    /// How many links are faulty, beside those of faulty nodes.
+    /// The number of faulty links, besides those of faulty nodes.
     pub links: usize,
-    /// How many nodes are faulty.
+    /// The number of faulty nodes.
     pub nodes: usize,
 }
 
-impl Cell {
-    /// The cells that are looked at: up to and past the 2^(n-1) links of Theorem 3, without a faulty
-    /// node, with one, and with an eighth of all.
-    pub fn all(dimensions: RangeInclusive<u32>) -> Vec<Cell> {
-        dimensions.flat_map(Cell::of).collect()
+impl FaultCell {
+    /// Returns the examined cells: up to and beyond the 2^(n-1) links of Theorem 3, without a
+    /// faulty node, with one, and with an eighth of all nodes.
+    pub fn all(dimensions: RangeInclusive<u32>) -> Vec<FaultCell> {
+        dimensions.flat_map(FaultCell::of).collect()
     }
 
-    fn of(dimensions: u32) -> Vec<Cell> {
+    fn of(dimensions: u32) -> Vec<FaultCell> {
         let half = 1_usize << dimensions >> 1;
         // In quarters of 2^(n-1), up to 0.6 of all links.
         let most = dimensions as usize * 12 / 5;
@@ -55,7 +58,7 @@ impl Cell {
         let mut nodes = vec![0, 1, half / 4];
         nodes.sort_unstable();
         nodes.dedup();
-        let cell = |nodes: usize, links: usize| Cell {
+        let cell = |nodes: usize, links: usize| FaultCell {
             dimensions,
             links,
             nodes,
@@ -66,12 +69,12 @@ impl Cell {
             .collect()
     }
 
-    /// The links of Theorem 3: fewer faulty ones leave a node without any.
+    /// Returns the bound of Theorem 3: with fewer faulty links some node has none.
     pub fn half(&self) -> usize {
         1 << self.dimensions >> 1
     }
 
-    /// Draws a pattern. The same seed and index always give the same.
+    /// Draws a pattern. The same seed and index always give the same pattern.
     pub fn draw(&self, seed: u64, index: u64) -> Faults {
         let mut faults = Faults::none(self.dimensions);
         let cell = [
@@ -87,11 +90,11 @@ impl Cell {
         for place in 0..self.nodes {
             faults.add_node(random.draw_at(&mut nodes, place));
         }
-        // Links of faulty nodes are faulty already: others are drawn as long as there are any.
+        // The links of faulty nodes are faulty already. Others are drawn as long as there are any.
         let mut links: Vec<Link> = faults
             .all_nodes()
             .flat_map(|node| (0..self.dimensions).map(move |d| Link::of(node, d)))
-            .filter(|link| faults.carries(link.ends().0, link.dimension()))
+            .filter(|link| faults.is_usable(link.ends().0, link.dimension()))
             .collect();
         links.sort_unstable();
         links.dedup();
@@ -102,25 +105,26 @@ impl Cell {
     }
 }
 
-/// What was counted for one pattern of faults.
+/// The results for one pattern of faults.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// FIND_TREE found a sink; else it is the one that [`find_tree_anyway`] takes.
+pub struct PatternSample {
+    /// Whether FIND_TREE found a sink; if not, the sink is that of [`find_tree_anyway`].
     pub found: bool,
-    /// A theorem that does not hold, or data that did not arrive once.
+    /// A theorem that does not hold, or data that did not arrive exactly once.
     pub wrong: Option<String>,
-    /// What was counted, by name. A share of patterns is the mean of a number that is 0 or 1; what was
-    /// not looked for is NaN.
+    /// Numbers by name. A share of patterns is the mean of a number that is 0 or 1. A number that
+    /// was not computed is NaN.
     pub counts: Vec<(&'static str, f64)>,
 }
 
-/// Counts for one pattern; None if no node is left. `optimum`: looks for the best trees, too.
-pub fn examine(faults: &Faults, optimum: bool) -> Option<Sample> {
+/// Evaluates one pattern. Returns None if no node is left. `optimum` also searches for the best
+/// trees.
+pub fn examine(faults: &Faults, optimum: bool) -> Option<PatternSample> {
     let printed = find_tree(faults);
     let found = printed.is_some();
     let tree = printed.or_else(|| find_tree_anyway(faults))?;
-    let all = holders(faults, tree.sink());
-    let plan = |remedy: Remedy| Plan::new(&tree, faults, &all, remedy);
+    let all = data_nodes(faults, tree.sink());
+    let plan = |remedy: Remedy| TreePlan::new(&tree, faults, &all, remedy);
     let mut counts = trees(&tree, faults, optimum);
     let plans = [Remedy::Partition, Remedy::Delegate, Remedy::Reroute].map(plan);
     let wrong = match plans {
@@ -135,7 +139,7 @@ pub fn examine(faults: &Faults, optimum: bool) -> Option<Sample> {
         }
         [Err(refused), ..] | [_, Err(refused), _] | [.., Err(refused)] => Some(refused.to_string()),
     };
-    Some(Sample {
+    Some(PatternSample {
         found,
         wrong,
         counts,
@@ -146,20 +150,24 @@ fn share(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Who is heard, how many faulty links the trees have, and what Figure 13 would do as printed.
+/// Returns the number of nodes that are cut off, the faulty links of several trees, and the errors
+/// of Figure 13 as printed.
 fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)> {
-    let dealt = not_isolated(faults);
-    let heard = holders(faults, tree.sink());
-    let cut_off = dealt.iter().filter(|node| !heard.contains(*node)).count();
+    let with_data = not_isolated(faults);
+    let contributors = data_nodes(faults, tree.sink());
+    let cut_off = with_data
+        .iter()
+        .filter(|node| !contributors.contains(*node))
+        .count();
     let of = |tree: &Tree| f64::from(faulty_links(tree, faults));
     let best = |least: Option<u32>| least.map_or(f64::NAN, f64::from);
     let same_sink = optimum.then(|| fewest_with_sink(tree.sink(), faults));
     let any_sink = optimum.then(|| fewest_faulty_links(faults)).flatten();
     let own = faulty_links(tree, faults);
-    let Printed {
+    let PrintedErrors {
         lost,
         awaited,
-        unheard,
+        unexpected,
     } = figure_13(tree, faults);
     vec![
         ("cut_off_nodes", cut_off as f64),
@@ -180,32 +188,32 @@ fn trees(tree: &Tree, faults: &Faults, optimum: bool) -> Vec<(&'static str, f64)
         ),
         ("printed_loses", share(lost > 0)),
         ("printed_waits", share(awaited > 0)),
-        ("printed_unheard", share(unheard > 0)),
-        ("printed_fails", share(lost + awaited + unheard > 0)),
+        ("printed_unexpected", share(unexpected > 0)),
+        ("printed_fails", share(lost + awaited + unexpected > 0)),
     ]
 }
 
 /// Steps as the paper counts them.
-const PAPER: Machine = Machine {
+const PAPER: LinkModel = LinkModel {
     ports: Ports::All,
-    pace: Pace::Together,
+    stage_start: StageStart::Synchronous,
 };
-/// As the paper's programs run.
-const ALONE: Machine = Machine {
+/// Steps as the paper's programs run.
+const ALONE: LinkModel = LinkModel {
     ports: Ports::All,
-    pace: Pace::Alone,
+    stage_start: StageStart::PerNode,
 };
-/// As the paper counts, but one message at a time.
-const ONE_PORT: Machine = Machine {
+/// Steps as the paper counts them, but with one message at a time.
+const ONE_PORT: LinkModel = LinkModel {
     ports: Ports::One,
-    pace: Pace::Together,
+    stage_start: StageStart::Synchronous,
 };
 
-/// What the paper's formulas say of a plan, and where they do not hold.
-fn stages(partition: &Plan) -> [(&'static str, f64); 6] {
+/// Returns the paper's formulas for a plan, and the cases where they do not hold.
+fn stages(partition: &TreePlan) -> [(&'static str, f64); 6] {
     let n = partition.tree().dimensions();
     let k = partition.faulty_stages();
-    let detours = partition.count(Kind::Detour);
+    let detours = partition.count(MessagePurpose::Detour);
     [
         ("faulty_stages", f64::from(k)),
         ("n_plus_k", f64::from(n + k)),
@@ -216,7 +224,7 @@ fn stages(partition: &Plan) -> [(&'static str, f64); 6] {
     ]
 }
 
-/// The names of what is counted for each plan.
+/// The names of the numbers of one plan.
 type Names = [&'static str; 8];
 const PARTITION: Names = [
     "partition_steps",
@@ -249,9 +257,9 @@ const REROUTE: Names = [
     "reroute_time_adds",
 ];
 
-/// Steps on three machines, hops and sizes.
-fn costs(plan: &Plan, names: Names) -> impl Iterator<Item = (&'static str, f64)> {
-    let count = |machine: Machine| Schedule::new(plan, machine).steps().len() as f64;
+/// Returns steps on three machines, hops and sizes.
+fn costs(plan: &TreePlan, names: Names) -> impl Iterator<Item = (&'static str, f64)> {
+    let count = |machine: LinkModel| TreeSchedule::new(plan, machine).steps().len() as f64;
     let steps = count(PAPER);
     let slowdown = steps / f64::from(plan.tree().dimensions());
     let [keeps, adds] = times(plan);
@@ -268,71 +276,75 @@ fn costs(plan: &Plan, names: Names) -> impl Iterator<Item = (&'static str, f64)>
     names.into_iter().zip(values)
 }
 
-fn hops(plan: &Plan) -> f64 {
-    let hops = plan.messages().iter().map(|message| message.way.len() - 1);
+fn hops(plan: &TreePlan) -> f64 {
+    let hops = plan.messages().iter().map(|message| message.path.len() - 1);
     hops.sum::<usize>() as f64
 }
 
-/// How long a plan takes if each step lasts as long as its largest message, over the same without
-/// faults: where merging keeps sizes, and where it adds them.
-fn times(plan: &Plan) -> [f64; 2] {
-    let schedule = Schedule::new(plan, PAPER);
+/// Returns the time of a plan if each step lasts as long as its largest message, relative to the
+/// same without faults: for merging that keeps sizes, and for merging that adds them.
+fn times(plan: &TreePlan) -> [f64; 2] {
+    let schedule = TreeSchedule::new(plan, PAPER);
     let n = plan.tree().dimensions();
     let without_faults = [f64::from(n), f64::from((1_u32 << n) - 1)];
-    let time = |merging: Merging| model::cost(plan, &schedule, merging).time;
+    let time = |merging: Merging| cost::cost(plan, &schedule, merging).time;
     [
         time(Merging::Keeps) / without_faults[0],
         time(Merging::Adds) / without_faults[1],
     ]
 }
 
-/// Plays a plan with two items of each contributor, and says what is wrong with what arrives.
-fn undelivered(plan: &Plan) -> Option<String> {
+/// Applies a plan to two items of each contributor. Returns a description of the error if they do
+/// not all arrive.
+fn undelivered(plan: &TreePlan) -> Option<String> {
     let nodes = (0..1_u32 << plan.tree().dimensions()).map(Node);
-    let items = |node: Node| match plan.contributors().contains(node) {
-        true => vec![(node, 0), (node, 1)],
-        false => Vec::new(),
+    let items = |node: Node| {
+        if plan.contributors().contains(node) {
+            vec![(node, 0), (node, 1)]
+        } else {
+            Vec::new()
+        }
     };
     let holdings: Vec<Vec<(Node, u8)>> = nodes.map(items).collect();
     let mut sent = holdings.concat();
     sent.sort_unstable();
     let sink = plan.tree().sink();
-    let after = play(&Schedule::new(plan, PAPER), holdings);
+    let after = replay(&TreeSchedule::new(plan, PAPER), holdings);
     let Some(mut arrived) = after.and_then(|held| held.into_iter().nth(sink.0 as usize)) else {
-        return Some("a node is to pass on what never came".into());
+        return Some("a node must forward a message that it did not receive".into());
     };
     arrived.sort_unstable();
     let (came, all) = (arrived.len(), sent.len());
     (arrived != sent).then(|| format!("{came} items at the sink instead of {all}"))
 }
 
-/// What Theorems 3, 5 and 7 promise, as far as it can be held. The cases that they forget are counted:
-/// a detour in Theorem 5, nodes that are cut off and not isolated in Theorem 7.
-fn theorems(plan: &Plan, faults: &Faults, found: bool) -> Option<String> {
+/// Checks the promises of Theorems 3, 5 and 7 that hold. The cases that they omit are counted
+/// elsewhere: a detour in Theorem 5, and nodes that are cut off but not isolated in Theorem 7.
+fn theorems(plan: &TreePlan, faults: &Faults, found: bool) -> Option<String> {
     let n = faults.dimensions();
     let few = faults.nodes().is_empty() && faults.links().count() < 1 << n >> 1;
     if few && !found {
-        return Some("Theorem 3: few faulty links, and no node without one".into());
+        return Some("Theorem 3: few faulty links, but every node has one".into());
     }
-    let steps = Schedule::new(plan, PAPER).steps().len() as u32;
+    let steps = TreeSchedule::new(plan, PAPER).steps().len() as u32;
     let k = plan.faulty_stages();
-    let exact = plan.count(Kind::Detour) == 0;
+    let exact = plan.count(MessagePurpose::Detour) == 0;
     if exact && steps > n + k {
         return Some(format!("Theorem 5: {steps} steps with {k} faulty stages"));
     }
-    // The sink's links are fault-free, so that the last stage is.
+    // The sink's links are fault-free, so the last stage is.
     if found && n > 0 && k >= n {
         return Some(format!("Theorem 5: {k} faulty stages of {n}"));
     }
     None
 }
 
-/// Means and maxima over the patterns of a cell that have their sink from the same rule.
+/// Means and maxima over the patterns of a cell whose sink was found by the same rule.
 #[derive(Clone, Debug)]
-pub struct Summary {
-    cell: Cell,
+pub struct CellSummary {
+    cell: FaultCell,
     found: bool,
-    /// Patterns of the cell, by either rule.
+    /// The patterns of the cell, with either rule.
     of: usize,
     patterns: usize,
     names: Vec<&'static str>,
@@ -340,17 +352,22 @@ pub struct Summary {
     most: Vec<f64>,
 }
 
-impl Summary {
-    /// One for each rule by which a sink was found.
-    pub fn of(cell: Cell, samples: &[Sample]) -> Vec<Summary> {
+impl CellSummary {
+    /// Returns one summary for each rule by which a sink was found.
+    pub fn of(cell: FaultCell, samples: &[PatternSample]) -> Vec<CellSummary> {
         let by = |found: bool| {
-            let own: Vec<&Sample> = samples.iter().filter(|s| s.found == found).collect();
-            Summary::of_group(cell, found, samples.len(), &own)
+            let own: Vec<&PatternSample> = samples.iter().filter(|s| s.found == found).collect();
+            CellSummary::of_group(cell, found, samples.len(), &own)
         };
         [true, false].into_iter().filter_map(by).collect()
     }
 
-    fn of_group(cell: Cell, found: bool, of: usize, samples: &[&Sample]) -> Option<Summary> {
+    fn of_group(
+        cell: FaultCell,
+        found: bool,
+        of: usize,
+        samples: &[&PatternSample],
+    ) -> Option<CellSummary> {
         let first = samples.first()?;
         let mut sums = vec![0.0; first.counts.len()];
         let mut most = vec![f64::NEG_INFINITY; first.counts.len()];
@@ -361,7 +378,7 @@ impl Summary {
                 *most = most.max(value);
             }
         }
-        Some(Summary {
+        Some(CellSummary {
             cell,
             found,
             of,
@@ -372,7 +389,7 @@ impl Summary {
         })
     }
 
-    /// The names of what `to_string` gives, as a line of comma-separated values.
+    /// Returns the names of the columns of `to_string`, separated by commas.
     pub fn header(&self) -> String {
         let columns = self.names.iter().map(|name| format!(",{name},{name}_most"));
         let columns: String = columns.collect();
@@ -380,9 +397,9 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for CellSummary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cell {
+        let FaultCell {
             dimensions,
             links,
             nodes,
@@ -395,9 +412,10 @@ impl fmt::Display for Summary {
             "{dimensions},{links},{nodes},{over_half:.4},{sink},{of},{patterns}"
         )?;
         for (sum, most) in self.sums.iter().zip(&self.most) {
-            match sum.is_nan() {
-                true => write!(out, ",,")?,
-                false => write!(out, ",{:.5},{:.5}", sum / patterns as f64, most)?,
+            if sum.is_nan() {
+                write!(out, ",,")?
+            } else {
+                write!(out, ",{:.5},{:.5}", sum / patterns as f64, most)?
             }
         }
         Ok(())
@@ -409,8 +427,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_draws_as_many_faults_as_it_says_and_always_the_same() {
-        for cell in Cell::all(3..=6) {
+    fn a_cell_draws_its_number_of_faults_reproducibly() {
+        for cell in FaultCell::all(3..=6) {
             let faults = cell.draw(7, 3);
             assert_eq!(faults.links().count(), cell.links, "{cell:?}");
             assert_eq!(faults.nodes().len(), cell.nodes);
@@ -421,26 +439,26 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_breaks_what_the_theorems_promise() {
-        for cell in Cell::all(3..=6) {
+    fn the_theorems_hold_for_random_patterns() {
+        for cell in FaultCell::all(3..=6) {
             for index in 0..20 {
-                let sample = examine(&cell.draw(1, index), true).expect("somebody is left");
+                let sample = examine(&cell.draw(1, index), true).expect("a node is left");
                 assert_eq!(sample.wrong, None, "{cell:?}, pattern {index}");
             }
         }
     }
 
     #[test]
-    fn broken_promises_are_noticed() {
-        let cell = Cell {
+    fn a_violated_theorem_is_reported() {
+        let cell = FaultCell {
             dimensions: 3,
             links: 3,
             nodes: 0,
         };
         let faults = cell.draw(1, 0);
         let tree = find_tree(&faults).expect("Theorem 3");
-        let all = holders(&faults, tree.sink());
-        let plan = Plan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
+        let all = data_nodes(&faults, tree.sink());
+        let plan = TreePlan::new(&tree, &faults, &all, Remedy::Partition).expect("connected");
         assert!(
             theorems(&plan, &faults, false).is_some_and(|wrong| wrong.starts_with("Theorem 3"))
         );
@@ -448,21 +466,21 @@ mod tests {
     }
 
     #[test]
-    fn means_and_maxima_by_the_rule_that_found_the_sink() {
-        let sample = |found: bool, value: f64| Sample {
+    fn a_summary_has_means_and_maxima_by_rule() {
+        let sample = |found: bool, value: f64| PatternSample {
             found,
             wrong: None,
             counts: vec![("a", value), ("b", f64::NAN)],
         };
-        let cell = Cell {
+        let cell = FaultCell {
             dimensions: 3,
             links: 2,
             nodes: 1,
         };
         let samples = [sample(true, 1.0), sample(false, 5.0), sample(true, 2.0)];
-        let lines: Vec<String> = Summary::of(cell, &samples)
+        let lines: Vec<String> = CellSummary::of(cell, &samples)
             .iter()
-            .map(Summary::to_string)
+            .map(CellSummary::to_string)
             .collect();
         assert_eq!(
             lines,
@@ -472,7 +490,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            Summary::of(cell, &samples)[0].header(),
+            CellSummary::of(cell, &samples)[0].header(),
             "dimensions,links,nodes,links_over_half,sink,of,patterns,a,a_most,b,b_most"
         );
     }

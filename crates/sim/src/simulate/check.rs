@@ -13,8 +13,8 @@ use crate::harness::JobReport;
 use crate::transport::{Failure, FailureMode, StepRecord};
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::rounds::Rounds;
-use ftsort_core::rounds::alone::alone;
-use ftsort_core::rounds::twice::Twice;
+use ftsort_core::rounds::purity::PurityCheck;
+use ftsort_core::rounds::sequential::run_all_nodes;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status, caught};
@@ -85,7 +85,7 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
                 "inputs is empty; pass one input for each rank",
             ));
         }
-        let expected = caught(|| alone(&Twice(&algorithm), &inputs))?;
+        let expected = caught(|| run_all_nodes(&PurityCheck(&algorithm), &inputs))?;
         let oracle = move |states: &[Slice]| {
             let pairs = (0..).zip(states.iter().zip(&expected));
             let mut wrong = pairs.filter(|(_, (state, expected))| state != expected);

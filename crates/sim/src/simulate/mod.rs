@@ -41,7 +41,7 @@ use crate::harness::{Harness, InputSource, JobContext, JobOptions, JobReport, St
 use crate::transport::{Failure, FailureMode, SimConfig, StepRecord};
 use ftsort_core::faults::Schedule;
 use ftsort_core::members::Rank;
-use ftsort_core::rounds::twice::Twice;
+use ftsort_core::rounds::purity::PurityCheck;
 use ftsort_core::rounds::{Hypercube, Rounds};
 use ftsort_core::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -99,7 +99,7 @@ pub struct SimulationRun {
     pub misuse: Option<String>,
 }
 
-/// Runs an algorithm on one simulated rank for each input. Each callback is called twice ([`Twice`]), so that a
+/// Runs an algorithm on one simulated rank for each input. Each callback is called twice ([`PurityCheck`]), so that a
 /// callback that is not pure is detected.
 ///
 /// # Panics
@@ -153,8 +153,8 @@ fn run_rounds(
     let mut nodes_with_input = NodeSet::new(cube.len());
     Rank::all(inputs.len()).for_each(|rank| nodes_with_input.insert(rank.home()));
     let dimension = cube.dimension();
-    let twice = Twice(rounds);
-    let algorithm = caught(|| Hypercube::new(&twice, dimension, nodes_with_input));
+    let checked = PurityCheck(rounds);
+    let algorithm = caught(|| Hypercube::new(&checked, dimension, nodes_with_input));
     let algorithm = context.engine.all_or_none(algorithm)?;
     let source = InputSource {
         read: &|rank| Buffer::copy_of(&inputs[rank.index()]),

@@ -182,7 +182,7 @@ fn find_dead(transport: &mut dyn Transport) -> Result<RankSet> {
     Err(Error::new(Status::Internal, "faults without an end"))
 }
 
-fn expect_dead(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
+fn expect_failed(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
     let dead = find_dead(transport)?;
     let expected = expected.iter().map(|rank| Rank(*rank));
     let expected = RankSet::from_ranks(transport.ranks(), expected);
@@ -219,7 +219,7 @@ fn talk(transport: &mut dyn Transport, dead: &[u32], number: usize) -> Result<()
 
 fn one_death(transport: &mut dyn Transport) -> Result<()> {
     die(transport, 1)?;
-    expect_dead(transport, &[1])?;
+    expect_failed(transport, &[1])?;
     talk(transport, &[1], 5)?;
     expect(!transport.agree(1)?.faults, "an old fault counts as new")
 }
@@ -233,7 +233,7 @@ fn interruption(transport: &mut dyn Transport) -> Result<()> {
         transport.settle()? == Flow::Interrupted,
         "a message that nobody sent",
     )?;
-    expect_dead(transport, &[3])?;
+    expect_failed(transport, &[3])?;
     talk(transport, &[3], 2)
 }
 
@@ -248,7 +248,7 @@ fn late_message(transport: &mut dyn Transport) -> Result<()> {
         // Nobody sends this one.
         let _ = transport.receive(Rank(2), 5)?;
     }
-    expect_dead(transport, &[2])?;
+    expect_failed(transport, &[2])?;
     talk(transport, &[2], 3)
 }
 
@@ -257,12 +257,12 @@ fn death_in_recovery(transport: &mut dyn Transport) -> Result<()> {
     while !transport.agree(1)?.faults {}
     die(transport, 2)?;
     let _ = transport.recover()?;
-    expect_dead_at_last(transport, &[1, 2])?;
+    expect_failed_at_last(transport, &[1, 2])?;
     talk(transport, &[1, 2], 4)
 }
 
-/// As [`expect_dead`], where a part may be known before.
-fn expect_dead_at_last(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
+/// As [`expect_failed`], where a part may be known before.
+fn expect_failed_at_last(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
     for _ in 0..1000 {
         let _ = transport.agree(1)?;
         let dead = transport.recover()?;
@@ -279,7 +279,7 @@ fn last_one(transport: &mut dyn Transport) -> Result<()> {
     for victim in 0..last {
         die(transport, victim)?;
         let dead: Vec<u32> = (0..=victim).collect();
-        expect_dead_at_last(transport, &dead)?;
+        expect_failed_at_last(transport, &dead)?;
         talk(transport, &dead, victim as usize)?;
         // What the next victim has sent may die with it, unless everybody has it. It may be the first
         // to hear so, and die before the others do: then this tells of a fault.

@@ -82,7 +82,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         trial.quorum = trial.quorum.min(trial.ranks);
         trial.sorts = 1;
     }
-    if trial.algorithm == Method::Reliable {
+    if trial.algorithm == Method::SftBitonic {
         // Every node receives the records of all nodes.
         trial.records = trial.records.min(300);
     }
@@ -98,7 +98,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
             .map(|_| corruption(&mut draw, ranks))
             .collect();
     }
-    if trial.algorithm == Method::Reliable && !trial.checks && draw.once_in(2) {
+    if trial.algorithm == Method::SftBitonic && !trial.checks && draw.once_in(2) {
         trial
             .corruptions
             .extend(undigested_corruption(&mut draw, ranks));
@@ -137,7 +137,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
             result = run(&trial, false);
         }
     }
-    if trial.algorithm == Method::Reliable && !trial.checks {
+    if trial.algorithm == Method::SftBitonic && !trial.checks {
         // Then the last message of a node may be a copy of data that it has checked already.
         let last = format!("~{}.message", checked_rounds(ranks));
         let moved = !trial.failures.is_empty() || !trial.exclusions.is_empty();

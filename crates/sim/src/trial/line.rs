@@ -27,7 +27,7 @@ pub const METHODS: [(Method, &str); 9] = [
     ),
     (Method::Bitonic(Shape::Any), "bitonic"),
     (Method::Bitonic(Shape::Bitonic), "bitonic_merge"),
-    (Method::Reliable, "reliable"),
+    (Method::SftBitonic, "reliable"),
 ];
 const TREE_USES: [(TreeUse, &str); 3] = [
     (TreeUse::Merge, "merge"),

@@ -111,7 +111,7 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
     if trial.corruptions.is_empty() {
         return Some("corruption is reported, although none was injected".into());
     }
-    if trial.algorithm == Method::Reliable && !trial.checks {
+    if trial.algorithm == Method::SftBitonic && !trial.checks {
         return None;
     }
     let is_single = trial.corruptions.len() == 1 && !trial.corruptions[0].ends_with('*');
@@ -272,7 +272,7 @@ fn judge_tree(
     first: &SortOutcome,
 ) -> Option<String> {
     let on_all_ranks = trial.tree == Some(TreeUse::Broadcast);
-    let root = trial.wish().sink.unwrap_or(Rank(0));
+    let root = trial.tree_request().sink.unwrap_or(Rank(0));
     let present = Rank::all(trial.ranks).filter(|rank| !first.absent.contains(rank));
     let contributing = present.filter(|rank| !on_all_ranks || *rank == root);
     let records = contributing.flat_map(|rank| trial.sorted_records(job, rank));
@@ -310,8 +310,8 @@ fn judge_tree(
 /// failed ranks, or if the root of a broadcast had failed before.
 fn may_refuse(trial: &Trial, outcome: &SortOutcome) -> bool {
     let Some(tree) = trial.tree else { return false };
-    let wish = trial.wish();
-    let root = wish.sink.unwrap_or(Rank(0));
+    let request = trial.tree_request();
+    let root = request.sink.unwrap_or(Rank(0));
     if tree == TreeUse::Broadcast && outcome.absent.contains(&root) {
         return true;
     }
@@ -320,7 +320,7 @@ fn may_refuse(trial: &Trial, outcome: &SortOutcome) -> bool {
     let late = outcome.failed.iter().filter(|rank| !absent.contains(rank));
     let late: Vec<Rank> = late.copied().collect();
     if late.len() > MAX_LATE {
-        return !wish.links.is_empty();
+        return !request.links.is_empty();
     }
     (0..1_u32 << late.len()).any(|subset| {
         let chosen = (0..).zip(&late).filter(|(bit, _)| subset >> bit & 1 == 1);
@@ -332,8 +332,8 @@ fn may_refuse(trial: &Trial, outcome: &SortOutcome) -> bool {
         };
         let mut members = Members::new(survivor, trial.ranks);
         members.absorb(&failed);
-        let faults = wish.faults(&members);
-        faults.largest_part().len() < faults.len()
+        let faults = request.faults(&members);
+        faults.largest_component().len() < faults.len()
     })
 }
 

@@ -12,7 +12,7 @@ use ftsort_core::engine::{Checkpoints, Checks, PlacementPolicy};
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::set_mutant;
-use ftsort_core::sort::{Complete, global_offset, total_records};
+use ftsort_core::sort::{MergeAndPlace, global_offset, total_records};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::digest::DigestKey;
@@ -212,7 +212,7 @@ fn sort(
     let me = context.engine.members().me();
     let dimension = context.engine.members().cube().dimension();
     let sort = trial.algorithm.on(kernel, dimension);
-    let algorithm = Complete {
+    let algorithm = MergeAndPlace {
         sort: &*sort,
         kernel,
         dimension,

@@ -6,8 +6,8 @@ use std::fmt;
 use super::Trial;
 use ftsort_core::engine::{Load, Placement, PlacementPolicy};
 use ftsort_core::members::{FULL_WEIGHT, Rank, RankSet};
-use ftsort_core::monitor::Told;
-use ftsort_core::monitor::group_view::{left_out_if_it_pays, odd};
+use ftsort_core::monitor::Report;
+use ftsort_core::monitor::group_view::{excluded_if_it_pays, not_recommended};
 
 /// A change of a rank's speed as another rank observes it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,14 +135,14 @@ impl ScriptedPolicy {
         weights
     }
 
-    fn excluded(&self, reports: &[(Rank, Told)], group: &RankSet) -> RankSet {
-        let suspects = odd(&self.agreed);
+    fn excluded(&self, reports: &[(Rank, Report)], group: &RankSet) -> RankSet {
+        let suspects = not_recommended(&self.agreed);
         if !self.gain {
             return suspects;
         }
         let slowdown = |(_, weight): &Weight| f64::from(FULL_WEIGHT) / f64::from(*weight).max(0.4);
         let slowdowns: Vec<f64> = self.weights.iter().map(slowdown).collect();
-        left_out_if_it_pays(suspects, reports, &slowdowns, group)
+        excluded_if_it_pays(suspects, reports, &slowdowns, group)
     }
 }
 
@@ -157,17 +157,17 @@ impl PlacementPolicy for ScriptedPolicy {
         let present = self.present();
         let same_group = match self.gain {
             true => present == self.agreed,
-            false => odd(&present) == *excluded,
+            false => not_recommended(&present) == *excluded,
         };
         !same_group || values(&self.present_weights()) != weights
     }
 
     fn local_report(&mut self, load: &Load) -> Vec<u8> {
-        let reports = Told {
+        let reports = Report {
             counters: self.present(),
-            ..Told::default()
+            ..Report::default()
         };
-        let mut words = reports.with(load).encode();
+        let mut words = reports.with_load(load).encode();
         for (since, weight) in self.present_weights() {
             words.extend(since.to_le_bytes());
             words.push(weight);
@@ -183,7 +183,7 @@ impl PlacementPolicy for ScriptedPolicy {
         let mut received = Vec::with_capacity(reports.len());
         for (rank, words) in reports {
             let (words, weights) = words.split_at(words.len() - WEIGHT_BYTES * ranks);
-            let Some(words) = Told::decode(ranks, words) else {
+            let Some(words) = Report::decode(ranks, words) else {
                 continue;
             };
             if group.contains(*rank) {

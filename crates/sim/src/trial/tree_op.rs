@@ -11,9 +11,9 @@ use ftsort_core::members::Rank;
 use ftsort_core::tree::fold::Sorted;
 use ftsort_core::tree::plan::Remedy;
 use ftsort_core::tree::run::TreeOp;
-use ftsort_core::tree::run::choose::Wish;
-use ftsort_core::tree::run::collect::{Collect, Holding};
-use ftsort_core::tree::run::probe::suspects;
+use ftsort_core::tree::run::choose::TreeRequest;
+use ftsort_core::tree::run::collect::{Collect, LocalResult};
+use ftsort_core::tree::run::probe::slow_pairs;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
@@ -30,11 +30,11 @@ pub enum TreeUse {
 }
 
 impl Trial {
-    /// The wish for the tree, without ranks that the group does not have.
-    pub fn wish(&self) -> Wish {
+    /// The request for the tree, without ranks that the group does not have.
+    pub fn tree_request(&self) -> TreeRequest {
         let exists = |rank: &Rank| rank.index() < self.ranks;
         let links = self.links.iter().filter(|(a, b)| exists(a) && exists(b));
-        Wish {
+        TreeRequest {
             sink: self.sink.filter(exists),
             links: links.copied().collect(),
             remedy: if self.dense {
@@ -71,20 +71,20 @@ pub struct TreeJob<'l, 'j, 'e> {
 impl TreeJob<'_, '_, '_> {
     /// Runs the tree. Returns the rank's result, and the rank at which the tree ends.
     pub fn run(self, kind: TreeUse, mut mine: Buffer) -> Result<RankResult> {
-        let (trial, wish) = (self.trial, self.trial.wish());
+        let (trial, request) = (self.trial, self.trial.tree_request());
         self.kernel.sort(&mut mine)?;
         let home = self.context.engine.members().me().home();
-        if trial.hosts > 1 && !suspects(self.context.engine, NEVER)?.is_empty() {
+        if trial.hosts > 1 && !slow_pairs(self.context.engine, NEVER)?.is_empty() {
             return Err(Error::new(Status::Internal, "a link counts as too slow"));
         }
         if kind == TreeUse::Collect {
-            return self.collect(&wish, mine);
+            return self.collect(&request, mine);
         }
-        let root = wish.sink.unwrap_or(Rank(0));
+        let root = request.sink.unwrap_or(Rank(0));
         let mut tree_op = TreeOp {
             engine: self.context.engine,
-            kept: self.checkpoints,
-            wish: &wish,
+            checkpoints: self.checkpoints,
+            request: &request,
             absent: self.context.absent,
             lost: self.context.lost,
         };
@@ -107,11 +107,11 @@ impl TreeJob<'_, '_, '_> {
         });
         Ok(RankResult {
             blocks: block.into_iter().collect(),
-            total: u64::from(chosen.holder.0),
+            total: u64::from(chosen.sink_rank.0),
         })
     }
 
-    fn collect(self, wish: &Wish, mine: Buffer) -> Result<RankResult> {
+    fn collect(self, request: &TreeRequest, mine: Buffer) -> Result<RankResult> {
         let me = self.context.engine.members().me();
         let count = |rank: Rank| {
             if self.context.absent.contains(rank) {
@@ -121,17 +121,17 @@ impl TreeJob<'_, '_, '_> {
             }
         };
         let before = Rank::all(self.trial.ranks).filter(|rank| *rank < me);
-        let holding = Holding {
+        let local = LocalResult {
             blocks: vec![(me.home(), before.map(count).sum(), mine.into())],
             record_bytes: self.kernel.record_bytes(),
             total: Rank::all(self.trial.ranks).map(count).sum(),
             absent: self.context.absent.clone(),
         };
-        let third = size_of::<TestRecord>() * holding.total as usize / 3;
+        let third = size_of::<TestRecord>() * local.total as usize / 3;
         let collect = Collect {
             engine: self.context.engine,
-            wish,
-            holding: &holding,
+            request,
+            local: &local,
             window: MIN_WINDOW.max(third),
             lost: self.context.lost,
         };
@@ -141,7 +141,7 @@ impl TreeJob<'_, '_, '_> {
             Ok(())
         })?;
         let mut blocks = Vec::new();
-        if chosen.holder == me {
+        if chosen.sink_rank == me {
             blocks.push(ResultBlock {
                 node: chosen.tree.sink(),
                 offset: 0,
@@ -150,7 +150,7 @@ impl TreeJob<'_, '_, '_> {
         }
         Ok(RankResult {
             blocks,
-            total: u64::from(chosen.holder.0),
+            total: u64::from(chosen.sink_rank.0),
         })
     }
 }

@@ -24,9 +24,10 @@ pub fn holders(node: Node, members: &Members, membership: &Membership, copies: u
         }
         let host = members.host(candidate);
         let elsewhere = chosen.iter().all(|other| members.host(*other) != host);
-        match elsewhere || members.is_one_host() {
-            true => chosen.push(candidate),
-            false => passed_over.push(candidate),
+        if elsewhere || members.is_one_host() {
+            chosen.push(candidate)
+        } else {
+            passed_over.push(candidate)
         }
     }
     let others = passed_over
@@ -47,30 +48,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_executor_holds_and_a_second_host_does_where_there_is_one(
+        fn holders_are_the_executor_and_ranks_on_other_hosts(
             ranks in 1_usize..40,
-            dead in prop::collection::vec(0_u32..40, 0..30),
+            failed in prop::collection::vec(0_u32..40, 0..30),
             hosts in prop::collection::vec(0_u64..4, 40),
             copies in 0_usize..5,
             node in 0_u32..40,
         ) {
             let mut members = Members::new(Rank(0), ranks);
             members.set_hosts(hosts[..ranks].to_vec());
-            let dead = dead.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
-            members.absorb(&RankSet::from_ranks(ranks, dead.map(Rank)));
+            let failed = failed.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+            members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));
             let node = Node(node % members.cube().len() as u32);
             let found = holders(node, &members, members.membership(), copies);
-            let living: Vec<Rank> = members.survivors().collect();
-            prop_assert_eq!(found.len(), living.len().min(1 + copies));
+            let survivors: Vec<Rank> = members.survivors().collect();
+            prop_assert_eq!(found.len(), survivors.len().min(1 + copies));
             prop_assert_eq!(found[0], members.executor(node));
-            prop_assert!(found.iter().all(|rank| living.contains(rank)));
-            let on = |ranks: &[Rank]| {
+            prop_assert!(found.iter().all(|rank| survivors.contains(rank)));
+            let hosts_of = |ranks: &[Rank]| {
                 let mut all: Vec<u64> = ranks.iter().map(|rank| members.host(*rank)).collect();
                 all.sort_unstable();
                 all.dedup();
                 all.len()
             };
-            prop_assert_eq!(on(&found), on(&living).min(1 + copies));
+            prop_assert_eq!(hosts_of(&found), hosts_of(&survivors).min(1 + copies));
         }
     }
 }

@@ -121,7 +121,7 @@ impl Job<'_, '_> {
             .iter_mut()
             .filter(|run| run.origin.home() == home)
         {
-            run.data = run.data.apart()?;
+            run.data = run.data.detach_if_small()?;
         }
         self.redundancy
             .store
@@ -133,7 +133,7 @@ impl Job<'_, '_> {
     /// Recomputes the blocks of failed executors, and renews the copies of failed holders.
     pub(in crate::engine) fn restore_lineage(&mut self) -> Result<RoundResult> {
         let mut result = RoundResult::new();
-        let Some(holdings) = self.who_holds()? else {
+        let Some(holdings) = self.share_holdings()? else {
             return Ok(result.interrupted());
         };
         let plan = self.plan(&holdings);
@@ -148,9 +148,10 @@ impl Job<'_, '_> {
         self.reload_inputs(&plan, &mut result);
         let transfers = self.transfers(&plan, &mut result);
         // A piece of an input is one run, and so is the input.
-        let most_runs = match plan.moves.is_empty() {
-            true => 1,
-            false => self.algorithm.most_runs(),
+        let most_runs = if plan.moves.is_empty() {
+            1
+        } else {
+            self.algorithm.most_runs()
         };
         let moved = self
             .engine
@@ -181,7 +182,7 @@ impl Job<'_, '_> {
     }
 
     /// Shares the inputs that each survivor holds. None: a rank failed.
-    fn who_holds(&mut self) -> Result<Option<Holdings>> {
+    fn share_holdings(&mut self) -> Result<Option<Holdings>> {
         let mut holdings = Holdings::new();
         if self.progress.membership.is_none()
             && self.inputs.owners_are_alive(self.engine.members.faulty())
@@ -213,7 +214,7 @@ impl Job<'_, '_> {
     }
 
     /// Returns whether no rank has the block of a node whose executor was `last`.
-    fn is_gone(&self, last: Rank) -> bool {
+    fn is_lost(&self, last: Rank) -> bool {
         self.integrity.distrusted || self.engine.members.is_faulty(last)
     }
 
@@ -228,7 +229,7 @@ impl Job<'_, '_> {
             let Some(last) = self.last_executor(node) else {
                 continue;
             };
-            if self.is_gone(last) {
+            if self.is_lost(last) {
                 let origins = self.contributors(node);
                 plan.pieces.extend(origins.map(|origin| (node, origin)));
             } else if members.executor(node) != last && !mutant(Mutant::BlocksAreNotMoved) {
@@ -433,7 +434,7 @@ impl Job<'_, '_> {
         let mut parts: BTreeMap<Node, Vec<Block>> = BTreeMap::new();
         for node in self.engine.members.my_nodes() {
             let last = self.last_executor(node);
-            if last.is_some_and(|rank| self.is_gone(rank)) {
+            if last.is_some_and(|rank| self.is_lost(rank)) {
                 parts.insert(node, Vec::new());
                 let from = plan.holders.get(&Rank(node.0)).copied();
                 result

@@ -284,9 +284,10 @@ impl Versions<'_, '_> {
         let mut moves = Vec::new();
         // Blocks that this rank had as the executor and keeps as a copy for another one.
         let mut becomes_replica = Vec::new();
-        let held_with = match mutant(Mutant::HoldersOfNow) {
-            true => members.membership(),
-            false => held_with,
+        let held_with = if mutant(Mutant::HoldersOfNow) {
+            members.membership()
+        } else {
+            held_with
         };
         for node in members.cube().nodes() {
             let held = holders(node, members, held_with, copies);
@@ -321,9 +322,10 @@ impl Versions<'_, '_> {
         }
         let transfers = moves.iter().map(|(node, from, to)| {
             let own = self.blocks.get(node).cloned();
-            let block = match *from == me {
-                true => own.or_else(|| result.check(self.store.get(self.version_id, *node))?),
-                false => None,
+            let block = if *from == me {
+                own.or_else(|| result.check(self.store.get(self.version_id, *node))?)
+            } else {
+                None
             };
             Transfer {
                 from: *from,
@@ -353,9 +355,10 @@ impl Versions<'_, '_> {
             if here || !result.complete || result.lost.contains(&node) {
                 continue;
             }
-            let version_id = match mutant(Mutant::TakesOverTheInput) {
-                true => VersionId::INPUT,
-                false => self.version_id,
+            let version_id = if mutant(Mutant::TakesOverTheInput) {
+                VersionId::INPUT
+            } else {
+                self.version_id
             };
             let copy = self.store.get(version_id, node);
             // Not reported as lost, because other ranks would not come to that conclusion: the copy was here,
@@ -371,9 +374,10 @@ impl Versions<'_, '_> {
 /// before, and a rank's files outlive it.
 pub(in crate::engine) fn retire_before(store: &mut dyn Store, version: u32) {
     let shared = store.scope() == StoreScope::Everyone;
-    store.retire(match shared && !mutant(Mutant::RetiredAtCommit) {
-        true => version.saturating_sub(1),
-        false => version,
+    store.retire(if shared && !mutant(Mutant::RetiredAtCommit) {
+        version.saturating_sub(1)
+    } else {
+        version
     });
 }
 

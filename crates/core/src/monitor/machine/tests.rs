@@ -1,70 +1,71 @@
-//! Monitors that talk over a network of this test's: delays, losses, doubles, crashes, slow ranks.
+//! Monitors on a simulated network with delays, losses, duplicates, crashes and slow ranks.
 
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::monitor::paxos::Ballot;
 use crate::monitor::{Assignment, DEFAULT_LIMIT, count_primes};
 use ftsort_kernels::random::SplitMix;
 use proptest::prelude::*;
 
-enum Event {
+enum NetworkEvent {
     Tick(Rank),
-    Hear(Rank, Rank, Vec<u8>),
-    Answer(Rank, Rank, u64),
+    Receive(Rank, Rank, Vec<u8>),
+    TestDone(Rank, Rank, u64),
 }
 
-struct Net {
+struct TestNetwork {
     monitors: Vec<Monitor>,
-    /// By microseconds, and the order in which they were made.
-    events: BTreeMap<(u64, u64), Event>,
+    /// By time in microseconds, and the order in which they were created.
+    events: BTreeMap<(u64, u64), NetworkEvent>,
     random: SplitMix,
     made: u64,
     now: f64,
-    /// How long each rank's test procedure takes, and what it yields.
-    takes: Vec<f64>,
-    yields: Vec<u64>,
-    dead: RankSet,
-    /// Once in so many times a message is lost, and as often it comes twice; 0: never.
+    /// The time of each rank's test procedure, and its result.
+    test_seconds: Vec<f64>,
+    answers: Vec<u64>,
+    failed: RankSet,
+    /// A message is lost once in so many times, and duplicated as often. 0: never.
     lost: u64,
     sent: u64,
 }
 
-impl Net {
-    fn new(ranks: usize, options: &Options) -> Net {
-        let mut net = Net {
+impl TestNetwork {
+    fn new(ranks: usize, options: &MonitorOptions) -> TestNetwork {
+        let mut network = TestNetwork {
             monitors: Vec::new(),
             events: BTreeMap::new(),
             random: SplitMix::new(ranks as u64),
             made: 0,
             now: 0.0,
-            takes: vec![0.01; ranks],
-            yields: vec![count_primes(DEFAULT_LIMIT); ranks],
-            dead: RankSet::new(ranks),
+            test_seconds: vec![0.01; ranks],
+            answers: vec![count_primes(DEFAULT_LIMIT); ranks],
+            failed: RankSet::new(ranks),
             lost: 0,
             sent: 0,
         };
         for rank in Rank::all(ranks) {
-            let start = net.random.below(1000) as f64 / 1000.0;
+            let start = network.random.below(1000) as f64 / 1000.0;
             let monitor = Monitor::new(rank, ranks, options.clone(), start);
-            net.monitors.push(monitor);
-            net.at(start, Event::Tick(rank));
+            network.monitors.push(monitor);
+            network.at(start, NetworkEvent::Tick(rank));
         }
-        net
+        network
     }
 
-    fn at(&mut self, time: f64, event: Event) {
+    fn at(&mut self, time: f64, event: NetworkEvent) {
         self.made += 1;
         self.events
             .insert(((time * 1e6) as u64 + 1, self.made), event);
     }
 
-    fn obey(&mut self, rank: Rank, actions: Vec<Action>) {
+    fn perform(&mut self, rank: Rank, actions: Vec<Action>) {
         for action in actions {
             let jitter = self.random.below(1000) as f64 / 1e6;
             match action {
                 Action::RunTest { to, number } => {
-                    let time = self.now + self.takes[rank.index()] + jitter;
-                    self.at(time, Event::Answer(rank, to, number));
+                    let time = self.now + self.test_seconds[rank.index()] + jitter;
+                    self.at(time, NetworkEvent::TestDone(rank, to, number));
                 }
                 Action::Send { to, message } => {
                     self.sent += 1;
@@ -78,7 +79,7 @@ impl Net {
                     };
                     for copy in 0..copies {
                         let time = self.now + jitter + 0.002 * f64::from(copy);
-                        self.at(time, Event::Hear(to, rank, message.clone()));
+                        self.at(time, NetworkEvent::Receive(to, rank, message.clone()));
                     }
                 }
             }
@@ -89,38 +90,40 @@ impl Net {
         while let Some(((time, _), event)) = self.events.pop_first() {
             self.now = time as f64 / 1e6;
             let now = self.now;
-            let (Event::Tick(rank) | Event::Hear(rank, ..) | Event::Answer(rank, ..)) = event;
-            if self.dead.contains(rank) {
+            let (NetworkEvent::Tick(rank)
+            | NetworkEvent::Receive(rank, ..)
+            | NetworkEvent::TestDone(rank, ..)) = event;
+            if self.failed.contains(rank) {
                 continue;
             }
             let monitor = &mut self.monitors[rank.index()];
             let actions = match event {
-                Event::Tick(_) => {
+                NetworkEvent::Tick(_) => {
                     let actions = monitor.tick(now);
                     let wake = monitor.next_wake();
                     assert!(wake > now);
-                    self.at(wake, Event::Tick(rank));
+                    self.at(wake, NetworkEvent::Tick(rank));
                     actions
                 }
-                Event::Hear(_, from, message) => monitor.hear(now, from, &message),
-                Event::Answer(_, to, number) => {
-                    monitor.answered(now, to, number, self.yields[rank.index()])
+                NetworkEvent::Receive(_, from, message) => monitor.receive(now, from, &message),
+                NetworkEvent::TestDone(_, to, number) => {
+                    monitor.test_done(now, to, number, self.answers[rank.index()])
                 }
             };
-            self.obey(rank, actions);
+            self.perform(rank, actions);
             if now >= end {
                 return;
             }
         }
     }
 
-    /// What all living ranks' counters are, which are the same.
+    /// Returns the counters of the survivors, which must be equal.
     fn counters(&self) -> Vec<u32> {
-        let living = self
+        let survivors = self
             .monitors
             .iter()
-            .filter(|monitor| !self.dead.contains(monitor.me));
-        let all: Vec<&[u32]> = living.map(Monitor::counters).collect();
+            .filter(|monitor| !self.failed.contains(monitor.me));
+        let all: Vec<&[u32]> = survivors.map(Monitor::counters).collect();
         assert!(all.windows(2).all(|two| two[0] == two[1]), "{all:?}");
         all[0].to_vec()
     }
@@ -134,134 +137,142 @@ fn of(ranks: usize, changed: &[(usize, u32)]) -> Vec<u32> {
     counters
 }
 
-fn kinds() -> Vec<(usize, Options)> {
-    let vcube = Options {
+fn kinds() -> Vec<(usize, MonitorOptions)> {
+    let vcube = MonitorOptions {
         assignment: Assignment::VCube,
-        ..Options::default()
+        ..MonitorOptions::default()
     };
-    vec![(6, Options::default()), (8, vcube.clone()), (13, vcube)]
+    vec![
+        (6, MonitorOptions::default()),
+        (8, vcube.clone()),
+        (13, vcube),
+    ]
 }
 
 #[test]
 fn equally_fast_ranks_stay_together() {
     for (ranks, options) in kinds() {
-        let mut net = Net::new(ranks, &options);
-        net.run_until(50.0);
-        assert_eq!(net.counters(), of(ranks, &[]));
-        for monitor in &net.monitors {
+        let mut network = TestNetwork::new(ranks, &options);
+        network.run_until(50.0);
+        assert_eq!(network.counters(), of(ranks, &[]));
+        for monitor in &network.monitors {
             assert_eq!(monitor.recommended().len(), ranks);
         }
     }
 }
 
 #[test]
-fn alone_is_no_trouble() {
-    let mut net = Net::new(1, &Options::default());
-    net.run_until(5.0);
-    assert_eq!((net.counters(), net.sent), (vec![0], 0));
+fn a_single_rank_sends_nothing() {
+    let mut network = TestNetwork::new(1, &MonitorOptions::default());
+    network.run_until(5.0);
+    assert_eq!((network.counters(), network.sent), (vec![0], 0));
 }
 
 #[test]
-fn a_slow_rank_is_out_and_comes_back() {
+fn a_slow_rank_is_excluded_and_comes_back() {
     for (ranks, options) in kinds() {
-        let mut net = Net::new(ranks, &options);
-        net.run_until(60.0);
-        net.takes[3] = 0.7;
-        net.run_until(61.0);
-        net.takes[3] = 0.01;
-        net.run_until(65.0);
-        assert_eq!(net.counters(), of(ranks, &[(3, 1)]));
+        let mut network = TestNetwork::new(ranks, &options);
+        network.run_until(60.0);
+        network.test_seconds[3] = 0.7;
+        network.run_until(61.0);
+        network.test_seconds[3] = 0.01;
+        network.run_until(65.0);
+        assert_eq!(network.counters(), of(ranks, &[(3, 1)]));
         assert!(
-            net.monitors
+            network
+                .monitors
                 .iter()
                 .all(|monitor| !monitor.recommended().contains(Rank(3)))
         );
-        // Five intervals, one for the decision, and for VCube three for the news.
-        net.run_until(72.0);
-        assert_eq!(net.counters(), of(ranks, &[(3, 2)]));
-        let view = net.monitors[2].view(Rank(3));
+        // Five intervals, one for the decision, and for VCube three to spread the counters.
+        network.run_until(72.0);
+        assert_eq!(network.counters(), of(ranks, &[(3, 2)]));
+        let view = network.monitors[2].view(Rank(3));
         assert!(view.recommended && view.counter == 2 && view.last_reply.is_some());
     }
 }
 
 #[test]
-fn a_rank_that_is_slow_again_and_again_does_not_come_back() {
-    // As printed Algorithm 1 gets used to it, and it would be back after the first few times.
-    let options = Options {
+fn a_repeatedly_slow_rank_does_not_come_back() {
+    // With Algorithm 1 as printed the testers adapt, and the rank would be back after the first few
+    // times.
+    let options = MonitorOptions {
         learn_late: false,
-        ..Options::default()
+        ..MonitorOptions::default()
     };
-    let mut net = Net::new(6, &options);
-    net.run_until(60.0);
+    let mut network = TestNetwork::new(6, &options);
+    network.run_until(60.0);
     for time in 0..60 {
-        net.takes[3] = if time % 4 == 0 { 0.9 } else { 0.01 };
-        net.run_until(61.0 + f64::from(time));
+        network.test_seconds[3] = if time % 4 == 0 { 0.9 } else { 0.01 };
+        network.run_until(61.0 + f64::from(time));
     }
-    assert_eq!(net.counters(), of(6, &[(3, 1)]));
+    assert_eq!(network.counters(), of(6, &[(3, 1)]));
 }
 
 #[test]
-fn a_wrong_answer_is_a_failed_test() {
-    let mut net = Net::new(6, &Options::default());
-    net.yields[5] = 169;
-    net.run_until(3.0);
-    assert_eq!(net.counters(), of(6, &[(5, 1)]));
-    net.monitors
+fn a_wrong_answer_fails_the_test() {
+    let mut network = TestNetwork::new(6, &MonitorOptions::default());
+    network.answers[5] = 169;
+    network.run_until(3.0);
+    assert_eq!(network.counters(), of(6, &[(5, 1)]));
+    network
+        .monitors
         .iter_mut()
         .for_each(|monitor| monitor.set_answer(169));
-    net.yields = vec![169; 6];
-    net.run_until(13.0);
-    assert_eq!(net.counters(), of(6, &[(5, 2)]));
+    network.answers = vec![169; 6];
+    network.run_until(13.0);
+    assert_eq!(network.counters(), of(6, &[(5, 2)]));
 }
 
 #[test]
-fn a_crashed_rank_is_out_told_or_not() {
+fn a_crashed_rank_is_excluded_with_and_without_notice() {
     for (ranks, options) in kinds() {
-        let mut net = Net::new(ranks, &options);
-        net.run_until(30.0);
-        net.dead.insert(Rank(0));
-        net.run_until(36.0);
-        assert_eq!(net.counters(), of(ranks, &[(0, 1)]));
-        let dead = RankSet::from_ranks(ranks, [Rank(0), Rank(1)]);
-        net.dead.insert(Rank(1));
-        for monitor in net.monitors.iter_mut().skip(2) {
-            monitor.absorb_dead(&dead);
+        let mut network = TestNetwork::new(ranks, &options);
+        network.run_until(30.0);
+        network.failed.insert(Rank(0));
+        network.run_until(36.0);
+        assert_eq!(network.counters(), of(ranks, &[(0, 1)]));
+        let failed = RankSet::from_ranks(ranks, [Rank(0), Rank(1)]);
+        network.failed.insert(Rank(1));
+        for monitor in network.monitors.iter_mut().skip(2) {
+            monitor.mark_failed(&failed);
         }
-        assert_eq!(net.counters(), of(ranks, &[(0, 1), (1, 1)]));
-        let sent = net.sent;
-        net.run_until(40.0);
-        assert!(net.sent > sent);
-        assert_eq!(net.counters(), of(ranks, &[(0, 1), (1, 1)]));
+        assert_eq!(network.counters(), of(ranks, &[(0, 1), (1, 1)]));
+        let sent = network.sent;
+        network.run_until(40.0);
+        assert!(network.sent > sent);
+        assert_eq!(network.counters(), of(ranks, &[(0, 1), (1, 1)]));
     }
 }
 
 #[test]
-fn a_leader_that_is_gone_does_not_keep_others_out() {
+fn a_failed_leader_does_not_keep_others_excluded() {
     for (ranks, options) in kinds() {
-        let mut net = Net::new(ranks, &options);
-        net.run_until(60.0);
-        net.takes[3] = 0.7;
-        net.run_until(61.5);
-        net.takes[3] = 0.01;
-        // Nobody is told that the leader crashed; its place is taken once it failed its tests.
-        net.run_until(66.0);
-        net.dead.insert(Rank(0));
-        net.run_until(85.0);
-        assert_eq!(net.counters(), of(ranks, &[(0, 1), (3, 2)]));
+        let mut network = TestNetwork::new(ranks, &options);
+        network.run_until(60.0);
+        network.test_seconds[3] = 0.7;
+        network.run_until(61.5);
+        network.test_seconds[3] = 0.01;
+        // No rank is told that the leader crashed. Another rank takes its place after it has failed
+        // its tests.
+        network.run_until(66.0);
+        network.failed.insert(Rank(0));
+        network.run_until(85.0);
+        assert_eq!(network.counters(), of(ranks, &[(0, 1), (3, 2)]));
     }
 }
 
 #[test]
-fn lost_and_doubled_messages_delay_and_no_more() {
+fn lost_and_duplicated_messages_only_delay() {
     for (ranks, options) in kinds() {
-        let mut net = Net::new(ranks, &options);
-        net.run_until(60.0);
-        net.lost = 20;
-        net.run_until(120.0);
-        net.lost = 0;
-        net.run_until(140.0);
-        // Each lost test or reply excluded somebody; all are back.
-        let counters = net.counters();
+        let mut network = TestNetwork::new(ranks, &options);
+        network.run_until(60.0);
+        network.lost = 20;
+        network.run_until(120.0);
+        network.lost = 0;
+        network.run_until(140.0);
+        // Each lost test or reply excluded some rank; all are back.
+        let counters = network.counters();
         assert!(
             counters.iter().all(|counter| counter % 2 == 0),
             "{counters:?}"
@@ -271,34 +282,36 @@ fn lost_and_doubled_messages_delay_and_no_more() {
 }
 
 #[test]
-fn a_tester_that_stood_still_excludes_all_unless_it_doubts_itself() {
+fn a_stalled_tester_excludes_all_unless_it_doubts_itself() {
     for self_doubt in [false, true] {
-        let options = Options {
+        let options = MonitorOptions {
             self_doubt,
-            ..Options::default()
+            ..MonitorOptions::default()
         };
         let mut monitor = Monitor::new(Rank(0), 5, options, 0.0);
         for interval in 0..20 {
-            // In the last interval it looks only when the next one is due.
+            // In the last interval the monitor runs only when the next one is due.
             let delay = if interval == 19 { 0.9 } else { 0.01 };
             let start = f64::from(interval);
             let actions = monitor.tick(start.max(monitor.next_wake()));
             for action in actions {
                 let Action::Send { to, message } = action else {
-                    panic!("nobody asked it")
+                    panic!("the monitor was not asked")
                 };
-                let Some(Message::Test { number, digest }) = Message::decode(5, &message) else {
+                let Some(MonitorMessage::Test { number, digest }) =
+                    MonitorMessage::decode(5, &message)
+                else {
                     continue;
                 };
                 let answer = count_primes(DEFAULT_LIMIT);
-                let news = News::new();
-                let reply = Message::Reply {
+                let updates = CounterUpdates::new();
+                let reply = MonitorMessage::Reply {
                     number,
                     answer,
                     digest,
-                    news,
+                    updates,
                 };
-                monitor.hear(start + delay, to, &reply.encode());
+                monitor.receive(start + delay, to, &reply.encode());
             }
         }
         monitor.tick(20.0);
@@ -312,144 +325,144 @@ fn a_tester_that_stood_still_excludes_all_unless_it_doubts_itself() {
 }
 
 #[test]
-fn two_that_exclude_each_other_find_together_again() {
-    let mut net = Net::new(2, &Options::default());
-    net.run_until(60.0);
-    net.monitors[0].adopt(&[0, 1]);
-    net.monitors[1].adopt(&[1, 0]);
+fn two_ranks_that_exclude_each_other_reunite() {
+    let mut network = TestNetwork::new(2, &MonitorOptions::default());
+    network.run_until(60.0);
+    network.monitors[0].adopt_counters(&[0, 1]);
+    network.monitors[1].adopt_counters(&[1, 0]);
     for (own, other) in [(0, 1), (1, 0)] {
-        let group = net.monitors[own].recommended();
+        let group = network.monitors[own].recommended();
         assert!(group.contains(Rank(own as u32)) && !group.contains(Rank(other)));
     }
-    net.run_until(75.0);
-    assert_eq!(net.counters(), [2, 2]);
+    network.run_until(75.0);
+    assert_eq!(network.counters(), [2, 2]);
 }
 
 #[test]
-fn who_is_out_and_knows_too_little_is_told_by_those_it_takes_for_outsiders() {
+fn an_excluded_rank_with_old_counters_learns_from_ranks_it_takes_for_outsiders() {
     let (ranks, options) = kinds().pop().expect("some");
-    let mut net = Net::new(ranks, &options);
-    net.run_until(10.0);
-    net.monitors[2].adopt(&[1; 13]);
-    net.monitors[2].adopt(&[0, 2]);
-    assert_eq!(net.monitors[2].recommended().len(), 1);
-    for monitor in &mut net.monitors {
+    let mut network = TestNetwork::new(ranks, &options);
+    network.run_until(10.0);
+    network.monitors[2].adopt_counters(&[1; 13]);
+    network.monitors[2].adopt_counters(&[0, 2]);
+    assert_eq!(network.monitors[2].recommended().len(), 1);
+    for monitor in &mut network.monitors {
         if monitor.me != Rank(2) {
-            monitor.adopt(&[2; 13]);
+            monitor.adopt_counters(&[2; 13]);
         }
     }
-    net.run_until(15.0);
-    assert_eq!(net.counters(), vec![2; 13]);
+    network.run_until(15.0);
+    assert_eq!(network.counters(), vec![2; 13]);
 }
 
 #[test]
-fn after_a_commit_that_excludes_all_everybody_works() {
-    let mut net = Net::new(4, &Options::default());
-    net.run_until(20.0);
-    for monitor in &mut net.monitors {
-        monitor.adopt(&[1, 1, 1, 1, 77]);
+fn after_a_commit_that_excludes_all_ranks_all_of_them_work() {
+    let mut network = TestNetwork::new(4, &MonitorOptions::default());
+    network.run_until(20.0);
+    for monitor in &mut network.monitors {
+        monitor.adopt_counters(&[1, 1, 1, 1, 77]);
         assert_eq!(monitor.recommended().len(), 4);
     }
-    net.run_until(45.0);
-    assert_eq!(net.counters(), [2, 2, 2, 2]);
+    network.run_until(45.0);
+    assert_eq!(network.counters(), [2, 2, 2, 2]);
 }
 
 #[test]
-fn news_from_outside_are_ignored() {
-    let mut monitor = Monitor::new(Rank(0), 4, Options::default(), 0.0);
-    let events = |origin: u32, number, of: u32| Message::Events {
+fn updates_from_outside_the_group_are_ignored() {
+    let mut monitor = Monitor::new(Rank(0), 4, MonitorOptions::default(), 0.0);
+    let events = |origin: u32, number, of: u32| MonitorMessage::Events {
         origin: Rank(origin),
         number,
-        news: vec![(Rank(of), 1)],
+        updates: vec![(Rank(of), 1)],
     };
-    let relayed = monitor.hear(0.1, Rank(1), &events(1, 1, 2).encode());
+    let relayed = monitor.receive(0.1, Rank(1), &events(1, 1, 2).encode());
     assert_eq!(monitor.counters(), [0, 0, 1, 0]);
-    // To rank 3, and to rank 2, which is to know; not back.
+    // To rank 3, and to rank 2, which must know; not back to rank 1.
     assert_eq!(relayed.len(), 2);
     assert!(
         monitor
-            .hear(0.2, Rank(3), &events(1, 1, 2).encode())
+            .receive(0.2, Rank(3), &events(1, 1, 2).encode())
             .is_empty()
     );
-    // Rank 2 is out: what it has to tell does not count, whoever relays it.
-    monitor.hear(0.3, Rank(3), &events(2, 1, 3).encode());
-    monitor.hear(
+    // Rank 2 is outside: its updates do not count, even if another rank forwards them.
+    monitor.receive(0.3, Rank(3), &events(2, 1, 3).encode());
+    monitor.receive(
         0.3,
         Rank(2),
-        &Message::Counters(vec![(Rank(3), 1)]).encode(),
+        &MonitorMessage::Counters(vec![(Rank(3), 1)]).encode(),
     );
     assert_eq!(monitor.counters(), [0, 0, 1, 0]);
-    monitor.hear(
+    monitor.receive(
         0.3,
         Rank(3),
-        &Message::Counters(vec![(Rank(2), 2)]).encode(),
+        &MonitorMessage::Counters(vec![(Rank(2), 2)]).encode(),
     );
     assert_eq!(monitor.counters(), [0, 0, 2, 0]);
 }
 
 #[test]
 fn an_all_to_all_test_round_costs_two_messages_each() {
-    let mut net = Net::new(6, &Options::default());
-    net.run_until(10.0);
-    let before = net.sent;
-    net.run_until(20.0);
-    assert_eq!(net.sent - before, 10 * 6 * 5 * 2);
+    let mut network = TestNetwork::new(6, &MonitorOptions::default());
+    network.run_until(10.0);
+    let before = network.sent;
+    network.run_until(20.0);
+    assert_eq!(network.sent - before, 10 * 6 * 5 * 2);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_bytes_are_survived(seed: u64, junk in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40)) {
+    fn a_monitor_accepts_any_bytes(seed: u64, junk in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40)) {
         let mut random = SplitMix::new(seed);
-        let mut monitor = Monitor::new(Rank(1), 5, Options::default(), 0.0);
+        let mut monitor = Monitor::new(Rank(1), 5, MonitorOptions::default(), 0.0);
         for (time, bytes) in junk.iter().enumerate() {
             monitor.tick(time as f64);
             let from = Rank(random.below(7) as u32);
-            prop_assert!(monitor.hear(time as f64, from, bytes).is_empty());
-            monitor.answered(time as f64, from, random.bits(), random.bits());
+            prop_assert!(monitor.receive(time as f64, from, bytes).is_empty());
+            monitor.test_done(time as f64, from, random.bits(), random.bits());
         }
-        // Nobody answered a test, which fails after 8 s.
+        // No test was answered, so each fails after 8 s.
         prop_assert!(monitor.counters().iter().all(|counter| *counter <= 1));
     }
 
     #[test]
-    fn any_messages_are_survived(seed: u64, vcube: bool) {
+    fn a_monitor_accepts_any_messages(seed: u64, vcube: bool) {
         let mut random = SplitMix::new(seed);
         let assignment = if vcube { Assignment::VCube } else { Assignment::AllToAll };
-        let options = Options { assignment, ..Options::default() };
+        let options = MonitorOptions { assignment, ..MonitorOptions::default() };
         let mut monitor = Monitor::new(Rank(1), 5, options, 0.0);
         let mut before = monitor.counters().to_vec();
         for step in 0..200 {
             let mut number = || random.below(4) as u32;
             let rank = Rank(number() + 1);
-            let ballot = paxos::Ballot { round: number(), by: rank };
+            let ballot = Ballot { round: number(), by: rank };
             let (subject, _) = monitor.subject(rank);
             let vote = match number() {
-                0 => paxos::Message::Prepare(ballot),
-                1 => paxos::Message::Promise(ballot, Some((ballot, 3))),
-                2 => paxos::Message::Accept(ballot, 3),
-                _ => paxos::Message::Accepted(ballot),
+                0 => PaxosMessage::Prepare(ballot),
+                1 => PaxosMessage::Promise(ballot, Some((ballot, 3))),
+                2 => PaxosMessage::Accept(ballot, 3),
+                _ => PaxosMessage::Accepted(ballot),
             };
             let message = match number() + number() {
-                0 => Message::Events { origin: rank, number: u64::from(number()), news: vec![(rank, number())] },
-                1 => Message::Counters(vec![(rank, number())]),
-                2 => Message::Request(subject),
-                3 => Message::Reply { number: u64::from(number()), answer: 168, digest: 0, news: vec![] },
-                4 => Message::Test { number: 3, digest: 5 },
-                _ => Message::Vote(subject, vote),
+                0 => MonitorMessage::Events { origin: rank, number: u64::from(number()), updates: vec![(rank, number())] },
+                1 => MonitorMessage::Counters(vec![(rank, number())]),
+                2 => MonitorMessage::Request(subject),
+                3 => MonitorMessage::Reply { number: u64::from(number()), answer: 168, digest: 0, updates: vec![] },
+                4 => MonitorMessage::Test { number: 3, digest: 5 },
+                _ => MonitorMessage::Vote(subject, vote),
             };
             let now = f64::from(step) / 10.0;
-            let mut actions = monitor.hear(now, Rank(number()), &message.encode());
+            let mut actions = monitor.receive(now, Rank(number()), &message.encode());
             actions.extend(monitor.tick(now));
             for action in actions {
                 match action {
                     Action::Send { to, message } => {
                         prop_assert!(to != Rank(1) && to.0 < 5);
-                        prop_assert!(Message::decode(5, &message).is_some());
+                        prop_assert!(MonitorMessage::decode(5, &message).is_some());
                     }
                     Action::RunTest { to, number } => {
-                        monitor.answered(now, to, number, 168);
+                        monitor.test_done(now, to, number, 168);
                     }
                 }
             }
@@ -460,22 +473,22 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens_all_come_back(ranks in 2_usize..12, vcube: bool, self_doubt: bool, seed: u64) {
+    fn all_ranks_come_back_after_slowness_and_losses(ranks in 2_usize..12, vcube: bool, self_doubt: bool, seed: u64) {
         let assignment = if vcube { Assignment::VCube } else { Assignment::AllToAll };
-        let mut net = Net::new(ranks, &Options { assignment, self_doubt, ..Options::default() });
-        net.run_until(40.0);
+        let mut network = TestNetwork::new(ranks, &MonitorOptions { assignment, self_doubt, ..MonitorOptions::default() });
+        network.run_until(40.0);
         let mut random = SplitMix::new(seed);
-        net.lost = random.below(60);
+        network.lost = random.below(60);
         for second in 0..15 {
-            for takes in &mut net.takes {
-                *takes = if random.once_in(6) { 0.6 } else { 0.01 };
+            for test_seconds in &mut network.test_seconds {
+                *test_seconds = if random.once_in(6) { 0.6 } else { 0.01 };
             }
-            net.run_until(40.0 + f64::from(second));
+            network.run_until(40.0 + f64::from(second));
         }
-        net.lost = 0;
-        net.takes = vec![0.01; ranks];
-        net.run_until(95.0);
-        let counters = net.counters();
+        network.lost = 0;
+        network.test_seconds = vec![0.01; ranks];
+        network.run_until(95.0);
+        let counters = network.counters();
         prop_assert!(counters.iter().all(|counter| counter % 2 == 0), "{counters:?}");
     }
 }

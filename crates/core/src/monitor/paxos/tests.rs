@@ -1,5 +1,5 @@
-//! Every course that two proposers and three acceptors can take, with messages lost, doubled and in any
-//! order; and random courses of more.
+//! Explores every sequence of events of two proposers and three acceptors, with messages lost,
+//! duplicated and reordered, and random sequences of larger groups.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,75 +8,82 @@ use super::*;
 use ftsort_kernels::random::SplitMix;
 use proptest::prelude::*;
 
-/// Proposers first, then acceptors, which are ranks 0, 1, ... . What was said is never taken back, so that
-/// any of it can be heard at any time, twice or not at all: lost, doubled and late messages are in this.
+/// Proposers and acceptors, which are ranks 0, 1, ... . A message is never removed once it is sent,
+/// so it can arrive at any time, repeatedly or not at all: this covers lost, duplicated and late
+/// messages.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct World {
+struct PaxosState {
     proposers: Vec<Proposer>,
     attempts: Vec<u32>,
     acceptors: Vec<Acceptor>,
-    asked: BTreeSet<Message>,
-    answered: BTreeSet<(Rank, Message)>,
+    to_acceptors: BTreeSet<PaxosMessage>,
+    to_proposers: BTreeSet<(Rank, PaxosMessage)>,
 }
 
 #[derive(Clone, Copy)]
-enum Move {
+enum PaxosEvent {
     Start(usize),
-    Ask(usize, Message),
-    Answer(Rank, Message),
+    ToAcceptor(usize, PaxosMessage),
+    ToProposer(Rank, PaxosMessage),
 }
 
-impl World {
-    fn new(proposers: u32, acceptors: u32) -> World {
+impl PaxosState {
+    fn new(proposers: u32, acceptors: u32) -> PaxosState {
         let voters: Vec<Rank> = (0..acceptors).map(Rank).collect();
-        // Each wants something else, which our use of it never has: a harder case.
+        // Each proposer has its own value, which is harder than the monitor's use, where they
+        // agree.
         let propose = |rank: u32| Proposer::new(Rank(rank), &voters, u64::from(rank) + 7);
-        World {
+        PaxosState {
             proposers: (0..proposers).map(propose).collect(),
             attempts: vec![0; proposers as usize],
             acceptors: vec![Acceptor::default(); acceptors as usize],
-            asked: BTreeSet::new(),
-            answered: BTreeSet::new(),
+            to_acceptors: BTreeSet::new(),
+            to_proposers: BTreeSet::new(),
         }
     }
 
-    fn moves(&self, attempts: u32) -> Vec<Move> {
-        let tries = self.attempts.iter().enumerate();
-        let tries = tries.filter(|(_, tried)| **tried < attempts);
-        let mut moves: Vec<Move> = tries.map(|(proposer, _)| Move::Start(proposer)).collect();
-        for message in &self.asked {
-            moves.extend((0..self.acceptors.len()).map(|acceptor| Move::Ask(acceptor, *message)));
+    fn events(&self, attempts: u32) -> Vec<PaxosEvent> {
+        let may_start = |(_, started): &(usize, &u32)| **started < attempts;
+        let starts = self.attempts.iter().enumerate().filter(may_start);
+        let mut events: Vec<PaxosEvent> = starts
+            .map(|(proposer, _)| PaxosEvent::Start(proposer))
+            .collect();
+        for message in &self.to_acceptors {
+            events.extend(
+                (0..self.acceptors.len())
+                    .map(|acceptor| PaxosEvent::ToAcceptor(acceptor, *message)),
+            );
         }
-        moves.extend(
-            self.answered
+        events.extend(
+            self.to_proposers
                 .iter()
-                .map(|(from, message)| Move::Answer(*from, *message)),
+                .map(|(from, message)| PaxosEvent::ToProposer(*from, *message)),
         );
-        moves
+        events
     }
 
-    fn make(&mut self, choice: Move, willing: bool) {
+    fn apply(&mut self, choice: PaxosEvent, willing: bool) {
         match choice {
-            Move::Start(proposer) => {
+            PaxosEvent::Start(proposer) => {
                 self.attempts[proposer] += 1;
                 let message = self.proposers[proposer].start();
-                self.asked.insert(message);
+                self.to_acceptors.insert(message);
             }
-            Move::Ask(acceptor, message) => {
-                if let Some(answer) = self.acceptors[acceptor].hear(willing, &message) {
-                    self.answered.insert((Rank(acceptor as u32), answer));
+            PaxosEvent::ToAcceptor(acceptor, message) => {
+                if let Some(answer) = self.acceptors[acceptor].receive(willing, &message) {
+                    self.to_proposers.insert((Rank(acceptor as u32), answer));
                 }
             }
-            Move::Answer(from, message) => {
-                let (Message::Promise(ballot, _)
-                | Message::Accepted(ballot)
-                | Message::Refused(ballot, _)) = message
+            PaxosEvent::ToProposer(from, message) => {
+                let (PaxosMessage::Promise(ballot, _)
+                | PaxosMessage::Accepted(ballot)
+                | PaxosMessage::Refused(ballot, _)) = message
                 else {
                     return;
                 };
                 let proposer = &mut self.proposers[ballot.by.index()];
-                if let Some(Step::Tell(message)) = proposer.hear(from, &message) {
-                    self.asked.insert(message);
+                if let Some(ProposerStep::Send(message)) = proposer.receive(from, &message) {
+                    self.to_acceptors.insert(message);
                 }
             }
         }
@@ -94,35 +101,36 @@ impl World {
     }
 }
 
-/// All worlds that can be reached; how many, and how many of them with a decision.
+/// Explores all states that can be reached. Returns their number, and the number of those with a
+/// decision.
 ///
-/// Here an answer is heard at once or not at all. One that is heard later changes nothing but when the
-/// proposer goes on, and what it then says can be heard later just as well.
-fn exhaust(start: World, attempts: u32, willing: impl Fn(usize) -> bool) -> (usize, usize) {
-    let key = |world: &World| {
+/// Here an answer arrives at once or not at all. A later arrival only changes when the proposer
+/// continues, and the proposer's next message can arrive later as well.
+fn exhaust(start: PaxosState, attempts: u32, willing: impl Fn(usize) -> bool) -> (usize, usize) {
+    let key = |state: &PaxosState| {
         let mut hasher = DefaultHasher::new();
-        world.hash(&mut hasher);
+        state.hash(&mut hasher);
         hasher.finish()
     };
     let mut seen = HashSet::from([key(&start)]);
     let mut open = vec![start];
     let mut decided = 0;
-    while let Some(world) = open.pop() {
-        world.check();
-        let proposers = &world.proposers;
+    while let Some(state) = open.pop() {
+        state.check();
+        let proposers = &state.proposers;
         decided += usize::from(proposers.iter().any(|one| one.decided().is_some()));
-        for choice in world.moves(attempts) {
-            let mut next = world.clone();
-            next.make(
+        for choice in state.events(attempts) {
+            let mut next = state.clone();
+            next.apply(
                 choice,
-                matches!(choice, Move::Ask(acceptor, _) if willing(acceptor)),
+                matches!(choice, PaxosEvent::ToAcceptor(acceptor, _) if willing(acceptor)),
             );
-            let answers = std::mem::take(&mut next.answered);
+            let answers = std::mem::take(&mut next.to_proposers);
             let lost = next.clone();
-            // A refusal only makes a proposer give up.
-            let refusal = |message: &Message| matches!(message, Message::Refused(..));
+            // A refusal only makes a proposer abandon its attempt.
+            let refusal = |message: &PaxosMessage| matches!(message, PaxosMessage::Refused(..));
             for (from, message) in answers.into_iter().filter(|(_, said)| !refusal(said)) {
-                next.make(Move::Answer(from, message), true);
+                next.apply(PaxosEvent::ToProposer(from, message), true);
             }
             for next in [lost, next] {
                 if seen.insert(key(&next)) {
@@ -136,43 +144,44 @@ fn exhaust(start: World, attempts: u32, willing: impl Fn(usize) -> bool) -> (usi
 
 #[test]
 fn two_proposers_and_three_acceptors_never_decide_twice() {
-    let (worlds, decided) = exhaust(World::new(2, 3), 1, |_| true);
-    assert!(worlds > 1000 && decided > 100, "{worlds} {decided}");
+    let (states, decided) = exhaust(PaxosState::new(2, 3), 1, |_| true);
+    assert!(states > 1000 && decided > 100, "{states} {decided}");
 }
 
 #[test]
-fn one_proposer_that_tries_again_keeps_its_decision() {
-    let (worlds, decided) = exhaust(World::new(1, 3), 3, |_| true);
-    assert!(worlds > 1000 && decided > 100, "{worlds} {decided}");
+fn a_proposer_that_retries_keeps_its_decision() {
+    let (states, decided) = exhaust(PaxosState::new(1, 3), 3, |_| true);
+    assert!(states > 1000 && decided > 100, "{states} {decided}");
 }
 
 #[test]
-fn one_for_it_of_three_is_no_majority() {
-    let (_, decided) = exhaust(World::new(2, 3), 1, |acceptor| acceptor == 0);
+fn one_vote_of_three_is_no_majority() {
+    let (_, decided) = exhaust(PaxosState::new(2, 3), 1, |acceptor| acceptor == 0);
     assert_eq!(decided, 0);
-    let (_, decided) = exhaust(World::new(1, 3), 2, |acceptor| acceptor != 0);
+    let (_, decided) = exhaust(PaxosState::new(1, 3), 2, |acceptor| acceptor != 0);
     assert!(decided > 0);
 }
 
 #[test]
-fn an_acceptor_that_forgets_is_noticed() {
-    // What the exploration is worth: acceptors that do not tell what they accepted decide twice.
+fn the_exploration_detects_an_acceptor_that_forgets() {
+    // Shows that the exploration finds errors: acceptors that do not report the accepted value
+    // decide twice.
     let twice = std::panic::catch_unwind(|| {
-        let mut world = World::new(2, 3);
+        let mut state = PaxosState::new(2, 3);
         let mut random = SplitMix::new(1);
         for _ in 0..100_000 {
-            let moves = world.moves(2);
-            let choice = moves[random.below(moves.len() as u64) as usize];
+            let events = state.events(2);
+            let choice = events[random.below(events.len() as u64) as usize];
             let choice = match choice {
-                Move::Answer(from, Message::Promise(ballot, _)) => {
-                    Move::Answer(from, Message::Promise(ballot, None))
+                PaxosEvent::ToProposer(from, PaxosMessage::Promise(ballot, _)) => {
+                    PaxosEvent::ToProposer(from, PaxosMessage::Promise(ballot, None))
                 }
                 other => other,
             };
-            world.make(choice, true);
-            world.check();
-            if moves.len() > 60 {
-                world = World::new(2, 3);
+            state.apply(choice, true);
+            state.check();
+            if events.len() > 60 {
+                state = PaxosState::new(2, 3);
             }
         }
     });
@@ -180,23 +189,22 @@ fn an_acceptor_that_forgets_is_noticed() {
 }
 
 #[test]
-fn where_all_messages_get_through_it_is_decided() {
+fn a_majority_decides_if_all_messages_arrive() {
     for acceptors in 1..=9 {
-        for against in 0..=acceptors {
-            let mut world = World::new(1, acceptors);
-            world.make(Move::Start(0), true);
+        for refusing in 0..=acceptors {
+            let mut state = PaxosState::new(1, acceptors);
+            state.apply(PaxosEvent::Start(0), true);
             for _ in 0..5 {
-                for choice in world.moves(0) {
-                    let willing =
-                        matches!(choice, Move::Ask(acceptor, _) if acceptor >= against as usize);
-                    world.make(choice, willing);
+                for choice in state.events(0) {
+                    let willing = matches!(choice, PaxosEvent::ToAcceptor(acceptor, _) if acceptor >= refusing as usize);
+                    state.apply(choice, willing);
                 }
             }
-            let majority = acceptors - against > acceptors / 2;
+            let majority = acceptors - refusing > acceptors / 2;
             assert_eq!(
-                world.proposers[0].decided(),
+                state.proposers[0].decided(),
                 majority.then_some(7),
-                "{against} of {acceptors}"
+                "{refusing} of {acceptors}"
             );
         }
     }
@@ -204,14 +212,14 @@ fn where_all_messages_get_through_it_is_decided() {
 
 #[test]
 fn a_leader_that_crashed_half_way_does_not_stop_the_next() {
-    let mut world = World::new(2, 3);
-    world.make(Move::Start(0), true);
-    // Rank 0's proposal reaches two acceptors, whose answers do not scope rank 0 before it is gone.
+    let mut state = PaxosState::new(2, 3);
+    state.apply(PaxosEvent::Start(0), true);
+    // Rank 0's proposal reaches two acceptors, whose answers do not reach rank 0 before it fails.
     for acceptor in 0..3 {
-        world.make(
-            Move::Ask(
+        state.apply(
+            PaxosEvent::ToAcceptor(
                 acceptor,
-                Message::Prepare(Ballot {
+                PaxosMessage::Prepare(Ballot {
                     round: 1,
                     by: Rank(0),
                 }),
@@ -219,37 +227,37 @@ fn a_leader_that_crashed_half_way_does_not_stop_the_next() {
             true,
         );
     }
-    for (from, message) in world.answered.clone() {
-        world.make(Move::Answer(from, message), true);
+    for (from, message) in state.to_proposers.clone() {
+        state.apply(PaxosEvent::ToProposer(from, message), true);
     }
-    let accept = Message::Accept(
+    let accept = PaxosMessage::Accept(
         Ballot {
             round: 1,
             by: Rank(0),
         },
         7,
     );
-    world.make(Move::Ask(1, accept), true);
-    world.make(Move::Ask(2, accept), true);
-    world.asked.clear();
-    world.answered.clear();
-    world.make(Move::Start(1), true);
+    state.apply(PaxosEvent::ToAcceptor(1, accept), true);
+    state.apply(PaxosEvent::ToAcceptor(2, accept), true);
+    state.to_acceptors.clear();
+    state.to_proposers.clear();
+    state.apply(PaxosEvent::Start(1), true);
     for _ in 0..5 {
-        for choice in world.moves(0) {
-            world.make(choice, true);
+        for choice in state.events(0) {
+            state.apply(choice, true);
         }
     }
-    // It was as good as decided, so that is what the next one decides.
-    assert_eq!(world.proposers[1].decided(), Some(7));
+    // A majority had accepted the value, so the next proposer must decide it.
+    assert_eq!(state.proposers[1].decided(), Some(7));
 }
 
 #[test]
-fn who_is_refused_for_a_higher_ballot_goes_above_it() {
+fn a_proposer_refused_for_a_higher_ballot_goes_above_it() {
     let mut proposer = Proposer::new(Rank(0), &[Rank(0), Rank(1), Rank(2)], 7);
     let first = proposer.start();
     assert_eq!(
         first,
-        Message::Prepare(Ballot {
+        PaxosMessage::Prepare(Ballot {
             round: 1,
             by: Rank(0)
         })
@@ -263,20 +271,20 @@ fn who_is_refused_for_a_higher_ballot_goes_above_it() {
         by: Rank(2),
     });
     assert_eq!(
-        proposer.hear(Rank(1), &Message::Refused(ballot, higher)),
+        proposer.receive(Rank(1), &PaxosMessage::Refused(ballot, higher)),
         None
     );
     assert_eq!(
-        proposer.hear(Rank(1), &Message::Refused(ballot, higher)),
+        proposer.receive(Rank(1), &PaxosMessage::Refused(ballot, higher)),
         None
     );
     assert_eq!(
-        proposer.hear(Rank(2), &Message::Refused(ballot, None)),
-        Some(Step::GivenUp)
+        proposer.receive(Rank(2), &PaxosMessage::Refused(ballot, None)),
+        Some(ProposerStep::Abandoned)
     );
     assert_eq!(
         proposer.start(),
-        Message::Prepare(Ballot {
+        PaxosMessage::Prepare(Ballot {
             round: 6,
             by: Rank(0)
         })
@@ -286,26 +294,26 @@ fn who_is_refused_for_a_higher_ballot_goes_above_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn random_courses_never_decide_twice(
+    fn random_sequences_never_decide_twice(
         acceptors in 1_u32..=9,
         proposers in 1_u32..=4,
         attempts in 1_u32..=3,
         willingness in 0_u64..=4,
         seed: u64,
     ) {
-        let mut world = World::new(proposers.min(acceptors), acceptors);
+        let mut state = PaxosState::new(proposers.min(acceptors), acceptors);
         let mut random = SplitMix::new(seed);
         for _ in 0..400 {
-            let moves = world.moves(attempts);
-            let choice = moves[random.below(moves.len() as u64) as usize];
-            // Changes its mind, too.
-            world.make(choice, random.below(5) >= willingness / 2);
-            world.check();
-            // Old messages get lost more often than not.
-            if random.once_in(3) && world.answered.len() > 2 * acceptors as usize {
-                let lost = random.below(world.answered.len() as u64) as usize;
-                let lost = *world.answered.iter().nth(lost).expect("in range");
-                world.answered.remove(&lost);
+            let events = state.events(attempts);
+            let choice = events[random.below(events.len() as u64) as usize];
+            // An acceptor may also change its mind.
+            state.apply(choice, random.below(5) >= willingness / 2);
+            state.check();
+            // Old messages are lost more often than not.
+            if random.once_in(3) && state.to_proposers.len() > 2 * acceptors as usize {
+                let lost = random.below(state.to_proposers.len() as u64) as usize;
+                let lost = *state.to_proposers.iter().nth(lost).expect("in range");
+                state.to_proposers.remove(&lost);
             }
         }
     }

@@ -1,12 +1,12 @@
-//! Bitonic sort step by step: the figures of the papers.
+//! Bitonic sort round by round, compared with the figures of the papers.
 
 use super::*;
 use crate::members::{Members, Rank};
-use crate::sort::testing::{bytes_of, kernel, play};
+use crate::sort::testing::{bytes_of, kernel, run_nodes};
 use ftsort_kernels::error::Status;
 
-/// What each of so many nodes holds after each round, one record a node.
-fn played(shape: Shape, sequence: &[i32]) -> Result<Vec<Vec<i32>>> {
+/// Returns the number that each node holds after each round, with one record per node.
+fn rounds_of(shape: Shape, sequence: &[i32]) -> Result<Vec<Vec<i32>>> {
     let kernel = kernel();
     let inputs: Vec<Vec<i32>> = sequence.iter().map(|number| vec![*number]).collect();
     let members = Members::new(Rank(0), inputs.len());
@@ -15,7 +15,7 @@ fn played(shape: Shape, sequence: &[i32]) -> Result<Vec<Vec<i32>>> {
         dimension: members.cube().dimension(),
         shape,
     };
-    let (versions, _) = play(&algorithm, &members, &bytes_of(&inputs))?;
+    let (versions, _) = run_nodes(&algorithm, &members, &bytes_of(&inputs))?;
     let number = |block: &Block| bytemuck::pod_read_unaligned::<i32>(&block.runs[0].data);
     let numbers = versions
         .iter()
@@ -23,12 +23,12 @@ fn played(shape: Shape, sequence: &[i32]) -> Result<Vec<Vec<i32>>> {
     Ok(numbers.collect())
 }
 
-/// 2024 paper, Figure 3.
+/// Figure 3 of the 2024 paper.
 #[test]
-fn a_bitonic_sequence_step_by_step() {
-    let steps = played(Shape::Bitonic, &[2, 3, 6, 8, 7, 5, 4, 1]).unwrap();
+fn sorts_a_bitonic_sequence_as_in_figure_3() {
+    let rounds = rounds_of(Shape::Bitonic, &[2, 3, 6, 8, 7, 5, 4, 1]).unwrap();
     assert_eq!(
-        steps,
+        rounds,
         [
             [2, 3, 6, 8, 7, 5, 4, 1],
             [2, 3, 6, 8, 7, 5, 4, 1],
@@ -39,22 +39,22 @@ fn a_bitonic_sequence_step_by_step() {
     );
 }
 
-/// 2024 paper, Figure 4.
+/// Figure 4 of the 2024 paper.
 #[test]
-fn any_sequence_step_by_step() {
-    let steps = played(Shape::Any, &[7, 3, 6, 8, 1, 2, 5, 4]).unwrap();
-    assert_eq!(steps[1], [3, 7, 8, 6, 1, 2, 5, 4]);
-    assert_eq!(steps[2], [3, 6, 8, 7, 5, 4, 1, 2]);
-    assert_eq!(steps[3], [3, 6, 7, 8, 5, 4, 2, 1]);
-    assert_eq!(steps[6], [1, 2, 3, 4, 5, 6, 7, 8]);
-    assert_eq!(steps.len(), 7);
+fn sorts_any_sequence_as_in_figure_4() {
+    let rounds = rounds_of(Shape::Any, &[7, 3, 6, 8, 1, 2, 5, 4]).unwrap();
+    assert_eq!(rounds[1], [3, 7, 8, 6, 1, 2, 5, 4]);
+    assert_eq!(rounds[2], [3, 6, 8, 7, 5, 4, 1, 2]);
+    assert_eq!(rounds[3], [3, 6, 7, 8, 5, 4, 2, 1]);
+    assert_eq!(rounds[6], [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(rounds.len(), 7);
 }
 
 #[test]
-fn what_is_not_bitonic_is_refused() {
-    let error = played(Shape::Bitonic, &[7, 3, 6, 8, 1, 2, 5, 4]).unwrap_err();
+fn rejects_input_that_is_not_bitonic() {
+    let error = rounds_of(Shape::Bitonic, &[7, 3, 6, 8, 1, 2, 5, 4]).unwrap_err();
     assert_eq!(error.status, Status::Argument);
     assert!(error.text.contains("not a bitonic sequence"));
-    let error = played(Shape::Bitonic, &[1, 2, 3]).unwrap_err();
+    let error = rounds_of(Shape::Bitonic, &[1, 2, 3]).unwrap_err();
     assert!(error.text.contains("equal shares"), "{}", error.text);
 }

@@ -1,9 +1,9 @@
-//! The sort that checks itself, as pure functions: the paper's example, plain bitonic sort for
-//! comparison, and messages and blocks that are changed, one at a time, everywhere.
+//! Tests bitonic sort with checks as pure functions: the paper's example, a comparison with plain bitonic
+//! sort, and every message and block with one change.
 
 use super::*;
 use crate::members::Members;
-use crate::sort::testing::{Blocks, bytes_of, kernel, play};
+use crate::sort::testing::{Blocks, bytes_of, kernel, run_nodes};
 
 fn inputs(numbers: &[i32]) -> Vec<Vec<u8>> {
     let inputs: Vec<Vec<i32>> = numbers.iter().map(|number| vec![*number]).collect();
@@ -11,7 +11,7 @@ fn inputs(numbers: &[i32]) -> Vec<Vec<u8>> {
 }
 
 fn own_of(block: &Block) -> Vec<(Rank, u64, Vec<u8>)> {
-    let own = block.runs.iter().filter(|run| run.start < HEARD);
+    let own = block.runs.iter().filter(|run| run.start < CURRENT);
     own.map(|run| (run.origin, run.start, run.data.to_vec()))
         .collect()
 }
@@ -22,20 +22,20 @@ fn numbers(blocks: &Blocks) -> Vec<i32> {
         .collect()
 }
 
-/// The paper's example, with its sequences after each stage (Section 2); the last stage moves nothing.
+/// The paper's example, with its sequences after each stage (Section 2). The last stage moves no records.
 #[test]
-fn the_example_of_the_paper() {
+fn sorts_the_paper_s_example_as_printed() {
     let kernel = kernel();
-    let sort = Reliable::new(&*kernel, 3);
+    let sort = SftBitonic::new(&*kernel, 3);
     let members = Members::new(Rank(0), 8);
-    let (versions, _) = play(&sort, &members, &inputs(&[10, 8, 3, 9, 4, 2, 7, 5])).unwrap();
+    let (versions, _) = run_nodes(&sort, &members, &inputs(&[10, 8, 3, 9, 4, 2, 7, 5])).unwrap();
     assert_eq!(sort.rounds(), 9);
     assert_eq!(numbers(&versions[1]), [8, 10, 9, 3, 2, 4, 7, 5]);
     assert_eq!(numbers(&versions[3]), [3, 8, 9, 10, 7, 5, 4, 2]);
     for version in &versions[6..] {
         assert_eq!(numbers(version), [2, 3, 4, 5, 7, 8, 9, 10]);
     }
-    // Each has heard of all in the end, and forgets it.
+    // Every node has reports of all nodes before the last round, which removes them.
     assert_eq!(versions[8][&Node(5)].runs.len(), 1 + 4 + 8);
     assert!(versions[9].values().all(|block| block.runs.len() == 1));
 }
@@ -51,10 +51,10 @@ fn records_move_as_in_plain_bitonic_sort() {
         let inputs = bytes_of(&inputs.collect::<Vec<Vec<i32>>>());
         let members = Members::new(Rank(0), ranks);
         let dimension = members.cube().dimension();
-        let checked = Reliable::new(&*kernel, dimension);
+        let checked = SftBitonic::new(&*kernel, dimension);
         let plain = &checked.sort;
-        let (expected, _) = play(plain, &members, &inputs).unwrap();
-        let (found, _) = play(&checked, &members, &inputs).unwrap();
+        let (expected, _) = run_nodes(plain, &members, &inputs).unwrap();
+        let (found, _) = run_nodes(&checked, &members, &inputs).unwrap();
         let own = |blocks: &Blocks| -> Vec<_> { blocks.values().map(own_of).collect() };
         for (version, blocks) in found.iter().enumerate() {
             let like = &expected[version.min(expected.len() - 1)];
@@ -63,7 +63,7 @@ fn records_move_as_in_plain_bitonic_sort() {
     }
 }
 
-/// What the runs of a block are changed to, one at a time: one bit of each.
+/// Returns copies of a block, in each of which one bit of one run is changed.
 fn changed(block: &Block) -> impl Iterator<Item = Block> {
     (0..block.runs.len()).map(|index| {
         let mut block = block.clone();
@@ -74,9 +74,14 @@ fn changed(block: &Block) -> impl Iterator<Item = Block> {
     })
 }
 
-/// Goes on after a round in which one block, or message, was another: the first accusation; or the
-/// result is right.
-fn goes_on(sort: &Reliable<'_>, mut blocks: Blocks, from: u32, decision: &[u8]) -> Result<Blocks> {
+/// Continues the sort from round `from` with the given blocks. Returns the blocks of the result, or the error
+/// of the first accusation.
+fn continue_from(
+    sort: &SftBitonic<'_>,
+    mut blocks: Blocks,
+    from: u32,
+    decision: &[u8],
+) -> Result<Blocks> {
     for number in from..=sort.rounds() {
         let step = sort.round(number)?;
         let give =
@@ -95,17 +100,17 @@ fn goes_on(sort: &Reliable<'_>, mut blocks: Blocks, from: u32, decision: &[u8]) 
     Ok(blocks)
 }
 
-/// Any one run of any one block or message, in any round but the first, where a lie about the own input
-/// is as good as the truth.
+/// Changes one run of one block or message in each round. In the first round only messages are changed,
+/// because a node that states another input from the start cannot be detected.
 #[test]
-fn one_change_is_found_or_does_no_harm() {
+fn detects_every_change_that_affects_the_result() {
     let kernel = kernel();
-    let sort = Reliable::new(&*kernel, 2);
+    let sort = SftBitonic::new(&*kernel, 2);
     let members = Members::new(Rank(0), 4);
-    let (versions, _) = play(&sort, &members, &inputs(&[40, 8, 24, 16])).unwrap();
+    let (versions, _) = run_nodes(&sort, &members, &inputs(&[40, 8, 24, 16])).unwrap();
     let decision = [&[0][..], &1_u64.to_le_bytes()].concat();
-    let right = numbers(&versions[versions.len() - 1]);
-    let (mut found, mut at_once, mut harmless) = (0, 0, 0);
+    let expected_result = numbers(&versions[versions.len() - 1]);
+    let (mut found, mut same_round, mut harmless) = (0, 0, 0);
     for number in 1..=sort.rounds() {
         let blocks = &versions[number as usize - 1];
         let round = sort.round(number).unwrap();
@@ -121,16 +126,16 @@ fn one_change_is_found_or_does_no_harm() {
                     blocks[&node].clone(),
                     got,
                 );
-                at_once += u32::from(joined.is_err());
+                same_round += u32::from(joined.is_err());
                 let result = joined.and_then(|block| {
                     let rest = versions[number as usize].clone();
                     let mut rest = rest;
                     rest.insert(node, block);
-                    goes_on(&sort, rest, number + 1, &decision)
+                    continue_from(&sort, rest, number + 1, &decision)
                 });
                 match result {
                     Ok(blocks) => {
-                        assert_eq!(numbers(&blocks), right, "{round} to {node}");
+                        assert_eq!(numbers(&blocks), expected_result, "{round} to {node}");
                         harmless += 1;
                     }
                     Err(error) => {
@@ -145,8 +150,10 @@ fn one_change_is_found_or_does_no_harm() {
             for block in changed(&blocks[&node]) {
                 let mut blocks = blocks.clone();
                 blocks.insert(node, block);
-                match goes_on(&sort, blocks, number, &decision) {
-                    Ok(blocks) => assert_eq!(numbers(&blocks), right, "{round} at {node}"),
+                match continue_from(&sort, blocks, number, &decision) {
+                    Ok(blocks) => {
+                        assert_eq!(numbers(&blocks), expected_result, "{round} at {node}")
+                    }
                     Err(error) => {
                         assert_eq!(error.status, Status::Corrupt);
                         assert!(error.text.contains("accused: node"), "{error}");
@@ -157,16 +164,16 @@ fn one_change_is_found_or_does_no_harm() {
         }
     }
     assert!(
-        found > 100 && at_once > 20 && harmless < found / 4,
-        "{found} {at_once} {harmless}"
+        found > 100 && same_round > 20 && harmless < found / 4,
+        "{found} {same_round} {harmless}"
     );
 }
 
-/// No block with those records can come of honest nodes.
+/// A fault-free node never sends a block with an unsorted run of its own records.
 #[test]
-fn what_is_no_block_is_refused() {
+fn rejects_a_block_that_is_not_sorted() {
     let kernel = kernel();
-    let sort = Reliable::new(&*kernel, 1);
+    let sort = SftBitonic::new(&*kernel, 1);
     let decision = [&[0][..], &2_u64.to_le_bytes()].concat();
     let block = |node: u32, numbers: &[i32]| {
         let data = Buffer::copy_of(bytemuck::cast_slice(numbers)).unwrap();
@@ -186,6 +193,6 @@ fn what_is_no_block_is_refused() {
     assert!(join(block(1, &[0, 5])).is_ok());
     let error = join(block(1, &[5, 0])).unwrap_err();
     assert_eq!(error.status, Status::Corrupt);
-    let told = "node 0, stage 0 step 0: Progress does not hold at node 1, accused: node 1";
-    assert_eq!(error.text, told);
+    let text = "node 0, stage 0 step 0: Progress does not hold at node 1, accused: node 1";
+    assert_eq!(error.text, text);
 }

@@ -1,13 +1,13 @@
-//! The protocol: a transport made of MPI's calls as they really behave when processes crash.
+//! The protocol: a transport built from MPI's calls as they behave when processes fail.
 //!
-//! One communicator is made once and never repaired. Survivors agree on it, acknowledge failures on
-//! it, and keep their ranks. Nothing is created, revoked or shrunk while ranks die, because Open
-//! MPI's communicator creation crashes survivors when a failure notice arrives within it. The
-//! papers' own sequence (2024, Section 5.1), which shrinks at every fault, is here too
-//! ([`Repair::Shrink`]), for comparison.
+//! One communicator is created once and never repaired. Survivors agree on it, acknowledge failures on it,
+//! and keep their ranks. Nothing is created, revoked or shrunk while ranks fail, because Open MPI's
+//! communicator creation crashes survivors when a failure notice arrives within it. The papers' own sequence
+//! (2024, Section 5.1), which shrinks at every failure, is available too ([`Repair::Shrink`]), for
+//! comparison.
 //!
-//! Must never: receive from any source, send to a rank known to be dead, or conclude from what this
-//! rank alone has seen that others have seen it.
+//! Must never: receive from any source, send to a rank that is known to have failed, or conclude from its own
+//! view that other ranks have the same view.
 
 mod pending;
 mod repair;
@@ -22,37 +22,37 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use pending::Pending;
 
-/// How the survivors come to know the same dead ranks.
+/// The way in which the survivors agree on the failed ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// Agree and acknowledge on one communicator for life.
+    /// Agree and acknowledge on one communicator that is never replaced.
     Agree,
     /// The papers' FaultDetection: barrier, agree, revoke, acknowledge, shrink, same identities.
     Shrink,
 }
 
-/// How a [`Protocol`] behaves.
+/// The configuration of a [`Protocol`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProtocolConfig {
     /// See [`Repair`].
     pub repair: Repair,
-    /// Payloads travel in messages of at most so many bytes.
+    /// The greatest size in bytes of the messages in which payloads travel.
     pub chunk: usize,
     /// Seconds without any progress after which a wait ends with `Status::Mpi`; None: never.
     pub timeout: Option<f64>,
 }
 
-/// A transport over a mpi.
+/// A transport over an implementation of [`MpiApi`].
 pub struct Protocol<F> {
     mpi: F,
     config: ProtocolConfig,
     pending: Pending,
     dead: RankSet,
-    /// The failures in the present communicator that everybody knows of already.
+    /// The number of failures in the present communicator that all ranks know.
     known_failures: usize,
-    /// A message was not sent because somebody is dead; the next wait says so.
+    /// A message was not sent because a rank has failed; the next wait reports it.
     unsent: bool,
-    /// Repairs so far: keeps the messages of different epochs apart.
+    /// The number of recoveries so far: separates the messages of different epochs.
     epoch: u32,
 }
 
@@ -70,32 +70,34 @@ impl<F: MpiApi> Protocol<F> {
         }
     }
 
-    /// From now on faults are repaired in this manner; on all ranks at the same place of the program.
+    /// Sets the way in which failures are agreed on from now on; on all ranks at the same place of the
+    /// program.
     pub fn repair_by(&mut self, repair: Repair) {
         self.config.repair = repair;
     }
 
-    /// What it is made of.
+    /// The underlying implementation.
     pub fn mpi(&self) -> &F {
         &self.mpi
     }
 
-    /// The ranks that all survivors know to be dead.
+    /// The ranks that all survivors know to have failed.
     pub fn dead(&self) -> &RankSet {
         &self.dead
     }
 
     fn refuse_the_dead(&self, rank: Rank) -> Result<()> {
-        match rank.index() < self.mpi.ranks() && !self.dead.contains(rank) {
-            true => Ok(()),
-            false => Err(Error::new(
+        if rank.index() < self.mpi.ranks() && !self.dead.contains(rank) {
+            Ok(())
+        } else {
+            Err(Error::new(
                 Status::Internal,
                 format!("rank {rank} is dead, but a message names it"),
-            )),
+            ))
         }
     }
 
-    /// Failures that this rank sees and that are not agreed on yet.
+    /// Returns whether this rank sees failures that are not agreed on yet.
     fn sees_new_failures(&mut self) -> Result<bool> {
         Ok(self.mpi.failures()? > self.known_failures)
     }
@@ -116,9 +118,9 @@ impl<F: MpiApi> Transport for Protocol<F> {
 
     fn send(&mut self, to: Rank, payload: Slice) -> Result<()> {
         self.refuse_the_dead(to)?;
-        // Open MPI has forgotten the way to a process that it has seen die, and dereferences NULL in
-        // a large send to it. It learns of deaths only while it makes progress, so between this look
-        // and the send nothing changes.
+        // Open MPI drops its endpoint to a process that it has seen fail, and dereferences NULL in a large
+        // send to it. It learns of failures only while it makes progress, so nothing changes between this
+        // test and the send.
         self.unsent |= self.sees_new_failures()?;
         if self.unsent {
             return Ok(());
@@ -184,7 +186,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
 
     fn recover(&mut self) -> Result<RankSet> {
         match self.config.repair {
-            Repair::Agree => self.agree_on_the_dead()?,
+            Repair::Agree => self.agree_on_failures()?,
             Repair::Shrink => self.shrink_to_survivors()?,
         }
         self.epoch = self.epoch.wrapping_add(1);
@@ -197,7 +199,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
     }
 }
 
-/// `Status::Mpi` where nothing has moved for longer than anybody wants to wait.
+/// Returns `Status::Mpi` if there was no progress for longer than the timeout.
 fn timed_out(timeout: Option<f64>, waited: f64) -> Result<()> {
     match timeout {
         Some(timeout) if waited > timeout => Err(Error::new(

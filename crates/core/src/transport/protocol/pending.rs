@@ -1,5 +1,4 @@
-//! Messages under way: what was posted, what it is for, and how an epoch's messages are cleared
-//! away.
+//! Messages in progress: the posted requests and their purpose, and the clearing of an epoch's messages.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +31,7 @@ struct Incoming {
     received: usize,
 }
 
-/// How many messages were posted to and from a peer since the last repair.
+/// The number of messages posted to and from a peer since the last recovery.
 #[derive(Clone, Copy, Default)]
 struct Posted {
     sends: u64,
@@ -45,12 +44,12 @@ pub struct Pending {
     incoming: BTreeMap<Ticket, Incoming>,
     next_ticket: u64,
     posted: BTreeMap<Rank, Posted>,
-    /// Discarded messages all land here, one after the other and on top of each other.
+    /// Discarded messages are received here, each over the previous one.
     scratch: Option<RecvBuffer>,
 }
 
-/// Two tags an epoch: data, and the counts exchanged when an epoch is cleared away. MPI allows at
-/// least 32767.
+/// Two tags for each epoch: data, and the counts exchanged when an epoch is cleared. MPI allows at least
+/// 32767.
 fn data_tag(epoch: u32) -> Tag {
     Tag(epoch % 16_000 * 2)
 }
@@ -81,7 +80,7 @@ impl Pending {
         self.open.is_empty()
     }
 
-    /// Messages that a payload of `length` bytes travels in. An empty one is a message too.
+    /// The number of messages in which a payload of `length` bytes travels. An empty one is a message too.
     fn chunks(&self, length: usize) -> usize {
         length.div_ceil(self.chunk).max(1)
     }
@@ -168,7 +167,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Looks at every open request once, and drops those that are complete.
+    /// Tests every open request once, and drops those that are complete.
     pub fn poll(&mut self, mpi: &mut impl MpiApi) -> Result<Outcome> {
         let mut result = Ok(Outcome::Fine);
         let incoming = &mut self.incoming;
@@ -210,12 +209,12 @@ impl Pending {
         buffer
     }
 
-    /// Clears an epoch away, so that no message of it can be taken for one of the next.
+    /// Clears an epoch, so that no message of it can match a receive of the next.
     ///
-    /// Live peers tell each other how many messages they have posted. What a peer has posted is
-    /// received, into scratch if nobody waits for it any more; what it has not posted is cancelled
-    /// on our side. Sends are never cancelled: the peer's scratch receive completes them. A peer
-    /// that dies meanwhile is skipped, for the next round recovers again.
+    /// Live peers exchange the number of messages that they have posted. A message that a peer has posted is
+    /// received, into scratch if no receive is posted for it any more; a receive that no message will match
+    /// is cancelled. Sends are never cancelled: the peer's scratch receive completes them. A peer that fails
+    /// in the meantime is skipped, because the next round recovers again.
     pub fn drain(
         &mut self,
         mpi: &mut impl MpiApi,
@@ -247,8 +246,8 @@ impl Pending {
         self.posted.clear();
     }
 
-    /// Tells every live peer how many messages were sent to it, and hears the same of it; None for
-    /// one that dies meanwhile.
+    /// Exchanges with every live peer the number of messages sent to it; None for a peer that fails in the
+    /// meantime.
     fn exchange_counts(
         &self,
         mpi: &mut impl MpiApi,
@@ -290,8 +289,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Waits for every request with a live peer. Those with dead peers are given a while, and then
-    /// left to themselves.
+    /// Waits for every request with a live peer. Those with failed peers get a limited time, and are then
+    /// abandoned.
     fn finish_with(
         &mut self,
         mpi: &mut impl MpiApi,
@@ -309,7 +308,7 @@ impl Pending {
         Ok(())
     }
 
-    /// After a revocation every request ends by itself; nothing has to be told to anybody.
+    /// After a revocation every request ends by itself, without a message.
     pub fn abandon(&mut self, mpi: &mut impl MpiApi) -> Result<()> {
         self.finish_with(mpi, &[], None)?;
         self.forget(mpi);
@@ -317,7 +316,7 @@ impl Pending {
     }
 }
 
-/// Polls a request to its end. False: it ended because the peer is dead.
+/// Polls a request to its end. Returns false if it ended because the peer has failed.
 fn wait(mpi: &mut impl MpiApi, request: Request, timeout: Option<f64>) -> Result<bool> {
     let start = mpi.now();
     loop {

@@ -1,4 +1,4 @@
-//! How survivors come to hold the same set of dead ranks.
+//! The agreement of the survivors on the set of failed ranks.
 
 use super::Protocol;
 use crate::members::{Rank, RankSet};
@@ -7,17 +7,17 @@ use crate::transport::Agreed;
 use crate::transport::mpi_api::{MpiApi, Outcome};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// What an agreement is on. Who hears first what was decided may go on to the next agreement and die
-/// there, while the others decide anew and go on to another one: then the dead rank's word on the one
-/// can be counted in the other, and no such bit is left.
+/// Marks the purpose of an agreement. A rank that learns the decision first may enter the next agreement and
+/// fail there, while the others decide again and enter another one: then the failed rank's contribution to
+/// one can be counted in the other, and neither bit is left.
 const ON_A_FLAG: u32 = 1 << 31;
 const ON_THE_DEAD: u32 = 1 << 30;
 
-/// The part of a fingerprint that fits an agreement together with its complement.
+/// The part of a fingerprint that fits into an agreement together with its complement.
 const HASH: u32 = (1 << 15) - 1;
 
 impl<F: MpiApi> Protocol<F> {
-    /// Agreement; a failure that is not acknowledged yet is reported to all alike.
+    /// Agrees; a failure that is not acknowledged yet is reported to all alike.
     pub(super) fn agree_alone(&mut self, flag: u32) -> Result<Agreed> {
         let own = flag & !ON_THE_DEAD | ON_A_FLAG;
         let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
@@ -28,14 +28,14 @@ impl<F: MpiApi> Protocol<F> {
         })
     }
 
-    /// The papers' FaultDetection begins with a barrier. It may succeed on some ranks and fail on
-    /// others, so it decides nothing: whoever saw it fail says so in the agreement.
+    /// Agrees after a barrier, with which the papers' FaultDetection begins. The barrier may succeed on some
+    /// ranks and fail on others, so it decides nothing: a rank on which it failed says so in the agreement.
     pub(super) fn agree_after_barrier(&mut self, flag: u32) -> Result<Agreed> {
         const BARRIER_PASSED: u32 = 1 << 31;
         let passed = match self.mpi.barrier()? {
             Outcome::Fine => BARRIER_PASSED,
             Outcome::Failed => {
-                // Others may still wait in it.
+                // Other ranks may still wait in it.
                 self.mpi.revoke()?;
                 0
             }
@@ -54,9 +54,9 @@ impl<F: MpiApi> Protocol<F> {
         })
     }
 
-    /// Everybody acknowledges what it has seen fail and proposes a hash of that; the bitwise AND of
-    /// a hash and of its complement show whether all proposals were equal.
-    pub(super) fn agree_on_the_dead(&mut self) -> Result<()> {
+    /// Acknowledges the failures that each rank has seen and proposes a hash of them; the bitwise AND of a
+    /// hash and of its complement shows whether all proposals were equal.
+    pub(super) fn agree_on_failures(&mut self) -> Result<()> {
         const ATTEMPTS: usize = 100_000;
         for _ in 0..ATTEMPTS {
             let seen = self.mpi.acknowledge()?;
@@ -94,7 +94,7 @@ impl<F: MpiApi> Protocol<F> {
             .drain(&mut self.mpi, &live, self.epoch, self.config.timeout)
     }
 
-    /// Revoke, acknowledge, shrink, and give the survivors their ranks back.
+    /// Revokes, acknowledges, shrinks, and restores the survivors' ranks.
     pub(super) fn shrink_to_survivors(&mut self) -> Result<()> {
         self.mpi.revoke()?;
         self.pending.abandon(&mut self.mpi)?;

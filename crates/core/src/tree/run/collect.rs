@@ -1,15 +1,15 @@
-//! A whole sorted result at one rank, in order, in bounded memory: window after window goes along the
-//! tree, and each is handed out before the next one sets out.
+//! Collects a whole sorted result at one rank, in order and in bounded memory: one window after the other is
+//! sent along the tree, and each is passed to the caller before the next one is sent.
 //!
-//! Blocks of a result belong to their ranks, and nothing is kept for them: if a rank dies whose block
-//! was not handed out to its end, or the rank that it is handed out to, the call fails on all survivors.
-//! Must never: hand a record out twice, or before all agree that its window came.
+//! The blocks of a result belong to their ranks, and have no replicas. If a rank fails before its block was
+//! passed on completely, or the rank that collects fails, the call fails on all survivors. Must never: pass a
+//! record on twice, or before all ranks agree that its window has arrived.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::carry::{Desk, Piece, upwards, walk};
-use super::choose::{Chosen, Route, Wish};
+use super::choose::{ChosenTree, TreeRequest, TreeRoute};
+use super::traverse::{NodeData, Segment, traverse, upwards};
 use crate::engine::{Engine, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
@@ -18,22 +18,22 @@ use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// What a rank holds of a result.
+/// The part of a result that a rank holds.
 #[derive(Clone, Debug)]
-pub struct Holding {
-    /// Its blocks: the node, where the block starts in records, and the records.
+pub struct LocalResult {
+    /// Its blocks: the node, the position of the first record, and the records.
     pub blocks: Vec<(Node, u64, Slice)>,
-    /// The size of a record.
+    /// The size of a record in bytes.
     pub record_bytes: usize,
-    /// How many records there are on all ranks.
+    /// The number of records on all ranks.
     pub total: u64,
-    /// Who was dead when the result was made.
+    /// The ranks that had failed when the result was made.
     pub absent: RankSet,
 }
 
-/// A block as all ranks know it.
+/// A block of the result, in a table that is the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct BlockEntry {
     start: u64,
     count: u64,
     node: u32,
@@ -42,125 +42,129 @@ struct Entry {
 
 /// One collective call.
 pub struct Collect<'c, 'e> {
-    /// The group.
+    /// The engine of the group.
     pub engine: &'c mut Engine<'e>,
-    /// What the caller wants.
-    pub wish: &'c Wish,
-    /// What this rank holds.
-    pub holding: &'c Holding,
-    /// How many bytes go at once, about.
+    /// The caller's request.
+    pub request: &'c TreeRequest,
+    /// The blocks of this rank.
+    pub local: &'c LocalResult,
+    /// The approximate size of a window, in bytes.
     pub window: usize,
-    /// Whose records are lost.
+    /// The ranks with lost records.
     pub lost: &'c mut RankSet,
 }
 
-const PER_ENTRY: usize = 8 + 8 + 4;
-const FIXED: usize = 8 + 8;
+const ENTRY_BYTES: usize = 8 + 8 + 4;
+const FIXED_BYTES: usize = 8 + 8;
 
 impl Collect<'_, '_> {
-    /// Hands all records to `consume` on the rank that the tree leads to. Collective.
-    pub fn run(mut self, consume: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<Chosen> {
+    /// Passes all records to `consume` on the rank that executes the tree's sink. Collective.
+    pub fn run(mut self, consume: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<ChosenTree> {
         let table = self.table()?;
-        let everybody = self.owners(table.iter());
-        let mut wish = self.wish.clone();
-        let chosen = Route::new(self.engine.members, &wish, &everybody)?.chosen;
-        let holder = chosen.holder;
-        // Its cover would have to begin anew, with what is handed out already.
-        wish.sink = Some(Rank(chosen.tree.sink().0));
-        let step = (self.window / self.holding.record_bytes).clamp(1, u32::MAX as usize) as u64;
-        let mut trouble = None;
+        let all_owners = self.owners(table.iter());
+        let mut request = self.request.clone();
+        let chosen = TreeRoute::new(self.engine.members, &request, &all_owners)?.chosen;
+        let sink_rank = chosen.sink_rank;
+        // The sink stays the same: another rank would have to start again, with records that were passed on
+        // already.
+        request.sink = Some(Rank(chosen.tree.sink().0));
+        let step = (self.window / self.local.record_bytes).clamp(1, u32::MAX as usize) as u64;
+        let mut consume_error = None;
         let (mut at, mut last) = (0, chosen);
-        while at < self.holding.total {
-            let window = at..(at + step).min(self.holding.total);
+        while at < self.local.total {
+            let window = at..(at + step).min(self.local.total);
             let within =
-                |entry: &&Entry| entry.start < window.end && entry.start + entry.count > at;
+                |entry: &&BlockEntry| entry.start < window.end && entry.start + entry.count > at;
             let owners = self.owners(table.iter().filter(within));
-            let route = Route::new(self.engine.members, &wish, &owners)?;
-            let mut desk = Desk::new(&Concatenate, false);
-            desk.trouble = trouble.take();
-            let came = self.bring(&window, &route, &mut desk)?;
-            let complete = desk.is_complete();
-            match self.engine.commit(complete, desk.trouble.as_ref())? {
+            let route = TreeRoute::new(self.engine.members, &request, &owners)?;
+            let mut node_data = NodeData::new(&Concatenate, false);
+            node_data.error = consume_error.take();
+            let records = self.send_window(&window, &route, &mut node_data)?;
+            let complete = node_data.is_complete();
+            match self.engine.commit(complete, node_data.error.as_ref())? {
                 Verdict::Committed => {
-                    if let Some(records) = came {
-                        trouble = consume(&records).err();
+                    if let Some(records) = records {
+                        consume_error = consume(&records).err();
                     }
                     (at, last) = (window.end, route.chosen);
                 }
-                Verdict::Failed(status) => return Err(agreed_error(status, desk.trouble)),
-                Verdict::Replay => self.check(&table, at, holder)?,
+                Verdict::Failed(status) => return Err(agreed_error(status, node_data.error)),
+                Verdict::Replay => self.check(&table, at, sink_rank)?,
             }
         }
-        let handed_out = trouble.map_or(Ok(()), Err);
-        self.engine.all_or_none(handed_out)?;
-        self.check(&table, at, holder)?;
+        let consumed = consume_error.map_or(Ok(()), Err);
+        self.engine.all_or_none(consumed)?;
+        self.check(&table, at, sink_rank)?;
         Ok(last)
     }
 
-    /// One window; the records, on the rank that gets them.
-    fn bring(
+    /// Sends one window along the tree. Returns its records on the rank that collects.
+    fn send_window(
         &mut self,
         window: &Range<u64>,
-        route: &Route,
-        desk: &mut Desk<'_>,
+        route: &TreeRoute,
+        node_data: &mut NodeData<'_>,
     ) -> Result<Option<Slice>> {
-        self.put(desk, window);
-        self.engine.round = super::CARRYING;
+        self.put(node_data, window);
+        self.engine.round = super::TREE_ROUND;
         self.engine.inject_crash(Point::Begin)?;
-        walk(self.engine, route, &upwards(&route.schedule), desk)?;
-        let own = route.chosen.holder == self.engine.members.me();
-        Ok(match own && desk.is_complete() {
-            true => desk.result(route.chosen.tree.sink()),
-            false => None,
+        traverse(self.engine, route, &upwards(&route.schedule), node_data)?;
+        let own = route.chosen.sink_rank == self.engine.members.me();
+        Ok(if own && node_data.is_complete() {
+            node_data.result(route.chosen.tree.sink())
+        } else {
+            None
         })
     }
 
-    /// The nodes through whose executors these blocks set out. A rank executes the nodes of its blocks
-    /// as long as it lives.
-    fn owners<'t>(&self, entries: impl Iterator<Item = &'t Entry>) -> NodeSet {
+    /// Returns the nodes of these blocks. A rank executes the nodes of its blocks until it fails.
+    fn owners<'t>(&self, entries: impl Iterator<Item = &'t BlockEntry>) -> NodeSet {
         let mut nodes = NodeSet::new(self.engine.members.cube().len());
         entries.for_each(|entry| nodes.insert(Node(entry.node)));
         nodes
     }
 
-    fn put(&self, desk: &mut Desk<'_>, window: &Range<u64>) {
-        let size = self.holding.record_bytes;
-        for (node, start, data) in &self.holding.blocks {
+    fn put(&self, node_data: &mut NodeData<'_>, window: &Range<u64>) {
+        let size = self.local.record_bytes;
+        for (node, start, data) in &self.local.blocks {
             let end = start + (data.len() / size) as u64;
             let part = window.start.clamp(*start, end)..window.end.clamp(*start, end);
             let bytes = (part.start - start) as usize * size..(part.end - start) as usize * size;
-            let piece = Piece {
+            let segment = Segment {
                 first: part.start,
                 span: (part.end - part.start) as u32,
                 data: data.part(bytes),
             };
-            desk.put(*node, piece);
+            node_data.put(*node, segment);
         }
     }
 
-    /// Who holds what, the same on all ranks; and all of it is there.
-    fn table(&mut self) -> Result<Vec<Entry>> {
+    /// Returns the table of all blocks, which is the same on all ranks, after a check that no records are
+    /// missing.
+    fn table(&mut self) -> Result<Vec<BlockEntry>> {
         let mine = self.encoded();
-        let limit = FIXED + self.engine.members.cube().len() * PER_ENTRY;
-        let told = loop {
-            let told = self.engine.share(mine.clone(), limit)?;
-            match (self.engine.commit(told.is_some(), None)?, told) {
-                (Verdict::Committed, Some(told)) => break told,
+        let limit = FIXED_BYTES + self.engine.members.cube().len() * ENTRY_BYTES;
+        let tables = loop {
+            let tables = self.engine.share(mine.clone(), limit)?;
+            match (self.engine.commit(tables.is_some(), None)?, tables) {
+                (Verdict::Committed, Some(tables)) => break tables,
                 (Verdict::Failed(status), _) => return Err(agreed_error(status, None)),
                 _ => {}
             }
         };
         let mut table = Vec::new();
-        for (owner, words) in told {
-            let (fixed, entries) = words.split_at_checked(FIXED).ok_or_else(other)?;
-            if *fixed != mine[..FIXED] {
-                return Err(other());
+        for (owner, bytes) in tables {
+            let (fixed, entries) = bytes
+                .split_at_checked(FIXED_BYTES)
+                .ok_or_else(different_results)?;
+            if *fixed != mine[..FIXED_BYTES] {
+                return Err(different_results());
             }
-            table.extend(entries.chunks_exact(PER_ENTRY).filter_map(|words| {
-                Some(Entry {
-                    start: u64::from_le_bytes(words[..8].try_into().ok()?),
-                    count: u64::from_le_bytes(words[8..16].try_into().ok()?),
-                    node: u32::from_le_bytes(words[16..].try_into().ok()?),
+            table.extend(entries.chunks_exact(ENTRY_BYTES).filter_map(|bytes| {
+                Some(BlockEntry {
+                    start: u64::from_le_bytes(bytes[..8].try_into().ok()?),
+                    count: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
+                    node: u32::from_le_bytes(bytes[16..].try_into().ok()?),
                     owner,
                 })
             }));
@@ -170,53 +174,57 @@ impl Collect<'_, '_> {
         Ok(table)
     }
 
-    /// Every record is in one block, which its owner still executes.
-    fn check_table(&mut self, table: &[Entry]) -> Result<()> {
+    /// Checks that every record is in one block, and that the block's owner still executes its node.
+    fn check_table(&mut self, table: &[BlockEntry]) -> Result<()> {
         let members = &self.engine.members;
-        let alien = |entry: &Entry| {
+        let misplaced = |entry: &BlockEntry| {
             entry.node as usize >= members.cube().len()
                 || members.executor(Node(entry.node)) != entry.owner
         };
-        if table.iter().any(alien) {
-            return Err(other());
+        if table.iter().any(misplaced) {
+            return Err(different_results());
         }
-        let (end, gaps) = extent(table).ok_or_else(other)?;
-        if !gaps && end == self.holding.total {
+        let (end, gaps) = extent(table).ok_or_else(different_results)?;
+        if !gaps && end == self.local.total {
             return Ok(());
         }
         let faulty = members.faulty().iter();
-        let late = faulty.filter(|rank| !self.holding.absent.contains(*rank));
-        let late: Vec<Rank> = late.collect();
-        Err(match late.is_empty() || end > self.holding.total {
-            true => other(),
-            false => self.loss(late),
+        let newly_failed = faulty.filter(|rank| !self.local.absent.contains(*rank));
+        let newly_failed: Vec<Rank> = newly_failed.collect();
+        Err(if newly_failed.is_empty() || end > self.local.total {
+            different_results()
+        } else {
+            self.loss(newly_failed)
         })
     }
 
-    /// The blocks that are not empty, after what must be the same on all ranks.
+    /// Returns the message for the table: the values that must be the same on all ranks, and the blocks that
+    /// are not empty.
     fn encoded(&self) -> Vec<u8> {
-        let size = self.holding.record_bytes;
-        let mut words = (size as u64).to_le_bytes().to_vec();
-        words.extend(self.holding.total.to_le_bytes());
-        for (node, start, data) in &self.holding.blocks {
+        let size = self.local.record_bytes;
+        let mut bytes = (size as u64).to_le_bytes().to_vec();
+        bytes.extend(self.local.total.to_le_bytes());
+        for (node, start, data) in &self.local.blocks {
             if !data.is_empty() {
-                words.extend(start.to_le_bytes());
-                words.extend(((data.len() / size) as u64).to_le_bytes());
-                words.extend(node.0.to_le_bytes());
+                bytes.extend(start.to_le_bytes());
+                bytes.extend(((data.len() / size) as u64).to_le_bytes());
+                bytes.extend(node.0.to_le_bytes());
             }
         }
-        words
+        bytes
     }
 
-    /// What is still to be handed out is there, and so is the rank that gets it.
-    fn check(&mut self, table: &[Entry], at: u64, holder: Rank) -> Result<()> {
+    /// Checks that the owners of all records that are not passed on yet, and the rank that collects, are
+    /// alive.
+    fn check(&mut self, table: &[BlockEntry], at: u64, sink_rank: Rank) -> Result<()> {
         let members = &self.engine.members;
         let left = table.iter().filter(|entry| entry.start + entry.count > at);
-        let needed = left.map(|entry| entry.owner).chain([holder]);
-        let gone: BTreeSet<Rank> = needed.filter(|rank| members.is_faulty(*rank)).collect();
-        match gone.is_empty() {
-            true => Ok(()),
-            false => Err(self.loss(gone.into_iter().collect())),
+        let needed = left.map(|entry| entry.owner).chain([sink_rank]);
+        let failed: BTreeSet<Rank> = needed.filter(|rank| members.is_faulty(*rank)).collect();
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(self.loss(failed.into_iter().collect()))
         }
     }
 
@@ -224,16 +232,16 @@ impl Collect<'_, '_> {
         let names: Vec<String> = ranks.iter().map(|rank| rank.to_string()).collect();
         *self.lost = RankSet::from_ranks(self.engine.members.ranks(), ranks);
         let text = format!(
-            "rank {} died, and took its part of the result along",
+            "rank {} failed, and its part of the result is lost",
             names.join(", ")
         );
         Error::new(Status::DataLost, text)
     }
 }
 
-/// Where the last block ends, and whether records are missing before or between; None if blocks overlap,
-/// or say what cannot be.
-fn extent(table: &[Entry]) -> Option<(u64, bool)> {
+/// Returns the end of the last block, and whether records are missing before it. None if blocks overlap or a
+/// number overflows.
+fn extent(table: &[BlockEntry]) -> Option<(u64, bool)> {
     let (mut end, mut gaps) = (0, false);
     for entry in table {
         if entry.start < end {
@@ -245,8 +253,8 @@ fn extent(table: &[Entry]) -> Option<(u64, bool)> {
     Some((end, gaps))
 }
 
-fn other() -> Error {
-    let text = "the ranks' results are not of one sort of this group";
+fn different_results() -> Error {
+    let text = "the ranks pass results that are not of one sort of this group";
     Error::new(Status::Argument, text)
 }
 
@@ -255,9 +263,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_follow_each_other_or_leave_gaps() {
+    fn extent_finds_gaps_and_overlaps() {
         let extent = |blocks: &[(u64, u64)]| {
-            let entry = |&(start, count): &(u64, u64)| Entry {
+            let entry = |&(start, count): &(u64, u64)| BlockEntry {
                 start,
                 count,
                 node: 0,
@@ -272,7 +280,7 @@ mod tests {
         assert_eq!(
             extent(&[(0, 5), (6, u64::MAX - 5)]),
             None,
-            "round the end of numbers"
+            "the end overflows"
         );
     }
 }

@@ -1,26 +1,26 @@
-//! Trees on the engine: what [`plan`](crate::tree::plan) says is done with messages, and survives that
-//! ranks die meanwhile, which the 1996 paper excludes ("permanent before task initialization").
+//! Tree communication over the engine: sends the messages of [`plan`](crate::tree::plan), and tolerates
+//! failures during the operation, which the 1996 paper excludes ("permanent before task initialization").
 //!
-//! A walk along a tree is a transaction. First every rank's contribution is kept, so that it survives
-//! its rank; then it is carried; then all survivors agree. If somebody died, the covers have the
-//! contributions of the dead, a tree is chosen anew, and the walk starts again from the contributions.
-//! Must never: hand anything out before that agreement, or use a link that was declared faulty for data
-//! (what the engine keeps, and what it agrees on, goes as it does).
+//! A traversal of a tree is a transaction. First the contribution of every rank is stored, so that it
+//! survives a failure of the rank; then the tree is traversed; then all survivors agree. If a rank failed,
+//! executors have the contributions of failed ranks, a new tree is chosen, and the traversal starts again
+//! from the contributions. Must never: return a result before that agreement, or send data over a link that
+//! was declared faulty (the engine's replicas and agreements are not restricted to fault-free links).
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | [`choose`] | the tree that all ranks choose alike |
-//! | [`carry`] | one walk along it |
+//! | [`choose`] | the tree, which is the same on all ranks |
+//! | [`traverse`] | one traversal of the tree |
 //! | [`collect`] | a whole sorted result at one rank, in windows |
-//! | [`probe`] | which links are slow: DETECT over messages that must not be given up |
+//! | [`probe`] | slow links: DETECT over a transport that cannot cancel messages |
 
-pub mod carry;
 pub mod choose;
 pub mod collect;
 pub mod probe;
+pub mod traverse;
 
-use self::carry::{Desk, Merge, Piece, downwards, upwards, walk};
-use self::choose::{Chosen, Route, Wish};
+use self::choose::{ChosenTree, TreeRequest, TreeRoute};
+use self::traverse::{MergeOperator, NodeData, Segment, downwards, traverse, upwards};
 use crate::engine::{Checkpoints, Engine, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
@@ -30,179 +30,198 @@ use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// In fault schedules: the round in which contributions are kept, as [`Checkpoints`] counts it, and the
-/// one in which they are carried.
-pub const KEEPING: u32 = 1;
-/// See [`KEEPING`].
-pub const CARRYING: u32 = 2;
+/// The round of fault schedules in which contributions are stored, as [`Checkpoints`] counts rounds.
+pub const CHECKPOINT_ROUND: u32 = 1;
+/// The round of fault schedules in which the tree is traversed.
+pub const TREE_ROUND: u32 = 2;
 
-/// One collective call.
+/// One collective tree operation.
 pub struct TreeOp<'r, 'e> {
-    /// The group.
+    /// The engine of the group.
     pub engine: &'r mut Engine<'e>,
-    /// Where contributions are kept; nothing else is.
-    pub kept: &'r mut Checkpoints,
-    /// What the caller wants.
-    pub wish: &'r Wish,
-    /// Who was dead before the call, and so contributes nothing.
+    /// The store of the contributions, which has no other content.
+    pub checkpoints: &'r mut Checkpoints,
+    /// The caller's request.
+    pub request: &'r TreeRequest,
+    /// The ranks that had failed before the call. They contribute nothing.
     pub absent: &'r RankSet,
-    /// Whose contributions are lost.
+    /// The ranks with lost contributions.
     pub lost: &'r mut RankSet,
 }
 
 impl TreeOp<'_, '_> {
-    /// Brings what all ranks contribute to one node, merged. The rank that executes it gets the result,
-    /// the others None. Collective.
-    pub fn merge(&mut self, mine: Slice, merge: &dyn Merge) -> Result<(Chosen, Option<Slice>)> {
-        let gathered = self.keep(&mine, |_| true);
-        let gathered = gathered.and_then(|()| self.carried_up(merge));
-        self.done(gathered)
+    /// Merges the contributions of all ranks. Returns the result on the rank that executes the sink, and None
+    /// on the others. Collective.
+    pub fn merge(
+        &mut self,
+        mine: Slice,
+        merge: &dyn MergeOperator,
+    ) -> Result<(ChosenTree, Option<Slice>)> {
+        let gathered = self.store_contributions(&mine, |_| true);
+        let gathered = gathered.and_then(|()| self.traverse_up(merge));
+        self.clear_contributions(gathered)
     }
 
-    /// Brings what `root` contributes to all ranks. Collective.
-    pub fn broadcast(&mut self, root: Rank, mine: Slice) -> Result<(Chosen, Slice)> {
+    /// Returns the contribution of `root` on all ranks. Collective. Returns `Status::Argument` if `root` had
+    /// failed before the call.
+    pub fn broadcast(&mut self, root: Rank, mine: Slice) -> Result<(ChosenTree, Slice)> {
         if self.absent.contains(root) {
-            let text = format!("root is {root}, which is dead");
+            let text = format!("root is {root}, which has failed");
             return Err(Error::new(Status::Argument, text));
         }
-        let nothing = Slice::from(Buffer::default());
-        let mine = match root == self.engine.members.me() {
-            true => mine,
-            false => nothing,
+        let empty = Slice::from(Buffer::default());
+        let mine = if root == self.engine.members.me() {
+            mine
+        } else {
+            empty
         };
-        let told = self.keep(&mine, |rank| rank == root);
-        let told = told.and_then(|()| self.carried_down(root));
-        self.done(told)
+        let received = self.store_contributions(&mine, |rank| rank == root);
+        let received = received.and_then(|()| self.traverse_down(root));
+        self.clear_contributions(received)
     }
 
-    /// Everybody's contribution is committed. `Status::DataLost` if a rank died before that whose
-    /// contribution is needed.
-    fn keep(&mut self, mine: &Slice, needed: impl Fn(Rank) -> bool) -> Result<()> {
+    /// Commits the contributions of all ranks. Returns `Status::DataLost` if a rank fails before this commit
+    /// and its contribution is needed.
+    fn store_contributions(&mut self, mine: &Slice, needed: impl Fn(Rank) -> bool) -> Result<()> {
         self.engine.check_faults()?;
-        self.kept.begin(self.engine, self.lost)?;
+        self.checkpoints.begin(self.engine, self.lost)?;
         loop {
             let faulty = self.engine.members.faulty().iter();
-            let late = faulty.filter(|rank| !self.absent.contains(*rank) && needed(*rank));
-            let late: Vec<Rank> = late.collect();
-            if !late.is_empty() {
-                let names: Vec<String> = late.iter().map(|rank| rank.to_string()).collect();
-                *self.lost = RankSet::from_ranks(self.engine.members.ranks(), late);
-                let text = format!("rank {} died with its contribution", names.join(", "));
+            let newly_failed = faulty.filter(|rank| !self.absent.contains(*rank) && needed(*rank));
+            let newly_failed: Vec<Rank> = newly_failed.collect();
+            if !newly_failed.is_empty() {
+                let names: Vec<String> = newly_failed.iter().map(|rank| rank.to_string()).collect();
+                *self.lost = RankSet::from_ranks(self.engine.members.ranks(), newly_failed);
+                let text = format!(
+                    "rank {} failed before its contribution was stored",
+                    names.join(", ")
+                );
                 return Err(Error::new(Status::DataLost, text));
             }
-            self.engine.round = KEEPING;
+            self.engine.round = CHECKPOINT_ROUND;
             self.engine.inject_crash(Point::Begin)?;
             let own = self.engine.members.me().home();
             for node in self.engine.members.my_nodes() {
-                let state = match node == own {
-                    true => mine.clone(),
-                    false => Buffer::default().into(),
+                let state = if node == own {
+                    mine.clone()
+                } else {
+                    Buffer::default().into()
                 };
-                self.kept.put(node, state);
+                self.checkpoints.put(node, state);
             }
-            if self.kept.commit(self.engine, true, Ok(()), self.lost)? {
+            if self
+                .checkpoints
+                .commit(self.engine, true, Ok(()), self.lost)?
+            {
                 return Ok(());
             }
         }
     }
 
-    fn carried_up(&mut self, merge: &dyn Merge) -> Result<(Chosen, Option<Slice>)> {
-        let mut route = self.route(self.wish)?;
-        let mut desk = Desk::new(merge, false);
+    fn traverse_up(&mut self, merge: &dyn MergeOperator) -> Result<(ChosenTree, Option<Slice>)> {
+        let mut route = self.route(self.request)?;
+        let mut node_data = NodeData::new(merge, false);
         loop {
             for (node, data) in self.contributions()? {
                 let (first, span) = (u64::from(node.0), 1);
-                desk.put(node, Piece { first, span, data });
+                node_data.put(node, Segment { first, span, data });
             }
-            self.start()?;
+            self.begin_traversal()?;
             let steps = upwards(&route.schedule);
-            walk(self.engine, &route, &steps, &mut desk)?;
-            let own = route.chosen.holder == self.engine.members.me();
-            let result = match desk.is_complete() && own {
-                true => desk.result(route.chosen.tree.sink()),
-                false => None,
+            traverse(self.engine, &route, &steps, &mut node_data)?;
+            let own = route.chosen.sink_rank == self.engine.members.me();
+            let result = if node_data.is_complete() && own {
+                node_data.result(route.chosen.tree.sink())
+            } else {
+                None
             };
-            if self.agreed(&desk)? {
+            if self.commit(&node_data)? {
                 return Ok((route.chosen, result));
             }
             if !mutant(Mutant::TreeStays) {
-                route = self.route(self.wish)?;
+                route = self.route(self.request)?;
             }
-            desk.restart();
+            node_data.restart();
         }
     }
 
-    fn carried_down(&mut self, root: Rank) -> Result<(Chosen, Slice)> {
-        let mut desk = Desk::new(&Concatenate, true);
-        let wish = Wish {
+    fn traverse_down(&mut self, root: Rank) -> Result<(ChosenTree, Slice)> {
+        let mut node_data = NodeData::new(&Concatenate, true);
+        let request = TreeRequest {
             sink: Some(root),
-            ..self.wish.clone()
+            ..self.request.clone()
         };
         loop {
-            let route = self.route(&wish)?;
+            let route = self.route(&request)?;
             for (node, data) in self.contributions()? {
                 if node == root.home() {
                     let (first, span) = (u64::from(node.0), 1);
-                    desk.put(node, Piece { first, span, data });
+                    node_data.put(node, Segment { first, span, data });
                 }
             }
-            self.start()?;
+            self.begin_traversal()?;
             let steps = downwards(&route.schedule);
-            walk(self.engine, &route, &steps, &mut desk)?;
-            let told = desk.result(self.engine.members.me().home());
-            match (self.agreed(&desk)?, told) {
-                (true, Some(told)) => return Ok((route.chosen, told)),
-                (true, None) => return Err(Error::new(Status::Internal, "agreed on nothing")),
-                (false, _) => desk.restart(),
+            traverse(self.engine, &route, &steps, &mut node_data)?;
+            let received = node_data.result(self.engine.members.me().home());
+            match (self.commit(&node_data)?, received) {
+                (true, Some(received)) => return Ok((route.chosen, received)),
+                (true, None) => {
+                    return Err(Error::new(
+                        Status::Internal,
+                        "a committed broadcast has no data",
+                    ));
+                }
+                (false, _) => node_data.restart(),
             }
         }
     }
 
-    fn start(&mut self) -> Result<()> {
-        self.engine.round = CARRYING;
+    fn begin_traversal(&mut self) -> Result<()> {
+        self.engine.round = TREE_ROUND;
         self.engine.inject_crash(Point::Begin)
     }
 
-    /// The tree for the contributions of all who lived when the call began: their nodes' executors have
-    /// them.
-    fn route(&self, wish: &Wish) -> Result<Route> {
+    /// Returns a tree for the contributions of all ranks that were alive when the call began. The executors
+    /// of their nodes have them.
+    fn route(&self, request: &TreeRequest) -> Result<TreeRoute> {
         let members = &self.engine.members;
         let mut contributors = NodeSet::new(members.cube().len());
         Rank::all(members.ranks())
             .filter(|rank| !self.absent.contains(*rank))
             .for_each(|rank| contributors.insert(rank.home()));
-        Route::new(self.engine.members, wish, &contributors)
+        TreeRoute::new(self.engine.members, request, &contributors)
     }
 
-    /// What is kept for the nodes that this rank executes, but for what is empty.
+    /// Returns the stored contributions of the nodes that this rank executes, except empty ones.
     fn contributions(&self) -> Result<Vec<(Node, Slice)>> {
         let mut found = Vec::new();
         for node in self.engine.members.my_nodes() {
-            if let Some(kept) = self.kept.get(node) {
-                found.push((node, Buffer::copy_of(kept)?.into()));
+            if let Some(contribution) = self.checkpoints.get(node) {
+                found.push((node, Buffer::copy_of(contribution)?.into()));
             }
         }
         Ok(found)
     }
 
-    /// The walk counts. Otherwise the covers have what was kept for the dead.
-    fn agreed(&mut self, desk: &Desk<'_>) -> Result<bool> {
-        let complete = desk.is_complete();
-        match self.engine.commit(complete, desk.trouble.as_ref())? {
+    /// Agrees on whether the traversal is committed. If it is not, the executors of failed ranks' nodes
+    /// restore their contributions.
+    fn commit(&mut self, node_data: &NodeData<'_>) -> Result<bool> {
+        let complete = node_data.is_complete();
+        match self.engine.commit(complete, node_data.error.as_ref())? {
             Verdict::Committed => Ok(true),
-            Verdict::Failed(status) => Err(agreed_error(status, desk.trouble.clone())),
+            Verdict::Failed(status) => Err(agreed_error(status, node_data.error.clone())),
             Verdict::Replay => {
-                self.kept.begin(self.engine, self.lost)?;
+                self.checkpoints.begin(self.engine, self.lost)?;
                 Ok(false)
             }
         }
     }
 
-    /// What was kept is forgotten, unless this rank is apart from the others.
-    fn done<T>(&mut self, result: Result<T>) -> Result<T> {
-        let apart = |error: &Error| error.status.sets_apart();
-        if !result.as_ref().is_err_and(apart) {
-            self.kept.clear(self.engine)?;
+    /// Removes the stored contributions, unless this rank is separated from the others.
+    fn clear_contributions<T>(&mut self, result: Result<T>) -> Result<T> {
+        let is_separated = |error: &Error| error.status.sets_apart();
+        if !result.as_ref().is_err_and(is_separated) {
+            self.checkpoints.clear(self.engine)?;
         }
         result
     }

@@ -1,49 +1,54 @@
-//! DETECT of the 1996 paper (Figures 7 and 8) over a transport that cannot give up on a message: every
-//! link of the cube is tested with timed letters, and the slow ones are suspects.
+//! DETECT of the 1996 paper (Figures 7 and 8) over a transport that cannot cancel a message: every link of
+//! the cube is tested with timed messages, and slow links are reported.
 //!
-//! It sees links that are slow, and hears from all ranks which. It cannot see a link that carries nothing
-//! at all: a test over it ends when its receiver dies, or never, as every other message there. Must
-//! never: give different ranks different suspects.
+//! The test finds links that are slow, and all ranks learn the result of every rank. It cannot find a link
+//! that transmits nothing: a test over such a link ends only when its receiver fails, as every other message
+//! there. Must never: return different links on different ranks.
 
 use std::collections::BTreeMap;
 
 use crate::engine::{ControlMessage, Engine, Verdict};
 use crate::members::Rank;
-use crate::tree::detect::{Missed, Patience};
+use crate::tree::detect::{MissedTest, TestTimeout};
 use crate::tree::faults::along;
 use crate::vcube::Node;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// How many tests a link gets; it is a suspect if all of them are late.
-const TESTS: u32 = 3;
+/// The number of tests of a link. A link is slow if all of them are late.
+const TESTS_PER_LINK: u32 = 3;
 
-/// How many times longer than the shortest time limit the longest is.
-const RANGE: u64 = 100;
+/// The ratio of the longest timeout to the shortest.
+const TIMEOUT_RATIO: u64 = 100;
 
-/// How long tests took with each neighbour, in microseconds.
+/// The times of the tests with each neighbour, in microseconds.
 type Times = BTreeMap<Rank, Vec<u64>>;
 
-/// The pairs of ranks between which tests are slow: each took longer than the rule of [`Patience`] allows
-/// after all faster neighbours of one of the two; and longer than `least` microseconds, the second one
-/// longer than twice that, the third longer than four times. Collective.
-pub fn suspects(engine: &mut Engine<'_>, least: u64) -> Result<Vec<(Rank, Rank)>> {
-    let timeout = Patience::new(least.max(1), least.max(1).saturating_mul(RANGE), TESTS);
+/// Returns the pairs of ranks between which all tests are late. A test is late if it took longer than the
+/// rule of [`TestTimeout`] allows after all faster neighbours of one of the two ranks, and longer than
+/// `least` microseconds; for the second test the limit is twice that, and for the third four times.
+/// Collective.
+pub fn slow_pairs(engine: &mut Engine<'_>, least: u64) -> Result<Vec<(Rank, Rank)>> {
+    let timeout = TestTimeout::new(
+        least.max(1),
+        least.max(1).saturating_mul(TIMEOUT_RATIO),
+        TESTS_PER_LINK,
+    );
     loop {
-        let told = match test_all(engine)? {
-            Some(times) => tell(engine, &slow(&times, timeout.clone()))?,
+        let shared = match test_all(engine)? {
+            Some(times) => share_slow(engine, &slow(&times, timeout.clone()))?,
             None => None,
         };
-        match (engine.commit(told.is_some(), None)?, told) {
+        match (engine.commit(shared.is_some(), None)?, shared) {
             (Verdict::Committed, Some(pairs)) => return Ok(pairs),
             (Verdict::Failed(status), _) => {
-                return Err(Error::new(status, "another rank could not test links"));
+                return Err(Error::new(status, "another rank could not test its links"));
             }
             _ => {}
         }
     }
 }
 
-/// Tests all links of this rank; each two ranks test theirs in the same order. None: somebody died.
+/// Tests all links of this rank. Two ranks test their links in the same order. None: a rank failed.
 fn test_all(engine: &mut Engine<'_>) -> Result<Option<Times>> {
     let me = engine.members.me();
     let cube = engine.members.cube().clone();
@@ -58,15 +63,15 @@ fn test_all(engine: &mut Engine<'_>) -> Result<Option<Times>> {
                 [other, one] if one == me => other,
                 _ => continue,
             };
-            // The first only waits until the other one is there.
-            for test in 0..=TESTS {
+            // The first exchange is not timed, because it waits until the other rank is ready.
+            for test in 0..=TESTS_PER_LINK {
                 let start = engine.transport.now();
                 if !exchange(engine, other)? {
                     return Ok(None);
                 }
-                let took = (engine.transport.now() - start) * 1e6;
+                let elapsed = (engine.transport.now() - start) * 1e6;
                 if test > 0 {
-                    times.entry(other).or_default().push(took as u64);
+                    times.entry(other).or_default().push(elapsed as u64);
                 }
             }
         }
@@ -74,53 +79,60 @@ fn test_all(engine: &mut Engine<'_>) -> Result<Option<Times>> {
     Ok(Some(times))
 }
 
-/// A letter there and one back. False: somebody died.
+/// Exchanges an empty message with a rank. False: a rank failed.
 fn exchange(engine: &mut Engine<'_>, other: Rank) -> Result<bool> {
     let me = engine.members.me();
-    let letter = |from, to| ControlMessage {
+    let message = |from, to| ControlMessage {
         from,
         to,
         payload: (from == me).then(Vec::new),
     };
-    let letters = vec![letter(me, other), letter(other, me)];
-    Ok(engine.deliver(letters, 0)?.is_some())
+    let messages = vec![message(me, other), message(other, me)];
+    Ok(engine.deliver(messages, 0)?.is_some())
 }
 
-/// The neighbours all of whose tests were late, by what was usual with those before, fastest first.
-fn slow(times: &Times, mut timeout: Patience) -> Vec<Rank> {
+/// Returns the neighbours for which all tests were late, compared with the times of the faster neighbours.
+fn slow(times: &Times, mut timeout: TestTimeout) -> Vec<Rank> {
     let mut neighbours: Vec<(&Rank, &Vec<u64>)> = times.iter().collect();
     neighbours.sort_by_key(|(rank, times)| (times.iter().min().copied(), **rank));
     let mut slow = Vec::new();
     for (rank, times) in neighbours {
         let mut link = timeout.clone();
-        let late = |time: &u64| match *time <= link.limit() {
-            true => {
-                link.came(*time);
+        let late = |time: &u64| {
+            if *time <= link.limit() {
+                link.arrived(*time);
                 false
+            } else {
+                link.missed() == MissedTest::Faulty
             }
-            false => link.missed() == Missed::Faulty,
         };
-        match times.iter().any(late) {
-            true => slow.push(*rank),
-            false => timeout = link,
+        if times.iter().any(late) {
+            slow.push(*rank)
+        } else {
+            timeout = link
         }
     }
     slow
 }
 
-/// Tells all ranks of this one's suspects; theirs and its own. None: somebody died.
-fn tell(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank, Rank)>>> {
-    let words = slow.iter().flat_map(|rank| rank.0.to_le_bytes()).collect();
+/// Shares this rank's slow neighbours. Returns the pairs of all ranks. None: a rank failed.
+fn share_slow(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank, Rank)>>> {
+    let bytes = slow.iter().flat_map(|rank| rank.0.to_le_bytes()).collect();
     let limit = engine.members.ranks() * size_of::<u32>();
-    let Some(told) = engine.share(words, limit)? else {
+    let Some(shared) = engine.share(bytes, limit)? else {
         return Ok(None);
     };
     let mut pairs = Vec::new();
-    for (speaker, words) in told {
-        for word in words.chunks_exact(size_of::<u32>()) {
-            let word = word.try_into();
-            let word = word.map_err(|_| Error::new(Status::Internal, "a torn word"))?;
-            pairs.push((speaker, Rank(u32::from_le_bytes(word))));
+    for (reporter, bytes) in shared {
+        for rank in bytes.chunks_exact(size_of::<u32>()) {
+            let rank = rank.try_into();
+            let rank = rank.map_err(|_| {
+                Error::new(
+                    Status::Internal,
+                    "a message with slow links does not decode",
+                )
+            })?;
+            pairs.push((reporter, Rank(u32::from_le_bytes(rank))));
         }
     }
     Ok(Some(pairs))
@@ -130,26 +142,35 @@ fn tell(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank, Rank
 mod tests {
     use super::*;
 
-    fn found(times: &[(u32, [u64; 3])], least: u64) -> Vec<u32> {
+    fn slow_ranks(times: &[(u32, [u64; 3])], least: u64) -> Vec<u32> {
         let times = times
             .iter()
             .map(|(rank, times)| (Rank(*rank), times.to_vec()));
-        let timeout = Patience::new(least, least * RANGE, TESTS);
+        let timeout = TestTimeout::new(least, least * TIMEOUT_RATIO, TESTS_PER_LINK);
         let slow = slow(&times.collect(), timeout);
         slow.iter().map(|rank| rank.0).collect()
     }
 
     #[test]
-    fn a_neighbour_is_slow_if_all_its_tests_are() {
+    fn a_link_is_slow_if_all_its_tests_are_late() {
         let fine = [10, 12, 9];
-        assert_eq!(found(&[(1, fine), (2, fine), (4, fine)], 100), [0_u32; 0]);
-        // 100, 200 and 400 are allowed.
-        assert_eq!(found(&[(1, [900; 3]), (2, fine), (4, fine)], 100), [1]);
-        assert_eq!(found(&[(1, [900, 900, 300]), (2, fine)], 100), [0_u32; 0]);
-        // One late test is not enough, and everybody may be slow.
-        assert_eq!(found(&[(1, fine), (2, [900, 10, 10])], 100), [0_u32; 0]);
-        assert_eq!(found(&[(1, [900; 3]), (2, [950; 3])], 100), [0_u32; 0]);
-        // But not without end.
-        assert_eq!(found(&[(1, [20_000; 3])], 100), [1]);
+        assert_eq!(
+            slow_ranks(&[(1, fine), (2, fine), (4, fine)], 100),
+            [0_u32; 0]
+        );
+        // The limits are 100, 200 and 400.
+        assert_eq!(slow_ranks(&[(1, [900; 3]), (2, fine), (4, fine)], 100), [1]);
+        assert_eq!(
+            slow_ranks(&[(1, [900, 900, 300]), (2, fine)], 100),
+            [0_u32; 0]
+        );
+        // One late test is not enough, and a rank on which all links are equally slow reports none.
+        assert_eq!(
+            slow_ranks(&[(1, fine), (2, [900, 10, 10])], 100),
+            [0_u32; 0]
+        );
+        assert_eq!(slow_ranks(&[(1, [900; 3]), (2, [950; 3])], 100), [0_u32; 0]);
+        // The longest timeout is the upper bound.
+        assert_eq!(slow_ranks(&[(1, [20_000; 3])], 100), [1]);
     }
 }

@@ -1,33 +1,32 @@
-//! Vector registers of 256 bits (AVX2), and the kernels compiled for them: for words of 32 bits only. Of
-//! longer ones they hold four, and to compare these without a sign takes three instructions: the radix
-//! sort is faster.
+//! Vector registers of 256 bits (AVX2), and the kernels compiled for them, for words of 32 bits only. A register holds
+//! four words of 64 bits, and an unsigned comparison of these takes three instructions: the radix sort is faster.
 
 use std::arch::x86_64::*;
 use std::convert::identity;
 
 use super::lanes::{FloatBits, Lanes, entry_points, low_first};
 use super::{chains, copy, quick};
-use crate::kernel::Seen;
-use crate::kernel::pair::Reader;
+use crate::kernel::Visitor;
+use crate::kernel::pair::Destination;
 use crate::record::{Sign, Word};
 
-/// Has the processor such registers?
-pub fn is_there() -> bool {
+/// Returns whether the processor has AVX2.
+pub fn is_supported() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt")
 }
 
 entry_points!("avx2,popcnt", (32, U32, I32, F32));
 
-/// The numbers of the lanes.
+/// The number of each lane.
 static NUMBERS: [i32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// All bits of the lanes from `start` to before `end`.
+/// Returns a register with all bits set in the lanes from `start` to before `end`.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 unsafe fn between(start: usize, end: usize) -> __m256i {
-    // SAFETY: as promised by the caller; there are as many numbers as lanes.
+    // SAFETY: the caller's contract; the table has as many numbers as a register has lanes.
     unsafe {
         let numbers = _mm256_loadu_si256(NUMBERS.as_ptr().cast());
         let before_start = _mm256_cmpgt_epi32(_mm256_set1_epi32(start as i32), numbers);
@@ -36,49 +35,49 @@ unsafe fn between(start: usize, end: usize) -> __m256i {
     }
 }
 
-/// Is a word without a sign larger than the other?
+/// Returns a register with all bits set in the lanes where the unsigned word of `one` is greater than that of `other`.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 unsafe fn above_unsigned(one: __m256i, other: __m256i) -> __m256i {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller's contract.
     unsafe {
         let sign = _mm256_set1_epi32(i32::MIN);
         _mm256_cmpgt_epi32(_mm256_xor_si256(one, sign), _mm256_xor_si256(other, sign))
     }
 }
 
-/// The lanes that are set.
+/// Returns a bit for each lane: its highest bit.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 unsafe fn lanes_of(lanes: __m256i) -> u8 {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller's contract.
     unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8 }
 }
 
-/// The low words in the lowest lanes, the others in the highest.
+/// Moves the words of the lanes in `low` to the lowest lanes, and the others to the highest.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 unsafe fn ordered(words: __m256i, low: u8) -> __m256i {
-    // SAFETY: as promised by the caller; an order is as long as what is read.
+    // SAFETY: the caller's contract; an entry of the table has as many bytes as are read.
     unsafe {
         let order = _mm_loadl_epi64(low_first(low).as_ptr().cast());
         _mm256_permutevar8x32_epi32(words, _mm256_cvtepu8_epi32(order))
     }
 }
 
-/// As [`FloatBits::toggled`], in each lane: floats' bits as words with a sign, and back.
+/// Computes [`FloatBits::toggled`] in each lane: turns the bits of floating-point numbers into signed words and back.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 unsafe fn toggled(words: __m256i) -> __m256i {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller's contract.
     unsafe {
         let signs = _mm256_srai_epi32::<31>(words);
         _mm256_xor_si256(words, _mm256_and_si256(signs, _mm256_set1_epi32(i32::MAX)))
@@ -96,9 +95,9 @@ macro_rules! lanes {
         #[derive(Clone, Copy)]
         pub struct $name(__m256i);
 
-        // SAFETY of the calls below: a value of this type exists only where the processor has AVX2, or
-        // the caller of a function that makes one promises it.
-        #[allow(clippy::undocumented_unsafe_blocks, reason = "said once for all of them")]
+        // SAFETY of the calls below: a value of this type exists only where the processor has AVX2, and the caller of a
+        // function that creates one guarantees this.
+        #[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all of them")]
         impl Lanes for $name {
             type Word = $word;
 
@@ -138,12 +137,12 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
-            unsafe fn store_past(self, to: *mut $word) {
+            unsafe fn store_bypassing(self, to: *mut $word) {
                 unsafe { _mm256_stream_si256(to.cast(), $form(self.0)) }
             }
 
             #[inline(always)]
-            fn settle() {
+            fn fence() {
                 unsafe { _mm_sfence() }
             }
 
@@ -199,7 +198,7 @@ macro_rules! lanes {
             #[inline(always)]
             fn interleave(self, other: Self) -> (Self, Self) {
                 unsafe {
-                    // By turns within each half.
+                    // The words are interleaved within each half.
                     let low = _mm256_unpacklo_epi32(self.0, other.0);
                     let high = _mm256_unpackhi_epi32(self.0, other.0);
                     let first = _mm256_permute2x128_si256::<0x20>(low, high);
@@ -221,16 +220,17 @@ macro_rules! lanes {
             #[inline(always)]
             fn split<const UP_TO: bool>(self, count: usize, pivot: Self) -> (usize, Self, Self) {
                 unsafe {
-                    let before = match UP_TO {
-                        true => !lanes_of($above(self.0, pivot.0)),
-                        false => lanes_of($above(pivot.0, self.0)),
+                    let before = if UP_TO {
+                        !lanes_of($above(self.0, pivot.0))
+                    } else {
+                        lanes_of($above(pivot.0, self.0))
                     };
                     let valid = ((1_u32 << count) - 1) as u8;
                     let low = before & valid;
                     let left = ordered(self.0, low);
                     let right = match count {
                         8 => left,
-                        // Those that are not among the others first.
+                        // Words behind the first `count` go to the low side.
                         _ => ordered(self.0, before | !valid),
                     };
                     (low.count_ones() as usize, Self(left), Self(right))
@@ -242,7 +242,7 @@ macro_rules! lanes {
 
 lanes! {
     [
-        /// 8 words of 32 bits without a sign.
+        /// 8 unsigned words of 32 bits.
         U32, u32, u32::MAX, u32::cast_signed, identity;
     ],
     above_unsigned, _mm256_min_epu32, _mm256_max_epu32
@@ -250,9 +250,9 @@ lanes! {
 
 lanes! {
     [
-        /// 8 words of 32 bits with a sign.
+        /// 8 signed words of 32 bits.
         I32, i32, i32::MAX, identity, identity;
-        /// 8 floats of 32 bits.
+        /// 8 floating-point numbers of 32 bits.
         F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled;
     ],
     _mm256_cmpgt_epi32, _mm256_min_epi32, _mm256_max_epi32

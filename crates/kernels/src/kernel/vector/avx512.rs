@@ -5,24 +5,24 @@ use std::convert::identity;
 
 use super::lanes::{FloatBits, Lanes, entry_points, low_first};
 use super::{chains, copy, quick};
-use crate::kernel::Seen;
-use crate::kernel::pair::Reader;
+use crate::kernel::Visitor;
+use crate::kernel::pair::Destination;
 use crate::record::{Sign, Word};
 
-/// Has the processor such registers?
-pub fn is_there() -> bool {
+/// Returns whether the processor has AVX-512F.
+pub fn is_supported() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
 }
 
 entry_points!("avx512f,popcnt", (32, U32, I32, F32), (64, U64, I64, F64));
 
-/// The lanes of a register from `start` to before `end`.
+/// Returns a mask of the lanes from `start` to before `end`.
 #[inline(always)]
 fn between(start: usize, end: usize) -> u32 {
     (1 << end) - (1 << start)
 }
 
-/// The lanes whose number has a bit.
+/// Returns a mask of the lanes with the bit `bit` in their number.
 const fn lanes_with(bit: usize) -> u32 {
     let mut mask = 0;
     let mut lane = 0;
@@ -33,27 +33,28 @@ const fn lanes_with(bit: usize) -> u32 {
     mask
 }
 
-/// As [`FloatBits::toggled`], in each lane: floats' bits as words with a sign, and back.
+/// Computes [`FloatBits::toggled`] in each lane of 32 bits: turns the bits of floating-point numbers into signed words
+/// and back.
 ///
 /// # Safety
 /// The processor has AVX-512F.
 #[inline(always)]
 unsafe fn toggled_32(words: __m512i) -> __m512i {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller's contract.
     unsafe {
         let signs = _mm512_srai_epi32::<31>(words);
-        // The first, XOR the second AND the third.
+        // The first operand, XOR the second AND the third.
         _mm512_ternarylogic_epi32::<0x78>(words, signs, _mm512_set1_epi32(i32::MAX))
     }
 }
 
-/// The same for lanes of 64 bits.
+/// Computes [`FloatBits::toggled`] in each lane of 64 bits.
 ///
 /// # Safety
 /// The processor has AVX-512F.
 #[inline(always)]
 unsafe fn toggled_64(words: __m512i) -> __m512i {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller's contract.
     unsafe {
         let signs = _mm512_srai_epi64::<63>(words);
         _mm512_ternarylogic_epi64::<0x78>(words, signs, _mm512_set1_epi64(i64::MAX))
@@ -74,9 +75,9 @@ macro_rules! lanes {
         #[derive(Clone, Copy)]
         pub struct $name(__m512i);
 
-        // SAFETY of the calls below: a value of this type exists only where the processor has
-        // AVX-512F, or the caller of a function that makes one promises it.
-        #[allow(clippy::undocumented_unsafe_blocks, reason = "said once for all of them")]
+        // SAFETY of the calls below: a value of this type exists only where the processor has AVX-512F, and the caller
+        // of a function that creates one guarantees this.
+        #[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all of them")]
         impl Lanes for $name {
             type Word = $word;
 
@@ -115,12 +116,12 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
-            unsafe fn store_past(self, to: *mut $word) {
+            unsafe fn store_bypassing(self, to: *mut $word) {
                 unsafe { _mm512_stream_si512(to.cast(), $form(self.0)) }
             }
 
             #[inline(always)]
-            fn settle() {
+            fn fence() {
                 unsafe { _mm_sfence() }
             }
 
@@ -165,7 +166,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             fn interleave(self, other: Self) -> (Self, Self) {
-                // Lanes of the second register are numbered on from those of the first.
+                // The lanes of the second register have the numbers behind those of the first.
                 let halves = const {
                     let mut halves = [[0 as $index; $lanes]; 2];
                     let mut lane = 0;
@@ -198,16 +199,17 @@ macro_rules! lanes {
             #[inline(always)]
             fn split<const UP_TO: bool>(self, count: usize, pivot: Self) -> (usize, Self, Self) {
                 unsafe {
-                    let before = match UP_TO {
-                        true => $up_to(self.0, pivot.0),
-                        false => $before(self.0, pivot.0),
+                    let before = if UP_TO {
+                        $up_to(self.0, pivot.0)
+                    } else {
+                        $before(self.0, pivot.0)
                     };
                     if $lanes == 8 && count == $lanes {
                         let both = Self(ordered(self.0, before as u8));
                         return (before.count_ones() as usize, both, both);
                     }
-                    // In registers, since a store that compresses takes more than a hundred cycles on
-                    // some processors.
+                    // The words are compressed in registers: a store that compresses takes more than a hundred cycles
+                    // on some processors.
                     let valid = between(0, count) as $mask;
                     let low = before & valid;
                     let left = Self($compress(low, self.0));
@@ -219,14 +221,14 @@ macro_rules! lanes {
     )+};
 }
 
-/// Words of 64 bits: the low ones to the lowest lanes, the others to the highest. There are so few
-/// lanes that a table can tell where each goes.
+/// Moves the words of 64 bits in the lanes of `low` to the lowest lanes, and the others to the highest. A table has the
+/// order for every set of lanes.
 ///
 /// # Safety
 /// The processor has AVX-512F.
 #[inline(always)]
 unsafe fn ordered(words: __m512i, low: u8) -> __m512i {
-    // SAFETY: as promised by the caller; an order is as long as what is read.
+    // SAFETY: the caller's contract; an entry of the table has as many bytes as are read.
     unsafe {
         let order = _mm_loadl_epi64(low_first(low).as_ptr().cast());
         _mm512_permutexvar_epi64(_mm512_cvtepu8_epi64(order), words)
@@ -235,7 +237,7 @@ unsafe fn ordered(words: __m512i, low: u8) -> __m512i {
 
 lanes! {
     [
-        /// 16 words of 32 bits without a sign.
+        /// 16 unsigned words of 32 bits.
         U32, u32, u32::MAX, u32::cast_signed, identity;
     ],
     16, __mmask16, u32,
@@ -247,9 +249,9 @@ lanes! {
 
 lanes! {
     [
-        /// 16 words of 32 bits with a sign.
+        /// 16 signed words of 32 bits.
         I32, i32, i32::MAX, identity, identity;
-        /// 16 floats of 32 bits.
+        /// 16 floating-point numbers of 32 bits.
         F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled_32;
     ],
     16, __mmask16, u32,
@@ -261,7 +263,7 @@ lanes! {
 
 lanes! {
     [
-        /// 8 words of 64 bits without a sign.
+        /// 8 unsigned words of 64 bits.
         U64, u64, u64::MAX, u64::cast_signed, identity;
     ],
     8, __mmask8, u64,
@@ -273,9 +275,9 @@ lanes! {
 
 lanes! {
     [
-        /// 8 words of 64 bits with a sign.
+        /// 8 signed words of 64 bits.
         I64, i64, i64::MAX, identity, identity;
-        /// 8 floats of 64 bits.
+        /// 8 floating-point numbers of 64 bits.
         F64, FloatBits<i64>, FloatBits(i64::MAX), FloatBits::<i64>::toggled, toggled_64;
     ],
     8, __mmask8, u64,

@@ -1,29 +1,29 @@
-//! Merging two sorted runs a register at a time.
+//! Merges two sorted runs a register at a time.
 //!
-//! A register holds the largest words that were read. The run whose next word is smaller gives one
-//! more register; a bitonic network merges both, and the lower half goes out. Each step waits for the
-//! one before, so that the output is cut into parts which are merged in turns: several chains of
-//! steps that do not depend on each other keep the processor busy. Equal words are alike, so that it
-//! does not matter which comes first. It must never read behind a run.
+//! A register holds the largest words that were read. One more register is read from the run with the smaller next
+//! word, a bitonic network merges both registers, and the lower half is written. Each step waits for the one before. So
+//! the output is cut into parts that are merged in turns: several chains of steps that do not depend on each other keep
+//! the processor busy. Equal words consist of equal bits, so that their order does not matter. This module must never
+//! read beyond a run.
 
 use std::array;
 use std::hint::select_unpredictable;
 
 use super::lanes::{AHEAD_BYTES, Lanes, MOST_LANES};
-use super::network::sort_bitonic;
+use super::network::merge_registers;
 use crate::kernel::pair;
-use crate::kernel::pair::Reader;
+use crate::kernel::pair::Destination;
 
-/// So many chains are as fast as it gets.
+/// The number of chains. More of them are not faster.
 const CHAINS: usize = 4;
 
-/// Shorter outputs are merged word by word.
+/// Outputs of less than this many words are merged word by word.
 const SHORT: usize = 256;
 
-/// If one run is so many times longer than the other, it is copied in long pieces.
+/// If one run is more than this many times as long as the other, it is copied in long pieces.
 const LOPSIDED: usize = 16;
 
-/// Merges two sorted runs into `out`, which is as long as both, for a reader.
+/// Merges two sorted runs into `out`, which is as long as both.
 ///
 /// # Safety
 /// The processor has such registers.
@@ -32,17 +32,17 @@ pub unsafe fn merge_two<V: Lanes>(
     one: &[V::Word],
     other: &[V::Word],
     out: &mut [V::Word],
-    reader: Reader,
+    destination: Destination,
 ) {
     let shorter = one.len().min(other.len());
     if out.len() < SHORT || shorter * LOPSIDED < out.len() {
         pair::merge_two(one, other, out, |one, other| one < other);
         return;
     }
-    // Each chain begins where a register may be stored past the caches.
-    let odd = out.as_ptr().align_offset(V::LANES * size_of::<V::Word>());
+    // Each chain begins at an address for stores that bypass the caches.
+    let unaligned = out.as_ptr().align_offset(V::LANES * size_of::<V::Word>());
     let mut rest = Pair { one, other, out };
-    rest.take_first(odd).merge_by_words();
+    rest.take_first(unaligned).merge_by_words();
     let mut pairs = array::from_fn(|index| {
         let length = match index + 1 {
             CHAINS => rest.out.len(),
@@ -50,19 +50,19 @@ pub unsafe fn merge_two<V: Lanes>(
         };
         rest.take_first(length)
     });
-    // SAFETY: as promised by the caller; every output is aligned.
+    // SAFETY: the caller's contract; every output is aligned.
     unsafe {
-        match reader {
-            Reader::Soon => in_turns::<V, CHAINS, false>(&mut pairs),
-            Reader::Late => {
+        match destination {
+            Destination::Cache => in_turns::<V, CHAINS, false>(&mut pairs),
+            Destination::Memory => {
                 in_turns::<V, CHAINS, true>(&mut pairs);
-                V::settle();
+                V::fence();
             }
         }
     }
 }
 
-/// Two runs and the place for both.
+/// Two runs and their output.
 struct Pair<'a, W> {
     one: &'a [W],
     other: &'a [W],
@@ -70,10 +70,10 @@ struct Pair<'a, W> {
 }
 
 impl<'a, W: Copy + Ord> Pair<'a, W> {
-    /// Cuts off what makes up the first words of the output.
+    /// Splits off the first `length` words of the output and the parts of the runs that they consist of.
     fn take_first(&mut self, length: usize) -> Pair<'a, W> {
         let before = |one: W, other: W| one < other;
-        let of_one = pair::share_of_one(self.one, self.other, length, before);
+        let of_one = pair::cut_of_one(self.one, self.other, length, before);
         let (one, later_one) = self.one.split_at(of_one);
         let (other, later_other) = self.other.split_at(length - of_one);
         let (out, later_out) = std::mem::take(&mut self.out).split_at_mut(length);
@@ -85,55 +85,56 @@ impl<'a, W: Copy + Ord> Pair<'a, W> {
         pair::merge_two(self.one, self.other, self.out, |one, other| one < other);
     }
 
-    /// How many registers can be read whichever run they come from.
-    fn sure_steps(&self, lanes: usize) -> usize {
+    /// Returns how many registers can be read in any order from the two runs.
+    fn safe_steps(&self, lanes: usize) -> usize {
         self.one.len().min(self.other.len()) / lanes
     }
 }
 
-/// Merges each pair, a step of each in turns as long as all have enough words for that; `PAST` the caches.
+/// Merges each pair: one step of each in turns as long as all have enough words, then each pair alone. Stores bypass
+/// the caches if `BYPASS`.
 #[inline(always)]
-unsafe fn in_turns<V: Lanes, const K: usize, const PAST: bool>(pairs: &mut [Pair<V::Word>; K]) {
+unsafe fn in_turns<V: Lanes, const K: usize, const BYPASS: bool>(pairs: &mut [Pair<V::Word>; K]) {
     if pairs.iter().any(|pair| pair.one.len() < V::LANES) {
         pairs.iter_mut().for_each(Pair::merge_by_words);
         return;
     }
-    // SAFETY: the first run of each has enough for a register, and `steps` are sure ones; what is
-    // written is as much as what was read, less a register that is still held.
+    // SAFETY: the first run of each pair has a register of words, and only safe steps are taken. As many words are
+    // written as were read, except for the register that is held.
     unsafe {
         let mut held: [V; K] = array::from_fn(|index| {
             let (first, later) = pairs[index].one.split_at(V::LANES);
             pairs[index].one = later;
             V::load(first.as_ptr())
         });
-        sure_steps_in_turns::<V, K, PAST>(pairs, &mut held);
+        safe_steps_in_turns::<V, K, BYPASS>(pairs, &mut held);
         for (pair, mut held) in pairs.iter_mut().zip(held) {
             let (pair_alone, held_alone) = (array::from_mut(pair), array::from_mut(&mut held));
-            sure_steps_in_turns::<V, 1, PAST>(pair_alone, held_alone);
+            safe_steps_in_turns::<V, 1, BYPASS>(pair_alone, held_alone);
             finish(pair, held);
         }
     }
 }
 
-/// Merges each pair as long as the next step of every one is a sure one.
+/// Merges the pairs as long as the next step of each is safe.
 #[inline(always)]
-unsafe fn sure_steps_in_turns<V: Lanes, const K: usize, const PAST: bool>(
+unsafe fn safe_steps_in_turns<V: Lanes, const K: usize, const BYPASS: bool>(
     pairs: &mut [Pair<V::Word>; K],
     held: &mut [V; K],
 ) {
     loop {
-        let sure = pairs.iter().map(|pair| pair.sure_steps(V::LANES)).min();
-        match sure {
+        let safe = pairs.iter().map(|pair| pair.safe_steps(V::LANES)).min();
+        match safe {
             None | Some(0) => return,
-            // SAFETY: as promised by the caller.
-            Some(steps) => unsafe { steps_in_turns::<V, K, PAST>(pairs, held, steps) },
+            // SAFETY: the caller's contract.
+            Some(steps) => unsafe { steps_in_turns::<V, K, BYPASS>(pairs, held, steps) },
         }
     }
 }
 
-/// So many steps of each pair, all of which must be sure ones.
+/// Takes `steps` steps of each pair, all of which must be safe.
 #[inline(always)]
-unsafe fn steps_in_turns<V: Lanes, const K: usize, const PAST: bool>(
+unsafe fn steps_in_turns<V: Lanes, const K: usize, const BYPASS: bool>(
     pairs: &mut [Pair<V::Word>; K],
     held: &mut [V; K],
     steps: usize,
@@ -153,9 +154,10 @@ unsafe fn steps_in_turns<V: Lanes, const K: usize, const PAST: bool>(
                 ones[chain] = one.add(V::LANES * usize::from(!from_other));
                 others[chain] = other.add(V::LANES * usize::from(from_other));
                 let (low, high) = merge_registers(held[chain], next);
-                match PAST {
-                    true => low.store_past(outs[chain]),
-                    false => low.store(outs[chain]),
+                if BYPASS {
+                    low.store_bypassing(outs[chain]);
+                } else {
+                    low.store(outs[chain]);
                 }
                 outs[chain] = outs[chain].add(V::LANES);
                 held[chain] = high;
@@ -169,26 +171,19 @@ unsafe fn steps_in_turns<V: Lanes, const K: usize, const PAST: bool>(
     }
 }
 
-/// The lower and the upper half of two sorted registers, each sorted.
-#[inline(always)]
-fn merge_registers<V: Lanes>(one: V, other: V) -> (V, V) {
-    let other = other.reversed();
-    let (low, high) = (one.min(other), one.max(other));
-    (sort_bitonic(low), sort_bitonic(high))
-}
-
-/// Merges a register with what is left of a pair: less than a register of one of both runs.
+/// Merges a register with the rest of a pair. One of the two runs has less than a register of words.
 #[inline(always)]
 fn finish<V: Lanes>(pair: &mut Pair<V::Word>, held: V) {
     let before = |one: V::Word, other: V::Word| one < other;
-    let (short, long) = match pair.one.len() < pair.other.len() {
-        true => (pair.one, pair.other),
-        false => (pair.other, pair.one),
+    let (short, long) = if pair.one.len() < pair.other.len() {
+        (pair.one, pair.other)
+    } else {
+        (pair.other, pair.one)
     };
     let mut words = [V::LAST; MOST_LANES];
     let mut both = [V::LAST; 2 * MOST_LANES];
     let both = &mut both[..V::LANES + short.len()];
-    // SAFETY: no register has more words than that.
+    // SAFETY: no register has more words than `MOST_LANES`.
     unsafe { held.store(words.as_mut_ptr()) };
     pair::merge_two(&words[..V::LANES], short, both, before);
     pair::merge_two(both, long, pair.out, before);

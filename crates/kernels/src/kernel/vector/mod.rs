@@ -1,17 +1,16 @@
-//! Sorting and merging words of 32 or 64 bits with the vector instructions of the processor at hand.
+//! Sorts and merges words of 32 or 64 bits with the vector instructions of the processor.
 //!
-//! Sorting is a quicksort that partitions a vector at a time in place (Bramas 2017, "A Novel Hybrid
-//! Quicksort Algorithm Vectorized using AVX-512"), down to a few hundred words, which a sorting
-//! network takes in registers (Wassenberg et al. 2022, "Vectorized and performance-portable
-//! Quicksort"). Merging is the bitonic merge of Chhugani et al. 2008, on several pairs of runs in
-//! turns. Whether the processor can is asked when a block is sorted, not when the library is built:
-//! where it cannot, the caller has other ways. Products of records for digests are here, too. It must
-//! never look at what a word stands for.
+//! The sort is a quicksort that partitions a register at a time in place (Bramas 2017, "A Novel Hybrid Quicksort
+//! Algorithm Vectorized using AVX-512"), down to a few hundred words, which a network sorts in registers (Wassenberg et
+//! al. 2022, "Vectorized and performance-portable Quicksort"). The merge is the bitonic merge of Chhugani et al. 2008,
+//! on several pairs of runs in turns. The instructions are detected when a block is sorted, not when the library is
+//! built; callers have other algorithms for processors without them. The products of records for digests are computed
+//! here, too. This module must never depend on the meaning of a word.
 
 use crate::buffer::ALIGNMENT;
-use crate::kernel::Seen;
-use crate::kernel::pair::Reader;
-use crate::kernel::pool::{TASKS_PER_THREAD, both, width};
+use crate::kernel::Visitor;
+use crate::kernel::pair::Destination;
+use crate::kernel::pool::{TASKS_PER_THREAD, current_threads, join};
 use crate::record::{Sign, Word};
 
 #[cfg(target_arch = "x86_64")]
@@ -28,9 +27,9 @@ mod quick;
 mod tests;
 
 pub use product::factors;
-pub use quick::timeout;
+pub use quick::depth_limit;
 
-/// The instructions that a processor may have, the best ones last.
+/// Sets of vector instructions, the best one last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
 enum Level {
@@ -38,14 +37,14 @@ enum Level {
     Avx512,
 }
 
-/// The best that the processor here has.
+/// Returns the best instructions that this processor has.
 fn level() -> Option<Level> {
     #[cfg(target_arch = "x86_64")]
     {
-        if avx512::is_there() {
+        if avx512::is_supported() {
             return Some(Level::Avx512);
         }
-        if avx2::is_there() {
+        if avx2::is_supported() {
             return Some(Level::Avx2);
         }
     }
@@ -53,8 +52,8 @@ fn level() -> Option<Level> {
 }
 
 impl Level {
-    /// Can such words be sorted and merged with it?
-    fn knows<W: Word>(self) -> bool {
+    /// Returns whether these instructions sort and merge such words.
+    fn supports<W: Word>(self) -> bool {
         match self {
             Level::Avx2 => W::BITS == 32,
             Level::Avx512 => W::BITS >= 32,
@@ -62,131 +61,147 @@ impl Level {
     }
 }
 
-/// Is there a processor here that can do this for such words?
+/// Returns whether this processor can sort and merge such words. The other functions of this module need that.
 pub fn is_available<W: Word>() -> bool {
-    level().is_some_and(Level::knows::<W>)
+    level().is_some_and(Level::supports::<W>)
 }
 
-/// Sorts words, ascending, which are no floats' bits. There must be a processor that can.
+/// Sorts words in ascending order. They must not be the bits of floating-point numbers.
 pub fn sort<W: Word>(words: &mut [W], sign: Sign) {
-    let timeout = timeout(words.len());
-    sort_at(level(), words, sign, timeout);
+    let depth_limit = depth_limit(words.len());
+    sort_at(level(), words, sign, depth_limit);
 }
 
-/// Sorts words with these instructions, which must be there, dividing no part more often than
-/// `timeout` says.
-fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, timeout: u32) {
+/// Sorts words with the instructions of `level`, which the processor must have. No part is divided more than
+/// `depth_limit` times.
+fn sort_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign, depth_limit: u32) {
     match level {
         // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::sort(words, sign, timeout) },
-        // SAFETY: as before.
+        Some(Level::Avx512) => unsafe { avx512::sort(words, sign, depth_limit) },
+        // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::sort(words, sign, timeout) },
-        _ => unreachable!("no vector instructions, {sign:?}, timeout {timeout}"),
+        Some(Level::Avx2) => unsafe { avx2::sort(words, sign, depth_limit) },
+        _ => unreachable!("no vector instructions, {sign:?}, depth limit {depth_limit}"),
     }
 }
 
-/// Divides words until there are parts enough for the threads of the pool that this is called in, and has
-/// each of them sorted by `sort`. There must be a processor that can.
+/// Divides words until there are enough parts for the threads of the pool that the caller's thread belongs to, and
+/// sorts each part with `sort`.
 pub fn sort_on_threads<W: Word>(words: &mut [W], sign: Sign, sort: &(dyn Fn(&mut [W]) + Sync)) {
     const LEAST: usize = 1 << 16;
-    let least = words.len() / (TASKS_PER_THREAD * width());
-    let timeout = timeout(words.len());
-    sort_parts_at(level(), words, sign, least.max(LEAST), timeout, sort);
+    let least = words.len() / (TASKS_PER_THREAD * current_threads());
+    let depth_limit = depth_limit(words.len());
+    sort_parts_at(level(), words, sign, least.max(LEAST), depth_limit, sort);
 }
 
-/// Divides words until there are so few of them, and sorts both parts at the same time.
+/// Sorts both parts of divided words at the same time, until a part has at most `least` words.
 fn sort_parts_at<W: Word>(
     level: Option<Level>,
     words: &mut [W],
     sign: Sign,
     least: usize,
-    timeout: u32,
+    depth_limit: u32,
     sort: &(dyn Fn(&mut [W]) + Sync),
 ) {
-    if words.len() <= least || timeout == 0 {
+    if words.len() <= least || depth_limit == 0 {
         return sort(words);
     }
-    let [low, high] = divided_at(level, words, sign);
+    let [low, high] = divide_at(level, words, sign);
     let (lower, rest) = words.split_at_mut(low);
     let upper = &mut rest[high - low..];
-    both(
-        &mut || sort_parts_at(level, lower, sign, least, timeout - 1, sort),
-        &mut || sort_parts_at(level, upper, sign, least, timeout - 1, sort),
+    join(
+        &mut || sort_parts_at(level, lower, sign, least, depth_limit - 1, sort),
+        &mut || sort_parts_at(level, upper, sign, least, depth_limit - 1, sort),
     );
 }
 
-/// Puts words around one of them: all of the first so many are before all from the second place on, and
-/// those between are equal. There must be a processor that can, and some hundred words.
-pub fn divided<W: Word>(words: &mut [W], sign: Sign) -> [usize; 2] {
-    divided_at(level(), words, sign)
+/// Divides words by one of them, and returns two indices: all words before the first index are less than all words from
+/// the second index on, and the words between are equal. There must be more words than a network sorts, which are at
+/// most 256.
+pub fn divide<W: Word>(words: &mut [W], sign: Sign) -> [usize; 2] {
+    divide_at(level(), words, sign)
 }
 
-/// Divides with these instructions, which must be there.
-fn divided_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [usize; 2] {
+/// Divides words with the instructions of `level`, which the processor must have.
+fn divide_at<W: Word>(level: Option<Level>, words: &mut [W], sign: Sign) -> [usize; 2] {
     match level {
         // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::divided(words, sign) },
-        // SAFETY: as before.
+        Some(Level::Avx512) => unsafe { avx512::divide(words, sign) },
+        // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::divided(words, sign) },
+        Some(Level::Avx2) => unsafe { avx2::divide(words, sign) },
         _ => unreachable!("no vector instructions, {sign:?}, {} words", words.len()),
     }
 }
 
-/// Copies words, which are given by their bytes, to where a cache line begins, and returns a number of them:
-/// so many of the copies come before all others. There must be a processor that can, and some hundred
-/// words. `seen` is shown the words' bytes, from the first to the last.
-pub fn divided_copy<W: Word>(words: &[u8], out: &mut [W], sign: Sign, seen: &mut Seen) -> usize {
-    divided_copy_at(level(), words, out, sign, seen)
+/// Copies words, given by their bytes, to `out` and divides them on the way. Returns an index: all words of the copy
+/// before it are less than all others. `visit` is called with the bytes in their original order.
+///
+/// # Panics
+/// If `out` does not have as many bytes as `words`, does not begin at a cache line, or has less than 16 words.
+pub fn copy_divided<W: Word>(
+    words: &[u8],
+    out: &mut [W],
+    sign: Sign,
+    visit: &mut Visitor,
+) -> usize {
+    copy_divided_at(level(), words, out, sign, visit)
 }
 
-/// Copies with these instructions, which must be there.
-fn divided_copy_at<W: Word>(
+/// Copies and divides words with the instructions of `level`, which the processor must have.
+fn copy_divided_at<W: Word>(
     level: Option<Level>,
     words: &[u8],
     out: &mut [W],
     sign: Sign,
-    seen: &mut Seen,
+    visit: &mut Visitor,
 ) -> usize {
     assert_eq!(words.len(), size_of_val(out));
     assert!(out.len() >= lanes::MOST_LANES && out.as_ptr().align_offset(ALIGNMENT) == 0);
     match level {
-        // SAFETY: the processor has these instructions; enough words, and where they go, are there.
+        // SAFETY: the processor has these instructions, and the lengths and the alignment have been checked.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::divided_copy(words, out, sign, seen) },
-        // SAFETY: as before.
+        Some(Level::Avx512) => unsafe { avx512::copy_divided(words, out, sign, visit) },
+        // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::divided_copy(words, out, sign, seen) },
+        Some(Level::Avx2) => unsafe { avx2::copy_divided(words, out, sign, visit) },
         _ => unreachable!("no vector instructions, {sign:?}, {} words", out.len()),
     }
 }
 
-/// Merges two sorted runs into `out`, which is as long as both, for a reader. There must be a processor
-/// that can.
-pub fn merge_two<W: Word>(one: &[W], other: &[W], out: &mut [W], sign: Sign, reader: Reader) {
-    merge_two_at(level(), one, other, out, sign, reader);
+/// Merges two sorted runs into `out`.
+///
+/// # Panics
+/// If `out` is not as long as both runs together.
+pub fn merge_two<W: Word>(
+    one: &[W],
+    other: &[W],
+    out: &mut [W],
+    sign: Sign,
+    destination: Destination,
+) {
+    merge_two_at(level(), one, other, out, sign, destination);
 }
 
-/// Merges with these instructions, which must be there.
+/// Merges with the instructions of `level`, which the processor must have.
 fn merge_two_at<W: Word>(
     level: Option<Level>,
     one: &[W],
     other: &[W],
     out: &mut [W],
     sign: Sign,
-    reader: Reader,
+    destination: Destination,
 ) {
     assert_eq!(one.len() + other.len(), out.len());
     match level {
-        // SAFETY: the processor has these instructions, and the lengths fit.
+        // SAFETY: the processor has these instructions, and `out` is as long as both runs.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx512) => unsafe { avx512::merge_two(one, other, out, sign, reader) },
-        // SAFETY: as before.
+        Some(Level::Avx512) => unsafe { avx512::merge_two(one, other, out, sign, destination) },
+        // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
-        Some(Level::Avx2) => unsafe { avx2::merge_two(one, other, out, sign, reader) },
-        _ => unreachable!("no vector instructions, {sign:?}, {reader:?}"),
+        Some(Level::Avx2) => unsafe { avx2::merge_two(one, other, out, sign, destination) },
+        _ => unreachable!("no vector instructions, {sign:?}, {destination:?}"),
     }
 }

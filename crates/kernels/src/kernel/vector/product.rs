@@ -1,35 +1,37 @@
-//! Products of numbers modulo p = 2^61 - 1, in all lanes of the registers: each lane is multiplied by
-//! r + x for every record x that falls to it, and whoever wants one product multiplies the lanes. Where a
-//! lane begins and ends does not matter, since the product is the same in any order and on any processor.
+//! Products of numbers modulo p = 2^61 - 1, in all lanes of vector registers.
 //!
-//! A lane a has 63 bits at most, and a factor b comes eight times as large as it is, 8b below 2^64. With
-//! a = a1 2^32 + a0 and 8b = b1 2^32 + b0 there is, as 2^61 counts as 1,
+//! Each lane is multiplied by the factor r + x of each of its records x, and the caller multiplies the lanes. A product
+//! is the same in any order, so that it does not depend on the processor which records a lane gets.
+//!
+//! A lane a has at most 63 bits. A factor b is given multiplied by eight, with 8b below 2^64. With a = a1 2^32 + a0 and
+//! 8b = b1 2^32 + b0 the product is, as 2^61 equals 1 modulo p,
 //!
 //! a b = a0 b0 / 8 + (a0 b1 + a1 b0) 2^29 + a1 b1
 //!
-//! where b0 / 8 is a whole number, and m 2^29 is (m mod 2^32) 2^29 + m / 2^32. Four products of words of 32
-//! bits are all that it takes, and no carry: with b up to 2^59 + 2^56, and a1 up to 3 2^29, the middle sum is
-//! below 2^64, and what comes out is below 3 2^61 again. Of larger factors, up to 1.5 2^60, the lanes have to be
-//! brought below 2^61 + 8 after each step.
+//! where b0 / 8 is an integer, and m 2^29 equals (m mod 2^32) 2^29 + m / 2^32. So a step takes four products of words
+//! of 32 bits, and no carry occurs: with b up to 2^59 + 2^56 and a1 up to 3 2^29, the middle sum is below 2^64, and the
+//! result is below 3 2^61 again. For larger factors, up to 1.5 2^60, each step has to reduce the lanes below 2^61 + 8.
 
 use super::{Level, level};
 
-/// What is left to be multiplied, each below 2^63.
+/// Numbers below 2^63. The result is their product.
 pub type Factors = [u64; 32];
 
-/// Blocks of fewer bytes than this are not worth the lanes' own multiplication.
+/// The smallest block in bytes for which the multiplication of the lanes at the end is worth its time.
 const LEAST_BYTES: usize = 2048;
 
-/// Numbers whose product is, modulo p, that of all records in the first so many bytes of the block; None if
-/// there is no processor here that can, or the block is short.
+/// Returns numbers whose product modulo p is the product of the factors of all records in a prefix of the block, and
+/// the length of the prefix in bytes. None if the processor lacks the instructions, the block is short, or `size` is
+/// not 1, 2, 4 or 8.
 ///
-/// Records of 1, 2 or 4 bytes count for themselves and `points[0]` / 8, at most 2^59; those of 8 bytes for
-/// their lower 60 bits, and that one of 16 points which the upper 4 choose.
+/// The factor of a record of 1, 2 or 4 bytes is its value plus `points[0]` / 8, which is at most 2^59. The factor of a
+/// record of 8 bytes is the value of its low 60 bits plus an eighth of the one of 16 points that its high 4 bits
+/// select.
 pub fn factors(block: &[u8], size: usize, points: &[u64]) -> Option<(Factors, usize)> {
     factors_at(level(), block, size, points)
 }
 
-/// With these instructions, which must be there.
+/// Computes the numbers with the instructions of `level`, which the processor must have.
 pub(super) fn factors_at(
     level: Option<Level>,
     block: &[u8],
@@ -43,7 +45,7 @@ pub(super) fn factors_at(
         // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { wide::factors(block, size, points) },
-        // SAFETY: as before.
+        // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { narrow::factors(block, size, points) },
         #[cfg(not(target_arch = "x86_64"))]
@@ -51,33 +53,37 @@ pub(super) fn factors_at(
     }
 }
 
-/// The step, and the loop over short records, with registers of so many lanes.
+/// Defines one step and the loop over short records, for registers with `$lanes` lanes.
 #[cfg(target_arch = "x86_64")]
 macro_rules! products {
     (
         $features:literal, $lanes:literal, $register:ty,
         $add:ident, $multiply:ident, $left:ident, $right:ident, $splat:ident, $store:ident
     ) => {
-        /// So many registers side by side, none of which waits for another.
+        /// The number of registers. Their products do not depend on each other.
         const CHAINS: usize = 4;
 
+        /// Multiplies the lanes by factors, which are given multiplied by eight.
         #[inline]
         #[target_feature(enable = $features)]
         fn step(lanes: $register, factors: $register) -> $register {
-            let (upper, above) = ($right::<32>(lanes), $right::<32>(factors));
-            let middle = $add($multiply(lanes, above), $multiply(upper, factors));
+            let (lanes_high, factors_high) = ($right::<32>(lanes), $right::<32>(factors));
+            let middle = $add(
+                $multiply(lanes, factors_high),
+                $multiply(lanes_high, factors),
+            );
             let low = $right::<3>($multiply(lanes, factors));
-            let turned = $right::<3>($left::<32>(middle));
-            let carried = $add($right::<32>(middle), $multiply(upper, above));
-            $add($add(low, turned), carried)
+            let middle_low = $right::<3>($left::<32>(middle));
+            let high = $add($right::<32>(middle), $multiply(lanes_high, factors_high));
+            $add($add(low, middle_low), high)
         }
 
         #[target_feature(enable = $features)]
-        fn told(chains: [$register; CHAINS]) -> Factors {
+        fn stored(chains: [$register; CHAINS]) -> Factors {
             let mut out = [1; 32];
-            for (place, chain) in out.chunks_exact_mut($lanes).zip(chains) {
-                // SAFETY: the place has as many lanes.
-                unsafe { $store(place.as_mut_ptr().cast(), chain) };
+            for (words, chain) in out.chunks_exact_mut($lanes).zip(chains) {
+                // SAFETY: there are as many words as lanes.
+                unsafe { $store(words.as_mut_ptr().cast(), chain) };
             }
             out
         }
@@ -105,12 +111,12 @@ macro_rules! products {
                     *chain = step(*chain, factors);
                 }
             }
-            (told(chains), done)
+            (stored(chains), done)
         }
     };
 }
 
-/// With AVX-512F.
+/// The products with AVX-512F.
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use std::arch::x86_64::*;
@@ -129,12 +135,12 @@ mod wide {
         _mm512_storeu_si512
     );
 
-    /// Eight records as numbers.
+    /// Returns the values of eight records.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn numbers<const SIZE: usize>(part: &[u8]) -> __m512i {
         assert_eq!(part.len(), 8 * SIZE);
-        // SAFETY: so many bytes are there.
+        // SAFETY: the length has been checked.
         unsafe {
             match SIZE {
                 1 => _mm512_cvtepu8_epi64(_mm_loadl_epi64(part.as_ptr().cast())),
@@ -148,12 +154,12 @@ mod wide {
     #[target_feature(enable = "avx512f")]
     fn words(block: &[u8], points: &[u64; 16]) -> Option<(Factors, usize)> {
         let modulus = _mm512_set1_epi64((1 << 61) - 1);
-        let (few, more) = points.split_at(8);
-        // SAFETY: each half has eight.
-        let (few, more) = unsafe {
+        let (first, second) = points.split_at(8);
+        // SAFETY: each half has eight points.
+        let (first, second) = unsafe {
             (
-                _mm512_loadu_si512(few.as_ptr().cast()),
-                _mm512_loadu_si512(more.as_ptr().cast()),
+                _mm512_loadu_si512(first.as_ptr().cast()),
+                _mm512_loadu_si512(second.as_ptr().cast()),
             )
         };
         let mut chains = [_mm512_set1_epi64(1); CHAINS];
@@ -162,18 +168,19 @@ mod wide {
         for group in groups {
             for (chain, part) in chains.iter_mut().zip(group.chunks_exact(64)) {
                 let number = numbers::<8>(part);
-                let point = _mm512_permutex2var_epi64(few, _mm512_srli_epi64::<60>(number), more);
+                let point =
+                    _mm512_permutex2var_epi64(first, _mm512_srli_epi64::<60>(number), second);
                 let low = _mm512_srli_epi64::<1>(_mm512_slli_epi64::<4>(number));
                 let product = step(*chain, _mm512_add_epi64(point, low));
                 let rest = _mm512_and_si512(product, modulus);
                 *chain = _mm512_add_epi64(rest, _mm512_srli_epi64::<61>(product));
             }
         }
-        Some((told(chains), done))
+        Some((stored(chains), done))
     }
 }
 
-/// With AVX2.
+/// The products with AVX2.
 #[cfg(target_arch = "x86_64")]
 mod narrow {
     use std::arch::x86_64::*;
@@ -192,17 +199,17 @@ mod narrow {
         _mm256_storeu_si256
     );
 
-    /// To choose among 16 points takes as long as it saves.
+    /// Returns None: without AVX-512 the selection among 16 points takes as long as the vector product saves.
     fn words(_: &[u8], _: &[u64; 16]) -> Option<(Factors, usize)> {
         None
     }
 
-    /// Four records as numbers.
+    /// Returns the values of four records.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn numbers<const SIZE: usize>(part: &[u8]) -> __m256i {
         assert_eq!(part.len(), 4 * SIZE);
-        // SAFETY: so many bytes are there.
+        // SAFETY: the length has been checked.
         unsafe {
             match SIZE {
                 1 => _mm256_cvtepu8_epi64(_mm_loadu_si32(part.as_ptr().cast())),
@@ -224,12 +231,13 @@ mod tests {
 
     fn levels() -> Vec<Level> {
         let all = [Level::Avx2, Level::Avx512];
-        let there = |level: &Level| super::level().is_some_and(|best| *level as u8 <= best as u8);
-        all.into_iter().filter(there).collect()
+        let is_supported =
+            |level: &Level| super::level().is_some_and(|best| *level as u8 <= best as u8);
+        all.into_iter().filter(is_supported).collect()
     }
 
-    /// One after the other, by its definition.
-    fn plain(block: &[u8], size: usize, points: &[u64]) -> u128 {
+    /// Multiplies one factor after the other, by the definition.
+    fn product_by_definition(block: &[u8], size: usize, points: &[u64]) -> u128 {
         let number = |record: &[u8]| {
             let mut whole = [0; 8];
             whole[..size].copy_from_slice(record);
@@ -246,7 +254,7 @@ mod tests {
         factors.fold(1, |product, factor| product * factor % P)
     }
 
-    fn agrees(block: &[u8], size: usize, points: &[u64]) {
+    fn check(block: &[u8], size: usize, points: &[u64]) {
         for level in levels() {
             let Some((factors, done)) = factors_at(Some(level), block, size, points) else {
                 assert!(block.len() < LEAST_BYTES || (level, size) == (Level::Avx2, 8));
@@ -256,13 +264,17 @@ mod tests {
             assert!(factors.iter().all(|factor| factor >> 63 == 0));
             let product =
                 (factors.iter()).fold(1, |all, one| all * u128::from(*one % P as u64) % P);
-            assert_eq!(product, plain(&block[..done], size, points), "{level:?}");
+            assert_eq!(
+                product,
+                product_by_definition(&block[..done], size, points),
+                "{level:?}"
+            );
         }
     }
 
     proptest! {
         #[test]
-        fn lanes_multiply_to_the_product_of_all(
+        fn the_product_of_the_lanes_is_the_product_of_all_records(
             which in 0_usize..4,
             records in 0_usize..3000,
             points in prop::array::uniform16(1_u64..=1 << 59),
@@ -275,16 +287,16 @@ mod tests {
             let mut draw = crate::random::SplitMix::new(seed);
             let mut byte = || extreme.unwrap_or_else(|| draw.bits() as u8);
             let block: Vec<u8> = (0..records * size).map(|_| byte()).collect();
-            agrees(&block, size, points);
+            check(&block, size, points);
         }
     }
 
     #[test]
-    fn the_largest_numbers_do_not_run_over() {
+    fn the_largest_numbers_do_not_overflow() {
         for (size, points) in [(1, 1), (2, 1), (4, 1), (8, 16)] {
             for point in [1 << 3, 1 << 62] {
                 for byte in [0, 0x7f, 0x80, 0xef, 0xff] {
-                    agrees(&[byte; 1 << 14], size, &[point; 16][..points]);
+                    check(&[byte; 1 << 14], size, &[point; 16][..points]);
                 }
             }
         }

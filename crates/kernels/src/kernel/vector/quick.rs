@@ -1,11 +1,11 @@
-//! Quicksort that partitions a register at a time, in place.
+//! A quicksort that partitions a register at a time, in place.
 //!
-//! Some registers at both ends are read first, which leaves room there. Then the side with less room
-//! gives the next registers, and of each the words before the pivot go left and the others right, a
-//! whole register to each side: there is always room for one. Where a sample shows words equal to the
-//! pivot, these are put together and are done. Should the pivots be bad for so long that it cannot be
-//! chance, the standard library's sort, whose worst case is bounded, takes over. It must never need
-//! memory that grows with the block.
+//! Some registers are read from both ends first, which leaves room to write there. Then the next registers are read
+//! from the side with less room. The words of each register that are less than the pivot are written to the left side
+//! and the others to the right side, a whole register to each: there is always room for one. If a sample has several
+//! words equal to the pivot, a second pass separates these, and they are not sorted further. If pivots are bad so often
+//! that it cannot be chance, the sort of the standard library takes over, whose worst case is bounded. This module must
+//! never allocate memory that grows with the block.
 
 use std::hint::select_unpredictable;
 
@@ -13,11 +13,11 @@ use super::lanes::{AHEAD_BYTES, Lanes};
 use super::network;
 use crate::random::SplitMix;
 
-/// At most so many registers are read at a time: a quarter of those that are sorted in registers, since
-/// three times as many are partitioned at least.
+/// The largest number of registers that are read at a time: a quarter of the registers of a sorting network, since a
+/// partition needs three times as many.
 const MOST_UNROLLED: usize = 4;
 
-/// The pivot of a part with so many words comes from the larger sample.
+/// The smallest number of words for which the pivot is chosen from the larger sample.
 const LONG: usize = 1 << 12;
 
 /// A part of the words that is to be sorted.
@@ -25,118 +25,120 @@ const LONG: usize = 1 << 12;
 struct Part {
     start: usize,
     length: usize,
-    /// How often it may still be divided.
-    timeout: u32,
+    /// How many times it may still be divided.
+    depth_limit: u32,
 }
 
-/// How often a block of so many words may be divided, before its pivots count as bad ones.
-pub fn timeout(length: usize) -> u32 {
+/// Returns how many times a block of `length` words may be divided before its pivots count as bad.
+pub fn depth_limit(length: usize) -> u32 {
     2 * (length | 1).ilog2()
 }
 
-/// Sorts words, ascending, dividing no part more often than `timeout` says.
+/// Sorts words in ascending order. No part is divided more than `depth_limit` times.
 ///
 /// # Safety
 /// The processor has such registers.
 #[inline(always)]
-pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], timeout: u32) {
+pub unsafe fn sort<V: Lanes>(words: &mut [V::Word], depth_limit: u32) {
     let base = words.as_mut_ptr();
     let mut random = SplitMix::new(words.len() as u64);
-    // The longer part waits while the shorter one is sorted, so that there are never more than bits in
-    // a length.
+    // The longer part waits while the shorter one is sorted, so that at most one part for each bit of a length waits.
     let mut waiting = [Part::default(); usize::BITS as usize];
-    let mut waiters = 0;
+    let mut waiting_count = 0;
     let mut part = Part {
         start: 0,
         length: words.len(),
-        timeout,
+        depth_limit,
     };
     loop {
         // SAFETY: every part lies within the words.
-        let halves = unsafe { divide::<V>(base.add(part.start), part, &mut random) };
+        let halves = unsafe { divide_part::<V>(base.add(part.start), part, &mut random) };
         let (shorter, longer) = match halves {
             [one, other] if one.length < other.length => (one, other),
             [one, other] => (other, one),
         };
         part = match (shorter.length, longer.length) {
-            (0, 0) if waiters == 0 => return,
+            (0, 0) if waiting_count == 0 => return,
             (0, 0) => {
-                waiters -= 1;
-                waiting[waiters]
+                waiting_count -= 1;
+                waiting[waiting_count]
             }
             (0, _) => longer,
             _ => {
-                waiting[waiters] = longer;
-                waiters += 1;
+                waiting[waiting_count] = longer;
+                waiting_count += 1;
                 shorter
             }
         };
     }
 }
 
-/// Puts words around one of them: all of the first so many are before all from the second place on, and
-/// those between are equal.
+/// Divides words by one of them, and returns two indices: all words before the first index are less than all words from
+/// the second index on, and the words between are equal.
 ///
 /// # Safety
 /// The processor has such registers.
 #[inline(always)]
-pub unsafe fn divided<V: Lanes>(words: &mut [V::Word]) -> [usize; 2] {
+pub unsafe fn divide<V: Lanes>(words: &mut [V::Word]) -> [usize; 2] {
     let length = words.len();
     assert!(length > V::ROWS * V::LANES);
     let whole = Part {
         start: 0,
         length,
-        timeout: 1,
+        depth_limit: 1,
     };
     let mut random = SplitMix::new(length as u64);
-    // SAFETY: the part is all words.
-    let [low, high] = unsafe { divide::<V>(words.as_mut_ptr(), whole, &mut random) };
+    // SAFETY: the part consists of all words.
+    let [low, high] = unsafe { divide_part::<V>(words.as_mut_ptr(), whole, &mut random) };
     [low.length, high.start]
 }
 
-/// Divides a part into two, all words of one before all of the other, or sorts it: both are empty
-/// then.
+/// Divides a part into two parts: all words of the first one are less than all words of the second one. Or sorts it,
+/// and returns two empty parts.
 #[inline(always)]
-unsafe fn divide<V: Lanes>(words: *mut V::Word, part: Part, random: &mut SplitMix) -> [Part; 2] {
+unsafe fn divide_part<V: Lanes>(
+    words: *mut V::Word,
+    part: Part,
+    random: &mut SplitMix,
+) -> [Part; 2] {
     let Part {
         start,
         length,
-        timeout,
+        depth_limit,
     } = part;
-    // SAFETY: as promised by the caller; partition() is called for enough words only.
+    // SAFETY: the caller's contract; enough words are partitioned.
     unsafe {
         if length <= V::ROWS * V::LANES {
             network::sort::<V>(words, length);
             return Default::default();
         }
-        if timeout == 0 {
+        if depth_limit == 0 {
             std::slice::from_raw_parts_mut(words, length).sort_unstable();
             return Default::default();
         }
         let (pivot, has_equals) = pivot::<V>(words, length, random);
         let low = partition::<V, false>(words, length, pivot);
-        // With no word before the pivot there would be no end of it otherwise.
-        let done = match has_equals || low == 0 {
-            true if length - low > V::ROWS * V::LANES => {
-                partition::<V, true>(words.add(low), length - low, pivot)
-            }
-            _ => 0,
+        // If no word is less than the pivot, only the second pass makes the part shorter.
+        let separates_equals = (has_equals || low == 0) && length - low > V::ROWS * V::LANES;
+        let done = if separates_equals {
+            partition::<V, true>(words.add(low), length - low, pivot)
+        } else {
+            0
         };
         let part = |start, length| Part {
             start,
             length,
-            timeout: timeout - 1,
+            depth_limit: depth_limit - 1,
         };
         let equal = low + done;
         [part(start, low), part(start + equal, length - equal)]
     }
 }
 
-/// A word that about as many are before as after, in all lanes, and whether it seems to be there several
-/// times.
+/// Returns a word near the median in all lanes, and whether the sample has it more than once.
 ///
 /// # Safety
-/// The processor has such registers; so many words, a register of them at least, can be read, and need not be
+/// The processor has such registers, and `length` words, at least a register of them, can be read. They need not be
 /// aligned.
 #[inline(always)]
 pub unsafe fn pivot<V: Lanes>(
@@ -144,37 +146,38 @@ pub unsafe fn pivot<V: Lanes>(
     length: usize,
     random: &mut SplitMix,
 ) -> (V, bool) {
-    // SAFETY: a register is read at a place that has as many words behind it.
+    // SAFETY: a register of words follows each of these starts.
     let mut some = || unsafe {
-        let places = length - V::LANES + 1;
-        V::load(words.add(random.below(places as u64) as usize))
+        let starts = length - V::LANES + 1;
+        V::load(words.add(random.below(starts as u64) as usize))
     };
-    let sample = match length >= LONG {
-        true => median(
+    let sample = if length >= LONG {
+        median(
             median(some(), some(), some()),
             median(some(), some(), some()),
             median(some(), some(), some()),
-        ),
-        false => median(some(), some(), some()),
+        )
+    } else {
+        median(some(), some(), some())
     };
-    // To sort the sample takes as long as to partition a few hundred words, since each step waits for the
-    // one before. The median of three medians of three lanes is nearly as good.
+    // To sort the sample would take as long as to partition a few hundred words, as each step waits for the one before.
+    // The median of three medians of three lanes is nearly as good.
     let medians = median(sample, sample.swap::<1>(), sample.swap::<2>());
     let pivot = median(medians, medians.swap::<4>(), medians.reversed()).first_everywhere();
     (pivot, sample.equals(pivot) > 1)
 }
 
-/// The median in each lane.
+/// Returns the median in each lane.
 #[inline(always)]
 fn median<V: Lanes>(one: V, other: V, third: V) -> V {
     one.min(other).max(one.max(other).min(third))
 }
 
-/// Puts the words before the pivot (`UP_TO`: and those equal to it) before the others, and returns how
-/// many they are.
+/// Moves the words that are less than the pivot (or equal to it, if `UP_TO`) before the others, and returns how many
+/// they are.
 ///
 /// # Safety
-/// The processor has such registers; there are more than `ROWS` registers of words.
+/// The processor has such registers, and `length` words, more than `ROWS` registers of them, can be read and written.
 #[inline(always)]
 unsafe fn partition<V: Lanes, const UP_TO: bool>(
     words: *mut V::Word,
@@ -184,20 +187,21 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
     let unrolled = V::ROWS / 4;
     let block = unrolled * V::LANES;
     debug_assert!(length >= 3 * block);
-    let odd = length % V::LANES;
+    let rest = length % V::LANES;
     let ahead = AHEAD_BYTES / size_of::<V::Word>();
-    // SAFETY: what is read or written lies between both ends; see Cursors for the room to write.
+    // SAFETY: all reads and writes are between both ends; see Cursors for the room to write.
     unsafe {
-        // Words to be read are between these two.
-        let (mut start, mut end) = (2 * block, length - odd - block);
+        // The words that have not been read are between these two.
+        let (mut start, mut end) = (2 * block, length - rest - block);
         let first = read::<V>(words);
         let last = read::<V>(words.add(end));
         let mut next = read::<V>(words.add(block));
-        let odd_words = V::load_first(words.add(length - odd), odd);
-        let mut sides = Cursors::between(words, 0, length);
+        let rest_words = V::load_first(words.add(length - rest), rest);
+        let mut cursors = Cursors::between(words, 0, length);
         while end - start >= block {
-            // Read before the last ones have been put, which need not be waited for then.
-            let from_start = start - sides.left <= sides.right() - end;
+            // The next registers are read before the last ones are written, so that the loads need not wait for the
+            // stores.
+            let from_start = start - cursors.left <= cursors.right() - end;
             let from = select_unpredictable(from_start, start, end - block);
             start += block * usize::from(from_start);
             end -= block * usize::from(!from_start);
@@ -211,30 +215,30 @@ unsafe fn partition<V: Lanes, const UP_TO: bool>(
             }
             let now = std::mem::replace(&mut next, read::<V>(words.add(from)));
             for register in &now[..unrolled] {
-                sides.put::<V, UP_TO>(*register, pivot);
+                cursors.put::<V, UP_TO>(*register, pivot);
             }
         }
         while start < end {
-            let from_start = start - sides.left <= sides.right() - end;
+            let from_start = start - cursors.left <= cursors.right() - end;
             let from = select_unpredictable(from_start, start, end - V::LANES);
             start += V::LANES * usize::from(from_start);
             end -= V::LANES * usize::from(!from_start);
-            sides.put::<V, UP_TO>(V::load(words.add(from)), pivot);
+            cursors.put::<V, UP_TO>(V::load(words.add(from)), pivot);
         }
         let others = next[..unrolled].iter().chain(&first[..unrolled]);
         for register in others.chain(&last[1..unrolled]) {
-            sides.put::<V, UP_TO>(*register, pivot);
+            cursors.put::<V, UP_TO>(*register, pivot);
         }
-        sides.put_exactly::<V, UP_TO>(last[0], V::LANES, pivot);
-        sides.put_exactly::<V, UP_TO>(odd_words, odd, pivot);
-        sides.left
+        cursors.put_exactly::<V, UP_TO>(last[0], V::LANES, pivot);
+        cursors.put_exactly::<V, UP_TO>(rest_words, rest, pivot);
+        cursors.left
     }
 }
 
-/// As many registers as are read at a time.
+/// Loads the registers that are read at a time.
 #[inline(always)]
 unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; MOST_UNROLLED] {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller's contract.
     unsafe {
         let mut registers = [V::load(words); MOST_UNROLLED];
         for (index, register) in registers.iter_mut().enumerate().take(V::ROWS / 4) {
@@ -244,21 +248,22 @@ unsafe fn read<V: Lanes>(words: *const V::Word) -> [V; MOST_UNROLLED] {
     }
 }
 
-/// Where the next words go: on the left behind those that are there, on the right before them.
+/// The positions at which the next words are written: behind the words of the left side, and before those of the right
+/// side.
 ///
-/// What was not read yet lies in the gap between them and must not be written. Of room for three blocks
-/// in all, the side with less gets one more by reading, so that both have room for a block at least,
-/// and for a register less after each that is put. Once all has been read, the gap is room for both
-/// sides: for two whole registers, until one is left.
+/// The words that have not been read are in the gap between them and must not be overwritten. There is room for three
+/// blocks in total, and the next block is read from the side with less room. So both sides have room for at least a
+/// block, and for one register less after each register that is written. Once all words have been read, the gap is room
+/// for both sides: for two whole registers, until one is left.
 pub struct Cursors<W> {
     words: *mut W,
     left: usize,
-    /// From the left to the right side: it shrinks by what is put, wherever that goes.
+    /// The number of words between the two sides. It shrinks by the number of words that are written to either side.
     gap: usize,
 }
 
 impl<W: Copy> Cursors<W> {
-    /// Those of words that are there already: before `left`, and from `right` on.
+    /// Returns the cursors for words of which those before `left` and from `right` on are written.
     pub fn between(words: *mut W, left: usize, right: usize) -> Cursors<W> {
         Cursors {
             words,
@@ -267,7 +272,7 @@ impl<W: Copy> Cursors<W> {
         }
     }
 
-    /// How many words are on the left side.
+    /// Returns how many words the left side has.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -277,8 +282,8 @@ impl<W: Copy> Cursors<W> {
         self.left + self.gap
     }
 
-    /// Puts the words of a register to both sides: as many as it has are written to each, of which
-    /// some do not count.
+    /// Writes the words of a register to both sides: a whole register to each, of which some words are overwritten
+    /// later.
     #[inline(always)]
     unsafe fn put<V: Lanes<Word = W>, const UP_TO: bool>(&mut self, register: V, pivot: V) {
         let (low, to_left, to_right) = register.split::<UP_TO>(V::LANES, pivot);
@@ -291,10 +296,10 @@ impl<W: Copy> Cursors<W> {
         self.left += low;
     }
 
-    /// Puts the first `count` words of a register to both sides, and writes nothing else.
+    /// Writes the first `count` words of a register to both sides, and no other words.
     ///
     /// # Safety
-    /// There is room for so many between both sides.
+    /// There is room for `count` words between both sides.
     #[inline(always)]
     pub unsafe fn put_exactly<V: Lanes<Word = W>, const UP_TO: bool>(
         &mut self,
@@ -305,8 +310,8 @@ impl<W: Copy> Cursors<W> {
         let (low, to_left, to_right) = register.split::<UP_TO>(count, pivot);
         let end = self.right();
         self.gap -= count;
-        // SAFETY: there is room for so many words between the sides. A whole register that ends there may
-        // begin before all words.
+        // SAFETY: there is room for `count` words between the sides. A whole register that ends there may begin before
+        // the first word, so that the pointer may wrap.
         unsafe {
             to_left.store_some(self.words.add(self.left), 0, low);
             let to = self.words.add(end).wrapping_sub(V::LANES);

@@ -1,26 +1,31 @@
-//! All lengths, shapes and types against the standard library.
+//! Compares the vectorised kernels with the standard library, for all lengths, shapes and types.
 
 use super::*;
 use crate::buffer::Buffer;
 use proptest::prelude::*;
 
-/// All that the processor here has: the best one, and what others would have to do with.
+/// Returns the instruction sets of this processor that support such words.
 fn levels<W: Word>() -> impl Iterator<Item = Level> {
     let best = level();
     [Level::Avx2, Level::Avx512]
         .into_iter()
         .filter(move |level| best.is_some_and(|best| *level as u8 <= best as u8))
-        .filter(|level| level.knows::<W>())
+        .filter(|level| level.supports::<W>())
 }
 
-/// Sorts words in all four ways, and compares with the standard library's sort.
+/// Sorts words as unsigned and signed words of both sizes, and compares with the standard library.
 fn check_sort(words: &[u64]) {
     fn check<W: Word, O: Ord>(words: Vec<W>, sign: Sign, order: impl Fn(W) -> O) {
         let mut expected = words.clone();
         expected.sort_unstable_by_key(|word| order(*word));
         for level in levels::<W>() {
             let mut sorted = words.clone();
-            sort_at(Some(level), &mut sorted, sign, quick::timeout(words.len()));
+            sort_at(
+                Some(level),
+                &mut sorted,
+                sign,
+                quick::depth_limit(words.len()),
+            );
             assert!(
                 sorted == expected,
                 "{} words, {sign:?}, {level:?}",
@@ -35,16 +40,17 @@ fn check_sort(words: &[u64]) {
     check(narrow, Sign::Signed, |word| word as i32);
 }
 
-/// The order of floats with these bits.
-fn float(bits: u64) -> i64 {
+/// Returns a number with the order of the floating-point number with these bits.
+fn float_order(bits: u64) -> i64 {
     bits as i64 ^ (bits as i64 >> 63 & i64::MAX)
 }
 
-fn narrow_float(bits: u32) -> i64 {
+/// Returns a number with the order of the floating-point number with these bits.
+fn float_order_32(bits: u32) -> i64 {
     i64::from(bits as i32 ^ (bits as i32 >> 31 & i32::MAX))
 }
 
-/// Merges two runs in all six ways.
+/// Merges two runs as unsigned, signed and floating-point words of both sizes, and compares with the standard library.
 fn check_merge(one: &[u64], other: &[u64]) {
     fn check<W: Word, O: Ord>(one: Vec<W>, other: Vec<W>, sign: Sign, order: impl Fn(W) -> O) {
         let [one, other] = [one, other].map(|mut run| {
@@ -54,11 +60,12 @@ fn check_merge(one: &[u64], other: &[u64]) {
         let mut expected = [&one[..], &other].concat();
         expected.sort_unstable_by_key(|word| order(*word));
         for level in levels::<W>() {
-            // Wherever the place for both begins.
-            for (start, reader) in [(0, Reader::Soon), (1, Reader::Late), (8, Reader::Late)] {
+            use Destination::{Cache, Memory};
+            // With different alignments of the output.
+            for (start, destination) in [(0, Cache), (1, Memory), (8, Memory)] {
                 let mut out = vec![W::zeroed(); start + expected.len()];
                 let out = &mut out[start..];
-                merge_two_at(Some(level), &one, &other, out, sign, reader);
+                merge_two_at(Some(level), &one, &other, out, sign, destination);
                 let lengths = (one.len(), other.len());
                 assert!(out == expected, "{lengths:?}, {sign:?}, {level:?}, {start}");
             }
@@ -70,16 +77,16 @@ fn check_merge(one: &[u64], other: &[u64]) {
     check(one.to_vec(), other.to_vec(), Sign::Signed, |word| {
         word as i64
     });
-    check(one.to_vec(), other.to_vec(), Sign::Float, float);
+    check(one.to_vec(), other.to_vec(), Sign::Float, float_order);
     let check = |sign, order: fn(u32) -> i64| {
         check(short_one.clone(), short_other.clone(), sign, order);
     };
     check(Sign::Unsigned, i64::from);
     check(Sign::Signed, |word| i64::from(word as i32));
-    check(Sign::Float, narrow_float);
+    check(Sign::Float, float_order_32);
 }
 
-/// Copies words in all six ways, from any place.
+/// Copies and divides unsigned, signed and floating-point words of both sizes, from different alignments.
 fn check_copy(words: &[u64]) {
     fn check<W: Word, O: Ord>(words: &[W], sign: Sign, order: impl Fn(W) -> O) {
         let bytes = bytemuck::cast_slice(words);
@@ -90,10 +97,10 @@ fn check_copy(words: &[u64]) {
                 let source = [&vec![7; shift][..], bytes].concat();
                 let mut copy = Buffer::zeroed(bytes.len()).unwrap();
                 let copy: &mut [W] = bytemuck::cast_slice_mut(&mut copy);
-                let mut shown = Vec::new();
-                let mut seen = |bytes: &[u8]| shown.extend_from_slice(bytes);
-                let low = divided_copy_at(Some(level), &source[shift..], copy, sign, &mut seen);
-                assert!(shown == bytes);
+                let mut visited = Vec::new();
+                let mut visit = |bytes: &[u8]| visited.extend_from_slice(bytes);
+                let low = copy_divided_at(Some(level), &source[shift..], copy, sign, &mut visit);
+                assert!(visited == bytes);
                 let text = || format!("{low} of {} words, {sign:?}, {level:?}", words.len());
                 let (low, high) = copy.split_at(low);
                 let last = low.iter().map(|word| order(*word)).max();
@@ -107,13 +114,13 @@ fn check_copy(words: &[u64]) {
     let narrow: Vec<u32> = words.iter().map(|word| *word as u32).collect();
     check(words, Sign::Unsigned, |word| word);
     check(words, Sign::Signed, |word| word as i64);
-    check(words, Sign::Float, float);
+    check(words, Sign::Float, float_order);
     check(&narrow, Sign::Unsigned, |word| word);
     check(&narrow, Sign::Signed, |word| word as i32);
-    check(&narrow, Sign::Float, narrow_float);
+    check(&narrow, Sign::Float, float_order_32);
 }
 
-/// Pseudo-random numbers, shaped.
+/// Returns pseudo-random numbers, changed by `shape`.
 fn shaped(length: usize, seed: u64, shape: impl Fn(u64) -> u64) -> Vec<u64> {
     let mut random = crate::random::SplitMix::new(seed);
     (0..length).map(|_| shape(random.bits())).collect()
@@ -130,10 +137,10 @@ const SHAPES: [fn(u64) -> u64; 8] = [
     |r| r >> (r % 64),
 ];
 
-/// By the 0-1 principle a network that sorts all sequences of zeros and ones sorts everything; here
-/// in every column, and after all merges.
+/// Sorts blocks of which each register has zeros or ones only. `network::zero_one` proves the networks with all inputs
+/// that the 0-1 principle needs.
 #[test]
-fn the_networks_sort_zeros_and_ones() {
+fn sorts_registers_of_zeros_and_ones() {
     for rows in [1, 2, 3, 4, 7, 8] {
         for bits in 0..1_u64 << rows {
             let words: Vec<u64> = (0..rows * 8).map(|at| bits >> (at / 8) & 1).collect();
@@ -147,7 +154,7 @@ fn the_networks_sort_zeros_and_ones() {
 }
 
 #[test]
-fn every_length_around_the_limits() {
+fn sorts_every_length_around_the_limits() {
     for shape in SHAPES {
         for length in (0..=530).chain([4095, 4096, 4097, 10_000]) {
             check_sort(&shaped(length, length as u64, shape));
@@ -156,7 +163,7 @@ fn every_length_around_the_limits() {
 }
 
 #[test]
-fn long_blocks_of_every_shape() {
+fn sorts_long_blocks_of_every_shape() {
     for shape in SHAPES {
         check_sort(&shaped(200_003, 1, shape));
     }
@@ -167,8 +174,8 @@ fn long_blocks_of_every_shape() {
 }
 
 #[test]
-fn parts_that_are_sorted_at_the_same_time() {
-    let check = |least: usize, timeout: u32, words: &[u64]| {
+fn sorts_parts_on_several_threads() {
+    let check = |least: usize, depth_limit: u32, words: &[u64]| {
         for level in levels::<u64>() {
             let mut sorted = words.to_vec();
             let sort = |part: &mut [u64]| part.sort_unstable();
@@ -177,19 +184,19 @@ fn parts_that_are_sorted_at_the_same_time() {
                 &mut sorted,
                 Sign::Unsigned,
                 least,
-                timeout,
+                depth_limit,
                 &sort,
             );
             assert!(sorted.is_sorted() && sorted.len() == words.len());
             let mut expected = words.to_vec();
             expected.sort_unstable();
-            assert!(sorted == expected, "{level:?}, {least}, {timeout}");
+            assert!(sorted == expected, "{level:?}, {least}, {depth_limit}");
         }
     };
     for shape in SHAPES {
         let words = shaped(20_011, 5, shape);
-        for (least, timeout) in [(1000, 40), (20_010, 40), (1000, 3), (1000, 0)] {
-            check(least, timeout, &words);
+        for (least, depth_limit) in [(1000, 40), (20_010, 40), (1000, 3), (1000, 0)] {
+            check(least, depth_limit, &words);
         }
     }
     if is_available::<u64>() {
@@ -202,9 +209,9 @@ fn parts_that_are_sorted_at_the_same_time() {
 }
 
 #[test]
-fn copies_are_divided_whatever_their_length_and_shape() {
+fn divides_copies_of_every_length_and_shape() {
     for shape in SHAPES {
-        // Around registers, what is read at a time, and what is put together before it goes on.
+        // Lengths around registers, batches of registers, and full stages.
         let around = [512, 576, 1024, 1100]
             .into_iter()
             .flat_map(|at| at - 20..at + 20);
@@ -212,7 +219,7 @@ fn copies_are_divided_whatever_their_length_and_shape() {
             check_copy(&shaped(length, length as u64, shape));
         }
     }
-    // All words to one end.
+    // All or most words go to one end.
     let up: Vec<u64> = (0..5000).collect();
     let down: Vec<u64> = (0..5000).rev().collect();
     let mostly_low: Vec<u64> = (0..5000).map(|at| u64::from(at % 1000 == 0)).collect();
@@ -221,9 +228,8 @@ fn copies_are_divided_whatever_their_length_and_shape() {
         .for_each(|words| check_copy(words));
 }
 
-/// A part whose timeout is at its end still gets sorted.
 #[test]
-fn bad_pivots_end_somewhere() {
+fn sorts_a_part_at_its_depth_limit() {
     let words: Vec<u32> = shaped(3000, 9, |r| r)
         .iter()
         .map(|word| *word as u32)
@@ -238,7 +244,7 @@ fn bad_pivots_end_somewhere() {
 }
 
 #[test]
-fn runs_of_all_lengths_and_shapes() {
+fn merges_runs_of_all_lengths_and_shapes() {
     for shape in SHAPES {
         for one in [0, 1, 15, 16, 17, 130, 300, 1000, 5000] {
             for other in [0, 1, 16, 31, 129, 257, 700, 6000] {
@@ -254,7 +260,7 @@ fn runs_of_all_lengths_and_shapes() {
 
 proptest! {
     #[test]
-    fn any_words_are_sorted(
+    fn sorts_any_words(
         words in prop::collection::vec(any::<u64>(), 0..3000),
         mask in prop::sample::select(vec![u64::MAX, 0xffff, 3 << 31, 0]),
     ) {
@@ -263,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn any_runs_are_merged(
+    fn merges_any_runs(
         one in prop::collection::vec(any::<u64>(), 0..1500),
         other in prop::collection::vec(any::<u64>(), 0..1500),
         mask in prop::sample::select(vec![u64::MAX, 0xffff, 3 << 31, 0]),

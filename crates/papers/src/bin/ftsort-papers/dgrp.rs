@@ -1,5 +1,5 @@
-//! The group of recommended processes on made-up hosts, as subcommands that write CSV: the 2018 paper's
-//! experiments on monitoring, and a crowd past it. They must never judge: a table is for people.
+//! The subcommands of `ftsort-papers dgrp`, which write CSV files: the 2018 paper's experiments on
+//! monitoring, and larger groups beyond it. Must never: decide whether a result is right.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,133 +7,134 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ftsort_core::members::Rank;
-use ftsort_core::monitor::{Assignment, Options, Suspicion};
-use ftsort_papers::dgrp::Spread;
-use ftsort_papers::dgrp::cluster::{self, Run, TABLE_3};
-use ftsort_papers::dgrp::crowd::{self, ILLS, Setting, Tally};
-use ftsort_papers::dgrp::rounds;
+use ftsort_core::monitor::{Assignment, MonitorOptions, Suspicion};
+use ftsort_papers::dgrp::Distribution;
+use ftsort_papers::dgrp::cluster::{self, ClusterRun, TABLE_3};
+use ftsort_papers::dgrp::foreground;
+use ftsort_papers::dgrp::large_group::{self, LargeGroupConfig, LargeGroupStats, SLOWDOWNS};
 use rayon::prelude::*;
 
-/// What is played.
+/// The experiments on monitoring.
 #[derive(Subcommand)]
-pub enum What {
+pub enum DgrpCommand {
     /// 18 hosts with the paper's loads: samples.csv, changes.csv, sizes.csv, states.csv
-    Cluster(Cluster),
-    /// A thousand ranks in VCube's graph: crowd_SPREAD.csv
-    Crowd(Crowd),
-    /// 16 ranks of which one is slow for good: slow.csv; and 16 that tell each other their figures:
-    /// rounds.csv
-    Few(Few),
+    Cluster(ClusterArgs),
+    /// A large group with VCube's testing graph: large_DISTRIBUTION.csv
+    Large(LargeArgs),
+    /// A group of 16 ranks: one is permanently slow (slow.csv); monitors in the foreground
+    /// (foreground.csv)
+    Small(SmallArgs),
 }
 
 /// Options of `cluster`.
 #[derive(Args)]
-pub struct Cluster {
-    /// How many testing intervals of one second
+pub struct ClusterArgs {
+    /// Number of testing intervals of one second
     #[arg(long, default_value_t = 30_000)]
     intervals: u32,
-    /// Decides everything
+    /// Seed of the run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder that the files are for
+    /// Folder for the files
     #[arg(long)]
     out: PathBuf,
 }
 
-/// How times are spread.
+/// A distribution of test times.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Times {
-    /// Sigma 0.5
+enum DistributionArg {
+    /// Lognormal with sigma 0.5
     Lognormal,
-    /// Alpha 2.5
+    /// Pareto with alpha 2.5
     Pareto,
 }
 
-impl Times {
-    fn spread(self) -> Spread {
+impl DistributionArg {
+    fn value(self) -> Distribution {
         match self {
-            Times::Lognormal => Spread::Lognormal(0.5),
-            Times::Pareto => Spread::Pareto(2.5),
+            DistributionArg::Lognormal => Distribution::Lognormal(0.5),
+            DistributionArg::Pareto => Distribution::Pareto(2.5),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Times::Lognormal => "lognormal",
-            Times::Pareto => "pareto",
+            DistributionArg::Lognormal => "lognormal",
+            DistributionArg::Pareto => "pareto",
         }
     }
 }
 
-/// Options of `few`.
+/// Options of `small`.
 #[derive(Args)]
-pub struct Few {
-    /// Decides everything
+pub struct SmallArgs {
+    /// Seed of the run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder that the files are for
+    /// Folder for the files
     #[arg(long)]
     out: PathBuf,
 }
 
-/// Some of the rules that a crowd is played with.
+/// A part of the rules that `large` compares.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Rules {
-    /// Thresholds by factor
+enum RuleSet {
+    /// Thresholds with several factors
     Threshold,
     /// The same with self-doubt
     Doubt,
-    /// Limits of phi
+    /// Several limits of phi
     Phi,
 }
 
-impl Rules {
+impl RuleSet {
     fn name(self) -> &'static str {
         match self {
-            Rules::Threshold => "threshold",
-            Rules::Doubt => "doubt",
-            Rules::Phi => "phi",
+            RuleSet::Threshold => "threshold",
+            RuleSet::Doubt => "doubt",
+            RuleSet::Phi => "phi",
         }
     }
 }
 
-/// Options of `crowd`.
+/// Options of `large`.
 #[derive(Args)]
-pub struct Crowd {
-    /// How the times of tests are spread
+pub struct LargeArgs {
+    /// Distribution of test times
     #[arg(long, value_enum, default_value = "lognormal")]
-    spread: Times,
-    /// How many ranks
+    distribution: DistributionArg,
+    /// Number of ranks
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=4096))]
     ranks: u32,
-    /// Only these rules, into a file with their name at its end
+    /// Only these rules; their name is appended to the name of the file
     #[arg(long, value_enum)]
-    rules: Option<Rules>,
-    /// How many seconds are counted, after 40 that are not
+    rules: Option<RuleSet>,
+    /// Number of seconds that are counted, after 40 that are not
     #[arg(long, default_value_t = 120)]
     seconds: u32,
-    /// Decides everything
+    /// Seed of the run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder that the files are for
+    /// Folder for the files
     #[arg(long)]
     out: PathBuf,
 }
 
-/// Plays, and writes the files; false, with a word on it, if they could not be written.
-pub fn play(what: &What) -> bool {
-    let done = match what {
-        What::Cluster(options) => cluster_tables(options),
-        What::Crowd(options) => crowd_table(options),
-        What::Few(options) => slow_table(options).and_then(|()| rounds_table(options)),
+/// Runs an experiment and writes its files. Returns false, after a message on stderr, if they
+/// cannot be written.
+pub fn run(command: &DgrpCommand) -> bool {
+    let done = match command {
+        DgrpCommand::Cluster(options) => cluster_tables(options),
+        DgrpCommand::Large(options) => large_table(options),
+        DgrpCommand::Small(options) => slow_table(options).and_then(|()| foreground_table(options)),
     };
     if let Err(error) = &done {
-        println!("cannot write: {error}");
+        eprintln!("cannot write the tables: {error}");
     }
     done.is_ok()
 }
 
-/// A file of this name, with this first line.
+/// Creates a file with this name and first line.
 fn table(folder: &Path, name: &str, header: &str) -> io::Result<io::BufWriter<fs::File>> {
     fs::create_dir_all(folder)?;
     let mut file = io::BufWriter::new(fs::File::create(folder.join(name))?);
@@ -141,18 +142,18 @@ fn table(folder: &Path, name: &str, header: &str) -> io::Result<io::BufWriter<fs
     Ok(file)
 }
 
-/// The paper's rules, and past them.
-fn variants() -> [(&'static str, Options); 4] {
-    let paper = Options::default();
-    let doubt = Options {
+/// Returns the paper's options, and three variants beyond it.
+fn variants() -> [(&'static str, MonitorOptions); 4] {
+    let paper = MonitorOptions::default();
+    let doubt = MonitorOptions {
         self_doubt: true,
         ..paper.clone()
     };
-    let strict = Options {
+    let strict = MonitorOptions {
         learn_late: false,
         ..doubt.clone()
     };
-    let vcube = Options {
+    let vcube = MonitorOptions {
         assignment: Assignment::VCube,
         ..paper.clone()
     };
@@ -168,8 +169,8 @@ fn pair(tester: u32, tested: u32) -> (Rank, Rank) {
     (Rank(tester), Rank(tested))
 }
 
-fn samples(folder: &Path, run: &Run) -> io::Result<()> {
-    let header = "tester,tested,seconds,reply_ms,threshold_ms,good_in_row,counter";
+fn samples(folder: &Path, run: &ClusterRun) -> io::Result<()> {
+    let header = "tester,tested,seconds,reply_ms,threshold_ms,passed_in_row,counter";
     let mut file = table(folder, "samples.csv", header)?;
     for sample in &run.samples {
         writeln!(
@@ -180,21 +181,21 @@ fn samples(folder: &Path, run: &Run) -> io::Result<()> {
             sample.time,
             1e3 * sample.reply,
             1e3 * sample.threshold,
-            sample.good,
+            sample.passes,
             sample.counter
         )?;
     }
     file.flush()
 }
 
-fn cluster_tables(options: &Cluster) -> io::Result<()> {
+fn cluster_tables(options: &ClusterArgs) -> io::Result<()> {
     let folder = &options.out;
     let watched = [pair(11, 2), pair(6, 2), pair(0, 11), pair(1, 0)];
     let bar = super::bar(variants().len() as u64);
-    let runs: Vec<(&str, Run)> = variants()
+    let runs: Vec<(&str, ClusterRun)> = variants()
         .into_par_iter()
         .map(|(name, rules)| {
-            let run = cluster::play(&rules, options.intervals, &watched, options.seed);
+            let run = cluster::run(&rules, options.intervals, &watched, options.seed);
             bar.inc(1);
             (name, run)
         })
@@ -230,7 +231,7 @@ fn cluster_tables(options: &Cluster) -> io::Result<()> {
     states.flush()
 }
 
-/// The mean, and what 19 in 20 are below.
+/// Returns the mean and the 95th percentile.
 fn summary(times: &[f64]) -> (f64, f64) {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -245,17 +246,17 @@ fn summary(times: &[f64]) -> (f64, f64) {
 const MULTIPLES: [f64; 7] = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0];
 const PHIS: [f64; 7] = [1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0];
 
-fn settings(options: &Crowd) -> Vec<(&'static str, f64, Setting)> {
-    let paper = Options {
+fn configurations(options: &LargeArgs) -> Vec<(&'static str, f64, LargeGroupConfig)> {
+    let paper = MonitorOptions {
         assignment: Assignment::VCube,
-        ..Options::default()
+        ..MonitorOptions::default()
     };
-    let wanted = |some: Rules| options.rules.is_none_or(|rules| rules == some);
+    let wanted = |some: RuleSet| options.rules.is_none_or(|rules| rules == some);
     let mut rules = Vec::new();
-    let doubts = [(Rules::Threshold, false), (Rules::Doubt, true)];
+    let doubts = [(RuleSet::Threshold, false), (RuleSet::Doubt, true)];
     for (_, self_doubt) in doubts.into_iter().filter(|(some, _)| wanted(*some)) {
         rules.extend(MULTIPLES.map(|multiple| {
-            let options = Options {
+            let options = MonitorOptions {
                 multiple,
                 self_doubt,
                 ..paper.clone()
@@ -265,102 +266,109 @@ fn settings(options: &Crowd) -> Vec<(&'static str, f64, Setting)> {
     }
     rules.extend(
         PHIS.into_iter()
-            .filter(|_| wanted(Rules::Phi))
+            .filter(|_| wanted(RuleSet::Phi))
             .map(|limit| {
-                let options = Options {
+                let options = MonitorOptions {
                     suspicion: Suspicion::Phi(limit),
                     ..paper.clone()
                 };
                 ("phi", limit, options)
             }),
     );
-    let setting = |(kind, value, rules): (&'static str, f64, Options)| {
-        let setting = Setting {
+    let config = |(kind, value, rules): (&'static str, f64, MonitorOptions)| {
+        let config = LargeGroupConfig {
             ranks: options.ranks as usize,
             options: rules,
-            spread: options.spread.spread(),
-            stalls: 1.0 / 600.0,
-            warm: 40,
+            distribution: options.distribution.value(),
+            stalls_per_second: 1.0 / 600.0,
+            warm_up: 40,
             counted: options.seconds,
             seed: options.seed,
         };
-        (kind, value, setting)
+        (kind, value, config)
     };
-    rules.into_iter().map(setting).collect()
+    rules.into_iter().map(config).collect()
 }
 
-fn crowd_table(options: &Crowd) -> io::Result<()> {
-    let settings = settings(options);
-    let bar = super::bar(settings.len() as u64);
-    let tallies: Vec<Tally> = settings
+fn large_table(options: &LargeArgs) -> io::Result<()> {
+    let configurations = configurations(options);
+    let bar = super::bar(configurations.len() as u64);
+    let all_stats: Vec<LargeGroupStats> = configurations
         .par_iter()
-        .map(|(.., setting)| {
-            let tally = crowd::play(setting);
+        .map(|(.., config)| {
+            let stats = large_group::run(config);
             bar.inc(1);
-            tally
+            stats
         })
         .collect();
     bar.finish_and_clear();
-    let header = "spread,rule,value,self_doubt,rank_hours,false_exclusions,stalled,outside,\
-                  messages_per_rank_and_second,slowdown,ill,noticed,notice_mean_s,notice_late_s,\
+    let header = "distribution,rule,value,self_doubt,rank_hours,false_exclusions,stalled,outside,\
+                  messages_per_rank_and_second,slowdown,slowed,detected,detect_mean_s,detect_late_s,\
                   known_mean_s,known_late_s";
-    let spread = options.spread.name();
+    let distribution = options.distribution.name();
     let part = options
         .rules
         .map_or_else(String::new, |rules| format!("_{}", rules.name()));
-    let mut file = table(&options.out, &format!("crowd_{spread}{part}.csv"), header)?;
-    for ((rule, value, setting), tally) in settings.iter().zip(&tallies) {
-        for (slowdown, ill) in ILLS.iter().zip(&tally.ills) {
-            let (noticed, noticed_late) = summary(&ill.noticed);
-            let (known, known_late) = summary(&ill.known);
+    let mut file = table(
+        &options.out,
+        &format!("large_{distribution}{part}.csv"),
+        header,
+    )?;
+    for ((rule, value, config), stats) in configurations.iter().zip(&all_stats) {
+        for (slowdown, times) in SLOWDOWNS.iter().zip(&stats.by_slowdown) {
+            let (detected, detected_late) = summary(&times.detected);
+            let (known, known_late) = summary(&times.known);
             writeln!(
                 file,
-                "{spread},{rule},{value},{},{:.3},{},{},{:.5},{:.2},{slowdown},{},{},{noticed:.3},\
-                 {noticed_late:.3},{known:.3},{known_late:.3}",
-                setting.options.self_doubt,
-                tally.rank_hours,
-                tally.false_exclusions,
-                tally.stalled,
-                tally.outside,
-                tally.messages,
-                ill.count,
-                ill.noticed.len(),
+                "{distribution},{rule},{value},{},{:.3},{},{},{:.5},{:.2},{slowdown},{},{},{detected:.3},\
+                 {detected_late:.3},{known:.3},{known_late:.3}",
+                config.options.self_doubt,
+                stats.rank_hours,
+                stats.false_exclusions,
+                stats.stalled,
+                stats.outside,
+                stats.messages,
+                times.count,
+                times.detected.len(),
             )?;
         }
     }
     file.flush()
 }
 
-fn rounds_table(options: &Few) -> io::Result<()> {
-    let rules: Vec<(&str, f64, Options)> = MULTIPLES
+fn foreground_table(options: &SmallArgs) -> io::Result<()> {
+    let rules: Vec<(&str, f64, MonitorOptions)> = MULTIPLES
         .iter()
         .map(|multiple| {
-            let options = Options {
+            let options = MonitorOptions {
                 multiple: *multiple,
-                ..Options::default()
+                ..MonitorOptions::default()
             };
             ("threshold", *multiple, options)
         })
         .chain(PHIS.iter().map(|limit| {
-            let options = Options {
+            let options = MonitorOptions {
                 suspicion: Suspicion::Phi(*limit),
-                ..Options::default()
+                ..MonitorOptions::default()
             };
             ("phi", *limit, options)
         }))
         .collect();
-    let header = "spread,rule,value,rank_intervals,false_exclusions,slowdown,ill,noticed";
-    let mut file = table(&options.out, "rounds.csv", header)?;
-    for times in [Times::Lognormal, Times::Pareto] {
-        let (name, spread) = (times.name(), times.spread());
+    let header = "distribution,rule,value,rank_intervals,false_exclusions,slowdown,slowed,detected";
+    let mut file = table(&options.out, "foreground.csv", header)?;
+    for times in [DistributionArg::Lognormal, DistributionArg::Pareto] {
+        let (name, distribution) = (times.name(), times.value());
         for (rule, value, rules) in &rules {
-            let tally = rounds::play(rules, 16, spread, 20_000, options.seed);
-            let ills = rounds::ILLS.iter().zip(tally.ills).zip(tally.noticed);
-            for ((slowdown, ill), noticed) in ills {
-                let (of, errors) = (tally.rank_intervals, tally.false_exclusions);
+            let stats = foreground::run(rules, 16, distribution, 20_000, options.seed);
+            let by_slowdown = foreground::SLOWDOWNS
+                .iter()
+                .zip(stats.by_slowdown)
+                .zip(stats.detected);
+            for ((slowdown, slowed), detected) in by_slowdown {
+                let (intervals, errors) = (stats.rank_intervals, stats.false_exclusions);
                 writeln!(
                     file,
-                    "{name},{rule},{value},{of},{errors},{slowdown},{ill},{noticed}"
+                    "{name},{rule},{value},{intervals},{errors},{slowdown},{slowed},{detected}"
                 )?;
             }
         }
@@ -368,9 +376,9 @@ fn rounds_table(options: &Few) -> io::Result<()> {
     file.flush()
 }
 
-fn slow_table(options: &Few) -> io::Result<()> {
+fn slow_table(options: &SmallArgs) -> io::Result<()> {
     let slowdowns = [1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0];
-    let spread = Spread::Lognormal(0.2);
+    let distribution = Distribution::Lognormal(0.2);
     let cells: Vec<(bool, f64)> = [true, false]
         .into_iter()
         .flat_map(|learn_late| slowdowns.map(|slowdown| (learn_late, slowdown)))
@@ -378,11 +386,17 @@ fn slow_table(options: &Few) -> io::Result<()> {
     let rows: Vec<f64> = cells
         .par_iter()
         .map(|(learn_late, slowdown)| {
-            let rules = Options {
+            let rules = MonitorOptions {
                 learn_late: *learn_late,
-                ..Options::default()
+                ..MonitorOptions::default()
             };
-            crowd::slow_for_good(&rules, *slowdown, spread, 1000, options.seed)
+            large_group::recommended_share_when_slow(
+                &rules,
+                *slowdown,
+                distribution,
+                1000,
+                options.seed,
+            )
         })
         .collect();
     let mut file = table(

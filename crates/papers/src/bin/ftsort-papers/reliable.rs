@@ -1,69 +1,72 @@
-//! The experiments of the 1989 paper, as subcommands that write CSV: liars among the nodes (Section 4),
-//! and what the algorithms cost (Section 5). They must never judge: a table is for people.
+//! The subcommands for the 1989 paper, which print CSV: detection of Byzantine nodes (Section 4),
+//! and the cost of the algorithms (Section 5). Must never: decide whether a result is right.
 
 use clap::{Args, ValueEnum};
-use ftsort_core::verify::witness::Rule;
+use ftsort_core::verify::peer_view::ConsistencyRule;
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
-use ftsort_papers::reliable::{ByzantineFault, Machine, Order, Plan, Row, Trials, cost, try_one};
+use ftsort_papers::reliable::{
+    ByzantineFault, ByzantineTrials, ExchangeOrder, MachineModel, SortMethod, TrialCounts, cost,
+    run_trial,
+};
 use rayon::prelude::*;
 
-/// What neighbours compare, and who sends when.
+/// A consistency rule, and the order in which two partners send.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Variant {
-    /// What the paper prints, without its slips
+enum RuleVariant {
+    /// The rule that the paper prints, without its errors
     Paper,
-    /// The sequence of the stage before is told once more
+    /// The sequence of the previous stage is reported again
     Repeated,
-    /// The same, and both nodes send at once
-    AtOnce,
+    /// The same, and both nodes send at the same time
+    Simultaneous,
 }
 
-impl Variant {
+impl RuleVariant {
     fn name(self) -> &'static str {
         match self {
-            Variant::Paper => "paper",
-            Variant::Repeated => "repeated",
-            Variant::AtOnce => "at_once",
+            RuleVariant::Paper => "paper",
+            RuleVariant::Repeated => "repeated",
+            RuleVariant::Simultaneous => "simultaneous",
         }
     }
 
-    fn parts(self) -> (Rule, Order) {
+    fn parts(self) -> (ConsistencyRule, ExchangeOrder) {
         match self {
-            Variant::Paper => (Rule::Paper, Order::Answered),
-            Variant::Repeated => (Rule::Repeated, Order::Answered),
-            Variant::AtOnce => (Rule::Repeated, Order::AtOnce),
+            RuleVariant::Paper => (ConsistencyRule::Paper, ExchangeOrder::Sequential),
+            RuleVariant::Repeated => (ConsistencyRule::Repeated, ExchangeOrder::Sequential),
+            RuleVariant::Simultaneous => (ConsistencyRule::Repeated, ExchangeOrder::Simultaneous),
         }
     }
 }
 
-/// Options of `liars`.
+/// Options of `byzantine`.
 #[derive(Args)]
-pub struct ByzantineOptions {
-    /// What neighbours compare
+pub struct ByzantineArgs {
+    /// Consistency rule
     #[arg(long, value_enum, default_value = "repeated")]
-    rule: Variant,
+    rule: RuleVariant,
     /// log2 of the number of nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     dimension: u32,
-    /// How many records a node has
+    /// Number of records of each node
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=4096))]
     block: u64,
-    /// How many nodes are faulty; 0: none, to count false alarms
+    /// Number of Byzantine nodes; 0 counts false alarms
     #[arg(long, default_value_t = 1)]
-    liars: usize,
-    /// Faulty nodes may be anywhere, beyond the bound too
+    byzantine: usize,
+    /// Place Byzantine nodes anywhere, beyond the bound as well
     #[arg(long)]
     anywhere: bool,
-    /// The first seed
+    /// First seed
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// How many trials
+    /// Number of trials
     #[arg(long, default_value_t = 100_000)]
     runs: u64,
 }
 
-/// Numbers of 32 bits, as the paper sorts.
+/// Returns the kernel for 32-bit integers, which the paper sorts.
 fn kernel() -> Option<Box<dyn Kernel>> {
     let fields = Fields {
         record_bytes: 4,
@@ -73,35 +76,38 @@ fn kernel() -> Option<Box<dyn Kernel>> {
     Some(kernel_for(&Layout::new(fields).ok()?, 1))
 }
 
-/// One line for each kind of lie.
-pub fn liars(options: &ByzantineOptions) -> bool {
+/// Prints one line for each kind of fault.
+pub fn byzantine_table(options: &ByzantineArgs) -> bool {
     let Some(kernel) = kernel() else {
         return false;
     };
     let (rule, order) = options.rule.parts();
-    let trials = Trials {
+    let trials = ByzantineTrials {
         kernel: &*kernel,
         dimension: options.dimension,
         longest: options.block as usize,
         rule,
         order,
-        liars: options.liars,
+        byzantine_nodes: options.byzantine,
         anywhere: options.anywhere,
     };
-    if !trials.has_room() {
-        println!("so many liars are not within the bound; try --anywhere");
+    if !trials.is_feasible() {
+        eprintln!(
+            "--byzantine is {}, which is beyond the bound for --dimension {}; add --anywhere",
+            options.byzantine, options.dimension
+        );
         return false;
     }
     let bar = super::bar(options.runs);
-    let empty = || vec![Row::default(); ByzantineFault::ALL.len()];
+    let empty = || vec![TrialCounts::default(); ByzantineFault::ALL.len()];
     let seeds = options.from..options.from + options.runs;
-    let rows = seeds.into_par_iter().fold(empty, |mut rows, seed| {
-        let (lie, row) = try_one(&trials, seed);
-        rows[lie as usize] += row;
+    let partial = seeds.into_par_iter().fold(empty, |mut rows, seed| {
+        let (fault, row) = run_trial(&trials, seed);
+        rows[fault as usize] += row;
         bar.inc(1);
         rows
     });
-    let rows = rows.reduce(empty, |mut rows, others| {
+    let rows = partial.reduce(empty, |mut rows, others| {
         rows.iter_mut()
             .zip(others)
             .for_each(|(row, other)| *row += other);
@@ -109,15 +115,15 @@ pub fn liars(options: &ByzantineOptions) -> bool {
     });
     bar.finish_and_clear();
     println!(
-        "rule,nodes,block,liars,anywhere,lie,injected,detected,harmless,missed,accused,suspected"
+        "rule,nodes,block,byzantine,anywhere,fault,injected,detected,harmless,missed,accused,suspected"
     );
-    for (lie, row) in ByzantineFault::ALL.iter().zip(rows) {
+    for (fault, row) in ByzantineFault::ALL.iter().zip(rows) {
         println!(
-            "{},{},{},{},{},{lie:?},{},{},{},{},{},{}",
+            "{},{},{},{},{},{fault:?},{},{},{},{},{},{}",
             options.rule.name(),
             1 << options.dimension,
             options.block,
-            options.liars,
+            options.byzantine,
             options.anywhere,
             row.injected,
             row.detected,
@@ -132,52 +138,52 @@ pub fn liars(options: &ByzantineOptions) -> bool {
 
 /// Options of `reliable`.
 #[derive(Args)]
-pub struct Costs {
-    /// How many records a node has; several times for several
+pub struct CostArgs {
+    /// Number of records of each node; may be given several times
     #[arg(long, default_values_t = [1, 8, 1 << 20])]
     block: Vec<usize>,
-    /// log2 of the greatest number of nodes
+    /// log2 of the largest number of nodes
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=30))]
     most: u32,
-    /// The time of a message without records, in ns
+    /// Time of a message without records, in ns
     #[arg(long, default_value_t = 1000.0)]
     message: f64,
-    /// The time of a record in a message, in ns
+    /// Time of a record in a message, in ns
     #[arg(long, default_value_t = 0.4)]
     record: f64,
-    /// The time of a comparison, in ns
+    /// Time of a comparison, in ns
     #[arg(long, default_value_t = 1.0)]
     work: f64,
 }
 
-/// The paper's own measured formulas, in ticks of its machine; how they grow with the block is ours, as
-/// the paper omits it.
-fn paper_ticks(plan: Plan, dimension: u32, block: usize) -> Option<f64> {
+/// The paper's measured formulas, in ticks of its machine. Their growth with the block is ours,
+/// because the paper omits it.
+fn paper_ticks(method: SortMethod, dimension: u32, block: usize) -> Option<f64> {
     let n = f64::from(dimension);
     let nodes = n.exp2();
     let all = nodes * block as f64;
-    match plan {
-        Plan::Reliable { whole: true, .. } => Some(8.0 * n * n + 0.05 * all * n + 11.5 * all),
-        Plan::Host => Some(14.0 * all + 0.45 * all * all.log2()),
+    match method {
+        SortMethod::Reliable { whole: true, .. } => Some(8.0 * n * n + 0.05 * all * n + 11.5 * all),
+        SortMethod::Host => Some(14.0 * all + 0.45 * all * all.log2()),
         _ => None,
     }
 }
 
-/// One line for each way to sort, for each number of nodes and each size of blocks.
-pub fn costs(options: &Costs) -> bool {
-    let machine = Machine {
+/// Prints one line for each method, number of nodes and block size.
+pub fn cost_table(options: &CostArgs) -> bool {
+    let machine = MachineModel {
         message: options.message,
         record: options.record,
         work: options.work,
     };
     println!(
-        "nodes,block,plan,messages,records,chain_messages,chain_records,chain_work,time_ns,paper_ticks"
+        "nodes,block,method,messages,records,chain_messages,chain_records,chain_work,time_ns,paper_ticks"
     );
     for block in &options.block {
         for dimension in 2..=options.most {
-            for (name, plan) in Plan::ALL {
-                let cost = cost(plan, dimension, *block);
-                let ticks = paper_ticks(plan, dimension, *block);
+            for (name, method) in SortMethod::ALL {
+                let cost = cost(method, dimension, *block);
+                let ticks = paper_ticks(method, dimension, *block);
                 println!(
                     "{},{block},{name},{},{},{},{},{:.0},{:.0},{}",
                     1_u64 << dimension,

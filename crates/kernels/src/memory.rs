@@ -1,0 +1,390 @@
+//! Memory budgets: how much memory the buffers of one group use, and how much they may use.
+//!
+//! A group owns a [`MemoryBudget`] and makes it current for its thread while a call runs ([`MemoryBudget::enter`]).
+//! Every buffer is charged to the budget that is current when it is allocated, and stays charged to it wherever it is
+//! dropped. So groups in different threads of a process neither share a limit nor a peak. A kernel's threads use the
+//! budget of the thread that called the kernel. Buffers that are allocated outside of any group are charged to the
+//! budget of the process, which has no limit unless one is set.
+//!
+//! A system that promises more memory than it has kills processes that use it. So the limit is checked before memory
+//! is allocated. It must never be checked for small buffers, so that control messages get through.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::error::{Error, Result, Status};
+use crate::pages::ProcessPages;
+
+/// Allocations of at most this many bytes are counted, but not limited.
+const SMALL: usize = 1 << 20;
+
+/// Returns a limit in bytes, given how many bytes the budget's buffers use.
+type Measure = dyn Fn(usize) -> usize + Send + Sync;
+
+/// The memory that the buffers of one group use and may use. Clones are the same budget.
+#[derive(Clone)]
+pub struct MemoryBudget(Arc<Account>);
+
+struct Account {
+    used: AtomicUsize,
+    peak: AtomicUsize,
+    limit: AtomicUsize,
+    measure: Mutex<Option<Arc<Measure>>>,
+}
+
+thread_local! {
+    /// The budget that is current for this thread. None: the budget of the process.
+    static CURRENT: RefCell<Option<MemoryBudget>> = const { RefCell::new(None) };
+
+    /// How many calls of [`without_limit`] this thread is in.
+    static WITHOUT_LIMIT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Runs `work`. The buffers that it allocates on this thread are counted, but not limited.
+pub fn without_limit<T>(work: impl FnOnce() -> T) -> T {
+    struct Nested;
+    impl Drop for Nested {
+        fn drop(&mut self) {
+            WITHOUT_LIMIT.set(WITHOUT_LIMIT.get() - 1);
+        }
+    }
+    WITHOUT_LIMIT.set(WITHOUT_LIMIT.get() + 1);
+    let _nested = Nested;
+    work()
+}
+
+/// Makes a budget current for a thread until it is dropped; then the budget before it is current again.
+#[derive(Debug)]
+#[must_use = "the budget is current only as long as this exists"]
+pub struct EnteredBudget {
+    before: Option<MemoryBudget>,
+    /// It belongs to the thread.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Drop for EnteredBudget {
+    fn drop(&mut self) {
+        CURRENT.set(self.before.take());
+    }
+}
+
+impl MemoryBudget {
+    /// Creates a budget without a limit.
+    pub fn new() -> MemoryBudget {
+        MemoryBudget(Arc::new(Account {
+            used: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            limit: AtomicUsize::new(usize::MAX),
+            measure: Mutex::new(None),
+        }))
+    }
+
+    /// Returns the budget of buffers that are allocated outside of any group.
+    pub fn of_process() -> MemoryBudget {
+        static OF_PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
+        OF_PROCESS.get_or_init(MemoryBudget::new).clone()
+    }
+
+    /// Returns the budget that is current for this thread.
+    pub fn current() -> MemoryBudget {
+        let entered = CURRENT.try_with(|current| current.borrow().clone());
+        entered
+            .ok()
+            .flatten()
+            .unwrap_or_else(MemoryBudget::of_process)
+    }
+
+    /// Makes this budget current for the thread as long as the returned guard exists. Guards must be dropped in the
+    /// opposite order of their creation.
+    pub fn enter(&self) -> EnteredBudget {
+        EnteredBudget {
+            before: CURRENT.replace(Some(self.clone())),
+            _not_send: PhantomData,
+        }
+    }
+
+    /// Limits the bytes that the budget's buffers may use together from now on. `usize::MAX` is no limit.
+    pub fn set_limit(&self, bytes: usize) {
+        self.set(bytes, None);
+    }
+
+    /// Limits the bytes that the budget's buffers may use together to `bytes`, and to the result of `measure` as soon
+    /// as an allocation would exceed that. `measure` returns a limit in bytes, given how many bytes are used; it is
+    /// called on the thread that allocates, must not allocate a buffer, and must not own this budget.
+    pub fn set_measured_limit(
+        &self,
+        bytes: usize,
+        measure: impl Fn(usize) -> usize + Send + Sync + 'static,
+    ) {
+        self.set(bytes, Some(Arc::new(measure)));
+    }
+
+    fn measure(&self) -> Option<Arc<Measure>> {
+        let measure = self
+            .0
+            .measure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        measure.clone()
+    }
+
+    fn set(&self, bytes: usize, measure: Option<Arc<Measure>>) {
+        let mut current = self
+            .0
+            .measure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.0.limit.store(bytes, Ordering::Relaxed);
+        *current = measure;
+    }
+
+    /// Returns the limit in bytes; `usize::MAX` if there is none.
+    pub fn limit(&self) -> usize {
+        self.0.limit.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many bytes the budget's buffers use.
+    pub fn used(&self) -> usize {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// Begins a new measurement of [`MemoryBudget::peak`].
+    pub fn start_peak(&self) {
+        self.0.peak.store(self.used(), Ordering::Relaxed);
+    }
+
+    /// Returns the most bytes that the budget's buffers used together since [`MemoryBudget::start_peak`].
+    pub fn peak(&self) -> usize {
+        self.0.peak.load(Ordering::Relaxed)
+    }
+
+    /// Checks whether `bytes` more bytes may be used; `Status::Memory` if they would exceed the limit.
+    pub(crate) fn check(&self, bytes: usize) -> Result<()> {
+        if bytes <= SMALL || WITHOUT_LIMIT.get() > 0 {
+            return Ok(());
+        }
+        match self.exceeded_limit(bytes) {
+            None => Ok(()),
+            Some(limit) => Err(Error::new(
+                Status::Memory,
+                format!(
+                    "{bytes} bytes more than the {} in use would exceed the limit of {limit} bytes",
+                    self.used()
+                ),
+            )),
+        }
+    }
+
+    /// Returns the limit, measured anew if it can be, if `bytes` more bytes would exceed it.
+    fn exceeded_limit(&self, bytes: usize) -> Option<usize> {
+        let exceeds = |limit: usize| self.used().saturating_add(bytes) > limit;
+        let limit = self.limit();
+        if !exceeds(limit) {
+            return None;
+        }
+        let Some(measure) = self.measure() else {
+            return Some(limit);
+        };
+        let mut limit = measure(self.used());
+        // Not every system counts retained pages as available memory.
+        if exceeds(limit) && ProcessPages::get().release_retained() {
+            limit = measure(self.used());
+        }
+        self.0.limit.store(limit, Ordering::Relaxed);
+        exceeds(limit).then_some(limit)
+    }
+}
+
+impl Default for MemoryBudget {
+    fn default() -> MemoryBudget {
+        MemoryBudget::new()
+    }
+}
+
+impl fmt::Debug for MemoryBudget {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "MemoryBudget({} bytes used)", self.used())
+    }
+}
+
+/// The bytes that one buffer uses of a budget, until it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Charge {
+    /// None: nothing has been charged.
+    budget: Option<MemoryBudget>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Returns a charge of 0 bytes to `budget`.
+    pub fn new(budget: MemoryBudget) -> Charge {
+        Charge {
+            budget: Some(budget),
+            bytes: 0,
+        }
+    }
+
+    /// Changes the charge to `bytes` bytes.
+    pub fn change(&mut self, bytes: usize) {
+        let Some(MemoryBudget(account)) = &self.budget else {
+            return;
+        };
+        if bytes < self.bytes {
+            account
+                .used
+                .fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        } else {
+            let more = bytes - self.bytes;
+            let before = account.used.fetch_add(more, Ordering::Relaxed);
+            account.peak.fetch_max(before + more, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.change(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::kernel::kernel_of;
+    use crate::record::KeyKind;
+
+    const LARGE: usize = 3 << 20;
+
+    #[test]
+    fn budgets_in_two_threads_have_their_own_limits_and_peaks() {
+        let budgets = [MemoryBudget::new(), MemoryBudget::new()];
+        budgets[0].set_limit(2 * LARGE);
+        budgets[1].set_limit(4 * LARGE);
+        let barrier = Barrier::new(2);
+        thread::scope(|scope| {
+            for (budget, fitting) in budgets.iter().zip([2, 4]) {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let _entered = budget.enter();
+                    budget.start_peak();
+                    barrier.wait();
+                    let buffers: Vec<_> = (0..5).map(|_| Buffer::zeroed(LARGE)).collect();
+                    // Both threads hold their buffers now.
+                    barrier.wait();
+                    let allocated = buffers.iter().filter(|buffer| buffer.is_ok()).count();
+                    assert_eq!(allocated, fitting);
+                    assert_eq!(budget.used(), fitting * LARGE);
+                    let refused = buffers.into_iter().find_map(|buffer| buffer.err()).unwrap();
+                    assert_eq!(refused.status, Status::Memory);
+                    assert!(refused.text.contains(&(fitting * LARGE).to_string()));
+                    assert_eq!((budget.used(), budget.peak()), (0, fitting * LARGE));
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_buffer_stays_charged_to_its_budget_on_another_thread() {
+        let (one, other) = (MemoryBudget::new(), MemoryBudget::new());
+        let buffer = {
+            let _entered = one.enter();
+            Buffer::zeroed(LARGE).unwrap()
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _entered = other.enter();
+                assert_eq!((one.used(), other.used()), (LARGE, 0));
+                drop(buffer);
+                assert_eq!((one.used(), other.used()), (0, 0));
+            });
+        });
+        assert_eq!((one.peak(), other.peak()), (LARGE, 0));
+    }
+
+    #[test]
+    fn the_threads_of_a_kernel_charge_the_callers_budget() {
+        let numbers: Vec<u8> = (0..16 << 20).map(|index: u32| (index * 7) as u8).collect();
+        let pairs = KeyKind::Bytes;
+        let sort = |budget: &MemoryBudget| {
+            let _entered = budget.enter();
+            let layout = crate::record::Layout::new(crate::record::Fields {
+                record_bytes: 16,
+                key_bytes: 12,
+                key: pairs as i32,
+                ..Default::default()
+            });
+            let kernel = crate::kernel::kernel_for(&layout.unwrap(), 3);
+            let mut block = Buffer::copy_of(&numbers).unwrap();
+            budget.start_peak();
+            kernel.sort(&mut block).unwrap();
+            let mut out = Buffer::zeroed(numbers.len()).unwrap();
+            let (one, other) = block.split_at(numbers.len() / 2);
+            kernel.merge(&[one, other], &mut out).unwrap();
+        };
+        let alone = MemoryBudget::new();
+        sort(&alone);
+        let budgets = [MemoryBudget::new(), MemoryBudget::new()];
+        thread::scope(|scope| {
+            for budget in &budgets {
+                scope.spawn(|| sort(budget));
+            }
+        });
+        for budget in budgets.iter().chain([&alone]) {
+            assert_eq!(budget.used(), 0);
+            // The block, as much scratch space, and small buffers on each thread.
+            let peak = 2 * numbers.len()..3 * numbers.len();
+            assert!(peak.contains(&budget.peak()), "{}", budget.peak());
+        }
+    }
+
+    #[test]
+    fn nested_budgets_end_in_the_opposite_order() {
+        let (outer, inner) = (MemoryBudget::new(), MemoryBudget::new());
+        let _outer = outer.enter();
+        let first = Buffer::zeroed(100).unwrap();
+        {
+            let _inner = inner.enter();
+            let _second = Buffer::zeroed(1000).unwrap();
+            assert!(inner.used() >= 1000 && outer.used() < 1000);
+        }
+        assert_eq!(inner.used(), 0);
+        let _third = Buffer::zeroed(5000).unwrap();
+        assert!(outer.used() >= 5100);
+        drop(first);
+    }
+
+    #[test]
+    fn a_measured_limit_is_asked_for_when_it_is_exceeded() {
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        budget.set_measured_limit(0, |used| used + LARGE);
+        let first = Buffer::zeroed(LARGE).unwrap();
+        let second = Buffer::zeroed(LARGE).unwrap();
+        assert_eq!(budget.used(), 2 * LARGE);
+        assert!(Buffer::zeroed(2 * LARGE).is_err());
+        assert!(without_limit(|| Buffer::zeroed(2 * LARGE)).is_ok());
+        budget.set_limit(0);
+        assert!(Buffer::zeroed(LARGE).is_err());
+        // Small buffers are not limited.
+        assert!(Buffer::zeroed(SMALL).is_ok());
+        drop((first, second));
+    }
+
+    #[test]
+    fn a_thread_without_a_group_uses_the_budget_of_the_process() {
+        let kernel = kernel_of(8, KeyKind::U64);
+        let before = MemoryBudget::of_process();
+        let buffer = kernel.copy(&[7; 64], &mut |_| ()).unwrap();
+        assert!(Arc::ptr_eq(&before.0, &MemoryBudget::current().0));
+        assert!(before.used() >= 64);
+        drop(buffer);
+    }
+}

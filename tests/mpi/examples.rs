@@ -1,0 +1,170 @@
+//! The examples for C programs that sort, and the header alone: each example checks its result itself.
+
+use std::fs;
+
+use libtest_mimic::Failed;
+
+use crate::case::{Case, Row, number, table};
+use crate::harness::{Scratch, compiler, launch, program, require, root, run, victims, words};
+use crate::originals::{bytes, random_keys};
+
+/// Example, ranks, arguments, failures.
+const EXAMPLES: &str = "
+ all   | hello      | 1 |           |
+ all   | hello      | 3 |           |
+ quick | hello      | 4 |           | 2@1
+ all   | hello      | 4 |           | 0@0.stored 3@2
+ all   | fault_loop | 1 |           |
+ all   | fault_loop | 4 |           |
+ all   | fault_loop | 4 |           | 1@0 2@1
+ quick | fault_loop | 6 |           | 0@1 3@1 5@2
+ all   | workflow   | 1 | 20000     |
+ all   | workflow   | 4 | 20000     |
+ all   | workflow   | 3 | 20000     | 1@0
+ all   | workflow   | 4 | 20000     | 1@0 2@1
+ all   | workflow   | 4 | 20000 DIR | 0@0 1@0 2@0
+ quick | workflow   | 6 | 20000 DIR | 0@1 3@1 5@2
+ all   | workflow   | 8 | 20000 DIR | 0@0 7@0 3@1 4@1 5@2 6@2 1@2
+ all   | records    | 3 |           |
+ all   | records    | 4 |           |
+ quick | records    | 4 |           | 1@1.send
+ all   | records    | 4 |           | 0@1.stored
+";
+
+fn check(example: &str, ranks: usize, faults: &str, text: &str) -> Result<(), Failed> {
+    let survivors = ranks - victims(faults).len();
+    let lines = text.lines();
+    match example {
+        "hello" => {
+            // "rank R of P: ... blocks: B, in order" of each survivor.
+            let sorted = lines.filter(|line| line.ends_with(", in order"));
+            let counts = sorted.filter_map(|line| line.split("blocks: ").nth(1)?.split(',').next());
+            let blocks: usize = counts.filter_map(|count| count.parse::<usize>().ok()).sum();
+            let expected = ranks.next_power_of_two();
+            require(blocks == expected, format!("{blocks} blocks"), text)
+        }
+        "fault_loop" => {
+            let is_right = |line: &&str| line.starts_with("survivor") && line.ends_with("right");
+            let right = lines.filter(is_right).count();
+            require(
+                right == survivors,
+                format!("{right} survivors were right"),
+                text,
+            )
+        }
+        "workflow" => {
+            let right = lines.filter(|line| line.ends_with("tries, right")).count();
+            require(
+                right == survivors,
+                format!("{right} survivors were right"),
+                text,
+            )
+        }
+        "records" => {
+            // A line for each sort, of the lowest survivor; the last result is dense.
+            let sorts: Vec<&str> = lines.filter(|line| line.contains(" stars from ")).collect();
+            let blocks = if faults.is_empty() { 1 } else { 2 };
+            let expected = [blocks, blocks, blocks, 1];
+            let is_right = |(line, blocks): (&&str, i32)| {
+                line.contains(&format!("blocks here: {blocks}, ")) && line.ends_with(", in order")
+            };
+            let right = sorts.len() == 4 && sorts.iter().zip(expected).all(is_right);
+            require(right, "the results are not as expected", text)
+        }
+        _ => panic!("no check for {example}"),
+    }
+}
+
+fn run_example(example: &str, ranks: usize, arguments: &str, faults: &str) -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let arguments = words(arguments, &folder);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let program = program(&format!("c_examples/{example}.c"))?;
+    let text = launch(ranks, faults, &program, &arguments)?;
+    check(example, ranks, faults, &text)?;
+    folder.remove_empty(&text)
+}
+
+fn example(row: &Row) -> Case {
+    let [example, ranks, arguments, faults] = row.cells();
+    let name = format!("example {example} {arguments} on {ranks} ranks, failures {faults:?}");
+    let ranks = number(ranks);
+    let body = move || run_example(example, ranks, arguments, faults);
+    Case::new(row.is_quick, name, body)
+}
+
+/// Sorts a file while two ranks fail, and checks the file and the lines about the failures.
+fn sort_file() -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let (input, output) = (folder.path().join("input"), folder.path().join("output"));
+    let mut keys = random_keys(7, 100_003);
+    fs::write(&input, bytes(&keys))?;
+    keys.sort_unstable();
+    let program = program("c_examples/sort_file.c")?;
+    let arguments = [input.display().to_string(), output.display().to_string()];
+    let arguments = arguments.each_ref().map(String::as_str);
+    let text = launch(5, "3@1.send 0@2", &program, &arguments)?;
+    let sorted = fs::read(&output)? == bytes(&keys);
+    require(sorted, "the output is not sorted", &text)?;
+    for line in [
+        "rank 3 has failed, 4 of 5",
+        "rank 0 has failed, 3 of 5",
+        "output is complete",
+    ] {
+        require(text.contains(line), format!("no line says: {line}"), &text)?;
+    }
+    folder.remove()
+}
+
+/// The language standards in which the header and all examples must compile without a warning.
+const STANDARDS: &str = "
+ quick | c99
+ all   | c11
+ all   | c17
+ all   | c++11
+ quick | c++17
+";
+
+/// Compiles a program that only includes the header, and all examples.
+fn header_and_examples_compile(standard: &str) -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let source = folder.path().join("only_the_header.c");
+    let text = "#include \"ftsort.h\"\nint main(void) { return 0; }\n";
+    fs::write(&source, text)?;
+    let mut sources = vec![source];
+    for folder in ["c_examples", "c_examples/original"] {
+        for entry in fs::read_dir(root().join(folder))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|end| end == "c") {
+                sources.push(path);
+            }
+        }
+    }
+    let language = if standard.starts_with("c++") {
+        "c++"
+    } else {
+        "c"
+    };
+    for source in &sources {
+        let mut command = compiler(standard);
+        command.args(["-x", language, "-fsyntax-only"]).arg(source);
+        run(&mut command)?;
+    }
+    folder.remove()
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = table(STANDARDS)
+        .map(|row| {
+            let [standard] = row.cells();
+            let name = format!("the header and the examples compile in {standard}");
+            Case::new(row.is_quick, name, move || {
+                header_and_examples_compile(standard)
+            })
+        })
+        .collect();
+    cases.extend(table(EXAMPLES).map(|row| example(&row)));
+    let name = "example sort_file on 5 ranks, failures \"3@1.send 0@2\"";
+    cases.push(Case::new(true, name, sort_file));
+    cases
+}

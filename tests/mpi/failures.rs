@@ -1,0 +1,118 @@
+//! Sorts in which ranks are killed: at every point of every round, several at once, and one after another.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+
+use crate::case::Case;
+use crate::harness::{Launch, Scratch, program, require};
+use crate::sorter::{sort_with, sorts};
+
+/// One rank at each point of each round. A rank that is killed after the agreement on the last round takes its
+/// result with it.
+const POINTS: &str = "
+ quick | store=memory    | 0@0.begin  | right
+ all   | store=memory    | 2@0.store  | right
+ quick | store=directory | 3@0.stored | right
+ all   | store=memory    | 0@0.commit | right
+ all   | store=memory    | 1@1.begin  | right
+ quick | store=directory | 2@1.send   | right
+ quick | store=memory    | 3@1.store  | right
+ all   | store=directory | 0@1.stored | right
+ quick | store=memory    | 1@1.commit | right
+ all   | store=memory    | 2@2.begin  | right
+ all   | store=directory | 3@2.send   | right
+ all   | store=memory    | 0@2.store  | right
+ all   | store=directory | 1@2.stored | right
+ all   | store=memory    | 2@2.commit | right
+ all   | store=memory    | 3@3.begin  | right
+ all   | store=memory    | 1@3.store  | right
+ all   | store=directory | 2@3.stored | right
+ all   | store=memory    | 3@3.commit | ends
+";
+
+const SEVERAL: &str = "
+ quick | ranks=4 store=directory:0 | 0@0 1@0 2@0 | right
+ all   | ranks=5 store=directory:0 | 0@1 1@1.recover 2@2.send 3@2.recover | right
+ all   | ranks=8 store=directory:0 | 7@1 6@1 5@1.send 4@2.stored 3@2.recover 2@3 1@4 | right
+ quick | ranks=8 store=memory:7    | 7@1 6@1 5@1.send 4@2.stored 3@2.recover 2@3 1@4 | right
+ all   | ranks=4 store=memory:1    | 0@1 1@2 2@3 | right
+ quick | ranks=7 store=memory:2    | 0@1.recover 3@1 6@2 | right
+ all   | ranks=4 store=reload      | 2@0.stored | right
+ quick | ranks=4 store=reload      | 0@1 1@2 2@3 | right
+ all   | ranks=5 store=reload      | 1@1.send 2@1.send 3@1.recover | right
+";
+
+const ALGORITHMS: &str = "
+ all   | algorithm=samplesort store=memory          | 1@0.stored | right
+ all   | algorithm=samplesort store=memory          | 2@1.begin  | right
+ quick | algorithm=samplesort store=memory          | 0@1.send   | right
+ all   | algorithm=samplesort store=directory       | 0@1.stored 3@2 | right
+ all   | algorithm=samplesort:dense store=memory    | 3@1.commit | right
+ quick | algorithm=samplesort:dense store=directory | 1@3.send 2@3.recover | right
+ quick | algorithm=quickmerge store=memory          | 0@1        | right
+ quick | algorithm=quickmerge_modified:paper store=reload | 1@2.send 2@2.send | right
+ all   | algorithm=bitonic store=memory             | 2@2.send   | right
+ quick | algorithm=bitonic store=directory          | 0@1 1@2.stored 2@4 | right
+ all   | algorithm=bitonic:dense store=reload       | 3@3.send 0@3.send | right
+ all   | algorithm=hyperquicksort:dense store=memory | 1@4.begin | right
+";
+
+/// Failures and limits that end in an error on all survivors, and options that must not.
+const OPTIONS: &str = "
+ quick | store=none option=-             | 1@2             | -40: lost=1,; rank 1
+ quick | option=-                        | 2@2.send 3@2.send | -40: lost=2,3,; rank 2, 3
+ quick | store=reload option=liar        | 1@2             | -23: for rank 1; they are others
+ quick | count=3000000 option=memory=20000000 |             | -21: would exceed the limit of 20000000
+ quick | store=directory option=quorum=3 | 0@1 2@2.send    | -60: 2 of 4 ranks are left; 3 must be
+ all   | store=directory option=timeout=20000 | 0@1 3@2.send 1@2.recover | right
+ quick | repair=shrink                   | 1@2             | right
+ quick | ranks=3 algorithm=bitonic_merge shape=bitonic | | -1: equal shares, on 2^d ranks
+";
+
+/// Stops rank 1 with a signal that MPI does not notice. The others must give up after the timeout, and say why.
+fn gives_up_a_stopped_rank() -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let place = folder.argument();
+    let launch = Launch {
+        ranks: 4,
+        faults: "",
+        ulfm: true,
+    };
+    let mut sort = sort_with("stop", "");
+    sort.algorithm = "auto";
+    let sorter = program("tests/c/sorter.c")?;
+    let mut mpirun = launch
+        .command(&sorter, &sort.arguments(&place))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let statuses = [0, 2, 3].map(|rank| folder.path().join(format!("status.{rank}")));
+    let start = Instant::now();
+    while !statuses.iter().all(|file| file.exists()) && start.elapsed() < Duration::from_secs(40) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // mpirun does not return as long as a stopped process exists.
+    if let Ok(pid) = fs::read_to_string(folder.path().join("stopped")) {
+        Command::new("kill").args(["-KILL", pid.trim()]).status()?;
+    }
+    mpirun.wait()?;
+    for file in statuses {
+        let status = fs::read_to_string(&file)?;
+        let is_right = status.starts_with("status=-61 ") && status.contains("stopped");
+        require(is_right, file.display(), &status)?;
+    }
+    folder.remove()
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = sorts("survives a failure at every point", POINTS);
+    cases.extend(sorts("survives several failures", SEVERAL));
+    cases.extend(sorts("survives failures with every algorithm", ALGORITHMS));
+    cases.extend(sorts("keeps to its options and limits", OPTIONS));
+    let name = "gives up a stopped rank after the timeout";
+    cases.push(Case::new(true, name, gives_up_a_stopped_rank));
+    cases
+}

@@ -1,0 +1,275 @@
+//! Compiles C programs against the library, and runs them under `mpirun`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libtest_mimic::{Completion, Failed};
+
+/// The time limit of a run, if `FTSORT_MPI_LIMIT` does not name another one.
+const LIMIT_SECONDS: &str = "60";
+
+const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The folder of this program, of the library that cargo built with it, and of the compiled C programs.
+fn built() -> PathBuf {
+    let program = std::env::current_exe().expect("the test program has a path");
+    program.parent().expect("it is in a folder").to_path_buf()
+}
+
+/// The folder of the library that is tested.
+fn library() -> PathBuf {
+    std::env::var_os("FTSORT_LIBRARY_DIR").map_or_else(built, PathBuf::from)
+}
+
+/// Programs look for the library by the name that has its version, which cargo does not make.
+fn link_versioned_name(library: &Path) -> Result<(), Failed> {
+    let (major, minor) = (
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+    );
+    let link = library.join(format!("libftsort.so.{major}.{minor}"));
+    if !link.exists() {
+        std::os::unix::fs::symlink("libftsort.so", &link)?;
+    }
+    Ok(())
+}
+
+fn setting(variable: &str, default: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| default.to_string())
+}
+
+pub fn compiler(standard: &str) -> Command {
+    let mut command = Command::new(setting("MPICC", "mpicc"));
+    command
+        .arg(format!("-std={standard}"))
+        .args(STRICT)
+        .args(["-D_GNU_SOURCE", "-O1"])
+        .arg(format!("-I{}", root().join("include").display()));
+    command
+}
+
+/// Runs a command, and returns its output and its error output if its exit status is 0.
+pub fn run(command: &mut Command) -> Result<String, Failed> {
+    // About once in a thousand runs, mpirun gives up before it has started any rank.
+    const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
+    const TRIES: usize = 3;
+    for attempt in 1.. {
+        let output = command.stdin(Stdio::null()).output()?;
+        let text =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            return Ok(text.into_owned());
+        }
+        if attempt == TRIES || !text.contains(NOT_STARTED) {
+            return Err(format!("{command:?}: {}\n{text}", output.status).into());
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// The time of the last change to a source, to the headers beside it, and to those of the library.
+fn last_change(source: &Path) -> Result<std::time::SystemTime, Failed> {
+    let folder = source.parent().expect("a source is in a folder");
+    let mut newest = fs::metadata(source)?.modified()?;
+    for entry in fs::read_dir(folder)?.chain(fs::read_dir(root().join("include"))?) {
+        let entry = entry?;
+        if entry.path().extension().is_some_and(|end| end == "h") {
+            newest = newest.max(entry.metadata()?.modified()?);
+        }
+    }
+    Ok(newest)
+}
+
+/// Compiles a C program of the repository, named by its path, once for all cases.
+///
+/// The program has no path to the library: each run names the folder.
+pub fn program(source: &str) -> Result<PathBuf, Failed> {
+    // Two cases that start at the same time would write the same file.
+    static COMPILING: Mutex<()> = Mutex::new(());
+    let _compiling = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
+    let library = library();
+    link_versioned_name(&library)?;
+    // An example and a test may have the same file name.
+    let name = source.trim_end_matches(".c").replace('/', "-");
+    let program = built().join(format!("c-{name}"));
+    let source = root().join(source);
+    let compiled = fs::metadata(&program).and_then(|data| data.modified());
+    let changed = last_change(&source)?;
+    if compiled.is_ok_and(|compiled| compiled > changed) {
+        return Ok(program);
+    }
+    let mut command = compiler("c99");
+    command.arg(&source).arg("-o").arg(&program);
+    command
+        .arg(format!("-L{}", library.display()))
+        .args(["-lftsort", "-pthread", "-lm"]);
+    run(&mut command)?;
+    Ok(program)
+}
+
+/// The tested library comes first: cargo puts another of its folders there, which may hold an older one.
+fn library_path() -> OsString {
+    let present = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let paths = [library()]
+        .into_iter()
+        .chain(std::env::split_paths(&present));
+    std::env::join_paths(paths).unwrap_or_default()
+}
+
+/// A command that runs a compiled program without `mpirun`.
+pub fn single(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", library_path());
+    command
+}
+
+/// A job of `mpirun`.
+pub struct Launch<'a> {
+    pub ranks: usize,
+    /// The schedule of injected failures, in `FTSORT_FAULTS`.
+    pub faults: &'a str,
+    /// Whether `mpirun` is started with `--with-ft ulfm`.
+    pub ulfm: bool,
+}
+
+impl Launch<'_> {
+    /// The command of the job, which is killed after the time limit.
+    pub fn command(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        let limit = setting("FTSORT_MPI_LIMIT", LIMIT_SECONDS);
+        command.args(["-k", "2", &limit, "env", "--block-signal=PIPE"]);
+        command.arg(setting("MPIRUN", "mpirun"));
+        if self.ulfm {
+            command.args(["--with-ft", "ulfm"]);
+        }
+        command.args(["--oversubscribe", "-np", &self.ranks.to_string()]);
+        command
+            .arg(program)
+            .args(arguments)
+            .env("FTSORT_FAULTS", self.faults)
+            .env("LD_LIBRARY_PATH", library_path());
+        command
+    }
+}
+
+/// Runs a compiled program with ULFM, and returns its output.
+pub fn launch(
+    ranks: usize,
+    faults: &str,
+    program: &Path,
+    arguments: &[&str],
+) -> Result<String, Failed> {
+    let launch = Launch {
+        ranks,
+        faults,
+        ulfm: true,
+    };
+    run(&mut launch.command(program, arguments)).map_err(|error| {
+        let text = error.message().unwrap_or("failed");
+        format!("FTSORT_FAULTS={faults:?}: {text}").into()
+    })
+}
+
+/// A folder of a case, which is removed when the case ends well.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Result<Self, Failed> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ftsort-mpi-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The path as an argument of a program.
+    pub fn argument(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    pub fn file_names(&self) -> Result<Vec<String>, Failed> {
+        let entries = fs::read_dir(&self.0)?.collect::<Result<Vec<_>, _>>()?;
+        let names = entries.iter().map(|entry| entry.file_name());
+        Ok(names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect())
+    }
+
+    /// Removes the folder with all files.
+    pub fn remove(self) -> Result<(), Failed> {
+        Ok(fs::remove_dir_all(&self.0)?)
+    }
+
+    /// Removes the folder, which must be empty. Otherwise the error has `output`, the output of the program.
+    pub fn remove_empty(self, output: &str) -> Result<(), Failed> {
+        let files = self.file_names()?;
+        if !files.is_empty() {
+            return Err(format!("{files:?} are left in {}: {output}", self.0.display()).into());
+        }
+        self.remove()
+    }
+}
+
+/// Separates the words of a cell of a table. `DIR` stands for the folder of the case.
+pub fn words(cell: &str, folder: &Scratch) -> Vec<String> {
+    let words = cell.split(' ').filter(|word| !word.is_empty());
+    let folder = folder.argument();
+    words
+        .map(|word| if word == "DIR" { &folder } else { word }.to_string())
+        .collect()
+}
+
+/// Runs a program of `tests/c` that checks everything itself, and prints that it is fine, or that it is skipped
+/// because MPI does not grant threads. It must leave the folder of the case empty.
+pub fn self_checking(name: &str, ranks: usize, arguments: &str) -> Result<Completion, Failed> {
+    let program = program(&format!("tests/c/{name}.c"))?;
+    let folder = Scratch::new()?;
+    let arguments = words(arguments, &folder);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let skipped = format!("{name}: skipped");
+    let text = launch(ranks, "", &program, &arguments).or_else(|error| match error.message() {
+        Some(text) if text.contains(&skipped) => Ok(text.to_string()),
+        _ => Err(error),
+    })?;
+    if text.contains(&skipped) {
+        folder.remove()?;
+        return Ok(Completion::ignored_with("MPI does not grant threads"));
+    }
+    if !text.contains(&format!("{name}: fine")) {
+        return Err(text.into());
+    }
+    folder.remove_empty(&text)?;
+    Ok(Completion::Completed)
+}
+
+/// The ranks that a schedule of failures kills, as in `1@2.send 3@2`.
+pub fn victims(faults: &str) -> Vec<usize> {
+    let entries = faults.split(' ').filter_map(|entry| entry.split_once('@'));
+    let mut ranks: Vec<usize> = entries.filter_map(|(rank, _)| rank.parse().ok()).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
+
+/// Fails with the output if `holds` is false.
+pub fn require(holds: bool, what: impl std::fmt::Display, output: &str) -> Result<(), Failed> {
+    if holds {
+        return Ok(());
+    }
+    Err(format!("{what}: {output}").into())
+}

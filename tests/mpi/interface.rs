@@ -1,0 +1,76 @@
+//! The C functions from outside: valid, invalid and random arguments, every kind of record, several groups, and an
+//! MPI that is started without ULFM.
+
+use std::fs;
+
+use libtest_mimic::Failed;
+
+use crate::case::{Case, number, table};
+use crate::harness::{Launch, Scratch, program, require, run, self_checking};
+use crate::sorter::sort_with;
+
+/// Program of tests/c, ranks, arguments, and what it checks. The seed of `arguments` is fixed: another seed may
+/// find another defect, which would not be the fault of the change that is tested.
+const PROGRAMS: &str = "
+ quick | api       | 2 | DIR     | functions and their errors as documented
+ all   | api       | 3 | DIR     | functions and their errors as documented
+ all   | arguments | 1 | DIR 1 1 | random arguments get a status and do no harm
+ quick | arguments | 3 | DIR 3 1 | random arguments get a status and do no harm
+ all   | records   | 1 |         | records of every kind by every algorithm
+ quick | records   | 3 | few     | records of every kind by every algorithm with the memory store
+ all   | records   | 3 |         | records of every kind by every algorithm
+ all   | records   | 4 |         | records of every kind by every algorithm
+ all   | groups    | 2 | turns   | two groups in turns
+ all   | groups    | 2 | part    | groups of a part of the ranks
+ all   | groups    | 2 | relay   | a group for each thread, one after the other
+ quick | groups    | 2 | threads | a group for each thread, all at once
+ all   | groups    | 4 | turns   | two groups in turns
+ quick | groups    | 4 | part    | groups of a part of the ranks
+ all   | groups    | 4 | relay   | a group for each thread, one after the other
+ all   | groups    | 4 | threads | a group for each thread, all at once
+";
+
+/// Option of tests/c/sorter.c, and what the status of rank 0 must start with and contain.
+const WITHOUT_ULFM: &str = "
+ quick | -      | status=-20 | --with-ft ulfm
+ all   | accept | status=0   |
+";
+
+/// Starts MPI without fault tolerance. A refused program aborts, after it has written its status.
+fn without_ulfm(option: &'static str, start: &str, phrase: &str) -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let place = folder.argument();
+    let mut sort = sort_with(option, "");
+    sort.count = "10";
+    sort.algorithm = "auto";
+    let launch = Launch {
+        ranks: 2,
+        faults: "",
+        ulfm: false,
+    };
+    let _ = run(&mut launch.command(&program("tests/c/sorter.c")?, &sort.arguments(&place)));
+    let status = fs::read_to_string(folder.path().join("status.0"))?;
+    let is_right = status.starts_with(&format!("{start} ")) && status.contains(phrase);
+    require(is_right, "the status of rank 0", &status)?;
+    folder.remove()
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = table(PROGRAMS)
+        .map(|row| {
+            let [program, ranks, arguments, title] = row.cells();
+            let name = format!("{title}, {ranks} ranks");
+            let ranks = number(ranks);
+            let body = move || self_checking(program, ranks, arguments);
+            Case::skippable(row.is_quick, name, body)
+        })
+        .collect();
+    cases.extend(table(WITHOUT_ULFM).map(|row| {
+        let [option, start, phrase] = row.cells();
+        let name = format!("without --with-ft ulfm, option {option}: {start}");
+        Case::new(row.is_quick, name, move || {
+            without_ulfm(option, start, phrase)
+        })
+    }));
+    cases
+}

@@ -1,0 +1,65 @@
+//! Runs C programs against the library on real MPI, and kills real processes.
+//!
+//! Each case is one `mpirun` with a time limit; a case that exceeds it fails. Two cases run at a time, because
+//! MPI's start and end take most of the time of a case. The cases of `monitors` measure which rank is slow, so
+//! they run one at a time, after all other cases.
+//!
+//! Environment variables:
+//! - `FTSORT_TESTS`: `quick`, the default, runs the cases that their tables mark as quick, which together cover
+//!   every C function, store, algorithm and kind of failure; `all` runs all cases.
+//! - `FTSORT_LIBRARY_DIR`: the folder of the `libftsort.so` to be tested; by default the one that cargo has just
+//!   built beside this program.
+//! - `FTSORT_MPI_LIMIT`: the time limit of a run in seconds, 60 by default; a busy machine needs a higher one.
+//! - `FTSORT_MPI_TIMES`: a file to which each case adds a line with its time in seconds and its name.
+//! - `MPICC` and `MPIRUN`: other commands for `mpicc` and `mpirun`.
+
+mod case;
+mod corruption;
+mod examples;
+mod failures;
+mod harness;
+mod interface;
+mod monitors;
+mod originals;
+mod rounds;
+mod sorter;
+mod sorts;
+mod traces;
+mod trees;
+
+use case::{Case, Selection};
+use libtest_mimic::{Arguments, Trial};
+
+/// How many cases run at a time if the command line does not say it.
+const CASES_AT_A_TIME: usize = 2;
+
+fn trials(cases: impl IntoIterator<Item = Case>) -> Vec<Trial> {
+    let selection = Selection::from_environment();
+    let selected = cases.into_iter().filter(|case| selection.includes(case));
+    selected.map(Case::into_trial).collect()
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    let side_by_side = [
+        interface::cases(),
+        examples::cases(),
+        trees::cases(),
+        rounds::cases(),
+        originals::cases(),
+        sorts::cases(),
+        corruption::cases(),
+        failures::cases(),
+        traces::cases(),
+    ];
+    let side_by_side = trials(side_by_side.into_iter().flatten());
+    let alone = trials(monitors::cases());
+    arguments.test_threads.get_or_insert(CASES_AT_A_TIME);
+    let first = libtest_mimic::run(&arguments, side_by_side);
+    arguments.test_threads = Some(1);
+    let second = libtest_mimic::run(&arguments, alone);
+    if first.has_failed() {
+        first.exit();
+    }
+    second.exit();
+}

@@ -1,0 +1,83 @@
+//! Tree collectives: the examples, which check their results themselves, and the functions from outside.
+
+use libtest_mimic::Failed;
+
+use crate::case::{Case, number, table};
+use crate::harness::{launch, program, require, self_checking};
+
+/// Example, ranks, arguments, failures.
+const EXAMPLES: &str = "
+ all   | tree_sort     | 1 | 5000                  |
+ all   | tree_sort     | 4 | 50000                 |
+ all   | tree_sort     | 5 | 20000 0-1,2-3,1-3 4   |
+ quick | tree_sort     | 4 | 50000                 | 2@2.send
+ all   | tree_sort     | 4 | 50000 0-1             | 2@2
+ quick | tree_sort     | 6 | 20000 0-1,0-2 5       | 3@1 5@2 1@2.send
+ all   | tree_sort     | 4 | 50000 - 2             | 2@2
+ all   | tree_sort     | 4 | 50000                 | 0@1 1@1
+ all   | matrix_vector | 1 | 64                    |
+ all   | matrix_vector | 4 | 256                   |
+ all   | matrix_vector | 8 | 300 0-4,1-3,2-6       |
+ quick | matrix_vector | 4 | 256 0-2               | 1@2.send
+ all   | matrix_vector | 6 | 100                   | 0@1 4@2.send
+ all   | matrix_vector | 8 | 256 4-5,2-3           | 0@2 7@2.send
+";
+
+/// Ranks on which tests/c/tree.c calls the functions with valid and invalid arguments.
+const FUNCTIONS: &str = "
+ all   | 2
+ quick | 3
+ all   | 4
+";
+
+/// The rank that fails while a result is handed out piece by piece, how many survivors there are, and the line
+/// that each of them prints.
+const GATHER: &str = "
+ all   | none  | 4 | gather: status=0 lost=-1
+ all   | sink  | 3 | gather: status=-40 lost=1
+ quick | owner | 3 | gather: status=-40 lost=3
+";
+
+fn example(name: &str, ranks: usize, arguments: &str, faults: &str) -> Result<(), Failed> {
+    let program = program(&format!("c_examples/{name}.c"))?;
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let text = launch(ranks, faults, &program, &arguments)?;
+    let right = text.lines().filter(|line| line.ends_with(", right"));
+    let right = right.count();
+    require(right == 1, format!("{right} results are right"), &text)
+}
+
+fn gather(victim: &str, survivors: usize, expected: &str) -> Result<(), Failed> {
+    let text = launch(4, "", &program("tests/c/tree.c")?, &["gather", victim])?;
+    let right = text.lines().filter(|line| *line == expected).count();
+    let what = format!("{right} of {survivors} survivors print {expected}");
+    require(right == survivors, what, &text)
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = table(EXAMPLES)
+        .map(|row| {
+            let [example_name, ranks, arguments, faults] = row.cells();
+            let name =
+                format!("example {example_name} {arguments} on {ranks} ranks, failures {faults:?}");
+            let ranks = number(ranks);
+            let body = move || example(example_name, ranks, arguments, faults);
+            Case::new(row.is_quick, name, body)
+        })
+        .collect();
+    cases.extend(table(FUNCTIONS).map(|row| {
+        let [ranks] = row.cells();
+        let name = format!("tree functions on {ranks} ranks");
+        let ranks = number(ranks);
+        Case::skippable(row.is_quick, name, move || {
+            self_checking("tree", ranks, "args")
+        })
+    }));
+    cases.extend(table(GATHER).map(|row| {
+        let [victim, survivors, line] = row.cells();
+        let name = format!("gathers a result piece by piece, failure of: {victim}");
+        let survivors = number(survivors);
+        Case::new(row.is_quick, name, move || gather(victim, survivors, line))
+    }));
+    cases
+}
