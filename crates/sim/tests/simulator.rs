@@ -440,7 +440,7 @@ fn stores_of(mutant: Mutant) -> Vec<StoreKind> {
     use Mutant::*;
     match mutant {
         InputNotStored => vec![StoreKind::Directory],
-        HoldersOfNow | TakesOverTheInput => vec![StoreKind::Versions(1)],
+        CurrentHoldersAsked | OldVersionTakenOver => vec![StoreKind::Versions(1)],
         _ => Vec::new(),
     }
 }
@@ -448,27 +448,27 @@ fn stores_of(mutant: Mutant) -> Vec<StoreKind> {
 /// The trial and the number of failures for a mutant that is seldom detected, so that every failure has to be tried.
 fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
     match mutant {
-        Mutant::AgreementsMix => Some(("ranks=3 store=directory", 2)),
-        Mutant::ClearedAtCommit | Mutant::RetiredAtCommit => {
+        Mutant::AgreementsNotDistinguished => Some(("ranks=3 store=directory", 2)),
+        Mutant::StoreClearedAtCommit | Mutant::VersionDroppedAtCommit => {
             Some(("ranks=3 records=6 store=directory", 2))
         }
-        Mutant::VersionsNotCopied => {
+        Mutant::VersionsNotReplicated => {
             Some(("ranks=3 records=6 store=versions:1 algorithm=bitonic", 1))
         }
-        Mutant::ClearedTooEarly => Some(("ranks=3 records=6 store=memory:1", 1)),
-        Mutant::HashIsNotCompared => Some(("ranks=4 records=6 store=memory:1", 2)),
-        Mutant::NoChecksum => Some(("ranks=3 records=6 store=directory damage=1", 2)),
-        Mutant::ContributesTwice => {
+        Mutant::StoreClearedBeforeCommit => Some(("ranks=3 records=6 store=memory:1", 1)),
+        Mutant::FailureSetsNotCompared => Some(("ranks=4 records=6 store=memory:1", 2)),
+        Mutant::ChecksumIgnored => Some(("ranks=3 records=6 store=directory damage=1", 2)),
+        Mutant::ContributionMergedTwice => {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge tagged=1";
             Some((line, 2))
         }
-        Mutant::TreeStays => {
+        Mutant::StaleTree => {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
             Some((line, 2))
         }
         Mutant::WritesInPlace => Some(("ranks=4 records=6 store=directory", 2)),
-        Mutant::FilesOfAnySort => Some(("ranks=4 records=6 store=directory sorts=2", 2)),
-        Mutant::ClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),
+        Mutant::FilesOfOtherSortsUsed => Some(("ranks=4 records=6 store=directory sorts=2", 2)),
+        Mutant::StoreClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),
         _ => None,
     }
 }
