@@ -17,8 +17,8 @@ use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_sim::simulate::directory::{InMemoryDirectory, Shared};
-use ftsort_sim::transport::{Played, Probe, Script, SimMpi, play_with_room};
+use ftsort_sim::directory::{InMemoryDirectory, SharedFiles};
+use ftsort_sim::transport::{RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks};
 
 type SimGroup<'y> = Group<Protocol<SimMpi<'y>>>;
 
@@ -38,21 +38,21 @@ fn transport(mpi: SimMpi<'_>) -> Protocol<SimMpi<'_>> {
 fn play<R: 'static>(
     ranks: usize,
     seed: u64,
-    program: impl Fn(Rank, Protocol<SimMpi<'_>>, Probe) -> R + 'static,
+    program: impl Fn(Rank, Protocol<SimMpi<'_>>, RankHandle) -> R + 'static,
 ) -> Vec<Option<R>> {
-    let script = Script {
+    let config = SimConfig {
         seed,
-        losses: Vec::new(),
+        failures: Vec::new(),
         record: false,
     };
-    let played: Played<Option<R>> = play_with_room(ranks, &script, move |rank, mpi| {
-        let probe = mpi.probe();
-        let result = program(rank, transport(mpi), probe.clone());
-        probe.check().is_ok().then_some(result)
+    let run: SimResult<Option<R>> = run_ranks_on_large_stacks(ranks, &config, move |rank, mpi| {
+        let handle = mpi.handle();
+        let result = program(rank, transport(mpi), handle.clone());
+        handle.check().is_ok().then_some(result)
     });
-    assert_eq!(played.hung, [], "seed {seed}");
-    assert_eq!(played.misuse, None, "seed {seed}");
-    played.outcomes.into_iter().map(Option::flatten).collect()
+    assert_eq!(run.hung, [], "seed {seed}");
+    assert_eq!(run.misuse, None, "seed {seed}");
+    run.outcomes.into_iter().map(Option::flatten).collect()
 }
 
 /// As [`play`], with a group of a configuration, and injected failures.
@@ -367,16 +367,12 @@ fn committed_states_survive_failures() {
 #[test]
 fn states_are_kept_in_a_directory() {
     for seed in SEEDS {
-        let files = Shared::default();
+        let files = SharedFiles::default();
         let shared = Rc::clone(&files);
-        let outcomes = play(3, seed, move |rank, transport, probe| {
+        let outcomes = play(3, seed, move |rank, transport, handle| {
             let files = Rc::clone(&shared);
             let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
-                Box::new(InMemoryDirectory::new(
-                    Rc::clone(&files),
-                    probe.clone(),
-                    false,
-                ))
+                Box::new(InMemoryDirectory::new(&files, &handle, false))
             };
             let config = GroupConfig {
                 store: StoreChoice::Directory(Rc::new(open)),
