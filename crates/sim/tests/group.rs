@@ -8,7 +8,7 @@ use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::faults::Plan;
 use ftsort_core::group::{
     Group, GroupConfig, GroupObserver, Key, LastRun, MergeOperation, Services, SortInput, Sorted,
-    StoreChoice, TreeMerge, TreeOptions,
+    StoreChoice, TreeMerge, TreeOptions, Verification,
 };
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::{Rounds, Task, bytes};
@@ -536,6 +536,24 @@ fn a_result_is_verified_and_gathered() {
         let received = wholes.iter().filter(|whole| !whole.is_empty()).count();
         assert_eq!((received, wholes.concat()), (1, all_keys(3)), "seed {seed}");
     }
+}
+
+#[test]
+fn verifies_empty_parts_and_refuses_misaligned_numbers() {
+    let outcomes = play_group(1, 1, GroupConfig::default(), "", |_, group| {
+        let layout = SortInput::of_keys::<f32>(&[]).layout;
+        let verification = |part: &'static [u8]| Verification {
+            layout: layout.clone(),
+            parts: vec![(Node(0), part)],
+            input: None,
+        };
+        static NUMBERS: [u64; 2] = [0; 2];
+        let bytes: &[u8] = bytemuck::cast_slice(&NUMBERS);
+        assert_eq!(group.verify_checked(Ok(verification(&bytes[1..1])))?, 0);
+        assert_eq!(group.verify_checked(Ok(verification(&bytes[..8])))?, 0);
+        group.verify_checked(Ok(verification(&bytes[1..9]))).map(drop)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument)]);
 }
 
 #[test]
