@@ -551,7 +551,9 @@ fn verifies_empty_parts_and_refuses_misaligned_numbers() {
         let bytes: &[u8] = bytemuck::cast_slice(&NUMBERS);
         assert_eq!(group.verify_checked(Ok(verification(&bytes[1..1])))?, 0);
         assert_eq!(group.verify_checked(Ok(verification(&bytes[..8])))?, 0);
-        group.verify_checked(Ok(verification(&bytes[1..9]))).map(drop)
+        group
+            .verify_checked(Ok(verification(&bytes[1..9])))
+            .map(drop)
     });
     assert_eq!(statuses(&outcomes), [Some(Status::Argument)]);
 }

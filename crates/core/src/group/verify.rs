@@ -28,7 +28,8 @@ fn aligned<'a>(layout: &Layout, part: &'a [u8]) -> Result<&'a [u8]> {
     }
     let size = layout.record_bytes();
     if layout.is_plain_number() && !part.as_ptr().addr().is_multiple_of(size) {
-        let text = format!("a part of the result is not aligned to {size} bytes, the size of its numbers");
+        let text =
+            format!("a part of the result is not aligned to {size} bytes, the size of its numbers");
         return Err(Error::new(Status::Argument, text));
     }
     Ok(part)
