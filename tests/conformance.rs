@@ -6,27 +6,27 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
-use ftsort_sim::transport::{Script, play};
-use ftsort_sim::trial::{CASES, Case};
+use ftsort_sim::transport::{SimConfig, run_ranks};
+use ftsort_sim::trial::{CONFORMANCE_CASES, ConformanceCase};
 
 const LIMIT_SECONDS: &str = "60";
 
-fn survivors(case: &Case) -> impl Iterator<Item = usize> + '_ {
+fn survivors(case: &ConformanceCase) -> impl Iterator<Item = usize> + '_ {
     (0..case.ranks).filter(|rank| !case.victims.contains(&(*rank as u32)))
 }
 
 #[test]
 fn simulated_ranks_conform() {
-    for case in CASES {
+    for case in CONFORMANCE_CASES {
         for seed in 0..300 {
-            let script = Script {
+            let script = SimConfig {
                 seed,
-                losses: Vec::new(),
+                failures: Vec::new(),
                 record: false,
             };
             for repair in [Repair::Agree, Repair::Shrink] {
                 let run = case.run;
-                let played = play(case.ranks, &script, move |_, mpi| {
+                let result = run_ranks(case.ranks, &script, move |_, mpi| {
                     let config = ProtocolConfig {
                         repair,
                         chunk: 500,
@@ -35,17 +35,17 @@ fn simulated_ranks_conform() {
                     run(&mut Protocol::new(mpi, config))
                 });
                 let place = format!("{}, seed {seed}, {repair:?}", case.name);
-                assert_eq!(played.hung, [], "{place}");
-                assert_eq!(played.misuse, None, "{place}");
+                assert_eq!(result.hung, [], "{place}");
+                assert_eq!(result.misuse, None, "{place}");
                 for rank in survivors(case) {
-                    assert_eq!(played.outcomes[rank], Some(Ok(())), "{place}, rank {rank}");
+                    assert_eq!(result.outcomes[rank], Some(Ok(())), "{place}, rank {rank}");
                 }
             }
         }
     }
 }
 
-fn on_mpi(number: usize, case: &Case, folder: &Path) {
+fn on_mpi(number: usize, case: &ConformanceCase, folder: &Path) {
     fs::create_dir_all(folder).expect("a folder");
     let mpirun = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".into());
     let output = Command::new("timeout")
@@ -76,7 +76,7 @@ fn on_mpi(number: usize, case: &Case, folder: &Path) {
 
 #[test]
 fn mpi_conforms() {
-    for (number, case) in CASES.iter().enumerate() {
+    for (number, case) in CONFORMANCE_CASES.iter().enumerate() {
         let name = format!("ftsort-conform-{}-{number}", std::process::id());
         on_mpi(number, case, &std::env::temp_dir().join(name));
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ftsort::capi::launch::ftsort_prepare;
 use ftsort::ulfm::{CHUNK, Mpi, Ulfm};
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
-use ftsort_sim::trial::CASES;
+use ftsort_sim::trial::CONFORMANCE_CASES;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -26,7 +26,7 @@ fn main() {
     };
     let mut transport = Protocol::new(mpi.expect("a communicator"), config);
     let rank = transport.me();
-    let text = match (CASES[case].run)(&mut transport) {
+    let text = match (CONFORMANCE_CASES[case].run)(&mut transport) {
         Ok(()) => "ok".to_string(),
         Err(error) => error.to_string(),
     };

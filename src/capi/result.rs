@@ -76,6 +76,9 @@ pub(super) fn address_of(bytes: &[u8]) -> *const c_void {
     }
 }
 
+/// A node and the bytes of its records.
+type NodeRecords<'r> = (Node, &'r [u8]);
+
 impl ftsort_result {
     /// The result of a sort.
     pub(super) fn sorted(sorted: Sorted, layout: Layout) -> ftsort_result {
@@ -135,7 +138,7 @@ impl ftsort_result {
     }
 
     /// The records by node, and their layout.
-    pub(super) fn records(&self) -> Result<(&Layout, Vec<(Node, &[u8])>)> {
+    pub(super) fn records(&self) -> Result<(&Layout, Vec<NodeRecords<'_>>)> {
         match &self.content {
             Content::Sorted(sorted, layout) => Ok((layout, sorted.parts(layout.record_bytes())?)),
             Content::Array(array) => Ok((&array.layout, vec![(array.node, array.bytes())])),

@@ -107,8 +107,9 @@ mod simulated {
     use ftsort_core::rounds::Rounds;
     use ftsort_core::vcube::Node;
     use ftsort_kernels::buffer::Slice;
-    use ftsort_sim::simulate::{Ended, Keeping, Setting, run_with_deaths};
-    use ftsort_sim::transport::Loss;
+    use ftsort_sim::StoreKind;
+    use ftsort_sim::simulate::{SimulationRun, SimulationSetting, run_with_failures};
+    use ftsort_sim::transport::Failure;
 
     const MOST_RANKS: usize = 256;
 
@@ -136,14 +137,17 @@ mod simulated {
             setting.reload |= caller.inits_all();
             (caller, setting, inputs, ranks)
         };
-        let deaths = if setting.losses.is_empty() {
+        let deaths = if setting.failures.is_empty() {
             given.failures as usize
         } else {
             0
         };
         let rounds: Rc<dyn Rounds> = Rc::new(caller);
-        let (ended, losses) = run_with_deaths(&rounds, &Rc::new(inputs), &setting, deaths);
-        let setting = Setting { losses, ..setting };
+        let (ended, losses) = run_with_failures(&rounds, &Rc::new(inputs), &setting, deaths);
+        let setting = SimulationSetting {
+            failures: losses,
+            ..setting
+        };
         let states = summed_up(ended).map_err(|error| Error {
             text: format!("{} ({setting})", error.text),
             ..error
@@ -172,15 +176,15 @@ mod simulated {
 
     /// # Safety
     /// The text is NULL or valid.
-    unsafe fn read(given: &ftsort_simulation_options, ranks: usize) -> Result<Setting> {
+    unsafe fn read(given: &ftsort_simulation_options, ranks: usize) -> Result<SimulationSetting> {
         let mut reload = given.reload != 0;
         let keeping = match given.store {
-            0 => Keeping::Memory(given.replicas.max(1) as usize),
-            1 => Keeping::Directory,
-            2 => Keeping::Nowhere,
+            0 => StoreKind::Memory(given.replicas.max(1) as usize),
+            1 => StoreKind::Directory,
+            2 => StoreKind::None,
             3 => {
                 reload = true;
-                Keeping::Nowhere
+                StoreKind::None
             }
             other => {
                 return refuse(format!(
@@ -193,7 +197,7 @@ mod simulated {
             // SAFETY: not NULL, and valid by this function's contract.
             let text = unsafe { CStr::from_ptr(given.schedule) }.to_string_lossy();
             for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
-                let loss = Loss::parse(word).filter(|loss| loss.rank.index() < ranks);
+                let loss = Failure::parse(word).filter(|loss| loss.rank.index() < ranks);
                 match loss {
                     Some(loss) => losses.push(loss),
                     None => {
@@ -204,11 +208,11 @@ mod simulated {
                 }
             }
         }
-        Ok(Setting {
+        Ok(SimulationSetting {
             seed: given.seed,
-            keeping,
+            store: keeping,
             reload,
-            losses,
+            failures: losses,
         })
     }
 
@@ -243,7 +247,7 @@ mod simulated {
     }
 
     /// What the survivors have, if it is one thing.
-    fn summed_up(ended: Ended) -> Result<Vec<(Node, Slice)>> {
+    fn summed_up(ended: SimulationRun) -> Result<Vec<(Node, Slice)>> {
         let wrong = |text: String| Error::new(Status::Internal, text);
         if let Some(misuse) = ended.misuse {
             return Err(wrong(misuse));
@@ -255,7 +259,7 @@ mod simulated {
         let mut failure: Option<Error> = None;
         let mut right = 0;
         for outcome in ended.outcomes.into_iter().flatten() {
-            match outcome.states {
+            match outcome.result {
                 Ok(theirs) => {
                     right += 1;
                     states.extend(theirs);

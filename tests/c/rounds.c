@@ -338,7 +338,7 @@ static void purity(void)
   refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "in round 1 is not pure: the results of two calls differ");
   rounds.emit = NULL;
   rounds.absorb = write_to_state;
-  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "it has written to the state");
+  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "it changed the state that it was given");
   ftsort_free(group);
   group = plain;
 }

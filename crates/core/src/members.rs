@@ -376,18 +376,18 @@ impl Members {
     pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
         debug_assert!(!dead.contains(self.me));
         let mut newly_dead = Vec::new();
-        if mutant(Mutant::CoversAreStale) {
+        if mutant(Mutant::StaleExecutors) {
             self.assign_nodes();
         }
         for rank in dead.iter().filter(|rank| *rank != self.me) {
-            if mutant(Mutant::OneDeathAtATime) && !newly_dead.is_empty() {
+            if mutant(Mutant::OneFailureAtATime) && !newly_dead.is_empty() {
                 break;
             }
             if self.faulty.insert(rank) {
                 newly_dead.push(rank);
             }
         }
-        if !mutant(Mutant::CoversAreStale) {
+        if !mutant(Mutant::StaleExecutors) {
             self.assign_nodes();
         }
         if !newly_dead.is_empty() {

@@ -1,133 +1,134 @@
-//! Defects that are mutant on purpose, to see that the tests catch them.
+//! Mutants: defects of the protocol that are compiled in on purpose, and that the tests must detect.
 //!
-//! Each is a way to get the protocol wrong: several are those of programs that one finds. Compiled in
-//! with the feature `simulator` alone, and switched on one at a time, in one thread; otherwise
-//! [`mutant`] is a constant and leaves no trace.
+//! Several of them occur in published programs. They are compiled in only with the feature `testing`, and switched on
+//! one at a time, for one thread. Without the feature, [`mutant`] is a constant and costs nothing.
 
-macro_rules! defects {
+macro_rules! mutants {
     ($($(#[doc = $text:literal])* $name:ident,)*) => {
-        /// A mutant defect.
+        /// A defect of the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mutant {
             $($(#[doc = $text])* $name,)*
         }
 
         impl Mutant {
-            /// All of them.
+            /// All mutants.
             pub const ALL: &[Mutant] = &[$(Mutant::$name,)*];
         }
     };
 }
 
-defects! {
-    /// Who finished its round without trouble does not take part in the agreement.
-    AgreesOnlyInTrouble,
-    /// Who passed the barrier does not take part in the agreement (the papers' programs).
-    BarrierDecides,
-    /// The dead are those that this rank saw before it shrank (the papers' programs).
-    DeadBeforeShrinking,
-    /// The dead are those that this rank has seen.
-    DeadByOwnView,
-    /// Whether all have seen the same dead is not looked at.
-    HashIsNotCompared,
-    /// What is agreed on is not told apart.
-    AgreementsMix,
-    /// Messages of a round that was given up stay where they are.
-    MessagesStay,
-    /// What a peer has sent, and nobody waited for yet, is not received before the next epoch.
-    LateMessagesAreLeft,
-    /// Who waits for a living rank does not look for deaths.
-    WaitsWithoutLooking,
-    /// Failures that were agreed on count as new ones.
-    FailuresStayNew,
-    /// A round in which everybody finished is committed, though somebody died.
-    DeathsDoNotMatter,
-    /// A round in which nobody died is committed, though somebody could not finish.
-    UnfinishedIsFine,
-    /// A rank keeps its reason for failing to itself.
-    TroubleIsSecret,
-    /// The blocks of a round that was given up are gone on with.
-    AttemptIsKept,
-    /// The round starts again without getting lost blocks back.
-    RecoveryIsSkipped,
-    /// Recovery ends without an agreement.
-    RecoveryIsNotAgreed,
-    /// Who lost a block is asked of the present fault set, not of the committed one.
-    LossByPresentFaults,
-    /// After a recovery the old fault set tells who holds what.
-    FaultSetStaysAfterRecovery,
-    /// Files of one sort can be taken for those of the next.
-    FilesOfAnySort,
-    /// Version t is dropped before t + 1 is committed.
-    RetiredTooEarly,
-    /// Version t is dropped as soon as this rank has heard that t + 1 is committed.
-    RetiredAtCommit,
-    /// The store is emptied as soon as this rank has heard that the result is committed.
-    ClearedAtCommit,
-    /// The store is emptied by a rank that cannot know whether the others have heard of the result.
-    ClearedAlone,
+mutants! {
+    /// A rank that completed its round does not take part in the agreement.
+    SkipsAgreementOnSuccess,
+    /// A rank that passed the barrier does not take part in the agreement (the papers' programs).
+    BarrierReplacesAgreement,
+    /// The set of failed ranks is that which this rank knew before it shrank the communicator (the papers'
+    /// programs).
+    FailuresBeforeShrinking,
+    /// The set of failed ranks is that which this rank knows, without agreement.
+    LocalFailureSet,
+    /// The survivors do not compare their sets of failed ranks.
+    FailureSetsNotCompared,
+    /// Agreements on a round and agreements on the set of failed ranks are not distinguished.
+    AgreementsNotDistinguished,
+    /// Messages of an abandoned round are not removed.
+    StaleMessagesKept,
+    /// Messages that a peer has sent, and for which no receive was posted, are not received before the next
+    /// epoch.
+    LateMessagesNotReceived,
+    /// A rank that waits for a survivor does not check for failures.
+    WaitIgnoresFailures,
+    /// Failures that were agreed on count as new failures.
+    FailuresNotAcknowledged,
+    /// A round that all survivors completed is committed, although a rank failed.
+    CommitsDespiteFailure,
+    /// A round without a failure is committed, although a rank could not complete it.
+    CommitsIncompleteRound,
+    /// A rank does not share its error with the others.
+    ErrorNotShared,
+    /// The blocks of an abandoned round are used in the next one.
+    AbortedBlocksKept,
+    /// The round is replayed without restoring lost blocks.
+    RecoverySkipped,
+    /// A recovery ends without an agreement.
+    RecoveryNotAgreed,
+    /// The lost blocks are derived from the current set of failed ranks instead of the committed one.
+    LostNodesByCurrentFailures,
+    /// After a recovery, holders are derived from the previous set of failed ranks.
+    OldFailureSetAfterRecovery,
+    /// Files of one sort are used in the next one.
+    FilesOfOtherSortsUsed,
+    /// Version t is dropped before version t + 1 is committed.
+    VersionDroppedBeforeCommit,
+    /// Version t is dropped as soon as this rank learns that version t + 1 is committed.
+    VersionDroppedAtCommit,
+    /// The store is cleared as soon as this rank learns that the result is committed.
+    StoreClearedAtCommit,
+    /// The store is cleared by a rank that cannot know whether the others have learned of the result.
+    StoreClearedAlone,
     /// A rank logs only the decision of its own subcube.
-    OwnDecisionsOnly,
+    OnlyOwnDecisionsLogged,
     /// A decision is logged before it is committed.
-    LoggedTooEarly,
-    /// Each rank goes by its own policy.
-    AdviceIsNotShared,
-    /// A rank shares work out by what its own policy knows of speeds.
-    WeightsAreOnesOwn,
-    /// Nodes get equal shares, whatever their ranks weigh.
-    SharesAreEqual,
-    /// What a rank has that is left out, or taken back, is not brought to who executes from now on.
-    BlocksAreNotMoved,
-    /// Copies that died with their holders are not made again.
-    CopiesNotRenewed,
-    /// The copies of an input are kept by its own rank.
-    CopiesAtHome,
-    /// Pieces are asked of the rank whose input it was, dead or not.
-    AsksTheDead,
+    DecisionLoggedBeforeCommit,
+    /// Each rank follows its own placement policy.
+    PlacementNotShared,
+    /// A rank divides the work by the speeds that its own policy knows.
+    LocalWeights,
+    /// All nodes get equal shares, whatever the weights of their ranks are.
+    WeightsIgnored,
+    /// The block of a rank that is excluded, or gets work again, is not moved to the node's new executor.
+    BlocksNotMoved,
+    /// Replicas that were lost with their holders are not made again.
+    ReplicasNotRenewed,
+    /// The replicas of an input are held by its owner.
+    ReplicasAtOwner,
+    /// Pieces are requested from the owner of the input even if it has failed.
+    RequestsFromFailedOwner,
     /// Pieces are taken from the wrong side of a cut.
-    WrongSide,
-    /// Pieces are cut out of a copy that is not sorted.
-    CutsUnsorted,
-    /// An own input that was released is not had again.
-    ReleasedIsLost,
-    /// A rank does not tell of copies that it got.
-    CopiesUntold,
-    /// Ranks that were dead before the sort count as having had an input.
-    AbsentHaveInputs,
-    /// Whose data are lost stays with the rank that found out.
-    LossesUntold,
-    /// A version's copies are looked for where they would be now.
-    HoldersOfNow,
-    /// Versions are not copied.
-    VersionsNotCopied,
-    /// A cover goes on from the first version that it finds.
-    TakesOverTheInput,
+    WrongSideOfCut,
+    /// Pieces are cut out of a replica that is not sorted.
+    CutsUnsortedReplica,
+    /// A rank's own input is not copied again after it was released.
+    ReleasedInputNotRestored,
+    /// A rank does not report the replicas that it received.
+    ReplicasNotReported,
+    /// Ranks that had failed before the sort count as having an input.
+    AbsentRanksHaveInputs,
+    /// A rank that detects a data loss does not report whose data are lost.
+    LossesNotReported,
+    /// The replicas of a version are looked for at the ranks that would hold them now.
+    CurrentHoldersAsked,
+    /// Versions are not replicated.
+    VersionsNotReplicated,
+    /// An executor continues from the first version that it finds.
+    OldVersionTakenOver,
     /// Files are written in place (the papers' programs).
     WritesInPlace,
-    /// A file's checksum is not looked at.
-    NoChecksum,
-    /// The store is emptied before the result is committed.
-    ClearedTooEarly,
-    /// An input is not in the store before it is sorted.
+    /// The checksum of a file is not verified.
+    ChecksumIgnored,
+    /// The store is cleared before the result is committed.
+    StoreClearedBeforeCommit,
+    /// An input is not stored before it is sorted.
     InputNotStored,
-    /// Covers are computed from the fault set before the last fault.
-    CoversAreStale,
-    /// Of several ranks that died at once only the first is counted.
-    OneDeathAtATime,
-    /// Blocks are not compared with their digests, nor results with inputs.
-    NothingIsVerified,
-    /// After something wrong was found its round is played again with the same blocks.
-    BlocksAreTrustedAgain,
-    /// A caller's round is committed, though somebody was found dead since it began.
-    RoundsSpanFaults,
-    /// What a caller's loop kept is not brought to the covers of the dead.
-    CheckpointsStay,
-    /// What was merged before a fault is merged again.
-    ContributesTwice,
-    /// A tree is walked that was chosen before the last fault.
-    TreeStays,
-    /// Rank 0 passes messages on, dead or not (the papers' programs).
-    ScribeIsRankZero,
+    /// Executors are computed from the set of failed ranks before the last failure.
+    StaleExecutors,
+    /// If several ranks fail at once, only the first failure counts.
+    OneFailureAtATime,
+    /// Blocks are not compared with their digests, and results are not compared with inputs.
+    VerificationSkipped,
+    /// After a corruption was detected, the round is replayed with the same blocks.
+    CorruptBlocksReused,
+    /// A round of the caller's own loop is committed, although a failure was found since it began.
+    CallerRoundSpansFailure,
+    /// The checkpoints of a failed rank are not moved to the executors of its nodes.
+    CheckpointsNotMoved,
+    /// Data that were merged before a failure are merged again.
+    ContributionMergedTwice,
+    /// A tree is used that was chosen before the last failure.
+    StaleTree,
+    /// Rank 0 forwards messages even if it has failed (the papers' programs).
+    CoordinatorIsRankZero,
 }
 
 #[cfg(feature = "testing")]
@@ -137,22 +138,22 @@ mod switch {
     use super::Mutant;
 
     thread_local! {
-        static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
+        static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// Is it switched on in this thread?
-    pub fn mutant(defect: Mutant) -> bool {
-        PLANTED.get() == Some(defect)
+    /// Returns whether the mutant is switched on in this thread.
+    pub fn mutant(mutant: Mutant) -> bool {
+        ACTIVE.get() == Some(mutant)
     }
 
-    /// Is any switched on in this thread?
+    /// Returns whether any mutant is switched on in this thread.
     pub fn any_mutant() -> bool {
-        PLANTED.get().is_some()
+        ACTIVE.get().is_some()
     }
 
-    /// Switches a defect on in this thread, in place of the one before.
-    pub fn set_mutant(defect: Option<Mutant>) {
-        PLANTED.set(defect);
+    /// Switches a mutant on in this thread, in place of the previous one.
+    pub fn set_mutant(mutant: Option<Mutant>) {
+        ACTIVE.set(mutant);
     }
 }
 
@@ -160,7 +161,7 @@ mod switch {
 mod switch {
     use super::Mutant;
 
-    /// Never.
+    /// Returns false.
     #[inline(always)]
     pub const fn mutant(_: Mutant) -> bool {
         false

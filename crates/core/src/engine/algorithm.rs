@@ -87,7 +87,7 @@ impl Subcube {
     /// fault-free, otherwise 0. If all fault-free nodes have weight 0, they get equal shares.
     pub fn shares(&self) -> Vec<usize> {
         let weightless = self.weights.iter().all(|weight| *weight == 0);
-        let alike = weightless || mutant(Mutant::SharesAreEqual);
+        let alike = weightless || mutant(Mutant::WeightsIgnored);
         let mut shares = vec![0; self.len()];
         for (node, weight) in self.fault_free.iter().zip(&self.weights) {
             shares[(node.0 - self.first.0) as usize] = if alike { 1 } else { usize::from(*weight) };

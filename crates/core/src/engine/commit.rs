@@ -149,11 +149,11 @@ impl Engine<'_> {
             flag &= !COMPLETE;
         }
         if let Some(error) = error
-            && !mutant(Mutant::TroubleIsSecret)
+            && !mutant(Mutant::ErrorNotShared)
         {
             flag &= !bit_of(error.status);
         }
-        if mutant(Mutant::AgreesOnlyInTrouble) && flag == all_clear() {
+        if mutant(Mutant::SkipsAgreementOnSuccess) && flag == all_clear() {
             return Ok((Verdict::Committed, consent));
         }
         if consent {
@@ -171,8 +171,8 @@ impl Engine<'_> {
         self.reconsider |= flag & NO_CHANGE == 0;
         let consent = flag & CONSENT != 0;
         let flag = flag & all_clear();
-        let finished = flag == all_clear() || mutant(Mutant::UnfinishedIsFine);
-        if finished && (!faults || mutant(Mutant::DeathsDoNotMatter)) {
+        let finished = flag == all_clear() || mutant(Mutant::CommitsIncompleteRound);
+        if finished && (!faults || mutant(Mutant::CommitsDespiteFailure)) {
             self.inject_crash(Point::Commit)?;
             return Ok((Verdict::Committed, consent));
         }
@@ -251,11 +251,11 @@ impl Engine<'_> {
 
     /// Empties the store once no rank will read it any more. Collective.
     pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<()> {
-        if store.scope() == StoreScope::Everyone && !mutant(Mutant::ClearedAtCommit) {
+        if store.scope() == StoreScope::Everyone && !mutant(Mutant::StoreClearedAtCommit) {
             // An agreement that ends without failures proves that all ranks have learnt the result of the one
             // before. A rank that has failed in between took its part of the result along; the next call
             // finds that.
-            if self.transport.agree(0)?.faults && !mutant(Mutant::ClearedAlone) {
+            if self.transport.agree(0)?.faults && !mutant(Mutant::StoreClearedAlone) {
                 store.leave();
                 return Ok(());
             }

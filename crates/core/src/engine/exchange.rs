@@ -384,7 +384,7 @@ impl Engine<'_> {
         mine: Vec<u8>,
         (limit, total): (usize, usize),
     ) -> Result<Option<Vec<(Rank, Slice)>>> {
-        let coordinator = match mutant(Mutant::ScribeIsRankZero) {
+        let coordinator = match mutant(Mutant::CoordinatorIsRankZero) {
             true => Rank(0),
             // An excluded rank would keep the others waiting.
             false => self.members.lowest_executor(),

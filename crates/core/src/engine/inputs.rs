@@ -132,7 +132,7 @@ impl<'a> Inputs<'a> {
     pub fn home(&self, node: Node, ranks: usize) -> Option<Rank> {
         let home = Rank(node.0);
         let exists = home.index() < ranks;
-        let absent = self.absent.contains(home) && !mutant(Mutant::AbsentHaveInputs);
+        let absent = self.absent.contains(home) && !mutant(Mutant::AbsentRanksHaveInputs);
         (exists && !absent).then_some(home)
     }
 

@@ -135,7 +135,7 @@ impl Engine<'_> {
     /// Returns whether a block that arrived has the digest that its sender states.
     pub(super) fn is_intact(&self, block: &Block) -> bool {
         let intact = || self.key.is_none_or(|key| block.is_intact(key));
-        mutant(Mutant::NothingIsVerified) || intact()
+        mutant(Mutant::VerificationSkipped) || intact()
     }
 }
 
@@ -207,7 +207,7 @@ impl Job<'_, '_> {
     /// Checks that the result consists of all inputs and is in order, as far as all survivors together can
     /// tell.
     pub(super) fn verify_result(&mut self, mut result: RoundResult) -> Result<RoundResult> {
-        let skipped = result.interrupted || mutant(Mutant::NothingIsVerified);
+        let skipped = result.interrupted || mutant(Mutant::VerificationSkipped);
         let Some(checks) = self.integrity.checks.filter(|_| !skipped) else {
             return Ok(result);
         };
@@ -323,7 +323,7 @@ impl Job<'_, '_> {
 
     /// Discards all blocks, and those inputs in this rank's store whose digest differs.
     fn distrust(&mut self) -> Result<()> {
-        if mutant(Mutant::BlocksAreTrustedAgain) {
+        if mutant(Mutant::CorruptBlocksReused) {
             return Ok(());
         }
         if self.progress.membership.is_some() {

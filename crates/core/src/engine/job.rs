@@ -228,15 +228,15 @@ impl<'a, 'e> Job<'a, 'e> {
     fn transact(&mut self, round: u32) -> Result<NextStep> {
         loop {
             self.engine.inject_crash(Point::Begin)?;
-            if mutant(Mutant::RetiredTooEarly) {
+            if mutant(Mutant::VersionDroppedBeforeCommit) {
                 self.redundancy.store.retire(round);
             }
-            if mutant(Mutant::ClearedTooEarly) && round == self.algorithm.rounds() {
+            if mutant(Mutant::StoreClearedBeforeCommit) && round == self.algorithm.rounds() {
                 self.redundancy.store.clear();
             }
             let mut result = self.execute_round(round)?;
             result.error = self.suspected(result.error);
-            if mutant(Mutant::LoggedTooEarly) {
+            if mutant(Mutant::DecisionLoggedBeforeCommit) {
                 self.progress.log.push(result.decisions.clone());
             }
             let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
@@ -256,10 +256,10 @@ impl<'a, 'e> Job<'a, 'e> {
                 Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
                 Verdict::Replay => {
                     self.engine.stats.rounds_replayed += 1;
-                    if mutant(Mutant::AttemptIsKept) {
+                    if mutant(Mutant::AbortedBlocksKept) {
                         self.progress.blocks.extend(result.blocks);
                     }
-                    let recovered = if mutant(Mutant::RecoveryIsSkipped) {
+                    let recovered = if mutant(Mutant::RecoverySkipped) {
                         NextStep::Continue
                     } else {
                         self.recover()?

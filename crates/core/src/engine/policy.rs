@@ -93,14 +93,14 @@ impl Job<'_, '_> {
             };
             self.engine.reconsider = false;
             let me = self.engine.members.me();
-            let alone = mutant(Mutant::AdviceIsNotShared);
+            let alone = mutant(Mutant::PlacementNotShared);
             let reports = reports.iter().filter(|(rank, _)| !alone || *rank == me);
             let reports: Vec<(Rank, &[u8])> =
                 reports.map(|(rank, words)| (*rank, &words[..])).collect();
             let group = self.engine.members.executing();
             let settle = |policy: &mut &mut dyn PlacementPolicy| {
                 let mut own = reports.iter().copied().filter(|(rank, _)| *rank == me);
-                let own = own.find(|_| mutant(Mutant::WeightsAreOnesOwn));
+                let own = own.find(|_| mutant(Mutant::LocalWeights));
                 let own = own.map(|own| policy.settle(&[own], &group).weights);
                 let agreed = policy.settle(&reports, &group);
                 Placement {

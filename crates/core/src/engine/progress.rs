@@ -59,7 +59,7 @@ impl Progress {
         self.blocks = blocks;
         self.version = VersionId::INPUT;
         if round > 0 {
-            if !mutant(Mutant::LoggedTooEarly) {
+            if !mutant(Mutant::DecisionLoggedBeforeCommit) {
                 self.log.push(decisions);
             }
             self.version = VersionId {
@@ -76,7 +76,7 @@ impl Progress {
         self.blocks.append(&mut recovered.blocks);
         let mine = members.my_nodes();
         self.blocks.retain(|node, _| mine.contains(node));
-        if !mutant(Mutant::FaultSetStaysAfterRecovery) {
+        if !mutant(Mutant::OldFailureSetAfterRecovery) {
             self.membership = Some(members.membership().clone());
         }
     }
@@ -101,7 +101,7 @@ impl Progress {
     /// committed.
     pub fn last_executor(&self, node: Node, members: &Members) -> Option<Rank> {
         let membership = self.membership.as_ref()?;
-        if mutant(Mutant::LossByPresentFaults) {
+        if mutant(Mutant::LostNodesByCurrentFailures) {
             return Some(members.executor(node));
         }
         let executor = members.cube().executor(node, &membership.faulty);

@@ -28,7 +28,7 @@ impl Job<'_, '_> {
             };
             result.error = self.suspected(result.error);
             self.engine.spent(Phase::Repair, start);
-            let verdict = if mutant(Mutant::RecoveryIsNotAgreed) && result.complete {
+            let verdict = if mutant(Mutant::RecoveryNotAgreed) && result.complete {
                 Verdict::Committed
             } else {
                 self.engine.commit(result.complete, result.error.as_ref())?
@@ -62,7 +62,7 @@ impl Job<'_, '_> {
 
     /// Shares the lost ranks after an agreed loss of data. Collective.
     pub(super) fn share_losses(&mut self) -> Result<()> {
-        if mutant(Mutant::LossesUntold) {
+        if mutant(Mutant::LossesNotReported) {
             return Ok(());
         }
         let ranks = self.engine.members.ranks();

@@ -26,7 +26,7 @@ impl Job<'_, '_> {
             None => result.interrupted(),
             Some(mut decisions) => {
                 let result = self.exchange(round, &decisions, result)?;
-                if mutant(Mutant::OwnDecisionsOnly) {
+                if mutant(Mutant::OnlyOwnDecisionsLogged) {
                     decisions.retain(self.engine.members.me().home());
                 }
                 result.with(decisions)

@@ -91,7 +91,7 @@ impl Directory {
 
     /// The beginning of the names of this sort's files.
     fn sort_prefix(&self) -> String {
-        let sorts = if mutant(Mutant::FilesOfAnySort) {
+        let sorts = if mutant(Mutant::FilesOfOtherSortsUsed) {
             0
         } else {
             self.sorts
@@ -155,7 +155,8 @@ impl Directory {
         }
         let mut expected = [0_u8; 8];
         file.read_exact(&mut expected)?;
-        let intact = sum.finish() == u64::from_le_bytes(expected) || mutant(Mutant::NoChecksum);
+        let intact =
+            sum.finish() == u64::from_le_bytes(expected) || mutant(Mutant::ChecksumIgnored);
         Ok(intact.then(|| Ok(Block::from_parts(&header, parts))))
     }
 

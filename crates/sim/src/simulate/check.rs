@@ -1,4 +1,4 @@
-//! An algorithm tried under many crashes, and what comes of it compared with what it should be.
+//! An algorithm with many failures, whose results are compared with the correct ones.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,8 +6,11 @@ use std::rc::Rc;
 
 use rayon::prelude::*;
 
-use super::{Ended, Keeping, Outcome, Setting, place_of, run, run_with_deaths};
-use crate::transport::{Loss, Manner, Taken};
+use super::{
+    NodeStates, SimulationRun, SimulationSetting, StoreKind, position_of, run, run_with_failures,
+};
+use crate::harness::JobReport;
+use crate::transport::{Failure, FailureMode, StepRecord};
 use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::rounds::Rounds;
 use ftsort_core::rounds::purity::PurityCheck;
@@ -16,93 +19,100 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
-/// Says what is wrong with the states of all nodes, in order.
-type Judge = dyn Fn(&[Slice]) -> std::result::Result<(), String> + Send + Sync;
+/// Describes the error in the states of all nodes, which are in order of nodes.
+type Oracle = dyn Fn(&[Slice]) -> std::result::Result<(), String> + Send + Sync;
 
-/// An algorithm, what each rank brings, and how to tell whether it came out right.
+/// An algorithm, the ranks' inputs, and an oracle for the results.
 pub struct Check<A> {
     algorithm: A,
     inputs: Vec<Vec<u8>>,
-    keeping: Keeping,
+    store: StoreKind,
     reload: bool,
-    judge: Box<Judge>,
+    oracle: Box<Oracle>,
 }
 
-/// A run that went wrong: everything that decides it, and what was wrong.
+/// A run with a wrong result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failing {
-    /// To be run again with [`Check::run`].
-    pub setting: Setting,
-    /// For people.
+pub struct FailingRun {
+    /// The setting with which [`Check::run`] repeats the run.
+    pub setting: SimulationSetting,
+    /// A description of the error.
     pub text: String,
 }
 
-impl fmt::Display for Failing {
+impl fmt::Display for FailingRun {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.setting, self.text)
     }
 }
 
-/// How many runs came out how; none of them wrong.
+/// The number of runs with each kind of result, none of which is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Runs whose survivors got what they should.
-    pub right: u64,
-    /// Runs in which more was lost than the store keeps, as all survivors said.
-    pub lost: u64,
+    /// Runs whose survivors have the correct result.
+    pub correct: u64,
+    /// Runs in which more data were lost than the store protects, and all survivors reported the loss.
+    pub data_lost: u64,
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} right, {} lost", self.right, self.lost)
+        write!(
+            out,
+            "{} correct, {} with reported data loss",
+            self.correct, self.data_lost
+        )
     }
 }
 
 impl Tally {
-    fn with(self, other: Tally) -> Tally {
+    fn plus(self, other: Tally) -> Tally {
         Tally {
-            right: self.right + other.right,
-            lost: self.lost + other.lost,
+            correct: self.correct + other.correct,
+            data_lost: self.data_lost + other.data_lost,
         }
     }
 }
 
 impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
-    /// On as many ranks as there are inputs, which keep states in the memory of one other. Right is what
-    /// the algorithm comes to without faults, at every node. An error: it does not even run then, or is
-    /// not pure.
+    /// Creates a check with one rank for each input, and a store with one replica in memory. A result is correct if
+    /// it equals that of a run without failures, at every node. Returns an error if the algorithm does not run
+    /// without failures, or is not pure.
     pub fn new(algorithm: A, inputs: Vec<Vec<u8>>) -> Result<Check<A>> {
         if inputs.is_empty() {
-            return Err(Error::new(Status::Argument, "there are no inputs"));
+            return Err(Error::new(
+                Status::Argument,
+                "inputs is empty; pass one input for each rank",
+            ));
         }
-        let right = caught(|| run_all_nodes(&PurityCheck(&algorithm), &inputs))?;
-        let judge = move |states: &[Slice]| {
-            let wrong = (0..).zip(states.iter().zip(&right));
-            let mut wrong = wrong.filter(|(_, (found, right))| found != right);
-            wrong.next().map_or(Ok(()), |(node, (found, right))| {
-                let of = |bytes: usize| format!("{bytes} bytes");
-                let (found, right) = (of(found.len()), of(right.len()));
+        let expected = caught(|| run_all_nodes(&PurityCheck(&algorithm), &inputs))?;
+        let oracle = move |states: &[Slice]| {
+            let pairs = (0..).zip(states.iter().zip(&expected));
+            let mut wrong = pairs.filter(|(_, (state, expected))| state != expected);
+            wrong.next().map_or(Ok(()), |(node, (state, expected))| {
                 Err(format!(
-                    "the state of node {node} ({found}) is not what it is without faults ({right})"
+                    "the state of node {node} ({} bytes) differs from that of a run without failures ({} bytes)",
+                    state.len(),
+                    expected.len()
                 ))
             })
         };
         Ok(Check {
             algorithm,
             inputs,
-            keeping: Keeping::Memory(1),
+            store: StoreKind::Memory(1),
             reload: false,
-            judge: Box::new(judge),
+            oracle: Box::new(oracle),
         })
     }
 
-    /// With another store.
+    /// Uses another store.
     #[must_use]
-    pub fn keeping(self, keeping: Keeping) -> Check<A> {
-        Check { keeping, ..self }
+    pub fn store(self, store: StoreKind) -> Check<A> {
+        Check { store, ..self }
     }
 
-    /// What ranks bring can be got again, so that nothing is ever lost.
+    /// Allows inputs to be loaded again, so that no data can be lost.
     #[must_use]
     pub fn reloading(self) -> Check<A> {
         Check {
@@ -111,74 +121,90 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
         }
     }
 
-    /// Right is what this says of the states of all nodes, in order: for algorithms whose results
-    /// depend on who is alive.
+    /// Uses another oracle, which gets the states of all nodes in order of nodes. This is needed for algorithms
+    /// whose results depend on the survivors.
     #[must_use]
     pub fn judged_by(
         self,
-        judge: impl Fn(&[Slice]) -> std::result::Result<(), String> + Send + Sync + 'static,
+        oracle: impl Fn(&[Slice]) -> std::result::Result<(), String> + Send + Sync + 'static,
     ) -> Check<A> {
         Check {
-            judge: Box::new(judge),
+            oracle: Box::new(oracle),
             ..self
         }
     }
 
-    /// One run for each seed, in which up to so many ranks die at instants that it draws; on all processors.
-    pub fn seeds(&self, seeds: Range<u64>, deaths: usize) -> std::result::Result<Tally, Failing> {
+    /// Runs the algorithm once for each seed, on all processors. The seed draws up to `failures` failures.
+    pub fn seeds(
+        &self,
+        seeds: Range<u64>,
+        failures: usize,
+    ) -> std::result::Result<Tally, FailingRun> {
         let tallies = seeds.into_par_iter().map(|seed| {
             let (rounds, inputs) = self.shared();
             let mut setting = self.setting(seed);
-            let drawn = caught(|| Ok(run_with_deaths(&rounds, &inputs, &setting, deaths)));
-            let (ended, losses) = drawn.map_err(|panic| failing(&setting, panic.text))?;
-            setting.losses = losses;
-            self.judge(&setting, &ended)
+            let result = caught(|| Ok(run_with_failures(&rounds, &inputs, &setting, failures)));
+            let (result, failures) = result.map_err(|panic| failing(&setting, panic.text))?;
+            setting.failures = failures;
+            self.judge(&setting, &result)
         });
-        tallies.try_reduce(Tally::default, |one, other| Ok(one.with(other)))
+        tallies.try_reduce(Tally::default, |one, other| Ok(one.plus(other)))
     }
 
-    /// Every sequence of up to so many crashes, at every step of every rank, with one seed; on all
-    /// processors.
-    pub fn every_crash(&self, deaths: usize) -> std::result::Result<Tally, Failing> {
-        self.descend(&self.setting(1), deaths.min(self.inputs.len() - 1))
+    /// Runs the algorithm with every sequence of up to `failures` crashes, at every step of every rank, with one
+    /// seed, on all processors.
+    pub fn every_failure(&self, failures: usize) -> std::result::Result<Tally, FailingRun> {
+        self.descend(&self.setting(1), failures.min(self.inputs.len() - 1))
     }
 
-    /// One run once more.
-    pub fn run(&self, setting: &Setting) -> std::result::Result<Tally, Failing> {
-        self.judge(setting, &self.ended(setting)?)
+    /// Repeats one run.
+    pub fn run(&self, setting: &SimulationSetting) -> std::result::Result<Tally, FailingRun> {
+        self.judge(setting, &self.run_once(setting)?)
     }
 
-    fn descend(&self, setting: &Setting, deaths: usize) -> std::result::Result<Tally, Failing> {
-        let ended = self.ended(setting)?;
-        let tally = self.judge(setting, &ended)?;
-        if setting.losses.len() >= deaths {
+    fn descend(
+        &self,
+        setting: &SimulationSetting,
+        failures: usize,
+    ) -> std::result::Result<Tally, FailingRun> {
+        let result = self.run_once(setting)?;
+        let tally = self.judge(setting, &result)?;
+        if setting.failures.len() >= failures {
             return Ok(tally);
         }
-        // Up to the last crash so far it is the same run.
-        let last = setting.losses.last();
-        let start = last.map_or(Some(0), |last| place_of(&ended, last).map(|at| at + 1));
-        let alive = |taken: &&Taken| !setting.losses.iter().any(|loss| loss.rank == taken.rank);
-        let steps: Vec<&Taken> = match start {
-            Some(start) => ended.taken[start..].iter().filter(alive).collect(),
+        // Up to the last failure the run with one more failure is the same.
+        let last = setting.failures.last();
+        let start = last.map_or(Some(0), |last| {
+            position_of(&result.steps, last).map(|index| index + 1)
+        });
+        let is_alive = |record: &&StepRecord| {
+            let mut failures = setting.failures.iter();
+            !failures.any(|failure| failure.rank == record.rank)
+        };
+        let steps: Vec<&StepRecord> = match start {
+            Some(start) => result.steps[start..].iter().filter(is_alive).collect(),
             None => Vec::new(),
         };
-        let below = steps.par_iter().map(|taken| {
+        let below = steps.par_iter().map(|record| {
             let mut more = setting.clone();
-            more.losses.push(Loss {
-                rank: taken.rank,
-                step: taken.step,
-                manner: Manner::Crash,
+            more.failures.push(Failure {
+                rank: record.rank,
+                step: record.step,
+                mode: FailureMode::Crash,
             });
-            self.descend(&more, deaths)
+            self.descend(&more, failures)
         });
-        let below = below.try_reduce(Tally::default, |one, other| Ok(one.with(other)))?;
-        Ok(tally.with(below))
+        let below = below.try_reduce(Tally::default, |one, other| Ok(one.plus(other)))?;
+        Ok(tally.plus(below))
     }
 
-    fn ended(&self, setting: &Setting) -> std::result::Result<Ended, Failing> {
+    fn run_once(
+        &self,
+        setting: &SimulationSetting,
+    ) -> std::result::Result<SimulationRun, FailingRun> {
         let (rounds, inputs) = self.shared();
-        let ended = caught(|| Ok(run(&rounds, &inputs, setting)));
-        ended.map_err(|panic| failing(setting, panic.text))
+        let result = caught(|| Ok(run(&rounds, &inputs, setting)));
+        result.map_err(|panic| failing(setting, panic.text))
     }
 
     fn shared(&self) -> (Rc<dyn Rounds>, Rc<Vec<Vec<u8>>>) {
@@ -188,98 +214,116 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
         )
     }
 
-    fn setting(&self, seed: u64) -> Setting {
-        Setting {
+    fn setting(&self, seed: u64) -> SimulationSetting {
+        SimulationSetting {
             seed,
-            keeping: self.keeping,
+            store: self.store,
             reload: self.reload || self.algorithm.inits_all(),
-            losses: Vec::new(),
+            failures: Vec::new(),
         }
     }
 
-    fn judge(&self, setting: &Setting, ended: &Ended) -> std::result::Result<Tally, Failing> {
+    fn judge(
+        &self,
+        setting: &SimulationSetting,
+        result: &SimulationRun,
+    ) -> std::result::Result<Tally, FailingRun> {
         let wrong = |text: String| failing(setting, text);
-        if let Some(misuse) = &ended.misuse {
+        if let Some(misuse) = &result.misuse {
             return Err(wrong(misuse.clone()));
         }
-        if !ended.hung.is_empty() {
-            return Err(wrong(format!("ranks {:?} hang", ended.hung)));
+        if !result.hung.is_empty() {
+            return Err(wrong(format!("ranks {:?} hang", result.hung)));
         }
-        let outcomes = (0..).map(Rank).zip(&ended.outcomes);
-        let living: Vec<(Rank, &Outcome)> = outcomes
+        let outcomes = (0..).map(Rank).zip(&result.outcomes);
+        let survivors: Vec<(Rank, &JobReport<NodeStates>)> = outcomes
             .filter_map(|(rank, outcome)| Some((rank, outcome.as_ref()?)))
             .collect();
-        if living.len() + setting.losses.len() < self.inputs.len() {
-            return Err(wrong("somebody else died, too".into()));
+        if survivors.len() + setting.failures.len() < self.inputs.len() {
+            return Err(wrong(
+                "a rank failed for which no failure was injected".into(),
+            ));
         }
-        let Some((_, first)) = living.first() else {
+        let Some((_, first)) = survivors.first() else {
             return Ok(Tally::default());
         };
-        for (rank, outcome) in &living {
-            let status = |outcome: &Outcome| outcome.states.as_ref().err().map(|e| e.status);
-            if (status(outcome), &outcome.faulty) != (status(first), &first.faulty) {
-                return Err(wrong(format!("rank {rank} returns something else")));
+        for (rank, outcome) in &survivors {
+            let status =
+                |outcome: &JobReport<NodeStates>| outcome.result.as_ref().err().map(|e| e.status);
+            if (status(outcome), &outcome.failed) != (status(first), &first.failed) {
+                return Err(wrong(format!("rank {rank} returns another status")));
             }
         }
-        match &first.states {
-            Ok(_) => self.judge_states(&living, first).map_err(wrong),
+        match &first.result {
+            Ok(_) => self.judge_states(&survivors, first).map_err(wrong),
             Err(error) if error.status == Status::DataLost => {
-                judge_loss(setting, first).map_err(wrong)
+                judge_data_loss(setting, first).map_err(wrong)
             }
-            Err(error) => Err(wrong(format!("fails: {error}"))),
+            Err(error) => Err(wrong(format!("all ranks return an error: {error}"))),
         }
     }
 
-    /// Every node's state with its executor, and right as far as they are here: a rank that died after
-    /// the end took its own along.
+    /// Checks that every survivor has the states of the nodes that it executes, and, if all nodes are there, that
+    /// the states are correct. The states of a rank that failed after the end of the job are missing.
     fn judge_states(
         &self,
-        living: &[(Rank, &Outcome)],
-        first: &Outcome,
+        survivors: &[(Rank, &JobReport<NodeStates>)],
+        first: &JobReport<NodeStates>,
     ) -> std::result::Result<Tally, String> {
         let ranks = self.inputs.len();
-        let mut members = Members::new(living[0].0, ranks);
-        members.absorb(&RankSet::from_ranks(ranks, first.faulty.iter().copied()));
-        let mut all: Vec<(Node, Slice)> = Vec::new();
-        for (rank, outcome) in living {
-            let states = outcome.states.iter().flatten();
+        let mut members = Members::new(survivors[0].0, ranks);
+        members.absorb(&RankSet::from_ranks(ranks, first.failed.iter().copied()));
+        let mut all: NodeStates = Vec::new();
+        for (rank, outcome) in survivors {
+            let states = outcome.result.iter().flatten();
             let nodes: Vec<Node> = states.clone().map(|(node, _)| *node).collect();
             if nodes != members.nodes_of(*rank) {
-                return Err(format!("rank {rank} has the states of {nodes:?}"));
+                return Err(format!("rank {rank} has the states of nodes {nodes:?}"));
             }
             all.extend(states.cloned());
         }
         if all.len() == members.cube().len() {
             all.sort_by_key(|(node, _)| *node);
             let all: Vec<Slice> = all.into_iter().map(|(_, state)| state).collect();
-            (self.judge)(&all)?;
+            (self.oracle)(&all)?;
         }
-        Ok(Tally { right: 1, lost: 0 })
+        Ok(Tally {
+            correct: 1,
+            data_lost: 0,
+        })
     }
 }
 
-fn failing(setting: &Setting, text: String) -> Failing {
-    Failing {
+fn failing(setting: &SimulationSetting, text: String) -> FailingRun {
+    FailingRun {
         setting: setting.clone(),
         text,
     }
 }
 
-/// Was more lost than the store keeps? Counted are the ranks that died after the last commit, since
-/// every commit finds all copies where they belong. Who dies before its input is committed takes it along.
-fn judge_loss(setting: &Setting, outcome: &Outcome) -> std::result::Result<Tally, String> {
-    let survived = match setting.keeping {
-        _ if setting.reload => usize::MAX,
-        Keeping::Nowhere => 0,
-        Keeping::Memory(copies) => copies,
-        Keeping::Directory => usize::MAX,
+/// Checks that more ranks failed at once than the store protects against. The ranks that failed after the last commit
+/// count, because every commit leaves all replicas in their places. The input of a rank that fails before its input
+/// is committed is lost.
+fn judge_data_loss(
+    setting: &SimulationSetting,
+    outcome: &JobReport<NodeStates>,
+) -> std::result::Result<Tally, String> {
+    let protected = match setting.store {
+        _ if setting.can_reload() => usize::MAX,
+        StoreKind::None => 0,
+        StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
+        StoreKind::Directory | StoreKind::Reload => usize::MAX,
     };
-    let lost = match outcome.absorbed {
-        None => !setting.reload,
-        Some(absorbed) => outcome.faulty.len() - absorbed > survived,
+    let is_lost = match &outcome.failed_at_commit {
+        None => !setting.can_reload(),
+        Some(known) => outcome.failed.len() - known.len() > protected,
     };
-    match lost {
-        true => Ok(Tally { right: 0, lost: 1 }),
-        false => Err("data are lost that the store keeps".into()),
+    if is_lost {
+        Ok(Tally {
+            correct: 0,
+            data_lost: 1,
+        })
+    } else {
+        Err("data loss is reported, although the store holds the data".into())
     }
 }

@@ -1,327 +1,218 @@
-//! Callers' algorithms on simulated ranks that crash: the same engine as on MPI, in one thread, where a
-//! seed decides every interleaving and every crash. Only with the feature `simulation`.
+//! User-defined algorithms on simulated ranks that fail: the engine is the same as on MPI, in one thread, and a seed
+//! decides every interleaving and every failure.
 //!
-//! [`Check`] tries an algorithm under many seeds, or under every crash there can be, and compares what
-//! the survivors get with what all nodes come to without faults:
+//! `Check` (feature `trials`) tries an algorithm with many seeds, or with every possible failure, and compares the
+//! survivors' results with those of a run without failures:
 //!
-//! ```no_run
-//! use ftsort::{buffer::Slice, error::Result, rounds::{Rounds, Task, bytes}, simulate::Check};
+//! ```
+//! # #[cfg(feature = "trials")] {
+//! use ftsort_core::rounds::{Rounds, Task, bytes};
+//! use ftsort_kernels::{buffer::Slice, error::Result};
+//! use ftsort_sim::simulate::Check;
 //!
+//! /// Computes the exclusive or of all nodes' bytes at each node.
 //! #[derive(Clone)]
-//! struct Xor; // of all nodes' bytes, at each of them
+//! struct Xor;
 //! impl Rounds for Xor {
 //!     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
 //!         bytes(&[task.state.first().unwrap_or(&0) ^ inbox.first().unwrap_or(&0)])
 //!     }
 //! }
 //! let check = Check::new(Xor, vec![vec![1], vec![2], vec![4]]).unwrap();
-//! println!("{}", check.seeds(0..1000, 2).unwrap()); // two of three ranks die
-//! println!("{}", check.every_crash(2).unwrap()); // at every pair of steps
+//! println!("{}", check.seeds(0..20, 2).unwrap()); // two of three ranks fail
+//! println!("{}", check.every_failure(1).unwrap()); // one rank fails, at every step
+//! # }
 //! ```
 //!
 //! Must never: let anything but the seed decide what happens.
 
 #[cfg(feature = "trials")]
 mod check;
-pub mod directory;
 #[cfg(all(test, feature = "trials"))]
 mod tests;
 
-use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
 #[cfg(feature = "trials")]
-pub use check::{Check, Failing, Tally};
+pub use check::{Check, FailingRun, Tally};
 
-use crate::transport::{Loss, Manner, Probe, Script, SimMpi, SimStep, Taken, play_with_room};
-use directory::{InMemoryDirectory, Shared};
-use ftsort_core::engine::{Engine, EngineContext, Event, Job, Observer, Occasion, Source, Stats};
+use crate::harness::{Harness, InputSource, JobContext, JobOptions, JobReport, StoreKind};
+use crate::transport::{Failure, FailureMode, SimConfig, StepRecord};
 use ftsort_core::faults::Schedule;
-use ftsort_core::members::{Members, Rank, RankSet};
+use ftsort_core::members::Rank;
 use ftsort_core::rounds::purity::PurityCheck;
 use ftsort_core::rounds::{Hypercube, Rounds};
-use ftsort_core::store::Store;
-use ftsort_core::store::directory::Directory;
-use ftsort_core::store::memory::Memory;
-use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
 use ftsort_core::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Result, caught};
 use ftsort_kernels::random::SplitMix;
 
-/// Where the ranks keep the states of every round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
-    /// Nowhere.
-    Nowhere,
-    /// In the memory of so many other ranks.
-    Memory(usize),
-    /// In files that everybody sees.
-    Directory,
-}
-
-impl fmt::Display for Keeping {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Keeping::Nowhere => out.write_str("none"),
-            Keeping::Memory(copies) => write!(out, "memory:{copies}"),
-            Keeping::Directory => out.write_str("directory"),
-        }
-    }
-}
-
-/// All that decides a run, beside the algorithm and what the ranks bring.
+/// The values that decide a run, apart from the algorithm and the ranks' inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct SimulationSetting {
     /// Decides every interleaving.
     pub seed: u64,
     /// The store.
-    pub keeping: Keeping,
-    /// What ranks brought can be got again; as where they bring nothing ([`Rounds::inits_all`]).
+    pub store: StoreKind,
+    /// Whether the ranks' inputs can be loaded again, whatever the store is. This holds for algorithms without
+    /// inputs ([`Rounds::inits_all`]).
     pub reload: bool,
-    /// Who dies, and at which of its steps.
-    pub losses: Vec<Loss>,
+    /// The failures to inject.
+    pub failures: Vec<Failure>,
 }
 
-impl fmt::Display for Setting {
+impl SimulationSetting {
+    /// Whether the ranks' inputs can be loaded again.
+    fn can_reload(&self) -> bool {
+        self.reload || self.store == StoreKind::Reload
+    }
+}
+
+impl fmt::Display for SimulationSetting {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "seed={} store={}", self.seed, self.keeping)?;
+        write!(out, "seed={} store={}", self.seed, self.store)?;
         if self.reload {
             out.write_str(" reload")?;
         }
-        for (index, loss) in self.losses.iter().enumerate() {
-            let before = if index == 0 { " lose=" } else { "," };
-            write!(out, "{before}{loss}")?;
+        for (index, failure) in self.failures.iter().enumerate() {
+            let before = if index == 0 { " failures=" } else { "," };
+            write!(out, "{before}{failure}")?;
         }
         Ok(())
     }
 }
 
-/// What a rank got.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The states of the nodes that it executes in the end, or why there are none.
-    pub states: Result<Vec<(Node, Slice)>>,
-    /// The dead that it knows of.
-    pub faulty: Vec<Rank>,
-    /// How many of them were known when something was committed last; None: nothing ever was.
-    pub absorbed: Option<usize>,
-}
+/// The final states of the nodes that a rank executes.
+pub type NodeStates = Vec<(Node, Slice)>;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
-pub struct Ended {
-    /// What each rank got; None: it died, or hangs.
-    pub outcomes: Vec<Option<Outcome>>,
+pub struct SimulationRun {
+    /// The result of each rank. None: the rank failed or hangs.
+    pub outcomes: Vec<Option<JobReport<NodeStates>>>,
     /// All steps, in order.
-    pub taken: Vec<Taken>,
-    /// Ranks that hang.
+    pub steps: Vec<StepRecord>,
+    /// The ranks that hang.
     pub hung: Vec<Rank>,
-    /// The network was used in a way in which it must not be.
+    /// A use of the network that its interface forbids.
     pub misuse: Option<String>,
 }
 
-/// Messages are cut into pieces of this size.
-const CHUNK: usize = 16 << 10;
-
-/// Runs an algorithm on as many simulated ranks as there are inputs. Each step is run twice
-/// ([`PurityCheck`]), so that what is not pure is found.
+/// Runs an algorithm on one simulated rank for each input. Each callback is called twice ([`PurityCheck`]), so that a
+/// callback that is not pure is detected.
 ///
 /// # Panics
 /// If the system has no memory for the ranks' stacks, or the engine has a defect.
-pub fn run(rounds: &Rc<dyn Rounds>, inputs: &Rc<Vec<Vec<u8>>>, setting: &Setting) -> Ended {
-    let script = Script {
+pub fn run(
+    rounds: &Rc<dyn Rounds>,
+    inputs: &Rc<Vec<Vec<u8>>>,
+    setting: &SimulationSetting,
+) -> SimulationRun {
+    let config = SimConfig {
         seed: setting.seed,
-        losses: setting.losses.clone(),
+        failures: setting.failures.clone(),
         record: false,
     };
-    let files = Shared::default();
+    let harness = Harness {
+        large_stacks: true,
+        ..Harness::new(inputs.len(), config, setting.store)
+    };
     let (rounds, inputs) = (Rc::clone(rounds), Rc::clone(inputs));
-    let setting = setting.clone();
-    let played = play_with_room(inputs.len(), &script, move |_, mpi| {
-        let life = Life {
-            rounds: &*rounds,
-            inputs: &inputs,
-            setting: &setting,
-            files: &files,
+    let can_reload = setting.can_reload();
+    let result = harness.run(move |rank| {
+        let options = JobOptions {
+            number: 0,
+            schedule: &Schedule::default(),
+            policy: None,
+            record_bytes: None,
+            digest_key: None,
         };
-        life.live(mpi)
+        rank.run_job(options, |context| {
+            run_rounds(context, &*rounds, &inputs, can_reload)
+        })
     });
-    Ended {
-        outcomes: played.outcomes,
-        taken: played.taken,
-        hung: played.hung,
-        misuse: played.misuse,
+    SimulationRun {
+        outcomes: result.sim.outcomes,
+        steps: result.sim.steps,
+        hung: result.sim.hung,
+        misuse: result.sim.misuse,
     }
 }
 
-/// As [`run`], where so many ranks die at instants that the seed draws, each soon after the one before,
-/// or at any time. Also gives who they were.
+/// Runs the algorithm on one rank, as a program does through the C interface.
+fn run_rounds(
+    context: JobContext<'_, '_>,
+    rounds: &dyn Rounds,
+    inputs: &[Vec<u8>],
+    can_reload: bool,
+) -> Result<NodeStates> {
+    let members = context.engine.members();
+    let cube = members.cube();
+    let input = Buffer::copy_of(&inputs[members.me().index()])?;
+    let mut nodes_with_input = NodeSet::new(cube.len());
+    Rank::all(inputs.len()).for_each(|rank| nodes_with_input.insert(rank.home()));
+    let dimension = cube.dimension();
+    let checked = PurityCheck(rounds);
+    let algorithm = caught(|| Hypercube::new(&checked, dimension, nodes_with_input));
+    let algorithm = context.engine.all_or_none(algorithm)?;
+    let source = InputSource {
+        read: &|rank| Buffer::copy_of(&inputs[rank.index()]),
+        own: None,
+        can_reload,
+    };
+    let finished = context.run(&algorithm, source, input, None)?;
+    let blocks = finished.blocks.iter();
+    blocks
+        .map(|(node, block)| Ok((*node, algorithm.finished(*node, block)?)))
+        .collect()
+}
+
+/// Does the same as [`run`] with this many failures. The seed draws the failing ranks and their steps: each failure
+/// is soon after the previous one, or at any time. Also returns the failures.
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_with_deaths(
+pub fn run_with_failures(
     rounds: &Rc<dyn Rounds>,
     inputs: &Rc<Vec<Vec<u8>>>,
-    setting: &Setting,
-    deaths: usize,
-) -> (Ended, Vec<Loss>) {
+    setting: &SimulationSetting,
+    failures: usize,
+) -> (SimulationRun, Vec<Failure>) {
     let mut draw = SplitMix::new(setting.seed);
     let mut setting = setting.clone();
-    let mut everyone: Vec<Rank> = Rank::all(inputs.len()).collect();
-    let mut ended = run(rounds, inputs, &setting);
-    for index in 0..deaths.min(inputs.len().saturating_sub(1)) {
-        let victim = draw.draw_at(&mut everyone, index);
-        let last = setting.losses.last();
-        let last = last.and_then(|last| place_of(&ended, last)).unwrap_or(0);
-        let start = if draw.once_in(2) { last } else { 0 };
-        let theirs = ended.taken[start..]
-            .iter()
-            .filter(|taken| taken.rank == victim);
-        let theirs: Vec<u32> = theirs.map(|taken| taken.step).collect();
-        let pick = draw.below(theirs.len() as u64) as usize;
-        if let Some(step) = theirs.get(pick) {
-            setting.losses.push(Loss {
-                rank: victim,
+    let mut candidates: Vec<Rank> = Rank::all(inputs.len()).collect();
+    let mut result = run(rounds, inputs, &setting);
+    for index in 0..failures.min(inputs.len().saturating_sub(1)) {
+        let rank = draw.draw_at(&mut candidates, index);
+        let last = setting.failures.last();
+        let last = last.and_then(|last| position_of(&result.steps, last));
+        let start = if draw.once_in(2) {
+            last.unwrap_or(0)
+        } else {
+            0
+        };
+        let steps = result.steps[start..].iter();
+        let steps: Vec<u32> = steps
+            .filter(|record| record.rank == rank)
+            .map(|record| record.step)
+            .collect();
+        let pick = draw.below(steps.len() as u64) as usize;
+        if let Some(step) = steps.get(pick) {
+            setting.failures.push(Failure {
+                rank,
                 step: *step,
-                manner: Manner::Crash,
+                mode: FailureMode::Crash,
             });
-            ended = run(rounds, inputs, &setting);
+            result = run(rounds, inputs, &setting);
         }
     }
-    (ended, setting.losses)
+    (result, setting.failures)
 }
 
-/// Where in a run somebody dies.
-fn place_of(ended: &Ended, loss: &Loss) -> Option<usize> {
-    let struck = |taken: &Taken| taken.rank == loss.rank && taken.step == loss.step;
-    ended.taken.iter().position(struck)
-}
-
-/// What all ranks of a run know.
-struct Life<'a> {
-    rounds: &'a dyn Rounds,
-    inputs: &'a [Vec<u8>],
-    setting: &'a Setting,
-    files: &'a Shared,
-}
-
-impl Life<'_> {
-    /// What one rank does: the same as a program does through the C interface.
-    fn live(&self, mpi: SimMpi<'_>) -> Outcome {
-        let probe = mpi.probe();
-        let config = ProtocolConfig {
-            repair: Repair::Agree,
-            chunk: CHUNK.max(256 * self.inputs.len()),
-            timeout: None,
-        };
-        let mut transport = Protocol::new(mpi, config);
-        let mut members = Members::new(transport.me(), transport.ranks());
-        let witness = Rc::new(RefCell::new(Witness::default()));
-        let states = self.states(&mut transport, &mut members, &probe, &witness);
-        Outcome {
-            states,
-            faulty: members.faulty().iter().collect(),
-            absorbed: witness.borrow().absorbed,
-        }
-    }
-
-    fn states(
-        &self,
-        transport: &mut dyn Transport,
-        members: &mut Members,
-        probe: &Probe,
-        witness: &Rc<RefCell<Witness>>,
-    ) -> Result<Vec<(Node, Slice)>> {
-        let ranks = self.inputs.len();
-        let mut store = self.store(probe)?;
-        let mut observer = Listener(Rc::clone(witness), probe.clone());
-        let (mut stats, schedule) = (Stats::default(), Schedule::default());
-        let input = Buffer::copy_of(&self.inputs[members.me().index()])?;
-        let mut brought = NodeSet::new(members.cube().len());
-        Rank::all(ranks).for_each(|rank| brought.insert(rank.home()));
-        let dimension = members.cube().dimension();
-        let mut engine = Engine::new(EngineContext {
-            transport,
-            members,
-            observer: &mut observer,
-            stats: &mut stats,
-            schedule: &schedule,
-            policy: None,
-        });
-        let twice = PurityCheck(self.rounds);
-        let algorithm = caught(|| Hypercube::new(&twice, dimension, brought));
-        let algorithm = engine.all_or_none(algorithm)?;
-        let mut source = Library(self.inputs, self.setting.reload);
-        let absent = RankSet::new(ranks);
-        let job = Job::new(
-            &mut engine,
-            &algorithm,
-            &mut *store,
-            &mut source,
-            input,
-            absent,
-            None,
-        );
-        let finished = job.run(&mut RankSet::new(ranks))?;
-        let blocks = finished.blocks.iter();
-        blocks
-            .map(|(node, block)| Ok((*node, algorithm.finished(*node, block)?)))
-            .collect()
-    }
-
-    fn store(&self, probe: &Probe) -> Result<Box<dyn Store>> {
-        Ok(match self.setting.keeping {
-            Keeping::Nowhere => Box::new(Memory::new(0)),
-            Keeping::Memory(copies) => Box::new(Memory::new(copies)),
-            Keeping::Directory => {
-                let files = InMemoryDirectory::new(Rc::clone(self.files), probe.clone(), false);
-                Box::new(Directory::open(Box::new(files), 1, probe.rank())?)
-            }
-        })
-    }
-}
-
-/// What a rank has seen of commits.
-#[derive(Default)]
-struct Witness {
-    heard: usize,
-    absorbed: Option<usize>,
-}
-
-struct Listener(Rc<RefCell<Witness>>, Probe);
-
-impl Observer for Listener {
-    fn event(&mut self, occasion: Occasion) {
-        let mut witness = self.0.borrow_mut();
-        let committed = match occasion.event {
-            Event::Fault(_) => {
-                witness.heard += 1;
-                false
-            }
-            Event::Round => true,
-            // Before the inputs are committed nothing is.
-            Event::Replay => occasion.round > 0,
-            _ => false,
-        };
-        if committed {
-            witness.absorbed = Some(witness.heard);
-            // Whether the rank dies of it shows at its next step.
-            let _ = self.1.step(SimStep::Committing);
-        }
-    }
-}
-
-/// Gives what ranks brought again, if that is allowed.
-struct Library<'a>(&'a [Vec<u8>], bool);
-
-impl Source for Library<'_> {
-    fn can_reload(&self) -> bool {
-        self.1
-    }
-
-    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
-        Buffer::copy_of(&self.0[rank.index()])
-    }
+/// The index of the step at which a failure is injected.
+pub(crate) fn position_of(steps: &[StepRecord], failure: &Failure) -> Option<usize> {
+    let is_failure =
+        |record: &StepRecord| record.rank == failure.rank && record.step == failure.step;
+    steps.iter().position(is_failure)
 }

@@ -1,12 +1,23 @@
-//! Algorithms of callers under every crash in small groups, and under many in larger ones; and that what is
-//! wrong is found.
+//! User-defined algorithms with every failure in small groups and with random failures in larger groups, and checks
+//! that wrong algorithms are detected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::check::*;
 use super::*;
 use ftsort_core::rounds::{Round, Task, bytes, upwards};
 use ftsort_kernels::error::{Error, Status};
+
+/// Whether the environment variable FTSORT_TESTS selects all tests. The default, quick, runs smaller ones.
+fn all_tests() -> bool {
+    std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
+}
+
+/// The value for the selected size.
+fn sized<T>(quick: T, all: T) -> T {
+    if all_tests() { all } else { quick }
+}
 
 fn numbers(bytes: &[u8]) -> Vec<i32> {
     let (words, rest) = bytes.as_chunks();
@@ -19,7 +30,7 @@ fn state(numbers: &[i32]) -> Result<Slice> {
     bytes(&words)
 }
 
-/// Some numbers for each rank, none for some, and repeated ones.
+/// Creates a list of numbers for each rank. Some lists are empty, and numbers repeat.
 fn inputs(ranks: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut draw = SplitMix::new(seed);
     let one = |_| {
@@ -30,7 +41,7 @@ fn inputs(ranks: usize, seed: u64) -> Vec<Vec<u8>> {
     (0..ranks).map(one).collect()
 }
 
-/// Every node's numbers at every node, in the order of nodes: order and completeness show.
+/// Gathers the numbers of all nodes at every node, in order of nodes, which shows both order and completeness.
 #[derive(Clone)]
 struct Gather;
 
@@ -51,12 +62,12 @@ impl Rounds for Gather {
     }
 }
 
-/// HyperQuickSort as the 2024 paper's Algorithm 1, by a caller: the pivot is the median of the root's list.
+/// HyperQuickSort as in Algorithm 1 of the 2024 paper: the pivot is the median of the root's list.
 #[derive(Clone)]
 struct QuickSort;
 
 impl QuickSort {
-    /// What is below the pivot, and what is above it.
+    /// Divides the list into the numbers up to the pivot and those above it.
     fn cut(task: &Task<'_>) -> (Vec<i32>, Vec<i32>) {
         let pivot = numbers(task.shared).first().copied().unwrap_or(i32::MAX);
         let all = numbers(task.state).into_iter();
@@ -93,52 +104,60 @@ impl Rounds for QuickSort {
     }
 }
 
-/// All inputs, in order from node to node.
+/// Checks that all inputs are in order from node to node.
 fn sorts(ranks: usize, seed: u64) -> Check<QuickSort> {
     let inputs = inputs(ranks, seed);
     let mut right = numbers(&inputs.concat());
     right.sort_unstable();
-    let check = Check::new(QuickSort, inputs).expect("it runs without faults");
+    let check = Check::new(QuickSort, inputs).expect("the algorithm runs without failures");
     check.judged_by(move |states| {
         let found: Vec<i32> = states.iter().flat_map(|state| numbers(state)).collect();
-        match found == right {
-            true => Ok(()),
-            false => Err(format!("{found:?}, not {right:?}")),
+        if found == right {
+            Ok(())
+        } else {
+            Err(format!("{found:?} instead of {right:?}"))
         }
     })
 }
 
 fn gathers(ranks: usize) -> Check<Gather> {
-    Check::new(Gather, inputs(ranks, 7)).expect("it runs without faults")
+    Check::new(Gather, inputs(ranks, 7)).expect("the algorithm runs without failures")
 }
 
-fn fine(tally: std::result::Result<Tally, Failing>) -> Tally {
+fn passed(tally: std::result::Result<Tally, FailingRun>) -> Tally {
     tally.unwrap_or_else(|failing| panic!("{failing}"))
 }
 
 #[test]
-fn every_pair_of_crashes_of_three_ranks() {
-    let tally = fine(gathers(3).every_crash(2));
-    assert!(tally.right > 2_000 && tally.lost > 100, "{tally}");
-    let tally = fine(gathers(3).keeping(Keeping::Directory).every_crash(2));
-    assert!(tally.right > 2 * tally.lost, "{tally}");
+fn pairs_of_failures_of_three_ranks() {
+    if !all_tests() {
+        let tally = passed(gathers(2).store(StoreKind::Directory).every_failure(1));
+        assert!(tally.correct > tally.data_lost, "{tally}");
+        let tally = passed(gathers(3).seeds(0..200, 2));
+        assert!(tally.correct > 50, "{tally}");
+        return;
+    }
+    let tally = passed(gathers(3).every_failure(2));
+    assert!(tally.correct > 2_000 && tally.data_lost > 100, "{tally}");
+    let tally = passed(gathers(3).store(StoreKind::Directory).every_failure(2));
+    assert!(tally.correct > 2 * tally.data_lost, "{tally}");
 }
 
 #[test]
-fn every_crash_of_one_of_three_to_six_ranks() {
-    for ranks in 3..=6 {
-        fine(gathers(ranks).every_crash(1));
-        fine(sorts(ranks, 3).every_crash(1));
+fn every_single_failure_of_three_to_six_ranks() {
+    for ranks in 3..=sized(4, 6) {
+        passed(gathers(ranks).every_failure(1));
+        passed(sorts(ranks, 3).every_failure(1));
     }
-    let reloading = gathers(4).keeping(Keeping::Nowhere).reloading();
-    assert_eq!(fine(reloading.every_crash(1)).lost, 0);
+    let reloading = gathers(4).store(StoreKind::None).reloading();
+    assert_eq!(passed(reloading.every_failure(1)).data_lost, 0);
 }
 
-/// As [`Gather`], but that nobody brings anything.
+/// Gathers like [`Gather`], without inputs.
 #[derive(Clone)]
-struct Born;
+struct GatherWithoutInputs;
 
-impl Rounds for Born {
+impl Rounds for GatherWithoutInputs {
     fn init(&self, node: Node) -> Result<Slice> {
         state(&[node.0 as i32])
     }
@@ -151,77 +170,83 @@ impl Rounds for Born {
 }
 
 #[test]
-fn what_nobody_brings_is_never_lost() {
-    for keeping in [Keeping::Memory(1), Keeping::Nowhere] {
-        let check = Check::new(Born, vec![Vec::new(); 4]).expect("it runs without faults");
-        let tally = fine(check.keeping(keeping).seeds(0..200, 3));
+fn algorithms_without_inputs_lose_no_data() {
+    for store in [StoreKind::Memory(1), StoreKind::None] {
+        let check = Check::new(GatherWithoutInputs, vec![Vec::new(); 4])
+            .expect("the algorithm runs without failures");
+        let tally = passed(check.store(store).seeds(0..sized(60, 200), 3));
         assert_eq!(
             tally,
             Tally {
-                right: 200,
-                lost: 0
+                correct: sized(60, 200),
+                data_lost: 0
             }
         );
     }
 }
 
 #[test]
-fn many_crashes_of_up_to_sixteen_ranks() {
-    for ranks in [2, 5, 8, 13, 16] {
-        let deaths = ranks - 1;
-        let tally = fine(
+fn random_failures_of_up_to_sixteen_ranks() {
+    for ranks in sized(vec![2, 5, 8], vec![2, 5, 8, 13, 16]) {
+        let failures = ranks - 1;
+        let tally = passed(
             sorts(ranks, 1)
-                .keeping(Keeping::Directory)
-                .seeds(0..6, deaths),
+                .store(StoreKind::Directory)
+                .seeds(0..6, failures),
         );
-        assert!(tally.right > 0, "{ranks} ranks: {tally}");
-        fine(gathers(ranks).reloading().seeds(0..6, deaths));
+        assert!(tally.correct > 0, "{ranks} ranks: {tally}");
+        passed(gathers(ranks).reloading().seeds(0..6, failures));
     }
 }
 
 #[test]
 fn a_run_is_repeated_exactly() {
     let (rounds, inputs): (Rc<dyn Rounds>, _) = (Rc::new(Gather), Rc::new(inputs(5, 1)));
-    for seed in 0..20 {
-        let setting = Setting {
+    for seed in 0..sized(8, 20) {
+        let setting = SimulationSetting {
             seed,
-            keeping: Keeping::Memory(2),
+            store: StoreKind::Memory(2),
             reload: false,
-            losses: Vec::new(),
+            failures: Vec::new(),
         };
-        let (one, losses) = run_with_deaths(&rounds, &inputs, &setting, 2);
-        let other = run(&rounds, &inputs, &Setting { losses, ..setting });
-        assert_eq!(one.taken, other.taken);
+        let (one, failures) = run_with_failures(&rounds, &inputs, &setting, 2);
+        let setting = SimulationSetting {
+            failures,
+            ..setting
+        };
+        let other = run(&rounds, &inputs, &setting);
+        assert_eq!(one.steps, other.steps);
     }
 }
 
-/// Counts its calls, and tells.
+/// Returns the number of its calls, and is therefore not pure.
 #[derive(Clone)]
-struct Counts(Arc<AtomicU64>);
+struct CountsCalls(Arc<AtomicU64>);
 
-impl Rounds for Counts {
+impl Rounds for CountsCalls {
     fn absorb(&self, _task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
         bytes(&self.0.fetch_add(1, Ordering::Relaxed).to_le_bytes())
     }
 }
 
-/// Pure, as far as two calls in a row can tell, and yet not: after some calls it gives something else.
+/// Returns something else after some calls. Two calls in a row do not show this.
 #[derive(Clone)]
-struct Ages(Arc<AtomicU64>);
+struct ChangesLater(Arc<AtomicU64>);
 
-impl Rounds for Ages {
+impl Rounds for ChangesLater {
     fn absorb(&self, task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
-        // Each step is two calls, and a run without faults 8 steps.
+        // Each step is two calls, and a run without failures has 8 steps.
         let calls = self.0.fetch_add(1, Ordering::Relaxed);
         let old = calls / 16 > 0;
         bytes(&[task.round as u8, u8::from(old)])
     }
 }
 
+/// Returns an error at one node in one round.
 #[derive(Clone)]
-struct Refuses;
+struct ReturnsAnError;
 
-impl Rounds for Refuses {
+impl Rounds for ReturnsAnError {
     fn absorb(&self, task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
         match (task.node.0, task.round) {
             (2, 2) => Err(Error::new(Status::Callback, "no")),
@@ -231,9 +256,9 @@ impl Rounds for Refuses {
 }
 
 #[test]
-fn what_is_wrong_is_found() {
-    let impure = Check::new(Counts(Arc::default()), inputs(4, 1)).err();
-    let impure = impure.expect("a refusal");
+fn wrong_algorithms_are_detected() {
+    let impure = Check::new(CountsCalls(Arc::default()), inputs(4, 1)).err();
+    let impure = impure.expect("an error");
     assert_eq!(impure.status, Status::Callback);
     assert!(
         impure
@@ -241,27 +266,30 @@ fn what_is_wrong_is_found() {
             .contains("absorb of node 0 in round 1 is not pure")
     );
 
-    // Without faults all is well, and later it is not.
-    let check = Check::new(Ages(Arc::default()), inputs(4, 1)).expect("it runs without faults");
-    let failing = check.every_crash(1).expect_err("something is wrong");
+    // The run without failures is correct, and later runs are not.
+    let check = Check::new(ChangesLater(Arc::default()), inputs(4, 1))
+        .expect("the algorithm runs without failures");
+    let failing = check.every_failure(1).expect_err("a wrong result");
     assert!(
-        failing.text.contains("is not what it is without faults"),
+        failing
+            .text
+            .contains("differs from that of a run without failures"),
         "{failing}"
     );
 
-    let refusal = Check::new(Refuses, inputs(4, 1)).err();
+    let refusal = Check::new(ReturnsAnError, inputs(4, 1)).err();
     assert_eq!(refusal.map(|error| error.text), Some("no".into()));
 
     let never = gathers(4).judged_by(|_| Err("never right".into()));
-    let failing = never.every_crash(0).expect_err("something is wrong");
+    let failing = never.every_failure(0).expect_err("a wrong result");
     assert_eq!(failing.to_string(), "seed=1 store=memory:1: never right");
     assert!(never.run(&failing.setting).is_err());
 }
 
 #[test]
-fn stores_lose_what_they_do_not_keep() {
-    let tally = fine(gathers(4).keeping(Keeping::Nowhere).every_crash(1));
-    assert!(tally.lost > 100 && tally.right > 0, "{tally}");
-    let tally = fine(gathers(4).keeping(Keeping::Memory(1)).every_crash(1));
-    assert!(tally.right > 2 * tally.lost, "{tally}");
+fn a_store_loses_only_what_it_does_not_protect() {
+    let tally = passed(gathers(4).store(StoreKind::None).every_failure(1));
+    assert!(tally.data_lost > 100 && tally.correct > 0, "{tally}");
+    let tally = passed(gathers(4).store(StoreKind::Memory(1)).every_failure(1));
+    assert!(tally.correct > 2 * tally.data_lost, "{tally}");
 }

@@ -1,245 +1,264 @@
-//! Collective calls on simulated ranks: agreements, barriers, shrinking.
+//! Collective calls of simulated ranks: agreement, barrier, shrinking.
 //!
-//! A call is decided when every member has entered it or is dead. Whether a rank that entered and
-//! then died is counted is left to chance; what was decided is the same for all who hear it, but
-//! for barriers.
+//! A call is decided when every member has entered it or has failed. Chance decides whether a rank that entered
+//! and then failed is counted. Every rank that learns the result of an agreement or a shrink learns the same
+//! result. The results of a barrier may differ.
 
 use std::collections::BTreeMap;
 
-use super::state::{Comm, Event, Life, World};
+use super::state::{Communicator, ProcessStatus, SimEvent, SimState};
+use super::trace::TraceEvent;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::Outcome;
 
-/// Collective calls.
+/// The collective calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Call {
+pub enum CollectiveCall {
+    /// An agreement on the bitwise AND of flags.
     Agree,
+    /// A barrier.
     Barrier,
+    /// The creation of a communicator of the survivors.
     Shrink,
 }
 
-/// What a collective call gave to a rank.
+/// The result of a collective call on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CallResult {
     Agreed(Outcome, u32),
     Passed(Outcome),
     Shrunk(usize),
 }
 
+/// One collective call of a communicator.
 #[derive(Default)]
-pub struct Gathering {
-    /// What each rank brought: flag, and whom it had acknowledged.
-    pub brought: BTreeMap<Rank, (u32, RankSet)>,
+pub struct Collective {
+    /// The contribution of each rank that entered: its flag and the failures that it had acknowledged.
+    pub contributions: BTreeMap<Rank, (u32, RankSet)>,
     pub scheduled: bool,
-    /// Who has heard what an agreement decided, before the others.
+    /// The rank that learned the result before the others, with the result.
     first: Option<(Rank, Decision)>,
 }
 
-/// What an agreement decided.
+/// The result of an agreement.
 #[derive(Clone)]
 struct Decision {
     outcome: Outcome,
     flag: u32,
-    dead: RankSet,
+    failed: RankSet,
 }
 
-impl World {
-    /// A rank enters a collective call.
-    pub fn enter(&mut self, rank: Rank, call: Call, flag: u32) {
+impl SimState {
+    /// Enters a collective call.
+    pub fn enter(&mut self, rank: Rank, call: CollectiveCall, flag: u32) {
+        self.trace(Some(rank), || TraceEvent::Enters { call, flag });
         let process = self.process(rank);
         let comm = process.comm;
-        process.answer = None;
-        let turn = process.turns.entry((comm, call)).or_insert(0);
-        *turn += 1;
-        let turn = *turn;
-        process.inside = Some((call, turn));
+        process.result = None;
+        let count = process.call_counts.entry((comm, call)).or_insert(0);
+        *count += 1;
+        let number = *count;
+        process.inside = Some((call, number));
         process.flag = flag;
-        let brought = (flag, process.acknowledged.clone());
+        let contribution = (flag, process.acknowledged.clone());
         let revoked = process.revoked.contains(&comm);
-        let gathering = self.comms[comm].gatherings.entry((call, turn)).or_default();
-        if self.processes[rank.index()].life == Life::Alone {
-            self.answer_alone(rank);
+        let collective = self.comms[comm]
+            .collectives
+            .entry((call, number))
+            .or_default();
+        if self.processes[rank.index()].status == ProcessStatus::Partitioned {
+            self.complete_partitioned(rank);
             return;
         }
-        // Who was declared dead talks to nobody.
-        if self.processes[rank.index()].life == Life::Alive {
-            gathering.brought.insert(rank, brought);
+        // A rank that was reported as failed contributes nothing.
+        if self.processes[rank.index()].status == ProcessStatus::Alive {
+            collective.contributions.insert(rank, contribution);
         }
-        if call == Call::Barrier && revoked {
-            self.process(rank).answer = Some(Answer::Passed(Outcome::Failed));
+        if call == CollectiveCall::Barrier && revoked {
+            self.process(rank).result = Some(CallResult::Passed(Outcome::Failed));
             self.process(rank).changed = true;
         }
-        self.look_for_decisions(comm);
+        self.schedule_decisions(comm);
     }
 
-    /// Decides, some time from now, what waits for nobody any more.
-    pub fn look_for_decisions(&mut self, comm: usize) {
+    /// Schedules the decision of every call that all living members have entered.
+    pub fn schedule_decisions(&mut self, comm: usize) {
         let processes = &self.processes;
-        let Comm {
+        let Communicator {
             members,
-            gatherings,
+            collectives,
         } = &mut self.comms[comm];
-        for ((call, turn), gathering) in gatherings {
-            let here = |rank: Rank| {
-                gathering.brought.contains_key(&rank) || processes[rank.index()].life != Life::Alive
+        for ((call, number), collective) in collectives {
+            let is_ready = |rank: Rank| {
+                collective.contributions.contains_key(&rank)
+                    || processes[rank.index()].status != ProcessStatus::Alive
             };
-            if !gathering.scheduled && members.iter().all(here) {
-                gathering.scheduled = true;
-                self.events.push(Event::Decide {
+            if !collective.scheduled && members.iter().all(is_ready) {
+                collective.scheduled = true;
+                self.events.push(SimEvent::Decide {
                     comm,
                     call: *call,
-                    turn: *turn,
+                    number: *number,
                 });
             }
         }
     }
 
-    pub fn decide(&mut self, comm: usize, call: Call, turn: usize) {
-        let Some(gathering) = self.comms[comm].gatherings.get_mut(&(call, turn)) else {
+    pub fn decide(&mut self, comm: usize, call: CollectiveCall, number: usize) {
+        let Some(collective) = self.comms[comm].collectives.get_mut(&(call, number)) else {
             return;
         };
-        let brought = std::mem::take(&mut gathering.brought);
-        let first = gathering.first.take();
+        let contributions = std::mem::take(&mut collective.contributions);
+        let first = collective.first.take();
         let members: Vec<Rank> = self.comms[comm].members.iter().collect();
-        // A rank that is dead now but took part is counted with the living, or not.
+        // A rank that entered and failed later is counted as a survivor, or not.
         let mut counted = RankSet::new(self.ranks());
         for rank in &members {
-            if brought.contains_key(rank) && (self.is_alive(*rank) || self.draw.once_in(2)) {
+            if contributions.contains_key(rank) && (self.is_alive(*rank) || self.draw.once_in(2)) {
                 counted.insert(*rank);
             }
         }
-        let dead = members.iter().filter(|rank| !counted.contains(**rank));
-        let dead = RankSet::from_ranks(self.ranks(), dead.copied());
+        let failed = members.iter().filter(|rank| !counted.contains(**rank));
+        let failed = RankSet::from_ranks(self.ranks(), failed.copied());
         let living: Vec<Rank> = counted.iter().filter(|rank| self.is_alive(*rank)).collect();
         match call {
-            Call::Agree => {
+            CollectiveCall::Agree => {
                 let decision = match &first {
                     Some((leader, decision)) if self.is_alive(*leader) => decision.clone(),
-                    _ => decide_flag(&brought, &counted, dead),
+                    _ => decide_flag(&contributions, &counted, failed),
                 };
-                let mut hear = living;
+                let mut recipients = living;
                 match first {
-                    Some((leader, _)) => hear.retain(|rank| *rank != leader),
-                    None if hear.len() > 1 && self.draw.once_in(3) => {
-                        let leader = hear[self.draw.below(hear.len() as u64) as usize];
-                        hear = vec![leader];
-                        let gathering = self.comms[comm].gatherings.entry((call, turn));
-                        let gathering = gathering.or_default();
-                        gathering.first = Some((leader, decision.clone()));
-                        gathering.brought = brought;
-                        self.events.push(Event::Decide { comm, call, turn });
+                    Some((leader, _)) => recipients.retain(|rank| *rank != leader),
+                    None if recipients.len() > 1 && self.draw.once_in(3) => {
+                        let leader = recipients[self.draw.below(recipients.len() as u64) as usize];
+                        recipients = vec![leader];
+                        let collective = self.comms[comm].collectives.entry((call, number));
+                        let collective = collective.or_default();
+                        collective.first = Some((leader, decision.clone()));
+                        collective.contributions = contributions;
+                        self.events.push(SimEvent::Decide { comm, call, number });
                     }
                     None => {}
                 }
-                let Decision {
-                    outcome,
-                    flag,
-                    dead,
-                } = decision;
-                self.note(None, || {
-                    format!(
-                        "agreement {turn}: {outcome:?}, {flag:#x}, without {dead:?}, to {hear:?}"
-                    )
-                });
-                for rank in hear {
-                    for about in dead.iter() {
-                        self.learn(rank, about);
-                    }
-                    self.answer(rank, Answer::Agreed(outcome, flag));
-                }
+                self.give_agreement(decision, recipients);
             }
-            Call::Barrier => {
+            CollectiveCall::Barrier => {
                 for rank in living {
-                    let passes = dead.is_empty()
-                        || (members.iter().all(|rank| brought.contains_key(rank))
+                    let passes = failed.is_empty()
+                        || (members.iter().all(|rank| contributions.contains_key(rank))
                             && self.draw.once_in(2));
                     let outcome = if passes {
                         Outcome::Fine
                     } else {
                         Outcome::Failed
                     };
-                    let inside = self.process(rank).inside == Some((call, turn));
-                    if inside && self.process(rank).answer.is_none() {
-                        self.answer(rank, Answer::Passed(outcome));
+                    let inside = self.process(rank).inside == Some((call, number));
+                    if inside && self.process(rank).result.is_none() {
+                        self.complete(rank, CallResult::Passed(outcome));
                     }
                 }
             }
-            Call::Shrink => {
+            CollectiveCall::Shrink => {
                 let smaller = self.comms.len();
-                self.comms.push(Comm {
+                self.comms.push(Communicator {
                     members: counted,
-                    gatherings: BTreeMap::new(),
+                    collectives: BTreeMap::new(),
                 });
                 for rank in living {
-                    for about in dead.iter() {
-                        self.learn(rank, about);
+                    for about in failed.iter() {
+                        self.learn_of_failure(rank, about);
                     }
-                    self.answer(rank, Answer::Shrunk(smaller));
+                    self.complete(rank, CallResult::Shrunk(smaller));
                 }
             }
         }
     }
 
-    /// The answer of a rank that is cut off, in the call that it is in: as if all others were dead.
-    pub fn answer_alone(&mut self, rank: Rank) {
+    /// Gives the result of an agreement to these ranks.
+    fn give_agreement(&mut self, decision: Decision, recipients: Vec<Rank>) {
+        let Decision {
+            outcome,
+            flag,
+            failed,
+        } = decision;
+        self.trace(None, || TraceEvent::Agrees {
+            flag,
+            failure: outcome == Outcome::Failed,
+            failed: failed.iter().collect(),
+            recipients: recipients.clone(),
+        });
+        for rank in recipients {
+            for about in failed.iter() {
+                self.learn_of_failure(rank, about);
+            }
+            self.complete(rank, CallResult::Agreed(outcome, flag));
+        }
+    }
+
+    /// Completes the call of a partitioned rank as if all other ranks had failed.
+    pub fn complete_partitioned(&mut self, rank: Rank) {
         let ranks = self.ranks();
         let process = self.process(rank);
         let comm = process.comm;
-        let Some((call, _)) = process.inside.filter(|_| process.answer.is_none()) else {
+        let Some((call, _)) = process.inside.filter(|_| process.result.is_none()) else {
             return;
         };
         let (acknowledged, flag) = (process.acknowledged.len(), process.flag);
         let others = self.comms[comm].members.len() - 1;
-        let news = if acknowledged < others {
+        let outcome = if acknowledged < others {
             Outcome::Failed
         } else {
             Outcome::Fine
         };
         for about in Rank::all(ranks).filter(|about| *about != rank) {
-            self.learn(rank, about);
+            self.learn_of_failure(rank, about);
         }
-        let answer = match call {
-            Call::Agree => Answer::Agreed(news, flag),
-            Call::Barrier if others > 0 => Answer::Passed(Outcome::Failed),
-            Call::Barrier => Answer::Passed(Outcome::Fine),
-            Call::Shrink => {
-                self.comms.push(Comm {
+        let result = match call {
+            CollectiveCall::Agree => CallResult::Agreed(outcome, flag),
+            CollectiveCall::Barrier if others > 0 => CallResult::Passed(Outcome::Failed),
+            CollectiveCall::Barrier => CallResult::Passed(Outcome::Fine),
+            CollectiveCall::Shrink => {
+                self.comms.push(Communicator {
                     members: RankSet::from_ranks(ranks, [rank]),
-                    gatherings: BTreeMap::new(),
+                    collectives: BTreeMap::new(),
                 });
-                Answer::Shrunk(self.comms.len() - 1)
+                CallResult::Shrunk(self.comms.len() - 1)
             }
         };
-        self.answer(rank, answer);
+        self.complete(rank, result);
     }
 
-    /// The rank gets its answer now, and notices some time later.
-    fn answer(&mut self, rank: Rank, answer: Answer) {
-        self.process(rank).answer = Some(answer);
-        self.events.push(Event::Leave { rank });
+    /// Fixes the rank's result now. The rank continues some time later.
+    fn complete(&mut self, rank: Rank, result: CallResult) {
+        self.process(rank).result = Some(result);
+        self.events.push(SimEvent::Leave { rank });
     }
 }
 
-/// The flags of those who count, and whether somebody is dead whom not all of them had acknowledged.
+/// Combines the flags of the counted ranks, and tells whether there is a failure that not all of them had
+/// acknowledged.
 fn decide_flag(
-    brought: &BTreeMap<Rank, (u32, RankSet)>,
+    contributions: &BTreeMap<Rank, (u32, RankSet)>,
     counted: &RankSet,
-    dead: RankSet,
+    failed: RankSet,
 ) -> Decision {
-    let voices = brought.iter().filter(|(rank, _)| counted.contains(**rank));
-    let known = |rank: Rank| {
-        let mut voices = voices.clone();
-        voices.all(|(_, (_, acknowledged))| acknowledged.contains(rank))
+    let counted = contributions
+        .iter()
+        .filter(|(rank, _)| counted.contains(**rank));
+    let is_acknowledged = |rank: Rank| {
+        let mut counted = counted.clone();
+        counted.all(|(_, (_, acknowledged))| acknowledged.contains(rank))
     };
-    let outcome = match dead.iter().all(known) {
-        true => Outcome::Fine,
-        false => Outcome::Failed,
+    let outcome = if failed.iter().all(is_acknowledged) {
+        Outcome::Fine
+    } else {
+        Outcome::Failed
     };
+    let flags = counted.clone().map(|(_, (flag, _))| *flag);
     Decision {
         outcome,
-        flag: voices
-            .clone()
-            .fold(u32::MAX, |all, (_, (flag, _))| all & flag),
-        dead,
+        flag: flags.fold(u32::MAX, |all, flag| all & flag),
+        failed,
     }
 }

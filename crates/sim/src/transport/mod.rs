@@ -1,157 +1,150 @@
-//! Simulated ranks: the mpi in which one seed decides every interleaving and every crash.
+//! The transport of simulated ranks: one seed decides every interleaving and every failure.
 //!
-//! It models the MPI that exists, not a kind one. Messages sent before a crash arrive, or do not.
-//! Ranks learn of a death at different times, and some never ask. An agreement gives the same to all
-//! survivors, at different times; it may count a rank that dies within it, or not; who leads it may
-//! hear what was decided and be lost before the others have, and then it is decided anew. A barrier, or a
-//! revocation, succeeds at some and fails at others. A rank can be declared dead and live on for a
-//! while ([`Manner::Outlive`]), still sending and still writing files, or be cut off and go on alone
-//! ([`Manner::CutOff`]).
+//! It models the behaviour that MPI implementations show, including the unpleasant cases:
 //!
-//! Ranks are coroutines of one thread; time is logical, and a run is replayed exactly by its script.
-//! Up to about a thousand ranks.
+//! - Messages sent before a failure arrive, or do not.
+//! - Ranks learn of a failure at different times, and a rank that never asks does not learn of it.
+//! - An agreement gives the same result to all survivors, at different times. A rank that fails during the
+//!   agreement is counted or not. The rank that leads the agreement may learn the result and fail before the
+//!   others learn it; then the agreement is decided again.
+//! - A barrier or a revocation succeeds on some ranks and fails on others.
+//! - A rank can be reported as failed and go on for a while ([`FailureMode::EarlyReport`]), during which it still
+//!   sends messages and writes files. Or it can be separated from all others and go on alone
+//!   ([`FailureMode::Partition`]).
 //!
-//! Must never: let anything but the script's seed decide what happens next.
+//! Ranks are coroutines of one thread, time is logical, and a run is repeated exactly by its [`SimConfig`]. Up to
+//! about a thousand ranks can be simulated.
+//!
+//! Must never: let anything but the seed decide what happens next.
 
 mod calls;
 mod mpi;
 mod network;
 mod scheduler;
 mod state;
+mod trace;
 
 use std::fmt;
 
 use ftsort_core::members::Rank;
 
-pub use mpi::{Probe, SimMpi};
-pub use scheduler::{Played, play, play_with_room};
+pub use calls::CollectiveCall;
+pub use mpi::{RankHandle, SimMpi};
+pub use scheduler::{SimResult, run_ranks, run_ranks_on_large_stacks};
+pub use trace::{TraceEntry, TraceEvent};
 
-/// How a rank is lost.
+/// The way in which a rank fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Manner {
-    /// It stops between two steps.
+pub enum FailureMode {
+    /// The rank stops between two steps.
     Crash,
-    /// It is declared dead, wrongly at first: it goes on, and does not know, and stops some time
-    /// later.
-    Outlive,
-    /// Its link is cut: the others take it for dead, and it takes the others for dead, and goes on
-    /// alone.
-    CutOff,
+    /// The rank is reported as failed while it still runs. It goes on without knowing, and stops some time later.
+    EarlyReport,
+    /// The rank's link is cut. The others see it as failed, it sees the others as failed, and it goes on alone.
+    Partition,
 }
 
-/// One fault: who, at which of its steps, and how.
+/// One injected failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Loss {
-    /// Who is lost.
+pub struct Failure {
+    /// The rank that fails.
     pub rank: Rank,
-    /// At which of its steps, counted from 1.
+    /// The step of this rank at which it fails, counted from 1.
     pub step: u32,
-    /// How.
-    pub manner: Manner,
+    /// The way in which it fails.
+    pub mode: FailureMode,
 }
 
-impl fmt::Display for Loss {
-    /// `RANK@STEP`, with a `z` (for zombie) where the rank outlives its own death, a `c` where it is
-    /// cut off.
+impl fmt::Display for Failure {
+    /// Writes `RANK@STEP`, followed by `z` for an early report and by `c` for a partition.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let manner = match self.manner {
-            Manner::Crash => "",
-            Manner::Outlive => "z",
-            Manner::CutOff => "c",
+        let mode = match self.mode {
+            FailureMode::Crash => "",
+            FailureMode::EarlyReport => "z",
+            FailureMode::Partition => "c",
         };
-        write!(out, "{}@{}{manner}", self.rank, self.step)
+        write!(out, "{}@{}{mode}", self.rank, self.step)
     }
 }
 
-impl Loss {
-    /// The opposite of `to_string`.
-    pub fn parse(text: &str) -> Option<Loss> {
-        let (text, manner) = match (text.strip_suffix('z'), text.strip_suffix('c')) {
-            (Some(text), _) => (text, Manner::Outlive),
-            (_, Some(text)) => (text, Manner::CutOff),
-            _ => (text, Manner::Crash),
+impl Failure {
+    /// Parses the form that `to_string` writes.
+    pub fn parse(text: &str) -> Option<Failure> {
+        let (text, mode) = match (text.strip_suffix('z'), text.strip_suffix('c')) {
+            (Some(text), _) => (text, FailureMode::EarlyReport),
+            (_, Some(text)) => (text, FailureMode::Partition),
+            _ => (text, FailureMode::Crash),
         };
         let (rank, step) = text.split_once('@')?;
-        Some(Loss {
+        Some(Failure {
             rank: Rank(rank.parse().ok()?),
             step: step.parse().ok()?,
-            manner,
+            mode,
         })
     }
 }
 
-/// All that decides a run, beside the program.
+/// The values that decide a run, apart from the program that the ranks run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
+pub struct SimConfig {
     /// Decides every interleaving.
     pub seed: u64,
-    /// Who is lost.
-    pub losses: Vec<Loss>,
-    /// Write down what happens.
+    /// The failures to inject.
+    pub failures: Vec<Failure>,
+    /// Whether to record a trace.
     pub record: bool,
 }
 
-/// What a rank does in a step. A fault can inject_crash at each.
+/// The kind of a step. A failure can be injected at each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimStep {
-    /// About to send.
+    /// Before a message is sent.
     Sending,
-    /// Has handed a message to the network.
+    /// After a message was handed to the network.
     Sent,
-    /// About to wait for a message.
+    /// Before a receive is posted.
     Receiving,
-    /// Has a message.
+    /// After a message was received.
     Received,
-    /// About to take part in an agreement.
+    /// Before an agreement.
     Agreeing,
-    /// Takes part in a collective call, and waits for the others.
+    /// After the rank entered a collective call.
     Waiting,
-    /// Has heard what was agreed.
+    /// After the rank learned the result of an agreement.
     Agreed,
-    /// About to acknowledge the failures that it has seen.
+    /// Before the rank acknowledges the failures that it knows of.
     Acknowledging,
-    /// Enters a barrier.
+    /// Before a barrier.
     Entering,
-    /// Has left it.
+    /// After a barrier.
     Left,
-    /// About to revoke the communicator.
+    /// Before the communicator is revoked.
     Revoking,
-    /// About to shrink it.
+    /// Before the communicator is shrunk.
     Shrinking,
-    /// Is in the smaller one.
+    /// After the communicator was shrunk.
     Shrunk,
-    /// About to write to its store.
+    /// Before a file is written.
     Storing,
-    /// In the middle of it.
+    /// When a part of a file is written.
     Tearing,
-    /// Has written.
+    /// After a file was written or renamed.
     Stored,
-    /// About to read from its store.
+    /// Before a file is read.
     Fetching,
-    /// About to remove something from its store.
+    /// Before a file is removed.
     Removing,
-    /// Acts on a commit.
+    /// When the rank learns of a commit.
     Committing,
 }
 
-/// One line of what happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Logical time.
-    pub time: u64,
-    /// Who; None: the network.
-    pub rank: Option<Rank>,
-    /// What, for people.
-    pub text: String,
-}
-
-/// A step that was taken.
+/// One step of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// By whom.
+pub struct StepRecord {
+    /// The rank.
     pub rank: Rank,
-    /// Which of its steps.
+    /// The number of the step on this rank, counted from 1.
     pub step: u32,
-    /// What for.
-    pub deed: SimStep,
+    /// The kind of the step.
+    pub kind: SimStep,
 }

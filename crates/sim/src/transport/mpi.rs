@@ -1,4 +1,4 @@
-//! A simulated rank's view of the world, and its steps.
+//! A simulated rank's access to the shared state, and its steps.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -8,174 +8,180 @@ use std::rc::Rc;
 use corosensei::Yielder;
 
 use super::SimStep;
-use super::calls::{Answer, Call};
-use super::state::World;
+use super::calls::{CallResult, CollectiveCall};
+use super::state::SimState;
+use super::trace::TraceEvent;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// Why a rank goes back to the scheduler.
+/// The reason why a rank returns to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Let others go on.
+    /// Other ranks may continue.
     Busy,
-    /// Until something changes.
+    /// The rank waits until something changes.
     Waiting,
 }
 
-/// One simulated rank's mpi.
+/// The message-passing interface of one simulated rank.
 pub struct SimMpi<'y> {
-    probe: Probe,
+    handle: RankHandle,
     yielder: &'y Yielder<(), Pause>,
 }
 
-/// Lets other things that a rank does, such as writing files, count as its steps.
+/// A handle with which other actions of a rank, such as writing files, count as its steps.
 #[derive(Clone)]
-pub struct Probe {
+pub struct RankHandle {
     rank: Rank,
-    world: Rc<RefCell<World>>,
+    state: Rc<RefCell<SimState>>,
 }
 
-impl Probe {
-    /// Counts a step. An error if the rank is lost in it, or was lost before.
-    pub fn step(&self, deed: SimStep) -> Result<()> {
-        self.world.borrow_mut().step(self.rank, deed);
+impl RankHandle {
+    /// Counts a step. Returns an error if the rank fails at it, or has failed before.
+    pub fn step(&self, kind: SimStep) -> Result<()> {
+        self.state.borrow_mut().step(self.rank, kind);
         self.check()
     }
 
-    /// Does the rank still run?
+    /// Returns an error if the rank does not run any more.
     pub fn check(&self) -> Result<()> {
-        match self.world.borrow().runs(self.rank) {
-            true => Ok(()),
-            false => Err(gone()),
+        if self.state.borrow().is_running(self.rank) {
+            Ok(())
+        } else {
+            Err(has_failed())
         }
     }
 
-    /// A number below `limit`, decided by the script.
+    /// Draws a number below `limit` from the seed.
     pub fn chance(&self, limit: u64) -> u64 {
-        self.world.borrow_mut().draw.below(limit)
+        self.state.borrow_mut().draw.below(limit)
     }
 
-    /// Writes down what happens.
-    pub fn note(&self, text: impl FnOnce() -> String) {
-        self.world.borrow_mut().note(Some(self.rank), text);
+    /// Adds an event to the trace, if one is recorded.
+    pub fn trace(&self, event: impl FnOnce() -> TraceEvent) {
+        self.state.borrow_mut().trace(Some(self.rank), event);
     }
 
-    /// Is another rank alive?
-    pub fn lives(&self, rank: Rank) -> bool {
-        self.world.borrow().is_alive(rank)
+    /// Whether another rank has not failed.
+    pub fn is_alive(&self, rank: Rank) -> bool {
+        self.state.borrow().is_alive(rank)
     }
 
-    /// How many steps all ranks have taken.
+    /// The number of steps that all ranks have taken together.
     pub fn steps(&self) -> usize {
-        self.world.borrow().taken.len()
+        self.state.borrow().steps.len()
     }
 
-    /// Who it is.
+    /// The rank.
     pub fn rank(&self) -> Rank {
         self.rank
     }
 }
 
-fn gone() -> Error {
-    Error::new(Status::Internal, "this simulated rank is dead")
+fn has_failed() -> Error {
+    Error::new(Status::Internal, "this simulated rank has failed")
 }
 
 impl<'y> SimMpi<'y> {
     pub(super) fn new(
         rank: Rank,
-        world: Rc<RefCell<World>>,
+        state: Rc<RefCell<SimState>>,
         yielder: &'y Yielder<(), Pause>,
     ) -> SimMpi<'y> {
         SimMpi {
-            probe: Probe { rank, world },
+            handle: RankHandle { rank, state },
             yielder,
         }
     }
 
-    /// For what else the rank does.
-    pub fn probe(&self) -> Probe {
-        self.probe.clone()
+    /// A handle for the rank's other actions.
+    pub fn handle(&self) -> RankHandle {
+        self.handle.clone()
     }
 
-    /// A step; now and then somebody else goes on in it.
-    fn step(&self, deed: SimStep) -> Result<()> {
-        self.probe.step(deed)?;
-        if self.world(|world| world.draw.once_in(3)) {
+    /// Counts a step. Sometimes other ranks continue within it.
+    fn step(&self, kind: SimStep) -> Result<()> {
+        self.handle.step(kind)?;
+        if self.state(|state| state.draw.once_in(3)) {
             self.yielder.suspend(Pause::Busy);
         }
-        self.probe.check()
+        self.handle.check()
     }
 
-    fn world<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
-        work(&mut self.probe.world.borrow_mut())
+    fn state<T>(&self, work: impl FnOnce(&mut SimState) -> T) -> T {
+        work(&mut self.handle.state.borrow_mut())
     }
 
-    /// Waits for the answer of a collective call.
-    fn answer(&self) -> Result<Answer> {
+    /// Waits for the result of a collective call.
+    fn call_result(&self) -> Result<CallResult> {
         loop {
-            self.probe.check()?;
-            let answer = self.world(|world| {
-                let process = world.process(self.probe.rank);
-                process.answer.take().inspect(|_| process.inside = None)
+            self.handle.check()?;
+            let result = self.state(|state| {
+                let process = state.process(self.handle.rank);
+                process.result.take().inspect(|_| process.inside = None)
             });
-            if let Some(answer) = answer {
-                return Ok(answer);
+            if let Some(result) = result {
+                return Ok(result);
             }
             self.yielder.suspend(Pause::Waiting);
         }
     }
+
+    fn leave(&self, call: CollectiveCall, outcome: Outcome) {
+        self.handle.trace(|| TraceEvent::Leaves {
+            call,
+            failed: outcome == Outcome::Failed,
+        });
+    }
 }
 
-fn confused() -> Error {
-    Error::new(Status::Internal, "an answer to another question")
+fn unexpected_result() -> Error {
+    Error::new(
+        Status::Internal,
+        "a collective call returned the result of another kind of call",
+    )
 }
 
 impl MpiApi for SimMpi<'_> {
     fn me(&self) -> Rank {
-        self.probe.rank
+        self.handle.rank
     }
 
     fn ranks(&self) -> usize {
-        self.world(|world| world.ranks())
+        self.state(|state| state.ranks())
     }
 
     fn absent(&self) -> RankSet {
-        self.world(|world| world.absent(self.probe.rank))
+        self.state(|state| state.absent(self.handle.rank))
     }
 
     fn now(&self) -> f64 {
-        // Each look at the clock takes a second, so that it is always time to look at everything: a
-        // rank that rests is not woken by the clock.
-        self.world(|world| {
-            world.time += 1;
-            world.time as f64
+        // Each call advances the clock by a second, so that every interval has always passed: the clock
+        // does not wake a rank that waits.
+        self.state(|state| {
+            state.time += 1;
+            state.time as f64
         })
     }
 
     fn land(&mut self, bytes: usize) -> Result<RecvBuffer> {
         let buffer = Buffer::unset(bytes)?;
-        Ok(self.world(|world| world.land(self.probe.rank, buffer)))
+        Ok(self.state(|state| state.land(self.handle.rank, buffer)))
     }
 
     fn lift(&mut self, buffer: RecvBuffer) -> Buffer {
-        self.world(|world| world.lift(self.probe.rank, buffer))
+        self.state(|state| state.lift(self.handle.rank, buffer))
     }
 
     fn release(&mut self, buffer: RecvBuffer) {
-        self.world(|world| world.release(self.probe.rank, buffer));
+        self.state(|state| state.release(self.handle.rank, buffer));
     }
 
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
         self.step(SimStep::Sending)?;
-        let request = self.world(|world| {
-            let bytes = payload.len();
-            world.note(Some(self.probe.rank), || {
-                format!("sends {bytes} bytes to {to}")
-            });
-            world.send(self.probe.rank, to, tag, payload)
-        });
+        let request = self.state(|state| state.send(self.handle.rank, to, tag, payload));
         self.step(SimStep::Sent)?;
         Ok(request)
     }
@@ -188,12 +194,12 @@ impl MpiApi for SimMpi<'_> {
         range: Range<usize>,
     ) -> Result<Request> {
         self.step(SimStep::Receiving)?;
-        Ok(self.world(|world| world.receive(self.probe.rank, from, tag, buffer, range)))
+        Ok(self.state(|state| state.receive(self.handle.rank, from, tag, buffer, range)))
     }
 
     fn test(&mut self, request: Request) -> Result<Look> {
-        self.probe.check()?;
-        let look = self.world(|world| world.test(self.probe.rank, request));
+        self.handle.check()?;
+        let look = self.state(|state| state.test(self.handle.rank, request));
         if look != Look::Pending {
             self.step(SimStep::Received)?;
         }
@@ -201,83 +207,81 @@ impl MpiApi for SimMpi<'_> {
     }
 
     fn cancel(&mut self, request: Request) -> Result<()> {
-        self.probe.check()?;
-        self.world(|world| world.cancel(self.probe.rank, request));
+        self.handle.check()?;
+        self.state(|state| state.cancel(self.handle.rank, request));
         Ok(())
     }
 
     fn abandon(&mut self, request: Request) {
-        self.world(|world| world.abandon(self.probe.rank, request));
+        self.state(|state| state.abandon(self.handle.rank, request));
     }
 
     fn rest(&mut self) -> Result<()> {
         let changed =
-            self.world(|world| std::mem::take(&mut world.process(self.probe.rank).changed));
-        self.yielder.suspend(match changed {
-            true => Pause::Busy,
-            false => Pause::Waiting,
-        });
-        self.probe.check()
+            self.state(|state| std::mem::take(&mut state.process(self.handle.rank).changed));
+        self.yielder
+            .suspend(if changed { Pause::Busy } else { Pause::Waiting });
+        self.handle.check()
     }
 
     fn failures(&mut self) -> Result<usize> {
-        self.probe.check()?;
-        Ok(self.world(|world| world.failures(self.probe.rank).len()))
+        self.handle.check()?;
+        Ok(self.state(|state| state.failures(self.handle.rank).len()))
     }
 
     fn acknowledge(&mut self) -> Result<RankSet> {
         self.step(SimStep::Acknowledging)?;
-        Ok(self.world(|world| world.acknowledge(self.probe.rank)))
+        Ok(self.state(|state| state.acknowledge(self.handle.rank)))
     }
 
-    fn agree(&mut self, flag: u32, _patience: Option<f64>) -> Result<(Outcome, u32)> {
+    fn agree(&mut self, flag: u32, _timeout: Option<f64>) -> Result<(Outcome, u32)> {
         self.step(SimStep::Agreeing)?;
-        self.world(|world| {
-            world.note(Some(self.probe.rank), || format!("agrees with {flag:#x}"));
-            world.enter(self.probe.rank, Call::Agree, flag);
-        });
+        self.state(|state| state.enter(self.handle.rank, CollectiveCall::Agree, flag));
         self.step(SimStep::Waiting)?;
-        let Answer::Agreed(outcome, flag) = self.answer()? else {
-            return Err(confused());
+        let CallResult::Agreed(outcome, flag) = self.call_result()? else {
+            return Err(unexpected_result());
         };
+        self.leave(CollectiveCall::Agree, outcome);
         self.step(SimStep::Agreed)?;
         Ok((outcome, flag))
     }
 
     fn barrier(&mut self) -> Result<Outcome> {
         self.step(SimStep::Entering)?;
-        self.world(|world| world.enter(self.probe.rank, Call::Barrier, 0));
+        self.state(|state| state.enter(self.handle.rank, CollectiveCall::Barrier, 0));
         self.step(SimStep::Waiting)?;
-        let Answer::Passed(outcome) = self.answer()? else {
-            return Err(confused());
+        let CallResult::Passed(outcome) = self.call_result()? else {
+            return Err(unexpected_result());
         };
+        self.leave(CollectiveCall::Barrier, outcome);
         self.step(SimStep::Left)?;
         Ok(outcome)
     }
 
     fn revoke(&mut self) -> Result<()> {
         self.step(SimStep::Revoking)?;
-        self.world(|world| world.revoke(self.probe.rank));
+        self.state(|state| state.revoke(self.handle.rank));
         Ok(())
     }
 
     fn shrink(&mut self) -> Result<RankSet> {
         self.step(SimStep::Shrinking)?;
-        self.world(|world| world.enter(self.probe.rank, Call::Shrink, 0));
+        self.state(|state| state.enter(self.handle.rank, CollectiveCall::Shrink, 0));
         self.step(SimStep::Waiting)?;
-        let Answer::Shrunk(comm) = self.answer()? else {
-            return Err(confused());
+        let CallResult::Shrunk(comm) = self.call_result()? else {
+            return Err(unexpected_result());
         };
-        self.world(|world| {
-            let ranks = world.ranks();
-            world.process(self.probe.rank).join(comm, ranks);
+        self.state(|state| {
+            let ranks = state.ranks();
+            state.process(self.handle.rank).join(comm, ranks);
         });
+        self.leave(CollectiveCall::Shrink, Outcome::Fine);
         self.step(SimStep::Shrunk)?;
         Ok(self.absent())
     }
 
     fn crash(&mut self) -> Result<Infallible> {
-        self.world(|world| world.kill(self.probe.rank));
-        Err(gone())
+        self.state(|state| state.kill(self.handle.rank));
+        Err(has_failed())
     }
 }

@@ -1,44 +1,50 @@
-//! Messages in the simulated network: on their way, arrived before they were asked for, or received.
+//! Messages in the simulated network: in transit, arrived before a receive was posted, or received.
 //!
-//! Small ones leave their sender at once; large ones wait there until the receiver has a place for
-//! them, and are lost if the sender dies before.
+//! A small message leaves its sender at once. A large message stays at its sender until the receiver has posted
+//! a receive, and is lost if the sender fails before.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::state::{Event, Process, World};
+use super::state::{Process, SimEvent, SimState};
+use super::trace::TraceEvent;
 use ftsort_core::members::Rank;
 use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 
-pub struct Message {
+/// A message.
+pub struct SimMessage {
+    /// Its number, for the trace.
+    pub id: u64,
     pub comm: usize,
     pub tag: Tag,
     pub payload: Slice,
-    /// The sender's request, if it waits until the message is received.
+    /// The sender's request, if the sender waits until the message is received.
     pub rendezvous: Option<Request>,
 }
 
-pub enum Kind {
+/// The kinds of requests.
+pub enum RequestKind {
     Send,
     Receive {
         from: Rank,
         tag: Tag,
         buffer: RecvBuffer,
         range: Range<usize>,
-        /// The large message that is on its way into it.
-        matched: Option<Message>,
+        /// The large message that is being received.
+        matched: Option<SimMessage>,
     },
 }
 
-pub struct Open {
+/// A request that its owner has not completed or abandoned.
+pub struct OpenRequest {
     pub comm: usize,
     pub peer: Rank,
-    pub kind: Kind,
+    pub kind: RequestKind,
     pub done: Option<Look>,
 }
 
-impl World {
+impl SimState {
     pub fn land(&mut self, rank: Rank, buffer: Buffer) -> RecvBuffer {
         self.process(rank).recv_buffers.add(buffer)
     }
@@ -55,27 +61,39 @@ impl World {
         let eager = payload.len() <= self.eager;
         let process = self.process(from);
         let comm = process.comm;
-        let failed = process.knows.contains(to) || process.revoked.contains(&comm);
+        let failed = process.known_failures.contains(to) || process.revoked.contains(&comm);
         let done = match (failed, eager) {
             (true, _) => Some(Look::Failed),
             (_, true) => Some(Look::Complete(payload.len())),
             _ => None,
         };
-        let request = process.keep(Open {
+        let request = process.keep(OpenRequest {
             comm,
             peer: to,
-            kind: Kind::Send,
+            kind: RequestKind::Send,
             done,
         });
+        let id = self.next_message;
+        self.next_message += 1;
         if !failed {
-            let message = Message {
+            let bytes = payload.len();
+            self.trace(Some(from), || TraceEvent::Sends {
+                message: id,
+                to,
+                bytes,
+            });
+            let message = SimMessage {
+                id,
                 comm,
                 tag,
                 payload,
                 rendezvous: (!eager).then_some(request),
             };
-            self.wires.entry((from, to)).or_default().push_back(message);
-            self.events.push(Event::Arrive { from, to });
+            self.in_transit
+                .entry((from, to))
+                .or_default()
+                .push_back(message);
+            self.events.push(SimEvent::Arrive { from, to });
         }
         request
     }
@@ -91,10 +109,10 @@ impl World {
         let process = self.process(rank);
         let comm = process.comm;
         process.recv_buffers.open(buffer, range.clone());
-        let request = process.keep(Open {
+        let request = process.keep(OpenRequest {
             comm,
             peer: from,
-            kind: Kind::Receive {
+            kind: RequestKind::Receive {
                 from,
                 tag,
                 buffer,
@@ -113,7 +131,7 @@ impl World {
         let message = found.and_then(|index| waiting.remove(index));
         match message {
             Some(message) => self.give(rank, request, message),
-            None if self.process(rank).knows.contains(from) => self.fail(rank, request),
+            None if self.process(rank).known_failures.contains(from) => self.fail(rank, request),
             None => {}
         }
         request
@@ -128,20 +146,19 @@ impl World {
     }
 
     pub fn arrive(&mut self, from: Rank, to: Rank) {
-        let wire = self.wires.get_mut(&(from, to));
-        let Some(message) = wire.and_then(VecDeque::pop_front) else {
+        let queue = self.in_transit.get_mut(&(from, to));
+        let Some(message) = queue.and_then(VecDeque::pop_front) else {
             return;
         };
-        // What comes from a rank that is known to be dead is thrown away, and so is what comes for one
-        // that has stopped.
-        if !self.runs(to) || self.process(to).knows.contains(from) {
+        // A message is dropped if the receiver has stopped or knows that the sender failed.
+        if !self.is_running(to) || self.process(to).known_failures.contains(from) {
             return;
         }
         let process = self.process(to);
         let matching = process.open.iter().find(|(_, open)| {
             open.done.is_none()
                 && open.comm == message.comm
-                && matches!(&open.kind, Kind::Receive { from: source, tag, matched: None, .. }
+                && matches!(&open.kind, RequestKind::Receive { from: source, tag, matched: None, .. }
                     if *source == from && *tag == message.tag)
         });
         match matching.map(|(request, _)| *request) {
@@ -154,31 +171,31 @@ impl World {
         }
     }
 
-    /// A message meets the receive that it is for.
-    fn give(&mut self, to: Rank, receive: Request, message: Message) {
+    /// Gives a message to the receive that matches it.
+    fn give(&mut self, to: Rank, receive: Request, message: SimMessage) {
         if message.rendezvous.is_some() {
             let open = self.process(to).open.get_mut(&receive);
-            if let Some(Open {
-                kind: Kind::Receive { matched, .. },
+            if let Some(OpenRequest {
+                kind: RequestKind::Receive { matched, .. },
                 ..
             }) = open
             {
                 *matched = Some(message);
-                self.events.push(Event::Transfer { to, receive });
+                self.events.push(SimEvent::Transfer { to, receive });
             }
             return;
         }
-        self.fill(to, receive, &message.payload);
+        self.fill(to, receive, &message);
     }
 
     pub fn transfer(&mut self, to: Rank, receive: Request) {
-        if !self.runs(to) {
+        if !self.is_running(to) {
             return;
         }
         let Some(open) = self.process(to).open.get_mut(&receive) else {
             return;
         };
-        let Kind::Receive { from, matched, .. } = &mut open.kind else {
+        let RequestKind::Receive { from, matched, .. } = &mut open.kind else {
             return;
         };
         let from = *from;
@@ -188,16 +205,16 @@ impl World {
         if matched.is_none() {
             return;
         }
-        // The bytes are the sender's: without it there are none, and the receive is corrupted.
-        if !self.runs(from) {
-            if self.process(to).knows.contains(from) {
+        // The bytes are in the sender's memory. If it has failed, the receive cannot complete.
+        if !self.is_running(from) {
+            if self.process(to).known_failures.contains(from) {
                 self.fail(to, receive);
             }
             return;
         }
         let open = self.process(to).open.get_mut(&receive);
-        let Some(Open {
-            kind: Kind::Receive { matched, .. },
+        let Some(OpenRequest {
+            kind: RequestKind::Receive { matched, .. },
             ..
         }) = open
         else {
@@ -206,7 +223,7 @@ impl World {
         let Some(message) = matched.take() else {
             return;
         };
-        self.fill(to, receive, &message.payload);
+        self.fill(to, receive, &message);
         if let Some(request) = message.rendezvous
             && let Some(open) = self.process(from).open.get_mut(&request)
             && open.done.is_none()
@@ -216,26 +233,34 @@ impl World {
         }
     }
 
-    fn fill(&mut self, rank: Rank, receive: Request, bytes: &[u8]) {
+    fn fill(&mut self, rank: Rank, receive: Request, message: &SimMessage) {
+        let (id, bytes) = (message.id, &message.payload[..]);
         let process = self.process(rank);
         process.changed = true;
         let Some(open) = process.open.get_mut(&receive) else {
             return;
         };
-        if let Kind::Receive { buffer, range, .. } = &open.kind
+        if let RequestKind::Receive { buffer, range, .. } = &open.kind
             && let Some(place) = process.recv_buffers.bytes(*buffer)
         {
             if bytes.len() > range.len() {
                 let (sent, room) = (bytes.len(), range.len());
                 open.done = Some(Look::Failed);
-                self.note(Some(rank), || format!("gets {sent} bytes for {room}"));
-                self.misuse
-                    .get_or_insert(format!("{rank} gets {sent} bytes where it expects {room}"));
+                self.trace(Some(rank), || TraceEvent::Overflows { bytes: sent, room });
+                self.misuse.get_or_insert(format!(
+                    "rank {rank} receives {sent} bytes, but expects {room}"
+                ));
                 return;
             }
             place[range.start..range.start + bytes.len()].copy_from_slice(bytes);
         }
         open.done = Some(Look::Complete(bytes.len()));
+        let (from, bytes) = (open.peer, bytes.len());
+        self.trace(Some(rank), || TraceEvent::Receives {
+            message: id,
+            from,
+            bytes,
+        });
     }
 
     pub fn test(&mut self, rank: Rank, request: Request) -> Look {
@@ -255,7 +280,7 @@ impl World {
         let open = self.process(rank).open.get_mut(&request);
         if let Some(open) = open
             && open.done.is_none()
-            && matches!(open.kind, Kind::Receive { matched: None, .. })
+            && matches!(open.kind, RequestKind::Receive { matched: None, .. })
         {
             open.done = Some(Look::Complete(0));
         }
@@ -267,7 +292,7 @@ impl World {
 }
 
 impl Process {
-    fn keep(&mut self, open: Open) -> Request {
+    fn keep(&mut self, open: OpenRequest) -> Request {
         let request = Request(self.next);
         self.next += 1;
         self.open.insert(request, open);
@@ -278,7 +303,7 @@ impl Process {
         let Some(open) = self.open.remove(&request) else {
             return;
         };
-        if let Kind::Receive { buffer, .. } = open.kind {
+        if let RequestKind::Receive { buffer, .. } = open.kind {
             self.recv_buffers.close(buffer);
         }
     }

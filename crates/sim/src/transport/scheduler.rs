@@ -1,4 +1,4 @@
-//! The scheduler: ranks are coroutines, and the script's seed says who goes on.
+//! The scheduler: ranks are coroutines, and the seed decides which of them continues.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,177 +7,177 @@ use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::mpi::{Pause, SimMpi};
-use super::state::World;
-use super::{Entry, Script, Taken};
+use super::state::SimState;
+use super::{SimConfig, StepRecord, TraceEntry};
 use ftsort_core::members::Rank;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
-pub struct Played<T> {
-    /// What each rank returned; None: it died, or hung.
+pub struct SimResult<T> {
+    /// The return value of each rank. None: the rank failed or hangs.
     pub outcomes: Vec<Option<T>>,
     /// All steps, in the order in which they were taken.
-    pub taken: Vec<Taken>,
-    /// What happened, where the script wants it written down.
-    pub entries: Vec<Entry>,
-    /// Ranks that wait for something that will never come, while nothing else can happen.
+    pub steps: Vec<StepRecord>,
+    /// The trace, if the configuration asks for it.
+    pub trace: Vec<TraceEntry>,
+    /// Ranks that wait for something that cannot happen any more.
     pub hung: Vec<Rank>,
-    /// The network was used in a way in which it must not be.
+    /// A use of the network that its interface forbids.
     pub misuse: Option<String>,
 }
 
-impl<T> Default for Played<T> {
-    fn default() -> Played<T> {
-        Played {
+impl<T> Default for SimResult<T> {
+    fn default() -> SimResult<T> {
+        SimResult {
             outcomes: Vec::new(),
-            taken: Vec::new(),
-            entries: Vec::new(),
+            steps: Vec::new(),
+            trace: Vec::new(),
             hung: Vec::new(),
             misuse: None,
         }
     }
 }
 
-/// Enough for the engine in a build without optimisation.
+/// The stack of a rank that runs the engine in a build without optimisation.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Enough for what callers do elsewhere; memory is used as far as it is touched.
+/// The stack of a rank that runs callbacks of a program. Memory is used only as far as it is touched.
 const LARGE_STACK_BYTES: usize = 8 << 20;
 
-/// A run that takes longer goes round in circles.
-fn most_turns(ranks: usize) -> u64 {
+/// The number of turns after which a run counts as hanging.
+fn max_turns(ranks: usize) -> u64 {
     let ranks = ranks as u64 + 2;
     10_000 * ranks * ranks
 }
 
 thread_local! {
-    /// Stacks are used again: making one costs more than a run.
+    /// Stacks are reused, because creating one costs more than a run.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-type Body<T> = Coroutine<(), Pause, T>;
+type RankCoroutine<T> = Coroutine<(), Pause, T>;
 
-struct Member<T> {
+struct RankTask<T> {
     rank: Rank,
-    body: Body<T>,
+    coroutine: RankCoroutine<T>,
     waiting: bool,
 }
 
-/// Runs `body` on every one of so many ranks, to the end or until nothing moves any more.
+/// Runs `rank_main` on every rank until all ranks have returned or no rank can continue.
 ///
 /// # Panics
-/// If the system has no memory for the ranks' stacks, or a body panics.
-pub fn play<T: 'static>(
+/// If the system has no memory for the ranks' stacks, or `rank_main` panics.
+pub fn run_ranks<T: 'static>(
     ranks: usize,
-    script: &Script,
-    body: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
-) -> Played<T> {
-    play_on(STACK_BYTES, ranks, script, body)
+    config: &SimConfig,
+    rank_main: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
+) -> SimResult<T> {
+    run_on_stacks(STACK_BYTES, ranks, config, rank_main)
 }
 
-/// As [`play`], with stacks on which bodies may run what they do not know.
+/// Does the same as [`run_ranks`], with stacks that are large enough for unknown callbacks.
 ///
 /// # Panics
-/// As [`play`].
-pub fn play_with_room<T: 'static>(
+/// As [`run_ranks`].
+pub fn run_ranks_on_large_stacks<T: 'static>(
     ranks: usize,
-    script: &Script,
-    body: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
-) -> Played<T> {
-    play_on(LARGE_STACK_BYTES, ranks, script, body)
+    config: &SimConfig,
+    rank_main: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
+) -> SimResult<T> {
+    run_on_stacks(LARGE_STACK_BYTES, ranks, config, rank_main)
 }
 
-fn play_on<T: 'static>(
+fn run_on_stacks<T: 'static>(
     stack_bytes: usize,
     ranks: usize,
-    script: &Script,
-    body: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
-) -> Played<T> {
-    let world = Rc::new(RefCell::new(World::new(ranks, script)));
-    let body = Rc::new(body);
-    let mut members: Vec<Member<T>> = (0..ranks as u32)
+    config: &SimConfig,
+    rank_main: impl Fn(Rank, SimMpi<'_>) -> T + 'static,
+) -> SimResult<T> {
+    let state = Rc::new(RefCell::new(SimState::new(ranks, config)));
+    let rank_main = Rc::new(rank_main);
+    let mut tasks: Vec<RankTask<T>> = (0..ranks as u32)
         .map(|rank| {
-            let (rank, world, body) = (Rank(rank), Rc::clone(&world), Rc::clone(&body));
-            let run = Coroutine::with_stack(stack(stack_bytes), move |yielder: &_, ()| {
-                body(rank, SimMpi::new(rank, world, yielder))
+            let (rank, state, rank_main) = (Rank(rank), Rc::clone(&state), Rc::clone(&rank_main));
+            let coroutine = Coroutine::with_stack(stack(stack_bytes), move |yielder: &_, ()| {
+                rank_main(rank, SimMpi::new(rank, state, yielder))
             });
-            Member {
+            RankTask {
                 rank,
-                body: run,
+                coroutine,
                 waiting: false,
             }
         })
         .collect();
     let mut outcomes: Vec<Option<T>> = (0..ranks).map(|_| None).collect();
     let mut turns = 0;
-    while !members.is_empty()
-        && turns < most_turns(ranks)
-        && turn(&world, &mut members, &mut outcomes)
+    while !tasks.is_empty()
+        && turns < max_turns(ranks)
+        && take_turn(&state, &mut tasks, &mut outcomes)
     {
         turns += 1;
     }
-    let hung = members.iter().map(|member| member.rank).collect();
-    // They find themselves dead, and end.
-    world.borrow_mut().closed = true;
-    for mut member in members {
-        while matches!(member.body.resume(()), CoroutineResult::Yield(_)) {}
-        keep(member.body);
+    let hung = tasks.iter().map(|task| task.rank).collect();
+    // The ranks that hang find that they do not run any more, and return.
+    state.borrow_mut().closed = true;
+    for mut task in tasks {
+        while matches!(task.coroutine.resume(()), CoroutineResult::Yield(_)) {}
+        keep_stack(task.coroutine);
     }
-    let mut world = world.borrow_mut();
-    Played {
+    let mut state = state.borrow_mut();
+    SimResult {
         outcomes,
-        taken: std::mem::take(&mut world.taken),
-        entries: std::mem::take(&mut world.entries),
+        steps: std::mem::take(&mut state.steps),
+        trace: std::mem::take(&mut state.trace),
         hung,
-        misuse: world.misuse.take(),
+        misuse: state.misuse.take(),
     }
 }
 
 fn stack(bytes: usize) -> DefaultStack {
     let fits = |stack: &DefaultStack| stack.base().get() - stack.limit().get() >= bytes;
     let used = STACKS.with_borrow_mut(|stacks| {
-        let at = stacks.iter().rposition(fits)?;
-        Some(stacks.swap_remove(at))
+        let index = stacks.iter().rposition(fits)?;
+        Some(stacks.swap_remove(index))
     });
     used.unwrap_or_else(|| DefaultStack::new(bytes).expect("memory for a rank's stack"))
 }
 
-fn keep<T>(body: Body<T>) {
-    STACKS.with_borrow_mut(|stacks| stacks.push(body.into_stack()));
+fn keep_stack<T>(coroutine: RankCoroutine<T>) {
+    STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
 }
 
-/// One thing happens. False: nothing can.
-fn turn<T>(
-    world: &Rc<RefCell<World>>,
-    members: &mut Vec<Member<T>>,
+/// Applies one event, or lets one rank continue. Returns false if neither is possible.
+fn take_turn<T>(
+    state: &Rc<RefCell<SimState>>,
+    tasks: &mut Vec<RankTask<T>>,
     outcomes: &mut [Option<T>],
 ) -> bool {
-    let mut now = world.borrow_mut();
+    let mut now = state.borrow_mut();
     now.time += 1;
-    let ready: Vec<usize> = (0..members.len())
-        .filter(|index| !members[*index].waiting || now.process(members[*index].rank).changed)
+    let ready: Vec<usize> = (0..tasks.len())
+        .filter(|index| !tasks[*index].waiting || now.process(tasks[*index].rank).changed)
         .collect();
     if ready.is_empty() && now.events.is_empty() {
         return false;
     }
     if let Some(event) = now.next_event(ready.len()) {
-        now.happen(event);
+        now.apply(event);
         return true;
     }
-    let index = ready[now.next_rank(ready.len(), |at| members[ready[at]].rank)];
-    let member = &mut members[index];
-    if member.waiting {
-        now.process(member.rank).changed = false;
+    let index = ready[now.next_rank(ready.len(), |at| tasks[ready[at]].rank)];
+    let task = &mut tasks[index];
+    if task.waiting {
+        now.process(task.rank).changed = false;
     }
     drop(now);
-    match member.body.resume(()) {
-        CoroutineResult::Yield(pause) => member.waiting = pause == Pause::Waiting,
+    match task.coroutine.resume(()) {
+        CoroutineResult::Yield(pause) => task.waiting = pause == Pause::Waiting,
         CoroutineResult::Return(outcome) => {
-            let member = members.swap_remove(index);
-            // Who was declared dead is none of the survivors, whatever it believes.
-            let lives = world.borrow().is_alive(member.rank);
-            outcomes[member.rank.index()] = lives.then_some(outcome);
-            keep(member.body);
+            let task = tasks.swap_remove(index);
+            // A rank that was reported as failed is not a survivor, even if it returns.
+            let is_alive = state.borrow().is_alive(task.rank);
+            outcomes[task.rank.index()] = is_alive.then_some(outcome);
+            keep_stack(task.coroutine);
         }
     }
     true

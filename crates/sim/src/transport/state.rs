@@ -1,160 +1,170 @@
-//! What all simulated ranks share: the network, the communicators, who is dead and who knows.
+//! The state that all simulated ranks share: the network, the communicators, the failures, and the ranks'
+//! knowledge of them.
 //!
-//! Everything that can happen next is an [`Event`]; the crew's scheduler picks one, or lets a rank
-//! go on. Must never decide anything by another way than `draw`.
+//! Everything that can happen next is a [`SimEvent`]. The scheduler picks one, or lets a rank continue.
+//!
+//! Must never: decide anything except by `draw`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::calls::{Answer, Call, Gathering};
-use super::network::{Message, Open};
-use super::{Entry, Loss, Manner, Script, SimStep, Taken};
+use super::calls::{CallResult, Collective, CollectiveCall};
+use super::network::{OpenRequest, SimMessage};
+use super::trace::{TraceEntry, TraceEvent};
+use super::{Failure, FailureMode, SimConfig, SimStep, StepRecord};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
 use ftsort_core::transport::recv_buffers::RecvBuffers;
 use ftsort_kernels::random::SplitMix;
 
-/// Something that can happen by itself.
+/// An event that can happen while all ranks pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SimEvent {
     /// The oldest message between two ranks arrives.
     Arrive { from: Rank, to: Rank },
     /// A large message is copied to the receive that it has matched.
     Transfer { to: Rank, receive: Request },
-    /// A rank learns of a death.
-    Notice { to: Rank, about: Rank },
+    /// A rank learns of a failure.
+    ReportFailure { to: Rank, about: Rank },
     /// A rank learns that a communicator was revoked.
     Revoked { to: Rank, comm: usize },
-    /// A collective call comes to its decision.
+    /// The result of a collective call is decided.
     Decide {
         comm: usize,
-        call: Call,
-        turn: usize,
+        call: CollectiveCall,
+        number: usize,
     },
-    /// A rank leaves a collective call.
+    /// A rank continues after a collective call.
     Leave { rank: Rank },
-    /// A rank that was declared dead stops.
-    Expire { rank: Rank },
+    /// A rank that was reported as failed stops.
+    Stop { rank: Rank },
 }
 
+/// The status of a simulated process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum ProcessStatus {
     Alive,
-    /// Declared dead, not stopped yet.
-    Zombie,
-    /// Cut off from all others.
-    Alone,
-    Dead,
+    /// Reported as failed, but still running.
+    ReportedEarly,
+    /// Separated from all other ranks.
+    Partitioned,
+    Failed,
 }
 
-/// One rank.
+/// The process of one rank.
 pub struct Process {
-    pub life: Life,
+    pub status: ProcessStatus,
     pub steps: u32,
     pub comm: usize,
-    /// Whose death it has heard of.
-    pub knows: RankSet,
+    /// The failures that it knows of.
+    pub known_failures: RankSet,
     pub acknowledged: RankSet,
     pub revoked: BTreeSet<usize>,
-    pub open: BTreeMap<Request, Open>,
+    pub open: BTreeMap<Request, OpenRequest>,
     pub recv_buffers: RecvBuffers,
-    /// Messages that came before they were asked for, by sender.
-    pub unexpected: BTreeMap<Rank, VecDeque<Message>>,
-    pub turns: BTreeMap<(usize, Call), usize>,
-    /// The collective call that it is in, and which in order that is.
-    pub inside: Option<(Call, usize)>,
-    /// What it brought to that call.
+    /// Messages that arrived before a receive was posted, by sender.
+    pub unexpected: BTreeMap<Rank, VecDeque<SimMessage>>,
+    /// How many calls of each kind it has entered on each communicator.
+    pub call_counts: BTreeMap<(usize, CollectiveCall), usize>,
+    /// The collective call that it is in, with its number.
+    pub inside: Option<(CollectiveCall, usize)>,
+    /// Its flag in that call.
     pub flag: u32,
-    pub answer: Option<Answer>,
-    /// Something has changed for it since it last rested.
+    pub result: Option<CallResult>,
+    /// Whether something has changed for it since it last paused.
     pub changed: bool,
     pub next: u64,
 }
 
-pub struct Comm {
+/// One communicator.
+pub struct Communicator {
     pub members: RankSet,
-    pub gatherings: BTreeMap<(Call, usize), Gathering>,
+    pub collectives: BTreeMap<(CollectiveCall, usize), Collective>,
 }
 
-/// What is slow in a run.
-struct Weather {
-    /// One event for so many turns of ranks; 0: as it comes.
+/// The parts of a run that are slow.
+struct Delays {
+    /// The number of turns of ranks for each event. 0: ranks and events have the same chance.
     ranks_first: u64,
-    /// The way from the one to the other.
-    way: (Rank, Rank),
-    /// Who hears of deaths late.
-    deaf: Rank,
-    /// Who is seldom on a processor.
-    slow: Option<Rank>,
+    /// The sender and the receiver of the messages that arrive late.
+    slow_link: (Rank, Rank),
+    /// The rank that learns of failures late.
+    slow_observer: Rank,
+    /// The rank that seldom runs.
+    slow_rank: Option<Rank>,
 }
 
-pub struct World {
+/// The shared state of a run.
+pub struct SimState {
     pub draw: SplitMix,
     pub time: u64,
     pub processes: Vec<Process>,
-    pub events: Vec<Event>,
-    pub comms: Vec<Comm>,
-    pub wires: BTreeMap<(Rank, Rank), VecDeque<Message>>,
-    losses: Vec<Loss>,
-    /// How the network is in this run.
-    weather: Weather,
-    /// Messages up to this size leave their sender without waiting for the receiver.
+    pub events: Vec<SimEvent>,
+    pub comms: Vec<Communicator>,
+    /// Messages that were sent and have not arrived, by sender and receiver.
+    pub in_transit: BTreeMap<(Rank, Rank), VecDeque<SimMessage>>,
+    failures: Vec<Failure>,
+    delays: Delays,
+    /// The size up to which a message leaves its sender without waiting for the receiver.
     pub eager: usize,
-    pub taken: Vec<Taken>,
-    pub entries: Vec<Entry>,
+    pub steps: Vec<StepRecord>,
+    pub trace: Vec<TraceEntry>,
     record: bool,
-    /// The network was used in a way in which it must not be.
+    /// The number of the next message.
+    pub next_message: u64,
+    /// A use of the network that its interface forbids.
     pub misuse: Option<String>,
-    /// It is over: nobody goes on.
+    /// Whether the run has ended, so that no rank continues.
     pub closed: bool,
 }
 
-impl World {
-    pub fn new(ranks: usize, script: &Script) -> World {
-        let mut draw = SplitMix::new(script.seed);
+impl SimState {
+    pub fn new(ranks: usize, config: &SimConfig) -> SimState {
+        let mut draw = SplitMix::new(config.seed);
         let eager = [0, 200, 1 << 30][draw.below(3) as usize];
         let mut any = || Rank(draw.below(ranks as u64) as u32);
-        let (way, deaf, slow) = ((any(), any()), any(), any());
-        let slow = draw.once_in(2).then_some(slow);
-        let weather = Weather {
+        let (slow_link, slow_observer, slow_rank) = ((any(), any()), any(), any());
+        let slow_rank = draw.once_in(2).then_some(slow_rank);
+        let delays = Delays {
             ranks_first: [0, 0, 8, 50][draw.below(4) as usize],
-            way,
-            deaf,
-            slow,
+            slow_link,
+            slow_observer,
+            slow_rank,
         };
         let everyone = RankSet::from_ranks(ranks, Rank::all(ranks));
         let process = || Process {
-            life: Life::Alive,
+            status: ProcessStatus::Alive,
             steps: 0,
             comm: 0,
-            knows: RankSet::new(ranks),
+            known_failures: RankSet::new(ranks),
             acknowledged: RankSet::new(ranks),
             revoked: BTreeSet::new(),
             open: BTreeMap::new(),
             recv_buffers: RecvBuffers::default(),
             unexpected: BTreeMap::new(),
-            turns: BTreeMap::new(),
+            call_counts: BTreeMap::new(),
             inside: None,
             flag: 0,
-            answer: None,
+            result: None,
             changed: true,
             next: 0,
         };
-        World {
+        SimState {
             draw,
             time: 0,
             processes: (0..ranks).map(|_| process()).collect(),
             events: Vec::new(),
-            comms: vec![Comm {
+            comms: vec![Communicator {
                 members: everyone,
-                gatherings: BTreeMap::new(),
+                collectives: BTreeMap::new(),
             }],
-            wires: BTreeMap::new(),
-            losses: script.losses.clone(),
-            weather,
+            in_transit: BTreeMap::new(),
+            failures: config.failures.clone(),
+            delays,
             eager,
-            taken: Vec::new(),
-            entries: Vec::new(),
-            record: script.record,
+            steps: Vec::new(),
+            trace: Vec::new(),
+            record: config.record,
+            next_message: 0,
             misuse: None,
             closed: false,
         }
@@ -168,13 +178,14 @@ impl World {
         &mut self.processes[rank.index()]
     }
 
-    /// Does it still run?
-    pub fn runs(&self, rank: Rank) -> bool {
-        !self.closed && self.processes[rank.index()].life != Life::Dead
+    /// Whether the rank still runs, which includes ranks that were reported as failed too early.
+    pub fn is_running(&self, rank: Rank) -> bool {
+        !self.closed && self.processes[rank.index()].status != ProcessStatus::Failed
     }
 
+    /// Whether the rank has not failed, as an omniscient observer sees it.
     pub fn is_alive(&self, rank: Rank) -> bool {
-        self.processes[rank.index()].life == Life::Alive
+        self.processes[rank.index()].status == ProcessStatus::Alive
     }
 
     pub fn alive(&self) -> Vec<Rank> {
@@ -182,110 +193,114 @@ impl World {
         everyone.filter(|rank| self.is_alive(*rank)).collect()
     }
 
-    pub fn note(&mut self, rank: Option<Rank>, text: impl FnOnce() -> String) {
+    /// Adds an event to the trace, if one is recorded.
+    pub fn trace(&mut self, rank: Option<Rank>, event: impl FnOnce() -> TraceEvent) {
         if self.record {
-            self.entries.push(Entry {
+            self.trace.push(TraceEntry {
                 time: self.time,
                 rank,
-                text: text(),
+                event: event(),
             });
         }
     }
 
-    /// Counts a step of a rank; the script may take the rank's life in it.
-    pub fn step(&mut self, rank: Rank, deed: SimStep) {
-        if !self.runs(rank) {
+    /// Counts a step of a rank, and injects the failure that is due at it.
+    pub fn step(&mut self, rank: Rank, kind: SimStep) {
+        if !self.is_running(rank) {
             return;
         }
         let process = self.process(rank);
         process.steps += 1;
         let step = process.steps;
-        self.taken.push(Taken { rank, step, deed });
-        let struck = |loss: &&Loss| loss.rank == rank && loss.step == step;
-        if let Some(loss) = self.losses.iter().find(struck).copied() {
-            self.lose(loss, deed);
+        self.steps.push(StepRecord { rank, step, kind });
+        let is_due = |failure: &&Failure| failure.rank == rank && failure.step == step;
+        if let Some(failure) = self.failures.iter().find(is_due).copied() {
+            self.inject(failure, kind);
         }
     }
 
-    /// The rank dies by its own hand.
+    /// Makes the rank fail at its own request.
     pub fn kill(&mut self, rank: Rank) {
-        let loss = Loss {
+        let failure = Failure {
             rank,
             step: self.process(rank).steps,
-            manner: Manner::Crash,
+            mode: FailureMode::Crash,
         };
-        self.lose(loss, SimStep::Committing);
+        self.inject(failure, SimStep::Committing);
     }
 
-    fn lose(&mut self, loss: Loss, deed: SimStep) {
-        let rank = loss.rank;
+    fn inject(&mut self, failure: Failure, kind: SimStep) {
+        let rank = failure.rank;
         if !self.is_alive(rank) {
             return;
         }
-        match loss.manner {
-            Manner::Crash => {
-                self.note(Some(rank), || format!("dies ({deed:?})"));
-                self.process(rank).life = Life::Dead;
-                self.silence(rank);
+        self.trace(Some(rank), || TraceEvent::Fails {
+            mode: failure.mode,
+            step: kind,
+        });
+        match failure.mode {
+            FailureMode::Crash => {
+                self.process(rank).status = ProcessStatus::Failed;
+                self.drop_unsent(rank);
             }
-            Manner::Outlive => {
-                self.note(Some(rank), || format!("is declared dead ({deed:?})"));
-                self.process(rank).life = Life::Zombie;
-                self.events.push(Event::Expire { rank });
+            FailureMode::EarlyReport => {
+                self.process(rank).status = ProcessStatus::ReportedEarly;
+                self.events.push(SimEvent::Stop { rank });
             }
-            Manner::CutOff => {
-                self.note(Some(rank), || format!("is cut off ({deed:?})"));
-                self.process(rank).life = Life::Alone;
+            FailureMode::Partition => {
+                self.process(rank).status = ProcessStatus::Partitioned;
                 for other in Rank::all(self.ranks()).filter(|other| *other != rank) {
-                    self.events.push(Event::Notice {
+                    self.events.push(SimEvent::ReportFailure {
                         to: rank,
                         about: other,
                     });
                 }
-                self.answer_alone(rank);
+                self.complete_partitioned(rank);
             }
         }
         for other in self.alive() {
-            self.events.push(Event::Notice {
+            self.events.push(SimEvent::ReportFailure {
                 to: other,
                 about: rank,
             });
         }
         for comm in 0..self.comms.len() {
-            self.look_for_decisions(comm);
+            self.schedule_decisions(comm);
         }
     }
 
-    /// Of what a dead rank had sent, a first part arrives on each way, and the rest does not.
-    fn silence(&mut self, rank: Rank) {
+    /// Drops messages of a rank that failed: on each link, a first part of them arrives and the rest does not.
+    fn drop_unsent(&mut self, rank: Rank) {
         for to in Rank::all(self.ranks()) {
-            let Some(wire) = self.wires.get_mut(&(rank, to)) else {
+            let Some(queue) = self.in_transit.get_mut(&(rank, to)) else {
                 continue;
             };
-            let arriving = self.draw.below(wire.len() as u64 + 1) as usize;
-            let lost = wire.len() - arriving;
-            wire.truncate(arriving);
-            let mut left = lost;
+            let arriving = self.draw.below(queue.len() as u64 + 1) as usize;
+            let lost: Vec<u64> = queue.drain(arriving..).map(|message| message.id).collect();
+            let mut left = lost.len();
             self.events.retain(|event| {
-                let gone = left > 0 && *event == Event::Arrive { from: rank, to };
-                left -= usize::from(gone);
-                !gone
+                let is_lost = left > 0 && *event == SimEvent::Arrive { from: rank, to };
+                left -= usize::from(is_lost);
+                !is_lost
             });
+            for message in lost {
+                self.trace(None, || TraceEvent::Loses { message });
+            }
         }
         let process = self.process(rank);
-        process.answer = None;
+        process.result = None;
         process.changed = true;
     }
 
-    /// What happens next, where so many ranks could go on: None: one of them does.
-    pub fn next_event(&mut self, ready: usize) -> Option<Event> {
+    /// Picks the next event. `ready`: how many ranks could continue. None: one of them continues.
+    pub fn next_event(&mut self, ready: usize) -> Option<SimEvent> {
         let events = self.events.len() as u64;
         if events == 0 || ready > 0 && self.ranks_come_first(ready as u64, events) {
             return None;
         }
         let mut pick = self.draw.below(events) as usize;
         let timeout = match self.events[pick] {
-            Event::Expire { .. } => 100,
+            SimEvent::Stop { .. } => 100,
             _ => 6,
         };
         if self.is_slow(self.events[pick]) && !self.draw.once_in(timeout) {
@@ -297,10 +312,10 @@ impl World {
         Some(self.events.swap_remove(pick))
     }
 
-    /// Which of so many ranks that could go on does; `name` tells who they are.
+    /// Picks the rank that continues, as an index below `ready`. `name` returns the rank of an index.
     pub fn next_rank(&mut self, ready: usize, name: impl Fn(usize) -> Rank) -> usize {
         let any = self.draw.below(ready as u64) as usize;
-        if Some(name(any)) != self.weather.slow || ready == 1 || self.draw.once_in(40) {
+        if Some(name(any)) != self.delays.slow_rank || ready == 1 || self.draw.once_in(40) {
             return any;
         }
         let other = self.draw.below(ready as u64 - 1) as usize;
@@ -308,44 +323,45 @@ impl World {
     }
 
     fn ranks_come_first(&mut self, ready: u64, events: u64) -> bool {
-        match self.weather.ranks_first {
+        match self.delays.ranks_first {
             // Every rank and every event has the same chance.
             0 => self.draw.below(ready + events) < ready,
             turns => !self.draw.once_in(turns),
         }
     }
 
-    fn is_slow(&self, event: Event) -> bool {
+    fn is_slow(&self, event: SimEvent) -> bool {
         match event {
-            Event::Arrive { from, to } => (from, to) == self.weather.way,
-            Event::Notice { to, .. } => to == self.weather.deaf,
-            Event::Expire { .. } => true,
+            SimEvent::Arrive { from, to } => (from, to) == self.delays.slow_link,
+            SimEvent::ReportFailure { to, .. } => to == self.delays.slow_observer,
+            SimEvent::Stop { .. } => true,
             _ => false,
         }
     }
 
-    /// Makes an event happen.
-    pub fn happen(&mut self, event: Event) {
+    /// Applies an event.
+    pub fn apply(&mut self, event: SimEvent) {
         match event {
-            Event::Arrive { from, to } => self.arrive(from, to),
-            Event::Transfer { to, receive } => self.transfer(to, receive),
-            Event::Notice { to, about } => self.learn(to, about),
-            Event::Revoked { to, comm } => self.revoke_at(to, comm),
-            Event::Decide { comm, call, turn } => self.decide(comm, call, turn),
-            Event::Leave { rank } => self.process(rank).changed = true,
-            Event::Expire { rank } => {
-                self.note(Some(rank), || "stops at last".into());
-                self.process(rank).life = Life::Dead;
-                self.silence(rank);
+            SimEvent::Arrive { from, to } => self.arrive(from, to),
+            SimEvent::Transfer { to, receive } => self.transfer(to, receive),
+            SimEvent::ReportFailure { to, about } => self.learn_of_failure(to, about),
+            SimEvent::Revoked { to, comm } => self.revoke_at(to, comm),
+            SimEvent::Decide { comm, call, number } => self.decide(comm, call, number),
+            SimEvent::Leave { rank } => self.process(rank).changed = true,
+            SimEvent::Stop { rank } => {
+                self.trace(Some(rank), || TraceEvent::Stops);
+                self.process(rank).status = ProcessStatus::Failed;
+                self.drop_unsent(rank);
             }
         }
     }
 
-    pub fn learn(&mut self, to: Rank, about: Rank) {
-        if !self.runs(to) || !self.process(to).knows.insert(about) {
+    /// Lets a rank learn of a failure.
+    pub fn learn_of_failure(&mut self, to: Rank, about: Rank) {
+        if !self.is_running(to) || !self.process(to).known_failures.insert(about) {
             return;
         }
-        self.note(Some(to), || format!("learns that {about} is dead"));
+        self.trace(Some(to), || TraceEvent::Learns { failed: about });
         let process = self.process(to);
         process.changed = true;
         for open in process.open.values_mut() {
@@ -353,27 +369,27 @@ impl World {
                 open.done = Some(Look::Failed);
             }
         }
-        // Somebody who waits in a barrier may see at once that it will fail, or later.
+        // A rank that waits in a barrier may see at once that it will fail, or later.
         if self.draw.once_in(2) {
             self.leave_barrier(to);
         }
     }
 
-    /// A rank that waits in a barrier gives it up.
+    /// Lets a rank that waits in a barrier leave it with an error.
     fn leave_barrier(&mut self, rank: Rank) {
         let process = self.process(rank);
-        let waits = matches!(process.inside, Some((Call::Barrier, _)));
-        if waits && process.answer.is_none() {
-            process.answer = Some(Answer::Passed(Outcome::Failed));
+        let waits = matches!(process.inside, Some((CollectiveCall::Barrier, _)));
+        if waits && process.result.is_none() {
+            process.result = Some(CallResult::Passed(Outcome::Failed));
             process.changed = true;
         }
     }
 
     fn revoke_at(&mut self, to: Rank, comm: usize) {
-        if !self.runs(to) || !self.process(to).revoked.insert(comm) {
+        if !self.is_running(to) || !self.process(to).revoked.insert(comm) {
             return;
         }
-        self.note(Some(to), || "learns of the revocation".into());
+        self.trace(Some(to), || TraceEvent::Revoked);
         let process = self.process(to);
         process.changed = true;
         for open in process.open.values_mut() {
@@ -386,30 +402,34 @@ impl World {
         }
     }
 
+    /// Revokes the communicator of a rank.
     pub fn revoke(&mut self, rank: Rank) {
         let comm = self.process(rank).comm;
         self.revoke_at(rank, comm);
         for other in self.alive() {
             if other != rank {
-                self.events.push(Event::Revoked { to: other, comm });
+                self.events.push(SimEvent::Revoked { to: other, comm });
             }
         }
     }
 
+    /// The failed members of the rank's communicator that it knows of.
     pub fn failures(&mut self, rank: Rank) -> RankSet {
         let comm = self.process(rank).comm;
-        let known = &self.processes[rank.index()].knows;
+        let known = &self.processes[rank.index()].known_failures;
         let members = &self.comms[comm].members;
         let seen = known.iter().filter(|other| members.contains(*other));
         RankSet::from_ranks(self.ranks(), seen)
     }
 
+    /// Acknowledges the failures that the rank knows of.
     pub fn acknowledge(&mut self, rank: Rank) -> RankSet {
         let seen = self.failures(rank);
         self.process(rank).acknowledged = seen.clone();
         seen
     }
 
+    /// The ranks that are not in the rank's communicator.
     pub fn absent(&self, rank: Rank) -> RankSet {
         let comm = self.processes[rank.index()].comm;
         let everyone = Rank::all(self.ranks());
@@ -422,7 +442,7 @@ impl World {
 }
 
 impl Process {
-    /// In a communicator made by shrinking.
+    /// Moves the process to a communicator made by shrinking.
     pub fn join(&mut self, comm: usize, ranks: usize) {
         self.comm = comm;
         self.acknowledged = RankSet::new(ranks);

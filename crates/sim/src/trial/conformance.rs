@@ -1,68 +1,68 @@
-//! What every transport must do, as cases that run on simulated ranks and on MPI alike.
+//! Cases that every transport must pass, which run on simulated ranks and on MPI.
 
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::{Agreed, Flow, Transport};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// One case: what each rank does.
+/// One case.
 #[derive(Clone, Copy)]
-pub struct Case {
-    /// Its name.
+pub struct ConformanceCase {
+    /// The name of the case.
     pub name: &'static str,
-    /// On how many ranks.
+    /// The number of ranks.
     pub ranks: usize,
-    /// Who dies in it.
+    /// The ranks that fail.
     pub victims: &'static [u32],
-    /// What a rank does; an error says what the transport did wrong.
+    /// The program of each rank. Its error describes the error of the transport.
     pub run: fn(&mut dyn Transport) -> Result<()>,
 }
 
 /// All cases.
-pub const CASES: &[Case] = &[
-    Case {
-        name: "messages arrive whole, and in order",
+pub const CONFORMANCE_CASES: &[ConformanceCase] = &[
+    ConformanceCase {
+        name: "messages arrive complete and in order",
         ranks: 4,
         victims: &[],
         run: messages_in_order,
     },
-    Case {
+    ConformanceCase {
         name: "agreement is the AND of all flags",
         ranks: 4,
         victims: &[],
         run: agreement,
     },
-    Case {
-        name: "discarded messages get out of the way",
+    ConformanceCase {
+        name: "discarded messages do not disturb later ones",
         ranks: 3,
         victims: &[],
         run: discarding,
     },
-    Case {
-        name: "a death is reported to all alike",
+    ConformanceCase {
+        name: "a failure is reported to all survivors",
         ranks: 4,
         victims: &[1],
         run: one_death,
     },
-    Case {
-        name: "who waits for the dead is interrupted, and so is who waits for the interrupted",
+    ConformanceCase {
+        name: "a wait for a failed rank, or for a rank that waits for it, is interrupted",
         ranks: 4,
         victims: &[3],
         run: interruption,
     },
-    Case {
-        name: "a message of an epoch that was given up is not taken for one of the next",
+    ConformanceCase {
+        name: "a message of an epoch that was given up is not steps for one of the next",
         ranks: 3,
         victims: &[2],
         run: late_message,
     },
-    Case {
-        name: "a death in the middle of a recovery is found by the next",
+    ConformanceCase {
+        name: "a failure during a recovery is found by the next recovery",
         ranks: 5,
         victims: &[1, 2],
         run: death_in_recovery,
     },
-    Case {
+    ConformanceCase {
         name: "all die but the last",
         ranks: 5,
         victims: &[0, 1, 2, 3],

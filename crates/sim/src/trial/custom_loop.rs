@@ -1,121 +1,136 @@
-//! A loop of the caller's own in a trial: the shape of the papers' Algorithm 1 on checkpoints alone, as
-//! a C program has it.
+//! A program's own loop in a trial: the shape of Algorithm 1 of the 2024 paper on checkpoints alone, as a C program
+//! writes it.
 //!
-//! In round s every node sends all that it has to its neighbour in dimension s, so that after the last
-//! all nodes have everything; then each takes its part of it, sorted.
-
-use std::cell::Cell;
+//! In round s every node sends all its records to its neighbour in dimension s. After the last round every node has
+//! all records, and takes its part of them, sorted.
 
 use super::Trial;
-use super::rank_main::{self, records_in};
+use super::run::{RankResult, ResultBlock, read_records};
+use crate::harness::JobContext;
 use ftsort_core::block::Block;
-use ftsort_core::engine::{Checkpoints, Engine, Transfer};
+use ftsort_core::engine::{Checkpoints, Transfer};
 use ftsort_core::members::{Rank, RankSet};
+use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The loop of one rank.
-pub struct Loop<'l, 'e> {
-    /// What it belongs to.
+pub struct CustomLoop<'l, 'j, 'e> {
+    /// The trial.
     pub trial: &'l Trial,
-    /// Its group.
-    pub engine: &'l mut Engine<'e>,
-    /// What it keeps.
-    pub kept: &'l mut Checkpoints,
-    /// Who was dead before it began, and so has no input.
-    pub absent: &'l RankSet,
-    /// To be set when what is asked for is decided.
-    pub over: &'l Cell<bool>,
+    /// The job's engine and its surroundings.
+    pub context: &'l mut JobContext<'j, 'e>,
+    /// The checkpoints of the rank.
+    pub checkpoints: &'l mut Checkpoints,
 }
 
-impl Loop<'_, '_> {
-    /// Runs to the end: this rank's blocks, and how many records there are in all.
-    pub fn run(
-        &mut self,
-        input: Buffer,
-        lost: &mut RankSet,
-    ) -> Result<(Vec<rank_main::Part>, u64)> {
-        let mut result = self.rounds(&input.into(), lost);
-        let data_lost = |error: &Error| error.status == Status::DataLost;
-        if result.as_ref().is_err_and(data_lost) {
-            // What is left goes on through more faults.
-            self.over.set(true);
+impl CustomLoop<'_, '_, '_> {
+    /// Runs the loop to its end. Returns the rank's blocks.
+    pub fn run(&mut self, input: Buffer) -> Result<RankResult> {
+        let mut result = self.rounds(&input.into());
+        let is_data_loss = |error: &Error| error.status == Status::DataLost;
+        if result.as_ref().is_err_and(is_data_loss) {
+            // The loop goes on with the data that are left, through more failures.
+            self.context.ignore_commits.set(true);
             let mut also_lost = RankSet::new(self.trial.ranks);
             for _ in 0..2 {
-                let found = self.find_faults(&mut also_lost);
-                let kept = found
-                    .and_then(|()| self.kept.commit(self.engine, true, Ok(()), &mut also_lost));
-                match kept {
-                    Err(error) if !data_lost(&error) => result = Err(error),
+                let found = self.find_failures(&mut also_lost);
+                let committed = found.and_then(|()| self.commit_to(true, &mut also_lost));
+                match committed {
+                    Err(error) if !is_data_loss(&error) => result = Err(error),
                     _ => {}
                 }
             }
         }
-        let result = result.map(|()| self.parts());
-        let apart = |error: &Error| error.status.sets_apart();
-        if !result.as_ref().is_err_and(apart) {
-            self.kept.clear(self.engine)?;
+        let result = result.map(|()| self.result());
+        let sets_apart = |error: &Error| error.status.sets_apart();
+        if !result.as_ref().is_err_and(sets_apart) {
+            self.checkpoints.clear(self.context.engine)?;
         }
         result
     }
 
-    fn rounds(&mut self, input: &Slice, lost: &mut RankSet) -> Result<()> {
-        self.find_faults(lost)?;
+    fn rounds(&mut self, input: &Slice) -> Result<()> {
+        self.begin()?;
         loop {
-            let faulty = self.engine.members().faulty().iter();
-            let late: Vec<Rank> = faulty.filter(|rank| !self.absent.contains(*rank)).collect();
+            let failed = self.context.engine.members().faulty().iter();
+            let late: Vec<Rank> = failed
+                .filter(|rank| !self.context.absent.contains(*rank))
+                .collect();
             if !late.is_empty() {
-                *lost = RankSet::from_ranks(self.trial.ranks, late);
-                return Err(Error::new(Status::DataLost, "died with its input"));
+                *self.context.lost = RankSet::from_ranks(self.trial.ranks, late);
+                return Err(Error::new(
+                    Status::DataLost,
+                    "a rank failed before its input was stored",
+                ));
             }
-            for node in self.engine.members().my_nodes() {
-                let state = match node == self.engine.members().me().home() {
-                    true => input.clone(),
-                    false => Buffer::zeroed(0)?.into(),
+            let me = self.context.engine.members().me();
+            for node in self.context.engine.members().my_nodes() {
+                let state = if node == me.home() {
+                    input.clone()
+                } else {
+                    Buffer::zeroed(0)?.into()
                 };
-                self.kept.put(node, state);
+                self.checkpoints.put(node, state);
             }
-            if self.kept.commit(self.engine, true, Ok(()), lost)? {
+            if self.commit(true)? {
                 break;
             }
         }
-        let mut s = 1;
-        while s <= self.engine.members().cube().dimension() {
-            self.find_faults(lost)?;
+        let mut s = 0;
+        while s < self.context.engine.members().cube().dimension() {
+            self.begin()?;
             let done = self.exchange(s)?;
-            // A caller's own agreement; it also clears what an interrupted exchange has left.
-            self.engine.agree_on(1)?;
-            if self.kept.commit(self.engine, done, Ok(()), lost)? {
+            // An agreement of the program's own, which also clears the messages of an interrupted exchange.
+            self.context.engine.agree_on(1)?;
+            if self.commit(done)? {
                 s += 1;
             }
         }
         Ok(())
     }
 
-    fn find_faults(&mut self, lost: &mut RankSet) -> Result<()> {
-        self.engine.check_faults()?;
-        self.kept.begin(self.engine, lost)
+    fn begin(&mut self) -> Result<()> {
+        self.context.engine.check_faults()?;
+        self.checkpoints
+            .begin(self.context.engine, self.context.lost)
     }
 
-    /// False: somebody died, or there was no room.
+    fn find_failures(&mut self, lost: &mut RankSet) -> Result<()> {
+        self.context.engine.check_faults()?;
+        self.checkpoints.begin(self.context.engine, lost)
+    }
+
+    fn commit(&mut self, done: bool) -> Result<bool> {
+        self.checkpoints
+            .commit(self.context.engine, done, Ok(()), self.context.lost)
+    }
+
+    fn commit_to(&mut self, done: bool, lost: &mut RankSet) -> Result<bool> {
+        self.checkpoints
+            .commit(self.context.engine, done, Ok(()), lost)
+    }
+
+    /// Exchanges states along dimension s. Returns false if a rank failed, or memory was short.
     fn exchange(&mut self, s: u32) -> Result<bool> {
-        let members = &self.engine.members();
+        let members = &self.context.engine.members();
         let me = members.me();
         let (mut transfers, mut receivers) = (Vec::new(), Vec::new());
         for node in members.cube().nodes() {
-            let receiver = members.cube().neighbour(node, s - 1);
+            let receiver = members.cube().neighbour(node, s);
             let (from, to) = (members.executor(node), members.executor(receiver));
             if from == me || to == me {
-                let block = match from == me {
-                    true => Some(Block::input(me, self.state(node)?)),
-                    false => None,
+                let block = if from == me {
+                    Some(Block::input(me, self.state(node)?))
+                } else {
+                    None
                 };
                 transfers.push(Transfer { from, to, block });
                 receivers.push(receiver);
             }
         }
-        let mut trouble = None;
-        let Some(deliveries) = self.engine.transfer(transfers, 1, &mut trouble)? else {
+        let mut error = None;
+        let Some(deliveries) = self.context.engine.transfer(transfers, 1, &mut error)? else {
             return Ok(false);
         };
         for (node, delivery) in receivers.into_iter().zip(deliveries) {
@@ -124,40 +139,49 @@ impl Loop<'_, '_> {
             };
             let own = self.state(node)?;
             let other = block.runs.first().map_or(&[][..], |run| &run.data);
-            let upper = node.0 >> (s - 1) & 1 == 1;
-            let joined = match upper {
-                true => [other, &own].concat(),
-                false => [&own, other].concat(),
+            let is_upper = node.0 >> s & 1 == 1;
+            let joined = if is_upper {
+                [other, &own].concat()
+            } else {
+                [&own, other].concat()
             };
-            self.kept.put(node, Buffer::copy_of(&joined)?.into());
+            self.checkpoints.put(node, Buffer::copy_of(&joined)?.into());
         }
-        Ok(trouble.is_none())
+        Ok(error.is_none())
     }
 
-    fn state(&self, node: ftsort_core::vcube::Node) -> Result<Slice> {
-        let kept = self.kept.get(node);
-        let kept = kept.ok_or_else(|| Error::new(Status::Internal, "a state is not there"))?;
-        Ok(Buffer::copy_of(kept)?.into())
+    fn state(&self, node: Node) -> Result<Slice> {
+        let state = self.checkpoints.get(node);
+        let state = state.ok_or_else(|| {
+            Error::new(
+                Status::Internal,
+                format!("node {node} has no checkpoint on its executor"),
+            )
+        })?;
+        Ok(Buffer::copy_of(state)?.into())
     }
 
-    fn parts(&self) -> (Vec<rank_main::Part>, u64) {
-        let nodes = self.engine.members().cube().len();
+    fn result(&self) -> RankResult {
+        let nodes = self.context.engine.members().cube().len();
         let mut total = 0;
-        let parts = self.engine.members().my_nodes().into_iter().map(|node| {
-            let state = self
-                .state(node)
-                .unwrap_or_else(|_| Buffer::default().into());
-            let mut records = records_in(self.trial, &state);
+        let my_nodes = self.context.engine.members().my_nodes().into_iter();
+        let blocks = my_nodes.map(|node| {
+            let state = self.state(node);
+            let state = state.unwrap_or_else(|_| Buffer::default().into());
+            let mut records = read_records(self.trial, &state);
             total = records.len();
             records.sort_by_key(|record| record.key);
             let start = |node: usize| total * node / nodes;
             let mine = start(node.0 as usize)..start(node.0 as usize + 1);
-            rank_main::Part {
+            ResultBlock {
                 node,
                 offset: mine.start as u64,
                 records: records[mine].to_vec(),
             }
         });
-        (parts.collect(), total as u64)
+        RankResult {
+            blocks: blocks.collect(),
+            total: total as u64,
+        }
     }
 }

@@ -1,139 +1,131 @@
-//! Trials: whole sorts on simulated ranks, with faults, judged. Only with the feature `simulator`.
+//! Trials: whole jobs on simulated ranks, with failures, and an oracle for their results.
 //!
-//! A [`Trial`] is a value: all that decides a run, in one line that can be printed, read, made
-//! smaller and put into a test. [`run`] plays it, [`judge`] says whether what came of it is right,
-//! and the rest looks for trials that are not: by seeds, or by going through every fault. Apart from
-//! all that, [`tree`] counts what a paper claims of its trees.
+//! A [`Trial`] is one value that decides everything that happens in a run. It is written as one line, which can be
+//! printed, parsed, made smaller and put into a test. [`run`] runs it and [`judge`] says whether the result is
+//! correct. [`draw`] and [`exhaust`] look for trials with wrong results: with random seeds, or with every failure.
 
 mod conformance;
 mod custom_loop;
+mod draw;
 mod explore;
+mod line;
 mod oracle;
-mod rank_main;
+mod run;
 mod scripted_policy;
 mod shrink;
 mod tree_op;
 
-use std::fmt;
-
 use bytemuck::{Pod, Zeroable};
 
-use crate::transport::Loss;
+use crate::transport::Failure;
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
-use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
 
-pub use conformance::{CASES, Case};
-pub use explore::{Exhaustion, Failing, Range, catch, draw, exhaust};
+pub use crate::harness::{CommitRecord, StoreKind};
+pub use conformance::{CONFORMANCE_CASES, ConformanceCase};
+pub use draw::{TrialRange, draw};
+pub use explore::{ExhaustiveSearch, FailingTrial, catch, exhaust};
+pub use line::read_method;
 pub use oracle::judge;
-pub use rank_main::{Commit, Outcome, Run, run};
-pub use scripted_policy::{Speed, Turn};
+pub use run::{RankResult, ResultBlock, SortOutcome, TrialRun, run};
+pub use scripted_policy::{Observation, SpeedChange};
 pub use shrink::shrink;
-pub use tree_op::Use;
+pub use tree_op::TreeUse;
 
-/// Where versions are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
-    /// Nowhere.
-    None,
-    /// Inputs in the memory of so many other ranks.
-    Memory(usize),
-    /// Every version in the memory of so many other ranks.
-    Versions(usize),
-    /// Nowhere, but inputs can be got again.
-    Reload,
-    /// In files that everybody sees.
-    Directory,
-}
-
-/// A record of a trial. Those that are not tagged are their keys alone.
+/// A record of a trial. If the trial's records are not tagged, only the key is sorted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-pub struct Record {
-    /// What it is sorted by.
+pub struct TestRecord {
+    /// The sort key.
     pub key: i32,
-    /// Where it comes from.
+    /// The rank and the position of the record in the input.
     pub tag: u32,
 }
 
-/// All that decides a run.
+/// The values that decide a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// How many ranks.
+    /// The number of ranks.
     pub ranks: usize,
     /// Decides the inputs and every interleaving.
     pub seed: u64,
-    /// The most records of a rank.
+    /// The largest number of records of a rank.
     pub records: usize,
-    /// How many different keys.
+    /// The number of different keys.
     pub keys: u32,
     /// The sort.
     pub algorithm: Method,
-    /// Survivors are to get equal parts.
+    /// Whether the survivors get equal parts of the result. For a tree: whether messages take detours where a
+    /// neighbour could help.
     pub dense: bool,
-    /// Records are more than their keys: a tag tells where each comes from.
+    /// Whether records have a tag besides their key. For a tree: whether the order of nodes matters.
     pub tagged: bool,
     /// The store.
-    pub store: Keeping,
-    /// How faults are repaired.
+    pub store: StoreKind,
+    /// The way in which failures are repaired.
     pub repair: Repair,
-    /// On how many hosts the ranks are, in turn.
+    /// The number of hosts, to which the ranks are assigned in turn. With more than one, a tree tests its links
+    /// first.
     pub hosts: usize,
-    /// How many sorts, one after the other, with one group.
+    /// The number of jobs that the group runs one after the other.
     pub sorts: usize,
-    /// Instead of a sort, a loop of the caller's own that sorts with checkpoints.
-    pub own: bool,
-    /// Blocks are checked by digests.
+    /// Whether the job is a loop of the program's own that sorts with checkpoints.
+    pub custom_loop: bool,
+    /// Whether blocks are checked by digests.
     pub checks: bool,
-    /// What is changed of the data, in the words of a schedule of faults.
-    pub spoils: Vec<String>,
-    /// Who is left out and taken back, if there are advisers.
-    pub turns: Vec<Turn>,
-    /// How work is shared, if there are advisers.
-    pub speeds: Vec<Speed>,
-    /// Who is slow is left out only where that pays.
+    /// The corruptions to inject, each in the words of a schedule.
+    pub corruptions: Vec<String>,
+    /// The observations at which a rank begins to count as slow, or as fast again, for a placement policy.
+    pub exclusions: Vec<Observation>,
+    /// The changes of the ranks' speeds, for a placement policy.
+    pub speeds: Vec<SpeedChange>,
+    /// Whether a slow rank is excluded only if that saves time.
     pub gain: bool,
-    /// Instead of a sort, a tree.
-    pub tree: Option<Use>,
-    /// The rank that the tree leads to, or comes from.
+    /// The use of a tree in place of a sort.
+    pub tree: Option<TreeUse>,
+    /// The rank at which a tree ends, or begins.
     pub sink: Option<Rank>,
-    /// The pairs of ranks between which the tree must not send.
+    /// The pairs of ranks between which a tree must not send.
     pub links: Vec<(Rank, Rank)>,
-    /// How many ranks must be left.
+    /// The number of ranks that must survive.
     pub quorum: usize,
-    /// Files of lost ranks may be damaged.
-    pub rot: bool,
-    /// A defect that is mutant.
-    pub set_mutant: Option<Mutant>,
-    /// The faults.
-    pub losses: Vec<Loss>,
+    /// Whether files of failed ranks may be damaged.
+    pub damage: bool,
+    /// The mutant that is switched on.
+    pub mutant: Option<Mutant>,
+    /// The failures to inject.
+    pub failures: Vec<Failure>,
 }
 
 impl Trial {
-    /// The records that a rank brings to one of the sorts.
-    pub fn records(&self, sort: usize, rank: Rank) -> Vec<Record> {
-        let keys = self.input(sort, rank).into_iter();
-        let tag = |index: usize| match self.tagged {
-            true => rank.0 << 20 | index as u32,
-            false => 0,
+    /// The input of a rank in one of the jobs.
+    pub fn records(&self, job: usize, rank: Rank) -> Vec<TestRecord> {
+        let keys = self.keys(job, rank).into_iter();
+        let tag = |index: usize| {
+            if self.tagged {
+                rank.0 << 20 | index as u32
+            } else {
+                0
+            }
         };
         keys.enumerate()
-            .map(|(index, key)| Record {
+            .map(|(index, key)| TestRecord {
                 key,
                 tag: tag(index),
             })
             .collect()
     }
 
-    /// Their keys: some none, some few, some all alike; where
-    /// they must be a bitonic sequence, equally many.
-    fn input(&self, sort: usize, rank: Rank) -> Vec<i32> {
+    /// The keys of a rank's input. Some inputs are empty and some keys repeat. For the bitonic merge, the inputs
+    /// have equal sizes and form a bitonic sequence.
+    fn keys(&self, job: usize, rank: Rank) -> Vec<i32> {
         if self.algorithm == Method::Bitonic(Shape::Bitonic) {
             let all = (self.records * self.ranks) as u64;
             let start = (self.records * rank.index()) as u64;
-            // Up to the middle, and down again; the beginning is somewhere.
+            // The keys ascend up to the middle and descend after it. The sequence is rotated by the seed.
             let place = |index: u64| (index + start + self.seed % (all + 1)) % all;
             let height =
                 |index: u64| place(index).min(all - place(index)) * u64::from(self.keys) / all;
@@ -141,7 +133,7 @@ impl Trial {
                 .map(|index| height(index) as i32)
                 .collect();
         }
-        let mut draw = SplitMix::new(self.seed ^ (sort as u64 + 1) << 32 ^ u64::from(rank.0) << 40);
+        let mut draw = SplitMix::new(self.seed ^ (job as u64 + 1) << 32 ^ u64::from(rank.0) << 40);
         let most = self.records as u64 + 1;
         let count = match draw.below(4) {
             0 => draw.below(most.min(3)),
@@ -150,57 +142,6 @@ impl Trial {
         };
         let key = |draw: &mut SplitMix| draw.below(u64::from(self.keys)) as i32 - 3;
         (0..count).map(|_| key(&mut draw)).collect()
-    }
-
-    /// Reads what `to_string` gave.
-    pub fn parse(text: &str) -> Option<Trial> {
-        let mut trial = Trial::default();
-        for word in text.split_whitespace() {
-            let (name, value) = word.split_once('=')?;
-            match name {
-                "ranks" => trial.ranks = value.parse().ok()?,
-                "seed" => trial.seed = value.parse().ok()?,
-                "records" => trial.records = value.parse().ok()?,
-                "keys" => trial.keys = value.parse().ok()?,
-                "hosts" => trial.hosts = value.parse().ok()?,
-                "set_mutant" => {
-                    let name = |defect: &&Mutant| format!("{defect:?}") == value;
-                    trial.set_mutant = Some(*Mutant::ALL.iter().find(name)?);
-                }
-                "quorum" => trial.quorum = value.parse().ok()?,
-                "checks" => trial.checks = value == "1",
-                "corrupt" => trial.spoils = value.split(',').map(str::to_string).collect(),
-                "turns" => {
-                    let turns = value.split(',').map(Turn::parse);
-                    trial.turns = turns.collect::<Option<_>>()?;
-                }
-                "speeds" => {
-                    let speeds = value.split(',').map(Speed::parse);
-                    trial.speeds = speeds.collect::<Option<_>>()?;
-                }
-                "gain" => trial.gain = value == "1",
-                "own" => trial.own = value == "1",
-                "tree" => trial.tree = Some(named(&USES, value)?),
-                "sink" => trial.sink = Some(Rank(value.parse().ok()?)),
-                "links" => {
-                    let links = value.split(',').map(read_link);
-                    trial.links = links.collect::<Option<_>>()?;
-                }
-                "rot" => trial.rot = value == "1",
-                "sorts" => trial.sorts = value.parse().ok()?,
-                "algorithm" => trial.algorithm = named(&METHODS, value)?,
-                "dense" => trial.dense = value == "1",
-                "tagged" => trial.tagged = value == "1",
-                "repair" => trial.repair = named(&REPAIRS, value)?,
-                "store" => trial.store = read_keeping(value)?,
-                "lose" => {
-                    let losses = value.split(',').map(Loss::parse);
-                    trial.losses = losses.collect::<Option<_>>()?;
-                }
-                _ => return None,
-            }
-        }
-        Some(trial)
     }
 }
 
@@ -214,159 +155,23 @@ impl Default for Trial {
             algorithm: Method::HyperQuickSort(PivotRule::Sampled),
             dense: false,
             tagged: false,
-            store: Keeping::Memory(1),
+            store: StoreKind::Memory(1),
             repair: Repair::Agree,
             hosts: 1,
             sorts: 1,
-            own: false,
+            custom_loop: false,
             checks: false,
-            spoils: Vec::new(),
-            turns: Vec::new(),
+            corruptions: Vec::new(),
+            exclusions: Vec::new(),
             speeds: Vec::new(),
             gain: false,
             tree: None,
             sink: None,
             links: Vec::new(),
             quorum: 1,
-            rot: false,
-            set_mutant: None,
-            losses: Vec::new(),
+            damage: false,
+            mutant: None,
+            failures: Vec::new(),
         }
-    }
-}
-
-const METHODS: [(Method, &str); 9] = [
-    (Method::SampleSort, "samplesort"),
-    (Method::HyperQuickSort(PivotRule::Sampled), "hyperquicksort"),
-    (
-        Method::HyperQuickSort(PivotRule::Paper),
-        "hyperquicksort_paper",
-    ),
-    (Method::QuickMerge(Splitters::Sampled), "quickmerge"),
-    (Method::QuickMerge(Splitters::Root), "quickmerge_paper"),
-    (
-        Method::QuickMerge(Splitters::Averaged),
-        "quickmerge_modified",
-    ),
-    (Method::Bitonic(Shape::Any), "bitonic"),
-    (Method::Bitonic(Shape::Bitonic), "bitonic_merge"),
-    (Method::SftBitonic, "reliable"),
-];
-const USES: [(Use, &str); 3] = [
-    (Use::Merge, "merge"),
-    (Use::Broadcast, "broadcast"),
-    (Use::Collect, "collect"),
-];
-const REPAIRS: [(Repair, &str); 2] = [(Repair::Agree, "agree"), (Repair::Shrink, "shrink")];
-
-fn named<T: Copy>(names: &[(T, &str)], text: &str) -> Option<T> {
-    let found = names.iter().find(|(_, name)| *name == text);
-    found.map(|(value, _)| *value)
-}
-
-fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
-    let found = names.iter().find(|(other, _)| *other == value);
-    found.map_or("?", |(_, name)| name)
-}
-
-fn read_link(text: &str) -> Option<(Rank, Rank)> {
-    let (one, other) = text.split_once('-')?;
-    Some((Rank(one.parse().ok()?), Rank(other.parse().ok()?)))
-}
-
-/// Reads the name of a sort, as in a trial's line.
-pub fn read_method(text: &str) -> Option<Method> {
-    named(&METHODS, text)
-}
-
-/// Reads the name of a store, as in a trial's line.
-pub fn read_keeping(text: &str) -> Option<Keeping> {
-    Some(match text.split_once(':') {
-        Some(("memory", copies)) => Keeping::Memory(copies.parse().ok()?),
-        Some(("versions", copies)) => Keeping::Versions(copies.parse().ok()?),
-        None if text == "reload" => Keeping::Reload,
-        None if text == "none" => Keeping::None,
-        None if text == "directory" => Keeping::Directory,
-        _ => return None,
-    })
-}
-
-impl fmt::Display for Keeping {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Keeping::None => out.write_str("none"),
-            Keeping::Memory(copies) => write!(out, "memory:{copies}"),
-            Keeping::Versions(copies) => write!(out, "versions:{copies}"),
-            Keeping::Reload => out.write_str("reload"),
-            Keeping::Directory => out.write_str("directory"),
-        }
-    }
-}
-
-impl fmt::Display for Trial {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "ranks={} seed={} records={} keys={} algorithm={} store={} repair={} hosts={} sorts={}",
-            self.ranks,
-            self.seed,
-            self.records,
-            self.keys,
-            name_of(&METHODS, self.algorithm),
-            self.store,
-            name_of(&REPAIRS, self.repair),
-            self.hosts,
-            self.sorts,
-        )?;
-        if let Some(defect) = self.set_mutant {
-            write!(out, " set_mutant={defect:?}")?;
-        }
-        if self.dense {
-            out.write_str(" dense=1")?;
-        }
-        if self.tagged {
-            out.write_str(" tagged=1")?;
-        }
-        if self.checks {
-            out.write_str(" checks=1")?;
-        }
-        if !self.spoils.is_empty() {
-            write!(out, " corrupt={}", self.spoils.join(","))?;
-        }
-        for (index, turn) in self.turns.iter().enumerate() {
-            let before = if index == 0 { " turns=" } else { "," };
-            write!(out, "{before}{turn}")?;
-        }
-        for (index, speed) in self.speeds.iter().enumerate() {
-            let before = if index == 0 { " speeds=" } else { "," };
-            write!(out, "{before}{speed}")?;
-        }
-        if self.gain {
-            out.write_str(" gain=1")?;
-        }
-        if self.own {
-            out.write_str(" own=1")?;
-        }
-        if let Some(what) = self.tree {
-            write!(out, " tree={}", name_of(&USES, what))?;
-        }
-        if let Some(sink) = self.sink {
-            write!(out, " sink={sink}")?;
-        }
-        for (index, (one, other)) in self.links.iter().enumerate() {
-            let before = if index == 0 { " links=" } else { "," };
-            write!(out, "{before}{one}-{other}")?;
-        }
-        if self.quorum != 1 {
-            write!(out, " quorum={}", self.quorum)?;
-        }
-        if self.rot {
-            out.write_str(" rot=1")?;
-        }
-        for (index, loss) in self.losses.iter().enumerate() {
-            let before = if index == 0 { " lose=" } else { "," };
-            write!(out, "{before}{loss}")?;
-        }
-        Ok(())
     }
 }

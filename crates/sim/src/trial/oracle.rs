@@ -1,359 +1,426 @@
-//! Is what came of a trial right? Compared with a plain sort of the same records.
+//! The oracle: compares the result of a trial with a plain sort of the same records.
 
-use super::rank_main::Part;
-use super::{Keeping, Outcome, Record, Run, Trial, Use};
-use crate::transport::{Loss, Manner};
+use super::{
+    RankResult, ResultBlock, SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun,
+};
+use crate::transport::{Failure, FailureMode};
 use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
-use ftsort_kernels::error::Status;
+use ftsort_kernels::error::{Error, Status};
 
-/// None if it is right, else what is wrong with it.
-pub fn judge(trial: &Trial, run: &Run) -> Option<String> {
+/// Returns a description of the error in the result of a trial. None: the result is correct.
+pub fn judge(trial: &Trial, run: &TrialRun) -> Option<String> {
     if let Some(panic) = &run.panic {
         return Some(panic.clone());
     }
     if !run.hung.is_empty() {
         return Some(format!("ranks {:?} hang", run.hung));
     }
-    let lost = trial.losses.len();
+    let failures = trial.failures.len();
     let survivors = run.survivors.len();
-    if survivors + lost < trial.ranks {
+    if survivors + failures < trial.ranks {
         return Some(format!(
-            "{survivors} of {} survive, {lost} were lost",
+            "{survivors} of {} ranks survive, although only {failures} failures were injected",
             trial.ranks
         ));
     }
-    let mut sorts = run.outcomes.iter().enumerate();
-    let wrong = sorts.find_map(|(sort, outcomes)| {
-        let wrong = judge_sort(trial, run, sort, outcomes);
-        wrong.map(|wrong| format!("sort {sort}: {wrong}"))
+    let mut jobs = run.outcomes.iter().enumerate();
+    let wrong = jobs.find_map(|(job, outcomes)| {
+        let wrong = judge_job(trial, run, job, outcomes);
+        wrong.map(|wrong| format!("sort {job}: {wrong}"))
     });
-    let litter = || match run.survivors.is_empty() || lost > 0 {
-        // What the dead leave is removed by survivors, unless they were done before.
-        true => None,
-        false => run
-            .litter
-            .first()
-            .map(|name| format!("the file {name} is left")),
-    };
-    wrong.or_else(litter)
+    // Survivors remove the files of failed ranks, unless they had finished before the failure.
+    let check_files = failures == 0 && !run.survivors.is_empty();
+    let file = run.leftover_files.first().filter(|_| check_files);
+    wrong.or_else(|| file.map(|name| format!("the file {name} was not removed")))
 }
 
-fn judge_sort(
+type Living<'a> = [(Rank, &'a SortOutcome)];
+
+fn judge_job(
     trial: &Trial,
-    run: &Run,
-    sort: usize,
-    outcomes: &[Option<Outcome>],
+    run: &TrialRun,
+    job: usize,
+    outcomes: &[Option<SortOutcome>],
 ) -> Option<String> {
     let survivors = run.survivors.iter();
-    let living: Vec<(Rank, &Outcome)> = survivors
+    let living: Vec<(Rank, &SortOutcome)> = survivors
         .filter_map(|rank| Some((*rank, outcomes[rank.index()].as_ref()?)))
         .collect();
     let (_, first) = living.first()?;
-    for (rank, outcome) in &living {
-        let seen = |outcome: &Outcome| {
-            let Outcome {
-                absent,
-                faulty,
-                lost,
-                aside,
-                weights,
-                ..
-            } = outcome.clone();
-            (absent, faulty, lost, aside, weights)
-        };
-        if seen(outcome) != seen(first) {
-            return Some(format!(
-                "ranks see other faults or speeds: {rank} sees {:?}, {:?}",
-                outcome.faulty, outcome.weights
-            ));
-        }
-        let status = |outcome: &Outcome| outcome.parts.as_ref().err().map(|error| error.status);
-        if status(outcome) != status(first) {
-            return Some(format!("rank {rank} returns {:?}", outcome.parts));
-        }
+    if let Some(difference) = judge_agreement(&living, first) {
+        return Some(difference);
     }
-    let lost: Vec<Rank> = trial.losses.iter().map(|loss| loss.rank).collect();
-    if let Some(rank) = first.faulty.iter().find(|rank| !lost.contains(rank)) {
-        return Some(format!("rank {rank} is taken for dead"));
+    let injected: Vec<Rank> = trial.failures.iter().map(|failure| failure.rank).collect();
+    if let Some(rank) = first.failed.iter().find(|rank| !injected.contains(rank)) {
+        return Some(format!(
+            "rank {rank} counts as failed, although no failure was injected"
+        ));
     }
-    let excluded = trial.ranks - first.faulty.len() < trial.quorum;
-    match &first.parts {
-        Err(error) if excluded && [Status::Excluded, Status::DataLost].contains(&error.status) => {
-            None
-        }
-        _ if excluded => Some("goes on although too few are left".into()),
-        Ok(_) if trial.tree.is_some() => judge_tree(trial, sort, &living, first),
-        Ok(_) => judge_result(trial, sort, &living, first),
-        Err(error) if error.status == Status::Corrupt => judge_corruption(trial, first),
-        // Copies that are wrong are none.
-        Err(error) if error.status == Status::DataLost && !trial.spoils.is_empty() => {
-            judge_corruption(trial, first)
-        }
-        Err(error) if error.status == Status::Argument && may_refuse(trial, first) => None,
-        Err(error) if error.status == Status::DataLost => judge_loss(trial, run, sort, first),
-        Err(error) => Some(format!("fails: {error}")),
+    let below_quorum = trial.ranks - first.failed.len() < trial.quorum;
+    let error = match &first.result {
+        Err(error) => error,
+        Ok(_) if below_quorum => return Some(CONTINUES_BELOW_QUORUM.into()),
+        Ok(_) if trial.tree.is_some() => return judge_tree(trial, job, &living, first),
+        Ok(_) => return judge_result(trial, job, &living, first),
+    };
+    match error.status {
+        Status::Excluded | Status::DataLost if below_quorum => None,
+        _ if below_quorum => Some(CONTINUES_BELOW_QUORUM.into()),
+        Status::Corrupt => judge_corruption(trial, first, error),
+        // A corrupt replica counts as none.
+        Status::DataLost if !trial.corruptions.is_empty() => judge_corruption(trial, first, error),
+        Status::Argument if may_refuse(trial, first) => None,
+        Status::DataLost => judge_data_loss(trial, run, job, first),
+        _ => Some(format!("all ranks return an error: {error}")),
     }
 }
 
-/// Was there more wrong than can be made good? One change alone can, if there are copies, and if it is
-/// found before copies are made of it.
-fn judge_corruption(trial: &Trial, outcome: &Outcome) -> Option<String> {
-    if trial.spoils.is_empty() {
-        return Some("something wrong is found where nothing is".into());
+const CONTINUES_BELOW_QUORUM: &str = "the job goes on although fewer ranks than the quorum survive";
+
+/// Checks that all survivors return the same status and have the same view of the members.
+fn judge_agreement(living: &Living<'_>, first: &SortOutcome) -> Option<String> {
+    for (rank, outcome) in living {
+        let same_view = outcome.absent == first.absent
+            && outcome.failed == first.failed
+            && outcome.lost == first.lost
+            && outcome.excluded == first.excluded
+            && outcome.weights == first.weights;
+        if !same_view {
+            return Some(format!(
+                "survivors have different views of failures or speeds: rank {rank} has failures {:?} and weights {:?}",
+                outcome.failed, outcome.weights
+            ));
+        }
+        let status =
+            |outcome: &SortOutcome| outcome.result.as_ref().err().map(|error| error.status);
+        if status(outcome) != status(first) {
+            let result = match &outcome.result {
+                Ok(_) => "success".to_string(),
+                Err(error) => error.to_string(),
+            };
+            return Some(format!("rank {rank} returns another status: {result}"));
+        }
+    }
+    None
+}
+
+/// Checks that more data were corrupted than can be repaired. One corruption can be repaired if there are replicas and
+/// it is detected before replicas of the corrupt data are made.
+fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Option<String> {
+    if trial.corruptions.is_empty() {
+        return Some("corruption is reported, although none was injected".into());
     }
     if trial.algorithm == Method::SftBitonic && !trial.checks {
         return None;
     }
-    let alone = trial.spoils.len() == 1 && !trial.spoils[0].ends_with('*');
-    let at_home = trial.spoils.iter().any(|words| words.contains("input"));
-    let has_copies = matches!(trial.store, Keeping::Memory(1..) | Keeping::Reload);
-    let one_rank = trial.ranks - outcome.faulty.len() == 1;
-    let fine = trial.losses.is_empty() && alone && has_copies && !at_home && !one_rank;
-    fine.then(|| format!("not made good: {:?}", outcome.parts))
+    let is_single = trial.corruptions.len() == 1 && !trial.corruptions[0].ends_with('*');
+    let of_an_input = trial
+        .corruptions
+        .iter()
+        .any(|words| words.contains("input"));
+    let has_replicas = matches!(trial.store, StoreKind::Memory(1..) | StoreKind::Reload);
+    let one_rank = trial.ranks - outcome.failed.len() == 1;
+    let is_repairable =
+        trial.failures.is_empty() && is_single && has_replicas && !of_an_input && !one_rank;
+    is_repairable.then(|| format!("a corruption was not repaired: {error}"))
 }
 
-/// Every part where it belongs, and all of it there but for what executors took along that died
-/// after the end.
+/// Checks that every block is correct and on its executor, and that all records are there. The blocks of a rank that
+/// failed after the end of the job are missing.
 fn judge_result(
     trial: &Trial,
-    sort: usize,
-    living: &[(Rank, &Outcome)],
-    first: &Outcome,
+    job: usize,
+    living: &Living<'_>,
+    first: &SortOutcome,
 ) -> Option<String> {
     let present = Rank::all(trial.ranks).filter(|rank| !first.absent.contains(rank));
-    let mut expected: Vec<Record> = present.flat_map(|rank| trial.records(sort, rank)).collect();
-    // Equal keys stay in the order of ranks, and of their places there.
+    let mut expected: Vec<TestRecord> = present.flat_map(|rank| trial.records(job, rank)).collect();
+    // The sort is stable: equal keys stay in the order of ranks and positions.
     expected.sort_by_key(|record| record.key);
     let mut members = Members::new(living[0].0, trial.ranks);
-    members.absorb(&RankSet::from_ranks(
-        trial.ranks,
-        first.faulty.iter().copied(),
-    ));
-    first
-        .aside
-        .iter()
-        .for_each(|rank| members.excluded_for_corruption(*rank));
-    let mut covered = 0;
+    let failed = first.failed.iter().copied();
+    members.absorb(&RankSet::from_ranks(trial.ranks, failed));
+    for rank in &first.excluded {
+        members.excluded_for_corruption(*rank);
+    }
+    let mut count = 0;
     for (rank, outcome) in living {
-        if outcome.total != expected.len() as u64 {
-            return Some(format!(
-                "a total of {}, not {}",
-                outcome.total,
-                expected.len()
-            ));
+        let result = outcome.result.as_ref().ok()?;
+        let wrong = judge_rank(trial, &members, first, (*rank, result), &expected);
+        if wrong.is_some() {
+            return wrong;
         }
-        let parts = outcome.parts.as_ref().ok()?;
-        let survivors = members.survivors().count() - first.aside.len();
-        let even = [
-            expected.len() / survivors,
-            expected.len().div_ceil(survivors),
-        ];
-        let share = parts.iter().map(|part| part.records.len()).sum();
-        if trial.dense && !first.aside.contains(rank) && !even.contains(&share) {
-            return Some(format!("rank {rank} has {share} records, not {even:?}"));
-        }
-        let nodes: Vec<_> = parts.iter().map(|part| part.node).collect();
-        if nodes != members.nodes_of(*rank) {
-            return Some(format!("rank {rank} has the blocks of {nodes:?}"));
-        }
-        for part in parts {
-            covered += part.records.len();
-            if !belongs(trial, part, &expected) {
-                return Some(format!("the block of {} is wrong: {part:?}", part.node));
-            }
-        }
+        count += records_of(result);
     }
     if let Some(wrong) = judge_shares(trial, living, expected.len()) {
         return Some(wrong);
     }
-    let survivors = members.survivors().count();
-    let all_here = living.len() == survivors;
-    (all_here && covered != expected.len())
-        .then(|| format!("{covered} of {} records", expected.len()))
+    let all_here = living.len() == members.survivors().count();
+    (all_here && count != expected.len()).then(|| {
+        format!(
+            "the result has {count} records instead of {}",
+            expected.len()
+        )
+    })
 }
 
-/// Where all speeds were known from the start, nobody was left out or died, and samples stand for few records:
-/// is each rank's share in proportion to its weight?
-fn judge_shares(trial: &Trial, living: &[(Rank, &Outcome)], total: usize) -> Option<String> {
-    let weighs = [
+fn records_of(result: &RankResult) -> usize {
+    result.blocks.iter().map(|block| block.records.len()).sum()
+}
+
+/// Checks the blocks of one rank.
+fn judge_rank(
+    trial: &Trial,
+    members: &Members,
+    first: &SortOutcome,
+    (rank, result): (Rank, &RankResult),
+    expected: &[TestRecord],
+) -> Option<String> {
+    let total = expected.len();
+    if result.total != total as u64 {
+        return Some(format!(
+            "rank {rank} reports a total of {} records instead of {total}",
+            result.total
+        ));
+    }
+    let survivors = members.survivors().count() - first.excluded.len();
+    let equal_shares = [total / survivors, total.div_ceil(survivors)];
+    let share = records_of(result);
+    if trial.dense && !first.excluded.contains(&rank) && !equal_shares.contains(&share) {
+        return Some(format!(
+            "rank {rank} has {share} records instead of {} or {}",
+            equal_shares[0], equal_shares[1]
+        ));
+    }
+    let nodes: Vec<_> = result.blocks.iter().map(|block| block.node).collect();
+    if nodes != members.nodes_of(rank) {
+        return Some(format!("rank {rank} has the blocks of nodes {nodes:?}"));
+    }
+    let wrong = |block: &&ResultBlock| !is_correct(trial, block, expected);
+    let block = result.blocks.iter().find(wrong)?;
+    Some(format!(
+        "the block of node {} has wrong records: {block:?}",
+        block.node
+    ))
+}
+
+/// Checks that each rank's share is in proportion to its weight. This holds if all speeds were known from the start,
+/// no rank was excluded or failed, and the records are so few that samples are exact.
+fn judge_shares(trial: &Trial, living: &Living<'_>, total: usize) -> Option<String> {
+    let weighted_methods = [
         Method::SampleSort,
         Method::HyperQuickSort(PivotRule::Sampled),
         Method::QuickMerge(Splitters::Sampled),
     ];
-    let disturbed = !(trial.losses.is_empty() && trial.turns.is_empty() && trial.spoils.is_empty());
-    let late = trial.speeds.iter().any(|speed| speed.turn.commit > 1);
-    let known = |rank: Rank| rank.index() < trial.ranks;
-    let unseen = trial.speeds.iter().any(|speed| !known(speed.turn.witness));
-    let close = total <= MOST_JUDGED && weighs.contains(&trial.algorithm);
-    if disturbed || late || unseen || trial.own || trial.dense || !close {
+    let undisturbed =
+        trial.failures.is_empty() && trial.exclusions.is_empty() && trial.corruptions.is_empty();
+    let mut observations = trial.speeds.iter().map(|speed| speed.observation);
+    let known_from_start = observations
+        .all(|observation| observation.commit <= 1 && observation.observer.index() < trial.ranks);
+    let exact = total <= MAX_JUDGED && weighted_methods.contains(&trial.algorithm);
+    if !undisturbed || !known_from_start || trial.custom_loop || trial.dense || !exact {
         return None;
     }
     let weight = |rank: Rank| {
-        let of = trial.speeds.iter().filter(|speed| speed.turn.rank == rank);
-        usize::from(of.map(|speed| speed.weight).max().unwrap_or(FULL_WEIGHT))
+        let speeds = trial.speeds.iter();
+        let of_rank = speeds.filter(|speed| speed.observation.rank == rank);
+        usize::from(
+            of_rank
+                .map(|speed| speed.weight)
+                .max()
+                .unwrap_or(FULL_WEIGHT),
+        )
     };
     let mut weights: Vec<usize> = Rank::all(trial.ranks).map(weight).collect();
     if weights.iter().all(|weight| *weight == 0) {
         weights.fill(1);
     }
     let all: usize = weights.iter().sum();
-    // Each cut is off by less than what a sample stands for, and those of halves add up.
-    let sample = match total <= OWN_SAMPLES * trial.ranks {
-        true => 1,
-        false => 1 + total / FEWEST_SAMPLES,
+    // Each cut is off by less than the records that a sample stands for, and the errors of bisections add up.
+    let sample = if total <= FULL_SAMPLES * trial.ranks {
+        1
+    } else {
+        1 + total / MIN_SAMPLES
     };
-    let most_off = 2 + sample * trial.ranks.next_power_of_two().ilog2() as usize;
+    let tolerance = 2 + sample * trial.ranks.next_power_of_two().ilog2() as usize;
     living.iter().find_map(|(rank, outcome)| {
-        let parts = outcome.parts.as_ref().ok()?.iter();
-        let share: usize = parts.map(|part| part.records.len()).sum();
-        let due = total * weights[rank.index()] / all;
-        (share.abs_diff(due) > most_off)
-            .then(|| format!("rank {rank} has {share} records, not about {due} by {weights:?}"))
+        let share = records_of(outcome.result.as_ref().ok()?);
+        let expected = total * weights[rank.index()] / all;
+        (share.abs_diff(expected) > tolerance).then(|| {
+            format!("rank {rank} has {share} records instead of about {expected} by the weights {weights:?}")
+        })
     })
 }
 
-/// Larger sorts are not judged by their shares.
-const MOST_JUDGED: usize = 512;
+/// The number of records up to which shares are judged.
+const MAX_JUDGED: usize = 512;
 
-/// What a node shows of a larger block at least.
-const FEWEST_SAMPLES: usize = 48;
+/// The smallest number of samples of a larger block.
+const MIN_SAMPLES: usize = 48;
 
-/// Where there are no more records for each rank, a node shows every record of its block, although some blocks are
+/// The number of records for each rank up to which a node shows every record of its block, although some blocks are
 /// larger than others.
-const OWN_SAMPLES: usize = 24;
+const FULL_SAMPLES: usize = 24;
 
-/// The result is on the rank that the tree leads to, and nowhere else; or on all, if it comes from there.
+/// Checks that the result of a tree is on the rank at which the tree ends and nowhere else, or, for a broadcast, on all
+/// ranks.
 fn judge_tree(
     trial: &Trial,
-    sort: usize,
-    living: &[(Rank, &Outcome)],
-    first: &Outcome,
+    job: usize,
+    living: &Living<'_>,
+    first: &SortOutcome,
 ) -> Option<String> {
-    let all = trial.tree == Some(Use::Broadcast);
+    let on_all_ranks = trial.tree == Some(TreeUse::Broadcast);
     let root = trial.tree_request().sink.unwrap_or(Rank(0));
     let present = Rank::all(trial.ranks).filter(|rank| !first.absent.contains(rank));
-    let contributing = present.filter(|rank| !all || *rank == root);
-    let records = contributing.flat_map(|rank| trial.sorted_records(sort, rank));
-    let mut expected: Vec<Record> = records.collect();
-    if trial.tree == Some(Use::Merge) {
+    let contributing = present.filter(|rank| !on_all_ranks || *rank == root);
+    let records = contributing.flat_map(|rank| trial.sorted_records(job, rank));
+    let mut expected: Vec<TestRecord> = records.collect();
+    if trial.tree == Some(TreeUse::Merge) {
         expected.sort_by_key(|record| record.key);
     }
+    let holder = first.result.as_ref().ok()?.total;
     for (rank, outcome) in living {
-        if outcome.total != first.total {
-            return Some(format!("rank {rank} takes {} for the end", outcome.total));
+        let result = outcome.result.as_ref().ok()?;
+        if result.total != holder {
+            return Some(format!(
+                "the tree ends at rank {} according to rank {rank}, and at rank {holder} according to another",
+                result.total
+            ));
         }
-        let parts = outcome.parts.as_ref().ok()?;
-        match &parts[..] {
-            [] if !all && outcome.total != u64::from(rank.0) => {}
-            [part] if all || outcome.total == u64::from(rank.0) => {
-                if part.records != expected {
-                    return Some(format!(
-                        "rank {rank} has {} records, not the right {}",
-                        part.records.len(),
-                        expected.len()
-                    ));
-                }
+        let has_result = on_all_ranks || result.total == u64::from(rank.0);
+        match &result.blocks[..] {
+            [] if !has_result => {}
+            [block] if has_result && block.records == expected => {}
+            [block] if has_result => {
+                return Some(format!(
+                    "rank {rank} has {} records that differ from the expected {}",
+                    block.records.len(),
+                    expected.len()
+                ));
             }
-            parts => return Some(format!("rank {rank} has {} results", parts.len())),
+            blocks => return Some(format!("rank {rank} has {} results", blocks.len())),
         }
     }
     None
 }
 
-/// Do the faulty links leave no way for somebody, with some of the dead that are known in the end; or is
-/// the rank dead that the tree was to come from?
-fn may_refuse(trial: &Trial, outcome: &Outcome) -> bool {
-    let Some(what) = trial.tree else { return false };
+/// Checks whether a tree may be refused. This holds if the faulty links separate some ranks, for some set of the
+/// failed ranks, or if the root of a broadcast had failed before.
+fn may_refuse(trial: &Trial, outcome: &SortOutcome) -> bool {
+    let Some(tree) = trial.tree else { return false };
     let request = trial.tree_request();
     let root = request.sink.unwrap_or(Rank(0));
-    if what == Use::Broadcast && outcome.absent.contains(&root) {
+    if tree == TreeUse::Broadcast && outcome.absent.contains(&root) {
         return true;
     }
-    // Who of the others was dead when the tree was chosen is not known.
+    // It is not known which of the later failures were known when the tree was chosen.
     let absent = &outcome.absent;
-    let late = outcome.faulty.iter().filter(|rank| !absent.contains(rank));
+    let late = outcome.failed.iter().filter(|rank| !absent.contains(rank));
     let late: Vec<Rank> = late.copied().collect();
-    if late.len() > MOST_LATE {
+    if late.len() > MAX_LATE {
         return !request.links.is_empty();
     }
-    (0..1_u32 << late.len()).any(|some| {
-        let chosen = (0..).zip(&late).filter(|(bit, _)| some >> bit & 1 == 1);
-        let dead = absent.iter().chain(chosen.map(|(_, rank)| rank));
-        let dead = RankSet::from_ranks(trial.ranks, dead.copied());
-        let alive = Rank::all(trial.ranks).find(|rank| !dead.contains(*rank));
-        let Some(alive) = alive else { return false };
-        let mut members = Members::new(alive, trial.ranks);
-        members.absorb(&dead);
+    (0..1_u32 << late.len()).any(|subset| {
+        let chosen = (0..).zip(&late).filter(|(bit, _)| subset >> bit & 1 == 1);
+        let failed = absent.iter().chain(chosen.map(|(_, rank)| rank));
+        let failed = RankSet::from_ranks(trial.ranks, failed.copied());
+        let survivor = Rank::all(trial.ranks).find(|rank| !failed.contains(*rank));
+        let Some(survivor) = survivor else {
+            return false;
+        };
+        let mut members = Members::new(survivor, trial.ranks);
+        members.absorb(&failed);
         let faults = request.faults(&members);
         faults.largest_component().len() < faults.len()
     })
 }
 
-/// For so many all sets of them are tried.
-const MOST_LATE: usize = 8;
+/// The number of failures of which all subsets are tried.
+const MAX_LATE: usize = 8;
 
-fn belongs(trial: &Trial, part: &Part, expected: &[Record]) -> bool {
-    let start = part.offset as usize;
-    let Some(expected) = expected.get(start..start + part.records.len()) else {
+fn is_correct(trial: &Trial, block: &ResultBlock, expected: &[TestRecord]) -> bool {
+    let start = block.offset as usize;
+    let Some(expected) = expected.get(start..start + block.records.len()) else {
         return false;
     };
-    // It is the order of keys that is checked.
-    let moves = |words: &String| words.contains("order") || words.contains("swap");
-    let corrupted = trial.spoils.iter().any(moves);
-    match trial.algorithm {
-        // It does not keep the order of equal keys.
-        _ if corrupted => same_keys(&part.records, expected),
-        Method::Bitonic(Shape::Bitonic) => same_keys(&part.records, expected),
-        _ => expected == part.records,
+    // The checks detect a wrong order of keys, and not of records with equal keys.
+    let changes_order = |words: &String| words.contains("order") || words.contains("swap");
+    let order_corrupted = trial.corruptions.iter().any(changes_order);
+    // The bitonic merge is not stable.
+    let is_unstable = trial.algorithm == Method::Bitonic(Shape::Bitonic);
+    if order_corrupted || is_unstable {
+        same_keys(&block.records, expected)
+    } else {
+        expected == block.records
     }
 }
 
-fn same_keys(some: &[Record], others: &[Record]) -> bool {
+fn same_keys(some: &[TestRecord], others: &[TestRecord]) -> bool {
     let mut pairs = some.iter().zip(others);
     pairs.all(|(one, other)| one.key == other.key)
 }
 
-/// Was more lost than the store keeps? Counted are the ranks that died after the last commit, since
-/// every commit finds all copies where they belong.
-fn judge_loss(trial: &Trial, run: &Run, sort: usize, outcome: &Outcome) -> Option<String> {
+/// Checks that more ranks failed at once than the store protects against. The ranks that failed after the last commit
+/// count, because every commit leaves all replicas in their places.
+fn judge_data_loss(
+    trial: &Trial,
+    run: &TrialRun,
+    job: usize,
+    outcome: &SortOutcome,
+) -> Option<String> {
     if outcome.lost.is_empty() {
-        return Some("data are lost, but nobody's".into());
+        return Some("data loss is reported without a rank whose data are lost".into());
     }
-    // Of one that was left out, its cover may have lost them.
-    if let Some(rank) = outcome
-        .lost
-        .iter()
-        .find(|rank| !outcome.faulty.contains(rank) && trial.turns.is_empty())
-    {
-        return Some(format!("the data of {rank} are lost, who lives"));
+    // The data of an excluded rank may be lost with their executor.
+    let is_survivor = |rank: &&Rank| !outcome.failed.contains(rank);
+    let survivor = outcome.lost.iter().find(is_survivor);
+    if let Some(rank) = survivor.filter(|_| trial.exclusions.is_empty()) {
+        return Some(format!(
+            "the data of rank {rank} are reported as lost, although it survives"
+        ));
     }
-    let cut_off = |loss: &Loss| loss.manner == Manner::CutOff && trial.quorum <= 1;
-    let corrupted = trial.rot || trial.losses.iter().any(cut_off);
-    if corrupted && trial.store == Keeping::Directory {
-        // Who is cut off and takes itself for the last one tidies up in the end.
+    let partitioned =
+        |failure: &Failure| failure.mode == FailureMode::Partition && trial.quorum <= 1;
+    let may_lose_files = trial.damage || trial.failures.iter().any(partitioned);
+    if may_lose_files && trial.store == StoreKind::Directory {
+        // A partitioned rank that sees itself as the last survivor removes all files at its end.
         return None;
     }
-    let Some(absorbed) = &outcome.absorbed else {
-        // Who dies before its input is committed takes it along, unless it can be got again.
-        let was_there = |rank: &&Rank| {
-            let name = format!("-s{sort}-v0-f00000000-n{rank}");
-            run.finished.iter().any(|file| file.ends_with(&name))
-        };
-        return match trial.store {
-            Keeping::Reload => Some("data lost that can be reloaded".into()),
-            // Who found out may have died and left the others with all who might be meant.
-            _ if outcome.lost.iter().all(|rank| was_there(&rank)) => {
-                Some(format!("{:?} are lost, but were in files", outcome.lost))
-            }
-            _ => None,
-        };
+    let Some(known) = &outcome.failed_at_commit else {
+        return judge_early_loss(trial, run, job, outcome);
     };
-    let at_once = outcome.faulty.len() - absorbed.len();
-    let survived = match trial.store {
-        Keeping::None => 0,
-        Keeping::Memory(copies) | Keeping::Versions(copies) => copies,
-        Keeping::Directory | Keeping::Reload => trial.ranks,
+    let at_once = outcome.failed.len() - known.len();
+    let protected = match trial.store {
+        StoreKind::None => 0,
+        StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
+        StoreKind::Directory | StoreKind::Reload => trial.ranks,
     };
-    (at_once <= survived).then(|| format!("data lost, but only {at_once} died at once"))
+    (at_once <= protected)
+        .then(|| format!("data loss is reported, although only {at_once} ranks failed at once"))
+}
+
+/// Checks a data loss before the first commit. The input of a rank that fails before its input is committed is lost,
+/// unless it can be loaded again.
+fn judge_early_loss(
+    trial: &Trial,
+    run: &TrialRun,
+    job: usize,
+    outcome: &SortOutcome,
+) -> Option<String> {
+    if trial.store == StoreKind::Reload {
+        return Some("data loss is reported, although inputs can be loaded again".into());
+    }
+    let was_stored = |rank: &Rank| {
+        let name = format!("-s{job}-v0-f00000000-n{rank}");
+        run.finished_files.iter().any(|file| file.ends_with(&name))
+    };
+    // The rank that knew which data were lost may have failed. Then the others report all candidates.
+    outcome.lost.iter().all(was_stored).then(|| {
+        format!(
+            "the data of ranks {:?} are reported as lost, but were in files",
+            outcome.lost
+        )
+    })
 }

@@ -1,4 +1,4 @@
-//! An policy that follows a script, in place of one that watches ranks.
+//! A placement policy that follows a script in place of measurements.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,51 +9,51 @@ use ftsort_core::members::{FULL_WEIGHT, Rank, RankSet};
 use ftsort_core::monitor::Report;
 use ftsort_core::monitor::group_view::{excluded_if_it_pays, not_recommended};
 
-/// A rank becomes slow, or is as fast again, as one of the others sees it at some commit.
+/// A change of a rank's speed as another rank observes it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// Whose.
+pub struct Observation {
+    /// The rank whose speed changes.
     pub rank: Rank,
-    /// Who sees it.
-    pub witness: Rank,
-    /// At which of the commits that it takes part in, in one sort.
+    /// The rank that observes the change.
+    pub observer: Rank,
+    /// The number of the commit, among those of one job in which the observer takes part.
     pub commit: u32,
 }
 
-impl Turn {
-    /// Reads what `to_string` gave.
-    pub fn parse(text: &str) -> Option<Turn> {
+impl Observation {
+    /// Parses the form that `to_string` writes.
+    pub fn parse(text: &str) -> Option<Observation> {
         let (rank, rest) = text.split_once('/')?;
-        let (witness, commit) = rest.split_once('@')?;
-        Some(Turn {
+        let (observer, commit) = rest.split_once('@')?;
+        Some(Observation {
             rank: Rank(rank.parse().ok()?),
-            witness: Rank(witness.parse().ok()?),
+            observer: Rank(observer.parse().ok()?),
             commit: commit.parse().ok()?,
         })
     }
 }
 
-impl fmt::Display for Turn {
+impl fmt::Display for Observation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}/{}@{}", self.rank, self.witness, self.commit)
+        write!(out, "{}/{}@{}", self.rank, self.observer, self.commit)
     }
 }
 
-/// A rank has another speed, as one of the others sees it at some commit.
+/// A change of a rank's weight as another rank observes it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Speed {
-    /// Whose, who sees it, and when.
-    pub turn: Turn,
-    /// The weight that goes with it, up to that of full speed.
+pub struct SpeedChange {
+    /// The rank, the observer, and the commit.
+    pub observation: Observation,
+    /// The new weight, at most [`FULL_WEIGHT`].
     pub weight: u8,
 }
 
-impl Speed {
-    /// Reads what `to_string` gave.
-    pub fn parse(text: &str) -> Option<Speed> {
-        let (turn, weight) = text.split_once(':')?;
-        Some(Speed {
-            turn: Turn::parse(turn)?,
+impl SpeedChange {
+    /// Parses the form that `to_string` writes.
+    pub fn parse(text: &str) -> Option<SpeedChange> {
+        let (observation, weight) = text.split_once(':')?;
+        Some(SpeedChange {
+            observation: Observation::parse(observation)?,
             weight: weight
                 .parse()
                 .ok()
@@ -62,41 +62,47 @@ impl Speed {
     }
 }
 
-impl fmt::Display for Speed {
+impl fmt::Display for SpeedChange {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", self.turn, self.weight)
+        write!(out, "{}:{}", self.observation, self.weight)
     }
 }
 
-/// A weight, and since which commit of its witness.
+/// The commit of the observer since which a weight holds, and the weight.
 type Weight = (u32, u8);
 
 const WEIGHT_BYTES: usize = 5;
 
-/// One rank's policy: counters of turns, and speeds, of which others hear when all are asked.
+/// One rank's policy. It counts the changes that the rank has observed, and reports them to the others when the engine
+/// asks for a decision.
 pub struct ScriptedPolicy {
-    turns: Vec<Turn>,
-    speeds: Vec<Speed>,
-    /// Who is slow is left out only where that pays.
+    exclusions: Vec<Observation>,
+    speeds: Vec<SpeedChange>,
+    /// Whether a slow rank is excluded only if that saves time.
     gain: bool,
-    /// How often it was asked whether it is content.
+    /// The number of commits, which is the number of calls that ask for changes.
     asked: Cell<u32>,
-    /// As all have agreed on.
+    /// The number of changes of each rank that all ranks have agreed on.
     agreed: Vec<u32>,
-    /// As all have agreed on.
+    /// The weights that all ranks have agreed on.
     weights: Vec<Weight>,
 }
 
 impl ScriptedPolicy {
-    /// The policy of a rank in one of the sorts of a trial; None if it has no script.
+    /// The policy of a rank in one of the jobs of a trial. None: the trial has no script.
     pub fn of(trial: &Trial, me: Rank) -> Option<ScriptedPolicy> {
         let ranks = trial.ranks;
-        let mine = |turn: &Turn| turn.witness == me && turn.rank.index() < ranks;
-        let turns = trial.turns.iter().filter(|turn| mine(turn));
-        let speeds = trial.speeds.iter().filter(|speed| mine(&speed.turn));
-        let silent = trial.turns.is_empty() && trial.speeds.is_empty();
+        let mine = |observation: &Observation| {
+            observation.observer == me && observation.rank.index() < ranks
+        };
+        let exclusions = trial
+            .exclusions
+            .iter()
+            .filter(|observation| mine(observation));
+        let speeds = trial.speeds.iter().filter(|speed| mine(&speed.observation));
+        let silent = trial.exclusions.is_empty() && trial.speeds.is_empty();
         (!silent).then(|| ScriptedPolicy {
-            turns: turns.copied().collect(),
+            exclusions: exclusions.copied().collect(),
             speeds: speeds.copied().collect(),
             gain: trial.gain,
             asked: Cell::new(0),
@@ -105,39 +111,42 @@ impl ScriptedPolicy {
         })
     }
 
-    /// The counters with the turns that have been seen: every turn makes an even one odd, and an odd one
-    /// even.
+    /// The counters with the changes that this rank has observed. A rank with an odd counter is slow.
     fn present(&self) -> Vec<u32> {
         let mut counters = self.agreed.clone();
-        for turn in &self.turns {
-            counters[turn.rank.index()] += u32::from(turn.commit <= self.asked.get());
+        for observation in &self.exclusions {
+            counters[observation.rank.index()] += u32::from(observation.commit <= self.asked.get());
         }
         counters
     }
 
-    /// The weights with the speeds that have been seen: the latest counts, whoever saw it.
+    /// The weights with the changes that this rank has observed. The latest change counts.
     fn present_weights(&self) -> Vec<Weight> {
         let mut weights = self.weights.clone();
-        let seen = |speed: &&Speed| speed.turn.commit <= self.asked.get();
-        for Speed { turn, weight } in self.speeds.iter().filter(seen) {
-            let known = &mut weights[turn.rank.index()];
-            *known = (*known).max((turn.commit, *weight));
+        let seen = |speed: &&SpeedChange| speed.observation.commit <= self.asked.get();
+        for SpeedChange {
+            observation,
+            weight,
+        } in self.speeds.iter().filter(seen)
+        {
+            let known = &mut weights[observation.rank.index()];
+            *known = (*known).max((observation.commit, *weight));
         }
         weights
     }
 
-    fn excluded(&self, told: &[(Rank, Report)], group: &RankSet) -> RankSet {
+    fn excluded(&self, reports: &[(Rank, Report)], group: &RankSet) -> RankSet {
         let suspects = not_recommended(&self.agreed);
         if !self.gain {
             return suspects;
         }
         let slowdown = |(_, weight): &Weight| f64::from(FULL_WEIGHT) / f64::from(*weight).max(0.4);
         let slowdowns: Vec<f64> = self.weights.iter().map(slowdown).collect();
-        excluded_if_it_pays(suspects, told, &slowdowns, group)
+        excluded_if_it_pays(suspects, reports, &slowdowns, group)
     }
 }
 
-/// The weights alone.
+/// The weights without their commits.
 fn values(weights: &[Weight]) -> Vec<u8> {
     weights.iter().map(|(_, weight)| *weight).collect()
 }
@@ -154,24 +163,25 @@ impl PlacementPolicy for ScriptedPolicy {
     }
 
     fn local_report(&mut self, load: &Load) -> Vec<u8> {
-        let told = Report {
+        let reports = Report {
             counters: self.present(),
             ..Report::default()
         };
-        let mut words = told.with_load(load).encode();
+        let mut words = reports.with_load(load).encode();
         for (since, weight) in self.present_weights() {
             words.extend(since.to_le_bytes());
             words.push(weight);
         }
         let asked = self.asked.get();
-        self.turns.retain(|turn| turn.commit > asked);
+        self.exclusions
+            .retain(|observation| observation.commit > asked);
         words
     }
 
-    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Placement {
+    fn settle(&mut self, reports: &[(Rank, &[u8])], group: &RankSet) -> Placement {
         let ranks = self.agreed.len();
-        let mut heard = Vec::with_capacity(told.len());
-        for (rank, words) in told {
+        let mut received = Vec::with_capacity(reports.len());
+        for (rank, words) in reports {
             let (words, weights) = words.split_at(words.len() - WEIGHT_BYTES * ranks);
             let Some(words) = Report::decode(ranks, words) else {
                 continue;
@@ -189,10 +199,10 @@ impl PlacementPolicy for ScriptedPolicy {
                 let since = u32::from_le_bytes([theirs[0], theirs[1], theirs[2], theirs[3]]);
                 *mine = (*mine).max((since, theirs[4]));
             }
-            heard.push((*rank, words));
+            received.push((*rank, words));
         }
         Placement {
-            excluded: self.excluded(&heard, group),
+            excluded: self.excluded(&received, group),
             weights: values(&self.weights),
         }
     }

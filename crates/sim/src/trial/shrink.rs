@@ -1,14 +1,14 @@
-//! A failing trial made as small as it goes.
+//! Makes a failing trial smaller.
 
 use super::{Trial, judge, run};
 
-/// Does it fail?
+/// Whether the trial has a wrong result.
 fn fails(trial: &Trial) -> bool {
     judge(trial, &run(trial, false)).is_some()
 }
 
-/// The smallest trial found that still fails: with fewer faults, ranks, sorts, records and keys, and
-/// earlier faults.
+/// Returns the smallest trial found that still has a wrong result: with fewer failures, ranks, jobs, records and keys,
+/// and with earlier failures.
 pub fn shrink(trial: &Trial) -> Trial {
     let mut best = trial.clone();
     loop {
@@ -20,6 +20,7 @@ pub fn shrink(trial: &Trial) -> Trial {
     }
 }
 
+/// The trials that are one change smaller.
 fn candidates(trial: &Trial) -> Vec<Trial> {
     let mut found = Vec::new();
     let mut offer = |change: &dyn Fn(&mut Trial)| {
@@ -29,14 +30,14 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
             found.push(smaller);
         }
     };
-    for index in 0..trial.losses.len() {
+    for index in 0..trial.failures.len() {
         offer(&|smaller| {
-            smaller.losses.remove(index);
+            smaller.failures.remove(index);
         });
     }
-    for index in 0..trial.turns.len() {
+    for index in 0..trial.exclusions.len() {
         offer(&|smaller| {
-            smaller.turns.remove(index);
+            smaller.exclusions.remove(index);
         });
     }
     for index in 0..trial.speeds.len() {
@@ -57,13 +58,20 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
     for keys in [1, trial.keys / 2] {
         offer(&|smaller| smaller.keys = keys.clamp(1, smaller.keys));
     }
-    let most = trial.losses.iter().map(|loss| loss.rank.index() + 1).max();
+    let most = trial
+        .failures
+        .iter()
+        .map(|failure| failure.rank.index() + 1)
+        .max();
     for ranks in most.unwrap_or(1).max(1)..trial.ranks {
         offer(&|smaller| smaller.ranks = ranks);
     }
-    for index in 0..trial.losses.len() {
-        for step in [trial.losses[index].step / 2, trial.losses[index].step - 1] {
-            offer(&|smaller| smaller.losses[index].step = step.max(1));
+    for index in 0..trial.failures.len() {
+        for step in [
+            trial.failures[index].step / 2,
+            trial.failures[index].step - 1,
+        ] {
+            offer(&|smaller| smaller.failures[index].step = step.max(1));
         }
     }
     found

@@ -1,15 +1,13 @@
-//! Trees in a trial: what ranks contribute is merged at one node, or one rank's records are told to all,
-//! around links that are declared faulty, while ranks die.
+//! Trees in a trial: contributions are merged at one node, or one rank's records are broadcast, around links that are
+//! declared faulty, while ranks fail.
 //!
-//! What else a trial says means for a tree: `tagged`, that the order of nodes counts; `dense`, that ways go
-//! around where a neighbour could help; more than one host, that links are tested before.
-//!
-//! Must never: give a rank more than a C program would have.
+//! Must never: give a rank more information than a C program has.
 
-use super::rank_main::{Part, records_in};
-use super::{Record, Trial};
-use ftsort_core::engine::{Checkpoints, Engine};
-use ftsort_core::members::{Rank, RankSet};
+use super::run::{RankResult, ResultBlock, read_records};
+use super::{TestRecord, Trial};
+use crate::harness::JobContext;
+use ftsort_core::engine::Checkpoints;
+use ftsort_core::members::Rank;
 use ftsort_core::tree::fold::Sorted;
 use ftsort_core::tree::plan::Remedy;
 use ftsort_core::tree::run::TreeOp;
@@ -20,162 +18,145 @@ use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 
-/// What a tree is for.
+/// The uses of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// Sorted lists are merged at one node.
+pub enum TreeUse {
+    /// Merges sorted lists at one node.
     Merge,
-    /// One rank's list is told to all.
+    /// Sends one rank's list to all ranks.
     Broadcast,
-    /// The ranks' lists, which they do not part with before, go to one rank, one after the other.
+    /// Sends the ranks' lists, which stay at their owners until then, to one rank in order.
     Collect,
 }
 
 impl Trial {
-    /// What is asked of the tree, as a group of this size can be asked it.
+    /// The request for the tree, without ranks that the group does not have.
     pub fn tree_request(&self) -> TreeRequest {
-        let there = |rank: &Rank| rank.index() < self.ranks;
-        let links = self.links.iter().filter(|(a, b)| there(a) && there(b));
+        let exists = |rank: &Rank| rank.index() < self.ranks;
+        let links = self.links.iter().filter(|(a, b)| exists(a) && exists(b));
         TreeRequest {
-            sink: self.sink.filter(there),
+            sink: self.sink.filter(exists),
             links: links.copied().collect(),
-            remedy: match self.dense {
-                true => Remedy::Reroute,
-                false => Remedy::Delegate,
+            remedy: if self.dense {
+                Remedy::Reroute
+            } else {
+                Remedy::Delegate
             },
             detected: false,
         }
     }
 
     /// A rank's contribution to a tree.
-    pub fn sorted_records(&self, sort: usize, rank: Rank) -> Vec<Record> {
-        let mut records = self.records(sort, rank);
+    pub fn sorted_records(&self, job: usize, rank: Rank) -> Vec<TestRecord> {
+        let mut records = self.records(job, rank);
         records.sort_by_key(|record| record.key);
         records
     }
 }
 
-/// A tree of one rank.
-pub struct Tree<'l, 'e> {
-    trial: &'l Trial,
-    sort: usize,
-    engine: &'l mut Engine<'e>,
-    kept: &'l mut Checkpoints,
-    absent: &'l RankSet,
-    kernel: &'l dyn Kernel,
+/// A tree on one rank.
+pub struct TreeJob<'l, 'j, 'e> {
+    /// The trial.
+    pub trial: &'l Trial,
+    /// The number of the job.
+    pub job: usize,
+    /// The job's engine and its surroundings.
+    pub context: &'l mut JobContext<'j, 'e>,
+    /// The store of the contributions.
+    pub checkpoints: &'l mut Checkpoints,
+    /// The kernel of the records.
+    pub kernel: &'l dyn Kernel,
 }
 
-impl<'l, 'e> Tree<'l, 'e> {
-    /// Of a trial and which of its sorts; of whom, where contributions are kept, who was dead before it
-    /// began, what is merged.
-    pub fn new(
-        (trial, sort): (&'l Trial, usize),
-        engine: &'l mut Engine<'e>,
-        kept: &'l mut Checkpoints,
-        absent: &'l RankSet,
-        kernel: &'l dyn Kernel,
-    ) -> Tree<'l, 'e> {
-        Tree {
-            trial,
-            sort,
-            engine,
-            kept,
-            absent,
-            kernel,
-        }
-    }
-    /// What this rank gets, and which rank the tree leads to.
-    pub fn run(self, what: Use, mut mine: Buffer, lost: &mut RankSet) -> Result<(Vec<Part>, u64)> {
+impl TreeJob<'_, '_, '_> {
+    /// Runs the tree. Returns the rank's result, and the rank at which the tree ends.
+    pub fn run(self, kind: TreeUse, mut mine: Buffer) -> Result<RankResult> {
         let (trial, request) = (self.trial, self.trial.tree_request());
         self.kernel.sort(&mut mine)?;
-        let own = self.engine.members().me().home();
-        if trial.hosts > 1 && !slow_pairs(self.engine, NEVER)?.is_empty() {
-            return Err(Error::new(Status::Internal, "a link was too slow"));
+        let home = self.context.engine.members().me().home();
+        if trial.hosts > 1 && !slow_pairs(self.context.engine, NEVER)?.is_empty() {
+            return Err(Error::new(Status::Internal, "a link counts as too slow"));
         }
-        if what == Use::Collect {
-            return self.collect(&request, mine, lost);
+        if kind == TreeUse::Collect {
+            return self.collect(&request, mine);
         }
         let root = request.sink.unwrap_or(Rank(0));
         let mut tree_op = TreeOp {
-            engine: self.engine,
-            checkpoints: self.kept,
+            engine: self.context.engine,
+            checkpoints: self.checkpoints,
             request: &request,
-            absent: self.absent,
-            lost,
+            absent: self.context.absent,
+            lost: self.context.lost,
         };
-        let (chosen, node, got) = match what {
-            Use::Merge => {
-                let merge = Sorted {
-                    kernel: self.kernel,
-                    ordered: trial.tagged,
-                };
-                let (chosen, got) = tree_op.merge(mine.into(), &merge)?;
-                let sink = chosen.tree.sink();
-                (chosen, sink, got)
-            }
-            Use::Broadcast | Use::Collect => {
-                let (chosen, told) = tree_op.broadcast(root, mine.into())?;
-                (chosen, own, Some(told))
-            }
+        let (chosen, node, data) = if kind == TreeUse::Merge {
+            let merge = Sorted {
+                kernel: self.kernel,
+                ordered: trial.tagged,
+            };
+            let (chosen, data) = tree_op.merge(mine.into(), &merge)?;
+            let sink = chosen.tree.sink();
+            (chosen, sink, data)
+        } else {
+            let (chosen, data) = tree_op.broadcast(root, mine.into())?;
+            (chosen, home, Some(data))
         };
-        let parts = got.map(|data| Part {
+        let block = data.map(|data| ResultBlock {
             node,
             offset: 0,
-            records: records_in(trial, &data),
+            records: read_records(trial, &data),
         });
-        Ok((parts.into_iter().collect(), u64::from(chosen.sink_rank.0)))
+        Ok(RankResult {
+            blocks: block.into_iter().collect(),
+            total: u64::from(chosen.sink_rank.0),
+        })
     }
 
-    fn collect(
-        self,
-        request: &TreeRequest,
-        mine: Buffer,
-        lost: &mut RankSet,
-    ) -> Result<(Vec<Part>, u64)> {
-        let me = self.engine.members().me();
-        let count = |rank: &Rank| match self.absent.contains(*rank) {
-            true => 0,
-            false => self.trial.records(self.sort, *rank).len() as u64,
+    fn collect(self, request: &TreeRequest, mine: Buffer) -> Result<RankResult> {
+        let me = self.context.engine.members().me();
+        let count = |rank: Rank| {
+            if self.context.absent.contains(rank) {
+                0
+            } else {
+                self.trial.records(self.job, rank).len() as u64
+            }
         };
-        let ranks = Rank::all(self.trial.ranks);
-        let start = ranks
-            .filter(|rank| *rank < me)
-            .map(|rank| count(&rank))
-            .sum();
-        let ranks = Rank::all(self.trial.ranks);
+        let before = Rank::all(self.trial.ranks).filter(|rank| *rank < me);
         let local = LocalResult {
-            blocks: vec![(me.home(), start, mine.into())],
+            blocks: vec![(me.home(), before.map(count).sum(), mine.into())],
             record_bytes: self.kernel.record_bytes(),
-            total: ranks.map(|rank| count(&rank)).sum(),
-            absent: self.absent.clone(),
+            total: Rank::all(self.trial.ranks).map(count).sum(),
+            absent: self.context.absent.clone(),
         };
+        let third = size_of::<TestRecord>() * local.total as usize / 3;
         let collect = Collect {
-            engine: self.engine,
+            engine: self.context.engine,
             request,
             local: &local,
-            window: WINDOW.max(size_of::<Record>() * local.total as usize / 3),
-            lost,
+            window: MIN_WINDOW.max(third),
+            lost: self.context.lost,
         };
         let mut bytes = Vec::new();
         let chosen = collect.run(&mut |records| {
             bytes.extend_from_slice(records);
             Ok(())
         })?;
-        let part = Part {
-            node: chosen.tree.sink(),
-            offset: 0,
-            records: records_in(self.trial, &Buffer::copy_of(&bytes)?),
-        };
-        let parts = match chosen.sink_rank == me {
-            true => vec![part],
-            false => Vec::new(),
-        };
-        Ok((parts, u64::from(chosen.sink_rank.0)))
+        let mut blocks = Vec::new();
+        if chosen.sink_rank == me {
+            blocks.push(ResultBlock {
+                node: chosen.tree.sink(),
+                offset: 0,
+                records: read_records(self.trial, &Buffer::copy_of(&bytes)?),
+            });
+        }
+        Ok(RankResult {
+            blocks,
+            total: u64::from(chosen.sink_rank.0),
+        })
     }
 }
 
-/// Microseconds after which a link is a suspect: no test takes so long.
+/// The time in microseconds after which a link is a suspect. No test takes so long.
 const NEVER: u64 = 1 << 40;
 
-/// The bytes of a window, at least.
-const WINDOW: usize = 64;
+/// The smallest size of a window, in bytes.
+const MIN_WINDOW: usize = 64;

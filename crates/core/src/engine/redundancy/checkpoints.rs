@@ -90,7 +90,7 @@ impl Checkpoints {
     ) -> Result<bool> {
         let same_faults = engine.members.faulty().len() == self.begun_without;
         let is_sound = same_faults && self.is_whole(engine);
-        if !is_sound && !mutant(Mutant::RoundsSpanFaults) {
+        if !is_sound && !mutant(Mutant::CallerRoundSpansFailure) {
             // All ranks know this, so there is nothing to agree on.
             self.begin(engine, lost)?;
             return Ok(false);
@@ -146,7 +146,7 @@ impl Checkpoints {
         let mut outcome = Ok(());
         engine.round = self.version() + 1;
         while !self.is_whole(engine) {
-            if mutant(Mutant::CheckpointsStay) {
+            if mutant(Mutant::CheckpointsNotMoved) {
                 self.committed_with = engine.members.membership().clone();
                 break;
             }

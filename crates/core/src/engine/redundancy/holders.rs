@@ -34,7 +34,7 @@ pub fn holders(node: Node, members: &Members, membership: &Membership, copies: u
         .into_iter()
         .chain(reserve.map(|node| Rank(node.0)));
     chosen.extend(others.take(wanted - chosen.len()));
-    if mutant(Mutant::CopiesAtHome) {
+    if mutant(Mutant::ReplicasAtOwner) {
         chosen.truncate(1);
     }
     chosen

@@ -173,7 +173,7 @@ impl Job<'_, '_> {
             }
         }
         for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
-            if matches!(delivery, Delivery::Got(_)) && !mutant(Mutant::CopiesUntold) {
+            if matches!(delivery, Delivery::Got(_)) && !mutant(Mutant::ReplicasNotReported) {
                 self.redundancy.held.insert(*origin);
             }
             self.keep_delivery(VersionId::INPUT, origin.home(), delivery, &mut result);
@@ -232,7 +232,7 @@ impl Job<'_, '_> {
             if self.is_lost(last) {
                 let origins = self.contributors(node);
                 plan.pieces.extend(origins.map(|origin| (node, origin)));
-            } else if members.executor(node) != last && !mutant(Mutant::BlocksAreNotMoved) {
+            } else if members.executor(node) != last && !mutant(Mutant::BlocksNotMoved) {
                 plan.moves.push((node, last));
             }
         }
@@ -246,7 +246,7 @@ impl Job<'_, '_> {
             }
             let held: &[Rank] = holdings.get(&origin).map_or(&[], |held| held);
             let keeper = match held.is_empty() {
-                _ if mutant(Mutant::AsksTheDead) => origin,
+                _ if mutant(Mutant::RequestsFromFailedOwner) => origin,
                 false => nearest(origin, held),
                 true if !needed.contains(origin) && copies == 0 => continue,
                 true if self.inputs.source.can_reload() => {
@@ -260,7 +260,7 @@ impl Job<'_, '_> {
                 true => continue,
             };
             plan.holders.insert(origin, keeper);
-            let renewed = self.progress.membership.is_none() || !mutant(Mutant::CopiesNotRenewed);
+            let renewed = self.progress.membership.is_none() || !mutant(Mutant::ReplicasNotRenewed);
             if copies > 0 && renewed {
                 let wanted = holders(origin.home(), members, members.membership(), copies);
                 // The rank that receives the block stores the input with it.
@@ -380,7 +380,7 @@ impl Job<'_, '_> {
     /// Returns an input that this rank holds; sorted, unless it is this rank's own and was released.
     fn input_held(&mut self, origin: Rank) -> Result<Block> {
         let own = origin == self.engine.members.me();
-        if own && self.redundancy.released && !mutant(Mutant::ReleasedIsLost) {
+        if own && self.redundancy.released && !mutant(Mutant::ReleasedInputNotRestored) {
             let input = self.inputs.source.own()?;
             return Ok(self.with_digest(origin, Block::input(origin, input.into())));
         }
@@ -401,7 +401,7 @@ impl Job<'_, '_> {
         if self.progress.version.version == 0 {
             return Ok(piece);
         }
-        if !piece.sorted && !mutant(Mutant::CutsUnsorted) {
+        if !piece.sorted && !mutant(Mutant::CutsUnsortedReplica) {
             piece = self.prepared(origin.home(), piece)?;
         }
         let mut at = origin.home();
@@ -415,7 +415,7 @@ impl Job<'_, '_> {
             let split = caught(|| algorithm.split(&context, &piece))?;
             let peers = exchange.peers(at, self.engine.members.cube().len());
             let mut next = exchange.next_stop(at, node);
-            if mutant(Mutant::WrongSide) {
+            if mutant(Mutant::WrongSideOfCut) {
                 next = if next == at { peers[0] } else { at };
             }
             let given = peers.iter().position(|peer| *peer == next);

@@ -59,7 +59,7 @@ impl<'e> Job<'_, 'e> {
             transfers.push(Transfer { from, to, block });
             nodes.push(node);
         }
-        if nodes.is_empty() || mutant(Mutant::BlocksAreNotMoved) {
+        if nodes.is_empty() || mutant(Mutant::BlocksNotMoved) {
             return Ok(Some(BTreeMap::new()));
         }
         let moved = self.engine.transfer(transfers, 1, &mut result.error)?;
@@ -172,7 +172,7 @@ impl Versions<'_, '_> {
         match self.store.scope() {
             StoreScope::Everyone => Ok(self.put_own(version_id, result)),
             StoreScope::Copies(0) => Ok(result),
-            StoreScope::Copies(_) if mutant(Mutant::VersionsNotCopied) => Ok(result),
+            StoreScope::Copies(_) if mutant(Mutant::VersionsNotReplicated) => Ok(result),
             StoreScope::Copies(copies) => self.put_copies(version_id, copies, result),
         }
     }
@@ -284,7 +284,7 @@ impl Versions<'_, '_> {
         let mut moves = Vec::new();
         // Blocks that this rank had as the executor and keeps as a copy for another one.
         let mut becomes_replica = Vec::new();
-        let held_with = if mutant(Mutant::HoldersOfNow) {
+        let held_with = if mutant(Mutant::CurrentHoldersAsked) {
             members.membership()
         } else {
             held_with
@@ -355,7 +355,7 @@ impl Versions<'_, '_> {
             if here || !result.complete || result.lost.contains(&node) {
                 continue;
             }
-            let version_id = if mutant(Mutant::TakesOverTheInput) {
+            let version_id = if mutant(Mutant::OldVersionTakenOver) {
                 VersionId::INPUT
             } else {
                 self.version_id
@@ -374,7 +374,7 @@ impl Versions<'_, '_> {
 /// before, and a rank's files outlive it.
 pub(in crate::engine) fn retire_before(store: &mut dyn Store, version: u32) {
     let shared = store.scope() == StoreScope::Everyone;
-    store.retire(if shared && !mutant(Mutant::RetiredAtCommit) {
+    store.retire(if shared && !mutant(Mutant::VersionDroppedAtCommit) {
         version.saturating_sub(1)
     } else {
         version

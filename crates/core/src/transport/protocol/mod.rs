@@ -152,7 +152,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
             }
             if now - looked > LOOK_EVERY {
                 looked = now;
-                if self.sees_new_failures()? && !mutant(Mutant::WaitsWithoutLooking) {
+                if self.sees_new_failures()? && !mutant(Mutant::WaitIgnoresFailures) {
                     return Ok(Flow::Interrupted);
                 }
                 timed_out(self.config.timeout, now - progressed)?;

@@ -227,7 +227,7 @@ impl Pending {
             let Some(sent) = sent else { continue };
             let receives = self.posted.get(peer).copied().unwrap_or_default().receives;
             self.cancel_last_receives(mpi, *peer, receives.saturating_sub(sent) as usize)?;
-            if mutant(Mutant::LateMessagesAreLeft) {
+            if mutant(Mutant::LateMessagesNotReceived) {
                 continue;
             }
             for _ in receives..sent {

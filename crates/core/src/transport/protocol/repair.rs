@@ -21,7 +21,7 @@ impl<F: MpiApi> Protocol<F> {
     pub(super) fn agree_alone(&mut self, flag: u32) -> Result<Agreed> {
         let own = flag & !ON_THE_DEAD | ON_A_FLAG;
         let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
-        let mixed = agreed & ON_A_FLAG == 0 && !mutant(Mutant::AgreementsMix);
+        let mixed = agreed & ON_A_FLAG == 0 && !mutant(Mutant::AgreementsNotDistinguished);
         Ok(Agreed {
             flag: if mixed { !0 } else { agreed & !ON_A_FLAG },
             faults: outcome == Outcome::Failed || mixed,
@@ -40,7 +40,7 @@ impl<F: MpiApi> Protocol<F> {
                 0
             }
         };
-        if mutant(Mutant::BarrierDecides) && passed != 0 {
+        if mutant(Mutant::BarrierReplacesAgreement) && passed != 0 {
             return Ok(Agreed {
                 flag,
                 faults: false,
@@ -64,12 +64,12 @@ impl<F: MpiApi> Protocol<F> {
             let own = ON_THE_DEAD | hash | (!hash & HASH) << HASH.count_ones();
             let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
             let equal = agreed & HASH == !(agreed >> HASH.count_ones()) & HASH;
-            let same = equal && agreed & ON_THE_DEAD != 0 || mutant(Mutant::HashIsNotCompared);
-            if outcome == Outcome::Fine && same || mutant(Mutant::DeadByOwnView) {
-                if !mutant(Mutant::FailuresStayNew) {
+            let same = equal && agreed & ON_THE_DEAD != 0 || mutant(Mutant::FailureSetsNotCompared);
+            if outcome == Outcome::Fine && same || mutant(Mutant::LocalFailureSet) {
+                if !mutant(Mutant::FailuresNotAcknowledged) {
                     self.known_failures = seen.len();
                 }
-                if !mutant(Mutant::MessagesStay) {
+                if !mutant(Mutant::StaleMessagesKept) {
                     self.drain(&seen)?;
                 }
                 for rank in seen.iter() {
@@ -100,7 +100,7 @@ impl<F: MpiApi> Protocol<F> {
         self.pending.abandon(&mut self.mpi)?;
         let seen = self.mpi.acknowledge()?;
         let mut dead = self.mpi.shrink()?;
-        if mutant(Mutant::DeadBeforeShrinking) {
+        if mutant(Mutant::FailuresBeforeShrinking) {
             dead = self.dead.clone();
             dead.extend(&seen);
         }

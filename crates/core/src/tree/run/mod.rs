@@ -138,7 +138,7 @@ impl TreeOp<'_, '_> {
             if self.commit(&node_data)? {
                 return Ok((route.chosen, result));
             }
-            if !mutant(Mutant::TreeStays) {
+            if !mutant(Mutant::StaleTree) {
                 route = self.route(self.request)?;
             }
             node_data.restart();

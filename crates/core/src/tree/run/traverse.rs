@@ -122,7 +122,7 @@ impl<'m> NodeData<'m> {
 
     /// Removes all data before the next traversal.
     pub fn restart(&mut self) {
-        if !mutant(Mutant::ContributesTwice) {
+        if !mutant(Mutant::ContributionMergedTwice) {
             self.own.clear();
         }
         self.forwarding.clear();

@@ -1,104 +1,115 @@
 //! Explores failures on simulated ranks and replays them.
 
-// This is a program for people, unlike the library.
+// This is a command-line program, unlike the library.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::Method;
+use ftsort_sim::StoreKind;
+use ftsort_sim::svg::draw_diagram;
+use ftsort_sim::timeline::{TimelineLine, is_about_a_message};
 use ftsort_sim::trial::{
-    Exhaustion, Keeping, Range, Trial, catch, draw, exhaust, judge, read_keeping, read_method, run,
+    ExhaustiveSearch, Trial, TrialRange, TrialRun, catch, draw, exhaust, judge, read_method, run,
     shrink,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
-/// Sorts on simulated ranks, loses them at any step, and judges what comes of it.
+/// Runs distributed sorts on simulated ranks, injects failures at any step, and checks the results.
+///
+/// A trial is one simulated job. It is written as one line, such as "ranks=4 seed=7 store=memory:1 failures=2@60",
+/// which repeats it exactly. `failures=2@60` makes rank 2 fail at its step 60.
 #[derive(Parser)]
-#[command(name = "ftsort-sim")]
+#[command(name = "ftsort-sim", version)]
 struct Options {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// Random trials, one for each seed, on all processors; the first that fails is made smaller.
+enum Command {
+    /// Run random trials, one for each seed, on all processors. The first trial with a wrong result is made smaller
+    /// and printed.
     Explore {
-        /// The first seed
+        /// First seed
         #[arg(long, default_value_t = 1)]
         from: u64,
-        /// How many seeds
+        /// Number of seeds
         #[arg(long, default_value_t = 10_000)]
         seeds: u64,
         #[command(flatten)]
         range: RangeOptions,
     },
-    /// Every sequence of up to so many crashes, at every step of every rank.
+    /// Run one trial with every sequence of failures, at every step of every rank.
     Exhaust {
-        /// The trial without faults, such as "ranks=4 store=memory:1"
+        /// The trial without failures, such as "ranks=4 store=memory:1"
         #[arg(default_value = "ranks=3")]
         trial: String,
-        /// How many ranks may be lost; all but one if not given
-        #[arg(long)]
-        losses: Option<usize>,
-        /// Do not look twice at what follows a committed state
+        /// Largest number of failures [default: all ranks but one]
+        #[arg(long, alias = "losses")]
+        failures: Option<usize>,
+        /// Skip the steps after a committed state that was searched before
         #[arg(long)]
         memo: bool,
-        /// Ranks may also go on for a while after they were declared dead
-        #[arg(long)]
-        outlive: bool,
+        /// Inject early failure reports and partitions besides crashes
+        #[arg(long, alias = "outlive")]
+        all_modes: bool,
     },
-    /// Plants one defect after the other; random trials must find each.
+    /// Switch on one mutant (a defect of the protocol) after the other. Random trials must detect each of them.
     Mutants {
-        /// How many seeds for each, at most
+        /// Largest number of seeds for each mutant
         #[arg(long, default_value_t = 100_000)]
         seeds: u64,
         #[command(flatten)]
         range: RangeOptions,
     },
-    /// Plays one trial, given as the line that another command printed, and shows what happened when.
+    /// Repeat one trial and print its timeline: one line with the time, the rank and a sentence for each event.
     Replay {
-        /// The line
+        /// The trial, as another command printed it
         trial: String,
-        /// Messages too, not only rounds, faults and commits
+        /// Print every message, too
         #[arg(long)]
         messages: bool,
+        /// Write a space-time diagram of the trial to this SVG file
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
     },
 }
 
 #[derive(Args)]
 struct RangeOptions {
-    /// How many ranks: N, or FEWEST-MOST
+    /// Number of ranks: N, or MIN-MAX
     #[arg(long, default_value = "1-8", value_parser = read_ranks)]
     ranks: RangeInclusive<usize>,
-    /// none, memory:COPIES, versions:COPIES, directory, reload; several times for several; all if
-    /// not given
+    /// Store: none, memory:REPLICAS, versions:REPLICAS, directory or reload. May be repeated [default: all]
     #[arg(long, value_parser = read_store)]
-    store: Vec<Keeping>,
-    /// samplesort, hyperquicksort, hyperquicksort_paper, quickmerge, quickmerge_paper,
-    /// quickmerge_modified, bitonic, bitonic_merge; several times for several; all if not given
+    store: Vec<StoreKind>,
+    /// Sort: samplesort, hyperquicksort, hyperquicksort_paper, quickmerge, quickmerge_paper, quickmerge_modified,
+    /// bitonic, bitonic_merge or reliable. May be repeated [default: all]
     #[arg(long, value_parser = read_algorithm)]
     algorithm: Vec<Method>,
 }
 
 impl RangeOptions {
-    fn range(&self) -> Range {
-        Range {
+    fn range(&self) -> TrialRange {
+        TrialRange {
             fewest: *self.ranks.start(),
             most: *self.ranks.end(),
             stores: self.store.clone(),
             algorithms: self.algorithm.clone(),
-            set_mutant: None,
+            mutant: None,
         }
     }
 }
 
 fn read_algorithm(text: &str) -> Result<Method, String> {
-    read_method(text).ok_or_else(|| format!("{text}: no such algorithm"))
+    read_method(text)
+        .ok_or_else(|| format!("{text:?} is not a sort; use one of the names that --help lists"))
 }
 
 fn read_ranks(text: &str) -> Result<RangeInclusive<usize>, String> {
@@ -107,39 +118,53 @@ fn read_ranks(text: &str) -> Result<RangeInclusive<usize>, String> {
         (Ok(fewest), Ok(most)) if 1 <= fewest && fewest <= most && most <= 1024 => {
             Ok(fewest..=most)
         }
-        _ => Err(format!("{text}: expected N or FEWEST-MOST, from 1 to 1024")),
+        _ => Err(format!(
+            "{text:?} is not a number of ranks; use N or MIN-MAX with numbers from 1 to 1024"
+        )),
     }
 }
 
-fn read_store(text: &str) -> Result<Keeping, String> {
-    read_keeping(text).ok_or_else(|| format!("{text} is no store"))
+fn read_store(text: &str) -> Result<StoreKind, String> {
+    StoreKind::parse(text).ok_or_else(|| {
+        format!(
+            "{text:?} is not a store; use none, memory:REPLICAS, versions:REPLICAS, directory or reload"
+        )
+    })
 }
 
-fn bar(length: u64) -> ProgressBar {
+fn progress_bar(length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{pos}/{len} {wide_bar} {per_sec} {eta}");
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn main() -> ExitCode {
-    let fine = match Options::parse().what {
-        What::Explore { from, seeds, range } => explore(from, seeds, &range.range()),
-        What::Exhaust {
+    let passed = match Options::parse().command {
+        Command::Explore { from, seeds, range } => Ok(explore(from, seeds, &range.range())),
+        Command::Exhaust {
             trial,
-            losses,
+            failures,
             memo,
-            outlive,
-        } => all_faults(&trial, losses, memo, outlive),
-        What::Mutants { seeds, range } => mutants(seeds, &range.range()),
-        What::Replay { trial, messages } => replay(&trial, messages),
+            all_modes,
+        } => every_failure(&trial, failures, memo, all_modes),
+        Command::Mutants { seeds, range } => Ok(mutants(seeds, &range.range())),
+        Command::Replay {
+            trial,
+            messages,
+            svg,
+        } => replay(&trial, messages, svg.as_deref()),
     };
-    match fine {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    match passed {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
     }
 }
 
-fn explore(from: u64, seeds: u64, range: &Range) -> bool {
-    let bar = bar(seeds);
+fn explore(from: u64, seeds: u64, range: &TrialRange) -> bool {
+    let bar = progress_bar(seeds);
     let failed = (from..from + seeds).into_par_iter().find_map_any(|seed| {
         let trial = draw(seed, range);
         let wrong = judge(&trial, &run(&trial, false));
@@ -148,88 +173,124 @@ fn explore(from: u64, seeds: u64, range: &Range) -> bool {
     });
     bar.finish_and_clear();
     match &failed {
-        None => println!("{seeds} seeds from {from} on: all right"),
+        None => println!(
+            "{seeds} trials with the seeds {from} to {}: all results are correct",
+            from + seeds - 1
+        ),
         Some((trial, wrong)) => report(trial, wrong),
     }
     failed.is_none()
 }
 
+/// Prints a trial with a wrong result, a smaller one, and the command that repeats it.
 fn report(trial: &Trial, wrong: &str) {
-    println!("{trial}\n  {wrong}\nsmaller:");
+    println!("{trial}\n  {wrong}");
     let small = shrink(trial);
-    let wrong = judge(&small, &run(&small, false)).unwrap_or_default();
-    println!("{small}\n  {wrong}");
+    if small != *trial {
+        let wrong = judge(&small, &run(&small, false)).unwrap_or_default();
+        println!("a smaller trial:\n{small}\n  {wrong}");
+    }
+    print_replay_command(&small);
 }
 
-fn all_faults(line: &str, losses: Option<usize>, memo: bool, outlive: bool) -> bool {
-    let Some(trial) = Trial::parse(line) else {
-        println!("not a trial: {line}");
-        return false;
-    };
-    let losses = losses.unwrap_or(trial.ranks - 1).min(trial.ranks - 1);
+fn print_replay_command(trial: &Trial) {
+    println!("  to replay it: ftsort-sim replay --svg trial.svg \"{trial}\"");
+}
+
+fn every_failure(
+    line: &str,
+    failures: Option<usize>,
+    memo: bool,
+    all_modes: bool,
+) -> Result<bool, String> {
+    let trial = Trial::parse(line)?;
+    let most = trial.ranks.saturating_sub(1);
+    let failures = failures.unwrap_or(most).min(most);
     let style = ProgressStyle::with_template("{pos} runs {per_sec} {elapsed}");
     let bar = ProgressBar::new_spinner();
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    let result = exhaust(&Exhaustion {
+    let result = exhaust(&ExhaustiveSearch {
         trial: trial.clone(),
-        losses,
+        failures,
         memo,
-        outlive,
+        all_modes,
         progress: &|| bar.inc(1),
     });
     bar.finish_and_clear();
     match &result {
-        Ok(runs) => println!("{trial}: {runs} runs with up to {losses} losses, all right"),
+        Ok(runs) => {
+            println!(
+                "{trial}: {runs} runs with up to {failures} failures: all results are correct"
+            );
+        }
         Err(failing) => report(&failing.0, &failing.1),
     }
-    result.is_ok()
+    Ok(result.is_ok())
 }
 
-fn mutants(seeds: u64, range: &Range) -> bool {
-    let bar = bar(Mutant::ALL.len() as u64);
-    let search = |defect: &Mutant| {
-        let caught = catch(*defect, range, seeds);
+fn mutants(seeds: u64, range: &TrialRange) -> bool {
+    let bar = progress_bar(Mutant::ALL.len() as u64);
+    let search = |mutant: &Mutant| {
+        let caught = catch(*mutant, range, seeds);
         bar.inc(1);
         caught
     };
     let caught: Vec<_> = Mutant::ALL.par_iter().map(search).collect();
     bar.finish_and_clear();
-    for (defect, caught) in Mutant::ALL.iter().zip(&caught) {
+    for (mutant, caught) in Mutant::ALL.iter().zip(&caught) {
         match caught {
-            Some((trial, wrong)) => println!("{defect:?}: {wrong}\n  {trial}"),
-            None => println!("{defect:?}: NOT CAUGHT"),
+            Some((trial, wrong)) => {
+                println!("{mutant:?}: {wrong}");
+                print_replay_command(trial);
+            }
+            None => println!("{mutant:?}: NOT DETECTED"),
         }
     }
     let missed = caught.iter().filter(|caught| caught.is_none()).count();
-    println!("{} defects, {missed} not caught", Mutant::ALL.len());
+    println!("{} mutants, {missed} not detected", Mutant::ALL.len());
     missed == 0
 }
 
-fn replay(line: &str, messages: bool) -> bool {
-    let Some(trial) = Trial::parse(line) else {
-        println!("not a trial: {line}");
-        return false;
-    };
+fn replay(line: &str, messages: bool, svg: Option<&Path>) -> Result<bool, String> {
+    let trial = Trial::parse(line)?;
     let run = run(&trial, true);
-    for entry in &run.entries {
-        let rank = entry.rank.map_or("-".to_string(), |rank| rank.to_string());
-        if messages || !entry.text.starts_with("sends ") {
-            println!("{:>8}  {rank:>4}  {}", entry.time, entry.text);
+    for entry in &run.trace {
+        if messages || !is_about_a_message(&entry.event) {
+            println!("{}", TimelineLine(entry));
         }
     }
+    print_results(&run);
+    let wrong = judge(&trial, &run);
+    match &wrong {
+        None => println!("The result is correct."),
+        Some(wrong) => println!("The result is wrong: {wrong}"),
+    }
+    if let Some(path) = svg {
+        let picture = draw_diagram(trial.ranks, &run.trace);
+        std::fs::write(path, picture)
+            .map_err(|error| format!("--svg {}: cannot write the file: {error}", path.display()))?;
+    }
+    Ok(wrong.is_none())
+}
+
+fn print_results(run: &TrialRun) {
     for (sort, outcomes) in run.outcomes.iter().enumerate() {
         for (rank, outcome) in outcomes.iter().enumerate() {
             let end = match outcome {
                 None => "does not return".to_string(),
-                Some(outcome) => match &outcome.parts {
-                    Ok(parts) => format!("returns {} blocks", parts.len()),
-                    Err(error) => format!("returns {error}"),
+                Some(outcome) => match &outcome.result {
+                    Ok(result) => {
+                        let nodes: Vec<String> = (result.blocks.iter())
+                            .map(|block| {
+                                format!("{} ({} records)", block.node, block.records.len())
+                            })
+                            .collect();
+                        format!("returns the blocks of nodes {}", nodes.join(", "))
+                    }
+                    Err(error) => format!("returns an error: {error}"),
                 },
             };
-            println!("sort {sort}, rank {rank}: {end}");
+            println!("Sort {sort}: rank {rank} {end}.");
         }
     }
-    let wrong = judge(&trial, &run);
-    println!("{}", wrong.as_deref().unwrap_or("right"));
-    wrong.is_none()
 }

@@ -1,47 +1,52 @@
-//! A directory that simulated ranks share: files in memory, torn where a rank dies while it writes.
+//! A directory that simulated ranks share: files in memory, of which a part is written if a rank fails while it
+//! writes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::rc::Rc;
 
-use crate::transport::{Probe, SimStep};
+use crate::transport::{RankHandle, SimStep};
 use ftsort_core::members::Rank;
 use ftsort_core::store::directory::Files;
 use ftsort_kernels::error::Result;
 
-/// What all ranks see.
+/// The files that all ranks see.
 #[derive(Default)]
 pub struct SharedDirectory {
-    /// The files, by name, each with the rank that wrote it.
+    /// The contents of the files by name, each with the rank that wrote the file.
     pub files: BTreeMap<String, (Vec<u8>, Rank)>,
-    /// The names under which there once was a whole file.
+    /// The names of all files that were complete at some time.
     pub finished: BTreeSet<String>,
 }
 
-/// One for all ranks.
-pub type Shared = Rc<RefCell<SharedDirectory>>;
+/// The directory as all ranks share it.
+pub type SharedFiles = Rc<RefCell<SharedDirectory>>;
 
-/// One rank's view of them.
+/// One rank's access to the directory.
 pub struct InMemoryDirectory {
-    shared: Shared,
-    probe: Probe,
-    /// Files of lost ranks may be damaged.
-    rot: bool,
+    shared: SharedFiles,
+    handle: RankHandle,
+    /// Whether files of failed ranks may be damaged.
+    damage: bool,
 }
 
 impl InMemoryDirectory {
-    /// A rank's view, by the rank's probe. `rot`: files of lost ranks may be damaged.
-    pub fn new(shared: Shared, probe: Probe, rot: bool) -> InMemoryDirectory {
-        InMemoryDirectory { shared, probe, rot }
+    /// Opens the directory for the rank of `handle`. `damage`: whether files of failed ranks may be damaged.
+    pub fn new(shared: &SharedFiles, handle: &RankHandle, damage: bool) -> InMemoryDirectory {
+        InMemoryDirectory {
+            shared: Rc::clone(shared),
+            handle: handle.clone(),
+            damage,
+        }
     }
 
-    fn step(&self, deed: SimStep) -> io::Result<()> {
-        lost(self.probe.step(deed))
+    fn step(&self, kind: SimStep) -> io::Result<()> {
+        io_result(self.handle.step(kind))
     }
 }
 
-fn lost(result: Result<()>) -> io::Result<()> {
+fn io_result(result: Result<()>) -> io::Result<()> {
     result.map_err(|error| io::Error::other(error.text))
 }
 
@@ -53,19 +58,19 @@ impl Files for InMemoryDirectory {
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         self.step(SimStep::Storing)?;
         let whole = parts.concat();
-        let torn = self.probe.chance(whole.len() as u64) as usize;
+        let written = self.handle.chance(whole.len() as u64) as usize;
         let put = |bytes: &[u8]| {
             let files = &mut self.shared.borrow_mut().files;
-            files.insert(name.to_string(), (bytes.to_vec(), self.probe.rank()));
+            files.insert(name.to_string(), (bytes.to_vec(), self.handle.rank()));
         };
-        put(&whole[..torn]);
-        lost(self.probe.step(SimStep::Tearing))?;
+        put(&whole[..written]);
+        io_result(self.handle.step(SimStep::Tearing))?;
         put(&whole);
         self.step(SimStep::Stored)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        lost(self.probe.check())?;
+        io_result(self.handle.check())?;
         let mut shared = self.shared.borrow_mut();
         let content = shared.files.remove(from).ok_or(ErrorKind::NotFound)?;
         shared.files.insert(to.to_string(), content);
@@ -78,11 +83,11 @@ impl Files for InMemoryDirectory {
         self.step(SimStep::Fetching)?;
         let content = self.shared.borrow().files.get(name).cloned();
         let (mut content, writer) = content.ok_or(ErrorKind::NotFound)?;
-        if self.rot && !self.probe.lives(writer) && self.probe.chance(2) == 0 {
-            let at = self.probe.chance(content.len() as u64) as usize;
-            match self.probe.chance(2) {
+        if self.damage && !self.handle.is_alive(writer) && self.handle.chance(2) == 0 {
+            let at = self.handle.chance(content.len() as u64) as usize;
+            match self.handle.chance(2) {
                 0 => content.truncate(at),
-                _ => content[at] ^= 1 << self.probe.chance(8),
+                _ => content[at] ^= 1 << self.handle.chance(8),
             }
         }
         Ok((content.len() as u64, Box::new(io::Cursor::new(content))))
@@ -95,7 +100,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        lost(self.probe.check())?;
+        io_result(self.handle.check())?;
         Ok(self.shared.borrow().files.keys().cloned().collect())
     }
 }

@@ -1,0 +1,514 @@
+//! Runs jobs on simulated ranks: builds each rank's transport, members, store and engine, runs the rank's jobs, and
+//! collects the results and the commits.
+//!
+//! [`simulate`](crate::simulate) uses it for user-defined algorithms, and the trials for sorts and trees.
+//!
+//! Must never: decide anything that depends on the algorithm.
+
+// The trials alone use the commits, the files and the checkpoints.
+#![cfg_attr(not(feature = "trials"), allow(dead_code))]
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use crate::directory::{InMemoryDirectory, SharedFiles};
+use crate::transport::{
+    RankHandle, SimConfig, SimMpi, SimResult, SimStep, TraceEvent, run_ranks,
+    run_ranks_on_large_stacks,
+};
+use ftsort_core::block::Block;
+use ftsort_core::engine::{
+    Algorithm, Checks, Engine, EngineContext, Event, Finished, Job, Observer, Occasion,
+    PlacementPolicy, RoundContext, Source, Split, Stats, Step, Subcube,
+};
+use ftsort_core::faults::Schedule;
+use ftsort_core::members::{Members, Rank, RankSet};
+use ftsort_core::store::Store;
+use ftsort_core::store::directory::Directory;
+use ftsort_core::store::memory::Memory;
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::error::Result;
+
+/// The stores of simulated ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// No redundancy.
+    None,
+    /// Replicas in the memory of this many other ranks: of the inputs where blocks can be recomputed from them,
+    /// of every version otherwise.
+    Memory(usize),
+    /// Replicas of every version in the memory of this many other ranks, even where inputs would do.
+    Versions(usize),
+    /// No redundancy, but inputs can be loaded again.
+    Reload,
+    /// Files that all ranks can read.
+    Directory,
+}
+
+impl StoreKind {
+    /// Parses the form that `to_string` writes.
+    pub fn parse(text: &str) -> Option<StoreKind> {
+        Some(match text.split_once(':') {
+            Some(("memory", replicas)) => StoreKind::Memory(replicas.parse().ok()?),
+            Some(("versions", replicas)) => StoreKind::Versions(replicas.parse().ok()?),
+            None if text == "reload" => StoreKind::Reload,
+            None if text == "none" => StoreKind::None,
+            None if text == "directory" => StoreKind::Directory,
+            _ => return None,
+        })
+    }
+
+    /// The number of replicas in the memory of other ranks. None: there are files instead.
+    fn replicas(self) -> Option<usize> {
+        match self {
+            StoreKind::None | StoreKind::Reload => Some(0),
+            StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => Some(replicas),
+            StoreKind::Directory => None,
+        }
+    }
+}
+
+impl fmt::Display for StoreKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreKind::None => out.write_str("none"),
+            StoreKind::Memory(replicas) => write!(out, "memory:{replicas}"),
+            StoreKind::Versions(replicas) => write!(out, "versions:{replicas}"),
+            StoreKind::Reload => out.write_str("reload"),
+            StoreKind::Directory => out.write_str("directory"),
+        }
+    }
+}
+
+/// A commit that a rank learned of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommitRecord {
+    /// The number of the job, from 0.
+    pub job: usize,
+    /// The committed round. A recovery has the number of the round that is replayed.
+    pub round: u32,
+    /// Whether it was a recovery.
+    pub recovery: bool,
+    /// The failed ranks that were known at the commit.
+    pub failed: Vec<Rank>,
+}
+
+/// The number of steps of all ranks when the first rank learned of a commit, with the commit.
+pub type CommitLog = Vec<(usize, CommitRecord)>;
+
+/// The settings of a run.
+#[derive(Clone, Debug)]
+pub struct Harness {
+    /// The number of ranks.
+    pub ranks: usize,
+    /// The seed and the failures.
+    pub config: SimConfig,
+    /// The store of every rank.
+    pub store: StoreKind,
+    /// Whether files of failed ranks may be damaged.
+    pub damage: bool,
+    /// The way in which failures are repaired.
+    pub repair: Repair,
+    /// The number of hosts, to which the ranks are assigned in turn.
+    pub hosts: usize,
+    /// The number of ranks that must survive.
+    pub quorum: usize,
+    /// Whether the ranks run callbacks of a program, which may need large stacks.
+    pub large_stacks: bool,
+}
+
+/// The result of a run.
+pub struct HarnessRun<T> {
+    /// The ranks' return values, the steps and the trace.
+    pub sim: SimResult<T>,
+    /// The commits, in the order in which the first rank learned of them.
+    pub commits: CommitLog,
+    /// The names of the files that were left in the shared directory.
+    pub files: Vec<String>,
+    /// The names of all files that were complete at some time.
+    pub finished_files: Vec<String>,
+}
+
+impl Harness {
+    /// The settings for these ranks with the defaults for everything else.
+    pub fn new(ranks: usize, config: SimConfig, store: StoreKind) -> Harness {
+        Harness {
+            ranks,
+            config,
+            store,
+            damage: false,
+            repair: Repair::Agree,
+            hosts: 1,
+            quorum: 1,
+            large_stacks: false,
+        }
+    }
+
+    /// Runs `rank_main` on every rank.
+    ///
+    /// # Panics
+    /// If the system has no memory for the ranks' stacks, or `rank_main` panics.
+    pub fn run<T: 'static>(
+        &self,
+        rank_main: impl Fn(&mut SimRank<'_>) -> T + 'static,
+    ) -> HarnessRun<T> {
+        let files = SharedFiles::default();
+        let commits = Rc::new(RefCell::new(CommitLog::new()));
+        let (harness, shared, log) = (self.clone(), Rc::clone(&files), Rc::clone(&commits));
+        let run_rank = move |_: Rank, mpi: SimMpi<'_>| {
+            let mut rank = SimRank::new(&harness, mpi, &shared, &log).ok()?;
+            Some(rank_main(&mut rank))
+        };
+        let sim = if self.large_stacks {
+            run_ranks_on_large_stacks(self.ranks, &self.config, run_rank)
+        } else {
+            run_ranks(self.ranks, &self.config, run_rank)
+        };
+        let files = files.take();
+        HarnessRun {
+            sim: SimResult {
+                outcomes: sim.outcomes.into_iter().map(Option::flatten).collect(),
+                steps: sim.steps,
+                trace: sim.trace,
+                hung: sim.hung,
+                misuse: sim.misuse,
+            },
+            commits: commits.take(),
+            files: files.files.into_keys().collect(),
+            finished_files: files.finished.into_iter().collect(),
+        }
+    }
+}
+
+/// One simulated rank, ready to run jobs one after the other.
+pub struct SimRank<'y> {
+    /// The rank's view of the members.
+    pub members: Members,
+    transport: Protocol<SimMpi<'y>>,
+    store: Box<dyn Store>,
+    handle: RankHandle,
+    kind: StoreKind,
+    damage: bool,
+    files: SharedFiles,
+    commits: Rc<RefCell<CommitLog>>,
+}
+
+impl<'y> SimRank<'y> {
+    fn new(
+        harness: &Harness,
+        mpi: SimMpi<'y>,
+        files: &SharedFiles,
+        commits: &Rc<RefCell<CommitLog>>,
+    ) -> Result<SimRank<'y>> {
+        let handle = mpi.handle();
+        let config = ProtocolConfig {
+            repair: harness.repair,
+            chunk: chunk_bytes(harness.ranks),
+            timeout: None,
+        };
+        let transport = Protocol::new(mpi, config);
+        let mut members = Members::new(handle.rank(), harness.ranks);
+        let hosts = (0..harness.ranks).map(|rank| (rank % harness.hosts) as u64);
+        members.set_hosts(hosts.collect());
+        members.set_quorum(harness.quorum);
+        let directory = || InMemoryDirectory::new(files, &handle, harness.damage);
+        let store: Box<dyn Store> = match harness.store.replicas() {
+            Some(replicas) => Box::new(Memory::new(replicas)),
+            None => Box::new(Directory::open(Box::new(directory()), 1, handle.rank())?),
+        };
+        Ok(SimRank {
+            members,
+            transport,
+            store,
+            handle,
+            kind: harness.store,
+            damage: harness.damage,
+            files: Rc::clone(files),
+            commits: Rc::clone(commits),
+        })
+    }
+
+    /// Creates a store of the same kind for checkpoints, apart from that of the jobs.
+    pub fn checkpoint_store(&self) -> Box<dyn Store> {
+        match self.kind.replicas() {
+            Some(replicas) => Box::new(Memory::new(replicas)),
+            None => {
+                let files = InMemoryDirectory::new(&self.files, &self.handle, self.damage);
+                Box::new(Directory::new(Box::new(files), 2, self.handle.rank()))
+            }
+        }
+    }
+
+    /// Whether the rank still runs.
+    pub fn is_running(&self) -> bool {
+        self.handle.check().is_ok()
+    }
+
+    /// Runs one job with an engine of its own.
+    pub fn run_job<T>(
+        &mut self,
+        options: JobOptions<'_>,
+        job: impl FnOnce(JobContext<'_, '_>) -> Result<T>,
+    ) -> JobReport<T> {
+        let ranks = self.members.ranks();
+        let absent = self.members.faulty().clone();
+        let ignore_commits = Rc::new(Cell::new(false));
+        let mut observer = CommitObserver {
+            handle: self.handle.clone(),
+            job: options.number,
+            commits: Rc::clone(&self.commits),
+            failed: absent.iter().collect(),
+            failed_at_commit: None,
+            ignore_commits: Rc::clone(&ignore_commits),
+        };
+        let mut stats = Stats::default();
+        let mut lost = RankSet::new(ranks);
+        let mut engine = Engine::new(EngineContext {
+            transport: &mut self.transport,
+            members: &mut self.members,
+            observer: &mut observer,
+            stats: &mut stats,
+            schedule: options.schedule,
+            policy: match options.policy {
+                Some(policy) => Some(policy),
+                None => None,
+            },
+        });
+        if let Some(record_bytes) = options.record_bytes {
+            engine.set_records(record_bytes, options.digest_key);
+        }
+        let result = job(JobContext {
+            engine: &mut engine,
+            store: &mut *self.store,
+            kind: self.kind,
+            absent: &absent,
+            lost: &mut lost,
+            ignore_commits: &ignore_commits,
+        });
+        let survivors = self.members.survivors();
+        let excluded = survivors.filter(|rank| self.members.is_excluded(*rank));
+        let excluded = excluded.collect();
+        let weights = self.members.weights().to_vec();
+        self.members.readmit_all();
+        JobReport {
+            result,
+            absent: absent.iter().collect(),
+            failed: self.members.faulty().iter().collect(),
+            failed_at_commit: observer.failed_at_commit,
+            lost: lost.iter().collect(),
+            excluded,
+            weights,
+        }
+    }
+}
+
+/// The largest message, in bytes: larger than the largest decision, and small enough that jobs with some thousand
+/// records need several messages for a block.
+fn chunk_bytes(ranks: usize) -> usize {
+    (16 << 10).max(256 * ranks)
+}
+
+/// The options of one job.
+pub struct JobOptions<'a> {
+    /// The number of the job on its rank, from 0.
+    pub number: usize,
+    /// The corruptions to inject.
+    pub schedule: &'a Schedule,
+    /// Proposes the ranks to exclude and the shares of the others.
+    pub policy: Option<&'a mut dyn PlacementPolicy>,
+    /// The size of a record, if blocks consist of records.
+    pub record_bytes: Option<usize>,
+    /// The key of the digests by which blocks are checked, if they are.
+    pub digest_key: Option<&'a DigestKey>,
+}
+
+/// Everything that a job uses on one rank.
+pub struct JobContext<'j, 'e> {
+    /// The engine.
+    pub engine: &'j mut Engine<'e>,
+    /// The store of the rank's jobs.
+    pub store: &'j mut dyn Store,
+    /// The kind of the store.
+    pub kind: StoreKind,
+    /// The ranks that had failed before the job began, and therefore have no input.
+    pub absent: &'j RankSet,
+    /// Receives the ranks whose data were lost.
+    pub lost: &'j mut RankSet,
+    /// Once set, later commits are not recorded.
+    pub ignore_commits: &'j Cell<bool>,
+}
+
+impl JobContext<'_, '_> {
+    /// Runs an algorithm on the ranks' inputs.
+    pub fn run(
+        self,
+        algorithm: &dyn Algorithm,
+        inputs: InputSource<'_>,
+        input: Buffer,
+        checks: Option<&Checks<'_>>,
+    ) -> Result<Finished> {
+        let stored = StoresVersions(algorithm);
+        let algorithm: &dyn Algorithm = match self.kind {
+            StoreKind::Versions(_) => &stored,
+            _ => algorithm,
+        };
+        let mut source = inputs;
+        let absent = self.absent.clone();
+        let job = Job::new(
+            self.engine,
+            algorithm,
+            self.store,
+            &mut source,
+            input,
+            absent,
+            checks,
+        );
+        job.run(self.lost)
+    }
+}
+
+/// The result of a job on one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobReport<T> {
+    /// The return value of the job.
+    pub result: Result<T>,
+    /// The ranks that had failed before the job began.
+    pub absent: Vec<Rank>,
+    /// The failed ranks that the rank knows of after the job.
+    pub failed: Vec<Rank>,
+    /// The failed ranks that were known when a version or a recovery was last committed. None: nothing was
+    /// committed.
+    pub failed_at_commit: Option<Vec<Rank>>,
+    /// The ranks whose data were lost.
+    pub lost: Vec<Rank>,
+    /// The survivors that were excluded at the end of the job.
+    pub excluded: Vec<Rank>,
+    /// The shares of the ranks at the end of the job.
+    pub weights: Vec<u8>,
+}
+
+/// Adds events to the trace, and counts a commit as a step.
+struct CommitObserver {
+    handle: RankHandle,
+    job: usize,
+    commits: Rc<RefCell<CommitLog>>,
+    failed: Vec<Rank>,
+    failed_at_commit: Option<Vec<Rank>>,
+    ignore_commits: Rc<Cell<bool>>,
+}
+
+impl Observer for CommitObserver {
+    fn event(&mut self, occasion: Occasion) {
+        let Occasion {
+            event,
+            round,
+            rounds,
+            ..
+        } = occasion;
+        self.handle.trace(|| TraceEvent::Reports {
+            event,
+            round,
+            rounds,
+        });
+        let is_commit = match event {
+            Event::Fault(rank) => {
+                self.failed.push(rank);
+                false
+            }
+            Event::Round => true,
+            // Nothing is committed before the inputs are.
+            Event::Replay => round > 0,
+            _ => false,
+        };
+        if !is_commit || self.ignore_commits.get() {
+            return;
+        }
+        self.failed_at_commit = Some(self.failed.clone());
+        let commit = CommitRecord {
+            job: self.job,
+            round,
+            recovery: event == Event::Replay,
+            failed: self.failed.clone(),
+        };
+        let mut commits = self.commits.borrow_mut();
+        if !commits.iter().any(|(_, other)| *other == commit) {
+            commits.push((self.handle.steps(), commit));
+        }
+        drop(commits);
+        // If the rank fails at this step, its next call to the transport returns the error.
+        let _ = self.handle.step(SimStep::Committing);
+    }
+}
+
+/// The inputs of a job.
+pub struct InputSource<'a> {
+    /// Returns the input of a rank.
+    pub read: &'a dyn Fn(Rank) -> Result<Buffer>,
+    /// The rank that can copy its own input again, if it can.
+    pub own: Option<Rank>,
+    /// Whether the inputs of other ranks can be loaded again.
+    pub can_reload: bool,
+}
+
+impl Source for InputSource<'_> {
+    fn has_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn own(&mut self) -> Result<Buffer> {
+        (self.read)(self.own.unwrap_or(Rank(0)))
+    }
+
+    fn can_reload(&self) -> bool {
+        self.can_reload
+    }
+
+    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        (self.read)(rank)
+    }
+}
+
+/// An algorithm whose blocks are declared not to be recomputable from inputs, so that every version is stored.
+struct StoresVersions<'a>(&'a dyn Algorithm);
+
+impl Algorithm for StoresVersions<'_> {
+    fn rounds(&self) -> u32 {
+        self.0.rounds()
+    }
+    fn step(&self, round: u32) -> Step {
+        self.0.step(round)
+    }
+    fn prepare(&self, block: Block) -> Result<Block> {
+        self.0.prepare(block)
+    }
+    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+        self.0.propose(at, subcube, block)
+    }
+    fn decide(
+        &self,
+        at: &RoundContext<'_>,
+        subcube: &Subcube,
+        proposals: &[(Node, Slice)],
+    ) -> Result<Vec<u8>> {
+        self.0.decide(at, subcube, proposals)
+    }
+    fn proposal_limit(&self, round: u32) -> usize {
+        self.0.proposal_limit(round)
+    }
+    fn decision_limit(&self, round: u32) -> usize {
+        self.0.decision_limit(round)
+    }
+    fn most_runs(&self) -> usize {
+        self.0.most_runs()
+    }
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        self.0.split(at, block)
+    }
+    fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
+        self.0.join(at, keep, got)
+    }
+}

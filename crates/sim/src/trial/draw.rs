@@ -1,0 +1,288 @@
+//! Random trials: the seed draws the group, the job, the corruptions, and the failures.
+
+use super::line::METHODS;
+use super::{Observation, SpeedChange, StoreKind, TreeUse, Trial, TrialRun, run};
+use crate::simulate::position_of;
+use crate::transport::{Failure, FailureMode};
+use ftsort_core::members::{FULL_WEIGHT, Rank};
+use ftsort_core::mutants::Mutant;
+use ftsort_core::sort::{Method, PivotRule, Shape};
+use ftsort_core::transport::Repair;
+use ftsort_kernels::random::SplitMix;
+
+/// The values from which random trials are drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrialRange {
+    /// The smallest number of ranks.
+    pub fewest: usize,
+    /// The largest number of ranks.
+    pub most: usize,
+    /// The stores. Empty: all.
+    pub stores: Vec<StoreKind>,
+    /// The sorts. Empty: all.
+    pub algorithms: Vec<Method>,
+    /// The mutant that is switched on.
+    pub mutant: Option<Mutant>,
+}
+
+/// Draws the trial of a seed.
+pub fn draw(seed: u64, range: &TrialRange) -> Trial {
+    let mut draw = SplitMix::new(seed);
+    let ranks = range.fewest + draw.below((range.most - range.fewest + 1) as u64) as usize;
+    let records = [0, 1, 5, 40, 40, 300, 9000][draw.below(7) as usize];
+    let stores = match &range.stores[..] {
+        [] => vec![
+            StoreKind::None,
+            StoreKind::Memory(1),
+            StoreKind::Memory(1),
+            StoreKind::Memory(2),
+            StoreKind::Versions(1),
+            StoreKind::Versions(2),
+            StoreKind::Reload,
+            StoreKind::Memory(ranks),
+            StoreKind::Directory,
+        ],
+        some => some.to_vec(),
+    };
+    let algorithms = match &range.algorithms[..] {
+        [] => METHODS.map(|(method, _)| method).to_vec(),
+        some => some.to_vec(),
+    };
+    // Shrinking, which the papers' programs use, is drawn less often.
+    let repairs = [Repair::Agree, Repair::Agree, Repair::Agree, Repair::Shrink];
+    let mut trial = Trial {
+        ranks,
+        seed,
+        records,
+        keys: [1, 4, 50, 1 << 30][draw.below(4) as usize],
+        algorithm: algorithms[draw.below(algorithms.len() as u64) as usize],
+        dense: draw.once_in(4),
+        tagged: draw.once_in(2),
+        store: stores[draw.below(stores.len() as u64) as usize],
+        repair: repairs[draw.below(4) as usize],
+        hosts: [1, 2, ranks][draw.below(3) as usize],
+        sorts: 1 + usize::from(draw.once_in(3)),
+        custom_loop: false,
+        checks: draw.once_in(3),
+        corruptions: Vec::new(),
+        exclusions: Vec::new(),
+        speeds: Vec::new(),
+        gain: false,
+        tree: None,
+        sink: None,
+        links: Vec::new(),
+        quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
+        damage: draw.once_in(4),
+        mutant: range.mutant,
+        failures: Vec::new(),
+    };
+    if trial.algorithm == Method::Bitonic(Shape::Bitonic) {
+        // It needs equal inputs on a full cube, which a second sort after a failure does not have.
+        trial.ranks = 1 << trial.ranks.ilog2();
+        trial.quorum = trial.quorum.min(trial.ranks);
+        trial.sorts = 1;
+    }
+    if trial.algorithm == Method::SftBitonic {
+        // Every node receives the records of all nodes.
+        trial.records = trial.records.min(300);
+    }
+    // The loop cannot load its input again, and leaves data loss to the program.
+    trial.custom_loop = draw.once_in(6) && trial.store != StoreKind::Reload;
+    if trial.custom_loop {
+        trial.dense = false;
+        trial.checks = false;
+        trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
+    }
+    if trial.checks && draw.once_in(2) {
+        trial.corruptions = (0..1 + draw.below(3))
+            .map(|_| corruption(&mut draw, ranks))
+            .collect();
+    }
+    if trial.algorithm == Method::SftBitonic && !trial.checks && draw.once_in(2) {
+        trial
+            .corruptions
+            .extend(undigested_corruption(&mut draw, ranks));
+    }
+    if !trial.custom_loop && trial.store != StoreKind::Reload && draw.once_in(6) {
+        draw_tree(&mut draw, &mut trial);
+    }
+    if !trial.custom_loop && trial.tree.is_none() && draw.once_in(3) {
+        let mut rank = || Rank(draw.below(trial.ranks as u64) as u32);
+        let pairs: Vec<_> = (0..4).map(|_| (rank(), rank())).collect();
+        let exclusions = pairs.into_iter().take(1 + draw.below(4) as usize);
+        let observation = |(rank, observer)| Observation {
+            rank,
+            observer,
+            commit: 1 + draw.below(12) as u32,
+        };
+        trial.exclusions = exclusions.map(observation).collect();
+    }
+    if !trial.custom_loop && trial.tree.is_none() && draw.once_in(3) {
+        draw_speeds(&mut draw, &mut trial);
+    }
+    let victims = draw.below(trial.ranks as u64) as usize;
+    let victims = if draw.once_in(2) {
+        victims.min(2)
+    } else {
+        victims
+    };
+    let mut candidates: Vec<Rank> = Rank::all(trial.ranks).collect();
+    let mut result = run(&trial, false);
+    for index in 0..victims {
+        let victim = draw.draw_at(&mut candidates, index);
+        trial
+            .failures
+            .extend(draw_failure(&mut draw, victim, &trial, &result));
+        if index < INFORMED {
+            result = run(&trial, false);
+        }
+    }
+    if trial.algorithm == Method::SftBitonic && !trial.checks {
+        // Then the last message of a node may be a copy of data that it has checked already.
+        let last = format!("~{}.message", checked_rounds(ranks));
+        let moved = !trial.failures.is_empty() || !trial.exclusions.is_empty();
+        trial
+            .corruptions
+            .retain(|words| !moved || !words.contains(&last));
+    }
+    trial
+}
+
+/// Draws ranks that are slower than others, from the start or from some commit on.
+fn draw_speeds(draw: &mut SplitMix, trial: &mut Trial) {
+    let from_the_start = draw.once_in(2);
+    for _ in 0..1 + draw.below(4) {
+        let mut rank = || Rank(draw.below(trial.ranks as u64) as u32);
+        let (rank, observer) = (rank(), rank());
+        let commit = if from_the_start {
+            1
+        } else {
+            1 + draw.below(12) as u32
+        };
+        let weight = draw.below(u64::from(FULL_WEIGHT) + 1) as u8;
+        let observation = Observation {
+            rank,
+            observer,
+            commit,
+        };
+        trial.speeds.push(SpeedChange {
+            observation,
+            weight,
+        });
+    }
+    trial.gain = draw.once_in(2);
+}
+
+/// Draws a corruption of a rank's data in some round.
+fn corruption(draw: &mut SplitMix, ranks: usize) -> String {
+    let targets = [
+        "message", "block", "input", "replica", "stored", "result", "order", "swap",
+    ];
+    let target = targets[draw.below(targets.len() as u64) as usize];
+    let rank = draw.below(ranks as u64);
+    let round = match target {
+        "input" | "replica" => 0,
+        _ => draw.below(7),
+    };
+    let how = change(draw);
+    let again = if draw.once_in(4) { "*" } else { "" };
+    format!("{rank}~{round}.{target}{how}{again}")
+}
+
+/// Draws the way in which data are changed, and the place.
+fn change(draw: &mut SplitMix) -> String {
+    let changes = ["", ".flip", ".key", ".copy", ".drop", ".double"];
+    let change = changes[draw.below(changes.len() as u64) as usize];
+    if draw.once_in(3) {
+        change.to_string()
+    } else {
+        format!("{change}/{}", draw.below(1 << 20))
+    }
+}
+
+/// Replaces the sort by a tree with faulty links. The links are few, so that most ranks stay connected.
+fn draw_tree(draw: &mut SplitMix, trial: &mut Trial) {
+    let ranks = trial.ranks as u64;
+    trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
+    trial.checks = false;
+    trial.corruptions.clear();
+    trial.tree = Some(
+        [
+            TreeUse::Merge,
+            TreeUse::Merge,
+            TreeUse::Broadcast,
+            TreeUse::Collect,
+        ][draw.below(4) as usize],
+    );
+    if draw.once_in(2) {
+        trial.sink = Some(Rank(draw.below(ranks) as u32));
+    }
+    let most = draw.below(ranks + 1);
+    for _ in 0..most {
+        let one = draw.below(ranks) as u32;
+        let other = one ^ 1 << draw.below(u64::from(ranks.ilog2()) + 1);
+        if u64::from(other) < ranks {
+            trial.links.push((Rank(one), Rank(other)));
+        }
+    }
+}
+
+/// Draws a corruption that the checks of the 1989 paper must detect without digests: of a message in any round, or
+/// of a block in any round but the first, in which a changed input cannot be told from an original one.
+fn undigested_corruption(draw: &mut SplitMix, ranks: usize) -> Option<String> {
+    let rounds = checked_rounds(ranks);
+    let (target, first) = if draw.once_in(2) {
+        ("message", 1)
+    } else {
+        ("block", 2)
+    };
+    let rank = draw.below(ranks as u64);
+    let round = (rounds > 0).then(|| first + draw.below(rounds - first + 1))?;
+    Some(format!("{rank}~{round}.{target}{}", change(draw)))
+}
+
+/// The number of rounds of the 1989 paper's sort.
+fn checked_rounds(ranks: usize) -> u64 {
+    let dimension = ranks.next_power_of_two().ilog2();
+    u64::from(dimension * (dimension + 3) / 2)
+}
+
+/// The number of failures for which the run with the failures before is taken into account.
+const INFORMED: usize = 3;
+
+/// Draws a failure of `victim`: soon after the trial's last failure, or at any time.
+fn draw_failure(
+    draw: &mut SplitMix,
+    victim: Rank,
+    trial: &Trial,
+    result: &TrialRun,
+) -> Option<Failure> {
+    let last = trial
+        .failures
+        .last()
+        .and_then(|last| position_of(&result.steps, last));
+    let start = match last {
+        Some(last) if draw.once_in(2) => last,
+        _ => 0,
+    };
+    let steps = result.steps[start..]
+        .iter()
+        .filter(|record| record.rank == victim);
+    let steps: Vec<u32> = steps.map(|record| record.step).collect();
+    let soon = if start > 0 && draw.once_in(2) {
+        12
+    } else {
+        steps.len()
+    };
+    let pick = draw.below(steps.len().min(soon) as u64) as usize;
+    Some(Failure {
+        rank: victim,
+        step: *steps.get(pick)?,
+        mode: match draw.below(12) {
+            0 => FailureMode::Partition,
+            1 | 2 => FailureMode::EarlyReport,
+            3..=6 if trial.quorum > 1 => FailureMode::Partition,
+            _ => FailureMode::Crash,
+        },
+    })
+}

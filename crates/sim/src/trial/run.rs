@@ -1,0 +1,287 @@
+//! The program of one simulated rank in a trial. It does the same as a program does through the C interface.
+
+use super::custom_loop::CustomLoop;
+use super::scripted_policy::ScriptedPolicy;
+use super::tree_op::TreeJob;
+use super::{StoreKind, TestRecord, Trial};
+use crate::harness::{
+    CommitLog, Harness, HarnessRun, InputSource, JobContext, JobOptions, JobReport, SimRank,
+};
+use crate::transport::{SimConfig, SimResult, StepRecord, TraceEntry};
+use ftsort_core::engine::{Checkpoints, Checks, PlacementPolicy};
+use ftsort_core::faults::{Plan, Schedule};
+use ftsort_core::members::Rank;
+use ftsort_core::mutants::set_mutant;
+use ftsort_core::sort::{MergeAndPlace, global_offset, total_records};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::error::{Result, Status, caught};
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
+
+/// One block of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultBlock {
+    /// The node whose block it is.
+    pub node: Node,
+    /// The position of its first record in the whole result, in records.
+    pub offset: u64,
+    /// The records.
+    pub records: Vec<TestRecord>,
+}
+
+/// The result of one job on one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankResult {
+    /// The blocks of the nodes that the rank executes.
+    pub blocks: Vec<ResultBlock>,
+    /// The number of records of the whole result. For a tree: the rank that has the result.
+    pub total: u64,
+}
+
+/// The outcome of one job on one rank.
+pub type SortOutcome = JobReport<RankResult>;
+
+/// The result of a trial.
+#[derive(Debug)]
+pub struct TrialRun {
+    /// For each job the outcome of each rank. None: the rank failed, hangs, or did not run the job.
+    pub outcomes: Vec<Vec<Option<SortOutcome>>>,
+    /// The ranks that survived to the end.
+    pub survivors: Vec<Rank>,
+    /// All steps, in order.
+    pub steps: Vec<StepRecord>,
+    /// The commits, each with the number of steps before the first rank learned of it.
+    pub commits: CommitLog,
+    /// The trace, if it was asked for.
+    pub trace: Vec<TraceEntry>,
+    /// The ranks that hang.
+    pub hung: Vec<Rank>,
+    /// The names of the files that were left in the shared directory.
+    pub leftover_files: Vec<String>,
+    /// The names of all files that were complete at some time.
+    pub finished_files: Vec<String>,
+    /// The text of an error that ended the run at once.
+    pub panic: Option<String>,
+}
+
+/// Runs a trial.
+pub fn run(trial: &Trial, record: bool) -> TrialRun {
+    let config = SimConfig {
+        seed: trial.seed,
+        failures: trial.failures.clone(),
+        record,
+    };
+    let harness = Harness {
+        damage: trial.damage,
+        repair: trial.repair,
+        hosts: trial.hosts,
+        quorum: trial.quorum,
+        ..Harness::new(trial.ranks, config, trial.store)
+    };
+    let shared = trial.clone();
+    let result = caught(|| {
+        set_mutant(trial.mutant);
+        Ok(harness.run(move |rank| run_jobs(&shared, rank)))
+    });
+    set_mutant(None);
+    let (mut result, panic) = match result {
+        Ok(mut result) => {
+            let misuse = result.sim.misuse.take();
+            (result, misuse)
+        }
+        Err(error) => (HarnessRun::default(), Some(error.text)),
+    };
+    let outcomes = std::mem::take(&mut result.sim.outcomes);
+    let survived = |rank: &Rank| outcomes.get(rank.index()).is_some_and(Option::is_some);
+    let survivors = Rank::all(trial.ranks).filter(survived).collect();
+    TrialRun {
+        outcomes: by_job(trial, outcomes),
+        survivors,
+        steps: result.sim.steps,
+        commits: result.commits,
+        trace: result.sim.trace,
+        hung: result.sim.hung,
+        leftover_files: result.files,
+        finished_files: result.finished_files,
+        panic,
+    }
+}
+
+/// Arranges the outcomes of each rank by job.
+fn by_job(trial: &Trial, outcomes: Vec<Option<Vec<SortOutcome>>>) -> Vec<Vec<Option<SortOutcome>>> {
+    let mut jobs = vec![vec![None; trial.ranks]; trial.sorts];
+    for (rank, outcomes) in outcomes.into_iter().enumerate() {
+        for (job, outcome) in outcomes.into_iter().flatten().enumerate() {
+            jobs[job][rank] = Some(outcome);
+        }
+    }
+    jobs
+}
+
+/// Runs all jobs of one rank.
+fn run_jobs(trial: &Trial, rank: &mut SimRank<'_>) -> Vec<SortOutcome> {
+    let mut checkpoints = Checkpoints::new(rank.checkpoint_store(), &rank.members);
+    let mut outcomes = Vec::new();
+    for job in 0..trial.sorts {
+        let outcome = run_one(trial, job, rank, &mut checkpoints);
+        if !rank.is_running() {
+            break;
+        }
+        let is_excluded = outcome
+            .result
+            .as_ref()
+            .is_err_and(|error| error.status == Status::Excluded);
+        outcomes.push(outcome);
+        if is_excluded {
+            break;
+        }
+    }
+    outcomes
+}
+
+fn run_one(
+    trial: &Trial,
+    number: usize,
+    rank: &mut SimRank<'_>,
+    checkpoints: &mut Checkpoints,
+) -> SortOutcome {
+    // A text that is no schedule is an error of every rank's job.
+    let plan = Plan::parse(&trial.corruptions.join(" "));
+    let plan = plan.map(|plan| plan.resolve(trial.ranks, 1));
+    let (schedule, invalid) = match plan {
+        Ok(schedule) => (schedule, None),
+        Err(error) => (Schedule::default(), Some(error)),
+    };
+    let me = rank.members.me();
+    let is_sort = !trial.custom_loop && trial.tree.is_none();
+    let digest_key =
+        (is_sort && trial.checks).then(|| DigestKey::new(trial.seed, record_bytes(trial)));
+    let mut policy = ScriptedPolicy::of(trial, me);
+    let options = JobOptions {
+        number,
+        schedule: &schedule,
+        policy: policy
+            .as_mut()
+            .map(|policy| policy as &mut dyn PlacementPolicy),
+        record_bytes: is_sort.then_some(record_bytes(trial)),
+        digest_key: digest_key.as_ref(),
+    };
+    rank.run_job(options, |mut context| {
+        if let Some(error) = invalid {
+            return Err(error);
+        }
+        let input = input_bytes(trial, number, me)?;
+        if trial.custom_loop {
+            let mut custom_loop = CustomLoop {
+                trial,
+                context: &mut context,
+                checkpoints,
+            };
+            return custom_loop.run(input);
+        }
+        let kernel = context.engine.all_or_none(kernel(trial))?;
+        if let Some(kind) = trial.tree {
+            let tree = TreeJob {
+                trial,
+                job: number,
+                context: &mut context,
+                checkpoints,
+                kernel: &*kernel,
+            };
+            return tree.run(kind, input);
+        }
+        let checks = digest_key.as_ref().map(|key| Checks {
+            key,
+            kernel: &*kernel,
+            input: key.digest(&input),
+        });
+        sort(trial, number, context, (&*kernel, checks.as_ref()), input)
+    })
+}
+
+/// Runs one sort on one rank.
+fn sort(
+    trial: &Trial,
+    number: usize,
+    context: JobContext<'_, '_>,
+    (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
+    input: Buffer,
+) -> Result<RankResult> {
+    let me = context.engine.members().me();
+    let dimension = context.engine.members().cube().dimension();
+    let sort = trial.algorithm.on(kernel, dimension);
+    let algorithm = MergeAndPlace {
+        sort: &*sort,
+        kernel,
+        dimension,
+        dense: trial.dense,
+    };
+    let inputs = InputSource {
+        read: &|rank| input_bytes(trial, number, rank),
+        own: Some(me),
+        can_reload: trial.store == StoreKind::Reload,
+    };
+    let finished = context.run(&algorithm, inputs, input, checks)?;
+    let blocks = finished.blocks.iter().filter_map(|(node, block)| {
+        let (offset, data) = global_offset(block)?;
+        Some(ResultBlock {
+            node: *node,
+            offset,
+            records: read_records(trial, data),
+        })
+    });
+    Ok(RankResult {
+        blocks: blocks.collect(),
+        total: total_records(&finished.decision),
+    })
+}
+
+fn input_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Buffer> {
+    let records = trial.records(job, rank);
+    if trial.tagged {
+        return Buffer::copy_of(bytemuck::cast_slice(&records));
+    }
+    let keys: Vec<i32> = records.iter().map(|record| record.key).collect();
+    Buffer::copy_of(bytemuck::cast_slice(&keys))
+}
+
+/// Converts bytes to records.
+pub fn read_records(trial: &Trial, bytes: &[u8]) -> Vec<TestRecord> {
+    if trial.tagged {
+        return bytemuck::cast_slice(bytes).to_vec();
+    }
+    let keys: &[i32] = bytemuck::cast_slice(bytes);
+    keys.iter()
+        .map(|key| TestRecord { key: *key, tag: 0 })
+        .collect()
+}
+
+fn record_bytes(trial: &Trial) -> usize {
+    if trial.tagged {
+        size_of::<TestRecord>()
+    } else {
+        size_of::<i32>()
+    }
+}
+
+fn kernel(trial: &Trial) -> Result<Box<dyn Kernel>> {
+    let fields = Fields {
+        record_bytes: record_bytes(trial),
+        key: KeyKind::I32 as i32,
+        ..Fields::default()
+    };
+    Ok(kernel_for(&Layout::new(fields)?, 1))
+}
+
+impl<T> Default for HarnessRun<T> {
+    fn default() -> HarnessRun<T> {
+        HarnessRun {
+            sim: SimResult::default(),
+            commits: CommitLog::new(),
+            files: Vec::new(),
+            finished_files: Vec::new(),
+        }
+    }
+}
