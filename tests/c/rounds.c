@@ -424,7 +424,7 @@ static void simulation(void)
   setting.store = FTSORT_STORE_NONE;
   setting.schedule = "1@20";
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_DATA_LOST);
-  EXPECT(strstr(ftsort_last_error(NULL), "(seed=0 store=none lose=1@20)") != NULL);
+  EXPECT(strstr(ftsort_last_error(NULL), "(seed=0 store=none failures=1@20)") != NULL);
   setting.schedule = NULL;
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, NULL, bytes, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, NULL) == FTSORT_ERR_ARGUMENT);

@@ -34,7 +34,7 @@ fn transport(mpi: SimMpi<'_>) -> Protocol<SimMpi<'_>> {
     Protocol::new(mpi, config)
 }
 
-/// Runs a program on all ranks under one seed. Returns what each rank returned; None: it failed.
+/// Runs a program on all ranks under one seed. Returns the value of each rank; None: it failed.
 fn play<R: 'static>(
     ranks: usize,
     seed: u64,
