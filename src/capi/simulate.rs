@@ -142,7 +142,10 @@ mod simulated {
         };
         let rounds: Rc<dyn Rounds> = Rc::new(caller);
         let (ended, losses) = run_with_failures(&rounds, &Rc::new(inputs), &setting, deaths);
-        let setting = SimulationSetting { failures: losses, ..setting };
+        let setting = SimulationSetting {
+            failures: losses,
+            ..setting
+        };
         let states = summed_up(ended).map_err(|error| Error {
             text: format!("{} ({setting})", error.text),
             ..error
