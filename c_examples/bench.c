@@ -205,7 +205,7 @@ static int sort_with_failures(ftsort_config config, const ftsort_record *record,
   printf("ftsort-suffered rank=%d outcome=%s total=%.6f repair=%.6f struck=%.6f made=%.6f faults=%d replayed=%d "
          "records=%zu peak=%llu\n",
          rank, right ? "right" : "lost", stats.total_seconds, stats.repair_seconds, input->struck - start,
-         input->made, (int)stats.faults, (int)stats.rounds_replayed, right ? records_here(result) : 0,
+         input->made, (int)stats.failures, (int)stats.rounds_replayed, right ? records_here(result) : 0,
          (unsigned long long)stats.peak_bytes);
   ftsort_result_free(result);
   ftsort_leave(group, right ? 0 : 1);

@@ -62,7 +62,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
 }
 
 /* Compares with all numbers, sorted by the C library. */
-static int is_right(const ftsort_state *state)
+static int is_right(const ftsort_block *state)
 {
   static int32_t *all;
   size_t nodes = (size_t)1 << ftsort_dimension(group), k;
@@ -72,8 +72,8 @@ static int is_right(const ftsort_state *state)
     for (k = 0; k < nodes * count; k++) all[k] = number((int)(k / count), k % count);
     qsort(all, nodes * count, sizeof *all, ascending);
   }
-  return state->bytes == count * sizeof *all &&
-         memcmp(state->data, all + (size_t)state->node * count, state->bytes) == 0;
+  return state->count == count * sizeof *all &&
+         memcmp(state->data, all + (size_t)state->node * count, state->count) == 0;
 }
 
 int main(int argc, char **argv)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ftsort.h"
+#include "ftsort_store.h"
 
 #define MAX_NODES 1024
 

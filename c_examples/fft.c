@@ -88,7 +88,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
 }
 
 /* Compares with the definition: the sum of x[g] exp(-2 pi i f g / n) for each frequency f. */
-static int is_right(const ftsort_state *state)
+static int is_right(const ftsort_block *state)
 {
   const complex_number *found = (const complex_number *)state->data;
   size_t i, g;
@@ -104,7 +104,7 @@ static int is_right(const ftsort_state *state)
     }
     if (fabs(re - found[i].re) + fabs(im - found[i].im) > 1e-9 * (double)n) return 0;
   }
-  return state->bytes == share * sizeof *found;
+  return state->count == share * sizeof *found;
 }
 
 int main(int argc, char **argv)

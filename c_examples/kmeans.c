@@ -106,7 +106,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
 }
 
 /* Computes all steps again, over the whole file. */
-static int is_right(const ftsort_state *state)
+static int is_right(const ftsort_block *state)
 {
   centre centres[MAX_GROUPS];
   sums all[MAX_GROUPS];
@@ -116,7 +116,7 @@ static int is_right(const ftsort_state *state)
     add_up(0, 1, centres, all);
     move(all, centres);
   }
-  return state->bytes == (size_t)groups * sizeof *centres && memcmp(state->data, centres, state->bytes) == 0;
+  return state->count == (size_t)groups * sizeof *centres && memcmp(state->data, centres, state->count) == 0;
 }
 
 int main(int argc, char **argv)

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ftsort.h"
+#include "ftsort_store.h"
+#include "ftsort_tree.h"
 
 #define MAX_LINKS 64
 
@@ -144,7 +145,7 @@ static int is_right(const int64_t *strips, size_t bytes)
 int main(int argc, char **argv)
 {
   ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
-  ftsort_tree_result *result = NULL;
+  ftsort_result *result = NULL;
   ftsort_status status;
   int32_t links[2 * MAX_LINKS];
   int right = 1;
@@ -181,12 +182,12 @@ int main(int argc, char **argv)
   if (status != FTSORT_OK) give_up("ftsort_tree_merge");
 
   if (result != NULL) {
-    size_t bytes;
-    const int64_t *strips = (const int64_t *)ftsort_tree_result_data(result, &bytes);
-    right = is_right(strips, bytes);
+    ftsort_block block;
+    ftsort_result_block(result, 0, &block);
+    right = is_right((const int64_t *)block.data, block.count);
     printf("rank %d: Y of %ld numbers, grid of %d x %d, at node %d, %s\n", self, size, rows, columns,
-           (int)ftsort_tree_sink(group), right ? "right" : "WRONG");
-    ftsort_tree_result_free(result);
+           (int)block.node, right ? "right" : "WRONG");
+    ftsort_result_free(result);
   }
   ftsort_leave(group, right ? 0 : 1);
   return 1;

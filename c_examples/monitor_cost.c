@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ftsort.h"
+#include "ftsort_monitor.h"
 
 static void check(ftsort *group, ftsort_status status)
 {

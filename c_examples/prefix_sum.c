@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ftsort.h"
+#include "ftsort_rounds.h"
 
 static size_t count; /* numbers in an array; the same on all ranks */
 static ftsort *group;
@@ -54,7 +54,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
   return 0;
 }
 
-static int is_right(const ftsort_state *state)
+static int is_right(const ftsort_block *state)
 {
   const int64_t *sums = (const int64_t *)state->data;
   size_t i;
@@ -67,7 +67,7 @@ static int is_right(const ftsort_state *state)
     }
     if (sums[i] != upto || sums[count + i] != all) return 0;
   }
-  return state->bytes == 2 * count * sizeof *sums;
+  return state->count == 2 * count * sizeof *sums;
 }
 
 static void give_up(const char *function)
@@ -80,8 +80,8 @@ int main(int argc, char **argv)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
-  ftsort_rounds_result *result = NULL;
-  ftsort_state state;
+  ftsort_result *result = NULL;
+  ftsort_block state;
   int64_t *mine;
   size_t i, new_failures;
   int right = 1;
@@ -103,17 +103,17 @@ int main(int argc, char **argv)
   if (mine == NULL) give_up("malloc");
   for (i = 0; i < count; i++) mine[i] = mine[count + i] = number(ftsort_rank(group), i);
   do { /* repeated if a rank fails after the last round, with its states */
-    ftsort_rounds_result_free(result);
+    ftsort_result_free(result);
     if (ftsort_rounds_run(group, &rounds, mine, 2 * count * sizeof *mine, &result) != FTSORT_OK)
       give_up("ftsort_rounds_run");
     if (ftsort_fault_check(group, &new_failures) != FTSORT_OK) give_up("ftsort_fault_check");
   } while (new_failures > 0);
-  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+  for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
     printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");
     right &= fine;
   }
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
   free(mine);
   ftsort_leave(group, right ? 0 : 1);
   return 1;

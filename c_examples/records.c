@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ftsort.h"
+#include "ftsort_store.h"
 
 #define COUNT 10000
 #define MAX_NODES 1024

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ftsort.h"
+#include "ftsort_rounds.h"
 
 typedef struct complex_number {
   double re, im;
@@ -95,8 +95,8 @@ static double measure(ftsort *group, const void *input, char *one, char *other, 
                       ftsort_stats *stats)
 {
   ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
-  ftsort_rounds_result *result = NULL;
-  ftsort_state state;
+  ftsort_result *result = NULL;
+  ftsort_block state;
   static ftsort_round plan[MOST_TURNS];
   double start, own, slowest;
   int right = 1, turn;
@@ -114,9 +114,9 @@ static double measure(ftsort *group, const void *input, char *one, char *other, 
     right = ftsort_rounds_run(group, &rounds, input, bytes, &result) == FTSORT_OK;
     own = MPI_Wtime() - start;
     ftsort_get_stats(group, stats);
-    right = right && ftsort_rounds_result_state(result, 0, &state) == FTSORT_OK && state.bytes == bytes &&
+    right = right && ftsort_result_block(result, 0, &state) == FTSORT_OK && state.count == bytes &&
             memcmp(state.data, expected, bytes) == 0;
-    ftsort_rounds_result_free(result);
+    ftsort_result_free(result);
   }
   if (!right) {
     fprintf(stderr, "rank %d: %s\n", rank, group ? ftsort_last_error(group) : "wrong");

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ftsort.h"
+#include "ftsort_rounds.h"
+#include "ftsort_store.h"
 
 static ftsort *group;
 
@@ -21,27 +22,27 @@ static void start(int *argc, char ***argv)
 }
 
 /* Runs the rounds, checks the states, and ends the process. Does not return. */
-static void run_and_leave(ftsort_rounds *rounds, int (*is_right)(const ftsort_state *state))
+static void run_and_leave(ftsort_rounds *rounds, int (*is_right)(const ftsort_block *state))
 {
-  ftsort_rounds_result *result = NULL;
-  ftsort_state state;
+  ftsort_result *result = NULL;
+  ftsort_block state;
   size_t i, new_failures = 0;
   int right = 1;
   rounds->begin_all = 1;
   do { /* repeated if a rank fails after the last round, with its states */
-    ftsort_rounds_result_free(result);
+    ftsort_result_free(result);
     if (ftsort_rounds_run(group, rounds, NULL, 0, &result) != FTSORT_OK ||
         ftsort_fault_check(group, &new_failures) != FTSORT_OK) {
       fprintf(stderr, "rank %d: %s\n", (int)ftsort_rank(group), ftsort_last_error(group));
       ftsort_leave(group, 1);
     }
   } while (new_failures > 0);
-  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+  for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     int fine = is_right(&state);
     printf("node %d on rank %d: %s\n", (int)state.node, (int)ftsort_rank(group), fine ? "right" : "WRONG");
     right &= fine;
   }
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
   ftsort_leave(group, right ? 0 : 1);
 }
 

@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ftsort.h"
+#include "ftsort_monitor.h"
 
 #define PERIOD_US 10000
 #define PHASE_US 2000000

@@ -71,7 +71,7 @@ static void show_event(struct progress *progress, const ftsort_event *event)
     if (progress->style == EVENTS)
       printf("restored %d by %d from %s\n", node, progress->rank, holder < 0 ? "the store" : "a copy");
     fflush(stdout);
-  } else if (event->speaker == progress->rank) {
+  } else if (event->lowest_survivor == progress->rank) {
     if (progress->style == LINES) say_event(progress, event);
     if (progress->style == EVENTS) print_event(event);
   }

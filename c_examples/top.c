@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "ftsort.h"
+#include "ftsort_monitor.h"
 
 struct screen {
   const ftsort_monitor *monitor;

@@ -72,7 +72,7 @@ static int absorb(void *user, const ftsort_task *task, const void *inbox, size_t
   return 0;
 }
 
-static int is_right(const ftsort_state *state)
+static int is_right(const ftsort_block *state)
 {
   const int64_t *found = (const int64_t *)state->data;
   size_t row, column;
@@ -81,7 +81,7 @@ static int is_right(const ftsort_state *state)
     for (row = 0; row < side; row++)
       for (column = 0; column < side; column++)
         if (*found++ != element((size_t)from * side + column, (size_t)state->node * side + row)) return 0;
-  return state->bytes == (size_t)nodes * block_bytes();
+  return state->count == (size_t)nodes * block_bytes();
 }
 
 int main(int argc, char **argv)

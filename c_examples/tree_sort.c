@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ftsort.h"
+#include "ftsort_tree.h"
 
 #define MAX_LINKS 64
 
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
 {
   ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
-  ftsort_tree_result *result = NULL;
+  ftsort_result *result = NULL;
   ftsort_status status;
   int32_t links[2 * MAX_LINKS];
   long count = argc > 1 ? atol(argv[1]) : 100000;
@@ -122,14 +122,17 @@ int main(int argc, char **argv)
   if (status != FTSORT_OK) give_up("ftsort_tree_merge");
 
   if (result != NULL) { /* this rank executes the sink */
-    size_t bytes, detours;
-    const int32_t *sorted = (const int32_t *)ftsort_tree_result_data(result, &bytes);
-    right = is_right(sorted, bytes / sizeof *sorted, count);
+    ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
+    ftsort_block block; /* its elements are bytes */
+    size_t numbers;
+    ftsort_result_block(result, 0, &block);
+    ftsort_tree_get_info(group, &info);
+    numbers = block.count / sizeof(int32_t);
+    right = is_right((const int32_t *)block.data, numbers, count);
     printf("rank %d: %lu numbers at node %d, %lu faulty links in the tree", self,
-           (unsigned long)(bytes / sizeof *sorted), (int)ftsort_tree_sink(group),
-           (unsigned long)ftsort_tree_faulty_links(group, NULL, &detours));
-    printf(", %lu detours, %s\n", (unsigned long)detours, right ? "right" : "WRONG");
-    ftsort_tree_result_free(result);
+           (unsigned long)numbers, (int)info.sink, (unsigned long)info.faulty_links);
+    printf(", %lu detours, %s\n", (unsigned long)info.detours, right ? "right" : "WRONG");
+    ftsort_result_free(result);
   }
   ftsort_leave(group, right ? 0 : 1);
   return 1;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ftsort.h"
+#include "ftsort_store.h"
 
 #define MAX_NODES 64
 
@@ -142,7 +142,7 @@ static int exchange(MPI_Comm comm, unsigned d, const list *give, list *got)
   int node, fine = 1, sizes[MAX_NODES];
   for (node = 0; node < nodes; node++) {
     int across = node ^ 1 << (d - 1);
-    int partner = ftsort_partner(group, node, d); /* line 16 */
+    int partner = ftsort_partner(group, node, d - 1); /* line 16 */
     sizes[node] = 0;
     if (!mine(node) || mine(across) || partner < 0) continue;
     fine &= post_send(comm, &give[node].count, 1, node, across, 0);

@@ -77,6 +77,16 @@ def main():
         works(consumer / "build/shared", "find_package, shared")
         works(consumer / "build/static", "find_package, static")
 
+        for header in sorted((launch.ROOT / "include").glob("*.h")):
+            installed = prefix / "include" / header.name
+            if not installed.is_file():
+                sys.exit(f"{header.name} is not installed")
+            for compiler, language in ((mpicc, "c"), (shutil.which("mpicxx"), "c++")):
+                if compiler:
+                    run(compiler, "-x", language, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-include",
+                        installed, "/dev/null")
+        print("  every installed header compiles alone", flush=True)
+
         hello, rpath = consumer / "hello.c", f"-Wl,-rpath,{libraries}"
         run(mpicc, hello, "-o", consumer / "plain", f"-I{prefix / 'include'}", f"-L{libraries}", "-lftsort", rpath)
         works(consumer / "plain", "mpicc, shared")

@@ -1,6 +1,9 @@
 //! The sources keep their form: short files that say what they are for, nothing left open, imports that point
 //! downwards, and plain technical English.
 
+// The rates of words are printed for people who run the test.
+#![allow(clippy::print_stdout)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,14 +11,17 @@ use std::process::Command;
 const LONGEST_FILE: usize = 600;
 
 /// The modules of `crates/core` from the ground up. A module imports only modules of earlier lines and itself.
-const CORE_LAYERS: [&[&str]; 7] = [
+const CORE_LAYERS: [&[&str]; 10] = [
     &["mutants"],
     &["vcube"],
     &["members"],
-    &["verify", "block", "faults", "wire"],
+    &["wire"],
+    &["verify"],
+    &["block", "faults"],
     &["transport", "store"],
     &["engine"],
     &["sort", "tree", "rounds", "monitor"],
+    &["group"],
 ];
 
 /// Words of the dialect in which the project was once written, and how often each group may occur in 1,000

@@ -1,4 +1,4 @@
-//! What an algorithm of the caller's on the virtual hypercube is, as C says it: its rounds and callbacks.
+//! An algorithm of the caller on the virtual hypercube, as C describes it: its rounds and its callbacks.
 
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
@@ -12,68 +12,67 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{self, Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// A node's part of a round, or of what comes before it. Valid during the callback only, with all that it
-/// points to, which must not be written to.
+/// The part of one node in a round, as the callbacks see it. Valid during the callback, with all that it points
+/// to, which must not be written to.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_task {
-    /// `sizeof(ftsort_task)` of the library; later versions append fields.
+    /// `sizeof(ftsort_task)` of the library; later versions append members.
     pub struct_size: usize,
-    /// Whose part it is; where something is decided, the root of the subcube.
+    /// The node; for `decide` the root of the subcube.
     pub node: i32,
-    /// `node` xor 2^`dimension`; -1 in rounds that exchange nothing.
+    /// `node` xor 2^`dimension`; -1 in a round without an exchange.
     pub partner: i32,
-    /// Not 0: `node` is the greater of the two.
+    /// Not 0: `node` is greater than `partner`.
     pub is_upper: i32,
-    /// Not 0: `node` is the root of the subcube that shares something: its fault-free node with the
-    /// smallest number (2024 paper, Section 4.1). For `propose` and `decide`.
+    /// Not 0: `node` is the root of the subcube that shares a value: its fault-free node with the smallest number
+    /// (2024 paper, Section 4.1). For `propose` and `decide`.
     pub is_root: i32,
-    /// How many nodes there are.
+    /// The number of nodes of the hypercube.
     pub nodes: u32,
-    /// Which round, from 1 on, as in events and fault schedules.
+    /// The round, from 1, as in events and fault schedules.
     pub round: u32,
-    /// Of how many.
+    /// The number of rounds.
     pub rounds: u32,
-    /// Of the round, from 0 on; `FTSORT_NO_EXCHANGE`.
+    /// The dimension of the round, from 0, or FTSORT_NO_EXCHANGE.
     pub dimension: u32,
-    /// The node's state before the round; for `decide` nothing. Aligned to 64 bytes; not NULL, also if there
-    /// are none.
+    /// The state of the node before the round; empty for `decide`. Aligned to 64 bytes; not NULL, even if empty.
     pub state: *const c_void,
-    /// Its size.
+    /// The size of `state`.
     pub state_bytes: usize,
-    /// What the node's subcube shared last, in this round or before; for `propose` and `decide`, before it.
-    /// Aligned as `state`.
+    /// The value that the subcube of the node shared last, in this round or before; for `propose` and `decide`
+    /// before this round. Aligned as `state`.
     pub shared: *const c_void,
-    /// Its size; 0 before anything was shared.
+    /// The size of `shared`; 0 before any value was shared.
     pub shared_bytes: usize,
 }
 
-/// What a node contributes to what its subcube shares. Valid during the callback only.
+/// The proposal of one node for the value that its subcube shares. Valid during the callback.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_proposal {
-    /// Whose.
+    /// The node.
     pub node: i32,
-    /// Not 0: the rank that is the node's home is dead, or there is none; its executor speaks for it.
-    pub is_faulty: i32,
-    /// The bytes, aligned to 64; not NULL, also if there are none.
+    /// Not 0: the home rank of the node has failed, or does not exist; the proposal is of its executor.
+    pub is_failed: i32,
+    /// The bytes, aligned to 64; not NULL, even if empty.
     pub data: *const c_void,
-    /// How many.
+    /// The number of bytes.
     pub bytes: usize,
 }
 
-/// Makes the state before the first round of a node whose home brings none: where the number of ranks is
-/// no power of two, or a rank was known to be dead before the call; with `begin_all` that of every node.
-/// Pure, as all of these callbacks: the same bytes for the same arguments, on every rank, at any time,
-/// any number of times; nothing kept from call to call, no clock, no random numbers, no communication.
-/// Called for any node, on any rank, by the thread that called ftsort. Returns 0, or anything else to
-/// refuse, which ends the run with `FTSORT_ERR_CALLBACK` on all ranks. Must not throw, longjmp, or call
-/// ftsort or MPI, but for the functions of `ftsort_buffer`.
+/// Creates the initial state of a node if its home rank provides none: if the number of ranks is not a power of
+/// two, or if the rank had failed before the call; with `begin_all` the initial state of every node.
+///
+/// This callback and the next four must be pure: the same bytes for the same arguments, on every rank, at any
+/// time, any number of times; no memory of earlier calls, no clock, no random numbers, no communication. They
+/// are called for any node, on any rank, by the thread that called ftsort. They return 0, or any other number
+/// to refuse, which ends the run with FTSORT_ERR_CALLBACK on all ranks. They must not throw, longjmp, or call
+/// ftsort or MPI, except the functions ftsort_buffer_.
 pub type ftsort_begin_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, node: i32, state: *mut ftsort_buffer) -> c_int>;
 
-/// Says what a node contributes to what its subcube shares. Where there is no `decide`, only roots are
-/// asked. The same rules as for `ftsort_begin_fn`.
+/// Creates the proposal of a node for the value that its subcube shares. Without `decide` only roots are asked.
 pub type ftsort_propose_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -82,8 +81,7 @@ pub type ftsort_propose_fn = Option<
     ) -> c_int,
 >;
 
-/// Makes of the proposals of all nodes of a subcube, in ascending order of node, what they share. The same
-/// rules as for `ftsort_begin_fn`.
+/// Combines the proposals of all nodes of a subcube, in ascending order of node, into the shared value.
 pub type ftsort_decide_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -94,7 +92,7 @@ pub type ftsort_decide_fn = Option<
     ) -> c_int,
 >;
 
-/// Says what a node sends to its partner. The same rules as for `ftsort_begin_fn`.
+/// Creates the message of a node to its partner.
 pub type ftsort_emit_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -103,9 +101,9 @@ pub type ftsort_emit_fn = Option<
     ) -> c_int,
 >;
 
-/// Makes a node's state after the round of its state before and of what its partner sent: `bytes` bytes
-/// at `inbox`, aligned to 64, not NULL; none in rounds that exchange nothing. What is put into `next` is
-/// the state; nothing put there is a state of no bytes. The same rules as for `ftsort_begin_fn`.
+/// Creates the state of a node after the round, in `next`, from its state before and the message of its partner:
+/// `bytes` bytes at `inbox`, aligned to 64, not NULL; empty in a round without an exchange. A `next` that is not
+/// filled is an empty state.
 pub type ftsort_absorb_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -116,57 +114,55 @@ pub type ftsort_absorb_fn = Option<
     ) -> c_int,
 >;
 
-/// What one round is like.
+/// One round of an algorithm.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_round {
-    /// Every node exchanges with node xor 2^dimension; `FTSORT_NO_EXCHANGE`: nobody sends anything, and
-    /// `absorb` alone is called.
+    /// Every node exchanges with node xor 2^dimension. FTSORT_NO_EXCHANGE: no node sends, and only `absorb` is
+    /// called.
     pub dimension: u32,
-    /// The nodes that differ in the lowest so many bits alone share something before they act: more than
-    /// `dimension` if they exchange. `FTSORT_SHARE_ALL`: all nodes. 0: what was shared last holds on.
+    /// Nodes that differ only in the lowest `share` bits share a value before they act; more than `dimension` if
+    /// they exchange. FTSORT_SHARE_ALL: all nodes. 0: the last shared value stays in force.
     pub share: u32,
 }
 
-/// An algorithm on the virtual hypercube. Start from `FTSORT_ROUNDS_INIT`; zero always means the default.
-/// Later versions append fields. The same on all ranks, but for `user`. Borrowed for the call, with all
-/// that it points to.
+/// An algorithm on the virtual hypercube. Start from FTSORT_ROUNDS_INIT; zero selects the default of every
+/// member. The same on all ranks, except `user`. Borrowed for the call, with all that it points to. Later
+/// versions append members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_rounds {
     /// `sizeof(ftsort_rounds)`.
     pub struct_size: usize,
-    /// The rounds, `round_count` of them. NULL: one for each dimension, from the highest down, as in the
-    /// papers; if there is a `propose`, in each of them the nodes that are to exchange from then on share
-    /// something (in the round along dimension s the subcubes of s + 1 dimensions), as in
-    /// HyperQuickSort.
+    /// `round_count` rounds. NULL: one round for each dimension, from the highest down, as in the papers; with
+    /// `propose` the nodes that exchange from then on share a value in each (in the round of dimension s the
+    /// subcubes of s + 1 dimensions), as in HyperQuickSort.
     pub plan: *const ftsort_round,
-    /// How many rounds `plan` has; 0 if that is NULL.
+    /// The number of rounds of `plan`; 0 if it is NULL.
     pub round_count: usize,
-    /// Not 0: with no `plan`, the rounds go from the lowest dimension up.
+    /// Not 0: without `plan`, the rounds go from the lowest dimension up.
     pub ascending: i32,
-    /// Not 0: `begin` makes every node's first state, and what ranks bring is not looked at: for inputs that
-    /// anybody can make or read again. Nothing is ever lost then: what too few copies are left of is
-    /// done again from the start.
+    /// Not 0: `begin` creates every initial state, and the states of the ranks are not read. For inputs that any
+    /// rank can create or read again: no data are ever lost, because a run with too few copies starts again.
     pub begin_all: i32,
-    /// The most bytes of a proposal, and of what is shared; 0: 4096. All ranks learn, and keep to the end,
-    /// what every subcube shares.
+    /// The largest size of a proposal and of a shared value in bytes; 0: 4096. All ranks receive the values of
+    /// all subcubes, and keep them until the end.
     pub share_limit: u32,
-    /// See `ftsort_begin_fn`; NULL: a state of no bytes.
+    /// See `ftsort_begin_fn`; NULL: an empty state.
     pub begin: ftsort_begin_fn,
-    /// See `ftsort_propose_fn`; NULL: nothing is shared.
+    /// See `ftsort_propose_fn`; NULL: no value is shared.
     pub propose: ftsort_propose_fn,
-    /// See `ftsort_decide_fn`; NULL: what the subcube's root proposes is shared.
+    /// See `ftsort_decide_fn`; NULL: the proposal of the root is the shared value.
     pub decide: ftsort_decide_fn,
-    /// See `ftsort_emit_fn`; NULL: a node sends all of its state, which costs no copy.
+    /// See `ftsort_emit_fn`; NULL: a node sends its whole state, without a copy.
     pub emit: ftsort_emit_fn,
     /// See `ftsort_absorb_fn`; not NULL.
     pub absorb: ftsort_absorb_fn,
-    /// Passed to the callbacks as it is; never read. What it points to is constant during the call.
+    /// Passed to the callbacks and never read. The data that it points to must not change during the call.
     pub user: *mut c_void,
 }
 
-/// At an address that any type can be at.
+/// The bytes at an address that suits every type.
 fn aligned(bytes: Slice) -> Result<Slice> {
     match bytes.as_ptr().addr() % buffer::ALIGNMENT {
         0 => Ok(bytes),
@@ -188,20 +184,22 @@ impl Caller {
         let refuse = |text: &str| Err(Error::new(Status::Argument, text));
         // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
         let Some(given) = (unsafe { read_sized(rounds, "rounds")? }) else {
-            return refuse("rounds is NULL");
+            return refuse("rounds is NULL: start from FTSORT_ROUNDS_INIT");
         };
         if given.absorb.is_none() {
-            return refuse("rounds.absorb is NULL");
+            return refuse("rounds.absorb is NULL: set the callback that makes the next state");
         }
         if given.begin.is_none() && given.begin_all != 0 {
-            return refuse("rounds.begin_all is set, but rounds.begin is NULL");
+            return refuse(
+                "rounds.begin_all is set, but rounds.begin is NULL: set both or neither",
+            );
         }
         if given.propose.is_none() && given.decide.is_some() {
-            return refuse("rounds.decide is set, but rounds.propose is NULL");
+            return refuse("rounds.decide is set, but rounds.propose is NULL: set propose");
         }
         if given.plan.is_null() != (given.round_count == 0) {
             let text = format!(
-                "rounds.round_count is {}, but rounds.plan is {}",
+                "rounds.round_count is {}, but rounds.plan is {}: set both or neither",
                 given.round_count,
                 if given.plan.is_null() { "NULL" } else { "set" }
             );
@@ -209,7 +207,7 @@ impl Caller {
         }
         if given.round_count > MOST_ROUNDS {
             let text = format!(
-                "rounds.round_count is {}, more than {MOST_ROUNDS}",
+                "rounds.round_count is {}: at most {MOST_ROUNDS} rounds are possible",
                 given.round_count
             );
             return refuse(&text);
@@ -225,7 +223,7 @@ impl Caller {
         let plan: Option<Vec<Round>> = plan.map(Iterator::collect);
         let shares = plan.iter().flatten().any(|round| round.share.is_some());
         if shares && given.propose.is_none() {
-            return refuse("rounds.plan shares something, but rounds.propose is NULL");
+            return refuse("rounds.plan shares a value, but rounds.propose is NULL: set propose");
         }
         Ok(Caller { plan, given })
     }
@@ -353,7 +351,7 @@ impl Rounds for Caller {
             .zip(&words)
             .map(|((node, _), words)| ftsort_proposal {
                 node: node.0 as i32,
-                is_faulty: faulty(*node).into(),
+                is_failed: faulty(*node).into(),
                 data: words.as_ptr().cast(),
                 bytes: words.len(),
             })

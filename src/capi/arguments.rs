@@ -5,12 +5,14 @@ use std::ffi::c_void;
 
 use super::config::ftsort_config;
 use super::guard::without_group;
-use super::record::ftsort_record;
-use super::run::{Learn, prepare};
+use super::handle::place_of;
+use super::record::{ftsort_record, read_layout};
+use super::run::input_of;
 use super::settings::Settings;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
-use super::verify::Arguments;
+pub use super::verify::check_array;
+use ftsort_core::group::input::{Learn, Prepared};
 use ftsort_kernels::kernel::ThreadPool;
 
 /// What `ftsort_init` says of a configuration before it looks at the communicator.
@@ -30,36 +32,27 @@ pub unsafe fn check_run(
     record: *const ftsort_record,
     input: *const c_void,
     count: usize,
-    has_out: bool,
+    has_place: bool,
 ) -> ftsort_status {
     without_group(|| {
-        // SAFETY: this function's contract.
+        let mut place = ();
+        let place = if has_place {
+            std::ptr::from_mut(&mut place)
+        } else {
+            std::ptr::null_mut()
+        };
+        // SAFETY: this function's contract; a local variable.
         unsafe {
-            prepare(
-                record,
-                input,
-                count,
-                has_out,
+            place_of("result", place)?;
+            let wanted = read_layout(record)?;
+            Prepared::new(
+                input_of(wanted, input, count)?,
                 &ThreadPool::from(1),
                 Learn::default(),
             )
+            .map(drop)
         }
-        .map(drop)
     })
-}
-
-/// What `ftsort_verify` says of its arguments.
-///
-/// # Safety
-/// As for `ftsort_verify`.
-pub unsafe fn check_verify(
-    record: *const ftsort_record,
-    input: *const c_void,
-    count: usize,
-    has_place: bool,
-) -> ftsort_status {
-    // SAFETY: this function's contract.
-    without_group(|| unsafe { Arguments::read(record, input, count, has_place) }.map(drop))
 }
 
 /// What the tree functions say of their options in a group of so many ranks.
@@ -68,5 +61,5 @@ pub unsafe fn check_verify(
 /// As for `ftsort_tree_merge`.
 pub unsafe fn check_tree(options: *const ftsort_tree_options, ranks: usize) -> ftsort_status {
     // SAFETY: this function's contract.
-    without_group(|| unsafe { Options::read(options, ranks)?.fold(&ThreadPool::from(1)) }.map(drop))
+    without_group(|| unsafe { Options::read(options, ranks)?.operation() }.map(drop))
 }

@@ -1,17 +1,17 @@
-//! Bytes that callbacks of the caller's give back.
+//! Bytes that callbacks of the caller return.
 
 use std::ffi::{c_int, c_void};
 
+use super::slices::CArray;
 use ftsort_kernels::buffer::{Buffer, Slice};
 
-/// Growable bytes that ftsort owns; a callback fills them. What a callback that fails has put there is
-/// freed by ftsort.
+/// Growable bytes that a callback fills. Belongs to ftsort, which also releases them if the callback refuses.
 pub struct ftsort_buffer {
     bytes: Buffer,
     offered: Option<Offer>,
     /// In place of `bytes`.
     passed: Option<Slice>,
-    /// What was offered and is not used after all; callers may still look at it.
+    /// An offer that is not used after all; the caller may still read it.
     aside: Option<Buffer>,
     reused: bool,
 }
@@ -59,12 +59,12 @@ impl ftsort_buffer {
     }
 }
 
-/// Makes `buffer` hold `bytes` bytes, all zero, and gives their address. [L]
+/// Gives `buffer` the size `bytes`, fills it with zeros, and returns its address. [L]
 ///
-/// \param[in,out] buffer what a callback was given to fill; NULL gives NULL.
-/// \param[in] bytes the new size; 0 is allowed.
-/// \return the address, aligned to 64 bytes, valid until the next call with this buffer or the end
-/// of the callback; NULL if there is no memory.
+/// \param buffer  the buffer that a callback was given; NULL for NULL
+/// \param bytes   the new size; 0 is allowed
+/// \return the address, aligned to 64 bytes, valid until the next call with this buffer or the end of the
+///         callback; NULL if memory is exhausted
 ///
 /// # Safety
 /// `buffer` is NULL or what a callback of ftsort was given and has not yet returned from.
@@ -86,12 +86,13 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
     }
 }
 
-/// Adds bytes at the end of `buffer`. [L]
+/// Appends bytes to `buffer`. [L]
 ///
-/// \param[in,out] buffer what a callback was given to fill; NULL gives 1.
-/// \param[in] data copied; may be NULL if `bytes` is 0. Not from this buffer itself.
-/// \param[in] bytes how many.
-/// \return 0; 1 if there is no memory, and the buffer is as it was. So a callback can return it.
+/// \param buffer  the buffer that a callback was given
+/// \param data    copied; not part of this buffer; NULL if `bytes` is 0
+/// \param bytes   the number of bytes to append
+/// \return 0; 1 for an invalid argument or if memory is exhausted, and the buffer is unchanged. A callback can
+///         return this number
 ///
 /// # Safety
 /// `buffer` is NULL or what a callback of ftsort was given and has not yet returned from; `data` is
@@ -106,8 +107,9 @@ pub unsafe extern "C" fn ftsort_buffer_append(
     let Some(buffer) = (unsafe { buffer.as_mut() }) else {
         return 1;
     };
-    if data.is_null() || bytes > isize::MAX as usize {
-        return c_int::from(bytes > 0);
+    let array = CArray::of_bytes("data", data, bytes);
+    if array.check().is_err() {
+        return 1;
     }
     if let Some(passed) = buffer.passed.take() {
         match Buffer::copy_of(&passed) {
@@ -118,18 +120,19 @@ pub unsafe extern "C" fn ftsort_buffer_append(
             }
         }
     }
-    // SAFETY: not NULL, and valid by this function's contract.
-    let more = unsafe { std::slice::from_raw_parts(data.cast(), bytes) };
-    c_int::from(buffer.bytes.append(more).is_err())
+    // SAFETY: valid by this function's contract.
+    let more = unsafe { array.bytes() };
+    let appended = more.and_then(|more| buffer.bytes.append(more));
+    c_int::from(appended.is_err())
 }
 
-/// In an `emit` callback: what is sent is a part of the node's state, as it is, without a copy. [L]
+/// In an `emit` callback: sends a part of the state of the node without copying it. [L]
 ///
-/// \param[in,out] outbox what the callback was given to fill; what it held is forgotten.
-/// \param[in] offset where the part starts in the state, in bytes.
-/// \param[in] bytes how long it is.
-/// \return 0; 1 for NULL, where the part reaches beyond the state, and in other callbacks. So a callback
-/// can return it.
+/// \param outbox  the buffer that the callback was given; its contents are discarded
+/// \param offset  the position of the part in the state, in bytes
+/// \param bytes   the size of the part
+/// \return 0; 1 for NULL, for a part that exceeds the state, and in other callbacks. A callback can return this
+///         number
 ///
 /// # Safety
 /// `outbox` is NULL or what a callback of ftsort was given and has not yet returned from.
@@ -154,13 +157,14 @@ pub unsafe extern "C" fn ftsort_buffer_pass(
     0
 }
 
-/// In an `absorb` callback: the node's next state is the message that came, to be changed in place. Saves a
-/// copy, and as much memory, where nobody else has the message. [L]
+/// In an `absorb` callback: makes the received message the next state, to be changed in place. [L]
 ///
-/// \param[in,out] next what the callback was given to fill; what it held is forgotten.
-/// \param[out] bytes the message's size; may be NULL.
-/// \return its address, aligned to 64 bytes, valid as for `ftsort_buffer_resize`; what `inbox` points to
-/// may change with it. NULL for NULL, if there is no memory, and in other callbacks.
+/// Saves a copy, and the memory of a message, if the message is not used elsewhere.
+///
+/// \param next   the buffer that the callback was given; its contents are discarded
+/// \param bytes  receives the size of the message; may be NULL
+/// \return the address of the message, aligned to 64 bytes, valid as for ftsort_buffer_resize; the bytes at
+///         `inbox` may change with it. NULL for NULL, if memory is exhausted, and in other callbacks
 ///
 /// # Safety
 /// `next` is NULL or what a callback of ftsort was given and has not yet returned from; `bytes` is NULL or

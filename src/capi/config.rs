@@ -10,99 +10,87 @@ use super::buffer::ftsort_buffer;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_algorithm {
-    /// The fastest for this number of ranks and this size: `FTSORT_SAMPLESORT`; on 256 ranks and more,
-    /// with so little data that messages would be smaller than 2 KiB, `FTSORT_HYPERQUICKSORT`.
-    /// `ftsort_stats.algorithm` tells.
+    /// FTSORT_SAMPLESORT; on 256 ranks and more, if messages would be smaller than 2 KiB, FTSORT_HYPERQUICKSORT.
     FTSORT_AUTO = 0,
-    /// HyperQuickSort (Wagar 1987; fault-tolerant: Camargo and Duarte 2024, Algorithm 1).
-    /// log2(N) rounds, in each of which a pivot is agreed on in each subcube and a node sends about
-    /// half of its block to its neighbour.
+    /// HyperQuickSort (Wagar 1987; 2024 paper, Algorithm 1): log2(N) rounds; in each a subcube agrees on a pivot,
+    /// and a node sends about half of its block to its partner.
     FTSORT_HYPERQUICKSORT = 1,
-    /// QuickMerge (Quinn 1989; 2024, Algorithm 2). As HyperQuickSort, but all pivots are agreed on in
-    /// the first round.
+    /// QuickMerge (Quinn 1989; 2024 paper, Algorithm 2): HyperQuickSort with all pivots from the first round.
     FTSORT_QUICKMERGE = 2,
-    /// Modified QuickMerge (2024, Section 4.2): with `FTSORT_PIVOT_PAPER` its pivots are the averages of
-    /// those of all ranks; otherwise the same as `FTSORT_QUICKMERGE`.
+    /// Modified QuickMerge (2024 paper, Section 4.2): with FTSORT_PIVOT_PAPER its pivots are the averages over all
+    /// ranks; otherwise the same as FTSORT_QUICKMERGE.
     FTSORT_QUICKMERGE_MODIFIED = 3,
-    /// Bitonic sort of any input (2024, Algorithm 4; 2019). log2(N) (log2(N) + 1) / 2 rounds, in each of
-    /// which a node sends its whole block: traffic does not depend on the keys. Blocks of the longest
-    /// input's size fill up from node 0. Its blocks cannot be made again from inputs, so that stores
-    /// keep every round's.
+    /// Bitonic sort (2024 paper, Algorithm 4; 2019 paper): log2(N) (log2(N) + 1) / 2 rounds; in each a node sends
+    /// its whole block, so traffic does not depend on the keys. Blocks of the size of the longest input fill up
+    /// from node 0. Stores keep the blocks of every round, because they cannot be recomputed from inputs.
     FTSORT_BITONIC = 4,
-    /// Bitonic sort of input that is a bitonic sequence already, all ranks' records one after the other
-    /// (up and then down, from anywhere on; 2024, Algorithm 3): log2(N) rounds and one that checks.
-    /// `FTSORT_ERR_ARGUMENT` on all ranks where it is not, or counts differ, or there are not 2^d ranks.
+    /// Bitonic merge of an input that is a bitonic sequence over all ranks (2024 paper, Algorithm 3): log2(N)
+    /// rounds and one that checks. FTSORT_ERR_ARGUMENT on all ranks if the input is not bitonic, if counts differ,
+    /// or if the number of ranks is not a power of two.
     FTSORT_BITONIC_MERGE = 5,
-    /// Sample sort: one exchange, in which every rank sends each other its part.
+    /// Sample sort: one exchange, in which every rank sends every other rank its part.
     FTSORT_SAMPLESORT = 6,
 }
 
-/// Where the blocks of each round are kept, so that a crashed rank's work can be taken over.
+/// The redundancy that lets the survivors recover the data of a failed rank.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_store {
-    /// Each rank's input is kept in the memory of `replicas` other ranks too, on other hosts where
-    /// there are any; lost blocks are made again from pieces of inputs. Survives up to `replicas`
-    /// faults at once, and any number one after another, down to the last rank: the survivors make
-    /// new copies after each. Needs no disk.
+    /// `replicas` copies of each input in the memory of other ranks, on other hosts if there are any. Lost blocks
+    /// are recomputed from inputs. Tolerates `replicas` failures at once, and any number one after another,
+    /// because the survivors replace lost copies.
     FTSORT_STORE_MEMORY = 0,
-    /// As files in `store_directory`, which all ranks must see. Survives any faults, any number,
-    /// as long as one rank lives. A file is written under a temporary name, checksummed and then
-    /// renamed; a torn or corrupt file counts as absent. Files are closed but not forced to the
-    /// medium, so what a whole host had not yet written out when it failed can be missing.
+    /// Files in `store_directory`, which all ranks must see. Tolerates any failures while one rank survives. Files
+    /// are written under a temporary name, checksummed and renamed; a torn or corrupt file counts as absent. They
+    /// are not forced to the medium: data that a host had not written when it failed can be missing.
     FTSORT_STORE_DIRECTORY = 1,
-    /// Nowhere. Faults are detected, and a fault that loses data ends the sort with
-    /// `FTSORT_ERR_DATA_LOST` on all survivors.
+    /// No redundancy. A failure that loses data ends the sort with FTSORT_ERR_DATA_LOST on all survivors.
     FTSORT_STORE_NONE = 2,
-    /// Nowhere, but `reload` gives a dead rank's input again: from its file, its database, its
-    /// generator. Survives any faults, any number, as long as one rank lives. Costs nothing until
-    /// a fault, and then loading and sorting that input again.
+    /// No redundancy, but `reload` returns the input of a failed rank again, from its file or generator. Tolerates
+    /// any failures while one rank survives, and costs nothing until a rank fails.
     FTSORT_STORE_RELOAD = 3,
 }
 
-/// How pivots are chosen, in HyperQuickSort and the QuickMerges.
+/// The choice of pivots in HyperQuickSort and QuickMerge.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_pivot {
-    /// From a sample of all blocks in the subcube, in the total order (key, rank, position), and
-    /// weighted by the surviving ranks on each side: balanced for every distribution of keys.
+    /// From a sample of all blocks of the subcube, in the total order (key, rank, position), weighted by the
+    /// surviving ranks on each side: balanced for every distribution of keys.
     FTSORT_PIVOT_SAMPLED = 0,
-    /// As in the papers: HyperQuickSort takes the median of the root's own list, QuickMerge evenly
-    /// spaced records of the root's own list, modified QuickMerge the averages of all ranks' lists (for
-    /// keys that are no numbers their middles). Can be far off balance.
+    /// As in the papers: the median of the list of the root (HyperQuickSort), evenly spaced records of it
+    /// (QuickMerge), or averages over all ranks (modified QuickMerge). Shares can be far from equal.
     FTSORT_PIVOT_PAPER = 1,
 }
 
-/// How the survivors come to know the same set of faulty ranks.
+/// The way in which the survivors agree on the set of failed ranks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_repair {
-    /// Agree and acknowledge on one communicator that is made once and never repaired.
+    /// Agree and acknowledge, on one communicator that is never repaired.
     FTSORT_REPAIR_AGREE = 0,
-    /// The papers' FaultDetection: barrier, agree, revoke, acknowledge, shrink, keep identities.
-    /// Makes a new communicator at every fault, which today's MPI libraries do not always survive
-    /// when another rank dies meanwhile. For comparison.
+    /// FaultDetection of the papers: barrier, agree, revoke, acknowledge, shrink. Creates a communicator at every
+    /// failure, which MPI libraries do not always survive if another rank fails meanwhile. For comparison.
     FTSORT_REPAIR_SHRINK = 1,
 }
 
-/// What an event tells of.
+/// The kind of an event.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_event_kind {
-    /// A round was committed: `round` of `rounds`.
+    /// `round` of `rounds` was committed.
     FTSORT_EVENT_ROUND = 1,
-    /// `rank` was found dead.
+    /// `rank` has failed.
     FTSORT_EVENT_FAILURE = 2,
-    /// Node `rank` is from now on executed by rank `peer`.
+    /// Node `rank` is executed by rank `peer` from now on.
     FTSORT_EVENT_EXECUTOR = 3,
-    /// This rank got the block of node `rank` back; `peer` is the rank that held a copy of all of
-    /// it, or -1: from the directory, or made again from pieces of inputs.
+    /// This rank restored the block of node `rank`, from a copy of rank `peer`; `peer` is -1 if the block came
+    /// from the directory or was recomputed from inputs.
     FTSORT_EVENT_RESTORED = 4,
-    /// `round` starts again, because ranks died in it.
+    /// `round` is replayed after failures.
     FTSORT_EVENT_REPLAY = 5,
-    /// Data were found changed in `round`, which starts again: rank `rank` is accused, or nobody (-1),
-    /// by rank `peer`, and `finding` says of what. One that is accused twice in a sort executes no node
-    /// any more for the rest of it.
+    /// Rank `peer` detected data corruption in `round`, which is replayed, and accuses `rank`, or no rank (-1). A rank
+    /// that is accused twice in a row executes no node for the rest of the sort.
     FTSORT_EVENT_CORRUPT = 6,
     /// A monitor does not recommend `rank`, which executes no node from now on.
     FTSORT_EVENT_EXCLUDED = 7,
@@ -110,130 +98,101 @@ pub enum ftsort_event_kind {
     FTSORT_EVENT_REJOINED = 8,
 }
 
-/// What was found wrong with data: `ftsort_event.finding`. The first four are found by
-/// `FTSORT_CHECK_DIGEST`, the others by the checks of bitonic sort, which accuse nobody. Later versions
-/// may add some.
+/// The check that detected data corruption: `ftsort_event.finding`. FTSORT_CHECK_DIGEST finds 1 to 4; the checks
+/// of bitonic sort find 5 to 8 and accuse no rank. Later versions may add values.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ftsort_finding {
-    /// The event is not `FTSORT_EVENT_CORRUPT`.
+    /// The event is not FTSORT_EVENT_CORRUPT.
     FTSORT_FINDING_NONE = 0,
-    /// A block came that is not what its sender says that it sent.
+    /// A block arrived that differs from the block that its sender announced.
     FTSORT_FINDING_MESSAGE = 1,
-    /// A block is not what was made of its records, or what was kept of it.
+    /// A block differs from the records that it was made of, or from its stored digest.
     FTSORT_FINDING_MEMORY = 2,
-    /// A block of the result is not in order, or does not begin where the one before ends.
+    /// A block of the result is not in order, or does not begin where the block before it ends.
     FTSORT_FINDING_ORDER = 3,
-    /// All results together are not all inputs together.
+    /// The results of all ranks together differ from the inputs together.
     FTSORT_FINDING_WHOLE = 4,
-    /// `FTSORT_CHECK_PROGRESS`: a sequence does not go up, or down, as it must at the end of a stage; or
-    /// the records that a node has, or sends, are in no order.
+    /// FTSORT_CHECK_PROGRESS: a sequence is not monotonic at the end of a stage.
     FTSORT_FINDING_PROGRESS = 5,
-    /// `FTSORT_CHECK_FEASIBILITY`: a sequence is no permutation of the one that it was made from.
+    /// FTSORT_CHECK_FEASIBILITY: a sequence is not a permutation of the sequence that it was made of.
     FTSORT_FINDING_FEASIBILITY = 6,
-    /// `FTSORT_CHECK_CONSISTENCY`: of the same node something else was heard before, or a node's records
-    /// are not those that are told of it.
+    /// FTSORT_CHECK_CONSISTENCY: two reports about the same node differ.
     FTSORT_FINDING_CONSISTENCY = 7,
-    /// With the same: a message does not tell of a node of which it must.
+    /// FTSORT_CHECK_CONSISTENCY: a message lacks the report about a node.
     FTSORT_FINDING_ABSENCE = 8,
 }
 
-/// What is checked, so that no wrong result is given out whatever memory, network or files do to the
-/// data: bits to be combined.
+/// Checks against data corruption in memory, network and files: bits of `ftsort_config.checks`. A corruption that
+/// cannot be repaired is FTSORT_ERR_CORRUPT on all ranks. docs/reliable.md has the proofs and the limits.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ftsort_check {
-    /// Every block is known by a digest of its records as a multiset, from the caller's own array to the
-    /// result: 128 bits that a block keeps when it is divided, sent and united. What comes is compared
-    /// with what its sender says, what is made with what it is made of, and all results with all inputs;
-    /// results must be in order, too. A change is missed with probability n / 2^59 at most, for n records,
-    /// by whatever does not know the digest's key (the proof is in `docs/reliable.md`). Not seen: what
-    /// changes the caller's array before the call, or the result after it.
-    ///
-    /// What was changed is got back: blocks of the last committed version from copies that are still
-    /// right, where the store has any, or a `reload`; otherwise `FTSORT_ERR_CORRUPT` on all ranks.
-    ///
-    /// In `ftsort_rounds_run` states are known by their bytes: what comes, is stored or got back must
-    /// be what was sent or stored. What the callbacks make of it is theirs.
+    /// Follows every block by a digest of its records from the input of the caller to the result. Misses a change
+    /// with a probability of at most n / 2^59 for n records. Corrupt blocks are restored from intact copies or by
+    /// `reload`. In ftsort_rounds_run it covers states between the callbacks.
     FTSORT_CHECK_DIGEST = 1,
-    /// Progress: at the end of a stage of bitonic sort every node sees that each half of the bitonic
-    /// sequence goes one way (McMillin and Ni 1989, Section 3, Figure 4a).
-    ///
-    /// This, `FTSORT_CHECK_FEASIBILITY` and `FTSORT_CHECK_CONSISTENCY` are given together, with
-    /// `FTSORT_BITONIC` only: the paper's algorithm S_FT (Figure 3), log2(N) rounds more than plain
-    /// bitonic sort. Messages, blocks and copies carry what was heard of all nodes: in memory and on the
-    /// way up to two times the records of all N nodes, so it is for few records. What it finds, and who is
-    /// accused, `docs/reliable.md` tells: not a lie about a node's own input, nor what is changed after
-    /// the stages, as the result, which `FTSORT_CHECK_DIGEST` finds; both can be combined.
-    ///
-    /// After an accusation the round starts again from copies of the last version, or from a `reload`;
-    /// where there are none, or where the copies are wrong too, `FTSORT_ERR_CORRUPT` on all ranks.
+    /// Progress: at the end of a stage each half of the bitonic sequence is monotonic (McMillin and Ni 1989,
+    /// Section 3, Figure 4a). FTSORT_BITONIC only, and together with the next two: algorithm S_FT of that paper,
+    /// with log2(N) more rounds, and messages and copies of up to twice the records of all N nodes.
     FTSORT_CHECK_PROGRESS = 2,
-    /// Feasibility: the sequence is a permutation of the one that it was made from (Figure 4b).
+    /// Feasibility: a sequence is a permutation of the sequence that it was made of (Figure 4b).
     FTSORT_CHECK_FEASIBILITY = 4,
-    /// Consistency: what a node is told of another is what it has heard before (Figure 4c). As printed it
-    /// does not hold what the paper's Theorem 3 says. So neighbours within a sorted half also tell each
-    /// other the whole sequence of the stage before (`Rule::Repeated`): then up to d - 1 faulty nodes in
-    /// each subcube of dimension d do not make a wrong result pass.
+    /// Consistency: reports about a node agree with earlier reports (Figure 4c, corrected in docs/reliable.md).
     FTSORT_CHECK_CONSISTENCY = 8,
-    /// `ftsort_rounds_run` only: every callback is called twice, the second time with its bytes at other
-    /// addresses, and must give the same; otherwise `FTSORT_ERR_CALLBACK`, whose text names the callback,
-    /// the node and the round. For tests. Not seen: what depends on the rank or the process.
+    /// ftsort_rounds_run only: calls every callback twice, the second time with its bytes at other addresses;
+    /// different bytes are FTSORT_ERR_CALLBACK. For tests. Does not see a dependence on the rank or the process.
     FTSORT_CHECK_PURITY = 16,
 }
 
-/// What `on_event` is told. Valid during the callback only.
+/// An event. Valid during the callback only.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_event {
-    /// `sizeof(ftsort_event)` of the library; later versions append fields.
+    /// `sizeof(ftsort_event)` of the library; later versions append members.
     pub struct_size: usize,
-    /// One of `ftsort_event_kind`. Ignore kinds that you do not know.
+    /// One of `ftsort_event_kind`; ignore unknown kinds.
     pub kind: i32,
-    /// See the kind; -1 where it says nothing.
+    /// See the kind; else -1.
     pub rank: i32,
-    /// See the kind; -1 where it says nothing.
+    /// See the kind; else -1.
     pub peer: i32,
-    /// The round: 0 is loading; of a sort the last one (`rounds - 1`) makes the result.
+    /// The round: 0 loads, and `rounds - 1` of a sort makes the result.
     pub round: u32,
-    /// How many rounds this sort has.
+    /// The number of rounds.
     pub rounds: u32,
-    /// How many repairs this group has been through.
+    /// The number of repairs of this group so far.
     pub epoch: u32,
-    /// The surviving rank with the smallest number. All survivors are told the same, but for
-    /// `FTSORT_EVENT_RESTORED`: where one of them is to speak for all, let it be this one.
-    pub speaker: i32,
-    /// One of `ftsort_finding`: of `FTSORT_EVENT_CORRUPT`, what was found.
+    /// The lowest surviving rank, for programs that report each event once. All survivors receive the same events,
+    /// except FTSORT_EVENT_RESTORED.
+    pub lowest_survivor: i32,
+    /// FTSORT_EVENT_CORRUPT: one of `ftsort_finding`.
     pub finding: i32,
 }
 
-/// Told of what happens, after it has been agreed on. Runs on the thread that called ftsort, on
-/// every rank, during any collective call. Must not throw, longjmp, or call a function of ftsort with
-/// this group, not even one that only reads.
+/// Receives an event after the survivors have agreed on it. Called on every rank by the thread that called
+/// ftsort. Must not throw or longjmp. A call of ftsort with this group returns FTSORT_ERR_STATE.
 pub type ftsort_event_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, event: *const ftsort_event)>;
 
-/// Receives one line for people, without a newline. `level`: 0 error, 1 warning, 2 information.
-/// `line` is valid during the callback only. The same rules as for `ftsort_event_fn`.
+/// Receives one line of text without a newline, valid during the callback. `level`: 0 error, 1 warning, 2
+/// information. The rules of `ftsort_event_fn` apply.
 pub type ftsort_log_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, level: c_int, line: *const c_char)>;
 
-/// Gives the input of `rank` again, byte for byte as that rank passed it to `ftsort_run` or
-/// `ftsort_rounds_run`, into `out`
-/// (see `ftsort_buffer_resize`). Called on the rank that covers `rank`, when that input is needed and
-/// nobody has it: with `FTSORT_STORE_RELOAD`, and with the other stores where theirs is lost. What it
-/// gives is checked by size and hash against what the rank had, if that lived to tell. Returns 0, or
-/// anything else to refuse; a refusal, or other bytes, end the sort with `FTSORT_ERR_CALLBACK`. The
-/// same rules as for `ftsort_event_fn`; where a rank has several threads, they sort what it gave before
-/// (and may call `compare`) while it makes the next.
+/// Returns the input of `rank` again, byte for byte, in `data` (see ftsort_buffer_resize). Called on the executor
+/// of node `rank` when no rank has that input: with FTSORT_STORE_RELOAD, and with other stores if their copies are
+/// lost. The bytes are compared with the size and the hash of the original, if the rank lived to report them.
+/// Returns 0, or any other number to refuse; a refusal or other bytes end the call with FTSORT_ERR_CALLBACK. The
+/// rules of `ftsort_event_fn` apply; other threads of ftsort may sort (and call `compare`) meanwhile.
 pub type ftsort_reload_fn =
-    Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, out: *mut ftsort_buffer) -> c_int>;
+    Option<unsafe extern "C" fn(user: *mut c_void, rank: i32, data: *mut ftsort_buffer) -> c_int>;
 
-/// How a group works. Start from `FTSORT_CONFIG_INIT`; zero always means the default. Later
-/// versions append fields, and take a shorter struct as one whose missing fields are zero.
+/// The configuration of a group. Start from FTSORT_CONFIG_INIT; zero selects the default of every member. Later
+/// versions append members, and treat missing members of a shorter struct as zero.
 ///
-/// All ranks pass the same `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and
-/// `min_survivors`, and either all or none a `reload` and a `timeout_ms`; the rest may differ.
+/// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and `min_survivors` must be the same on
+/// all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {
@@ -247,53 +206,46 @@ pub struct ftsort_config {
     pub pivot: i32,
     /// One of `ftsort_repair`.
     pub repair: i32,
-    /// Not 0: each survivor gets one block, all of the same size (but for one record), in the order of
-    /// ranks, also after faults. Costs two small rounds and moves what is out of place.
+    /// Not 0: every survivor receives one block, in the order of ranks, and the sizes differ by at most one record,
+    /// also after failures. Costs two small rounds, and moves the records that are out of place.
     pub dense: i32,
-    /// `FTSORT_STORE_MEMORY` only: copies of each input beside the original. 0: one.
+    /// FTSORT_STORE_MEMORY only: copies of each input beside the original. 0: 1.
     pub replicas: u32,
-    /// Threads for local sorting and merging. 0: the processors that this process may use, divided
-    /// by the living ranks on this host, at least one; as ranks die, survivors use what they leave. They start
-    /// when there is work for them, and end with the group; what cannot be started is done without.
+    /// Threads for local sorting and merging. 0: the processors that this process may use, divided by the survivors
+    /// on this host, at least 1. Threads that cannot be started are not used.
     pub threads: u32,
-    /// Not 0: an MPI without ULFM is accepted; faults are then not survived.
+    /// Not 0: accept an MPI without ULFM, on which failures are not tolerated.
     pub accept_no_ulfm: i32,
-    /// Milliseconds without any progress, on a wait for other ranks, after which a call gives up with
-    /// `FTSORT_ERR_MPI`: longer than any rank's local sort takes. 0: never. For ranks that are stopped
-    /// or cut off without MPI noticing (it trusts the kernel unless its heartbeat detector is on),
-    /// and for defects of MPI's agreement. The group is poisoned afterwards: leave with
-    /// `ftsort_leave`. Not with `FTSORT_REPAIR_SHRINK`, whose barriers cannot be given up.
+    /// Milliseconds without progress in a wait for other ranks, after which a call returns FTSORT_ERR_MPI; choose more
+    /// than the local sort of any rank takes. 0: no limit. For ranks that are stopped or cut off without notice by MPI
+    /// (which trusts the kernel unless its heartbeat detector is on). Not with FTSORT_REPAIR_SHRINK, because a
+    /// barrier cannot be abandoned. Call ftsort_leave afterwards.
     pub timeout_ms: u32,
-    /// How many ranks must be left for the group to go on; 0 and 1: one. With fewer, calls fail with
-    /// `FTSORT_ERR_EXCLUDED`. For networks that can fall apart, where each part takes the other for
-    /// dead: with more than half of the ranks at most one part goes on.
+    /// The number of survivors below which calls return FTSORT_ERR_EXCLUDED. 0: 1. In a network that can split, more
+    /// than half of the ranks ensures that at most one part continues.
     pub min_survivors: u32,
-    /// Bytes that ftsort's blocks and messages may take in this process, all groups together. What
-    /// would pass it fails with `FTSORT_ERR_MEMORY` on all ranks, before it is allocated. What ranks
-    /// tell each other to agree (some records of each rank in every round) counts, but is not limited.
-    /// 0: this rank's part of what the system has available, divided evenly by the living ranks on this
-    /// host, and 8 MiB in any case.
+    /// The number of bytes that blocks and messages of all groups may take in this process. A call that would exceed
+    /// it returns FTSORT_ERR_MEMORY on all ranks before it allocates. Control messages count, but are not limited. 0:
+    /// the memory that is available on this host, divided by its survivors, and at least 8 MiB.
     pub memory_limit: usize,
-    /// `FTSORT_STORE_DIRECTORY` only: an existing directory that all ranks can write and see.
-    /// Copied. Files named `ftsort-*` in it are the library's, and are removed at the end.
+    /// FTSORT_STORE_DIRECTORY only: an existing directory that all ranks can write and read. Copied. The library uses
+    /// and removes files with names `ftsort-*` in it.
     pub store_directory: *const c_char,
-    /// Faults to inject, for tests and experiments: see "Fault injection". Copied. NULL: the
-    /// environment variable `FTSORT_FAULTS`; an empty string: none.
+    /// Failures and corruptions to inject, for tests: see docs/fault-injection.md. Copied. NULL: the environment
+    /// variable FTSORT_FAULTS; empty: none.
     pub faults: *const c_char,
-    /// See `ftsort_reload_fn`; NULL: inputs cannot be got again.
+    /// See `ftsort_reload_fn`; NULL: inputs cannot be read again.
     pub reload: ftsort_reload_fn,
-    /// See `ftsort_event_fn`; NULL: nobody is told.
+    /// See `ftsort_event_fn`; may be NULL.
     pub on_event: ftsort_event_fn,
-    /// See `ftsort_log_fn`; NULL: nobody is told.
+    /// See `ftsort_log_fn`; may be NULL.
     pub on_log: ftsort_log_fn,
-    /// Passed to the callbacks as it is; never read.
+    /// Passed to the callbacks and never read.
     pub user: *mut c_void,
-    /// Bits of `ftsort_check`; 0: data are trusted, but for files, which have checksums. The same on all
-    /// ranks.
+    /// Bits of `ftsort_check`. 0: data are trusted, except files, which have checksums.
     pub checks: u32,
-    /// Where the time goes is written to files whose names begin with this: `PREFIX.RANK.json` by each
-    /// rank, while it works, and `PREFIX.json` with all of them by the lowest surviving rank in
-    /// `ftsort_leave` or `ftsort_free`; see "Trace". Copied. NULL: the environment variable
-    /// `FTSORT_TRACE`; an empty string: none. May differ between ranks.
+    /// The prefix of trace files: each rank writes `PREFIX.RANK.json`, and ftsort_leave or ftsort_free merges them on
+    /// the lowest survivor into `PREFIX.json`. See docs/trace.md. Copied. NULL: the environment variable FTSORT_TRACE;
+    /// empty: none.
     pub trace: *const c_char,
 }

@@ -1,15 +1,18 @@
-//! From MPI's predefined datatypes to records.
+//! Records of MPI datatypes: predefined numbers, and derived types that begin with one.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 use mpi_sys::MPI_Datatype;
 
 use super::guard::without_group;
+use super::handle::{place_of, refuse};
 use super::record::{ftsort_key, ftsort_record};
 use super::status::ftsort_status;
-use ftsort_kernels::error::{Error, Result, Status};
+use crate::ulfm::check;
+use crate::ulfm::require_mpi;
+use ftsort_kernels::error::Result;
 
-/// How the first component of a type is to be compared.
+/// The order of a number.
 #[derive(Clone, Copy)]
 enum Sign {
     Signed,
@@ -19,7 +22,7 @@ enum Sign {
 
 use Sign::*;
 
-/// The types that are one number, by the names that the MPI standard gives them.
+/// The types that are or begin with a number, by their names in the MPI standard.
 const NUMBERS: [(&CStr, Sign); 47] = [
     (c"MPI_SIGNED_CHAR", Signed),
     (c"MPI_UNSIGNED_CHAR", Unsigned),
@@ -70,7 +73,7 @@ const NUMBERS: [(&CStr, Sign); 47] = [
     (c"MPI_2REAL", Float),
 ];
 
-/// The sizes of the first components of types that are a number and an index.
+/// The sizes of the numbers in types that are a number and an index.
 const PAIRS: [(&CStr, usize); 7] = [
     (c"MPI_FLOAT_INT", size_of::<f32>()),
     (c"MPI_DOUBLE_INT", size_of::<f64>()),
@@ -81,65 +84,204 @@ const PAIRS: [(&CStr, usize); 7] = [
     (c"MPI_2REAL", size_of::<f32>()),
 ];
 
-/// The record of one of MPI's predefined types: `MPI_INT`, `MPI_DOUBLE`, ... are plain numbers;
-/// `MPI_DOUBLE_INT` and the other pairs of a number and an index are sorted by the number. [L]
+/// Describes the elements of an MPI datatype as records. [L]
 ///
-/// \param[in] type a predefined type of C or Fortran; MPI must be initialised.
-/// \param[out] out the record, ascending; `descending` and `stable` may be set afterwards.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for a type that is not predefined or whose elements have
-/// no order (complex numbers, `long double`), or a NULL `out`; `FTSORT_ERR_MPI`.
-/// `ftsort_last_error(NULL)` has the text.
+/// Integer and floating-point types are plain numbers; pairs such as MPI_DOUBLE_INT are sorted by the number. A derived
+/// type of MPI_Type_dup, _contiguous, _create_struct or _create_resized is sorted by its first number: the predefined
+/// type that its constructor names first. Its whole extent, gaps included, is the record.
+///
+/// \param type    a datatype of C or Fortran; a derived type has a lower bound of 0
+/// \param record  receives the record, in ascending order; `descending` and `stable` may be set afterwards
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for a type without an order (complex numbers, `long double`) or of another
+///         constructor; FTSORT_ERR_STATE if MPI is not running; FTSORT_ERR_MPI
 ///
 /// # Safety
-/// `type` is a datatype handle; `out` is NULL or valid.
+/// `type` is a datatype handle; `record` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_record_of_type(
     r#type: MPI_Datatype,
-    out: *mut ftsort_record,
+    record: *mut ftsort_record,
 ) -> ftsort_status {
     without_group(|| {
         // SAFETY: this function's contract.
-        let out = unsafe { out.as_mut() };
-        let out = out.ok_or_else(|| Error::new(Status::Argument, "out is NULL"))?;
-        // SAFETY: this function's contract.
-        *out = unsafe { record_of(r#type)? };
+        unsafe {
+            let place = place_of("record", record)?;
+            *place = record_of(r#type)?;
+        }
         Ok(())
     })
 }
 
+/// The number that the elements of a type are sorted by.
+struct Key {
+    offset: usize,
+    bytes: usize,
+    sign: Sign,
+}
+
 /// # Safety
 /// `datatype` is a datatype handle.
-unsafe fn record_of(datatype: MPI_Datatype) -> Result<ftsort_record> {
+pub(super) unsafe fn record_of(datatype: MPI_Datatype) -> Result<ftsort_record> {
+    require_mpi()?;
     // SAFETY: a constant of the MPI library.
     if datatype == unsafe { mpi_sys::RSMPI_DATATYPE_NULL } {
-        let text = "type is MPI_DATATYPE_NULL";
-        return Err(Error::new(Status::Argument, text));
+        return refuse("type is MPI_DATATYPE_NULL: pass a datatype");
     }
     // SAFETY: the caller's contract.
-    let (name, extent) = unsafe { name_and_extent(datatype)? };
-    let name = name.as_c_str();
-    let sign = NUMBERS.iter().find(|(other, _)| *other == name);
-    let pair = PAIRS.iter().find(|(other, _)| *other == name);
-    let key_bytes = pair.map_or(extent, |(_, first)| *first);
-    let key = sign.and_then(|(_, sign)| key_of(*sign, key_bytes));
-    let key = key.ok_or_else(|| {
-        let text = match name.to_string_lossy() {
-            empty if empty.is_empty() => "type is not one of MPI's predefined types".into(),
-            name => format!("type is {name}, for which no order is known"),
-        };
-        Error::new(Status::Argument, text)
-    })?;
+    let (extent, found) = unsafe { (extent_of(datatype)?, key_in(datatype, 0)?) };
+    let kind = key_of(found.sign, found.bytes);
+    let is_inside = found
+        .offset
+        .checked_add(found.bytes)
+        .is_some_and(|end| end <= extent);
+    let Some(kind) = kind.filter(|_| is_inside) else {
+        return refuse(format!(
+            "type has a key of {} bytes at offset {} in an extent of {extent} bytes, which has no order: describe \
+             the record by an ftsort_record",
+            found.bytes, found.offset
+        ));
+    };
     Ok(ftsort_record {
         struct_size: size_of::<ftsort_record>(),
         record_bytes: extent,
-        key_offset: 0,
+        key_offset: found.offset,
         key_bytes: 0,
-        key: key as i32,
+        key: kind as i32,
         descending: 0,
         stable: 0,
         compare: None,
         user: std::ptr::null_mut(),
     })
+}
+
+/// Nested datatypes beyond this depth are refused.
+const DEEPEST: usize = 16;
+
+/// The first number of a type.
+///
+/// # Safety
+/// `datatype` is a datatype handle.
+unsafe fn key_in(datatype: MPI_Datatype, depth: usize) -> Result<Key> {
+    // SAFETY: this function's contract.
+    let (contents, name) = unsafe { (Contents::of(datatype)?, name_of(datatype)?) };
+    if contents.combiner == mpi_sys::MPI_COMBINER_NAMED {
+        // SAFETY: as above.
+        return named_key(&name, unsafe { extent_of(datatype)? });
+    }
+    let offset = match contents.combiner {
+        mpi_sys::MPI_COMBINER_DUP
+        | mpi_sys::MPI_COMBINER_CONTIGUOUS
+        | mpi_sys::MPI_COMBINER_RESIZED => Some(0),
+        mpi_sys::MPI_COMBINER_STRUCT => contents.addresses.first().copied(),
+        _ => None,
+    };
+    let offset = offset.and_then(|offset| usize::try_from(offset).ok());
+    let (Some(offset), Some(inner)) = (offset, contents.types.first()) else {
+        return refuse(
+            "type is a derived type that cannot be read: build it by MPI_Type_dup, _contiguous, \
+             _create_struct or _create_resized, or describe the record by an ftsort_record",
+        );
+    };
+    if depth == DEEPEST {
+        return refuse(format!("type is nested more than {DEEPEST} times"));
+    }
+    // SAFETY: a handle that `contents` keeps.
+    let key = unsafe { key_in(*inner, depth + 1)? };
+    Ok(Key {
+        offset: offset.saturating_add(key.offset),
+        ..key
+    })
+}
+
+fn named_key(name: &CStr, extent: usize) -> Result<Key> {
+    let sign = NUMBERS.iter().find(|(other, _)| *other == name);
+    let pair = PAIRS.iter().find(|(other, _)| *other == name);
+    let bytes = pair.map_or(extent, |(_, first)| *first);
+    let key = sign.filter(|(_, sign)| key_of(*sign, bytes).is_some());
+    let Some((_, sign)) = key else {
+        return refuse(format!(
+            "type is {}, which has no order: pass an integer or floating-point type",
+            name.to_string_lossy()
+        ));
+    };
+    Ok(Key {
+        offset: 0,
+        bytes,
+        sign: *sign,
+    })
+}
+
+/// The constructor of a datatype and its arguments.
+struct Contents {
+    combiner: u32,
+    addresses: Vec<mpi_sys::MPI_Aint>,
+    types: Vec<MPI_Datatype>,
+}
+
+impl Contents {
+    /// # Safety
+    /// `datatype` is a datatype handle.
+    unsafe fn of(datatype: MPI_Datatype) -> Result<Contents> {
+        let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
+        // SAFETY: this function's contract; the other arguments are places for one number each.
+        let code = unsafe {
+            mpi_sys::MPI_Type_get_envelope(
+                datatype,
+                &mut integers,
+                &mut addresses,
+                &mut types,
+                &mut combiner,
+            )
+        };
+        check(code, "MPI_Type_get_envelope")?;
+        let mut contents = Contents {
+            combiner: combiner as u32,
+            addresses: vec![0; addresses as usize],
+            // SAFETY: a constant of the MPI library.
+            types: vec![unsafe { mpi_sys::RSMPI_DATATYPE_NULL }; types as usize],
+        };
+        if contents.combiner == mpi_sys::MPI_COMBINER_NAMED {
+            return Ok(contents);
+        }
+        let mut numbers = vec![0; integers as usize];
+        // SAFETY: as above; the arrays have the lengths that the envelope tells.
+        let code = unsafe {
+            mpi_sys::MPI_Type_get_contents(
+                datatype,
+                integers,
+                addresses,
+                types,
+                numbers.as_mut_ptr(),
+                contents.addresses.as_mut_ptr(),
+                contents.types.as_mut_ptr(),
+            )
+        };
+        check(code, "MPI_Type_get_contents")?;
+        Ok(contents)
+    }
+}
+
+impl Drop for Contents {
+    /// MPI hands out derived types that the caller must free, and predefined ones that it must not.
+    fn drop(&mut self) {
+        for datatype in &mut self.types {
+            let (mut a, mut b, mut c, mut combiner) = (0, 0, 0, 0);
+            // SAFETY: handles that MPI gave to us, each freed once.
+            unsafe {
+                let code = mpi_sys::MPI_Type_get_envelope(
+                    *datatype,
+                    &mut a,
+                    &mut b,
+                    &mut c,
+                    &mut combiner,
+                );
+                let is_known = code == mpi_sys::MPI_SUCCESS as c_int;
+                if is_known && combiner as u32 != mpi_sys::MPI_COMBINER_NAMED {
+                    mpi_sys::MPI_Type_free(datatype);
+                }
+            }
+        }
+    }
 }
 
 fn key_of(sign: Sign, bytes: usize) -> Option<ftsort_key> {
@@ -159,38 +301,32 @@ fn key_of(sign: Sign, bytes: usize) -> Option<ftsort_key> {
     })
 }
 
-/// A predefined type's name and size; the name of any other is empty.
+/// # Safety
+/// `datatype` is a datatype handle.
+unsafe fn name_of(datatype: MPI_Datatype) -> Result<CString> {
+    let mut name = [0 as c_char; mpi_sys::MPI_MAX_OBJECT_NAME as usize + 1];
+    let mut length: c_int = 0;
+    // SAFETY: the buffer is as long as MPI demands, and MPI ends the name with a NUL within it.
+    unsafe {
+        let code = mpi_sys::MPI_Type_get_name(datatype, name.as_mut_ptr(), &mut length);
+        check(code, "MPI_Type_get_name")?;
+        Ok(CStr::from_ptr(name.as_ptr()).to_owned())
+    }
+}
+
+/// The extent of a type in bytes; the lower bound must be 0.
 ///
 /// # Safety
 /// `datatype` is a datatype handle.
-unsafe fn name_and_extent(datatype: MPI_Datatype) -> Result<(std::ffi::CString, usize)> {
-    let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
-    let mut name = [0 as c_char; mpi_sys::MPI_MAX_OBJECT_NAME as usize + 1];
-    let mut length: c_int = 0;
+unsafe fn extent_of(datatype: MPI_Datatype) -> Result<usize> {
     let (mut lower, mut extent) = (0, 0);
-    // SAFETY: the caller's contract; all other arguments are places for what MPI writes.
-    let codes = unsafe {
-        [
-            mpi_sys::MPI_Type_get_envelope(
-                datatype,
-                &mut integers,
-                &mut addresses,
-                &mut types,
-                &mut combiner,
-            ),
-            mpi_sys::MPI_Type_get_name(datatype, name.as_mut_ptr(), &mut length),
-            mpi_sys::MPI_Type_get_extent(datatype, &mut lower, &mut extent),
-        ]
-    };
-    if codes
-        .iter()
-        .any(|code| *code != mpi_sys::MPI_SUCCESS as c_int)
-    {
-        return Err(Error::new(Status::Mpi, "MPI does not know the datatype"));
+    // SAFETY: this function's contract, and places for two numbers.
+    let code = unsafe { mpi_sys::MPI_Type_get_extent(datatype, &mut lower, &mut extent) };
+    check(code, "MPI_Type_get_extent")?;
+    match usize::try_from(extent) {
+        Ok(extent) if lower == 0 => Ok(extent),
+        _ => refuse(format!(
+            "type has the lower bound {lower} and the extent {extent}: resize it to begin at 0"
+        )),
     }
-    // SAFETY: MPI ends the name with a NUL within the buffer.
-    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_owned();
-    let predefined = combiner == mpi_sys::MPI_COMBINER_NAMED as c_int;
-    let name = if predefined { name } else { Default::default() };
-    Ok((name, extent as usize))
 }

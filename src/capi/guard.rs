@@ -1,9 +1,8 @@
-//! What every exported function does before and after its work.
+//! The frame around every exported function: catches panics and keeps the text of an error.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 
-use super::group::ftsort;
 use super::status::ftsort_status;
 use ftsort_kernels::error::{Result, Status, caught};
 
@@ -13,7 +12,7 @@ pub fn c_text(text: &str) -> CString {
 }
 
 thread_local! {
-    /// Why this thread's last call without a group failed.
+    /// The reason why this thread's last failing call without a group failed.
     static WITHOUT_GROUP: RefCell<CString> = RefCell::new(CString::default());
 }
 
@@ -22,37 +21,18 @@ pub fn without_group(work: impl FnOnce() -> Result<()>) -> ftsort_status {
     match caught(work) {
         Ok(()) => Status::Ok as ftsort_status,
         Err(error) => {
-            WITHOUT_GROUP.set(c_text(&error.to_string()));
+            keep_text(&error.to_string());
             error.status as ftsort_status
         }
     }
 }
 
-/// That text, until this thread's next call without a group fails.
-pub fn text_without_group() -> *const c_char {
-    WITHOUT_GROUP.with_borrow(|text| text.as_ptr())
+/// Keeps a text for `ftsort_last_error(NULL)` on this thread.
+pub fn keep_text(text: &str) {
+    WITHOUT_GROUP.set(c_text(text));
 }
 
-/// Runs a function on a group: refuses a poisoned one, keeps the error's text, and poisons the
-/// group where the ranks may no longer be in step.
-pub fn on_group(group: *mut ftsort, work: impl FnOnce(&mut ftsort) -> Result<()>) -> ftsort_status {
-    // SAFETY: the exported functions demand NULL or a live group that no other thread uses.
-    let Some(group) = (unsafe { group.as_mut() }) else {
-        return Status::Argument as ftsort_status;
-    };
-    if let Some(poison) = &group.poisoned {
-        group.last_error = c_text(&format!("the group is poisoned since: {poison}"));
-        return Status::State as ftsort_status;
-    }
-    match caught(|| work(&mut *group)) {
-        Ok(()) => Status::Ok as ftsort_status,
-        Err(error) => {
-            group.last_error = c_text(&error.to_string());
-            let status = error.status;
-            if status.sets_apart() {
-                group.poisoned = Some(error);
-            }
-            status as ftsort_status
-        }
-    }
+/// Returns that text. The pointer is valid until this thread's next call without a group fails.
+pub fn text_without_group() -> *const c_char {
+    WITHOUT_GROUP.with_borrow(|text| text.as_ptr())
 }

@@ -1,10 +1,11 @@
-//! The C interface: what `include/ftsort.h` declares, one file for each noun of it.
+//! The C interface: the functions and types that the headers in `include/` declare, one file for each noun.
 //!
-//! The only place that puts the layers together, and the border that no panic crosses. Its
-//! documentation comments become the header's, so they speak to C programmers: `[C]` marks a
-//! function that is collective over the surviving ranks, `[L]` a local one.
+//! The only place that puts the layers together, and the border that no panic crosses. Its documentation comments
+//! become those of the headers, so they address C programmers: `[C]` marks a function that is collective over the
+//! surviving ranks, `[L]` a local one. The templates in `headers/` have the order and the macros. Every array of the
+//! caller passes through `slices`, and every group through `handle`.
 
-// The names are C's, and so is the documentation's markup.
+// The names are those of C, and so is the markup of the documentation.
 #![allow(non_camel_case_types)]
 #![allow(rustdoc::broken_intra_doc_links)]
 
@@ -17,11 +18,11 @@ pub mod datatype;
 pub mod gather;
 pub mod group;
 mod guard;
-mod host;
+mod handle;
 pub mod launch;
 pub mod merge;
 pub mod monitor;
-mod monitor_thread;
+pub mod one_call;
 pub mod query;
 pub mod record;
 pub mod result;
@@ -29,6 +30,7 @@ pub mod rounds;
 pub mod run;
 mod settings;
 pub mod simulate;
+mod slices;
 pub mod stats;
 pub mod status;
 pub mod store;

@@ -1,74 +1,67 @@
-//! Watching the ranks of a group: who is fast enough to be given work.
+//! Monitoring: which ranks of a group are fast enough to be given work.
 
 use std::ffi::{c_int, c_void};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 
-use super::group::ftsort;
-use super::guard::on_group;
-use super::monitor_thread::{Mind, Procedure, Watch};
-use super::settings::{agree_on_equal, read_sized, write_sized};
+use super::guard::without_group;
+use super::handle::{Handle, on_group, refuse, written};
+use super::settings::read_sized;
 use super::status::ftsort_status;
-use crate::ulfm::among_threads;
-use ftsort_core::members::Rank;
-use ftsort_core::monitor::{Assignment, Foreground, Monitor, MonitorOptions, Suspicion};
-use ftsort_core::transport::Transport;
+use super::tree::rank_of;
+use ftsort_core::group::{MonitorConfig, MonitorMode, MonitorState, TestProcedure};
+use ftsort_core::monitor::{Assignment, Suspicion};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// How a monitor runs.
+/// The way in which a monitor runs.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_monitor_mode {
-    /// `FTSORT_MONITOR_THREAD` where all ranks were granted MPI_THREAD_MULTIPLE, else
-    /// `FTSORT_MONITOR_FOREGROUND`.
+    /// FTSORT_MONITOR_THREAD if all ranks were granted MPI_THREAD_MULTIPLE, else FTSORT_MONITOR_FOREGROUND.
     FTSORT_MONITOR_AUTO = 0,
-    /// A thread of its own on each rank, which tests others and answers tests on a private communicator at
-    /// any time. Needs MPI_THREAD_MULTIPLE.
+    /// A thread on each rank that sends and answers tests on a private communicator at any time. Needs
+    /// MPI_THREAD_MULTIPLE.
     FTSORT_MONITOR_THREAD = 1,
-    /// At the commits of a sort, at most once an interval, each rank tells all how it has been: how long
-    /// `test` takes it, or without one which part of the time it had a processor. Needs no thread and no
-    /// messages of its own. What is lost: nothing is noticed between sorts, nor while a round goes on; and
-    /// a rank is trusted to tell the truth about itself. Figures are compared with the median of all.
+    /// At the commits of a sort, at most once per interval, each rank reports how fast it has been: the time of
+    /// `test`, or without one the share of the time in which it had a processor. Needs neither a thread nor messages
+    /// of its own. Detects nothing between sorts or within a round, and trusts the reports. Figures are compared
+    /// with the median of all ranks.
     FTSORT_MONITOR_FOREGROUND = 2,
 }
 
-/// Who tests whom.
+/// The assignment of tests.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_monitor_assignment {
-    /// Everybody everybody (the 2018 paper).
+    /// Every rank tests every other rank (2018 paper).
     FTSORT_TEST_ALL = 0,
-    /// Each rank the first recommended one of each of its clusters c(i,s): N log2 N tests, and news scope
-    /// all within log2 N intervals. For many ranks.
+    /// Each rank tests the first recommended rank of each of its clusters c(i,s): N log2(N) tests, and all ranks
+    /// learn of a change within log2(N) intervals. For many ranks.
     FTSORT_TEST_VCUBE = 1,
 }
 
-/// What becomes of a slow rank's work.
+/// The work of a slow rank.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_monitor_sharing {
-    /// All or nothing (the 2018 paper): who is not recommended executes no node.
+    /// All or nothing (2018 paper): a rank that is not recommended executes no node.
     FTSORT_SHARING_EXCLUDE = 0,
-    /// Past the paper: nobody is left out, and each rank's share of the result is in proportion to its
-    /// speed, in sixteenths: one at half speed gets half a share, one that is more than 32 times as slow
-    /// none. Speed is how long tests have taken of late (`alpha`), as all ranks tell each other at a commit
-    /// once an interval; up to a quarter more than full speed is full speed, which is the median of the
-    /// faster half. Whoever is recommended or not is still told, and changes nothing. It holds for sample
-    /// sort, HyperQuickSort and QuickMerge with `FTSORT_PIVOT_SAMPLED`, in the exchanges after the commit;
-    /// the papers' pivots, bitonic sorts, dense results and `ftsort_rounds_run` have the shares that they
-    /// have without a monitor. Each rank still sorts its own input, whatever its share of the result.
+    /// An extension of the paper: no rank is excluded, and the share of each rank in the result is proportional to
+    /// its speed, in sixteenths: half a share at half the speed, none below 1/32 of full speed. The speed comes from
+    /// the recent times of tests (`alpha`), which all ranks report at a commit once per interval; a speed within a
+    /// quarter of full speed counts as full speed, which is the median of the faster half. Recommendations are still
+    /// reported, and change nothing. Applies to sample sort, and to HyperQuickSort and QuickMerge with
+    /// FTSORT_PIVOT_SAMPLED, from the exchange after the commit; not to the pivots of the papers, bitonic sorts, dense
+    /// results and ftsort_rounds_run. Each rank still sorts its own input.
     FTSORT_SHARING_WEIGHTS = 1,
 }
 
-/// The test procedure: some work as the application does it, in the time that it takes where all is
-/// well. Gives a number that is the same on all ranks; any other one than the tester's own fails the test.
-/// Called on the monitor's thread, and on the thread that calls ftsort; must not call MPI or ftsort, throw,
-/// or longjmp.
+/// The test procedure: a piece of work like that of the application. Returns a number that is the same on all ranks;
+/// a number that differs from the result of the tester fails the test. Called by the thread of the monitor and by
+/// the thread that calls ftsort. Must not call MPI or ftsort, throw, or longjmp.
 pub type ftsort_test_fn = Option<unsafe extern "C" fn(user: *mut c_void) -> u64>;
 
-/// How ranks are watched. Start from `FTSORT_MONITOR_OPTIONS_INIT`; zero always means the default. Later versions
-/// append fields. The same on all ranks, but for `test` and `user`. Borrowed for the call.
+/// Options of a monitor. Start from FTSORT_MONITOR_OPTIONS_INIT; zero selects the default of every member. The same
+/// on all ranks, except `test` and `user`. Borrowed for the call. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_monitor_options {
@@ -76,45 +69,46 @@ pub struct ftsort_monitor_options {
     pub struct_size: usize,
     /// One of `ftsort_monitor_mode`.
     pub mode: i32,
-    /// One of `ftsort_monitor_assignment`; nothing in the foreground.
+    /// One of `ftsort_monitor_assignment`; no effect in the foreground.
     pub assignment: i32,
-    /// Milliseconds between tests; 0: 1000.
+    /// Milliseconds between tests. 0: 1000.
     pub interval_ms: u32,
-    /// After how many good tests in a row a rank may come back; 0: 5 (the paper's zeta).
+    /// The number of consecutive passed tests after which a rank is recommended again. 0: 5 (zeta of the paper).
     pub zeta: u32,
-    /// The weight of what was in the means of Algorithm 1, from 0 to below 1; 0: 0.9.
+    /// The weight of earlier values in the means of Algorithm 1, from 0 to below 1. 0: 0.9.
     pub alpha: f64,
-    /// How many deviations a timeout is above the mean; 0: 4.
+    /// The number of deviations between the mean and the timeout. 0: 4.
     pub beta: f64,
-    /// A reply is late after so many times the timeout ...; 0: 2.5.
+    /// A reply is late after `factor` times the timeout plus `plus_ms`. 0: 2.5.
     pub factor: f64,
-    /// ... and so many milliseconds more. In the foreground a fraction of the median instead, as 1000.
+    /// Milliseconds, see `factor`. In the foreground thousandths of the median.
     pub plus_ms: f64,
-    /// The threshold of a rank's first tests, in milliseconds; 0: 8000. In the foreground multiples of the
-    /// median, as 1000.
+    /// The threshold of the first tests of a rank in milliseconds. 0: 8000. In the foreground thousandths of the
+    /// median.
     pub first_ms: f64,
-    /// Above 0: a reply is late by phi instead, the negative decimal logarithm of the probability that one
-    /// takes even longer; up to 300.
+    /// Above 0, up to 300: a reply is late by phi instead, the negative decimal logarithm of the probability that a
+    /// reply takes even longer.
     pub phi: f64,
-    /// Not 0: a tester that sees most of its peers late at once, or was itself woken late, takes itself for
-    /// the slow one and reports nothing.
+    /// Not 0: a tester that finds most of its peers late at once, or was itself woken late, considers itself slow and
+    /// reports nothing.
     pub self_doubt: i32,
-    /// Not 0: late replies do not enter the means, so that testers do not get used to a slow rank.
+    /// Not 0: late replies do not enter the means, so that testers do not adapt to a slow rank.
     pub unforgiving: i32,
-    /// The test procedure; NULL: the paper's, primes up to 1000 (and see `FTSORT_MONITOR_FOREGROUND`).
+    /// See `ftsort_test_fn`. NULL: the test of the paper, prime numbers up to 1000 (see also
+    /// FTSORT_MONITOR_FOREGROUND).
     pub test: ftsort_test_fn,
-    /// Passed to `test` as it is; never read.
+    /// Passed to `test` and never read.
     pub user: *mut c_void,
     /// One of `ftsort_monitor_sharing`.
     pub sharing: i32,
-    /// Not 0: a rank is left out only where that is expected to save time, by how slow it has been of late
-    /// (as `FTSORT_SHARING_WEIGHTS` knows it): its own part of the rounds to come against its cover's two, and
-    /// one more round for moving its blocks. So never one that is at most twice as slow as its cover. Who is
-    /// out comes back as without this. Nothing with `FTSORT_SHARING_WEIGHTS`.
+    /// Not 0: a rank is excluded only if that is expected to save time, given its recent speed: its part of the
+    /// remaining rounds is compared with two parts of its executor and one more round for moving its blocks. So a rank
+    /// that is at most twice as slow as its executor is never excluded. Readmission is unchanged. No effect with
+    /// FTSORT_SHARING_WEIGHTS.
     pub gain: i32,
 }
 
-/// What one rank's monitor knows of another rank. Later versions append fields.
+/// The knowledge of the monitor of this rank about another rank. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_monitor_view {
@@ -122,61 +116,66 @@ pub struct ftsort_monitor_view {
     pub struct_size: usize,
     /// 1: the rank is in the Dynamic Group of Recommended Processes; 0: it is not.
     pub recommended: i32,
-    /// Events so far: even for a recommended rank, odd for another one.
+    /// The number of changes so far: even for a recommended rank, odd for another.
     pub counter: u32,
-    /// Good tests in a row, by this rank, since the rank left the group.
+    /// The number of consecutive tests by this rank that the rank passed since it left the group.
     pub good_in_row: u32,
-    /// Seconds until its last reply to this rank; below 0: there was none. In the foreground this, and all
-    /// times that follow, are multiples of the median.
+    /// Seconds until its last reply to this rank; negative without a reply. In the foreground this and the following
+    /// times are multiples of the median.
     pub last_reply: f64,
-    /// Algorithm 1's mean of these.
+    /// The mean of Algorithm 1, in seconds.
     pub mean: f64,
-    /// Algorithm 1's variance.
+    /// The variance of Algorithm 1.
     pub variance: f64,
-    /// Algorithm 1's timeout.
+    /// The timeout of Algorithm 1, in seconds.
     pub timeout: f64,
-    /// How long the next reply may take.
+    /// The time after which the next reply is late, in seconds.
     pub threshold: f64,
-    /// How suspicious the last test was, from 0 on.
+    /// The suspicion of the last test, from 0.
     pub phi: f64,
-    /// Its share of the work in proportion to that of a rank at full speed, from 0 to 1, as all ranks have
-    /// agreed on at a commit; 1 without `FTSORT_SHARING_WEIGHTS`.
+    /// The share of the rank in the work, relative to a rank at full speed, from 0 to 1, as agreed at a commit; 1
+    /// without FTSORT_SHARING_WEIGHTS.
     pub weight: f64,
 }
 
-/// A monitor of a group's ranks. Belongs to its group; looked at by any thread.
+/// The monitor of a group. Belongs to the group; any thread may read it.
 pub struct ftsort_monitor {
-    pub(super) ranks: usize,
-    pub(super) mind: Mutex<Mind>,
-    /// As all have agreed on; empty: all the same.
-    pub(super) weights: Mutex<Vec<u8>>,
-    pub(super) stop: AtomicBool,
-    /// Messages sent.
-    pub(super) sent: AtomicU64,
-    /// Tests answered.
-    pub(super) answered: AtomicU64,
+    state: Arc<MonitorState>,
 }
 
-/// What a configuration says, checked.
+/// The test procedure of the program.
+struct Procedure {
+    run: unsafe extern "C" fn(user: *mut c_void) -> u64,
+    user: *mut c_void,
+}
+
+// SAFETY: the function may be called by the monitor's thread, as its documentation says.
+unsafe impl Send for Procedure {}
+// SAFETY: as above; the monitor's thread and the thread that calls ftsort do not change the pointer.
+unsafe impl Sync for Procedure {}
+
+impl Procedure {
+    fn answer(&self) -> u64 {
+        // SAFETY: the user's callback with the user's pointer.
+        unsafe { (self.run)(self.user) }
+    }
+}
+
+/// The checked options of a monitor.
 struct Wanted {
-    options: MonitorOptions,
-    mode: i32,
-    procedure: Procedure,
+    config: MonitorConfig,
+    test: Option<TestProcedure>,
 }
 
 impl Wanted {
     /// # Safety
-    /// `config` is NULL or valid.
-    unsafe fn read(config: *const ftsort_monitor_options) -> Result<Wanted> {
+    /// `options` is NULL or valid.
+    unsafe fn read(options: *const ftsort_monitor_options) -> Result<Wanted> {
         // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
-        let given = unsafe { read_sized(config, "config")? };
+        let given = unsafe { read_sized(options, "options")? };
         let mut wanted = Wanted {
-            options: MonitorOptions::default(),
-            mode: ftsort_monitor_mode::FTSORT_MONITOR_AUTO as i32,
-            procedure: Procedure {
-                run: None,
-                user: std::ptr::null_mut(),
-            },
+            config: MonitorConfig::default(),
+            test: None,
         };
         let Some(given) = given else {
             return Ok(wanted);
@@ -184,13 +183,16 @@ impl Wanted {
         let refuse = |name: &str, value: i32| {
             Err(Error::new(
                 Status::Argument,
-                format!("config.{name} is {value}, which there is not"),
+                format!("options.{name} is {value}: pass one of ftsort_monitor_{name}"),
             ))
         };
-        if !(0..=2).contains(&given.mode) {
-            return refuse("mode", given.mode);
-        }
-        let options = &mut wanted.options;
+        wanted.config.mode = match given.mode {
+            0 => MonitorMode::Auto,
+            1 => MonitorMode::Background,
+            2 => MonitorMode::Foreground,
+            other => return refuse("mode", other),
+        };
+        let options = &mut wanted.config.options;
         options.assignment = match given.assignment {
             0 => Assignment::AllToAll,
             1 => Assignment::VCube,
@@ -220,159 +222,115 @@ impl Wanted {
             other => return refuse("sharing", other),
         };
         options.check().map_err(|error| Error {
-            text: format!("config.{}", error.text),
+            text: format!("options.{}", error.text),
             ..error
         })?;
-        wanted.mode = given.mode;
-        wanted.procedure = Procedure {
-            run: given.test,
-            user: given.user,
-        };
+        wanted.test = given.test.map(|run| {
+            let user = given.user;
+            let procedure = Procedure { run, user };
+            Arc::new(move || procedure.answer()) as TestProcedure
+        });
         Ok(wanted)
     }
-
-    fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (format!("{:?}", self.options), self.mode).hash(&mut hasher);
-        hasher.finish()
-    }
 }
 
-impl ftsort {
-    fn watch(&mut self, wanted: Result<Wanted>) -> Result<()> {
-        let there = self.watch.is_some();
-        let wanted = wanted.and_then(|wanted| match there {
-            true => Err(Error::new(Status::State, "the group has a monitor already")),
-            false => Ok((wanted, among_threads()?)),
-        });
-        let ((wanted, threads), _) = self.together(|engine| {
-            let (wanted, threads) = engine.all_or_none(wanted)?;
-            agree_on_equal(engine, wanted.fingerprint(), "config")?;
-            let threads = engine.agree_on(u32::from(threads))? != 0;
-            Ok((wanted, threads))
-        })?;
-        use ftsort_monitor_mode::{FTSORT_MONITOR_FOREGROUND, FTSORT_MONITOR_THREAD};
-        if wanted.mode == FTSORT_MONITOR_THREAD as i32 && !threads {
-            return Err(Error::new(
-                Status::Argument,
-                "config.mode is FTSORT_MONITOR_THREAD, but not all ranks were granted \
-                 MPI_THREAD_MULTIPLE by MPI_Init_thread",
-            ));
-        }
-        let in_background = threads && wanted.mode != FTSORT_MONITOR_FOREGROUND as i32;
-        let (me, ranks) = (self.members.me(), self.members.ranks());
-        let options = wanted.options.clone();
-        let now = self.transport.now();
-        let (mind, datagram) = match in_background {
-            true => {
-                let datagram = self.transport.mpi().datagram(message_limit(ranks))?;
-                let mut monitor = Monitor::new(me, ranks, wanted.options, datagram.now());
-                monitor.set_answer(wanted.procedure.answer());
-                monitor.mark_failed(self.members.faulty());
-                (Mind::Background(Box::new(monitor)), Some(datagram))
-            }
-            false => {
-                let mut foreground = Foreground::new(ranks, wanted.options);
-                foreground.mark_failed(self.members.faulty());
-                (Mind::Foreground(Box::new(foreground)), None)
-            }
-        };
-        self.watch = Some(Watch::start(
-            (me, ranks),
-            (mind, &options),
-            wanted.procedure,
-            datagram,
-            now,
-        ));
-        Ok(())
-    }
-}
-
-/// The longest message of a monitor: news of all ranks, and what goes before them.
-fn message_limit(ranks: usize) -> usize {
-    256 + 16 * ranks
-}
-
-/// Watches the ranks of a group from now on, and advises its sorts: the Dynamic Group of Recommended
-/// Processes (2018 paper). At every commit of `ftsort_run` and `ftsort_rounds_run` the survivors agree on
-/// who is recommended; who is not executes no node from then on, as if it had crashed, but its blocks are
-/// moved, not lost, and once it is recommended again its nodes come back to it (`FTSORT_EVENT_EXCLUDED`,
-/// `FTSORT_EVENT_REJOINED`). If nobody is recommended, all work. A rank that is left out still takes part
-/// in every collective call: one that is stopped altogether keeps the others waiting, and leaving it out
-/// shortens only its work. [C]
+/// Starts to monitor the ranks of a group: the Dynamic Group of Recommended Processes (2018 paper). [C]
 ///
-/// \param[in,out] group a live group without a monitor.
-/// \param[in] config borrowed for the call; NULL: all defaults.
-/// \param[out] out the monitor, for the functions that look at it; it belongs to the group and is valid
-/// until `ftsort_monitor_stop`, `ftsort_leave` or `ftsort_free`. May be NULL.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` naming the field, or where `config` is not the same on all
-/// ranks; `FTSORT_ERR_PEER_ARGUMENT`; `FTSORT_ERR_STATE` if there is a monitor; `FTSORT_ERR_EXCLUDED`;
-/// `FTSORT_ERR_MEMORY`; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
+/// At every commit of ftsort_run and ftsort_rounds_run the survivors agree on the recommended ranks. A rank that is
+/// not recommended executes no node from then on; its blocks move to another rank, and its nodes return once it is
+/// recommended again (FTSORT_EVENT_EXCLUDED, FTSORT_EVENT_REJOINED). If no rank is recommended, all ranks work. An
+/// excluded rank still takes part in every collective call, so a rank that is stopped altogether keeps the others
+/// waiting.
+///
+/// \param group    a group without a monitor
+/// \param options  borrowed for the call; NULL selects all defaults
+/// \param monitor  receives the monitor, which belongs to the group and is valid until ftsort_monitor_stop,
+///                 ftsort_leave or ftsort_free; may be NULL
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT naming the member, and on all ranks if `options` differs between ranks;
+///         FTSORT_ERR_STATE also if the group has a monitor; or another status of "Collective calls"
 ///
 /// # Safety
-/// `group` is NULL or live; `config` and `out` are NULL or valid.
+/// `group` is NULL or live; `options` and `monitor` are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_monitor_start(
-    group: *mut ftsort,
-    config: *const ftsort_monitor_options,
-    out: *mut *const ftsort_monitor,
+    group: *mut Handle,
+    options: *const ftsort_monitor_options,
+    monitor: *mut *const ftsort_monitor,
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let out = unsafe { out.as_mut() };
+        let place = unsafe { monitor.as_mut() };
         // SAFETY: as above.
-        let started = group.watch(unsafe { Wanted::read(config) });
-        if let Some(out) = out {
-            let watch = group.watch.as_ref().filter(|_| started.is_ok());
-            *out = watch.map_or(std::ptr::null(), |watch| watch.shared());
+        let (config, test) = match unsafe { Wanted::read(options) } {
+            Ok(wanted) => (Ok(wanted.config), wanted.test),
+            Err(error) => (Err(error), None),
+        };
+        let started = group.group.start_monitor_checked(config, test);
+        if let Some(place) = place {
+            *place = std::ptr::null();
+            if let Ok(state) = &started {
+                let state = Arc::clone(state);
+                *place = &**group.monitor.insert(Box::new(ftsort_monitor { state }));
+            }
         }
-        started
+        started.map(drop)
     })
 }
 
-/// Ends what `ftsort_monitor_start` began: from now on all living ranks execute their nodes. A private
-/// communicator that it had stays until `MPI_Finalize`, for messages may still be on their way. [C]
+/// Stops the monitor of a group: from now on all survivors execute their nodes. [C]
 ///
-/// \param[in,out] group a live group; without a monitor nothing happens.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for a NULL group; `FTSORT_ERR_STATE`;
-/// `FTSORT_ERR_EXCLUDED`; `FTSORT_ERR_MPI`; `FTSORT_ERR_INTERNAL`.
+/// The private communicator of a monitor with a thread remains until MPI_Finalize, because messages may still be on
+/// their way.
+///
+/// \param group  a group; without a monitor the call has no effect
+/// \return FTSORT_OK, or a status of "Collective calls"
 ///
 /// # Safety
-/// `group` is NULL or live; nobody looks at its monitor any more.
+/// `group` is NULL or live; its monitor is not read any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_monitor_stop(group: *mut ftsort) -> ftsort_status {
+pub unsafe extern "C" fn ftsort_monitor_stop(group: *mut Handle) -> ftsort_status {
     on_group(group, |group| {
-        group.watch = None;
-        group.together(|engine| engine.check_faults()).map(|_| ())
+        group.monitor = None;
+        group.group.stop_monitor()
     })
 }
 
-/// What this rank's monitor knows of a rank. May be called by any thread at any time, also while another
-/// one is in `ftsort_run`. [L]
+/// Returns the knowledge of the monitor of this rank about `rank`. [L]
 ///
-/// \param[in] monitor from `ftsort_monitor_start`.
-/// \param[in] rank one of the group's.
-/// \param[in,out] out set `struct_size` before; that many bytes are filled in.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, a rank that there is not, or a `struct_size` too
-/// small to hold itself.
+/// Any thread may call it at any time, also while another thread is in ftsort_run.
+///
+/// \param monitor  a monitor of ftsort_monitor_start
+/// \param rank     a rank of the group
+/// \param view     set `struct_size` before (FTSORT_MONITOR_VIEW_INIT); receives that many bytes
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL, a rank that does not exist, or a `struct_size` that is too small
 ///
 /// # Safety
-/// `monitor` is NULL or valid; `out` is NULL or valid for its `struct_size` bytes.
+/// `monitor` is NULL or valid; `view` is NULL or valid for its `struct_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_monitor_get_view(
     monitor: *const ftsort_monitor,
     rank: i32,
-    out: *mut ftsort_monitor_view,
+    view: *mut ftsort_monitor_view,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
+    without_group(|| unsafe { get_view(monitor, rank, view) })
+}
+
+/// # Safety
+/// As for [`ftsort_monitor_get_view`].
+unsafe fn get_view(
+    monitor: *const ftsort_monitor,
+    rank: i32,
+    place: *mut ftsort_monitor_view,
+) -> Result<()> {
+    // SAFETY: this function's contract.
     let Some(monitor) = (unsafe { monitor.as_ref() }) else {
-        return Status::Argument as ftsort_status;
+        return refuse("monitor is NULL: pass a monitor of ftsort_monitor_start");
     };
-    let rank = u32::try_from(rank).ok().map(Rank);
-    let Some(rank) = rank.filter(|rank| rank.index() < monitor.ranks) else {
-        return Status::Argument as ftsort_status;
+    let rank = rank_of("rank", rank, monitor.state.ranks())?;
+    let Some(view) = monitor.state.view(rank) else {
+        return refuse("rank is not in the group");
     };
-    let view = monitor.view(rank);
     let full = |struct_size| ftsort_monitor_view {
         struct_size,
         recommended: i32::from(view.recommended),
@@ -384,18 +342,18 @@ pub unsafe extern "C" fn ftsort_monitor_get_view(
         timeout: view.timeout,
         threshold: view.threshold,
         phi: view.phi,
-        weight: monitor.weight(rank),
+        weight: monitor.state.weight(rank),
     };
     // SAFETY: this function's contract.
-    unsafe { write_sized(out, full) as ftsort_status }
+    unsafe { written("view", place, full) }
 }
 
-/// What a monitor has cost this rank so far. May be called by any thread at any time. [L]
+/// Returns the cost of a monitor on this rank so far; any thread may call it at any time. [L]
 ///
-/// \param[in] monitor from `ftsort_monitor_start`.
-/// \param[out] sent messages sent; may be NULL. 0 in the foreground.
-/// \param[out] answered tests answered; may be NULL. 0 in the foreground.
-/// \return 1 if it has a thread of its own, 0 if it runs in the foreground; -1 for NULL.
+/// \param monitor   a monitor of ftsort_monitor_start
+/// \param sent      receives the number of messages sent, 0 in the foreground; may be NULL
+/// \param answered  receives the number of tests answered, 0 in the foreground; may be NULL
+/// \return 1 if the monitor has a thread, 0 if it runs in the foreground; -1 for NULL
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -409,10 +367,10 @@ pub unsafe extern "C" fn ftsort_monitor_cost(
     let (monitor, sent, answered) = unsafe { (monitor.as_ref(), sent.as_mut(), answered.as_mut()) };
     let Some(monitor) = monitor else { return -1 };
     if let Some(sent) = sent {
-        *sent = monitor.sent.load(Ordering::Relaxed);
+        *sent = monitor.state.messages_sent();
     }
     if let Some(answered) = answered {
-        *answered = monitor.answered.load(Ordering::Relaxed);
+        *answered = monitor.state.tests_answered();
     }
-    c_int::from(monitor.is_background())
+    c_int::from(monitor.state.is_background())
 }

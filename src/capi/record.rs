@@ -1,4 +1,4 @@
-//! What is sorted, as C sees it.
+//! The layout of records, as C describes it.
 
 use std::cmp::Ordering;
 use std::ffi::{c_int, c_void};
@@ -7,7 +7,7 @@ use super::settings::read_sized;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Comparator, Fields, Layout};
 
-/// What the key of a record is.
+/// The type of a key.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_key {
@@ -27,49 +27,46 @@ pub enum ftsort_key {
     FTSORT_KEY_I64 = 7,
     /// `uint64_t`.
     FTSORT_KEY_U64 = 8,
-    /// `float`, in IEEE 754's total order: -NaN, -infinity, ..., -0.0, +0.0, ..., +infinity, +NaN.
+    /// `float`, in the total order of IEEE 754: -NaN, -infinity, ..., -0.0, +0.0, ..., +infinity, +NaN.
     FTSORT_KEY_F32 = 9,
     /// `double`, in the same order.
     FTSORT_KEY_F64 = 10,
-    /// `key_bytes` bytes, in the order of `memcmp`.
+    /// `key_bytes` bytes, in the order of memcmp.
     FTSORT_KEY_BYTES = 11,
-    /// What `compare` says of two records.
+    /// The order of `compare`.
     FTSORT_KEY_COMPARE = 12,
 }
 
-/// Compares two records: below 0, 0 or above 0, as for `qsort`. Pure: the same answer for the same
-/// bytes, on every rank, from any thread and from several at once; a total order of keys. Must not
-/// throw, longjmp, or call ftsort or MPI. The records are copies, aligned as in an array that starts at
-/// a multiple of 16; they may be of any rank.
+/// Compares two records: returns a number below, equal to or above 0, as for qsort. Must be a total order of
+/// keys and pure: the same answer for the same bytes, on every rank and thread. Called by several threads at
+/// once. Must not throw, longjmp, or call ftsort or MPI. The records are copies, of any rank, aligned as in an
+/// array that starts at a multiple of 16.
 pub type ftsort_compare_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, a: *const c_void, b: *const c_void) -> c_int>;
 
-/// What a record is: contiguous bytes of a fixed size that may be copied freely (no pointers, for they
-/// go to other processes). Start from `FTSORT_RECORD_PLAIN` (a number), `FTSORT_RECORD_MEMBER` (a struct
-/// with a number in it), `FTSORT_RECORD_BYTES` or `FTSORT_RECORD_COMPARE`. Later versions append
-/// fields. The same on all ranks.
+/// The layout of a record: contiguous bytes of a fixed size without pointers, because records move to other
+/// processes. Start from an FTSORT_RECORD_ macro. The same on all ranks. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_record {
     /// `sizeof(ftsort_record)`.
     pub struct_size: usize,
-    /// The size of a record in bytes, padding included; up to 2^28.
+    /// The size of a record in bytes, including padding; up to 2^28.
     pub record_bytes: usize,
-    /// Where the key starts in a record; any alignment. 0 for `FTSORT_KEY_COMPARE`.
+    /// The position of the key in a record, in bytes; any alignment.
     pub key_offset: usize,
-    /// The size of the key in bytes. For numbers 0 means the natural one; 0 for `FTSORT_KEY_COMPARE`.
+    /// The size of the key in bytes; 0 for the natural size of a number.
     pub key_bytes: usize,
     /// One of `ftsort_key`.
     pub key: i32,
-    /// Not 0: the greatest key first.
+    /// Not 0: descending order.
     pub descending: i32,
-    /// Not 0: records with equal keys must stay in the order of ranks, and of positions within a rank's
-    /// input (also where descending). All algorithms do that anyway, but for `FTSORT_BITONIC_MERGE`,
-    /// which then fails with `FTSORT_ERR_ARGUMENT`.
+    /// Not 0: records with equal keys must keep the order of ranks and positions, also in descending order. All
+    /// algorithms keep it, except FTSORT_BITONIC_MERGE, which then returns FTSORT_ERR_ARGUMENT.
     pub stable: i32,
-    /// `FTSORT_KEY_COMPARE` only. Kept until `ftsort_run` returns.
+    /// FTSORT_KEY_COMPARE only; ftsort_result_verify uses it too.
     pub compare: ftsort_compare_fn,
-    /// Passed to `compare` as it is; never read.
+    /// Passed to `compare` and never read.
     pub user: *mut c_void,
 }
 
@@ -84,7 +81,12 @@ pub(super) struct Wanted {
 pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted> {
     // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
     let record = unsafe { read_sized(record, "record")? };
-    let record = record.ok_or_else(|| Error::new(Status::Argument, "record is NULL"))?;
+    let record = record.ok_or_else(|| {
+        Error::new(
+            Status::Argument,
+            "record is NULL: start from an FTSORT_RECORD_ macro",
+        )
+    })?;
     let record_bytes = record.record_bytes;
     let compare = record.compare.map(|function| {
         let caller = Caller {

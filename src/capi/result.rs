@@ -1,153 +1,257 @@
-//! What a sort gives: a list of blocks.
+//! Results: the blocks that a sort, rounds or a tree leave on a rank.
 
 use std::ffi::c_void;
 
+use super::guard::keep_text;
+use super::handle::refuse;
 use super::status::ftsort_status;
-use ftsort_core::engine::Finished;
-use ftsort_core::members::{Members, RankSet};
-use ftsort_core::sort::{global_offset, total_records};
-use ftsort_core::tree::run::collect::LocalResult;
+use ftsort_core::group::{Sorted, SortedBlock};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::record::Layout;
 
-/// The sorted blocks that this rank holds: its own, and one for each node that it covers, in
-/// ascending order of node. Owned by the caller; may outlive its group. May be read by several
-/// threads at once.
+/// The blocks that a sort, rounds or a tree leave on this rank, in ascending order of node.
+///
+/// Belongs to the caller, and remains valid after its group is released. Several threads may read it at once.
 pub struct ftsort_result {
-    blocks: Vec<(Node, u64, Slice)>,
-    record_bytes: usize,
-    total: u64,
-    /// Who was dead when it was made.
-    absent: RankSet,
+    content: Content,
+    /// The size of the group.
     ranks: usize,
 }
 
-/// One sorted block. Borrowed from its result.
+enum Content {
+    Sorted(Sorted, Layout),
+    /// The states of a rounds algorithm, or the result of a tree: bytes.
+    States(Vec<(Node, Slice)>),
+    /// A part of an array that the caller sorted by other means, and lends.
+    Array(Array),
+}
+
+struct Array {
+    layout: Layout,
+    node: Node,
+    data: *const c_void,
+    count: usize,
+}
+
+impl Array {
+    fn bytes(&self) -> &[u8] {
+        match self.count {
+            0 => &[],
+            // SAFETY: checked when the result was made; the caller keeps the array until the result is
+            // released.
+            count => unsafe {
+                std::slice::from_raw_parts(self.data.cast(), count * self.layout.record_bytes())
+            },
+        }
+    }
+}
+
+/// One block of a result. Borrowed from the result.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_block {
-    /// The node whose block it is.
+    /// The node of the block.
     pub node: i32,
-    /// The records, in order; those of numbers are aligned to their size. Not NULL, also if `count` is 0.
+    /// Records in order, or the bytes of a state or tree result. Numbers are aligned to their size, bytes to 8. Not
+    /// NULL, even if `count` is 0.
     pub data: *const c_void,
-    /// How many records.
+    /// The number of elements: records, or bytes.
     pub count: usize,
-    /// Where the block starts in the global order, in records.
+    /// The position of the first record in the global order, in records; 0 for bytes.
     pub offset: u64,
 }
 
-impl ftsort_result {
-    pub(super) fn new(finished: Finished, record_bytes: usize, members: &Members) -> ftsort_result {
-        let total = total_records(&finished.decision);
-        let blocks = finished.blocks.into_iter().filter_map(|(node, block)| {
-            let (offset, data) = global_offset(&block)?;
-            Some((node, offset, data.clone()))
-        });
-        ftsort_result {
-            blocks: blocks.collect(),
-            record_bytes,
-            total,
-            absent: members.faulty().clone(),
-            ranks: members.ranks(),
-        }
-    }
+/// Bytes of an empty array: aligned as all others are.
+#[repr(align(64))]
+struct Nowhere;
+static NOWHERE: Nowhere = Nowhere;
 
-    /// Of how many ranks the group was.
-    pub(super) fn ranks(&self) -> usize {
-        self.ranks
-    }
-
-    /// What there is to be handed to somebody.
-    pub(super) fn holding(&self) -> LocalResult {
-        LocalResult {
-            blocks: self.blocks.clone(),
-            record_bytes: self.record_bytes,
-            total: self.total,
-            absent: self.absent.clone(),
-        }
-    }
-
-    /// The blocks, by node, if records have this size.
-    pub(super) fn parts(&self, record_bytes: usize) -> Result<Vec<(Node, &[u8])>> {
-        if record_bytes != self.record_bytes {
-            let text = format!(
-                "record.record_bytes is {record_bytes}, but the result has records of {} bytes",
-                self.record_bytes
-            );
-            return Err(Error::new(Status::Argument, text));
-        }
-        let blocks = self.blocks.iter();
-        Ok(blocks.map(|(node, _, data)| (*node, &data[..])).collect())
+/// The address of bytes; of none, too.
+pub(super) fn address_of(bytes: &[u8]) -> *const c_void {
+    match bytes {
+        [] => std::ptr::from_ref(&NOWHERE).cast(),
+        bytes => bytes.as_ptr().cast(),
     }
 }
 
-/// How many blocks this rank holds. [L]
-///
-/// \param[in] result a result; NULL has none.
+/// A node and the bytes of its records.
+type NodeRecords<'r> = (Node, &'r [u8]);
+
+impl ftsort_result {
+    /// The result of a sort.
+    pub(super) fn sorted(sorted: Sorted, layout: Layout) -> ftsort_result {
+        ftsort_result {
+            ranks: sorted.ranks(),
+            content: Content::Sorted(sorted, layout),
+        }
+    }
+
+    /// The states of nodes in a group of this size.
+    pub(super) fn states(states: Vec<(Node, Slice)>, ranks: usize) -> ftsort_result {
+        ftsort_result {
+            content: Content::States(states),
+            ranks,
+        }
+    }
+
+    /// A lent array, as the block of a node.
+    ///
+    /// # Safety
+    /// `data` is valid for `count` records as long as the result is used, or `count` is 0.
+    pub(super) unsafe fn array(
+        layout: Layout,
+        data: *const c_void,
+        count: usize,
+        node: Node,
+        ranks: usize,
+    ) -> ftsort_result {
+        ftsort_result {
+            content: Content::Array(Array {
+                layout,
+                node,
+                data,
+                count,
+            }),
+            ranks,
+        }
+    }
+
+    /// Checks that the result is of a group of this size.
+    pub(super) fn require_ranks(&self, ranks: usize) -> Result<()> {
+        if self.ranks != ranks {
+            return refuse(format!(
+                "result is of a group of {} ranks, but group has {ranks}: pass the group that made it",
+                self.ranks
+            ));
+        }
+        Ok(())
+    }
+
+    /// The result of a sort, to be handed to one rank.
+    pub(super) fn of_sort(&self) -> Result<&Sorted> {
+        match &self.content {
+            Content::Sorted(sorted, _) => Ok(sorted),
+            _ => refuse("result is not of a sort: pass a result of ftsort_sort or ftsort_run"),
+        }
+    }
+
+    /// The records by node, and their layout.
+    pub(super) fn records(&self) -> Result<(&Layout, Vec<NodeRecords<'_>>)> {
+        match &self.content {
+            Content::Sorted(sorted, layout) => Ok((layout, sorted.parts(layout.record_bytes())?)),
+            Content::Array(array) => Ok((&array.layout, vec![(array.node, array.bytes())])),
+            Content::States(_) => refuse(
+                "result holds bytes of rounds or of a tree: pass a result of a sort or of ftsort_result_of_array",
+            ),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match &self.content {
+            Content::Sorted(sorted, _) => sorted.len(),
+            Content::States(states) => states.len(),
+            Content::Array(_) => 1,
+        }
+    }
+
+    fn total(&self) -> u64 {
+        match &self.content {
+            Content::Sorted(sorted, _) => sorted.total(),
+            Content::States(states) => states.iter().map(|(_, state)| state.len() as u64).sum(),
+            Content::Array(array) => array.count as u64,
+        }
+    }
+
+    fn block(&self, index: usize) -> Option<ftsort_block> {
+        let block = |node: Node, data: &[u8], element_bytes: usize, offset: u64| ftsort_block {
+            node: node.0 as i32,
+            data: address_of(data),
+            count: data.len() / element_bytes,
+            offset,
+        };
+        match &self.content {
+            Content::Sorted(sorted, _) => {
+                let SortedBlock {
+                    node,
+                    offset,
+                    records,
+                } = sorted.block(index)?;
+                Some(block(node, records, sorted.record_bytes(), offset))
+            }
+            Content::States(states) => {
+                let (node, state) = states.get(index)?;
+                Some(block(*node, state, 1, 0))
+            }
+            Content::Array(array) => (index == 0)
+                .then(|| block(array.node, array.bytes(), array.layout.record_bytes(), 0)),
+        }
+    }
+}
+
+/// Returns the number of blocks on this rank: one for each node that it executes, or 0 for NULL. [L]
 ///
 /// # Safety
 /// `result` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_result_count(result: *const ftsort_result) -> usize {
     // SAFETY: this function's contract.
-    unsafe { result.as_ref() }.map_or(0, |result| result.blocks.len())
+    unsafe { result.as_ref() }.map_or(0, ftsort_result::count)
 }
 
-/// One block of this rank's. [L]
+/// Describes one block of this rank. [L]
 ///
-/// \param[in] result a live result.
-/// \param[in] index below `ftsort_result_count`; blocks are in ascending order of node.
-/// \param[out] out the block; its data live as long as the result.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL or an index that is too great.
+/// \param result  a result
+/// \param index   a number below ftsort_result_count
+/// \param block   receives the block; its data live as long as the result
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or an `index` that is too large
 ///
 /// # Safety
-/// `result` is NULL or live; `out` is NULL or valid.
+/// `result` is NULL or live; `block` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_result_block(
     result: *const ftsort_result,
     index: usize,
-    out: *mut ftsort_block,
+    block: *mut ftsort_block,
 ) -> ftsort_status {
     // SAFETY: this function's contract.
-    let (result, out) = unsafe { (result.as_ref(), out.as_mut()) };
-    let (Some(result), Some(out)) = (result, out) else {
+    let (result, place) = unsafe { (result.as_ref(), block.as_mut()) };
+    let found = result.and_then(|result| result.block(index));
+    let (Some(found), Some(place)) = (found, place) else {
+        let count = result.map_or(0, ftsort_result::count);
+        keep_text(&format!(
+            "result or block is NULL, or index is {index} and the result has {count} blocks"
+        ));
         return Status::Argument as ftsort_status;
     };
-    let Some((node, offset, data)) = result.blocks.get(index) else {
-        return Status::Argument as ftsort_status;
-    };
-    *out = ftsort_block {
-        node: node.0 as i32,
-        data: data.as_ptr().cast(),
-        count: data.len() / result.record_bytes,
-        offset: *offset,
-    };
+    *place = found;
     Status::Ok as ftsort_status
 }
 
-/// How many records the whole result has, over all ranks. [L]
-///
-/// \param[in] result a result; NULL has none.
+/// Returns the number of records of a sort over all ranks; of other results the elements on this rank. [L]
 ///
 /// # Safety
 /// `result` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_result_total(result: *const ftsort_result) -> u64 {
     // SAFETY: this function's contract.
-    unsafe { result.as_ref() }.map_or(0, |result| result.total)
+    unsafe { result.as_ref() }.map_or(0, ftsort_result::total)
 }
 
-/// Frees a result and the blocks in it. [L]
-///
-/// \param[in] result a result; NULL is a no-op. It must not be used again.
+/// Releases a result and its blocks; NULL is allowed. [L]
 ///
 /// # Safety
-/// `result` is NULL or live.
+/// `result` is NULL or live, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_result_free(result: *mut ftsort_result) {
     if !result.is_null() {
-        // SAFETY: it came from Box::into_raw in ftsort_run, and the caller gives it back once.
+        // SAFETY: it came from Box::into_raw, and the caller gives it back once.
         drop(unsafe { Box::from_raw(result) });
     }
+}
+
+/// Hands a result to the caller.
+pub(super) fn hand_over(result: ftsort_result) -> *mut ftsort_result {
+    Box::into_raw(Box::new(result))
 }

@@ -1,59 +1,55 @@
 //! A configuration as a group uses it: read from C, checked, with defaults filled in.
 
-use std::ffi::{CStr, c_char, c_int};
-use std::hash::{Hash, Hasher};
-use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::ffi::{CStr, c_char, c_int, c_void};
 
-use twox_hash::XxHash3_64;
-
+use super::buffer::ftsort_buffer;
 use super::config::{
     ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_finding,
-    ftsort_reload_fn,
 };
 use super::guard::c_text;
-use super::host::{share_host, sharers};
-use crate::ulfm::Ulfm;
-use ftsort_core::engine::{Engine, Event, Observer, Occasion};
+use crate::group::directory_store;
+use crate::host::thread_share;
+use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::faults::Plan;
+use ftsort_core::group::{DataChecks, GroupConfig, LogLevel, Reload, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
-use ftsort_core::store::Store;
-use ftsort_core::store::directory::Directory;
-use ftsort_core::store::disk::Disk;
-use ftsort_core::store::memory::Memory;
 use ftsort_core::transport::Repair;
+use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{ThreadPool, Threads};
+use ftsort_kernels::kernel::Threads;
 
 /// The configuration, checked and with defaults filled in.
 pub(super) struct Settings {
-    pub repair: Repair,
-    /// None: the best.
-    pub algorithm: Option<Method>,
-    /// Its number in `ftsort_algorithm`.
-    pub algorithm_code: i32,
-    pub dense: bool,
-    /// See `ftsort_check`.
-    pub checks: u32,
-    pub crew: ThreadPool,
-    /// Seconds; see `ftsort_config.timeout_ms`.
-    pub timeout: Option<f64>,
-    pub memory_limit: usize,
-    pub min_survivors: usize,
-    pub plan: Plan,
-    pub reload: ftsort_reload_fn,
-    pub listener: Listener,
+    pub group: GroupConfig,
     pub accept_no_ulfm: bool,
-    pub store: StoreChoice,
-    /// What the names of trace files begin with; None: there are none.
+    /// The number of the algorithm in `ftsort_algorithm`.
+    pub algorithm_code: i32,
+    pub reload: Option<ReloadCallback>,
+    pub listener: Listener,
+    /// The prefix of trace files; None: no trace is written.
     pub trace: Option<String>,
 }
 
-#[derive(Clone)]
-pub(super) enum StoreChoice {
-    Copies(usize),
-    Directory(PathBuf),
+/// The reload callback of the program.
+pub(super) struct ReloadCallback {
+    function: unsafe extern "C" fn(*mut c_void, i32, *mut ftsort_buffer) -> c_int,
+    user: *mut c_void,
+}
+
+impl Reload for ReloadCallback {
+    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        let mut data = ftsort_buffer::empty();
+        // SAFETY: the user's callback with the user's pointer; `data` lives during the call.
+        let refused = unsafe { (self.function)(self.user, rank.0 as i32, &mut data) };
+        match refused {
+            0 => Ok(data.into_bytes()),
+            code => Err(Error::new(
+                Status::Callback,
+                format!("the reload callback returned {code} for rank {rank}"),
+            )),
+        }
+    }
 }
 
 /// Passes events and log lines on to the user's callbacks.
@@ -62,27 +58,22 @@ pub(super) struct Listener {
     config: ftsort_config,
 }
 
-/// How grave a log line is.
-pub(super) const LOG_WARNING: c_int = 1;
-const LOG_INFORMATION: c_int = 2;
-
 impl Listener {
-    pub fn log(&self, level: c_int, line: &str) {
+    pub fn log(&self, level: LogLevel, line: &str) {
+        let level = match level {
+            LogLevel::Warning => 1,
+            LogLevel::Information => 2,
+        };
         if let Some(on_log) = self.config.on_log {
             let line = c_text(line);
             // SAFETY: the user's callback with the user's pointer; the line lives during the call.
             unsafe { on_log(self.config.user, level, line.as_ptr()) };
         }
     }
-
-    pub fn user(&self) -> *mut std::ffi::c_void {
-        self.config.user
-    }
 }
 
 impl Observer for Listener {
     fn event(&mut self, occasion: Occasion) {
-        share_host(occasion.living_here);
         let Some(on_event) = self.config.on_event else {
             return;
         };
@@ -114,7 +105,7 @@ impl Observer for Listener {
             round: occasion.round,
             rounds: occasion.rounds,
             epoch: occasion.epoch,
-            speaker: id(occasion.speaker),
+            lowest_survivor: id(occasion.speaker),
             finding,
         };
         // SAFETY: the user's callback with the user's pointer; the event lives during the call.
@@ -293,16 +284,16 @@ impl Settings {
         // SAFETY: the caller's contract.
         let directory = unsafe { text_of(config.store_directory) };
         let store = match (config.store, directory) {
-            (0, _) => StoreChoice::Copies(config.replicas.max(1) as usize),
-            (1, Some(directory)) => StoreChoice::Directory(directory.into()),
+            (0, _) => StoreChoice::Memory(config.replicas.max(1) as usize),
+            (1, Some(directory)) => directory_store(directory.into()),
             (1, None) => {
                 return Err(Error::new(
                     Status::Argument,
                     "config.store_directory is NULL, but config.store is FTSORT_STORE_DIRECTORY",
                 ));
             }
-            (2, _) => StoreChoice::Copies(0),
-            (3, _) if config.reload.is_some() => StoreChoice::Copies(0),
+            (2, _) => StoreChoice::Memory(0),
+            (3, _) if config.reload.is_some() => StoreChoice::Memory(0),
             (3, _) => {
                 return Err(Error::new(
                     Status::Argument,
@@ -317,21 +308,34 @@ impl Settings {
         // SAFETY: the caller's contract.
         let trace = unsafe { text_of(config.trace) };
         let trace = trace.or_else(|| std::env::var("FTSORT_TRACE").ok());
-        Ok(Settings {
+        let has = |check: ftsort_check| config.checks & check as u32 != 0;
+        let group = GroupConfig {
+            method: algorithm,
+            store,
             repair,
-            algorithm,
-            algorithm_code: config.algorithm,
             dense: config.dense != 0,
-            checks: config.checks,
-            crew: threads(config.threads as usize).into(),
+            checks: DataChecks {
+                digest: has(ftsort_check::FTSORT_CHECK_DIGEST),
+                purity: has(ftsort_check::FTSORT_CHECK_PURITY),
+            },
+            threads: match config.threads {
+                0 => thread_share(),
+                threads => Threads::Fixed(threads as usize),
+            },
             timeout: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,
-            plan: Plan::parse(&faults.unwrap_or_default())?,
-            reload: config.reload,
-            listener: Listener { config },
+            failures: Plan::parse(&faults.unwrap_or_default())?,
+        };
+        Ok(Settings {
+            group,
             accept_no_ulfm: config.accept_no_ulfm != 0,
-            store,
+            algorithm_code: config.algorithm,
+            reload: config.reload.map(|function| ReloadCallback {
+                function,
+                user: config.user,
+            }),
+            listener: Listener { config },
             trace: trace.filter(|prefix| !prefix.is_empty()),
         })
     }
@@ -348,133 +352,5 @@ impl Settings {
         };
         // SAFETY: it has its size, and texts that end.
         unsafe { Settings::read(&config) }
-    }
-
-    /// What must be the same on all ranks.
-    pub fn fingerprint(&self) -> u64 {
-        let mut hasher = XxHash3_64::new();
-        (self.repair as u8).hash(&mut hasher);
-        self.algorithm.hash(&mut hasher);
-        self.dense.hash(&mut hasher);
-        self.checks.hash(&mut hasher);
-        self.reload.is_some().hash(&mut hasher);
-        self.min_survivors.hash(&mut hasher);
-        self.timeout.is_some().hash(&mut hasher);
-        match &self.store {
-            StoreChoice::Copies(copies) => copies.hash(&mut hasher),
-            StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),
-        }
-        hasher.finish()
-    }
-}
-
-/// All ranks must hold the same value, or all fail alike.
-pub(super) fn agree_on_equal(engine: &mut Engine<'_>, value: u64, what: &str) -> Result<()> {
-    let equal = engine.all_equal(value)?;
-    match equal {
-        true => Ok(()),
-        false => Err(unequal(what)),
-    }
-}
-
-/// Why a call fails whose arguments differ.
-pub(super) fn unequal(what: &str) -> Error {
-    let text = format!("{what} is not the same on all ranks");
-    Error::new(Status::Argument, text)
-}
-
-pub(super) fn agree_on_settings(engine: &mut Engine<'_>, fingerprint: u64) -> Result<()> {
-    agree_on_equal(
-        engine,
-        fingerprint,
-        "config (algorithm, store, replicas, pivot, repair, dense, checks, min_survivors, or whether there is a reload or a \
-         timeout)",
-    )
-}
-
-/// Opens the store and, if it is a directory, makes sure that all ranks see the same one.
-pub(super) fn open_store(
-    engine: &mut Engine<'_>,
-    choice: &StoreChoice,
-    group: u64,
-) -> Result<Box<dyn Store>> {
-    let folder = match choice {
-        StoreChoice::Copies(copies) => return Ok(Box::new(Memory::new(*copies))),
-        StoreChoice::Directory(folder) => folder,
-    };
-    let me = engine.members().me();
-    let opened = Directory::open(Box::new(Disk::new(folder)), group, me).and_then(|mut store| {
-        if engine.members().lowest_survivor() == me {
-            store.leave_sign()?;
-        }
-        Ok(store)
-    });
-    let (mut store, trouble) = match opened {
-        Ok(store) => (Some(store), None),
-        Err(error) => (None, Some(error)),
-    };
-    let everybody = engine.all_or_none(trouble.map_or(Ok(()), Err));
-    let everybody = everybody.and_then(|()| {
-        let sees = store.as_ref().is_some_and(Directory::sees_sign);
-        engine.all_or_none(match sees {
-            true => Ok(()),
-            false => Err(Error::new(
-                Status::Store,
-                format!(
-                    "{} is not the same directory on all ranks",
-                    folder.display()
-                ),
-            )),
-        })
-    });
-    // The sign was left for this call alone.
-    if let Some(store) = &mut store {
-        store.sweep();
-    }
-    everybody?;
-    let store = store.ok_or_else(|| Error::new(Status::Internal, "a store that is not there"))?;
-    Ok(Box::new(store))
-}
-
-/// A store of the same kind and in the same place as [`open_store`]'s, which shares nothing with it.
-pub(super) fn store_beside(choice: &StoreChoice, group: u64, me: Rank) -> Box<dyn Store> {
-    match choice {
-        StoreChoice::Copies(copies) => Box::new(Memory::new(*copies)),
-        // Its files have other names.
-        StoreChoice::Directory(folder) => {
-            Box::new(Directory::new(Box::new(Disk::new(folder)), !group, me))
-        }
-    }
-}
-
-/// Says which settings are missing that surviving needs, as far as this process can see.
-pub(super) fn warn_of_settings(listener: &Listener, ulfm: Ulfm) {
-    if ulfm != Ulfm::On {
-        listener.log(LOG_WARNING, "this MPI does not survive faults");
-        return;
-    }
-    for (name, value) in super::launch::missing_settings() {
-        listener.log(
-            LOG_WARNING,
-            &format!(
-                "the environment lacks {name}={value}: unless a parameter file has it, ranks may \
-                 hang or crash after a fault; call ftsort_prepare before MPI_Init, or start with \
-                 ftsort-mpirun"
-            ),
-        );
-    }
-    listener.log(LOG_INFORMATION, "the group is ready");
-}
-
-/// As many as asked for; else this rank's part of the processors that it may use, which grows as others
-/// die.
-fn threads(asked: usize) -> Threads {
-    static PROCESSORS: LazyLock<usize> = LazyLock::new(|| {
-        // Respects the affinity mask.
-        std::thread::available_parallelism().map_or(1, usize::from)
-    });
-    match asked {
-        0 => Threads::measured(|| (*PROCESSORS / sharers()).max(1)),
-        _ => Threads::Fixed(asked),
     }
 }

@@ -4,55 +4,56 @@ use std::ffi::{c_char, c_void};
 
 use super::algorithm::ftsort_rounds;
 use super::guard::without_group;
-use super::rounds::ftsort_rounds_result;
+use super::handle::place_of;
+use super::result::{ftsort_result, hand_over};
 use super::settings::read_sized;
 use super::status::ftsort_status;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// Ranks to be simulated. Start from `FTSORT_SIMULATION_OPTIONS_INIT`; zero always means the default. Later versions
-/// append fields. Borrowed for the call.
+/// Options of ftsort_rounds_simulate. Start from FTSORT_SIMULATION_OPTIONS_INIT; zero selects the default.
+/// Later versions append members. Borrowed for the call.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_simulation_options {
     /// `sizeof(ftsort_simulation_options)`.
     pub struct_size: usize,
-    /// Decides everything that chance decides: in what order ranks go on and messages come, who dies and
-    /// when. The same seed gives the same run.
+    /// Decides the order of all steps and messages, the ranks that fail, and when they do. The same seed
+    /// gives the same run.
     pub seed: u64,
-    /// How many ranks there are; 0: 4. Up to 256.
+    /// The number of ranks, up to 256. 0: 4.
     pub ranks: u32,
-    /// How many of them die, at instants that the seed draws; fewer than there are.
-    pub deaths: u32,
-    /// One of `ftsort_store`: where states are kept. FTSORT_STORE_DIRECTORY is played in memory;
-    /// FTSORT_STORE_RELOAD has the states that ranks bring again.
+    /// The number of ranks that fail, at steps that the seed chooses; less than `ranks`.
+    pub failures: u32,
+    /// The store, one of `ftsort_store`. FTSORT_STORE_DIRECTORY is simulated in memory; FTSORT_STORE_RELOAD
+    /// returns the initial states again.
     pub store: i32,
-    /// `FTSORT_STORE_MEMORY` only: copies beside the original. 0: one.
+    /// FTSORT_STORE_MEMORY only: copies beside the original. 0: 1.
     pub replicas: u32,
-    /// Not 0: with another store, too, the states that ranks bring can be had again, so that nothing is
-    /// ever lost.
+    /// Not 0: with every store the initial states can be read again, so that no data are lost.
     pub reload: i32,
-    /// Who dies in place of what the seed draws, as `ftsort_last_error(NULL)` tells of a run that went wrong:
-    /// `RANK@STEP`, several with commas between. NULL: what the seed draws.
-    pub lose: *const c_char,
+    /// Failures that replace those of the seed: `RANK@STEP`, separated by commas or spaces, as
+    /// ftsort_last_error(NULL) reports them for a run that went wrong. NULL: the seed chooses.
+    pub schedule: *const c_char,
 }
 
-/// Runs an algorithm of the caller's on simulated ranks that die, in this process: to test fault tolerance
-/// without MPI, in milliseconds, with thousands of seeds. The same engine as that of `ftsort_rounds_run`; all
-/// callbacks are called twice to see whether they are pure (`FTSORT_CHECK_PURITY`), on stacks of 8 MiB. MPI
-/// need not be initialised, and is not called. [L]
+/// Runs an algorithm of the caller on simulated ranks that fail, in this process and without MPI. [L]
 ///
-/// \param[in] rounds the algorithm; borrowed for the call.
-/// \param[in] simulation borrowed for the call; NULL: all defaults.
-/// \param[in] states what the ranks bring, in their order; entries may be NULL where `bytes` is 0. With
-/// `rounds.begin_all` not looked at.
-/// \param[in] bytes the sizes of these.
-/// \param[out] out the states of all nodes, as the survivors have them in the end, to be freed with
-/// `ftsort_rounds_result_free`; NULL after a failure. A rank that dies after the end takes its states along:
-/// those nodes are missing.
-/// \return what the survivors return: `FTSORT_OK`, `FTSORT_ERR_DATA_LOST` where more died at once than the
-/// store holds copies, or one before what it brought was kept, `FTSORT_ERR_CALLBACK` and so on; and
-/// `FTSORT_ERR_ARGUMENT`; `FTSORT_ERR_STATE` if the library was built without simulation;
-/// `FTSORT_ERR_INTERNAL` if ranks hang, or differ. `ftsort_last_error(NULL)` has the text, and who died when.
+/// Tests the fault tolerance of an algorithm in milliseconds, for thousands of seeds, with the engine of
+/// ftsort_rounds_run. Every callback is called twice to check that it is pure (FTSORT_CHECK_PURITY), on a
+/// stack of 8 MiB.
+///
+/// \param rounds      the algorithm; borrowed for the call
+/// \param simulation  borrowed for the call; NULL selects all defaults
+/// \param states      the initial states of the ranks, in their order; an entry may be NULL if its size is 0;
+///                    not read with `rounds.begin_all`
+/// \param bytes       the sizes of the initial states
+/// \param result      receives the final states of all nodes, except those of a rank that fails after the last
+///                    round; release it with ftsort_result_free; NULL after an error
+/// \return the status of the survivors: FTSORT_OK, FTSORT_ERR_DATA_LOST if more ranks failed at once than the
+///         store has copies, or a rank failed before its initial state was kept, FTSORT_ERR_CALLBACK and others;
+///         FTSORT_ERR_ARGUMENT; FTSORT_ERR_STATE if the library was built without the simulator;
+///         FTSORT_ERR_INTERNAL if ranks hang or return different statuses. ftsort_last_error(NULL) has the
+///         text, with the failures
 ///
 /// # Safety
 /// The pointers are NULL or valid, `states` and `bytes` for as many entries as there are ranks.
@@ -62,21 +63,19 @@ pub unsafe extern "C" fn ftsort_rounds_simulate(
     simulation: *const ftsort_simulation_options,
     states: *const *const c_void,
     bytes: *const usize,
-    out: *mut *mut ftsort_rounds_result,
+    result: *mut *mut ftsort_result,
 ) -> ftsort_status {
     without_group(|| {
         // SAFETY: this function's contract.
-        let out = unsafe { out.as_mut() };
-        let out = out.ok_or_else(|| Error::new(Status::Argument, "out is NULL"))?;
-        *out = std::ptr::null_mut();
+        let place = unsafe { place_of("result", result)? };
+        *place = std::ptr::null_mut();
         // SAFETY: this function's contract; the struct holds numbers and a pointer.
         let given = unsafe {
             let given = read_sized(simulation, "simulation")?;
             given.unwrap_or_else(|| std::mem::zeroed())
         };
         // SAFETY: this function's contract.
-        let result = unsafe { simulated::run(rounds, &given, states, bytes)? };
-        *out = Box::into_raw(Box::new(result));
+        *place = hand_over(unsafe { simulated::run(rounds, &given, states, bytes)? });
         Ok(())
     })
 }
@@ -90,8 +89,9 @@ mod simulated {
         _given: &ftsort_simulation_options,
         _states: *const *const c_void,
         _bytes: *const usize,
-    ) -> Result<ftsort_rounds_result> {
-        let text = "this library was built without simulation";
+    ) -> Result<ftsort_result> {
+        let text =
+            "this library was built without the simulator: build it with the feature `simulation`";
         Err(Error::new(Status::State, text))
     }
 }
@@ -102,6 +102,7 @@ mod simulated {
     use std::rc::Rc;
 
     use super::super::algorithm::Caller;
+    use super::super::slices::CArray;
     use super::*;
     use ftsort_core::rounds::Rounds;
     use ftsort_core::vcube::Node;
@@ -123,9 +124,9 @@ mod simulated {
         given: &ftsort_simulation_options,
         states: *const *const c_void,
         bytes: *const usize,
-    ) -> Result<ftsort_rounds_result> {
+    ) -> Result<ftsort_result> {
         // SAFETY: this function's contract.
-        let (caller, setting, inputs) = unsafe {
+        let (caller, setting, inputs, ranks) = unsafe {
             let caller = Caller::read(rounds)?;
             let ranks = ranks_of(given)?;
             let inputs = match caller.inits_all() {
@@ -134,11 +135,12 @@ mod simulated {
             };
             let mut setting = read(given, ranks)?;
             setting.reload |= caller.inits_all();
-            (caller, setting, inputs)
+            (caller, setting, inputs, ranks)
         };
-        let deaths = match setting.failures.is_empty() {
-            true => given.deaths as usize,
-            false => 0,
+        let deaths = if setting.failures.is_empty() {
+            given.failures as usize
+        } else {
+            0
         };
         let rounds: Rc<dyn Rounds> = Rc::new(caller);
         let (ended, losses) = run_with_failures(&rounds, &Rc::new(inputs), &setting, deaths);
@@ -150,7 +152,7 @@ mod simulated {
             text: format!("{} ({setting})", error.text),
             ..error
         })?;
-        Ok(ftsort_rounds_result { states })
+        Ok(ftsort_result::states(states, ranks))
     }
 
     fn ranks_of(given: &ftsort_simulation_options) -> Result<usize> {
@@ -160,13 +162,13 @@ mod simulated {
         };
         if ranks > MOST_RANKS {
             return refuse(format!(
-                "simulation.ranks is {ranks}, more than {MOST_RANKS}"
+                "simulation.ranks is {ranks}: simulate at most {MOST_RANKS}"
             ));
         }
-        if given.deaths as usize >= ranks {
+        if given.failures as usize >= ranks {
             return refuse(format!(
-                "simulation.deaths is {}, but there are {ranks} ranks",
-                given.deaths
+                "simulation.failures is {}, but simulation.ranks is {ranks}: at least one rank must survive",
+                given.failures
             ));
         }
         Ok(ranks)
@@ -191,15 +193,17 @@ mod simulated {
             }
         };
         let mut losses = Vec::new();
-        if !given.lose.is_null() {
+        if !given.schedule.is_null() {
             // SAFETY: not NULL, and valid by this function's contract.
-            let text = unsafe { CStr::from_ptr(given.lose) }.to_string_lossy();
+            let text = unsafe { CStr::from_ptr(given.schedule) }.to_string_lossy();
             for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
                 let loss = Failure::parse(word).filter(|loss| loss.rank.index() < ranks);
                 match loss {
                     Some(loss) => losses.push(loss),
                     None => {
-                        return refuse(format!("simulation.lose: {word:?} is not understood"));
+                        return refuse(format!(
+                            "simulation.schedule has {word:?}: write RANK@STEP with a rank below {ranks}"
+                        ));
                     }
                 }
             }
@@ -220,22 +224,24 @@ mod simulated {
         ranks: usize,
     ) -> Result<Vec<Vec<u8>>> {
         if states.is_null() || bytes.is_null() {
-            return refuse("states or bytes is NULL".into());
+            return refuse(
+                "states or bytes is NULL: pass an array with an entry for each rank".into(),
+            );
         }
         let mut inputs = Vec::with_capacity(ranks);
         for rank in 0..ranks {
             // SAFETY: one entry for each rank by this function's contract.
             let (state, bytes) = unsafe { (*states.add(rank), *bytes.add(rank)) };
-            if state.is_null() && bytes > 0 {
-                return refuse(format!(
-                    "states[{rank}] is NULL, but bytes[{rank}] is {bytes}"
-                ));
-            }
-            inputs.push(match bytes {
-                0 => Vec::new(),
-                // SAFETY: not NULL, and valid for so many bytes by this function's contract.
-                _ => unsafe { std::slice::from_raw_parts(state.cast::<u8>(), bytes) }.to_vec(),
-            });
+            let (name, count_name) = (format!("states[{rank}]"), format!("bytes[{rank}]"));
+            let array = CArray {
+                name: &name,
+                data: state,
+                count_name: &count_name,
+                count: bytes,
+                element_bytes: 1,
+            };
+            // SAFETY: valid for so many bytes by this function's contract.
+            inputs.push(unsafe { array.bytes()? }.to_vec());
         }
         Ok(inputs)
     }

@@ -1,16 +1,14 @@
-//! Figures of the last sort, and what the library is.
+//! Figures of the last sort, and the version of the library.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::OnceLock;
 
-use super::group::ftsort;
-use super::settings::write_sized;
+use super::handle::{Handle, on_any_group, written};
 use super::status::ftsort_status;
 use crate::ulfm;
 use ftsort_core::engine::Phase;
-use ftsort_kernels::error::Status;
 
-/// Figures of the last `ftsort_run` or `ftsort_rounds_run` on this rank. Later versions append fields.
+/// Figures of the last sort or ftsort_rounds_run on this rank. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_stats {
@@ -20,84 +18,78 @@ pub struct ftsort_stats {
     pub total_seconds: f64,
     /// Seconds of local sorting.
     pub sort_seconds: f64,
-    /// Seconds of deciding on pivots, splitting, and exchanging with neighbours; of an algorithm of the
-    /// caller's, of sharing, exchanging, and its callbacks.
+    /// Seconds of pivots, partitioning and exchanges; of rounds also of callbacks.
     pub exchange_seconds: f64,
-    /// Seconds of making the result out of sorted runs.
+    /// Seconds of merging sorted runs into the result.
     pub merge_seconds: f64,
-    /// Seconds of keeping versions in the store, copies to other ranks included.
+    /// Seconds of storing versions, including copies to other ranks.
     pub store_seconds: f64,
-    /// Seconds of agreeing at the ends of rounds, which includes waiting for slower ranks.
+    /// Seconds of agreements at the ends of rounds, including waits.
     pub commit_seconds: f64,
-    /// Seconds of agreeing on the dead and getting lost blocks back.
+    /// Seconds of agreeing on failed ranks and restoring lost blocks.
     pub repair_seconds: f64,
     /// Bytes sent to other ranks.
     pub bytes_sent: u64,
     /// Bytes put into the store on this rank.
     pub bytes_stored: u64,
-    /// Rounds committed, loading and making the result included.
+    /// Committed rounds, including loading and the result.
     pub rounds: u64,
-    /// Times that a round started again.
+    /// Rounds that were replayed.
     pub rounds_replayed: u64,
-    /// Ranks found dead.
-    pub faults: u64,
-    /// The most bytes that ftsort's blocks and messages took at once in this process, the copy of
-    /// the input and the result included.
+    /// Ranks that were found failed.
+    pub failures: u64,
+    /// The peak of the bytes of blocks and messages in this process, including input copy and result.
     pub peak_bytes: u64,
-    /// One of `ftsort_algorithm`: which one sorted; -1: it was `ftsort_rounds_run`.
+    /// The algorithm that sorted, one of `ftsort_algorithm`; -1 for ftsort_rounds_run.
     pub algorithm: i32,
-    /// Times that data were found changed.
+    /// Detected data corruptions.
     pub corruptions: u64,
-    /// Times that data of this rank were changed because `ftsort_config.faults` says so.
+    /// Changes of data of this rank by `ftsort_config.faults`.
     pub injected: u64,
 }
 
-/// Gives the figures of the last `ftsort_run` or `ftsort_rounds_run`. [L]
+/// Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. [L]
 ///
-/// \param[in] group a live group.
-/// \param[in,out] out set `struct_size` before; that many bytes are filled in.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, or a `struct_size` too small to hold itself.
+/// \param stats  set `struct_size` before (FTSORT_STATS_INIT); receives that many bytes
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a `struct_size` that is too small; FTSORT_ERR_STATE while
+///         the group is busy
 ///
 /// # Safety
-/// `group` is NULL or live; `out` is NULL or valid for its `struct_size` bytes.
+/// `group` is NULL or live; `stats` is NULL or valid for its `struct_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_get_stats(
-    group: *const ftsort,
-    out: *mut ftsort_stats,
+    group: *const Handle,
+    stats: *mut ftsort_stats,
 ) -> ftsort_status {
-    // SAFETY: this function's contract.
-    let Some(group) = (unsafe { group.as_ref() }) else {
-        return Status::Argument as ftsort_status;
-    };
-    let stats = &group.stats;
-    let full = |struct_size| ftsort_stats {
-        struct_size,
-        total_seconds: stats.total_seconds,
-        sort_seconds: stats.phase(Phase::Sort),
-        exchange_seconds: stats.phase(Phase::Exchange),
-        merge_seconds: stats.phase(Phase::Merge),
-        store_seconds: stats.phase(Phase::Store),
-        commit_seconds: stats.phase(Phase::Commit),
-        repair_seconds: stats.phase(Phase::Repair),
-        bytes_sent: stats.bytes_sent,
-        bytes_stored: stats.bytes_stored,
-        rounds: stats.rounds,
-        rounds_replayed: stats.rounds_replayed,
-        faults: stats.faults,
-        peak_bytes: stats.peak_bytes,
-        algorithm: group.algorithm,
-        corruptions: stats.corruptions,
-        injected: stats.corrupted,
-    };
-    // SAFETY: this function's contract.
-    unsafe { write_sized(out, full) as ftsort_status }
+    on_any_group(group, |group| {
+        let figures = group.group.stats();
+        let full = |struct_size| ftsort_stats {
+            struct_size,
+            total_seconds: figures.total_seconds,
+            sort_seconds: figures.phase(Phase::Sort),
+            exchange_seconds: figures.phase(Phase::Exchange),
+            merge_seconds: figures.phase(Phase::Merge),
+            store_seconds: figures.phase(Phase::Store),
+            commit_seconds: figures.phase(Phase::Commit),
+            repair_seconds: figures.phase(Phase::Repair),
+            bytes_sent: figures.bytes_sent,
+            bytes_stored: figures.bytes_stored,
+            rounds: figures.rounds,
+            rounds_replayed: figures.rounds_replayed,
+            failures: figures.faults,
+            peak_bytes: figures.peak_bytes,
+            algorithm: group.last_algorithm(),
+            corruptions: figures.corruptions,
+            injected: figures.corrupted,
+        };
+        // SAFETY: this function's contract.
+        unsafe { written("stats", stats, full) }
+    })
 }
 
-/// The version of the library that is loaded, which may differ from the header's macros. [L]
+/// Returns the version of the loaded library, which may differ from the macros of the header. [L]
 ///
-/// \param[out] major may be NULL, as the others.
-/// \param[out] minor for 0.x versions this one changes with the ABI.
-/// \param[out] patch the rest.
+/// Every minor version of 0.x has its own ABI. Each argument may be NULL.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -113,10 +105,7 @@ pub unsafe extern "C" fn ftsort_version(major: *mut c_int, minor: *mut c_int, pa
     }
 }
 
-/// What the library was built from: its version, the Rust compiler, the MPI compiler wrapper and the
-/// MPI library, and whether that has ULFM. For bug reports. [L]
-///
-/// \return a static, NUL-terminated line.
+/// Returns one static line for bug reports: the versions of ftsort, the compiler and MPI, and whether it has ULFM. [L]
 #[unsafe(no_mangle)]
 pub extern "C" fn ftsort_build_info() -> *const c_char {
     static INFO: OnceLock<CString> = OnceLock::new();

@@ -2,118 +2,76 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::group::{Keeping, ftsort};
-use super::guard::on_group;
+use super::handle::{Handle, on_group, on_group_locally, place_of};
+use super::result::address_of;
+use super::slices::CArray;
 use super::status::ftsort_status;
-use ftsort_core::engine::{Checkpoints, Engine};
-use ftsort_core::faults::Schedule;
-use ftsort_core::members::RankSet;
 use ftsort_core::vcube::Node;
-use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// Where a state of no bytes is: aligned as all others are.
-#[repr(align(64))]
-struct Nowhere;
-static NOWHERE: Nowhere = Nowhere;
-
-impl ftsort {
-    /// Does something collective with what loops of the caller's own keep.
-    pub(super) fn with_checkpoints<T>(
-        &mut self,
-        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<T>,
-    ) -> Result<T> {
-        self.beside_sorts(Keeping::Loops, &Schedule::default(), work)
-    }
-
-    /// A node of the cube that this rank executes.
-    fn executed(&self, node: i32) -> Result<Node> {
-        let refuse = |text: String| Err(Error::new(Status::Argument, text));
-        let nodes = self.members.cube().len();
-        let Some(found) = u32::try_from(node).ok().filter(|n| (*n as usize) < nodes) else {
-            return refuse(format!(
-                "node is {node}, but the cube has nodes 0 to {}",
-                nodes - 1
-            ));
-        };
-        let executor = self.members.executor(Node(found));
-        match executor == self.members.me() {
-            true => Ok(Node(found)),
-            false => refuse(format!("node is {node}, which rank {executor} executes")),
-        }
-    }
+/// A node by its number in C. A negative one is no node, which the group refuses.
+fn node_of(node: i32) -> Result<Node> {
+    let found = u32::try_from(node).map(Node);
+    found.map_err(|_| {
+        let text = format!("node is {node}, but the nodes of the hypercube start from 0");
+        Error::new(Status::Argument, text)
+    })
 }
 
-/// Puts the state of a node that this rank executes (its own, or one that it covers) aside for the next
-/// `ftsort_store_commit`: the papers' checkpoint, but that nothing counts before all survivors have
-/// agreed on it. States are bytes of any size, which may differ from node to node and from round to
-/// round; where they go is `ftsort_config.store`, and what they survive is said there. They are apart
-/// from what `ftsort_run` keeps. [L]
+/// Stages the state of a node for the next ftsort_store_commit: checkpoint of the papers. [L]
 ///
-/// \param[in,out] group a live group.
-/// \param[in] node with `ftsort_executor(group, node) == ftsort_rank(group)`.
-/// \param[in] state copied; NULL if `bytes` is 0.
-/// \param[in] bytes its size.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, or a node that another rank executes;
-/// `FTSORT_ERR_MEMORY`; `FTSORT_ERR_STATE`.
+/// States are bytes of any size, which may differ between nodes and rounds. A staged state takes effect when
+/// all survivors have agreed on it. States are independent of the data of ftsort_run.
+///
+/// \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
+/// \param state  the state; copied; any alignment; NULL if `bytes` is 0
+/// \param bytes  the size of `state`
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_MEMORY;
+///         FTSORT_ERR_STATE
 ///
 /// # Safety
 /// `group` is NULL or live; `state` is valid for `bytes` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_store_put(
-    group: *mut ftsort,
+    group: *mut Handle,
     node: i32,
     state: *const c_void,
     bytes: usize,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        let node = group.executed(node)?;
-        if state.is_null() && bytes > 0 {
-            let text = format!("state is NULL, but bytes is {bytes}");
-            return Err(Error::new(Status::Argument, text));
-        }
-        let copy = match bytes {
-            0 => Buffer::default(),
-            // SAFETY: not NULL, and valid by this function's contract.
-            _ => Buffer::copy_of(unsafe { std::slice::from_raw_parts(state.cast(), bytes) })?,
-        };
-        group.checkpoints.put(node, copy.into());
-        Ok(())
+    on_group_locally(group, |group| {
+        let node = node_of(node)?;
+        // SAFETY: this function's contract.
+        let state = unsafe { CArray::of_bytes("state", state, bytes).bytes()? };
+        group.group.put_state(node, state)
     })
 }
 
-/// Gives the committed state of a node that this rank executes: the papers' readCheckpoint. After a
-/// fault the states of the nodes that this rank covers from then on are here as soon as
-/// `ftsort_fault_check` or `ftsort_store_commit` has returned. [L]
+/// Returns the committed state of a node: readCheckpoint of the papers. [L]
 ///
-/// \param[in,out] group a live group.
-/// \param[in] node with `ftsort_executor(group, node) == ftsort_rank(group)`.
-/// \param[out] state the bytes, aligned to 64; valid until the next `ftsort_fault_check`,
-/// `ftsort_store_commit` or `ftsort_store_clear`, or the group's end. NULL if nothing was ever committed
-/// for this node, or what was is lost.
-/// \param[out] bytes its size; may be NULL.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, or a node that another rank executes;
-/// `FTSORT_ERR_STATE`.
+/// After a failure the states of the nodes that this rank executes from then on are present as soon as
+/// ftsort_fault_check or ftsort_store_commit has returned.
+///
+/// \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
+/// \param state  receives the address of the bytes, aligned to 64; valid until the next ftsort_fault_check,
+///               ftsort_store_commit or ftsort_store_clear, or until the group is released. NULL if no state
+///               of this node was committed, or if it is lost
+/// \param bytes  receives the size; may be NULL
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_STATE
 ///
 /// # Safety
 /// `group` is NULL or live; `state` and `bytes` are NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_store_get(
-    group: *mut ftsort,
+    group: *mut Handle,
     node: i32,
     state: *mut *const c_void,
     bytes: *mut usize,
 ) -> ftsort_status {
-    on_group(group, |group| {
+    on_group_locally(group, |group| {
         // SAFETY: this function's contract.
-        let (state, bytes) = unsafe { (state.as_mut(), bytes.as_mut()) };
-        let state = state.ok_or_else(|| Error::new(Status::Argument, "state is NULL"))?;
-        let kept = group.checkpoints.get(group.executed(node)?);
-        *state = match kept {
-            None => std::ptr::null(),
-            Some([]) => std::ptr::from_ref(&NOWHERE).cast(),
-            Some(kept) => kept.as_ptr().cast(),
-        };
+        let (place, bytes) = unsafe { (place_of("state", state)?, bytes.as_mut()) };
+        let kept = group.group.state(node_of(node)?)?;
+        *place = kept.map_or(std::ptr::null(), address_of);
         if let Some(bytes) = bytes {
             *bytes = kept.map_or(0, <[u8]>::len);
         }
@@ -121,61 +79,52 @@ pub unsafe extern "C" fn ftsort_store_get(
     })
 }
 
-/// Ends a round of a loop of the caller's own: if all survivors say that they are done, and nobody has
-/// been found dead since the round began (with the last `ftsort_fault_check` or
-/// `ftsort_store_commit`), what they have put becomes the committed states of the nodes, all at once.
-/// Nodes for which nothing was put keep theirs. Otherwise what was put is forgotten, the states of the
-/// dead are brought to the ranks that cover them, and the round is to be done again: the papers'
-/// "if F = F' then d = d - 1". Either way the next round begins. [C]
+/// Commits a round of a loop of the caller. [C]
 ///
-/// \param[in,out] group a live group.
-/// \param[in] done not 0: this rank did its part of the round. 0 on any rank: the round is not
-/// committed.
-/// \param[out] committed 1 or 0, the same on all survivors.
-/// \return `FTSORT_OK`, committed or not; `FTSORT_ERR_ARGUMENT` for NULL (also on the other ranks, as
-/// `FTSORT_ERR_PEER_ARGUMENT`, if it is `committed`), `FTSORT_ERR_STATE`, `FTSORT_ERR_MEMORY` or
-/// `FTSORT_ERR_STORE` where a rank could not keep its states, and the round is not committed;
-/// `FTSORT_ERR_DATA_LOST`: also not, and states of dead ranks that `ftsort_lost_ranks` names are nowhere,
-/// all others being in place; `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+/// If all survivors are done and no rank was found failed since the round began (with the last
+/// ftsort_fault_check or ftsort_store_commit), the staged states become the committed states, all at once;
+/// nodes without a staged state keep theirs. Otherwise the staged states are discarded, the states of failed
+/// ranks move to the executors of their nodes, and the caller repeats the round: "if F = F' then d = d - 1" of
+/// the papers. In both cases the next round begins.
+///
+/// \param done       not 0 if this rank did its part of the round; 0 on any rank prevents the commit
+/// \param committed  receives 1 or 0, the same on all survivors
+/// \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its
+///         states, and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that
+///         ftsort_lost_ranks names cannot be recovered (not committed either; all other states are in place);
+///         or another status of "Collective calls"
 ///
 /// # Safety
 /// `group` is NULL or live; `committed` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_store_commit(
-    group: *mut ftsort,
+    group: *mut Handle,
     done: c_int,
     committed: *mut c_int,
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let committed = unsafe { committed.as_mut() };
-        let has_place = match committed {
-            Some(_) => Ok(()),
-            None => Err(Error::new(Status::Argument, "committed is NULL")),
+        let (place, has_place) = match unsafe { place_of("committed", committed) } {
+            Ok(place) => (Some(place), Ok(())),
+            Err(error) => (None, Err(error)),
         };
-        group.lost = RankSet::new(group.members.ranks());
-        let agreed = group.with_checkpoints(|checkpoints, engine, lost| {
-            checkpoints.commit(engine, done != 0, has_place, lost)
-        })?;
-        if let Some(committed) = committed {
-            *committed = agreed.into();
+        let agreed = group.group.commit_states_checked(done != 0, has_place)?;
+        if let Some(place) = place {
+            *place = agreed.into();
         }
         Ok(())
     })
 }
 
-/// Forgets all states that were kept, and removes their files. For the end of a loop whose group goes
-/// on, or ends with `ftsort_free`; `ftsort_leave` does it by itself. [C]
+/// Discards all stored states and removes their files. [C]
 ///
-/// \param[in,out] group a live group.
-/// \return `FTSORT_OK`; `FTSORT_ERR_ARGUMENT` for NULL, `FTSORT_ERR_STATE`, `FTSORT_ERR_EXCLUDED`,
-/// `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+/// For the end of a loop whose group is used further or released with ftsort_free; ftsort_leave does it too.
+///
+/// \return FTSORT_OK, or a status of "Collective calls"
 ///
 /// # Safety
 /// `group` is NULL or live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_store_clear(group: *mut ftsort) -> ftsort_status {
-    on_group(group, |group| {
-        group.with_checkpoints(|checkpoints, engine, _| checkpoints.clear(engine))
-    })
+pub unsafe extern "C" fn ftsort_store_clear(group: *mut Handle) -> ftsort_status {
+    on_group(group, |group| group.group.clear_states())
 }

@@ -1,195 +1,179 @@
-//! Verifying sorted arrays: results, and what other programs made.
+//! Verifies sorted data: results of a sort, and arrays of other programs.
 
 use std::ffi::c_void;
 
-use super::group::ftsort;
-use super::guard::on_group;
+#[cfg(feature = "testing")]
+use super::guard::without_group;
+use super::handle::{Handle, on_group, on_group_locally, place_of, refuse};
 use super::record::{ftsort_record, read_layout};
-use super::result::ftsort_result;
-use super::settings::agree_on_equal;
+use super::result::{ftsort_result, hand_over};
+use super::slices::CArray;
 use super::status::ftsort_status;
-use ftsort_core::engine::{VerifyInput, verify};
-use ftsort_core::vcube::Node;
-use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::kernel::{Kernel, kernel_for};
-use ftsort_kernels::random::SplitMix;
+use ftsort_core::group::Verification;
+use ftsort_kernels::error::Result;
 use ftsort_kernels::record::Layout;
 
-/// Is a result in order, from block to block, and does it consist of exactly the records that went in?
-/// Looks at the records themselves, whoever made the result and whatever was checked meanwhile. [C]
+/// Verifies that a result is in order and consists of the records that were sorted. [C]
 ///
-/// Order is looked at for every pair of neighbours. The records are compared with the inputs as
-/// multisets, by digests with a fresh key: a difference is missed with a probability of n / 2^59 at most
-/// for n records. Records with equal keys may be in any order. If no rank gives an input, only the order
-/// is looked at; after faults the inputs of the dead are missing unless somebody gives them. (McMillin
-/// and Ni 1989, Theorem 1; the digest is our own, see docs/reliable.md.)
+/// Compares every pair of neighbours, within a block and from block to block, and the result with the inputs as
+/// multisets, by digests with a new key: a difference among n records is missed with a probability of at most n / 2^59
+/// (McMillin and Ni 1989, Theorem 1; docs/reliable.md). Records with equal keys may be in any order. If no rank passes
+/// an `input`, only the order is verified. After failures a survivor must also pass the inputs of the failed ranks.
 ///
-/// \param[in,out] group a live group.
-/// \param[in] record what was sorted; borrowed for the call; the same on all ranks.
-/// \param[in] result this rank's part of the result; borrowed for the call; NULL: it has none.
-/// \param[in] input the records that this rank brought to the sort, in any order; NULL: none.
-/// \param[in] count how many records `input` has.
-/// \param[out] violations in how many places it is wrong, the same on all survivors; 0: it is right.
-/// \return `FTSORT_OK`, right or wrong; `FTSORT_ERR_ARGUMENT` (also where `record` is not the same on
-/// all ranks, or is not what the result has), `FTSORT_ERR_PEER_ARGUMENT`, `FTSORT_ERR_STATE`,
-/// `FTSORT_ERR_EXCLUDED`, `FTSORT_ERR_MPI`, `FTSORT_ERR_INTERNAL`.
+/// \param result      the result of this rank, of ftsort_sort, ftsort_run or ftsort_result_of_array; not changed
+/// \param input       the records that this rank passed to the sort, in any order; NULL if `count` is 0
+/// \param count       the number of records at `input`
+/// \param violations  receives the number of places where the result is wrong, the same on all survivors; 0 if
+///                    it is right
+/// \return FTSORT_OK, for a right result and for a wrong one; FTSORT_ERR_ARGUMENT also for a result of rounds
+///         or of a tree; or another status of "Collective calls"
 ///
 /// # Safety
 /// The pointers are NULL or valid, `input` for `count` records.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_verify(
-    group: *mut ftsort,
-    record: *const ftsort_record,
+pub unsafe extern "C" fn ftsort_result_verify(
+    group: *mut Handle,
     result: *const ftsort_result,
     input: *const c_void,
     count: usize,
     violations: *mut u64,
 ) -> ftsort_status {
     on_group(group, |group| {
-        // SAFETY: this function's contract.
-        let (result, violations) = unsafe { (result.as_ref(), violations.as_mut()) };
-        // SAFETY: this function's contract.
-        let arguments = unsafe { Arguments::read(record, input, count, violations.is_some()) };
-        let parts = arguments.and_then(|arguments| {
-            let parts = match result {
-                Some(result) => result.parts(arguments.layout.record_bytes())?,
-                None => Vec::new(),
-            };
-            Ok((arguments, parts))
-        });
-        group.verify(parts, violations)
-    })
-}
-
-/// As `ftsort_verify`, for an array of which every rank holds a part, in the order of ranks, whoever
-/// sorted it. [C]
-///
-/// \param[in,out] group a live group.
-/// \param[in] record what was sorted; borrowed for the call; the same on all ranks.
-/// \param[in] output this rank's part; borrowed for the call; aligned as an array of such records is;
-/// NULL if `output_count` is 0.
-/// \param[in] output_count how many records it has.
-/// \param[in] input, count as for `ftsort_verify`.
-/// \param[out] violations as for `ftsort_verify`.
-/// \return as `ftsort_verify`.
-///
-/// # Safety
-/// The pointers are NULL or valid, the arrays for as many records as are said.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftsort_verify_array(
-    group: *mut ftsort,
-    record: *const ftsort_record,
-    output: *const c_void,
-    output_count: usize,
-    input: *const c_void,
-    count: usize,
-    violations: *mut u64,
-) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        let violations = unsafe { violations.as_mut() };
-        // SAFETY: this function's contract.
-        let arguments = unsafe { Arguments::read(record, input, count, violations.is_some()) };
-        let place = group.members.me().home();
-        let parts = arguments.and_then(|arguments| {
-            let size = arguments.layout.record_bytes();
+        let ranks = group.group.members().ranks();
+        let prepare = || {
             // SAFETY: this function's contract.
-            let part = unsafe { bytes_at(output, output_count, size, "output")? };
-            if size.is_power_of_two() && !output.addr().is_multiple_of(size.min(8)) {
-                let text =
-                    format!("output is at {output:p}, not aligned as records of {size} bytes are");
-                return Err(Error::new(Status::Argument, text));
-            }
-            Ok((arguments, vec![(place, part.unwrap_or_default())]))
-        });
-        group.verify(parts, violations)
-    })
-}
-
-/// What both functions are told.
-pub(super) struct Arguments<'a> {
-    layout: Layout,
-    input: Option<&'a [u8]>,
-}
-
-impl Arguments<'_> {
-    /// # Safety
-    /// As for [`ftsort_verify`]; what is read must not outlive the call.
-    pub(super) unsafe fn read<'a>(
-        record: *const ftsort_record,
-        input: *const c_void,
-        count: usize,
-        has_place: bool,
-    ) -> Result<Arguments<'a>> {
-        if !has_place {
-            return Err(Error::new(Status::Argument, "violations is NULL"));
-        }
-        // SAFETY: the caller's contract.
-        let layout = unsafe { read_layout(record)? }.layout;
-        // SAFETY: the caller's contract.
-        let input = unsafe { bytes_at(input, count, layout.record_bytes(), "input")? };
-        Ok(Arguments { layout, input })
-    }
-}
-
-/// The bytes of so many records; None for NULL.
-///
-/// # Safety
-/// `start` is NULL or valid for `count` records of this size, for as long as they are used.
-unsafe fn bytes_at<'a>(
-    start: *const c_void,
-    count: usize,
-    record_bytes: usize,
-    name: &str,
-) -> Result<Option<&'a [u8]>> {
-    let refuse = |text: String| Error::new(Status::Argument, text);
-    let bytes = count
-        .checked_mul(record_bytes)
-        .filter(|bytes| *bytes <= isize::MAX as usize)
-        .ok_or_else(|| {
-            refuse(format!(
-                "{name} has {count} records, more than memory can hold"
-            ))
-        })?;
-    if start.is_null() {
-        return match count {
-            0 => Ok(None),
-            _ => Err(refuse(format!("{name} is NULL, but has {count} records"))),
-        };
-    }
-    // SAFETY: not NULL, and valid by the caller's contract.
-    Ok(Some(unsafe {
-        std::slice::from_raw_parts(start.cast(), bytes)
-    }))
-}
-
-/// What a rank was told, and its parts of what is verified.
-type Brought<'a> = (Arguments<'a>, Vec<(Node, &'a [u8])>);
-
-impl ftsort {
-    fn verify(&mut self, brought: Result<Brought<'_>>, out: Option<&mut u64>) -> Result<()> {
-        self.seed = SplitMix::new(self.seed).bits();
-        let seed = self.seed;
-        let brought = brought.map(|(arguments, parts)| {
-            let kernel = kernel_for(&arguments.layout, 1);
-            (arguments, parts, kernel)
-        });
-        let (found, _) = self.together(|engine| {
-            let (arguments, parts, kernel) = engine.all_or_none(brought)?;
-            agree_on_equal(engine, arguments.layout.fingerprint(), "record")?;
-            let kernel: &dyn Kernel = &*kernel;
-            let exhibit = VerifyInput {
-                kernel,
-                key: &DigestKey::new(seed, kernel.record_bytes()),
-                input: arguments.input,
-                parts,
+            let (result, violations) =
+                unsafe { (result.as_ref(), place_of("violations", violations)?) };
+            let Some(result) = result else {
+                return refuse("result is NULL: pass the result of this rank");
             };
-            verify(engine, &exhibit)
-        })?;
-        if let Some(out) = out {
-            *out = found;
+            result.require_ranks(ranks)?;
+            let (layout, parts) = result.records()?;
+            // SAFETY: this function's contract.
+            let input = unsafe { input_of(input, count, layout)? };
+            let layout = layout.clone();
+            Ok((
+                violations,
+                Verification {
+                    layout,
+                    parts,
+                    input,
+                },
+            ))
+        };
+        let (place, brought) = match prepare() {
+            Ok((place, brought)) => (Some(place), Ok(brought)),
+            Err(error) => (None, Err(error)),
+        };
+        let found = group.group.verify_checked(brought)?;
+        if let Some(place) = place {
+            *place = found;
         }
         Ok(())
+    })
+}
+
+/// Wraps a part of an array that another program sorted, to be verified with ftsort_result_verify. [L]
+///
+/// Copies nothing: `data` must stay valid and unchanged until the result is released. The order of the parts
+/// is the order of ranks.
+///
+/// \param group   the group of the ranks that hold the parts; not changed
+/// \param record  the layout of the records; borrowed for the call, except `compare` and `user`, which are
+///                used by ftsort_result_verify
+/// \param data    the part of this rank, aligned as an array of such records is; NULL if `count` is 0
+/// \param count   the number of records at `data`
+/// \param result  receives a result with one block, this part; release it with ftsort_result_free
+/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT; FTSORT_ERR_STATE
+///
+/// # Safety
+/// The pointers are NULL or valid, `data` for `count` records until the result is released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_result_of_array(
+    group: *const Handle,
+    record: *const ftsort_record,
+    data: *const c_void,
+    count: usize,
+    result: *mut *mut ftsort_result,
+) -> ftsort_status {
+    on_group_locally(group, |group| {
+        // SAFETY: this function's contract.
+        unsafe {
+            let place = place_of("result", result)?;
+            *place = std::ptr::null_mut();
+            let layout = read_array(record, data, count)?;
+            let (node, ranks) = (
+                group.group.members().me().home(),
+                group.group.members().ranks(),
+            );
+            *place = hand_over(ftsort_result::array(layout, data, count, node, ranks));
+        }
+        Ok(())
+    })
+}
+
+/// Checks the arguments of [`ftsort_result_of_array`].
+///
+/// # Safety
+/// As for that function.
+unsafe fn read_array(
+    record: *const ftsort_record,
+    data: *const c_void,
+    count: usize,
+) -> Result<Layout> {
+    // SAFETY: this function's contract.
+    let layout = unsafe { read_layout(record)? }.layout;
+    let size = layout.record_bytes();
+    // SAFETY: this function's contract.
+    unsafe { records_at("data", data, count, size).bytes()? };
+    let alignment = size.min(8);
+    if count > 0 && size.is_power_of_two() && !data.addr().is_multiple_of(alignment) {
+        return refuse(format!(
+            "data is at {data:p}, but records of {size} bytes are aligned to {alignment}: pass an aligned array"
+        ));
     }
+    Ok(layout)
+}
+
+/// What [`ftsort_result_of_array`] says of its arguments, without a group.
+///
+/// # Safety
+/// As for that function.
+#[cfg(feature = "testing")]
+pub unsafe fn check_array(
+    record: *const ftsort_record,
+    data: *const c_void,
+    count: usize,
+) -> ftsort_status {
+    // SAFETY: this function's contract.
+    without_group(|| unsafe { read_array(record, data, count) }.map(drop))
+}
+
+fn records_at(
+    name: &'static str,
+    data: *const c_void,
+    count: usize,
+    record_bytes: usize,
+) -> CArray<'static> {
+    CArray {
+        name,
+        data,
+        count_name: "count",
+        count,
+        element_bytes: record_bytes,
+    }
+}
+
+/// The records that were sorted; None if the caller passes none.
+///
+/// # Safety
+/// `input` is NULL or valid for `count` records of this layout for as long as they are used.
+unsafe fn input_of<'a>(
+    input: *const c_void,
+    count: usize,
+    layout: &Layout,
+) -> Result<Option<&'a [u8]>> {
+    // SAFETY: this function's contract.
+    let bytes = unsafe { records_at("input", input, count, layout.record_bytes()).bytes()? };
+    Ok((!input.is_null()).then_some(bytes))
 }

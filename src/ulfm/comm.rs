@@ -26,7 +26,7 @@ pub fn outcome(code: c_int, call: &str) -> Result<Outcome> {
     ))
 }
 
-/// As [`outcome`], for calls that must not report a failed process.
+/// As `outcome`, for calls that must not report a failed process.
 pub fn check(code: c_int, call: &str) -> Result<()> {
     match outcome(code, call)? {
         Outcome::Fine => Ok(()),

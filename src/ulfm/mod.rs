@@ -9,6 +9,7 @@ mod ext;
 mod datagram;
 mod requests;
 
+pub use comm::check;
 pub use datagram::{DatagramChannel, among_threads};
 pub use ext::COMPILED_IN;
 
@@ -97,6 +98,37 @@ fn thread_level() -> Result<c_int> {
     let code = unsafe { mpi_sys::MPI_Query_thread(&mut level) };
     comm::check(code, "MPI_Query_thread")?;
     Ok(level)
+}
+
+/// Checks that MPI can be called. `Status::State` before MPI_Init and after MPI_Finalize.
+pub fn require_mpi() -> Result<()> {
+    let (mut initialized, mut finalized): (c_int, c_int) = (0, 0);
+    // SAFETY: both may be called at any time.
+    unsafe {
+        mpi_sys::MPI_Initialized(&mut initialized);
+        mpi_sys::MPI_Finalized(&mut finalized);
+    }
+    let refuse = |text: &str| Err(Error::new(Status::State, text));
+    if initialized == 0 {
+        refuse("MPI is not initialised: call MPI_Init or MPI_Init_thread first")
+    } else if finalized != 0 {
+        refuse("MPI is finalised: call this function before MPI_Finalize")
+    } else {
+        Ok(())
+    }
+}
+
+/// The name of this process's host, as MPI knows it: the same on all ranks of a host.
+pub fn processor_name() -> Result<String> {
+    let mut name = [0 as c_char; mpi_sys::MPI_MAX_PROCESSOR_NAME as usize + 1];
+    let mut length: c_int = 0;
+    // SAFETY: the buffer is as long as MPI demands, with one character more for the end.
+    let name = unsafe {
+        let code = mpi_sys::MPI_Get_processor_name(name.as_mut_ptr(), &mut length);
+        comm::check(code, "MPI_Get_processor_name")?;
+        CStr::from_ptr(name.as_ptr())
+    };
+    Ok(name.to_string_lossy().into_owned())
 }
 
 /// Returns the first line of the MPI library's version text.

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "expect.h"
-#include "ftsort.h"
+#include "ftsort_all.h"
 
 #define ROOM 4096 /* bytes of an input */
 #define CALLS 24  /* of each group */
@@ -166,7 +166,7 @@ static ftsort_status sort_valid(ftsort *group)
   status = ftsort_run(group, &plain, data, 50, &result);
   if (status == FTSORT_OK) {
     EXPECT(ftsort_result_total(result) == (uint64_t)(50 * ranks));
-    status = ftsort_verify(group, &plain, result, data, 50, &wrong);
+    status = ftsort_result_verify(group, result, data, 50, &wrong);
     EXPECT(wrong == 0);
     ftsort_result_free(result);
   }
@@ -276,14 +276,15 @@ static ftsort_status run(ftsort *group, const given *g, ftsort_result **result)
 
 static ftsort_status merge_on_a_tree(ftsort *group, const given *g)
 {
-  ftsort_tree_result *merged = NULL;
+  ftsort_result *merged = NULL;
   ftsort_status status;
-  size_t bytes = 1;
+  ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
   doing = "ftsort_tree_merge";
   status = ftsort_tree_merge(group, g->a_tree, below(16) ? g->room : NULL, g->bytes, g->has_place ? &merged : NULL);
-  EXPECT(merged == NULL || (status == FTSORT_OK && ftsort_tree_holder(group) == rank));
-  EXPECT((ftsort_tree_result_data(merged, &bytes) == NULL) == (merged == NULL));
-  ftsort_tree_result_free(merged);
+  EXPECT(ftsort_tree_get_info(group, &info) == FTSORT_OK);
+  EXPECT(merged == NULL || (status == FTSORT_OK && info.executor == rank));
+  EXPECT(ftsort_result_count(merged) == (merged != NULL));
+  ftsort_result_free(merged);
   return status;
 }
 
@@ -293,17 +294,22 @@ static ftsort_status collective(size_t function, ftsort *group, given *g, ftsort
   uint32_t flags = (uint32_t)draw();
   size_t count, *place = g->has_place ? &count : NULL;
   const void *output;
+  ftsort_result *array = NULL;
   int32_t root;
   int committed, status;
   switch (function) {
   case 0:
-    doing = "ftsort_verify";
-    return ftsort_verify(group, g->a_record, below(2) ? *result : NULL, g->input, g->count, place ? &violations : NULL);
+    doing = "ftsort_result_verify";
+    return ftsort_result_verify(group, below(2) ? *result : NULL, NULL, below(8) ? 0 : 1, place ? &violations : NULL);
   case 1:
-    doing = "ftsort_verify_array";
+    doing = "ftsort_result_of_array";
     output = draw_input(g, &count);
     if (below(16) == 0 && count * g->record.record_bytes < ROOM) output = g->room + 1;
-    return ftsort_verify_array(group, g->a_record, output, count, g->input, g->count, place ? &violations : NULL);
+    status = ftsort_result_of_array(group, g->a_record, output, count, g->has_place ? &array : NULL);
+    EXPECT((status == FTSORT_OK) == (array != NULL));
+    status = ftsort_result_verify(group, array, g->input, g->count, place ? &violations : NULL);
+    ftsort_result_free(array);
+    return status;
   case 2:
     doing = "ftsort_store_commit";
     status = ftsort_store_commit(group, (int)mostly(1), place ? &committed : NULL);
@@ -341,7 +347,7 @@ static void queries(ftsort *group, const ftsort_result *result)
   ftsort_block block;
   ftsort_status status;
   int32_t node = (int32_t)number();
-  uint32_t order[2];
+  ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
   stats.struct_size = (size_t)below(sizeof stats + 1);
   EXPECT(ftsort_get_stats(group, &stats) == (stats.struct_size < sizeof(size_t) ? FTSORT_ERR_ARGUMENT : FTSORT_OK));
   EXPECT(ftsort_is_failed(group, node) == (node < 0 || node >= ranks));
@@ -349,8 +355,9 @@ static void queries(ftsort *group, const ftsort_result *result)
   EXPECT(ftsort_comm_rank(group, node) >= 0 || ftsort_comm_rank(group, node) == MPI_PROC_NULL);
   EXPECT(ftsort_lost_ranks(group, NULL, (size_t)number()) == 0);
   EXPECT(ftsort_inject(group, (uint32_t)number()) == FTSORT_OK);
-  EXPECT(ftsort_tree_holder(group) >= -1 && ftsort_tree_holder(group) < ranks);
-  EXPECT(ftsort_tree_order(group, order, 2) <= 6 && ftsort_tree_order(group, NULL, (size_t)number()) <= 6);
+  info.struct_size = (size_t)below(sizeof info + 1);
+  status = ftsort_tree_get_info(group, &info);
+  EXPECT(status == (info.struct_size < sizeof(size_t) ? FTSORT_ERR_ARGUMENT : FTSORT_OK));
   status = ftsort_result_block(result, (size_t)number(), &block);
   EXPECT(status == FTSORT_OK || status == FTSORT_ERR_ARGUMENT);
 }

@@ -44,7 +44,7 @@ static size_t sort(ftsort *group)
   size_t blocks, i;
   for (i = 0; i < COUNT; i++) input[i] = x = x * 1664525u + 1013904223u + (uint32_t)rank;
   EXPECT(ftsort_run(group, &plain, input, COUNT, &result) == FTSORT_OK);
-  EXPECT(ftsort_verify(group, &plain, result, input, COUNT, &violations) == FTSORT_OK);
+  EXPECT(ftsort_result_verify(group, result, input, COUNT, &violations) == FTSORT_OK);
   EXPECT(violations == 0);
   blocks = ftsort_result_count(result);
   for (records = 0, i = 0; i < blocks; i++) {
@@ -75,12 +75,12 @@ static void arguments(ftsort *group, int mode)
   EXPECT(ftsort_monitor_start(NULL, NULL, NULL) == FTSORT_ERR_ARGUMENT);
   config.alpha = 1.5;
   EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_ERR_ARGUMENT);
-  EXPECT(strstr(ftsort_last_error(group), "config.alpha: 1.5") != NULL);
+  EXPECT(strstr(ftsort_last_error(group), "options.alpha: 1.5") != NULL);
   EXPECT(monitor == NULL);
   config = options_for(mode);
   config.mode = 3;
   EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_ERR_ARGUMENT);
-  EXPECT(strstr(ftsort_last_error(group), "config.mode is 3") != NULL);
+  EXPECT(strstr(ftsort_last_error(group), "options.mode is 3") != NULL);
   config = options_for(mode);
   config.assignment = rank == 0 ? 7 : 0;
   EXPECT(ftsort_monitor_start(group, &config, NULL) ==
@@ -160,7 +160,7 @@ static void weights(ftsort *group, int mode, int victim)
   config.alpha = 0.5;
   config.sharing = 2;
   EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_ERR_ARGUMENT);
-  EXPECT(strstr(ftsort_last_error(group), "config.sharing is 2") != NULL);
+  EXPECT(strstr(ftsort_last_error(group), "options.sharing is 2") != NULL);
   config.sharing = FTSORT_SHARING_WEIGHTS;
   EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_OK);
   for (sorts = 0; sorts < MOST_SORTS && !less; sorts++) {

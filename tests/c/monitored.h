@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "expect.h"
-#include "ftsort.h"
+#include "ftsort_monitor.h"
 
 /* Microseconds of a test: long in comparison with the noise of other work on the machine. */
 static volatile int is_slow;

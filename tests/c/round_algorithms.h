@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "expect.h"
-#include "ftsort.h"
+#include "ftsort_rounds.h"
 
 static const ftsort_rounds none = FTSORT_ROUNDS_INIT;
 static int wrong_tasks; /* how many times a callback got a task that is not as documented */
@@ -57,11 +57,11 @@ static ftsort_rounds gathering(void)
   return rounds;
 }
 
-static int has_all_texts(const ftsort_state *state, int homes, int nodes)
+static int has_all_texts(const ftsort_block *state, int homes, int nodes)
 {
   char expected[2048];
   size_t length = all_texts(homes, nodes, expected);
-  return state->bytes == length && memcmp(state->data, expected, length) == 0;
+  return state->count == length && memcmp(state->data, expected, length) == 0;
 }
 
 /* ---- HyperQuickSort as in the 2024 paper. ---- */
@@ -153,11 +153,11 @@ static int reload_list(void *user, int32_t node, ftsort_buffer *out)
 
 /* Whether a state is in order, and has only numbers of the inputs. Whether it is complete, and the order from node to
  * node, is checked by the reader of the output. */
-static int is_sorted(const ftsort_state *state, const int32_t *all, size_t total)
+static int is_sorted(const ftsort_block *state, const int32_t *all, size_t total)
 {
   const int32_t *list = (const int32_t *)state->data;
   size_t k;
-  for (k = 0; k < state->bytes / 4; k++)
+  for (k = 0; k < state->count / 4; k++)
     if ((k > 0 && list[k - 1] > list[k]) || !bsearch(&list[k], all, total, sizeof *all, by_value)) return 0;
   return 1;
 }

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "expect.h"
-#include "ftsort.h"
+#include "ftsort_rounds.h"
+#include "ftsort_store.h"
 #include "round_algorithms.h"
 
 static ftsort *group;
@@ -19,7 +20,7 @@ static ftsort *group;
 static void refused(const ftsort_rounds *rounds, const void *state, size_t bytes, ftsort_status expected,
                     const char *word)
 {
-  ftsort_rounds_result *result = (ftsort_rounds_result *)&failures;
+  ftsort_result *result = (ftsort_result *)&failures;
   ftsort_status status = ftsort_rounds_run(group, rounds, state, bytes, &result);
   EXPECT(status == expected && result == NULL);
   if (status != expected || (word && strstr(ftsort_last_error(group), word) == NULL))
@@ -36,14 +37,14 @@ static void bad_arguments(void)
 {
   ftsort_round plan[2] = {{0, 0}, {0, 0}};
   ftsort_rounds rounds = none;
-  ftsort_rounds_result *result = NULL;
-  ftsort_state state;
+  ftsort_result *result = NULL;
+  ftsort_block state;
 
   EXPECT(ftsort_rounds_run(NULL, &none, NULL, 0, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_rounds_run(group, &none, NULL, 0, NULL) == FTSORT_ERR_ARGUMENT);
-  EXPECT(ftsort_rounds_result_states(NULL) == 0);
-  EXPECT(ftsort_rounds_result_state(NULL, 0, &state) == FTSORT_ERR_ARGUMENT);
-  ftsort_rounds_result_free(NULL);
+  EXPECT(ftsort_result_count(NULL) == 0);
+  EXPECT(ftsort_result_block(NULL, 0, &state) == FTSORT_ERR_ARGUMENT);
+  ftsort_result_free(NULL);
   EXPECT(ftsort_buffer_resize(NULL, 1) == NULL && ftsort_buffer_reuse(NULL, NULL) == NULL);
   EXPECT(ftsort_buffer_append(NULL, NULL, 0) == 1 && ftsort_buffer_pass(NULL, 0, 0) == 1);
 
@@ -163,9 +164,9 @@ static void failing_callbacks(void)
 static void run_gathering(ftsort *on, const char *title)
 {
   ftsort_rounds rounds = gathering();
-  ftsort_rounds_result *result = NULL;
+  ftsort_result *result = NULL;
   ftsort_stats stats = FTSORT_STATS_INIT;
-  ftsort_state state;
+  ftsort_block state;
   char text[64];
   int nodes = 1 << ftsort_dimension(on), node, mine = 0;
   size_t i, bytes = text_of(rank, ranks, text);
@@ -173,18 +174,18 @@ static void run_gathering(ftsort *on, const char *title)
   EXPECT(status == FTSORT_OK);
   if (status != FTSORT_OK) fprintf(stderr, "%s: %s\n", title, ftsort_last_error(on));
   for (node = 0; node < nodes; node++) mine += ftsort_executor(on, node) == rank;
-  EXPECT(ftsort_rounds_result_states(result) == (size_t)mine);
-  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+  EXPECT(ftsort_result_count(result) == (size_t)mine);
+  for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     EXPECT(ftsort_executor(on, state.node) == rank);
     EXPECT(has_all_texts(&state, ranks, nodes));
   }
   EXPECT(i == (size_t)mine && wrong_tasks == 0);
-  EXPECT(ftsort_rounds_result_state(result, i, &state) == FTSORT_ERR_ARGUMENT);
-  EXPECT(ftsort_rounds_result_state(result, 0, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_result_block(result, i, &state) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_result_block(result, 0, NULL) == FTSORT_ERR_ARGUMENT);
   ftsort_get_stats(on, &stats);
   EXPECT(stats.rounds == ftsort_dimension(on) + 1 && stats.rounds_replayed == 0 && stats.algorithm == -1);
   EXPECT(stats.exchange_seconds > 0 && stats.merge_seconds == 0 && stats.bytes_sent > 0);
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
 }
 
 /* A root's proposal is shared with its subcube. Rounds without an exchange. The last shared value stays valid. */
@@ -202,7 +203,7 @@ static int add_all(void *user, const ftsort_task *task, const ftsort_proposal *p
   for (i = 0; i < count; i++) {
     if (proposals[i].bytes != 4 || (i > 0 && proposals[i].node != proposals[i - 1].node + 1)) return 1;
     sum += *(const int32_t *)proposals[i].data;
-    failed += proposals[i].is_faulty != 0;
+    failed += proposals[i].is_failed != 0;
   }
   (void)user;
   if (!task->is_root || task->state_bytes != 0) return 2;
@@ -224,8 +225,8 @@ static void sharing(void)
                                 {FTSORT_NO_EXCHANGE, FTSORT_SHARE_ALL},
                                 {FTSORT_NO_EXCHANGE, 0}};
   ftsort_rounds rounds = none;
-  ftsort_rounds_result *result = NULL;
-  ftsort_state state;
+  ftsort_result *result = NULL;
+  ftsort_block state;
   int32_t nodes = 1 << ftsort_dimension(group);
   size_t i;
   rounds.plan = plan;
@@ -233,19 +234,19 @@ static void sharing(void)
   rounds.propose = propose_own;
   rounds.absorb = note_shared;
   EXPECT(ftsort_rounds_run(group, &rounds, NULL, 0, &result) == FTSORT_OK);
-  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+  for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     const int32_t *found = (const int32_t *)state.data;
-    EXPECT(state.bytes == 12 && found[0] == (state.node & ~1) && found[1] == 0 && found[2] == 0);
+    EXPECT(state.count == 12 && found[0] == (state.node & ~1) && found[1] == 0 && found[2] == 0);
   }
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
   rounds.decide = add_all;
   EXPECT(ftsort_rounds_run(group, &rounds, NULL, 0, &result) == FTSORT_OK);
-  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+  for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     const int32_t *found = (const int32_t *)state.data, low = state.node & ~1;
-    EXPECT(state.bytes == 24 && found[0] == 2 * low + 1 && found[1] == (low + 1 >= ranks) + (low >= ranks));
+    EXPECT(state.count == 24 && found[0] == 2 * low + 1 && found[1] == (low + 1 >= ranks) + (low >= ranks));
     EXPECT(found[2] == nodes * (nodes - 1) / 2 && found[3] == nodes - ranks && found[4] == found[2]);
   }
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
 }
 
 /* Parts of states are sent without a copy, and messages become states. The other order of calls is refused. */
@@ -276,8 +277,8 @@ static int take_message(void *user, const ftsort_task *task, const void *inbox, 
 static void buffers(void)
 {
   ftsort_rounds rounds = none;
-  ftsort_rounds_result *result = NULL;
-  ftsort_state state;
+  ftsort_result *result = NULL;
+  ftsort_block state;
   const ftsort_round one = {0, 0};
   ftsort_status status;
   size_t i;
@@ -289,12 +290,12 @@ static void buffers(void)
   status = ftsort_rounds_run(group, &rounds, text, (size_t)sprintf(text, "abc%d", rank), &result);
   EXPECT(status == FTSORT_OK);
   if (status != FTSORT_OK) fprintf(stderr, "%s\n", ftsort_last_error(group));
-  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+  for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     int from = state.node ^ 1;
     size_t length = (size_t)(from < ranks ? sprintf(expected, "%d?+", from) : sprintf(expected, "?+"));
-    EXPECT(state.bytes == length && memcmp(state.data, expected, length) == 0);
+    EXPECT(state.count == length && memcmp(state.data, expected, length) == 0);
   }
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
 }
 
 /* ---- Purity ---- */
@@ -326,11 +327,11 @@ static void purity(void)
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort_rounds rounds = none;
   ftsort *plain = group;
-  ftsort_rounds_result *result = NULL;
+  ftsort_result *result = NULL;
   rounds.emit = count_calls;
   rounds.absorb = leave_message;
   EXPECT(ftsort_rounds_run(plain, &rounds, "abc", 3, &result) == FTSORT_OK); /* purity is not checked */
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
   config.checks = FTSORT_CHECK_PURITY | FTSORT_CHECK_DIGEST;
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
   run_gathering(group, "checked for purity");
@@ -349,10 +350,10 @@ static void sort_as_the_built_in(void)
   const ftsort_record record = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort_rounds rounds = quick_sort();
-  ftsort_rounds_result *own = NULL;
+  ftsort_result *own = NULL;
   ftsort_result *built_in = NULL;
   ftsort *sorter = NULL;
-  ftsort_state state;
+  ftsort_block state;
   ftsort_block block;
   int32_t list[2000];
   size_t i, count = list_of(rank, list);
@@ -361,14 +362,14 @@ static void sort_as_the_built_in(void)
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &sorter) == FTSORT_OK);
   EXPECT(ftsort_run(sorter, &record, list, count, &built_in) == FTSORT_OK);
   EXPECT(ftsort_rounds_run(sorter, &rounds, list, 4 * count, &own) == FTSORT_OK);
-  EXPECT(ftsort_result_count(built_in) == ftsort_rounds_result_states(own));
+  EXPECT(ftsort_result_count(built_in) == ftsort_result_count(own));
   for (i = 0; ftsort_result_block(built_in, i, &block) == FTSORT_OK; i++) {
-    EXPECT(ftsort_rounds_result_state(own, i, &state) == FTSORT_OK);
-    EXPECT(state.node == block.node && state.bytes == 4 * block.count);
-    EXPECT(memcmp(state.data, block.data, state.bytes) == 0);
+    EXPECT(ftsort_result_block(own, i, &state) == FTSORT_OK);
+    EXPECT(state.node == block.node && state.count == 4 * block.count);
+    EXPECT(memcmp(state.data, block.data, state.count) == 0);
   }
   ftsort_result_free(built_in);
-  ftsort_rounds_result_free(own);
+  ftsort_result_free(own);
   ftsort_free(sorter);
 }
 
@@ -378,8 +379,8 @@ static void simulation(void)
 {
   ftsort_simulation_options setting = FTSORT_SIMULATION_OPTIONS_INIT;
   ftsort_rounds rounds = gathering();
-  ftsort_rounds_result *result = NULL;
-  ftsort_state state;
+  ftsort_result *result = NULL;
+  ftsort_block state;
   char texts[8][64];
   const void *states[8];
   size_t bytes[8], i;
@@ -392,39 +393,39 @@ static void simulation(void)
   for (seed = 0; seed < 128; seed++) {
     setting.seed = (uint64_t)seed;
     setting.ranks = 1 + (uint32_t)seed % 8;
-    setting.deaths = (uint32_t)seed / 8 % setting.ranks;
+    setting.failures = (uint32_t)seed / 8 % setting.ranks;
     setting.store = seed % 4;
-    setting.replicas = setting.deaths;
+    setting.replicas = setting.failures;
     setting.reload = seed % 3 == 0;
     status = ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result);
     lost += status == FTSORT_ERR_DATA_LOST;
     EXPECT(status == FTSORT_OK || (status == FTSORT_ERR_DATA_LOST && !setting.reload && setting.store != 3));
     if (status != FTSORT_OK && status != FTSORT_ERR_DATA_LOST) fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+    for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
       int nodes = 1;
       while (nodes < (int)setting.ranks) nodes *= 2;
       runs += i == 0;
       EXPECT(has_all_texts(&state, (int)setting.ranks, nodes));
     }
-    ftsort_rounds_result_free(result);
+    ftsort_result_free(result);
   }
   EXPECT(runs > 60 && lost > 4 && runs + lost <= 128);
 
   /* Failures of algorithms are found, and invalid options are refused. */
   memset(&setting, 0, sizeof setting);
   setting.struct_size = sizeof setting;
-  setting.deaths = 4;
+  setting.failures = 4;
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_ARGUMENT);
-  EXPECT(strstr(ftsort_last_error(NULL), "simulation.deaths is 4") != NULL && result == NULL);
-  setting.deaths = 0;
-  setting.lose = "1@x";
+  EXPECT(strstr(ftsort_last_error(NULL), "simulation.failures is 4") != NULL && result == NULL);
+  setting.failures = 0;
+  setting.schedule = "1@x";
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_ARGUMENT);
-  EXPECT(strstr(ftsort_last_error(NULL), "\"1@x\" is not understood") != NULL);
+  EXPECT(strstr(ftsort_last_error(NULL), "has \"1@x\"") != NULL);
   setting.store = FTSORT_STORE_NONE;
-  setting.lose = "1@20";
+  setting.schedule = "1@20";
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_DATA_LOST);
   EXPECT(strstr(ftsort_last_error(NULL), "(seed=0 store=none lose=1@20)") != NULL);
-  setting.lose = NULL;
+  setting.schedule = NULL;
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, NULL, bytes, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, NULL) == FTSORT_ERR_ARGUMENT);
   rounds.emit = count_calls;
@@ -433,9 +434,9 @@ static void simulation(void)
   rounds = gathering();
   rounds.begin_all = 1;
   EXPECT(ftsort_rounds_simulate(&rounds, NULL, NULL, NULL, &result) == FTSORT_OK);
-  EXPECT(ftsort_rounds_result_state(result, 0, &state) == FTSORT_OK && state.bytes == 12);
+  EXPECT(ftsort_result_block(result, 0, &state) == FTSORT_OK && state.count == 12);
   EXPECT(memcmp(state.data, "<0><1><2><3>", 12) == 0);
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
 }
 
 /* ---- With failures ---- */
@@ -444,8 +445,8 @@ static void with_failures(const char *algorithm, const char *store, const char *
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort_rounds rounds = strcmp(algorithm, "sort") == 0 ? quick_sort() : gathering();
-  ftsort_rounds_result *result = NULL;
-  ftsort_state state;
+  ftsort_result *result = NULL;
+  ftsort_block state;
   ftsort_status status;
   int32_t list[2000], all[20000];
   char text[64];
@@ -464,14 +465,14 @@ static void with_failures(const char *algorithm, const char *store, const char *
   if (status != FTSORT_OK) printf("status=%d: %s\n", status, ftsort_last_error(group));
   for (node = 0; node < ranks; node++) total += list_of(node, all + total);
   qsort(all, total, sizeof *all, by_value);
-  for (i = 0; ftsort_rounds_result_state(result, i, &state) == FTSORT_OK; i++) {
+  for (i = 0; ftsort_result_block(result, i, &state) == FTSORT_OK; i++) {
     int right = sorts ? is_sorted(&state, all, total) : has_all_texts(&state, ranks, 1 << ftsort_dimension(group));
     const int32_t *found = (const int32_t *)state.data;
-    size_t count = sorts ? state.bytes / 4 : 0;
+    size_t count = sorts ? state.count / 4 : 0;
     printf("node %d: %s, %d numbers from %d to %d\n", (int)state.node, right ? "right" : "WRONG", (int)count,
            count ? (int)found[0] : 0, count ? (int)found[count - 1] : 0);
   }
-  ftsort_rounds_result_free(result);
+  ftsort_result_free(result);
   ftsort_leave(group, 0);
 }
 

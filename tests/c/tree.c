@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include "expect.h"
-#include "ftsort.h"
+#include "ftsort_store.h"
+#include "ftsort_tree.h"
 
 static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
 static const ftsort_tree_options plain = FTSORT_TREE_OPTIONS_INIT;
@@ -18,7 +19,7 @@ static ftsort *group;
 
 static void refused(const ftsort_tree_options *options, const void *state, size_t bytes, const char *word)
 {
-  ftsort_tree_result *result = (ftsort_tree_result *)&failures;
+  ftsort_result *result = (ftsort_result *)&failures;
   EXPECT(ftsort_tree_merge(group, options, state, bytes, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(result == NULL);
   if (strstr(ftsort_last_error(group), word) == NULL)
@@ -36,7 +37,8 @@ static void bad_arguments(void)
   static const int32_t outside[] = {0, 99}, itself[] = {1, 1}, sink_alone[] = {0, 1, 0, 2};
   const int32_t unsorted[] = {2, 1};
   ftsort_tree_options options = plain;
-  ftsort_tree_result *result = NULL;
+  ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
+  ftsort_result *result = NULL;
   int32_t data[2] = {1, 2};
 
   EXPECT(ftsort_tree_merge(NULL, NULL, data, 8, &result) == FTSORT_ERR_ARGUMENT);
@@ -47,10 +49,11 @@ static void bad_arguments(void)
   EXPECT(strstr(ftsort_last_error(group), "result is NULL") != NULL);
   EXPECT(ftsort_gather_sorted(group, NULL, NULL, NULL, NULL) == FTSORT_ERR_ARGUMENT);
   EXPECT(strstr(ftsort_last_error(group), "consume is NULL") != NULL);
-  EXPECT(ftsort_tree_sink(NULL) == -1 && ftsort_tree_holder(group) == -1);
-  EXPECT(ftsort_tree_order(group, NULL, 0) == 0 && ftsort_tree_faulty_links(group, NULL, NULL) == 0);
-  EXPECT(ftsort_tree_result_data(NULL, NULL) == NULL);
-  ftsort_tree_result_free(NULL);
+  EXPECT(ftsort_tree_get_info(NULL, &info) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_tree_get_info(group, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_tree_get_info(group, &info) == FTSORT_OK && info.sink == -1 && info.executor == -1);
+  EXPECT(info.dimension_count == 0 && info.faulty_links == 0 && info.struct_size == sizeof info);
+  ftsort_result_free(NULL);
 
   refused(&plain, NULL, 8, "state is NULL");
   options.struct_size = 4096;
@@ -134,22 +137,24 @@ static void merges(ftsort_tree_options options, const void *state, size_t bytes,
   int sink, broken;
   for (sink = 0; sink < ranks; sink++) {
     for (broken = 0; broken < (ranks > 2 ? 2 : 1); broken++) {
-      ftsort_tree_result *result = NULL;
-      size_t found = 77;
-      uint32_t dimensions[8];
+      ftsort_result *result = NULL;
+      ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
+      ftsort_block block;
       options.has_sink = 1;
       options.sink = sink;
       options.links = links;
       options.link_count = (size_t)broken;
       EXPECT(ftsort_tree_merge(group, &options, state, bytes, &result) == FTSORT_OK);
       EXPECT((result != NULL) == (rank == sink));
-      EXPECT(ftsort_tree_sink(group) == sink && ftsort_tree_holder(group) == sink);
-      EXPECT(ftsort_tree_order(group, dimensions, 8) == ftsort_dimension(group));
+      EXPECT(ftsort_tree_get_info(group, &info) == FTSORT_OK);
+      EXPECT(info.sink == sink && info.executor == sink);
+      EXPECT(info.dimension_count == ftsort_dimension(group));
       if (result != NULL) {
-        const void *data = ftsort_tree_result_data(result, &found);
-        EXPECT(found == length && memcmp(data, expected, length) == 0);
+        EXPECT(ftsort_result_count(result) == 1 && ftsort_result_total(result) == length);
+        EXPECT(ftsort_result_block(result, 0, &block) == FTSORT_OK && block.node == sink && block.offset == 0);
+        EXPECT(block.count == length && memcmp(block.data, expected, length) == 0);
       }
-      ftsort_tree_result_free(result);
+      ftsort_result_free(result);
     }
   }
 }
@@ -158,7 +163,7 @@ static void operations(void)
 {
   ftsort_tree_options options = plain;
   int32_t mine[2], all[8], sums[2] = {0, 0}, least[2] = {0, 0}, greatest[2], logical[2];
-  ftsort_tree_result *result = NULL;
+  ftsort_result *result = NULL;
   int r, calls = 0;
   mine[0] = rank;
   mine[1] = 10 * rank;

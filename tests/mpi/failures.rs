@@ -64,7 +64,7 @@ const ALGORITHMS: &str = "
 const OPTIONS: &str = "
  quick | store=none option=-             | 1@2             | -40: lost=1,; rank 1
  quick | option=-                        | 2@2.send 3@2.send | -40: lost=2,3,; rank 2, 3
- quick | store=reload option=liar        | 1@2             | -23: for rank 1; they are others
+ quick | store=reload option=liar        | 1@2             | -23: for rank 1; but their values differ
  quick | count=3000000 option=memory=20000000 |             | -21: would exceed the limit of 20000000
  quick | store=directory option=quorum=3 | 0@1 2@2.send    | -60: 2 of 4 ranks are left; 3 must be
  all   | store=directory option=timeout=20000 | 0@1 3@2.send 1@2.recover | right

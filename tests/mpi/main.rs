@@ -14,6 +14,7 @@
 //! - `MPICC` and `MPIRUN`: other commands for `mpicc` and `mpirun`.
 
 mod case;
+mod contract;
 mod corruption;
 mod examples;
 mod failures;
@@ -43,6 +44,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     let side_by_side = [
         interface::cases(),
+        contract::cases(),
         examples::cases(),
         trees::cases(),
         rounds::cases(),

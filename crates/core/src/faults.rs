@@ -157,11 +157,11 @@ impl Plan {
     /// - `RANK@ROUND` or `RANK@ROUND.POINT`, where POINT is begin, send, store, stored, commit or recover;
     /// - `RANK@TIMEms`;
     /// - `RANK~ROUND.TARGET`, where TARGET is message, block, input, replica, stored, result, order or swap;
-    /// optionally followed by `.CHANGE` (flip, which is the default, key, copy, drop or double), then by
-    /// `/PLACE`, a number that selects record and bit, and by `*` to repeat the change at every occasion;
+    ///   optionally followed by `.CHANGE` (flip, which is the default, key, copy, drop or double), then by
+    ///   `/PLACE`, a number that selects record and bit, and by `*` to repeat the change at every occasion;
     /// - `none`, `one`, `half` or `all-but-one`, with `seed=S` and `window=Tms`: this number of victims,
-    /// drawn by the seed; they crash at the start of random rounds or, with a window, at random instants
-    /// within it.
+    ///   drawn by the seed; they crash at the start of random rounds or, with a window, at random instants
+    ///   within it.
     ///
     /// `Status::Argument` names a word that cannot be parsed.
     pub fn parse(text: &str) -> Result<Plan> {

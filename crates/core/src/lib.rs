@@ -10,10 +10,12 @@
 //! | [`transport`], [`store`] | messages and agreement; redundancy of inputs and versions |
 //! | [`engine`] | rounds as transactions: detect, agree, remap, restore, replay |
 //! | [`sort`], [`rounds`], [`tree`], [`monitor`] | sorting algorithms; user-defined algorithms; tree communication; slow ranks |
+//! | [`group`] | the safe interface of all of the above |
 
 pub mod block;
 pub mod engine;
 pub mod faults;
+pub mod group;
 pub mod members;
 pub mod monitor;
 pub mod mutants;

@@ -48,6 +48,11 @@ impl Bits {
             .sum()
     }
 
+    /// Returns whether the set is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Returns the numbers in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.length).filter(|index| self.contains(*index))

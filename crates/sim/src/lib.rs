@@ -1,7 +1,7 @@
 //! Simulated ranks for ftsort: a deterministic transport in which one seed decides every interleaving and every
 //! failure, user-defined algorithms on it, and, with the feature `trials`, whole jobs with an oracle.
 
-mod directory;
+pub mod directory;
 mod harness;
 pub mod simulate;
 #[cfg(feature = "trials")]

@@ -12,32 +12,27 @@ mod files;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{Arguments, Write as _};
 use std::io::Write;
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use twox_hash::XxHash3_64;
 
 use self::files::Place;
-use super::settings::{LOG_WARNING, Listener};
+use super::settings::Listener;
 use ftsort_core::engine::{Event, MessageEvent, Observer, Occasion, Phase, Span};
+use ftsort_core::group::{GroupObserver, JobKind, LogLevel};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// What is a span around phases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whole {
-    Sort,
-    Rounds,
-}
-
-impl Whole {
-    fn name(self) -> &'static str {
-        match self {
-            Whole::Sort => "whole sort",
-            Whole::Rounds => "whole rounds",
-        }
+/// The name of a span around phases.
+fn name_of(job: JobKind) -> &'static str {
+    match job {
+        JobKind::Sort => "whole sort",
+        JobKind::Rounds => "whole rounds",
     }
 }
 
@@ -55,7 +50,7 @@ pub(super) struct Trace {
     group: u64,
     /// How many collective things the group has begun to do.
     call: u64,
-    job: Option<Whole>,
+    job: Option<JobKind>,
     parcels: MessageEvents,
 }
 
@@ -133,12 +128,12 @@ impl Trace {
     }
 
     /// A whole job begins.
-    pub fn job_begins(&mut self, job: Whole, now: f64) {
+    pub fn job_begins(&mut self, job: JobKind, now: f64) {
         self.job = Some(job);
         let call = self.call;
         self.line(
             'B',
-            job.name(),
+            name_of(job),
             self.at(now),
             format_args!("\"call\":{call}"),
         );
@@ -152,7 +147,7 @@ impl Trace {
         let status = status as i32;
         self.line(
             'E',
-            job.name(),
+            name_of(job),
             self.at(now),
             format_args!("\"status\":{status}"),
         );
@@ -163,7 +158,7 @@ impl Trace {
         self.file = None;
         if let Err(error) = self.place.merge(ranks) {
             let text = format!("the ranks' traces cannot be merged: {error}");
-            self.listener.log(LOG_WARNING, &text);
+            self.listener.log(LogLevel::Warning, &text);
         }
     }
 
@@ -203,7 +198,7 @@ impl Trace {
             self.file = None;
             let path = self.place.path_of(self.rank);
             let text = format!("{}: {error}; tracing stops", path.display());
-            self.listener.log(LOG_WARNING, &text);
+            self.listener.log(LogLevel::Warning, &text);
         }
     }
 
@@ -265,7 +260,7 @@ impl Trace {
             Phase::Sort => "sort",
             Phase::Exchange => "exchange",
             // There is nothing to merge; as in the statistics.
-            Phase::Merge if self.job == Some(Whole::Rounds) => "exchange",
+            Phase::Merge if self.job == Some(JobKind::Rounds) => "exchange",
             Phase::Merge => "merge",
             Phase::Store => "store",
             Phase::Commit => "commit",
@@ -343,41 +338,57 @@ fn origin_of(clock: impl Fn() -> f64) -> f64 {
     tries.fold(f64::INFINITY, f64::min)
 }
 
-/// Tells the caller's callbacks what happens, and the trace, if there is one.
-pub(super) struct Reporter<'a> {
+/// A trace that the group's observer and the handle share; None: nothing is traced.
+pub(super) type SharedTrace = Rc<RefCell<Option<Trace>>>;
+
+/// Passes events to the callbacks of the program, and to the trace if there is one.
+pub(super) struct Reporter {
     listener: Listener,
-    trace: Option<&'a mut Trace>,
+    trace: SharedTrace,
 }
 
-impl<'a> Reporter<'a> {
-    /// One for a collective thing that begins now.
-    pub fn new(listener: Listener, trace: &'a mut Option<Trace>) -> Reporter<'a> {
-        let mut trace = trace.as_mut();
-        if let Some(trace) = &mut trace {
-            trace.call();
-        }
+impl Reporter {
+    pub fn new(listener: Listener, trace: SharedTrace) -> Reporter {
         Reporter { listener, trace }
+    }
+
+    fn traced(&self, work: impl FnOnce(&mut Trace)) {
+        if let Some(trace) = &mut *self.trace.borrow_mut() {
+            work(trace);
+        }
     }
 }
 
-impl Observer for Reporter<'_> {
+impl Observer for Reporter {
     fn event(&mut self, occasion: Occasion) {
         // The callback may take long, or not return.
-        if let Some(trace) = &mut self.trace {
-            trace.event(occasion);
-        }
+        self.traced(|trace| trace.event(occasion));
         self.listener.event(occasion);
     }
 
     fn span(&mut self, span: Span) {
-        if let Some(trace) = &mut self.trace {
-            trace.span(span);
-        }
+        self.traced(|trace| trace.span(span));
     }
 
     fn message(&mut self, message: MessageEvent) {
-        if let Some(trace) = &mut self.trace {
-            trace.message(message);
-        }
+        self.traced(|trace| trace.message(message));
+    }
+}
+
+impl GroupObserver for Reporter {
+    fn call_begins(&mut self) {
+        self.traced(Trace::call);
+    }
+
+    fn job_begins(&mut self, job: JobKind, now: f64) {
+        self.traced(|trace| trace.job_begins(job, now));
+    }
+
+    fn job_ends(&mut self, status: Status, now: f64) {
+        self.traced(|trace| trace.job_ends(status, now));
+    }
+
+    fn log(&mut self, level: LogLevel, line: &str) {
+        self.listener.log(level, line);
     }
 }

@@ -86,10 +86,10 @@ fn spans_are_lines_with_whole_microseconds() {
         epoch: 0,
     };
     trace.begin();
-    trace.job_begins(Whole::Sort, 1.0);
+    trace.job_begins(JobKind::Sort, 1.0);
     trace.span(span(Phase::Merge));
     trace.job_ends(Status::DataLost, 3.0);
-    trace.job_begins(Whole::Rounds, 4.0);
+    trace.job_begins(JobKind::Rounds, 4.0);
     trace.span(span(Phase::Merge));
     let wanted = [
         "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":3,\"tid\":0,\"args\":{\"name\":\"rank 3\"}},\n\

@@ -20,8 +20,8 @@ use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
 
 /// One algorithm run on one set of inputs. Each part of its state has an owner: the committed version
-/// ([`Progress`]), the inputs ([`Inputs`]), what makes blocks recoverable ([`Redundancy`]), and what detects
-/// changed data ([`Integrity`]).
+/// (`Progress`), the inputs (`Inputs`), the store with its contents (`Redundancy`), and the detection of
+/// changed data (`Integrity`).
 pub struct Job<'a, 'e> {
     pub(super) engine: &'a mut Engine<'e>,
     pub(super) algorithm: &'a dyn Algorithm,

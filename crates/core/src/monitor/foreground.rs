@@ -49,26 +49,6 @@ impl Foreground {
         }
     }
 
-    /// Creates a group that continues from counters that all ranks have agreed on, after the monitor's thread
-    /// has ended on the ranks `ended`. Their missing replies have made them look slow, so they are
-    /// recommended again. `failed` holds the failed ranks.
-    pub fn resume(
-        options: MonitorOptions,
-        counters: &[u32],
-        ended: &RankSet,
-        failed: &RankSet,
-    ) -> Foreground {
-        let mut group = Foreground::new(counters.len(), options);
-        for (rank, counter) in Rank::all(counters.len()).zip(counters) {
-            group.syndrome.merge(rank, *counter);
-            if ended.contains(rank) && !group.syndrome.is_recommended(rank) {
-                group.syndrome.increment(rank);
-            }
-        }
-        group.syndrome.mark_failed(failed);
-        group
-    }
-
     /// Ends an interval with each rank's measurement, a time in any unit. A measurement that is not
     /// a finite number above 0, or of a rank that does not exist, is ignored. A rank without a
     /// measurement was not tested.
@@ -239,20 +219,6 @@ mod tests {
         }
         assert_eq!(group.counters(), [0, 2, 0, 0]);
         assert!(group.view(Rank(1)).recommended);
-    }
-
-    #[test]
-    fn a_resumed_group_recommends_ranks_whose_monitor_ended() {
-        let set = |ranks: &[u32]| RankSet::from_ranks(5, ranks.iter().copied().map(Rank));
-        let counters = [0, 1, 3, 2, 1];
-        let (ended, failed) = (set(&[1, 3]), set(&[0]));
-        let mut group = Foreground::resume(MonitorOptions::default(), &counters, &ended, &failed);
-        assert_eq!(group.counters(), [1, 2, 3, 2, 1]);
-        assert_eq!(group.recommended(), set(&[1, 3]));
-        for _ in 0..5 {
-            group.end_interval(&measurements(&[1.0; 5]));
-        }
-        assert_eq!(group.counters(), [1, 2, 4, 2, 2]);
     }
 
     #[test]

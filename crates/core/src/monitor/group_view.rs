@@ -98,19 +98,14 @@ pub fn not_recommended(counters: &[u32]) -> RankSet {
     )
 }
 
-/// Returns the ranks that reported that their monitor's thread has ended. If there are any, all ranks must
-/// continue with a [`Foreground`](crate::monitor::Foreground), since those ranks answer no tests.
-pub fn ended_monitors(ranks: usize, reports: &[(Rank, Report)]) -> RankSet {
-    let ended = reports.iter().filter(|(_, report)| report.monitor_ended);
-    RankSet::from_ranks(ranks, ended.map(|(rank, _)| *rank))
-}
-
 /// The state that all ranks have agreed on.
 #[derive(Clone, Debug)]
 pub struct GroupView {
     gain: bool,
     weights: bool,
     counters: Vec<u32>,
+    /// The ranks whose monitor has ended: they answer no tests, so missing replies are no sign of slowness.
+    untestable: RankSet,
     placement: Placement,
 }
 
@@ -121,6 +116,7 @@ impl GroupView {
             gain: options.gain,
             weights: options.weights,
             counters: vec![0; ranks],
+            untestable: RankSet::new(ranks),
             placement: Placement {
                 excluded: RankSet::new(ranks),
                 weights: Vec::new(),
@@ -145,11 +141,28 @@ impl GroupView {
 
     /// Returns whether the next decision may differ although no counter has changed.
     pub fn may_change(&self) -> bool {
-        self.weights || self.placement.excluded != not_recommended(&self.counters)
+        self.weights || self.placement.excluded != self.suspects_by(&self.counters)
     }
 
-    /// Merges the counters that members of the group reported.
+    /// Returns whether all ranks know that the monitor of a rank has ended.
+    pub fn is_untestable(&self, rank: Rank) -> bool {
+        self.untestable.contains(rank)
+    }
+
+    /// Returns the ranks that counters show as slow, without those whose monitor has ended.
+    pub fn suspects_by(&self, counters: &[u32]) -> RankSet {
+        let mut suspects = not_recommended(counters);
+        self.untestable
+            .iter()
+            .for_each(|rank| suspects.remove(rank));
+        suspects
+    }
+
+    /// Merges the counters that members of the group reported, and records the monitors that have ended.
     pub fn merge_counters(&mut self, reports: &[(Rank, Report)], group: &RankSet) {
+        for (rank, _) in reports.iter().filter(|(_, report)| report.monitor_ended) {
+            self.untestable.insert(*rank);
+        }
         for (_, reports) in reports.iter().filter(|(rank, _)| group.contains(*rank)) {
             for (mine, theirs) in self.counters.iter_mut().zip(&reports.counters) {
                 *mine = (*theirs).max(*mine);
@@ -180,7 +193,7 @@ impl GroupView {
         group: &RankSet,
     ) -> &Placement {
         let slowdowns = slowdowns(reply_times);
-        let suspects = not_recommended(&self.counters);
+        let suspects = self.suspects_by(&self.counters);
         self.placement = if self.weights {
             Placement {
                 excluded: RankSet::new(self.counters.len()),
@@ -303,16 +316,20 @@ mod tests {
     }
 
     #[test]
-    fn ended_monitors_are_those_that_reported_it() {
+    fn a_rank_whose_monitor_has_ended_is_not_suspected() {
         let report = |monitor_ended| Report {
             monitor_ended,
             ..Report::default()
         };
-        let reports = [(Rank(0), report(false)), (Rank(3), report(true))];
-        assert_eq!(
-            ended_monitors(4, &reports),
-            RankSet::from_ranks(4, [Rank(3)])
+        let mut view = GroupView::new(4, &MonitorOptions::default());
+        view.set_counters(&[0, 1, 0, 1]);
+        view.merge_counters(
+            &[(Rank(0), report(false)), (Rank(3), report(true))],
+            &all(4),
         );
+        assert!(view.is_untestable(Rank(3)) && !view.is_untestable(Rank(1)));
+        let suspects = view.suspects_by(&[0, 1, 0, 1]);
+        assert_eq!(suspects, RankSet::from_ranks(4, [Rank(1)]));
     }
 
     proptest! {

@@ -40,7 +40,7 @@ pub mod tester;
 
 pub use assignment::Assignment;
 pub use foreground::{Foreground, TestTimer};
-pub use group_view::{GroupView, Report, ended_monitors};
+pub use group_view::{GroupView, Report};
 pub use machine::{Action, Monitor, MonitorView};
 pub use options::{MonitorOptions, Suspicion};
 

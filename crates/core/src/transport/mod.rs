@@ -96,6 +96,13 @@ pub trait Transport {
     /// failures, or whose flag made all ranks abandon a round.
     fn recover(&mut self) -> Result<RankSet>;
 
+    /// The ranks that all survivors know to have failed.
+    fn failed(&self) -> &RankSet;
+
+    /// Sets the way in which failures are agreed on from now on; on all ranks at the same place of the
+    /// program.
+    fn repair_by(&mut self, repair: Repair);
+
     /// Kills this process as a failure would. A transport whose ranks are not processes of their own returns
     /// an error that must be passed up without another call to the transport.
     fn crash(&mut self) -> Result<Infallible>;

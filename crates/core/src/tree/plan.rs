@@ -11,11 +11,11 @@
 //!
 //! Differences from Figure 13, and their reasons:
 //! - A part goes only to neighbours that can forward it. As printed, m counts all neighbours over a
-//! fault-free link; a neighbour that cannot send itself does not receive, and the part is lost.
+//!   fault-free link; a neighbour that cannot send itself does not receive, and the part is lost.
 //! - A delegate waits only for the nodes that send to it. As printed it waits for each active neighbour that
-//! cannot send, although the comment says "and the link to it is nonfaulty": the condition tests
-//! FAULT(curr)\[d_i\], which is known to be 0 there, instead of FAULT(curr)\[d_j\]. Node 1001 of Example 3
-//! would wait forever, and so would nodes 101 and 110 of Example 4.
+//!   cannot send, although the comment says "and the link to it is nonfaulty": the condition tests
+//!   FAULT(curr)\[d_i\], which is known to be 0 there, instead of FAULT(curr)\[d_j\]. Node 1001 of Example 3
+//!   would wait forever, and so would nodes 101 and 110 of Example 4.
 //! - Data that arrives by a detour is received. As printed a passive node with a faulty link does nothing.
 //! - A detour may end at another passive node, because the passive neighbour may be faulty itself.
 

@@ -70,20 +70,9 @@ impl<F: MpiApi> Protocol<F> {
         }
     }
 
-    /// Sets the way in which failures are agreed on from now on; on all ranks at the same place of the
-    /// program.
-    pub fn repair_by(&mut self, repair: Repair) {
-        self.config.repair = repair;
-    }
-
     /// The underlying implementation.
     pub fn mpi(&self) -> &F {
         &self.mpi
-    }
-
-    /// The ranks that all survivors know to have failed.
-    pub fn dead(&self) -> &RankSet {
-        &self.dead
     }
 
     fn refuse_the_dead(&self, rank: Rank) -> Result<()> {
@@ -192,6 +181,14 @@ impl<F: MpiApi> Transport for Protocol<F> {
         self.epoch = self.epoch.wrapping_add(1);
         self.unsent = false;
         Ok(self.dead.clone())
+    }
+
+    fn failed(&self) -> &RankSet {
+        &self.dead
+    }
+
+    fn repair_by(&mut self, repair: Repair) {
+        self.config.repair = repair;
     }
 
     fn crash(&mut self) -> Result<Infallible> {

@@ -10,7 +10,7 @@
 //! | file | content |
 //! |---|---|
 //! | [`choose`] | the tree, which is the same on all ranks |
-//! | [`traverse`] | one traversal of the tree |
+//! | `traverse` | one traversal of the tree |
 //! | [`collect`] | a whole sorted result at one rank, in windows |
 //! | [`probe`] | slow links: DETECT over a transport that cannot cancel messages |
 

@@ -1,0 +1,143 @@
+//! The configuration of a group: what all ranks agree on, and what each rank chooses for itself.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+use twox_hash::XxHash3_64;
+
+use crate::engine::Engine;
+use crate::faults::Plan;
+use crate::sort::Method;
+use crate::store::directory::Files;
+use crate::transport::Repair;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::Threads;
+
+/// Opens the directory that all ranks see. Called once for each kind of data that a group stores.
+pub type OpenDirectory = Rc<dyn Fn() -> Box<dyn Files>>;
+
+/// Where the redundancy of inputs, versions and states is kept.
+#[derive(Clone)]
+pub enum StoreChoice {
+    /// In the memory of this many other ranks; 0 stores nothing.
+    Memory(usize),
+    /// In files of a directory that all ranks see.
+    Directory(OpenDirectory),
+}
+
+impl fmt::Debug for StoreChoice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreChoice::Memory(replicas) => write!(out, "Memory({replicas})"),
+            StoreChoice::Directory(_) => out.write_str("Directory"),
+        }
+    }
+}
+
+/// Which data are checked against corruption.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DataChecks {
+    /// Every block is compared with a digest of its records, from the input to the result.
+    pub digest: bool,
+    /// The functions of user-defined algorithms are called twice and must return the same bytes.
+    pub purity: bool,
+}
+
+/// How a group works. The default sorts with the best algorithm and keeps one replica of every input.
+///
+/// `method`, `store` (but for the directory's path), `repair`, `dense`, `checks`, `min_survivors`, and whether
+/// there is a timeout are the same on all ranks; the rest may differ.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// The sorting algorithm; None: the fastest for the number of ranks and the size.
+    pub method: Option<Method>,
+    /// Where redundancy is kept.
+    pub store: StoreChoice,
+    /// How the survivors come to know the same failed ranks.
+    pub repair: Repair,
+    /// Each survivor gets one block, all of the same size but for one record.
+    pub dense: bool,
+    /// Which data are checked.
+    pub checks: DataChecks,
+    /// The threads for local work.
+    pub threads: Threads,
+    /// Seconds without progress after which a call gives up with [`Status::Mpi`]; None: never.
+    pub timeout: Option<f64>,
+    /// Bytes that blocks and messages may take; 0: the rank's share of its host's memory.
+    pub memory_limit: usize,
+    /// The group goes on only as long as this many ranks survive; 0 and 1: one.
+    pub min_survivors: usize,
+    /// Failures to inject, for tests and experiments.
+    pub failures: Plan,
+}
+
+impl Default for GroupConfig {
+    fn default() -> GroupConfig {
+        GroupConfig {
+            method: None,
+            store: StoreChoice::Memory(1),
+            repair: Repair::Agree,
+            dense: false,
+            checks: DataChecks::default(),
+            threads: Threads::Fixed(1),
+            timeout: None,
+            memory_limit: 0,
+            min_survivors: 0,
+            failures: Plan::default(),
+        }
+    }
+}
+
+impl GroupConfig {
+    /// `Status::Argument` if the members contradict each other, or a group of this many ranks.
+    pub fn check(&self, ranks: usize) -> Result<()> {
+        let refuse = |text: String| Err(Error::new(Status::Argument, text));
+        if self.min_survivors > ranks {
+            return refuse(format!(
+                "config.min_survivors is {}, but comm has {ranks} ranks",
+                self.min_survivors
+            ));
+        }
+        if let Some(timeout) = self.timeout
+            && self.repair == Repair::Shrink
+        {
+            return refuse(format!(
+                "the timeout is {timeout} seconds, but repair is Shrink, whose barriers cannot be given up"
+            ));
+        }
+        Ok(())
+    }
+
+    /// A hash of the members that must be the same on all ranks.
+    pub(super) fn fingerprint(&self, reloads: bool) -> u64 {
+        let mut hasher = XxHash3_64::new();
+        (self.repair as u8).hash(&mut hasher);
+        self.method.hash(&mut hasher);
+        self.dense.hash(&mut hasher);
+        self.checks.hash(&mut hasher);
+        reloads.hash(&mut hasher);
+        self.min_survivors.hash(&mut hasher);
+        self.timeout.is_some().hash(&mut hasher);
+        match &self.store {
+            StoreChoice::Memory(replicas) => replicas.hash(&mut hasher),
+            StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+}
+
+/// Fails on all ranks alike unless all hold the same value. Collective.
+pub(super) fn agree_on_equal(engine: &mut Engine<'_>, value: u64, name: &str) -> Result<()> {
+    if engine.all_equal(value)? {
+        Ok(())
+    } else {
+        Err(unequal(name))
+    }
+}
+
+/// The error of a call whose arguments differ between ranks.
+pub(super) fn unequal(name: &str) -> Error {
+    let text = format!("{name} is not the same on all ranks");
+    Error::new(Status::Argument, text)
+}

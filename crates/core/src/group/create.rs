@@ -1,0 +1,156 @@
+//! Creation of a group: the handshake, the agreement on the configuration, and the stores.
+
+use super::config::agree_on_equal;
+use super::{Group, GroupConfig, Services, StoreChoice};
+use crate::engine::{Checkpoints, Engine, Handshake, Stats, handshake};
+use crate::members::{Members, Rank, RankSet};
+use crate::store::Store;
+use crate::store::directory::Directory;
+use crate::store::memory::Memory;
+use crate::transport::Transport;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::ThreadPool;
+use ftsort_kernels::pages;
+
+impl<T: Transport> Group<T> {
+    /// Creates a group of all ranks of a transport. Collective.
+    ///
+    /// The transport repairs failures by agreement ([`Repair::Agree`](crate::transport::Repair)) until the ranks
+    /// have agreed on the configuration. Ranks that the transport reports as failed stay failed.
+    ///
+    /// # Errors
+    /// `Status::Argument` where the configuration is wrong or differs between ranks, `Status::PeerArgument` on the
+    /// other ranks, `Status::Store` where the directory cannot be used.
+    pub fn new(transport: T, config: GroupConfig, services: Services) -> Result<Group<T>> {
+        Group::new_checked(transport, config, services, None)
+    }
+
+    /// As [`Group::new`]. With a `refusal` the call fails on all ranks: with this error here, and as agreed on the
+    /// others.
+    pub fn new_checked(
+        transport: T,
+        config: GroupConfig,
+        services: Services,
+        refusal: Option<Error>,
+    ) -> Result<Group<T>> {
+        let mut members = Members::new(transport.me(), transport.ranks());
+        members.absorb(transport.failed());
+        let refusal = refusal.or_else(|| config.check(members.ranks()).err());
+        if config.min_survivors <= members.ranks() {
+            members.set_quorum(config.min_survivors);
+        }
+        let empty = |members: &Members| Checkpoints::new(Box::new(Memory::new(0)), members);
+        let mut group = Group {
+            transport,
+            store: Box::new(Memory::new(0)),
+            states: empty(&members),
+            contributions: empty(&members),
+            threads: ThreadPool::from(config.threads.clone()),
+            id: 0,
+            seed: 0,
+            agreed_layout: None,
+            last_run: None,
+            last_tree: None,
+            stats: Stats::default(),
+            lost: RankSet::new(members.ranks()),
+            policy: None,
+            founders: members.survivors().collect(),
+            poison: None,
+            members,
+            config,
+            services,
+            _recycled: pages::ProcessPages::get().retain(),
+        };
+        group.call(|group| group.meet(refusal))?;
+        Ok(group)
+    }
+
+    /// Exchanges hosts and nonces, agrees on the configuration, and opens stores that all ranks see. With a
+    /// `refusal` it fails on all ranks. Collective.
+    fn meet(&mut self, refusal: Option<Error>) -> Result<()> {
+        let mine = Handshake {
+            host: self.services.host,
+            nonce: self.services.nonce,
+        };
+        let (all, _) = self.on_engine(|engine| handshake(engine, mine, refusal))?;
+        let fingerprint = self.config.fingerprint(self.services.reload.is_some());
+        self.on_engine(|engine| {
+            agree_on_equal(
+                engine,
+                fingerprint,
+                "config (algorithm, store, replicas, pivot, repair, dense, checks, min_survivors, or whether there is a \
+                 reload or a timeout)",
+            )
+        })?;
+        self.transport.repair_by(self.config.repair);
+        self.id = all
+            .first()
+            .map_or(mine.nonce, |(_, handshake)| handshake.nonce);
+        self.seed = self.id;
+        let (id, choice) = (self.id, self.config.store.clone());
+        (self.store, _) = self.on_engine(|engine| open_store(engine, &choice, id))?;
+        let kept_apart = |id| {
+            let store = separate_store(&choice, id, self.members.me());
+            Checkpoints::new(store, &self.members)
+        };
+        (self.states, self.contributions) = (kept_apart(id), kept_apart(id.rotate_left(32)));
+        let mut hosts = vec![0; self.members.ranks()];
+        for (rank, handshake) in &all {
+            hosts[rank.index()] = handshake.host;
+        }
+        self.members.set_hosts(hosts);
+        let here = self.members.living_here();
+        self.services.budget.set_survivors_here(here);
+        Ok(())
+    }
+}
+
+/// Opens the store of jobs. Fails on all ranks if one of them cannot write to the directory, or sees another one.
+/// Collective.
+fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<Box<dyn Store>> {
+    let open = match choice {
+        StoreChoice::Memory(replicas) => return Ok(Box::new(Memory::new(*replicas))),
+        StoreChoice::Directory(open) => open,
+    };
+    let files = open();
+    let place = files.place();
+    let me = engine.members().me();
+    let opened = Directory::open(files, id, me).and_then(|mut store| {
+        if engine.members().lowest_survivor() == me {
+            store.leave_sign()?;
+        }
+        Ok(store)
+    });
+    let (mut store, error) = match opened {
+        Ok(store) => (Some(store), None),
+        Err(error) => (None, Some(error)),
+    };
+    let agreed = engine.all_or_none(error.map_or(Ok(()), Err));
+    let agreed = agreed.and_then(|()| {
+        let sees = store.as_ref().is_some_and(Directory::sees_sign);
+        engine.all_or_none(if sees {
+            Ok(())
+        } else {
+            Err(Error::new(
+                Status::Store,
+                format!("{place} is not the same directory on all ranks"),
+            ))
+        })
+    });
+    // Only this call needs the sign.
+    if let Some(store) = &mut store {
+        store.sweep();
+    }
+    agreed?;
+    let store = store.ok_or_else(|| Error::new(Status::Internal, "the store was not opened"))?;
+    Ok(Box::new(store))
+}
+
+/// A store of the same kind and in the same place as that of jobs, which shares nothing with it.
+fn separate_store(choice: &StoreChoice, id: u64, me: Rank) -> Box<dyn Store> {
+    match choice {
+        StoreChoice::Memory(replicas) => Box::new(Memory::new(*replicas)),
+        // The complement gives its files other names.
+        StoreChoice::Directory(open) => Box::new(Directory::new(open(), !id, me)),
+    }
+}

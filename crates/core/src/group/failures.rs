@@ -1,0 +1,83 @@
+//! Failure checks, agreement on numbers, injected failures, and the end of a group.
+
+use super::{Group, Kept};
+use crate::engine::Checkpoints;
+use crate::faults::{Point, Schedule};
+use crate::transport::Transport;
+use ftsort_kernels::error::Result;
+
+impl<T: Transport> Group<T> {
+    /// Finds new failures (the papers' FaultDetection), and begins a round of the caller's own loop: states that
+    /// were put and not committed are discarded, and states of failed ranks move to their new executors. Returns
+    /// the number of new failures. Collective.
+    ///
+    /// # Errors
+    /// `Status::DataLost` where states cannot be recovered; [`Group::lost_ranks`] names the ranks.
+    pub fn fault_check(&mut self) -> Result<usize> {
+        let found = self.find_failures()?;
+        self.begin_round()?;
+        Ok(found)
+    }
+
+    /// The first half of [`Group::fault_check`]: returns the number of new failures. Collective.
+    pub fn find_failures(&mut self) -> Result<usize> {
+        self.call(Group::find_failures_now)
+    }
+
+    /// All survivors are here, so that none of them reads a file of past jobs any more: files that failed ranks
+    /// left are removed.
+    fn find_failures_now(&mut self) -> Result<usize> {
+        self.forget_losses();
+        let ((), found) = self.apart_from_jobs(|engine| engine.check_faults())?;
+        if self.members.lowest_survivor() == self.members.me() {
+            self.store.sweep();
+        }
+        Ok(found)
+    }
+
+    /// The second half of [`Group::fault_check`]. Collective.
+    pub fn begin_round(&mut self) -> Result<()> {
+        self.call(|group| group.on_kept(Kept::States, &Schedule::default(), Checkpoints::begin))
+    }
+
+    /// Agrees on the bitwise AND of the numbers of all survivors. Returns it and the number of new failures.
+    /// Collective.
+    pub fn agree(&mut self, flags: u32) -> Result<(u32, usize)> {
+        self.call(|group| group.apart_from_jobs(|engine| engine.agree_on(flags)))
+    }
+
+    /// Fails on all ranks alike if one of them brings an error: with its own error there, and with the agreed status
+    /// on the others. Collective.
+    pub fn all_or_none<R>(&mut self, own: Result<R>) -> Result<R> {
+        self.call(|group| {
+            let (value, _) = group.apart_from_jobs(|engine| engine.all_or_none(own))?;
+            Ok(value)
+        })
+    }
+
+    /// Kills this process if the failure schedule says that this rank fails at the start of `round`: the papers'
+    /// FaultInject, for the caller's own loop.
+    pub fn inject(&mut self, round: u32) -> Result<()> {
+        self.call(|group| {
+            let rounds = group.members.cube().dimension() + 2;
+            let schedule = group.config.failures.resolve(group.members.ranks(), rounds);
+            if schedule.crashes(group.members.me(), round, Point::Begin) {
+                group.transport.crash()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Prepares the end of the process: waits for the other survivors, and removes all that the group stores. Returns
+    /// whether no rank has failed. Collective.
+    pub fn finish(&mut self) -> Result<bool> {
+        self.call(|group| {
+            group.find_failures_now()?;
+            group.on_kept(Kept::States, &Schedule::default(), |states, engine, _| {
+                states.clear(engine)
+            })?;
+            group.policy = None;
+            Ok(group.members.faulty().is_empty())
+        })
+    }
+}

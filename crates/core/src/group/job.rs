@@ -1,0 +1,181 @@
+//! Jobs: their set-up, the timers of injected failures, and inputs that are read again.
+
+use std::any::Any;
+
+use super::services::BudgetedObserver;
+use super::{Group, JobKind, Reload};
+use crate::engine::{
+    Algorithm, Checks, Engine, EngineContext, Finished, InputHash, Job, PlacementPolicy, Source,
+    Stats,
+};
+use crate::members::{Rank, RankSet};
+use crate::transport::Transport;
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// The circumstances in which a job began.
+pub(super) struct JobStart {
+    /// The ranks that had failed by then.
+    absent: RankSet,
+    time: f64,
+    /// Stops the timer of an injected failure at the end of the job.
+    _timer: Option<Box<dyn Any>>,
+}
+
+/// The parts of a job beside its algorithm.
+#[derive(Default)]
+pub(super) struct JobSetup<'a> {
+    /// This rank's input.
+    pub input: Buffer,
+    /// Makes another copy of it.
+    pub copy_input: Option<&'a dyn Fn() -> Result<Buffer>>,
+    /// The hash by which it is recognised, if that is known already.
+    pub hash: Option<InputHash>,
+    /// Blocks are checked by digests with this key.
+    pub key: Option<&'a DigestKey>,
+    /// Blocks are checked as those of sorts are.
+    pub checks: Option<&'a Checks<'a>>,
+    /// The size of a record; 1 for blocks without records.
+    pub record_bytes: usize,
+    /// Inputs are empty, so that they can always be provided again.
+    pub starts_empty: bool,
+}
+
+impl<T: Transport> Group<T> {
+    /// Runs a job as a span of the observer's, with a fresh budget, figures and timers.
+    pub(super) fn job<R>(
+        &mut self,
+        kind: JobKind,
+        work: impl FnOnce(&mut Group<T>, JobStart) -> Result<R>,
+    ) -> Result<R> {
+        let here = self.members.living_here();
+        self.services
+            .budget
+            .begin_job(self.config.memory_limit, here);
+        let now = self.transport.now();
+        self.services.observer.job_begins(kind, now);
+        let start = self.begin_job();
+        let result = work(self, start);
+        let status = result
+            .as_ref()
+            .err()
+            .map_or(Status::Ok, |error| error.status);
+        let now = self.transport.now();
+        self.services.observer.job_ends(status, now);
+        result
+    }
+
+    fn begin_job(&mut self) -> JobStart {
+        self.stats = Stats::default();
+        self.forget_losses();
+        // Timers do not depend on the number of rounds.
+        let timers = self.config.failures.resolve(self.members.ranks(), 1);
+        let timer = timers.timer(self.members.me());
+        JobStart {
+            absent: self.members.faulty().clone(),
+            time: self.transport.now(),
+            _timer: timer.map(self.services.kill_timer),
+        }
+    }
+
+    /// Runs an algorithm to its end. Collective.
+    pub(super) fn run_job(
+        &mut self,
+        start: JobStart,
+        setup: JobSetup<'_>,
+        algorithm: &dyn Algorithm,
+    ) -> Result<Finished> {
+        let ranks = self.members.ranks();
+        let schedule = (self.config.failures).resolve(ranks, algorithm.rounds() + 1);
+        self.services.observer.call_begins();
+        let mut observer = BudgetedObserver {
+            observer: &mut *self.services.observer,
+            budget: &mut *self.services.budget,
+        };
+        let mut inputs = Inputs {
+            copy_input: setup.copy_input,
+            reload: self.services.reload.as_deref_mut(),
+            hash: setup.hash,
+        };
+        if let Some(policy) = &self.policy {
+            self.members.exclude(policy.excluded());
+        }
+        let source: &mut dyn Source = if setup.starts_empty {
+            &mut EmptyInputs
+        } else {
+            &mut inputs
+        };
+        let policy = self.policy.as_mut();
+        let mut engine = Engine::new(EngineContext {
+            transport: &mut self.transport,
+            members: &mut self.members,
+            observer: &mut observer,
+            stats: &mut self.stats,
+            schedule: &schedule,
+            policy: policy.map(|policy| policy as &mut dyn PlacementPolicy),
+        });
+        engine.set_records(setup.record_bytes, setup.key);
+        let job = Job::new(
+            &mut engine,
+            algorithm,
+            &mut *self.store,
+            source,
+            setup.input,
+            start.absent,
+            setup.checks,
+        );
+        let finished = job.run(&mut self.lost);
+        // A rank that was excluded in this job may have been corrupted by chance.
+        self.members.readmit_all();
+        self.stats.total_seconds = self.transport.now() - start.time;
+        finished
+    }
+}
+
+/// Copies this rank's input again, and reloads inputs of other ranks.
+struct Inputs<'a> {
+    copy_input: Option<&'a dyn Fn() -> Result<Buffer>>,
+    reload: Option<&'a mut (dyn Reload + 'static)>,
+    hash: Option<InputHash>,
+}
+
+impl Source for Inputs<'_> {
+    fn has_own(&self) -> bool {
+        self.copy_input.is_some()
+    }
+
+    fn own(&mut self) -> Result<Buffer> {
+        let copy = self.copy_input;
+        copy.ok_or_else(|| Error::new(Status::Internal, "the input of this rank is not available"))?(
+        )
+    }
+
+    fn known_by(&self, input: &[u8]) -> InputHash {
+        self.hash.unwrap_or_else(|| InputHash::of(input))
+    }
+
+    fn can_reload(&self) -> bool {
+        self.reload.is_some()
+    }
+
+    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        match &mut self.reload {
+            Some(reload) => reload.reload(rank),
+            None => Err(Error::new(Status::Internal, "there is no reload callback")),
+        }
+    }
+}
+
+/// Provides inputs that are empty.
+struct EmptyInputs;
+
+impl Source for EmptyInputs {
+    fn can_reload(&self) -> bool {
+        true
+    }
+
+    fn reload(&mut self, _rank: Rank) -> Result<Buffer> {
+        Ok(Buffer::default())
+    }
+}

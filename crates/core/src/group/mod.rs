@@ -1,0 +1,273 @@
+//! A group of ranks: the safe interface of this crate, over any [`Transport`].
+//!
+//! All survivors call the collective methods of [`Group`] in the same order, and all of them return the same
+//! status. A wrong argument is [`Status::Argument`] on the rank that passed it and [`Status::PeerArgument`] on
+//! the others. A method whose name ends in `_checked` takes its arguments as a `Result`: a caller that has found
+//! an argument wrong passes the error, and the method tells the other ranks.
+//!
+//! | file | content |
+//! |---|---|
+//! | [`config`], [`services`] | the configuration; the program around the group |
+//! | `create` | creation: handshake, agreement on the configuration, stores |
+//! | `failures` | failure checks, agreement on numbers, injected failures |
+//! | `job`, [`input`] | jobs: set-up, timers, reloaded inputs; the copy of a rank's input |
+//! | [`sort`], `rounds`, [`tree`], `gather` | sorts, user-defined algorithms, tree collectives, results at one rank |
+//! | `states`, [`verify`] | states of the caller's own loop; verification of results |
+//! | [`monitor`] | placement by speed |
+//!
+//! Must never: name MPI or C, look at a clock or at the system, or leave a rank out of an agreement because its
+//! own argument is wrong.
+
+pub mod config;
+mod create;
+mod failures;
+mod gather;
+pub mod input;
+mod job;
+pub mod monitor;
+mod rounds;
+pub mod services;
+pub mod sort;
+mod states;
+pub mod tree;
+pub mod verify;
+
+pub use config::{DataChecks, GroupConfig, OpenDirectory, StoreChoice};
+pub use input::{Key, SortInput};
+pub use monitor::{Clocks, Datagrams, MonitorConfig, MonitorMode, MonitorState, TestProcedure};
+pub use rounds::RoundsInput;
+pub use services::{
+    GroupObserver, HostBudget, JobKind, LogLevel, NoObserver, Reload, Services, Unlimited,
+};
+pub use sort::{Sorted, SortedBlock};
+pub use tree::{MergeOperation, TreeMerge, TreeOptions};
+pub use verify::Verification;
+
+use crate::engine::{Checkpoints, Engine, EngineContext, Stats};
+use crate::faults::Schedule;
+use crate::members::{Members, Rank, RankSet};
+use crate::sort::Method;
+use crate::store::Store;
+use crate::transport::Transport;
+use crate::tree::run::choose::ChosenTree;
+use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::kernel::ThreadPool;
+use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::pages;
+use ftsort_kernels::random::SplitMix;
+use monitor::MonitorPolicy;
+use services::BudgetedObserver;
+
+/// A group of ranks of which some may fail.
+///
+/// After [`Status::Mpi`], [`Status::Excluded`] or [`Status::Internal`] the ranks may be out of step: the group is
+/// poisoned, and every later call returns [`Status::State`].
+pub struct Group<T: Transport> {
+    transport: T,
+    members: Members,
+    config: GroupConfig,
+    services: Services,
+    /// The threads for local work.
+    threads: ThreadPool,
+    /// Keeps inputs and versions of jobs.
+    store: Box<dyn Store>,
+    /// States of the caller's own loop.
+    states: Checkpoints,
+    /// Contributions to tree collectives.
+    contributions: Checkpoints,
+    /// The same number on all ranks, and on no other group.
+    id: u64,
+    /// Known to all ranks and to nothing else: the keys of digests are drawn from it.
+    seed: u64,
+    /// The fingerprint of the layout on which all ranks agreed last.
+    agreed_layout: Option<u64>,
+    last_run: Option<LastRun>,
+    last_tree: Option<ChosenTree>,
+    stats: Stats,
+    /// The ranks whose data the last call lost.
+    lost: RankSet,
+    policy: Option<MonitorPolicy>,
+    /// The ranks that had not failed when the group was created.
+    founders: Vec<Rank>,
+    poison: Option<Error>,
+    /// Keeps large buffers from one job to the next.
+    _recycled: pages::Retention,
+}
+
+/// The algorithm of the last job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastRun {
+    /// A sort.
+    Sort(Method),
+    /// A user-defined algorithm.
+    Rounds,
+}
+
+/// Data that are kept apart from jobs.
+#[derive(Clone, Copy)]
+enum Kept {
+    /// States of the caller's own loop.
+    States,
+    /// Contributions to tree collectives.
+    Contributions,
+}
+
+impl<T: Transport> Group<T> {
+    /// The ranks, which of them survive, and the nodes that they execute; as of the last collective call.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
+    /// A number that is the same on all ranks, and that hardly any other group has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The figures of the last job on this rank.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The algorithm of the last job; None: there was none yet.
+    pub fn last_run(&self) -> Option<LastRun> {
+        self.last_run
+    }
+
+    /// The tree of the last tree collective that succeeded.
+    pub fn last_tree(&self) -> Option<&ChosenTree> {
+        self.last_tree.as_ref()
+    }
+
+    /// The ranks whose data the last call could not recover; the same on all survivors.
+    pub fn lost_ranks(&self) -> &RankSet {
+        &self.lost
+    }
+
+    /// The ranks that had not failed when the group was created.
+    pub fn founders(&self) -> &[Rank] {
+        &self.founders
+    }
+
+    /// Passes a line to the observer's log.
+    pub fn log(&mut self, level: LogLevel, line: &str) {
+        self.services.observer.log(level, line);
+    }
+
+    /// `Status::State` if the group is poisoned.
+    pub fn check_poison(&self) -> Result<()> {
+        match &self.poison {
+            None => Ok(()),
+            Some(error) => Err(Error::new(
+                Status::State,
+                format!(
+                    "the group cannot be used since an earlier call failed: {error}; leave or free it"
+                ),
+            )),
+        }
+    }
+
+    /// Poisons the group if an error of this status leaves the ranks out of step.
+    pub fn note_failure(&mut self, error: &Error) {
+        if error.status.sets_apart() && self.poison.is_none() {
+            self.poison = Some(error.clone());
+        }
+    }
+
+    /// Runs one call: refuses a poisoned group, turns a panic into an error, and poisons the group where the
+    /// ranks may be out of step afterwards.
+    fn call<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
+        self.check_poison()?;
+        self.log_monitor_failure();
+        let memory = self.services.budget.memory().cloned();
+        let _entered = memory.as_ref().map(MemoryBudget::enter);
+        let result = caught(|| work(&mut *self));
+        if let Err(error) = &result {
+            self.note_failure(error);
+        }
+        self.log_monitor_failure();
+        result
+    }
+
+    /// Runs a collective step on the engine. Also returns the number of failures that it found.
+    fn on_engine<R>(
+        &mut self,
+        work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
+    ) -> Result<(R, usize)> {
+        let known = self.members.faulty().len();
+        let schedule = Schedule::default();
+        self.services.observer.call_begins();
+        let mut observer = BudgetedObserver {
+            observer: &mut *self.services.observer,
+            budget: &mut *self.services.budget,
+        };
+        let value = work(&mut Engine::new(EngineContext {
+            transport: &mut self.transport,
+            members: &mut self.members,
+            observer: &mut observer,
+            stats: &mut self.stats,
+            schedule: &schedule,
+            policy: None,
+        }))?;
+        Ok((value, self.members.faulty().len() - known))
+    }
+
+    /// Runs a collective step on data that are kept apart from jobs. `work` also receives the set of ranks whose
+    /// data are lost. The statistics stay those of the last job.
+    fn on_kept<R>(
+        &mut self,
+        kept: Kept,
+        schedule: &Schedule,
+        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
+    ) -> Result<R> {
+        let kept = match kept {
+            Kept::States => &mut self.states,
+            Kept::Contributions => &mut self.contributions,
+        };
+        self.services.observer.call_begins();
+        let mut observer = BudgetedObserver {
+            observer: &mut *self.services.observer,
+            budget: &mut *self.services.budget,
+        };
+        let mut stats = Stats::default();
+        let mut engine = Engine::new(EngineContext {
+            transport: &mut self.transport,
+            members: &mut self.members,
+            observer: &mut observer,
+            stats: &mut stats,
+            schedule,
+            policy: None,
+        });
+        work(kept, &mut engine, &mut self.lost)
+    }
+
+    /// Runs a step that is not part of a job: the statistics stay those of the last job.
+    fn apart_from_jobs<R>(
+        &mut self,
+        work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
+    ) -> Result<(R, usize)> {
+        let stats = self.stats;
+        let result = self.on_engine(work);
+        self.stats = stats;
+        result
+    }
+
+    fn forget_losses(&mut self) {
+        self.lost = RankSet::new(self.members.ranks());
+    }
+
+    /// Draws another seed, on all ranks alike, so that digests reveal nothing about later ones.
+    fn draw_seed(&mut self) -> u64 {
+        self.seed = SplitMix::new(self.seed).bits();
+        self.seed
+    }
+}

@@ -1,0 +1,148 @@
+//! Placement by speed: a monitor of the group's ranks, and the policy that follows from it (2018 paper).
+//!
+//! A monitor in the background tests other ranks with messages of its own, on a thread that the program around the
+//! group provides ([`MonitorState::serve`]). A monitor in the foreground compares figures that ranks report at
+//! commits. If a background monitor stops because of an error, its rank can no longer answer tests. It reports that
+//! at the next commit, and all ranks treat it as healthy from then on: missing replies say nothing about its speed.
+
+mod policy;
+mod state;
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use twox_hash::XxHash3_64;
+
+use super::config::agree_on_equal;
+use super::{Group, LogLevel};
+use crate::monitor::{Foreground, Monitor, MonitorOptions};
+use crate::transport::Transport;
+use ftsort_kernels::error::{Error, Result, Status};
+pub use policy::Clocks;
+pub(super) use policy::MonitorPolicy;
+pub use state::{Datagrams, MonitorState, TestProcedure};
+use state::{Mind, locked};
+
+/// How a monitor runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MonitorMode {
+    /// In the background where all ranks allow several threads, otherwise in the foreground.
+    #[default]
+    Auto,
+    /// In the background; an error where a rank does not allow several threads.
+    Background,
+    /// In the foreground.
+    Foreground,
+}
+
+/// The configuration of a monitor; the same on all ranks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MonitorConfig {
+    /// Timeouts, intervals, and the consequences of slowness.
+    pub options: MonitorOptions,
+    /// How it runs.
+    pub mode: MonitorMode,
+}
+
+impl MonitorConfig {
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = XxHash3_64::new();
+        (format!("{:?}", self.options), self.mode).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl<T: Transport> Group<T> {
+    /// Starts a monitor that proposes the placement of later jobs. Collective.
+    ///
+    /// `threads`: whether this rank allows several threads. In the background, `open` opens the datagrams for messages
+    /// of a size, and the caller lets a thread serve the state with them; in the foreground it is not called.
+    ///
+    /// # Errors
+    /// `Status::State` if the group has a monitor; `Status::Argument` where the configuration differs between ranks.
+    pub fn start_monitor<D: Datagrams>(
+        &mut self,
+        wanted: Result<MonitorConfig>,
+        threads: Result<bool>,
+        test: Option<TestProcedure>,
+        clocks: Box<dyn Clocks>,
+        open: impl FnOnce(&T, usize) -> Result<D>,
+    ) -> Result<(Arc<MonitorState>, Option<D>)> {
+        self.call(|group| {
+            let has_monitor = group.policy.is_some();
+            let wanted = wanted.and_then(|wanted| {
+                if has_monitor {
+                    let text = "the group has a monitor already";
+                    return Err(Error::new(Status::State, text));
+                }
+                Ok((wanted, threads?))
+            });
+            let ((wanted, threads), _) = group.apart_from_jobs(|engine| {
+                let (wanted, threads) = engine.all_or_none(wanted)?;
+                agree_on_equal(engine, wanted.fingerprint(), "config")?;
+                let threads = engine.agree_on(u32::from(threads))? != 0;
+                Ok((wanted, threads))
+            })?;
+            if wanted.mode == MonitorMode::Background && !threads {
+                return Err(Error::new(
+                    Status::Argument,
+                    "config.mode is FTSORT_MONITOR_THREAD, but not all ranks were granted \
+                     MPI_THREAD_MULTIPLE by MPI_Init_thread",
+                ));
+            }
+            let in_background = threads && wanted.mode != MonitorMode::Foreground;
+            let (me, ranks) = (group.members.me(), group.members.ranks());
+            let failed = group.members.faulty();
+            let options = wanted.options;
+            let (mind, datagrams) = if in_background {
+                let datagrams = open(&group.transport, message_limit(ranks))?;
+                let mut monitor = Monitor::new(me, ranks, options.clone(), datagrams.now());
+                monitor.mark_failed(failed);
+                (Mind::Background(Box::new(monitor)), Some(datagrams))
+            } else {
+                let mut foreground = Foreground::new(ranks, options.clone());
+                foreground.mark_failed(failed);
+                (Mind::Foreground(Box::new(foreground)), None)
+            };
+            let state = MonitorState::new(ranks, mind, test);
+            if in_background {
+                let answer = state.answer();
+                if let Mind::Background(monitor) = &mut *locked(&state.mind) {
+                    monitor.set_answer(answer);
+                }
+            }
+            let state = Arc::new(state);
+            let now = group.transport.now();
+            let shared = Arc::clone(&state);
+            group.policy = Some(MonitorPolicy::new(me, shared, &options, clocks, now));
+            Ok((state, datagrams))
+        })
+    }
+
+    /// Ends the influence of the monitor: all survivors execute their nodes again. The caller stops the thread that
+    /// serves it. Collective.
+    pub fn stop_monitor(&mut self) -> Result<()> {
+        self.call(|group| {
+            group.policy = None;
+            group
+                .apart_from_jobs(|engine| engine.check_faults())
+                .map(|_| ())
+        })
+    }
+
+    /// Logs the end of the monitor's thread, once.
+    pub(super) fn log_monitor_failure(&mut self) {
+        let policy = self.policy.as_ref();
+        if let Some(error) = policy.and_then(|policy| policy.state.take_failure()) {
+            let text = format!(
+                "the monitor of this rank has stopped, and the rank counts as healthy from now on: {error}"
+            );
+            self.log(LogLevel::Warning, &text);
+        }
+    }
+}
+
+/// The longest message of a monitor: the counters of all ranks, and a header.
+fn message_limit(ranks: usize) -> usize {
+    256 + 16 * ranks
+}

@@ -1,0 +1,266 @@
+//! The placement policy that follows from a monitor.
+
+use std::sync::Arc;
+
+use super::state::{Mind, MonitorState, locked};
+use crate::engine::{Load, Placement, PlacementPolicy};
+use crate::members::{Rank, RankSet};
+use crate::monitor::{GroupView, MonitorOptions, Report, TestTimer};
+
+/// The clocks of a rank, in seconds from any instant.
+pub trait Clocks {
+    /// The time for which this process has had processors.
+    fn processor_seconds(&self) -> f64;
+
+    /// A monotonic clock.
+    fn seconds(&self) -> f64;
+}
+
+/// A moment, and the processor time of this process by then, in seconds.
+#[derive(Clone, Copy)]
+struct Moment {
+    at: f64,
+    processor: f64,
+}
+
+/// Proposes which ranks execute nothing, and the weights of the others.
+pub(in crate::group) struct MonitorPolicy {
+    pub(super) state: Arc<MonitorState>,
+    clocks: Box<dyn Clocks>,
+    me: Rank,
+    /// When this rank reports although nothing has changed.
+    test_timer: TestTimer,
+    /// The view that all ranks agreed on.
+    group_view: GroupView,
+    /// The beginning of the period over which this rank's share of a processor is measured.
+    since: Moment,
+}
+
+impl MonitorPolicy {
+    pub(super) fn new(
+        me: Rank,
+        state: Arc<MonitorState>,
+        options: &MonitorOptions,
+        clocks: Box<dyn Clocks>,
+        now: f64,
+    ) -> MonitorPolicy {
+        MonitorPolicy {
+            me,
+            test_timer: TestTimer::new(options.interval, now),
+            group_view: GroupView::new(state.ranks, options),
+            since: Moment {
+                at: now,
+                processor: clocks.processor_seconds(),
+            },
+            clocks,
+            state,
+        }
+    }
+
+    /// The ranks that all agreed to exclude.
+    pub fn excluded(&self) -> &RankSet {
+        &self.group_view.placement().excluded
+    }
+
+    /// The seconds of time for each second of processor time of this rank; with a test procedure of the caller's,
+    /// the seconds that it takes.
+    fn figure(&self, now: Moment) -> f64 {
+        if self.state.test.is_some() {
+            let start = self.clocks.seconds();
+            self.state.answer();
+            return (self.clocks.seconds() - start).max(1e-9);
+        }
+        let share = (now.processor - self.since.processor) / (now.at - self.since.at);
+        1.0 / share.clamp(1e-3, 1.0)
+    }
+
+    fn report(&mut self, now: Moment) -> Report {
+        match &*locked(&self.state.mind) {
+            Mind::Background(monitor) => {
+                self.test_timer.restart(now.at);
+                Report {
+                    counters: monitor.counters().to_vec(),
+                    monitor_ended: self.state.has_failed(),
+                    reply_times: if self.group_view.needs_reply_times() {
+                        monitor.reply_times()
+                    } else {
+                        Vec::new()
+                    },
+                    ..Report::default()
+                }
+            }
+            Mind::Foreground(_) => {
+                let is_due = self.test_timer.is_due(now.at);
+                let figure = self.test_timer.report(now.at).then(|| self.figure(now));
+                if figure.is_some() {
+                    self.since = now;
+                }
+                Report {
+                    counters: self.group_view.counters().to_vec(),
+                    is_due,
+                    measurement: figure,
+                    ..Report::default()
+                }
+            }
+        }
+    }
+}
+
+impl PlacementPolicy for MonitorPolicy {
+    fn wants_change(&self, excluded: &RankSet, _weights: &[u8], now: f64) -> bool {
+        let is_untold = self.state.has_failed() && !self.group_view.is_untestable(self.me);
+        match &*locked(&self.state.mind) {
+            Mind::Foreground(_) => self.test_timer.has_report(now),
+            Mind::Background(_) if is_untold => true,
+            _ if self.group_view.may_change() && self.test_timer.is_due(now) => true,
+            // The observations of an excluded rank do not count.
+            Mind::Background(_) if excluded.contains(self.me) => false,
+            Mind::Background(monitor) => {
+                let agreed = self.group_view.counters();
+                let mut counters = monitor.counters().iter().zip(agreed);
+                let has_news = counters.any(|(seen, agreed)| seen > agreed);
+                has_news && self.group_view.suspects_by(monitor.counters()) != *excluded
+            }
+        }
+    }
+
+    fn local_report(&mut self, load: &Load) -> Vec<u8> {
+        let now = Moment {
+            at: load.now,
+            processor: self.clocks.processor_seconds(),
+        };
+        self.report(now).with_load(load).encode()
+    }
+
+    fn settle(&mut self, told: &[(Rank, &[u8])], group: &RankSet) -> Placement {
+        let ranks = self.group_view.counters().len();
+        let living = RankSet::from_ranks(ranks, told.iter().map(|(rank, _)| *rank));
+        let failed = Rank::all(ranks).filter(|rank| !living.contains(*rank));
+        let failed = RankSet::from_ranks(ranks, failed);
+        let reports = told.iter();
+        let reports: Vec<(Rank, Report)> = reports
+            .filter_map(|(rank, bytes)| Some((*rank, Report::decode(ranks, bytes)?)))
+            .collect();
+        self.group_view.merge_counters(&reports, group);
+        let reply_times = match &mut *locked(&self.state.mind) {
+            Mind::Background(monitor) => {
+                monitor.mark_failed(&failed);
+                monitor.adopt_counters(self.group_view.counters());
+                self.group_view.reply_times(&reports)
+            }
+            Mind::Foreground(foreground) => {
+                self.test_timer
+                    .all_reported(reports.iter().any(|(_, report)| report.is_due));
+                let figures = reports.iter();
+                let figures =
+                    figures.filter_map(|(rank, report)| Some((*rank, report.measurement?)));
+                foreground.mark_failed(&failed);
+                foreground.end_interval(&figures.collect::<Vec<_>>());
+                self.group_view.set_counters(foreground.counters());
+                foreground.reply_times()
+            }
+        };
+        let placement = self
+            .group_view
+            .decide(&reports, &reply_times, group)
+            .clone();
+        locked(&self.state.weights).clone_from(&placement.weights);
+        placement
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::Monitor;
+    use ftsort_kernels::error::{Error, Status};
+
+    struct StoppedClocks;
+
+    impl Clocks for StoppedClocks {
+        fn processor_seconds(&self) -> f64 {
+            0.0
+        }
+
+        fn seconds(&self) -> f64 {
+            0.0
+        }
+    }
+
+    fn policy(me: u32, ranks: usize) -> MonitorPolicy {
+        let options = MonitorOptions::default();
+        let monitor = Monitor::new(Rank(me), ranks, options.clone(), 0.0);
+        let mind = Mind::Background(Box::new(monitor));
+        let state = Arc::new(MonitorState::new(ranks, mind, None));
+        MonitorPolicy::new(Rank(me), state, &options, Box::new(StoppedClocks), 0.0)
+    }
+
+    fn settle(policies: &mut [MonitorPolicy]) -> Vec<Placement> {
+        let ranks = policies.len();
+        let reports: Vec<Vec<u8>> = policies
+            .iter_mut()
+            .map(|policy| policy.local_report(&Load::default()))
+            .collect();
+        let told: Vec<(Rank, &[u8])> = (Rank::all(ranks).zip(&reports))
+            .map(|(rank, report)| (rank, &report[..]))
+            .collect();
+        let all = RankSet::from_ranks(ranks, Rank::all(ranks));
+        let placements = policies.iter_mut();
+        placements
+            .map(|policy| policy.settle(&told, &all))
+            .collect()
+    }
+
+    fn suspect(policy: &MonitorPolicy, rank: usize) {
+        let mut counters = vec![0; policy.state.ranks];
+        counters[rank] = 1;
+        if let Mind::Background(monitor) = &mut *locked(&policy.state.mind) {
+            monitor.adopt_counters(&counters);
+        }
+    }
+
+    #[test]
+    fn a_suspected_rank_is_excluded() {
+        let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
+        suspect(&policies[0], 2);
+        assert!(policies[0].wants_change(&RankSet::new(3), &[], 0.0));
+        for placement in settle(&mut policies) {
+            assert!(placement.excluded.contains(Rank(2)));
+        }
+    }
+
+    #[test]
+    fn a_rank_whose_monitor_has_stopped_is_not_excluded() {
+        let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
+        let error = Error::new(Status::Mpi, "no more messages");
+        policies[2].state.fail(error.clone());
+        assert!(policies[2].wants_change(&RankSet::new(3), &[], 0.0));
+        suspect(&policies[0], 2);
+        for placement in settle(&mut policies) {
+            assert!(placement.excluded.is_empty());
+        }
+        let none = RankSet::new(3);
+        assert!(
+            !policies
+                .iter()
+                .any(|policy| policy.wants_change(&none, &[], 0.0))
+        );
+        assert_eq!(policies[2].state.take_failure(), Some(error));
+        assert_eq!(policies[2].state.take_failure(), None);
+    }
+
+    #[test]
+    fn an_excluded_rank_returns_when_its_monitor_stops() {
+        let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
+        suspect(&policies[0], 2);
+        let excluded = settle(&mut policies).remove(0).excluded;
+        assert!(excluded.contains(Rank(2)));
+        policies[2]
+            .state
+            .fail(Error::new(Status::Mpi, "no more messages"));
+        assert!(policies[2].wants_change(&excluded, &[], 0.0));
+        for placement in settle(&mut policies) {
+            assert!(placement.excluded.is_empty());
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Sorts, and their results.
+
+use super::config::agree_on_equal;
+use super::input::{Key, Learn, Prepared, SortInput};
+use super::job::{JobSetup, JobStart};
+use super::{Group, JobKind, LastRun};
+use crate::engine::{Checks, Finished, sum};
+use crate::members::{Members, RankSet};
+use crate::sort::{MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records};
+use crate::transport::Transport;
+use crate::tree::run::collect::LocalResult;
+use crate::vcube::Node;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// The sorted blocks that this rank holds, in ascending order of node: its own, and one for each node that it
+/// executes for a failed rank. It may outlive its group.
+#[derive(Clone, Debug)]
+pub struct Sorted {
+    blocks: Vec<(Node, u64, Slice)>,
+    record_bytes: usize,
+    total: u64,
+    absent: RankSet,
+    ranks: usize,
+}
+
+/// One block of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortedBlock<'a> {
+    /// The node whose block it is.
+    pub node: Node,
+    /// The place of its first record in the result of all ranks.
+    pub offset: u64,
+    /// The records in order. Numbers are aligned to their size.
+    pub records: &'a [u8],
+}
+
+impl<'a> SortedBlock<'a> {
+    /// The records as numbers; `Status::Argument` if they cannot be numbers of this type.
+    pub fn keys<K: Key>(&self) -> Result<&'a [K]> {
+        bytemuck::try_cast_slice(self.records).map_err(|error| {
+            let text = format!(
+                "{} bytes are not numbers of {} bytes: {error}",
+                self.records.len(),
+                size_of::<K>()
+            );
+            Error::new(Status::Argument, text)
+        })
+    }
+}
+
+impl Sorted {
+    fn new(finished: Finished, record_bytes: usize, members: &Members) -> Sorted {
+        let total = total_records(&finished.decision);
+        let blocks = finished.blocks.into_iter().filter_map(|(node, block)| {
+            let (offset, data) = global_offset(&block)?;
+            Some((node, offset, data.clone()))
+        });
+        Sorted {
+            blocks: blocks.collect(),
+            record_bytes,
+            total,
+            absent: members.faulty().clone(),
+            ranks: members.ranks(),
+        }
+    }
+
+    /// The number of blocks.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether this rank has no block.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// A block by its index.
+    pub fn block(&self, index: usize) -> Option<SortedBlock<'_>> {
+        let (node, offset, data) = self.blocks.get(index)?;
+        Some(SortedBlock {
+            node: *node,
+            offset: *offset,
+            records: data,
+        })
+    }
+
+    /// All blocks of this rank.
+    pub fn blocks(&self) -> impl Iterator<Item = SortedBlock<'_>> {
+        (0..self.len()).filter_map(|index| self.block(index))
+    }
+
+    /// The number of records on all ranks.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The size of a record in bytes.
+    pub fn record_bytes(&self) -> usize {
+        self.record_bytes
+    }
+
+    /// The number of ranks of the group that made it.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    pub(super) fn local_part(&self) -> LocalResult {
+        LocalResult {
+            blocks: self.blocks.clone(),
+            record_bytes: self.record_bytes,
+            total: self.total,
+            absent: self.absent.clone(),
+        }
+    }
+
+    /// The blocks as parts to verify; `Status::Argument` if the records have another size.
+    pub fn parts(&self, record_bytes: usize) -> Result<Vec<(Node, &[u8])>> {
+        if record_bytes != self.record_bytes {
+            let text = format!(
+                "record.record_bytes is {record_bytes}, but the result has records of {} bytes",
+                self.record_bytes
+            );
+            return Err(Error::new(Status::Argument, text));
+        }
+        let blocks = self.blocks.iter();
+        Ok(blocks.map(|(node, _, data)| (*node, &data[..])).collect())
+    }
+}
+
+impl<T: Transport> Group<T> {
+    /// Sorts the records of all ranks. Each survivor receives the blocks of the nodes that it executes. Collective.
+    ///
+    /// # Errors
+    /// `Status::DataLost` where data of failed ranks cannot be recovered: [`Group::lost_ranks`] names the ranks.
+    /// `Status::Argument` where the layout differs between ranks or the records are not whole; `Status::Memory`,
+    /// `Status::Store`, `Status::Callback`, `Status::Corrupt`. The group stays usable after all of these.
+    pub fn sort(&mut self, input: SortInput<'_>) -> Result<Sorted> {
+        self.sort_checked(Ok(input))
+    }
+
+    /// As [`Group::sort`], for numbers.
+    pub fn sort_keys<K: Key>(&mut self, keys: &[K]) -> Result<Sorted> {
+        self.sort(SortInput::of_keys(keys))
+    }
+
+    /// As [`Group::sort`], for a caller that may have found an argument wrong.
+    pub fn sort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                let seed = group.draw_seed();
+                let learn = Learn {
+                    hash: group.services.reload.is_some(),
+                    digest: group.config.checks.digest.then_some(seed),
+                };
+                let prepared = input.and_then(|input| Prepared::new(input, &group.threads, learn));
+                group.sort_prepared(start, prepared)
+            })
+        })
+    }
+
+    fn sort_prepared(&mut self, start: JobStart, prepared: Result<Prepared<'_>>) -> Result<Sorted> {
+        let prepared = self.agree_on_input(prepared)?;
+        let kernel = &*prepared.kernel;
+        let method = self.choose_method(prepared.input.len())?;
+        self.last_run = Some(LastRun::Sort(method));
+        let dimension = self.members.cube().dimension();
+        let sort = method.on(kernel, dimension);
+        let algorithm = MergeAndPlace {
+            sort: &*sort,
+            kernel,
+            dimension,
+            dense: self.config.dense,
+        };
+        let checks = prepared.digest.as_ref().map(|(key, input)| Checks {
+            key,
+            kernel,
+            input: *input,
+        });
+        let given = prepared.given;
+        let copy_input = || kernel.copy(given, &mut |_| {});
+        let record_bytes = prepared.layout.record_bytes();
+        let setup = JobSetup {
+            input: prepared.input,
+            copy_input: Some(&copy_input),
+            hash: prepared.hash,
+            key: checks.as_ref().map(|checks| checks.key),
+            checks: checks.as_ref(),
+            record_bytes,
+            starts_empty: false,
+        };
+        let mut finished = self.run_job(start, setup, &algorithm)?;
+        if self.config.dense {
+            // The other blocks are empty.
+            let own = self.members.me().home();
+            finished.blocks.retain(|node, _| *node == own);
+        }
+        Ok(Sorted::new(finished, record_bytes, &self.members))
+    }
+
+    /// Agrees that the arguments of all ranks are right and their records alike. Collective.
+    fn agree_on_input<'a>(&mut self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
+        let method = self.config.method;
+        let prepared = prepared.and_then(|prepared| {
+            if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
+                return Err(Error::new(
+                    Status::Argument,
+                    "record.stable is set, but FTSORT_BITONIC_MERGE does not keep the order of equal \
+                     keys",
+                ));
+            }
+            Ok(prepared)
+        });
+        let fingerprint = |prepared: &Prepared<'_>| prepared.layout.fingerprint();
+        // Ranks need not agree again on the layout of their last sort.
+        let before = self.agreed_layout;
+        let again = prepared.as_ref().map(fingerprint).ok() == before;
+        let (prepared, _) = self.on_engine(|engine| {
+            let (prepared, again) = engine.all_or_none_with(prepared, again)?;
+            if !again {
+                agree_on_equal(engine, fingerprint(&prepared), "record")?;
+            }
+            Ok(prepared)
+        })?;
+        self.agreed_layout = Some(fingerprint(&prepared));
+        Ok(prepared)
+    }
+
+    /// The configured algorithm, or the best for the number of ranks and the size. Collective on many ranks.
+    fn choose_method(&mut self, input_bytes: usize) -> Result<Method> {
+        if let Some(method) = self.config.method {
+            return Ok(method);
+        }
+        let ranks = self.members.ranks();
+        let total = if ranks >= MANY_RANKS {
+            self.on_engine(|engine| sum(engine, input_bytes as u64))?.0
+        } else {
+            0
+        };
+        Ok(Method::best(ranks, total))
+    }
+}

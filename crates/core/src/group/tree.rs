@@ -1,0 +1,285 @@
+//! Tree collectives: contributions of all ranks merged at one rank, and the bytes of one rank sent to all.
+
+use std::hash::{Hash, Hasher};
+
+use twox_hash::XxHash3_64;
+
+use super::config::agree_on_equal;
+use super::{Group, Kept};
+use crate::engine::{Checkpoints, Engine};
+use crate::members::{Rank, RankSet};
+use crate::transport::Transport;
+use crate::tree::fold::{Concatenate, Elementwise, Sorted};
+use crate::tree::plan::Remedy;
+use crate::tree::run::choose::TreeRequest;
+use crate::tree::run::probe::slow_pairs;
+use crate::tree::run::traverse::MergeOperator;
+use crate::tree::run::{TREE_ROUND, TreeOp};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
+use ftsort_kernels::record::Layout;
+
+/// Options of tree collectives; the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// The tree's sink, the faulty links, and the way around them.
+    pub request: TreeRequest,
+    /// Not 0: links are tested before the call, and those that take more than this many milliseconds count as faulty.
+    pub detect_ms: u32,
+    /// A hash of further options of the caller that must be the same on all ranks.
+    pub caller_fingerprint: u64,
+}
+
+impl Default for TreeOptions {
+    fn default() -> TreeOptions {
+        TreeOptions {
+            request: TreeRequest::any(),
+            detect_ms: 0,
+            caller_fingerprint: 0,
+        }
+    }
+}
+
+impl TreeOptions {
+    pub(super) fn fingerprint(&self, operation: u64) -> u64 {
+        let mut hasher = XxHash3_64::new();
+        let wish = &self.request;
+        wish.sink.map(|rank| rank.0).hash(&mut hasher);
+        (wish.remedy == Remedy::Reroute).hash(&mut hasher);
+        let links = wish.links.iter();
+        let links: Vec<(u32, u32)> = links.map(|(one, other)| (one.0, other.0)).collect();
+        links.hash(&mut hasher);
+        (self.detect_ms, self.caller_fingerprint, operation).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Adds slow links to the faulty ones, if they are to be detected. Collective.
+    pub(super) fn detect(&mut self, engine: &mut Engine<'_>) -> Result<()> {
+        if self.detect_ms > 0 {
+            let slow = slow_pairs(engine, u64::from(self.detect_ms) * 1000)?;
+            self.request.detected = !slow.is_empty();
+            self.request.links.extend(slow);
+        }
+        Ok(())
+    }
+}
+
+/// The merging of two contributions.
+pub enum MergeOperation<'a> {
+    /// One after the other, in the order of nodes.
+    Concatenate,
+    /// Two sorted lists of records become one.
+    Sorted {
+        /// The records' size and key.
+        layout: Layout,
+        /// Records with equal keys stay in the order of nodes.
+        ordered: bool,
+    },
+    /// Arrays of numbers of the same length, combined place by place.
+    Numbers(Elementwise),
+    /// A function of the caller's.
+    Call(Box<dyn MergeOperator + 'a>),
+}
+
+impl MergeOperation<'_> {
+    fn fingerprint(&self) -> u64 {
+        let code = match self {
+            MergeOperation::Concatenate => (0, 0, 0, true),
+            MergeOperation::Sorted { layout, ordered } => (1, layout.fingerprint(), 0, *ordered),
+            MergeOperation::Numbers(numbers) => (
+                2,
+                numbers.kind as u64,
+                numbers.operation as u64,
+                numbers.ordered,
+            ),
+            MergeOperation::Call(merge) => (3, 0, 0, merge.is_ordered()),
+        };
+        let mut hasher = XxHash3_64::new();
+        code.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// An operation that is ready for use.
+struct Prepared<'a> {
+    operation: MergeOperation<'a>,
+    /// The kernel of sorted lists.
+    kernel: Option<Box<dyn Kernel>>,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(operation: MergeOperation<'a>, threads: &ThreadPool) -> Prepared<'a> {
+        let kernel = match &operation {
+            MergeOperation::Sorted { layout, .. } => Some(kernel_for(layout, threads.clone())),
+            _ => None,
+        };
+        Prepared { operation, kernel }
+    }
+
+    fn sorted(&self) -> Option<Sorted<'_>> {
+        let MergeOperation::Sorted { ordered, .. } = self.operation else {
+            return None;
+        };
+        let kernel = self.kernel.as_deref()?;
+        Some(Sorted { kernel, ordered })
+    }
+
+    /// `Status::Argument` if a contribution cannot be merged.
+    fn check(&self, contribution: &[u8]) -> Result<()> {
+        match (&self.operation, self.sorted()) {
+            (_, Some(sorted)) => sorted.check(contribution),
+            (MergeOperation::Numbers(numbers), _) => numbers.check(contribution),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl MergeOperator for Prepared<'_> {
+    fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
+        match (&self.operation, self.sorted()) {
+            (_, Some(sorted)) => sorted.merge(low, high),
+            (MergeOperation::Numbers(numbers), _) => numbers.merge(low, high),
+            (MergeOperation::Call(merge), _) => merge.merge(low, high),
+            _ => Concatenate.merge(low, high),
+        }
+    }
+
+    fn is_ordered(&self) -> bool {
+        match &self.operation {
+            MergeOperation::Concatenate => true,
+            MergeOperation::Sorted { ordered, .. } => *ordered,
+            MergeOperation::Numbers(numbers) => numbers.ordered,
+            MergeOperation::Call(merge) => merge.is_ordered(),
+        }
+    }
+}
+
+/// A rank's arguments for [`Group::tree_merge`].
+pub struct TreeMerge<'a> {
+    /// The tree.
+    pub options: TreeOptions,
+    /// The merging of two contributions; the same on all ranks.
+    pub operation: MergeOperation<'a>,
+    /// This rank's contribution; empty: it contributes nothing.
+    pub contribution: &'a [u8],
+}
+
+/// The rounds of tree collectives in a failure schedule.
+const ROUNDS: u32 = TREE_ROUND + 1;
+
+fn copied(bytes: &[u8]) -> Result<Slice> {
+    Ok(match bytes {
+        [] => Buffer::default().into(),
+        bytes => Buffer::copy_of(bytes)?.into(),
+    })
+}
+
+impl<T: Transport> Group<T> {
+    /// Merges the contributions of all ranks along a tree around faulty links (Leu and Kuo 1996, Sections 3.1 and
+    /// 3.2). The rank that executes the tree's sink receives the result, the others None. Collective.
+    ///
+    /// # Errors
+    /// `Status::DataLost` if a rank fails before its contribution is kept: [`Group::lost_ranks`] names it.
+    pub fn tree_merge(&mut self, arguments: TreeMerge<'_>) -> Result<Option<Slice>> {
+        self.tree_merge_checked(Ok(arguments))
+    }
+
+    /// As [`Group::tree_merge`], for a caller that may have found an argument wrong.
+    pub fn tree_merge_checked(
+        &mut self,
+        arguments: Result<TreeMerge<'_>>,
+    ) -> Result<Option<Slice>> {
+        self.call(|group| {
+            let absent = group.members.faulty().clone();
+            let prepared = arguments.and_then(|given| {
+                let fingerprint = given.operation.fingerprint();
+                let operation = Prepared::new(given.operation, &group.threads);
+                operation.check(given.contribution)?;
+                let mine = copied(given.contribution)?;
+                Ok((given.options, operation, fingerprint, mine))
+            });
+            let (chosen, result) = group.on_trees(|kept, engine, lost| {
+                let (mut options, operation, fingerprint, mine) = engine.all_or_none(prepared)?;
+                agree_on_equal(engine, options.fingerprint(fingerprint), "options")?;
+                options.detect(engine)?;
+                let mut tree_op = TreeOp {
+                    engine,
+                    checkpoints: kept,
+                    request: &options.request,
+                    absent: &absent,
+                    lost,
+                };
+                tree_op.merge(mine, &operation)
+            })?;
+            group.last_tree = Some(chosen);
+            Ok(result)
+        })
+    }
+
+    /// Sends `bytes` of `root` to all ranks along a tree, and returns them. The length is the same on all ranks.
+    /// Collective.
+    pub fn tree_broadcast(
+        &mut self,
+        options: TreeOptions,
+        root: Rank,
+        bytes: &[u8],
+    ) -> Result<Slice> {
+        self.tree_broadcast_checked(Ok((options, root, bytes)), bytes.len())
+    }
+
+    /// As [`Group::tree_broadcast`], for a caller that may have found an argument wrong; `length` is that of the
+    /// bytes in any case.
+    pub fn tree_broadcast_checked(
+        &mut self,
+        arguments: Result<(TreeOptions, Rank, &[u8])>,
+        length: usize,
+    ) -> Result<Slice> {
+        self.call(|group| {
+            let absent = group.members.faulty().clone();
+            let ranks = group.members.ranks();
+            let prepared = arguments.and_then(|(options, root, bytes)| {
+                if root.index() >= ranks {
+                    let last = ranks - 1;
+                    let text = format!("root is {root}, but the group has ranks 0 to {last}");
+                    return Err(Error::new(Status::Argument, text));
+                }
+                Ok((options, root, copied(bytes)?))
+            });
+            let (chosen, received) = group.on_trees(|kept, engine, lost| {
+                let (mut options, root, mine) = engine.all_or_none(prepared)?;
+                let root_and_options = options.fingerprint(u64::from(root.0));
+                agree_on_equal(engine, root_and_options, "options, or root,")?;
+                agree_on_equal(engine, length as u64, "bytes")?;
+                options.detect(engine)?;
+                let mut tree_op = TreeOp {
+                    engine,
+                    checkpoints: kept,
+                    request: &options.request,
+                    absent: &absent,
+                    lost,
+                };
+                tree_op.broadcast(root, mine)
+            })?;
+            group.last_tree = Some(chosen);
+            if received.len() != length {
+                let text = format!("{} bytes arrived, but bytes is {length}", received.len());
+                return Err(Error::new(Status::Internal, text));
+            }
+            Ok(received)
+        })
+    }
+
+    /// Runs a collective step on the contributions to trees.
+    pub(super) fn on_trees<R>(
+        &mut self,
+        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
+    ) -> Result<R> {
+        self.forget_losses();
+        let schedule = (self.config.failures).resolve(self.members.ranks(), ROUNDS);
+        self.on_kept(Kept::Contributions, &schedule, |kept, engine, lost| {
+            engine.set_rounds(ROUNDS);
+            work(kept, engine, lost)
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! Verification of results: the order of the records, and their multiset.
+
+use super::config::agree_on_equal;
+use super::{Group, Sorted};
+use crate::engine::{VerifyInput, verify};
+use crate::transport::Transport;
+use crate::vcube::Node;
+use ftsort_kernels::digest::DigestKey;
+use ftsort_kernels::error::Result;
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::record::Layout;
+
+/// A rank's arguments for [`Group::verify_checked`].
+pub struct Verification<'a> {
+    /// The records' size and key; the same on all ranks.
+    pub layout: Layout,
+    /// This rank's parts of the result, each with its place in the order of all parts.
+    pub parts: Vec<(Node, &'a [u8])>,
+    /// The records that this rank contributed, in any order; None: they are not compared.
+    pub input: Option<&'a [u8]>,
+}
+
+impl<T: Transport> Group<T> {
+    /// Counts the places in which a result is wrong: neighbours in the wrong order, and one more if the result is
+    /// not the same multiset as all inputs. Returns the same number on all survivors. Collective.
+    pub fn verify(
+        &mut self,
+        layout: &Layout,
+        result: &Sorted,
+        input: Option<&[u8]>,
+    ) -> Result<u64> {
+        self.verify_checked(
+            result
+                .parts(layout.record_bytes())
+                .map(|parts| Verification {
+                    layout: layout.clone(),
+                    parts,
+                    input,
+                }),
+        )
+    }
+
+    /// As [`Group::verify`], for any parts, and for a caller that may have found an argument wrong.
+    pub fn verify_checked(&mut self, arguments: Result<Verification<'_>>) -> Result<u64> {
+        self.call(|group| {
+            let seed = group.draw_seed();
+            let prepared = arguments.map(|given| {
+                let kernel = kernel_for(&given.layout, 1);
+                (given, kernel)
+            });
+            let (violations, _) = group.apart_from_jobs(|engine| {
+                let (given, kernel) = engine.all_or_none(prepared)?;
+                agree_on_equal(engine, given.layout.fingerprint(), "record")?;
+                let kernel: &dyn Kernel = &*kernel;
+                let input = VerifyInput {
+                    kernel,
+                    key: &DigestKey::new(seed, kernel.record_bytes()),
+                    input: given.input,
+                    parts: given.parts,
+                };
+                verify(engine, &input)
+            })?;
+            Ok(violations)
+        })
+    }
+}

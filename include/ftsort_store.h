@@ -1,0 +1,131 @@
+/* ftsort_store.h: loops of the caller that survive failures: stored states and the virtual hypercube.
+ *
+ *   for (d = dimensions; d > 0; d -= committed) {
+ *     ftsort_fault_check(group, NULL);                // moves the states of failed ranks to the executors
+ *     ...                                             // for each node that this rank executes: one round
+ *     ftsort_store_put(group, node, state, bytes);
+ *     ftsort_store_commit(group, done, &committed);   // 0: repeat the round
+ *   }
+ *
+ * The interface of the papers: checkpoint, readCheckpoint, FaultDetection and FaultInject. An algorithm that fits
+ * ftsort_rounds.h needs none of it. The conventions are those of ftsort.h.
+ */
+#ifndef FTSORT_STORE_H
+#define FTSORT_STORE_H
+
+/* Generated from src/capi: do not edit. */
+
+#include "ftsort.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- States ---------------------------------------------------------------------------------------------- */
+
+/**
+ * Stages the state of a node for the next ftsort_store_commit: checkpoint of the papers. [L]
+ *
+ * States are bytes of any size, which may differ between nodes and rounds. A staged state takes effect when all
+ * survivors have agreed on it. States are independent of the data of ftsort_run.
+ *
+ * \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
+ * \param state  the state; copied; any alignment; NULL if `bytes` is 0
+ * \param bytes  the size of `state`
+ * \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_MEMORY;
+ *         FTSORT_ERR_STATE
+ */
+ftsort_status ftsort_store_put(ftsort *group, int32_t node, const void *state, size_t bytes);
+
+/**
+ * Returns the committed state of a node: readCheckpoint of the papers. [L]
+ *
+ * After a failure the states of the nodes that this rank executes from then on are present as soon as
+ * ftsort_fault_check or ftsort_store_commit has returned.
+ *
+ * \param node   a node that this rank executes: ftsort_executor(group, node) == ftsort_rank(group)
+ * \param state  receives the address of the bytes, aligned to 64; valid until the next ftsort_fault_check,
+ *               ftsort_store_commit or ftsort_store_clear, or until the group is released. NULL if no state of this
+ *               node was committed, or if it is lost
+ * \param bytes  receives the size; may be NULL
+ * \return FTSORT_OK; FTSORT_ERR_ARGUMENT also for a node that another rank executes; FTSORT_ERR_STATE
+ */
+ftsort_status ftsort_store_get(ftsort *group, int32_t node, const void **state, size_t *bytes);
+
+/**
+ * Commits a round of a loop of the caller. [C]
+ *
+ * If all survivors are done and no rank was found failed since the round began (with the last ftsort_fault_check or
+ * ftsort_store_commit), the staged states become the committed states, all at once; nodes without a staged state
+ * keep theirs. Otherwise the staged states are discarded, the states of failed ranks move to the executors of their
+ * nodes, and the caller repeats the round: "if F = F' then d = d - 1" of the papers. In both cases the next round
+ * begins.
+ *
+ * \param done       not 0 if this rank did its part of the round; 0 on any rank prevents the commit
+ * \param committed  receives 1 or 0, the same on all survivors
+ * \return FTSORT_OK, committed or not; FTSORT_ERR_MEMORY or FTSORT_ERR_STORE if a rank could not keep its states,
+ *         and the round is not committed; FTSORT_ERR_DATA_LOST if states of the ranks that ftsort_lost_ranks names
+ *         cannot be recovered (not committed either; all other states are in place); or another status of
+ *         "Collective calls"
+ */
+ftsort_status ftsort_store_commit(ftsort *group, int done, int *committed);
+
+/**
+ * Discards all stored states and removes their files. [C]
+ *
+ * For the end of a loop whose group is used further or released with ftsort_free; ftsort_leave does it too.
+ *
+ * \return FTSORT_OK, or a status of "Collective calls"
+ */
+ftsort_status ftsort_store_clear(ftsort *group);
+
+/* ---- The virtual hypercube ------------------------------------------------------------------------------- */
+
+/**
+ * Returns d, the number of dimensions of the virtual hypercube; 0 for NULL. [L]
+ *
+ * The hypercube has 2^d nodes, the smallest power of two that is not less than the number of ranks.
+ */
+uint32_t ftsort_dimension(const ftsort *group);
+
+/**
+ * Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). [L]
+ *
+ * \param node   a node
+ * \param s      a dimension, from 0 to ftsort_dimension(group) - 1
+ * \return the node; -1 if no node of the cluster is fault-free, for a node or a dimension that does not exist, for
+ *         NULL, and while the group is busy
+ */
+int32_t ftsort_partner(const ftsort *group, int32_t node, uint32_t s);
+
+/**
+ * Lists c(node,s): the nodes of cluster `s` of `node`, in the order in which `node` prefers them. [L]
+ *
+ * Table 1 of the 2024 paper, which counts s from 1. Depends on no group.
+ *
+ * \param node      a node, 0 or more
+ * \param s         a dimension, from 0 to 30
+ * \param nodes     receives the first `capacity` nodes; may be NULL if `capacity` is 0
+ * \param capacity  the number of elements at `nodes`
+ * \return the number of nodes of the cluster, 2^s; 0 for a negative node or an `s` above 30
+ */
+size_t ftsort_cluster(int32_t node, uint32_t s, int32_t *nodes, size_t capacity);
+
+/* ---- Fault injection ------------------------------------------------------------------------------------- */
+
+/**
+ * Kills this process with SIGKILL if the fault schedule names this rank and `round`. [L]
+ *
+ * FaultInject of the papers, for a loop of the caller; sorts follow the schedule by themselves. See
+ * docs/fault-injection.md.
+ *
+ * \param round  the round that the loop begins; random schedules draw from the rounds 0 to log2(N) + 1
+ * \return FTSORT_OK if this rank goes on; FTSORT_ERR_ARGUMENT; FTSORT_ERR_STATE
+ */
+ftsort_status ftsort_inject(ftsort *group, uint32_t round);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FTSORT_STORE_H */

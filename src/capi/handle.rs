@@ -1,0 +1,189 @@
+//! The handle that a C program holds as `ftsort *`: a group that one call uses at a time.
+//!
+//! A callback runs while its group is in use. If it calls ftsort with that group, the lock is taken, and the
+//! call is refused instead of changing the group under the feet of the call that runs.
+
+use std::ffi::{CStr, c_char};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use mpi_sys::MPI_Comm;
+
+use super::group::ftsort;
+use super::guard::{c_text, keep_text, text_without_group};
+use super::settings::write_sized;
+use super::status::ftsort_status;
+use crate::ulfm::require_mpi;
+use ftsort_kernels::error::{Error, Result, Status, caught};
+
+/// A group of ranks: the ranks of a communicator, with the knowledge which of them have failed.
+///
+/// One call at a time may use a group. A call by a callback of the group or by a second thread returns
+/// FTSORT_ERR_STATE, and a getter its neutral value (as for NULL); ftsort_rank, ftsort_ranks and ftsort_dimension always
+/// answer. MPI is called from the thread of the call. Several threads may use one group each if MPI_Init_thread granted
+/// MPI_THREAD_MULTIPLE; create such groups one after another, in the same order on all ranks. While a group exists, the
+/// process keeps large buffers for the next sort: never more than one sort used at once, and on Linux so that the system
+/// takes them back when memory is short (MADV_FREE).
+pub struct Handle {
+    group: Mutex<ftsort>,
+    /// The communicator that owns the group, if one does.
+    pub(super) owner: Option<MPI_Comm>,
+    /// Fixed for the life of the group, so that they can be read while it is busy.
+    pub(super) rank: i32,
+    pub(super) ranks: i32,
+    pub(super) dimension: u32,
+}
+
+/// The text of `ftsort_last_error` while the group is in use.
+const BUSY: &CStr =
+    c"the group is busy: a callback called ftsort with the group that called it, or two \
+threads use the group at once; call ftsort after the callback has returned";
+
+impl Handle {
+    pub(super) fn new(group: ftsort, owner: Option<MPI_Comm>) -> Box<Handle> {
+        let members = group.group.members();
+        Box::new(Handle {
+            rank: members.me().0 as i32,
+            ranks: members.ranks() as i32,
+            dimension: members.cube().dimension(),
+            owner,
+            group: Mutex::new(group),
+        })
+    }
+
+    /// The group, unless a call is using it.
+    pub(super) fn acquire(&self) -> Option<MutexGuard<'_, ftsort>> {
+        match self.group.try_lock() {
+            Ok(group) => Some(group),
+            // Panics are caught before the lock is released.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The group itself, unless a call is using it; then the handle is left as it is.
+    ///
+    /// # Safety
+    /// `handle` came from [`Handle::new`] and is not used again if a group is returned.
+    pub(super) unsafe fn release(handle: *mut Handle) -> Option<ftsort> {
+        // SAFETY: live, by the contract.
+        drop(unsafe { &*handle }.acquire()?);
+        // SAFETY: as above.
+        let handle = unsafe { Box::from_raw(handle) };
+        Some(
+            handle
+                .group
+                .into_inner()
+                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+        )
+    }
+}
+
+/// Runs a function that may call MPI on a group. Refuses a busy or poisoned group and a finalised MPI, keeps
+/// the error's text, and poisons the group if the ranks may no longer be in step.
+pub(super) fn on_group(
+    handle: *const Handle,
+    work: impl FnOnce(&mut ftsort) -> Result<()>,
+) -> ftsort_status {
+    on_group_locally(handle, |group| {
+        require_mpi()?;
+        work(group)
+    })
+}
+
+/// As [`on_group`], for functions that never call MPI.
+pub(super) fn on_group_locally(
+    handle: *const Handle,
+    work: impl FnOnce(&mut ftsort) -> Result<()>,
+) -> ftsort_status {
+    on_any_group(handle, |group| {
+        group.group.check_poison()?;
+        work(group)
+    })
+}
+
+/// As [`on_group_locally`], for functions that only read, even from a poisoned group.
+pub(super) fn on_any_group(
+    handle: *const Handle,
+    work: impl FnOnce(&mut ftsort) -> Result<()>,
+) -> ftsort_status {
+    // SAFETY: the exported functions demand NULL or a live group.
+    let Some(handle) = (unsafe { handle.as_ref() }) else {
+        keep_text("group is NULL: pass a group of ftsort_init or ftsort_group_of");
+        return Status::Argument as ftsort_status;
+    };
+    let Some(mut group) = handle.acquire() else {
+        return Status::State as ftsort_status;
+    };
+    match caught(|| work(&mut group)) {
+        Ok(()) => Status::Ok as ftsort_status,
+        Err(error) => {
+            group.last_error = c_text(&error.to_string());
+            group.group.note_failure(&error);
+            error.status as ftsort_status
+        }
+    }
+}
+
+/// Reads from a group. Returns `otherwise` for NULL and while the group is busy.
+///
+/// # Safety
+/// `handle` is NULL or live.
+pub(super) unsafe fn look<T>(
+    handle: *const Handle,
+    otherwise: T,
+    read: impl FnOnce(&ftsort) -> T,
+) -> T {
+    // SAFETY: this function's contract.
+    let group = unsafe { handle.as_ref() }.and_then(Handle::acquire);
+    group.map_or(otherwise, |group| read(&group))
+}
+
+/// Returns the text of the last error of a group, or of this thread's last call without one.
+///
+/// # Safety
+/// `handle` is NULL or live.
+pub(super) unsafe fn last_error(handle: *const Handle) -> *const c_char {
+    // SAFETY: this function's contract.
+    match unsafe { handle.as_ref() } {
+        None => text_without_group(),
+        Some(handle) => match handle.acquire() {
+            Some(group) => group.last_error.as_ptr(),
+            None => BUSY.as_ptr(),
+        },
+    }
+}
+
+/// An error about an argument.
+pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::new(Status::Argument, text))
+}
+
+/// The place for a result, or the error that names the argument.
+///
+/// # Safety
+/// `place` is NULL or valid for as long as it is used.
+pub(super) unsafe fn place_of<'a, T>(name: &str, place: *mut T) -> Result<&'a mut T> {
+    // SAFETY: this function's contract.
+    unsafe { place.as_mut() }.ok_or_else(|| {
+        let text = format!("{name} is NULL: pass the address of a variable");
+        Error::new(Status::Argument, text)
+    })
+}
+
+/// Fills in a struct of the caller, as much of it as its `struct_size` says.
+///
+/// # Safety
+/// As for [`write_sized`].
+pub(super) unsafe fn written<T: Copy>(
+    name: &str,
+    place: *mut T,
+    full: impl FnOnce(usize) -> T,
+) -> Result<()> {
+    // SAFETY: this function's contract.
+    match unsafe { write_sized(place, full) } {
+        Status::Ok => Ok(()),
+        _ => refuse(format!(
+            "{name} is NULL, or {name}.struct_size is too small: start from the _INIT macro"
+        )),
+    }
+}

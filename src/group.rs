@@ -1,0 +1,319 @@
+//! Groups of MPI processes: the Rust interface.
+//!
+//! [`Group`] is the group of the core over MPI. It is created from a communicator of mpi-sys (rsmpi's
+//! `communicator.as_raw()`), and its methods are those of [`ftsort_core::group::Group`]:
+//!
+//! ```no_run
+//! # fn main() -> ftsort::Result<()> {
+//! // SAFETY: the process has one thread.
+//! unsafe { ftsort::prepare()? };
+//! // SAFETY: MPI is initialised once.
+//! unsafe { mpi_sys::MPI_Init(std::ptr::null_mut(), std::ptr::null_mut()) };
+//! let mut group = ftsort::Group::world()?;
+//! let keys = vec![3.0, 1.0, 2.0];
+//! let sorted = group.sort_keys(&keys)?; // ranks may fail in here
+//! for block in sorted.blocks() {
+//!     println!("{}: {:?}", block.offset, block.keys::<f64>()?);
+//! }
+//! group.leave(0)
+//! # }
+//! ```
+
+use std::ffi::c_int;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mpi_sys::MPI_Comm;
+
+use crate::host::{HostShare, identity, thread_share};
+use crate::launch::{KillTimer, end_process, heartbeats_have_a_thread, missing_settings};
+use crate::monitor_thread::{MonitorThread, SystemClocks};
+use crate::ulfm::{
+    CHUNK, Mpi, SurvivorComm, Ulfm, among_threads, processor_name, require_mpi, ulfm_state,
+};
+use ftsort_core::group::{
+    Group as CoreGroup, GroupConfig, GroupObserver, LogLevel, MonitorConfig, MonitorState,
+    NoObserver, Reload, Services, StoreChoice, TestProcedure,
+};
+use ftsort_core::members::{Rank, Slot};
+use ftsort_core::store::disk::Disk;
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// The transport of a [`Group`].
+pub type MpiTransport = Protocol<Mpi>;
+
+/// The configuration of a [`Group`] of MPI processes.
+///
+/// ```
+/// use ftsort::{Config, GroupConfig};
+/// let config = Config {
+///     group: GroupConfig { dense: true, ..GroupConfig::default() },
+///     ..Config::default()
+/// };
+/// let config = config.store_in("/scratch/checkpoints");
+/// assert!(config.group.dense);
+/// ```
+pub struct Config {
+    /// The algorithm, the store, limits and checks.
+    pub group: GroupConfig,
+    /// Accepts an MPI without ULFM; failures are then not tolerated.
+    pub accept_no_ulfm: bool,
+    /// Receives events and log lines.
+    pub observer: Box<dyn GroupObserver>,
+    /// Provides lost inputs again; on all ranks or on none.
+    pub reload: Option<Box<dyn Reload>>,
+}
+
+impl Default for Config {
+    /// The default of [`GroupConfig`], with this rank's share of the processors of its host as threads.
+    fn default() -> Config {
+        Config {
+            group: GroupConfig {
+                threads: thread_share(),
+                ..GroupConfig::default()
+            },
+            accept_no_ulfm: false,
+            observer: Box::new(NoObserver),
+            reload: None,
+        }
+    }
+}
+
+impl Config {
+    /// Stores versions and states in a directory that all ranks see.
+    #[must_use]
+    pub fn store_in(mut self, directory: impl Into<PathBuf>) -> Config {
+        self.group.store = directory_store(directory.into());
+        self
+    }
+}
+
+/// A store in a directory of the file system.
+pub(crate) fn directory_store(directory: PathBuf) -> StoreChoice {
+    StoreChoice::Directory(Rc::new(move || Box::new(Disk::new(&directory))))
+}
+
+/// A group of the processes of an MPI communicator, of which some may fail.
+///
+/// It communicates on a private communicator and leaves that of the caller unchanged. Its methods are those of
+/// [`ftsort_core::group::Group`], and those for MPI below.
+pub struct Group {
+    /// Ends before the transport.
+    monitor: Option<MonitorThread>,
+    survivors: Option<SurvivorComm>,
+    core: CoreGroup<MpiTransport>,
+}
+
+impl Deref for Group {
+    type Target = CoreGroup<MpiTransport>;
+
+    fn deref(&self) -> &CoreGroup<MpiTransport> {
+        &self.core
+    }
+}
+
+impl DerefMut for Group {
+    fn deref_mut(&mut self) -> &mut CoreGroup<MpiTransport> {
+        &mut self.core
+    }
+}
+
+impl Group {
+    /// Creates a group of all processes (MPI_COMM_WORLD) with the default configuration. Collective.
+    ///
+    /// # Errors
+    /// `Status::State` unless MPI is initialised and not finalised; `Status::NoUlfm` without fault tolerance.
+    pub fn world() -> Result<Group> {
+        Group::world_with_config(Config::default())
+    }
+
+    /// As [`Group::world`], with a configuration.
+    pub fn world_with_config(config: Config) -> Result<Group> {
+        require_mpi()?;
+        // SAFETY: a constant of the MPI library, which is initialised.
+        unsafe { Group::with_config(mpi_sys::RSMPI_COMM_WORLD, config) }
+    }
+
+    /// Creates a group of the ranks of a communicator with the default configuration. Collective.
+    ///
+    /// # Safety
+    /// `comm` is a live intra-communicator, and MPI is not finalised as long as the group exists.
+    pub unsafe fn new(comm: MPI_Comm) -> Result<Group> {
+        // SAFETY: this function's contract.
+        unsafe { Group::with_config(comm, Config::default()) }
+    }
+
+    /// As [`Group::new`], with a configuration.
+    ///
+    /// # Safety
+    /// As for [`Group::new`].
+    pub unsafe fn with_config(comm: MPI_Comm, config: Config) -> Result<Group> {
+        // SAFETY: this function's contract.
+        unsafe { Group::create(comm, config, None, |_, observer| Ok(observer)) }
+    }
+
+    /// As [`Group::with_config`]. With a `refusal` the call fails on all ranks. `observe` may replace the observer
+    /// as soon as there is a clock.
+    ///
+    /// # Safety
+    /// As for [`Group::new`].
+    pub(crate) unsafe fn create(
+        comm: MPI_Comm,
+        config: Config,
+        refusal: Option<Error>,
+        observe: impl FnOnce(&MpiTransport, Box<dyn GroupObserver>) -> Result<Box<dyn GroupObserver>>,
+    ) -> Result<Group> {
+        require_mpi()?;
+        let ulfm = ulfm_state()?;
+        // SAFETY: this function's contract.
+        let mpi = unsafe { Mpi::new(comm, ulfm)? };
+        let protocol = ProtocolConfig {
+            // Until the ranks have agreed on the configuration: in a barrier a rank would wait for ranks with
+            // another configuration in vain.
+            repair: Repair::Agree,
+            chunk: CHUNK,
+            timeout: config.group.timeout,
+        };
+        let transport = Protocol::new(mpi, protocol);
+        let refusal = refusal.or_else(|| config.group.check(transport.ranks()).err());
+        let refusal = refusal.or_else(|| {
+            let is_missing = ulfm != Ulfm::On && !config.accept_no_ulfm;
+            is_missing.then(|| no_ulfm(ulfm))
+        });
+        let observed = match refusal {
+            None => observe(&transport, config.observer),
+            Some(error) => Err(error),
+        };
+        let (observer, refusal): (Box<dyn GroupObserver>, _) = match observed {
+            Ok(observer) => (observer, None),
+            Err(error) => (Box::new(NoObserver), Some(error)),
+        };
+        let (name, refusal) = match processor_name() {
+            Ok(name) => (name, refusal),
+            Err(error) => (String::new(), refusal.or(Some(error))),
+        };
+        let (host, nonce) = identity(&name, transport.me());
+        let services = Services {
+            host,
+            nonce,
+            observer,
+            budget: Box::new(HostShare::new()),
+            reload: config.reload,
+            kill_timer: |time| Box::new(KillTimer::start(time)),
+        };
+        let mut core = CoreGroup::new_checked(transport, config.group, services, refusal)?;
+        log_settings(&mut core, ulfm);
+        Ok(Group {
+            monitor: None,
+            survivors: None,
+            core,
+        })
+    }
+
+    /// Lends a communicator of the survivors, in ascending order of rank. It is created anew only after new
+    /// failures, and stays valid until then. Collective.
+    pub fn survivor_comm(&mut self) -> Result<MPI_Comm> {
+        self.core.check_poison()?;
+        let survivors = self.core.members().survivors().count();
+        let fresh = match self.survivors.take() {
+            Some(current) if current.len() == survivors => current,
+            old => {
+                let fresh = self.core.transport().mpi().shrunk();
+                if let Some(mut old) = old {
+                    old.leave_to_mpi();
+                }
+                fresh.inspect_err(|error| self.core.note_failure(error))?
+            }
+        };
+        Ok(self.survivors.insert(fresh).raw())
+    }
+
+    /// The rank that a rank of the group has in the last communicator of survivors.
+    pub fn survivor_slot(&self, rank: Rank) -> Option<Slot> {
+        self.survivors.as_ref()?.slot(rank)
+    }
+
+    /// Starts a monitor that proposes the placement of later jobs. `test` replaces the paper's test procedure.
+    /// Collective.
+    pub fn start_monitor(
+        &mut self,
+        config: MonitorConfig,
+        test: Option<TestProcedure>,
+    ) -> Result<Arc<MonitorState>> {
+        self.start_monitor_checked(Ok(config), test)
+    }
+
+    /// As [`Group::start_monitor`], for a caller that may have found an argument wrong.
+    pub(crate) fn start_monitor_checked(
+        &mut self,
+        config: Result<MonitorConfig>,
+        test: Option<TestProcedure>,
+    ) -> Result<Arc<MonitorState>> {
+        let interval = config
+            .as_ref()
+            .map_or(0.0, |config| config.options.interval);
+        let (state, datagrams) = self.core.start_monitor(
+            config,
+            among_threads(),
+            test,
+            Box::new(SystemClocks),
+            |transport, limit| transport.mpi().datagram(limit),
+        )?;
+        self.monitor = Some(MonitorThread::start(&state, datagrams, interval));
+        Ok(state)
+    }
+
+    /// Stops the monitor: all survivors execute their nodes again. Collective.
+    pub fn stop_monitor(&mut self) -> Result<()> {
+        self.monitor = None;
+        self.core.stop_monitor()
+    }
+
+    /// Waits for the other survivors, removes what the group stores, and stops the monitor. Returns whether
+    /// MPI_Finalize ends. Collective.
+    pub(crate) fn finish_before_exit(&mut self) -> Result<bool> {
+        let no_failures = self.core.finish()?;
+        self.monitor = None;
+        Ok(no_failures && !heartbeats_have_a_thread())
+    }
+
+    /// Ends the process: replaces MPI_Finalize, which can wait for failed ranks without end, and exit. Collective.
+    pub fn leave(mut self, exit_code: i32) -> ! {
+        let may_finalize = self.finish_before_exit().unwrap_or(false);
+        let release = || {
+            drop(self);
+            Ok(())
+        };
+        end_process(may_finalize, release, exit_code as c_int)
+    }
+}
+
+fn no_ulfm(ulfm: Ulfm) -> Error {
+    let reason = match ulfm {
+        Ulfm::SwitchedOff => "start the program with `mpirun --with-ft ulfm`",
+        _ => "this library was built with an MPI that has no ULFM",
+    };
+    Error::new(
+        Status::NoUlfm,
+        format!("{reason}; or set config.accept_no_ulfm to sort without tolerating failures"),
+    )
+}
+
+/// Logs the settings for fault tolerance that are missing, as far as this process can see.
+fn log_settings(group: &mut CoreGroup<MpiTransport>, ulfm: Ulfm) {
+    if ulfm != Ulfm::On {
+        group.log(LogLevel::Warning, "this MPI does not tolerate failures");
+        return;
+    }
+    for (name, value) in missing_settings() {
+        let text = format!(
+            "the environment lacks {name}={value}: unless a parameter file has it, ranks may hang or crash after \
+             a failure; call ftsort_prepare before MPI_Init, or start with ftsort-mpirun"
+        );
+        group.log(LogLevel::Warning, &text);
+    }
+    group.log(LogLevel::Information, "the group is ready");
+}
