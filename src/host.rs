@@ -13,22 +13,23 @@ use ftsort_kernels::kernel::Threads;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::pages::ProcessPages;
 
-/// A job may take so much before the system is asked what there is: asking takes longer than a small sort.
+/// The memory that a job may take before the system is asked for the amount of free memory: the query takes
+/// longer than a small sort.
 const UNASKED: usize = 8 << 20;
 
-/// The living ranks on this host.
+/// The number of survivors on this host.
 static SHARERS: AtomicUsize = AtomicUsize::new(1);
 
-/// What this process gave back before the job that runs now.
+/// The bytes that this process released before the current job.
 static OWED: AtomicUsize = AtomicUsize::new(0);
 
-/// The memory of one group, and its share of the host.
+/// The memory budget of one group, and the share of the host that its rank may use.
 pub(crate) struct HostShare {
     memory: MemoryBudget,
 }
 
 impl HostShare {
-    /// A budget of its own for a new group.
+    /// Returns a separate budget for a new group.
     pub fn new() -> HostShare {
         HostShare {
             memory: MemoryBudget::new(),
@@ -46,8 +47,9 @@ impl HostBudget for HostShare {
     /// more or less, and failed ranks leave theirs.
     fn begin_job(&mut self, limit: usize, survivors_here: usize) {
         self.set_survivors_here(survivors_here);
-        // Kept buffers may not count as free memory where it is scarce. They are given back then, and this process
-        // may ask for as much again: other ranks may not have come to this point yet.
+        // Retained buffers may not count as free memory when memory is scarce. They are then released, and
+        // this process may request the same amount again, because other ranks may not have reached this point
+        // yet.
         let kept = ProcessPages::get().retained_bytes();
         let scarce = kept > UNASKED && kept > Room::now().without_kept() / sharers();
         let owed = if scarce && ProcessPages::get().release_retained() {
@@ -70,15 +72,16 @@ impl HostBudget for HostShare {
     }
 }
 
-/// This rank's share of the processors that its process may use. It grows as other ranks of the host fail.
+/// Returns this rank's share of the processors that its process may use. The share grows when other ranks of
+/// the host fail.
 pub(crate) fn thread_share() -> Threads {
-    // Respects the affinity mask.
+    // This count respects the affinity mask.
     static PROCESSORS: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
     Threads::measured(|| (*PROCESSORS / sharers()).max(1))
 }
 
-/// A number for a host, and one that hardly any other group of ranks has.
+/// Returns a hash of the host name, and a nonce that differs between groups of ranks with high probability.
 pub(crate) fn identity(host: &str, rank: Rank) -> (u64, u64) {
     let host = XxHash3_64::oneshot(host.as_bytes());
     let time = SystemTime::now()
@@ -99,10 +102,11 @@ fn share(used: usize) -> usize {
     used.saturating_add(part).max(owed)
 }
 
-/// Bytes that could be had now, by all processes together; no limit where the system does not say.
+/// The bytes that are available now to all processes together; no limit if the system does not report one.
 struct Room {
     system: u64,
-    /// In this process's control group; no limit where that is the whole system.
+    /// The bytes that are available in this process's control group; no limit if the control group is the
+    /// whole system.
     group: u64,
 }
 
@@ -110,8 +114,8 @@ impl Room {
     fn now() -> Room {
         let mut system = sysinfo::System::new();
         system.refresh_memory();
-        // What the kernel calls free in a control group does not count what it keeps of files, and would
-        // give back.
+        // The kernel's count of free memory in a control group leaves out the file cache, which the kernel
+        // would release.
         let group = system.cgroup_limits();
         let group = group.filter(|group| group.total_memory < system.total_memory());
         Room {
@@ -129,8 +133,8 @@ impl Room {
         usize::try_from(self.system.min(self.group)).unwrap_or(usize::MAX)
     }
 
-    /// The least of what says nothing of pages that are kept: Linux counts those that were lazily freed as
-    /// available, but not in a control group.
+    /// Returns the smallest limit that does not count retained pages as available. Linux counts lazily freed
+    /// pages as available for the system, but not for a control group.
     fn without_kept(&self) -> usize {
         match cfg!(target_os = "linux") {
             true => usize::try_from(self.group).unwrap_or(usize::MAX),

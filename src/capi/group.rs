@@ -285,7 +285,7 @@ pub unsafe extern "C" fn ftsort_free(group: *mut Handle) {
     }
 }
 
-/// Ends a group, whoever owns it, unless a call is using it.
+/// Ends a group, with or without an owner, unless a call is using it.
 ///
 /// # Safety
 /// `handle` came from [`Handle::new`] and is not used again.

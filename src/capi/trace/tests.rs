@@ -1,4 +1,4 @@
-//! What is written, line by line.
+//! Tests of the lines in trace files.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
@@ -11,7 +11,7 @@ use super::*;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::Finding;
 
-/// What was written, one entry for each write; it is full after so many.
+/// Records the written texts, one entry for each write. Writes fail after a given number of entries.
 #[derive(Clone)]
 struct Paper(Arc<Mutex<Vec<String>>>, usize);
 
@@ -67,7 +67,7 @@ fn occasion(event: Event) -> Occasion {
     }
 }
 
-/// A line without its time.
+/// Returns a line without its time.
 fn timeless(line: &str) -> String {
     let (before, after) = line.split_once("\"ts\":").expect("it has a time");
     let time = after.find(',').expect("something follows");
@@ -167,7 +167,7 @@ fn every_event_says_what_it_is_about() {
     }
 }
 
-/// The ids of messages as this rank sees them.
+/// Returns the identifiers of messages as this rank computes them.
 fn ids(rank: Rank, parcels: &[(u64, MessageEvent)]) -> Vec<String> {
     let paper = Paper::new(99);
     let mut trace = trace_on(&paper, rank);
@@ -208,7 +208,7 @@ fn both_ends_of_a_message_have_its_id_and_no_other_has() {
     assert_eq!(both[0], both[1]);
     let different: BTreeSet<&String> = both[0].iter().collect();
     assert_eq!(different.len(), parcels.len());
-    // 64 bits in hexadecimal, as viewers want it.
+    // Viewers expect 64 bits in hexadecimal.
     assert!(
         both[0]
             .iter()
@@ -217,7 +217,7 @@ fn both_ends_of_a_message_have_its_id_and_no_other_has() {
 }
 
 unsafe extern "C" fn count(user: *mut c_void, _level: c_int, _line: *const c_char) {
-    // SAFETY: the test's counter, which lives as long as its trace.
+    // SAFETY: `user` is the counter of the test, which lives as long as its trace.
     unsafe { *user.cast::<u32>() += 1 };
 }
 
@@ -234,7 +234,7 @@ fn a_failure_is_told_once_and_nothing_is_written_any_more() {
         user: std::ptr::from_mut(&mut told).cast(),
         ..config
     };
-    // SAFETY: it has its size, and texts that end.
+    // SAFETY: the struct has its size, and its strings end with a NUL.
     let settings = unsafe { Settings::read(&config) }.expect("the defaults are right");
     assert!(settings.trace.is_none());
     let paper = Paper::new(2);
