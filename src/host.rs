@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_one_host_share_its_number_and_nothing_else() {
+    fn ranks_of_one_host_share_its_hash_but_not_the_nonce() {
         let (host, nonce) = identity("a", Rank(0));
         let (same, other) = identity("a", Rank(1));
         assert_eq!(host, same);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_says_something_sensible() {
+    fn the_available_memory_is_plausible() {
         let bytes = Room::now().all();
         assert!(bytes > 1 << 20, "{bytes}");
         assert!(bytes < 1 << 50, "{bytes}");

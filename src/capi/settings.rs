@@ -276,8 +276,8 @@ impl Settings {
             return Err(Error::new(
                 Status::Argument,
                 format!(
-                    "config.timeout_ms is {}, but config.repair is FTSORT_REPAIR_SHRINK, whose \
-                     barriers cannot be given up",
+                    "config.timeout_ms is {}, but the barriers of FTSORT_REPAIR_SHRINK have no timeout: \
+                     set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
                     config.timeout_ms
                 ),
             ));

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_takes_whole_lines_of_those_who_were_there() {
+    fn merging_takes_the_complete_lines_of_the_given_ranks() {
         let folder = folder("merged");
         let file = |name: &str| folder.join(name);
         for (name, text) in [

@@ -52,7 +52,7 @@ pub(super) struct Trace {
     /// The number of collective calls that the group has begun.
     call: u64,
     job: Option<JobKind>,
-    parcels: MessageEvents,
+    messages: MessageEvents,
 }
 
 /// Counts the messages from one rank to another in the current call, round and epoch.
@@ -100,7 +100,7 @@ impl Trace {
             group: 0,
             call: 0,
             job: None,
-            parcels: MessageEvents::default(),
+            messages: MessageEvents::default(),
         };
         if fresh {
             trace.begin();
@@ -289,7 +289,7 @@ impl Trace {
             round,
             epoch,
         } = message;
-        let number = self.parcels.next((self.call, round, epoch), from, to);
+        let number = self.messages.next((self.call, round, epoch), from, to);
         let id = self.id_of(message, number);
         let (name, direction, peer) = match from == self.rank {
             true => ("send", "flow_out", to),

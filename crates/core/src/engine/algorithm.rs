@@ -96,7 +96,7 @@ impl Subcube {
     }
 
     /// Returns the fault-free node with the smallest identifier. If all are faulty it is the smallest node,
-    /// whose executor is then outside of the subcube.
+    /// which then has an executor outside of the subcube.
     pub fn root(&self) -> Node {
         self.fault_free.first().copied().unwrap_or(self.first)
     }

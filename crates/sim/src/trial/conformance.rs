@@ -112,13 +112,13 @@ fn messages_in_order(transport: &mut dyn Transport) -> Result<()> {
     }
     expect(
         transport.settle()? == Flow::Done,
-        "interrupted, but nobody died",
+        "interrupted, but no rank failed",
     )?;
     for (ticket, expected) in tickets {
         let got = transport.take(ticket);
         expect(got[..] == expected[..], "another message than was sent")?;
     }
-    expect(!transport.agree(1)?.faults, "faults, but nobody died")
+    expect(!transport.agree(1)?.faults, "faults, but no rank failed")
 }
 
 fn agreement(transport: &mut dyn Transport) -> Result<()> {
@@ -151,7 +151,7 @@ fn discarding(transport: &mut dyn Transport) -> Result<()> {
     }
     expect(
         transport.settle()? == Flow::Done,
-        "interrupted, but nobody died",
+        "interrupted, but no rank failed",
     )?;
     for (ticket, expected) in tickets {
         expect(
@@ -159,10 +159,10 @@ fn discarding(transport: &mut dyn Transport) -> Result<()> {
             "the discarded message",
         )?;
     }
-    expect(!transport.agree(1)?.faults, "faults, but nobody died")
+    expect(!transport.agree(1)?.faults, "faults, but no rank failed")
 }
 
-/// Agrees until there are no faults that are not known to all; returns the dead.
+/// Agrees until all survivors know all failures; returns the failed ranks.
 fn find_dead(transport: &mut dyn Transport) -> Result<RankSet> {
     let mut dead = RankSet::new(transport.ranks());
     for _ in 0..1000 {
@@ -174,7 +174,7 @@ fn find_dead(transport: &mut dyn Transport) -> Result<RankSet> {
                 continue;
             }
             let same = agreed.flag & 0x7fff == !(agreed.flag >> 15) & 0x7fff;
-            expect(same, "survivors see other dead")?;
+            expect(same, "survivors see different failed ranks")?;
             return Ok(dead);
         }
         dead = transport.recover()?;
@@ -186,7 +186,10 @@ fn expect_failed(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> 
     let dead = find_dead(transport)?;
     let expected = expected.iter().map(|rank| Rank(*rank));
     let expected = RankSet::from_ranks(transport.ranks(), expected);
-    expect(dead == expected, "other ranks are dead than died")
+    expect(
+        dead == expected,
+        "the failed ranks are not the expected ones",
+    )
 }
 
 fn die(transport: &mut dyn Transport, victim: u32) -> Result<()> {
@@ -196,7 +199,7 @@ fn die(transport: &mut dyn Transport, victim: u32) -> Result<()> {
     Ok(())
 }
 
-/// Everybody who lives still can talk to everybody.
+/// Exchanges a message between every pair of survivors.
 fn talk(transport: &mut dyn Transport, dead: &[u32], number: usize) -> Result<()> {
     let me = transport.me();
     let mut tickets = Vec::new();
@@ -208,7 +211,7 @@ fn talk(transport: &mut dyn Transport, dead: &[u32], number: usize) -> Result<()
     }
     expect(
         transport.settle()? == Flow::Done,
-        "interrupted without a new death",
+        "interrupted without a new failure",
     )?;
     for (ticket, expected) in tickets {
         let got = transport.take(ticket);
@@ -226,12 +229,12 @@ fn one_death(transport: &mut dyn Transport) -> Result<()> {
 
 fn interruption(transport: &mut dyn Transport) -> Result<()> {
     die(transport, 3)?;
-    // 0 waits for 1, which waits for 2, which waits for the dead; nobody sends.
+    // Rank 0 waits for rank 1, which waits for rank 2, which waits for the failed rank. No rank sends.
     let next = Rank(transport.me().0 + 1);
     let _ = transport.receive(next, 100)?;
     expect(
         transport.settle()? == Flow::Interrupted,
-        "a message that nobody sent",
+        "a message that no rank sent",
     )?;
     expect_failed(transport, &[3])?;
     talk(transport, &[3], 2)
@@ -242,10 +245,10 @@ fn late_message(transport: &mut dyn Transport) -> Result<()> {
     let me = transport.me();
     let long = 2 * transport.eager_limit();
     if me == Rank(0) {
-        // Nobody waits for this one. (It is not sent where the death is known already.)
+        // No rank waits for this message. (It is not sent if the failure is already known.)
         transport.send(Rank(1), payload(me, 9, long)?)?;
     } else {
-        // Nobody sends this one.
+        // No rank sends this message.
         let _ = transport.receive(Rank(2), 5)?;
     }
     expect_failed(transport, &[2])?;
@@ -268,7 +271,7 @@ fn expect_failed_at_last(transport: &mut dyn Transport, expected: &[u32]) -> Res
         let dead = transport.recover()?;
         if dead.len() == expected.len() {
             let known = expected.iter().all(|rank| dead.contains(Rank(*rank)));
-            return expect(known, "other ranks are dead than died");
+            return expect(known, "the failed ranks are not the expected ones");
         }
     }
     Err(Error::new(Status::Internal, "a death is never found"))

@@ -17,11 +17,11 @@ use crate::store::{Store, StoreScope};
 /// The store of a job, and what this rank knows about its contents.
 pub(super) struct Redundancy<'a> {
     pub store: &'a mut dyn Store,
-    /// The ranks whose inputs are in this rank's store.
+    /// The owners of the inputs in this rank's store.
     pub held: RankSet,
     /// This rank's own input is counted in `held`, but its memory was released: its owner copies it again.
     pub released: bool,
-    /// The ranks whose data cannot be recovered, as far as this rank knows.
+    /// The owners of the data that cannot be recovered, as far as this rank knows.
     pub lost: RankSet,
 }
 
