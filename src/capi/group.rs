@@ -19,7 +19,7 @@ use ftsort_core::sort::Method;
 use ftsort_core::transport::Transport;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
-/// A group of MPI processes, and what only C programs have.
+/// A group of MPI processes, with the additional state for C programs.
 pub struct ftsort {
     pub(super) group: Group,
     /// The number of the configured algorithm in `ftsort_algorithm`.

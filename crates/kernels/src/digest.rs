@@ -53,7 +53,7 @@ const POINT_BITS: u32 = 59;
 const LOW_BITS: u32 = 60;
 const LOW: u64 = (1 << LOW_BITS) - 1;
 
-/// The number of words whose upper parts are combined to one number.
+/// The number of words with upper parts that are combined to one number.
 const TOPS: usize = (LOW_BITS / 4) as usize;
 
 /// The number of products that are computed at the same time and do not depend on each other.

@@ -1,4 +1,5 @@
-//! The configuration of a group: what all ranks agree on, and what each rank chooses for itself.
+//! The configuration of a group: the settings that all ranks agree on, and those that each rank chooses for
+//! itself.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -221,8 +221,8 @@ impl<T: Transport> Group<T> {
         Ok((value, self.members.faulty().len() - known))
     }
 
-    /// Runs a collective step on data that are kept apart from jobs. `work` also receives the set of ranks whose
-    /// data are lost. The statistics stay those of the last job.
+    /// Runs a collective step on data that are kept apart from jobs. `work` also receives the set of the owners
+    /// of lost data. The statistics stay those of the last job.
     fn on_kept<R>(
         &mut self,
         kept: Kept,

@@ -122,7 +122,7 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
     }
 
     /// Uses another oracle, which gets the states of all nodes in order of nodes. This is needed for algorithms
-    /// whose results depend on the survivors.
+    /// with results that depend on the survivors.
     #[must_use]
     pub fn judged_by(
         self,

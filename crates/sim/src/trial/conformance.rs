@@ -284,8 +284,9 @@ fn last_one(transport: &mut dyn Transport) -> Result<()> {
         let dead: Vec<u32> = (0..=victim).collect();
         expect_failed_at_last(transport, &dead)?;
         talk(transport, &dead, victim as usize)?;
-        // What the next victim has sent may die with it, unless everybody has it. It may be the first
-        // to hear so, and die before the others do: then this tells of a fault.
+        // The messages of the next victim may be lost with it, unless all receivers have them. The
+        // first rank to learn of the failure may be the next victim, and fail before the others learn of it: this
+        // agreement then reports a failure.
         let _ = transport.agree(1)?;
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! What makes blocks recoverable: copies of inputs and lineage, or stored versions, and the placement of both.
+//! The redundancy that makes blocks recoverable: copies of inputs and lineage, or stored versions, and the
+//! placement of both.
 //!
 //! Three users share the same steps (plan transfers, move, keep, renew): [`lineage`] recomputes blocks from
 //! copies of inputs, [`versions`] stores the blocks of every round, and [`checkpoints`] keeps the states of
@@ -14,7 +15,7 @@ pub(super) use versions::retire_before;
 use crate::members::RankSet;
 use crate::store::{Store, StoreScope};
 
-/// The store of a job, and what this rank knows about its contents.
+/// The store of a job, and this rank's knowledge of its contents.
 pub(super) struct Redundancy<'a> {
     pub store: &'a mut dyn Store,
     /// The owners of the inputs in this rank's store.

@@ -252,7 +252,7 @@ impl Versions<'_, '_> {
     }
 
     /// Brings the committed version of every node from the store to its present executor. `lost` gets the
-    /// nodes whose block no rank has.
+    /// nodes with a block that no rank has.
     pub fn restore(&mut self, held_with: &Membership) -> Result<RoundResult> {
         match self.store.scope() {
             StoreScope::Everyone => Ok(self.read_lost_blocks()),

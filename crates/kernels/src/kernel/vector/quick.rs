@@ -25,7 +25,7 @@ const LONG: usize = 1 << 12;
 struct Part {
     start: usize,
     length: usize,
-    /// How many times it may still be divided.
+    /// The number of times that it may still be divided.
     depth_limit: u32,
 }
 
