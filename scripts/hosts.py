@@ -16,7 +16,7 @@ Each run disturbs one host at a random moment of the sort:
   frozen  the ranks of the host get SIGSTOP, and SIGCONT after the other ranks have ended
 
 Only the heartbeats of Open MPI detect "cut" and "frozen"; they are on in these rows. The outcome is that of the ranks
-on the other hosts, whose output is compared bit for bit:
+on the other hosts. Their output is compared bit for bit:
 
   right   all of them have sorted
   lost    all of them returned FTSORT_ERR_DATA_LOST, and the host had more ranks than there are copies

@@ -90,7 +90,7 @@ class Run:
     """The result of a run: exit code, output, seconds, and whether it was ended at the time limit (`hung`).
 
     `stacks`: the call stacks of a hung run, if gdb is installed, and the reason if its queues were not examined.
-    `cut`: the ranks of a hung run whose queues in shared memory are broken (see queues.py).
+    `cut`: the ranks of a hung run that have broken queues in shared memory (see queues.py).
     """
 
     def __init__(self, code, output, seconds, hung, stacks, cut):

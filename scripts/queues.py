@@ -5,7 +5,7 @@ last entry, and then it links the message to the entry before, or makes it the f
 killed between these steps, the owner of the queue finds none of the later messages and waits for ever. That is a
 defect of Open MPI and not of the program which it runs.
 
-This module reads the private memory of Open MPI, whose layout is known for version 5.0 only. Before a value is
+This module reads the private memory of Open MPI. The layout is known for version 5.0 only. Before a value is
 trusted, the version, the name of the library and the content of the queue's header are checked. If one of them is
 unexpected, `LayoutUnknown` is raised: a hang is then never excused.
 """
@@ -87,7 +87,7 @@ def queue_of(pid):
     check_version(environment, {pathlib.PurePath(words[5]).name for words in maps})
     own = [words[0] for words in segments if words[5].endswith(f".{rank}")]
     if not own:
-        raise LayoutUnknown(f"rank {rank} has mapped {segments[0][5]}, but no segment whose name ends with .{rank}")
+        raise LayoutUnknown(f"rank {rank} has mapped {segments[0][5]}, but no segment with the name ending .{rank}")
     begin, end = (int(address, 16) for address in own[0].split("-"))
     with open(f"/proc/{pid}/mem", "rb") as memory:
         memory.seek(begin)
@@ -96,7 +96,7 @@ def queue_of(pid):
 
 
 def broken_queues(pids):
-    """Returns the ranks among these processes whose queue is broken, and stays so for a second.
+    """Returns the ranks among these processes with a queue that is broken, and stays so for a second.
 
     Raises LayoutUnknown if a queue does not look as expected.
     """

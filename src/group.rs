@@ -101,7 +101,7 @@ pub(crate) fn directory_store(directory: PathBuf) -> StoreChoice {
 /// It communicates on a private communicator and leaves that of the caller unchanged. Its methods are those of
 /// [`ftsort_core::group::Group`], and those for MPI below.
 pub struct Group {
-    /// Ends before the transport.
+    /// The monitor must end before the transport.
     monitor: Option<MonitorThread>,
     survivors: Option<SurvivorComm>,
     core: CoreGroup<MpiTransport>,
@@ -171,8 +171,8 @@ impl Group {
         // SAFETY: this function's contract.
         let mpi = unsafe { Mpi::new(comm, ulfm)? };
         let protocol = ProtocolConfig {
-            // Until the ranks have agreed on the configuration: in a barrier a rank would wait for ranks with
-            // another configuration in vain.
+            // The ranks have not agreed on the configuration yet: in a barrier, a rank would wait without end
+            // for ranks with another configuration.
             repair: Repair::Agree,
             chunk: CHUNK,
             timeout: config.group.timeout,
@@ -231,7 +231,7 @@ impl Group {
         Ok(self.survivors.insert(fresh).raw())
     }
 
-    /// The rank that a rank of the group has in the last communicator of survivors.
+    /// Returns the rank of a group's rank in the last communicator of survivors.
     pub fn survivor_slot(&self, rank: Rank) -> Option<Slot> {
         self.survivors.as_ref()?.slot(rank)
     }
@@ -246,7 +246,8 @@ impl Group {
         self.start_monitor_checked(Ok(config), test)
     }
 
-    /// As [`Group::start_monitor`], for a caller that may have found an argument wrong.
+    /// Starts a monitor as [`Group::start_monitor`] does, for a caller that may have found an invalid
+    /// argument.
     pub(crate) fn start_monitor_checked(
         &mut self,
         config: Result<MonitorConfig>,
@@ -272,15 +273,16 @@ impl Group {
         self.core.stop_monitor()
     }
 
-    /// Waits for the other survivors, removes what the group stores, and stops the monitor. Returns whether
-    /// MPI_Finalize ends. Collective.
+    /// Waits for the other survivors, removes the stored data of the group, and stops the monitor. Returns
+    /// whether MPI_Finalize returns. Collective.
     pub(crate) fn finish_before_exit(&mut self) -> Result<bool> {
         let no_failures = self.core.finish()?;
         self.monitor = None;
         Ok(no_failures && !heartbeats_have_a_thread())
     }
 
-    /// Ends the process: replaces MPI_Finalize, which can wait for failed ranks without end, and exit. Collective.
+    /// Ends the process. It replaces `exit` and MPI_Finalize, which can wait for failed ranks without end.
+    /// Collective.
     pub fn leave(mut self, exit_code: i32) -> ! {
         let may_finalize = self.finish_before_exit().unwrap_or(false);
         let release = || {

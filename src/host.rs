@@ -22,13 +22,13 @@ static SHARERS: AtomicUsize = AtomicUsize::new(1);
 /// Bytes that this process gave back before the present job.
 static OWED: AtomicUsize = AtomicUsize::new(0);
 
-/// The memory of one group, and its share of the host.
+/// The memory budget of one group, and the share of the host that its rank may use.
 pub(crate) struct HostShare {
     memory: MemoryBudget,
 }
 
 impl HostShare {
-    /// A budget of its own for a new group.
+    /// Returns a separate budget for a new group.
     pub fn new() -> HostShare {
         HostShare {
             memory: MemoryBudget::new(),
@@ -46,8 +46,9 @@ impl HostBudget for HostShare {
     /// more or less, and failed ranks leave theirs.
     fn begin_job(&mut self, limit: usize, survivors_here: usize) {
         self.set_survivors_here(survivors_here);
-        // Kept buffers may not count as free memory where it is scarce. They are given back then, and this process
-        // may ask for as much again: other ranks may not have come to this point yet.
+        // Retained buffers may not count as free memory when memory is scarce. They are then released, and
+        // this process may request the same amount again, because other ranks may not have reached this point
+        // yet.
         let kept = ProcessPages::get().retained_bytes();
         let scarce = kept > UNASKED && kept > Room::now().without_kept() / sharers();
         let owed = if scarce && ProcessPages::get().release_retained() {
@@ -70,15 +71,16 @@ impl HostBudget for HostShare {
     }
 }
 
-/// This rank's share of the processors that its process may use. It grows as other ranks of the host fail.
+/// Returns this rank's share of the processors that its process may use. The share grows when other ranks of
+/// the host fail.
 pub(crate) fn thread_share() -> Threads {
-    // Respects the affinity mask.
+    // This count respects the affinity mask.
     static PROCESSORS: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
     Threads::measured(|| (*PROCESSORS / sharers()).max(1))
 }
 
-/// A number for a host, and one that hardly any other group of ranks has.
+/// Returns a hash of the host name, and a nonce that differs between groups of ranks with high probability.
 pub(crate) fn identity(host: &str, rank: Rank) -> (u64, u64) {
     let host = XxHash3_64::oneshot(host.as_bytes());
     let time = SystemTime::now()
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_one_host_share_its_number_and_nothing_else() {
+    fn ranks_of_one_host_share_its_hash_but_not_the_nonce() {
         let (host, nonce) = identity("a", Rank(0));
         let (same, other) = identity("a", Rank(1));
         assert_eq!(host, same);

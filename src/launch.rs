@@ -1,4 +1,4 @@
-//! Before and after MPI: the settings for fault tolerance, and the end of a process after failures.
+//! Settings for fault tolerance before MPI starts, and the end of a process after failures.
 
 use std::ffi::c_int;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
-/// Settings of Open MPI without which survivors hang or crash, with the values that hold.
+/// Settings of Open MPI without which survivors hang or crash, with the values that prevent it.
 ///
 /// - Without asynchronous finalisation survivors wait in MPI_Finalize for failed ranks.
-/// - Messages to failed ranks use up the shared-memory transport's free list, and the agreement does not check
-///   for its end.
+/// - Messages to failed ranks use up the free list of the shared-memory transport, and the agreement does not
+///   check whether the list is empty.
 /// - Cancelled receives send the TCP transport's "put" protocol into an endless loop.
-/// - When a rank fails that passes an agreement's decision on, the ranks below it in the tree can wait for ever:
-///   in 3 of 2500 runs. In a star only the root has ranks below it. (In Open MPI 5.0 the star is number 3 and the
-///   string number 2, contrary to the parameter's description.)
+/// - If a rank fails that forwards the decision of an agreement, the ranks below it in the tree can wait
+///   without end: in 3 of 2500 runs. In a star only the root has ranks below it. (In Open MPI 5.0 the star is
+///   number 3 and the string number 2, contrary to the parameter's description.)
 const SETTINGS: [(&str, &str); 4] = [
     ("OMPI_MCA_async_mpi_finalize", "1"),
     ("OMPI_MCA_btl_sm_free_list_max", "-1"),
@@ -22,7 +22,7 @@ const SETTINGS: [(&str, &str); 4] = [
     ("OMPI_MCA_coll_ftagree_era_topology", "3"),
 ];
 
-/// The settings that this process's environment lacks.
+/// Returns the settings that this process's environment lacks.
 pub(crate) fn missing_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
     SETTINGS
         .into_iter()
@@ -43,7 +43,7 @@ pub unsafe fn prepare() -> Result<()> {
         return Err(Error::new(Status::State, "MPI is initialised already"));
     }
     for (name, value) in missing_settings() {
-        // SAFETY: one thread, by this function's contract.
+        // SAFETY: the process has one thread, by this function's contract.
         unsafe { std::env::set_var(name, value) };
     }
     // SAFETY: `old` is filled in by the call before it is read.
@@ -57,8 +57,8 @@ pub unsafe fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Whether Open MPI 5.0 would hang in `MPI_Finalize` although no rank has failed: if its heartbeats have a
-/// thread, each rank waits for the goodbye of the rank that it watches.
+/// Returns whether Open MPI 5.0 would hang in `MPI_Finalize` although no rank has failed. If its heartbeats
+/// have a thread, each rank waits for the last message of the rank that it observes.
 pub(crate) fn heartbeats_have_a_thread() -> bool {
     let value = std::env::var("OMPI_MCA_mpi_ft_detector_thread").unwrap_or_default();
     !matches!(
@@ -67,8 +67,8 @@ pub(crate) fn heartbeats_have_a_thread() -> bool {
     )
 }
 
-/// Ends the process: with `MPI_Finalize` and `exit` if that cannot hang, otherwise with `_exit`. `release` ends
-/// the group before MPI.
+/// Ends the process: with `MPI_Finalize` and `exit` if that cannot hang, otherwise with `_exit`. Calls
+/// `release` to end the group before MPI is finalised.
 pub(crate) fn end_process(
     may_finalize: bool,
     release: impl FnOnce() -> Result<()>,
@@ -93,7 +93,7 @@ pub(crate) fn end_process(
     }
 }
 
-/// Kills this process after a time unless it is dropped before: an injected failure at any instant.
+/// Kills this process after a time unless the timer is dropped earlier: an injected failure at any instant.
 pub(crate) struct KillTimer {
     _cancel: Sender<()>,
 }
@@ -104,7 +104,7 @@ impl KillTimer {
         let (cancel, cancelled) = channel::<()>();
         std::thread::spawn(move || {
             if cancelled.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
-                // SAFETY: a signal to this very process.
+                // SAFETY: the signal goes to this process.
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             }
         });

@@ -9,14 +9,14 @@ use ftsort_core::group::{Clocks, Datagrams, MonitorState};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::{Result, caught};
 
-/// Serves a monitor until it is dropped.
+/// The thread that runs a monitor until it is dropped.
 pub(crate) struct MonitorThread {
     state: Arc<MonitorState>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl MonitorThread {
-    /// Serves the monitor in the background; a monitor in the foreground has no datagrams and needs no thread.
+    /// Starts a monitor in the background. A monitor in the foreground has no datagrams and needs no thread.
     pub fn start(
         state: &Arc<MonitorState>,
         datagrams: Option<DatagramChannel>,
@@ -42,7 +42,7 @@ impl Drop for MonitorThread {
     fn drop(&mut self) {
         self.state.stop();
         if let Some(thread) = self.thread.take() {
-            // Panics are caught within the thread.
+            // The thread itself catches panics.
             let _ = thread.join();
         }
     }
@@ -90,7 +90,7 @@ fn seconds_of(clock: libc::clockid_t) -> f64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a place for one time; both clocks always exist.
+    // SAFETY: `time` is valid for one value, and both clocks always exist.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

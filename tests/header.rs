@@ -153,7 +153,7 @@ fn declarations() -> BTreeMap<String, String> {
     found
 }
 
-/// Rust needs a section on safety, which repeats for C programmers what the rest says.
+/// Rust needs a section on safety, which repeats the rest for C programmers.
 fn without_safety(header: &str) -> String {
     let mut out = String::with_capacity(header.len());
     let mut in_safety = false;

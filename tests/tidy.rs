@@ -1,7 +1,7 @@
 //! The sources keep their form: short files that say what they are for, nothing left open, imports that point
 //! downwards, and plain technical English.
 
-// The rates of words are printed for people who run the test.
+// The test prints the rates of words for the developer.
 #![allow(clippy::print_stdout)]
 
 use std::fs;

@@ -169,7 +169,7 @@ fn mutated(data: &[u8]) {
 }
 
 /// The first byte selects the use of the rest: as a file; as the header and records of a file that is valid otherwise,
-/// because no fuzzer guesses a checksum; or as a block whose file is then changed.
+/// because no fuzzer guesses a checksum; or as a block with a file that is changed afterwards.
 pub fn check(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else {
         return agrees(data);

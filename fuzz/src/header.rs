@@ -26,7 +26,11 @@ mod letters {
     /// A value that was read is written as bytes that are read as the same value.
     fn stable(data: &[u8], reread: impl Fn(&[u8]) -> Option<Vec<u8>>) {
         if let Some(again) = reread(data) {
-            assert_eq!(reread(&again), Some(again.clone()), "not what was read");
+            assert_eq!(
+                reread(&again),
+                Some(again.clone()),
+                "differs from the parsed header"
+            );
         }
     }
 
@@ -58,7 +62,11 @@ mod letters {
             let mut again = Vec::new();
             border.encode(&mut again);
             assert!(again.len() <= Border::limit(record_bytes));
-            assert_eq!([&again, rest].concat(), data, "not what was read");
+            assert_eq!(
+                [&again, rest].concat(),
+                data,
+                "differs from the encoded border"
+            );
         }
     }
 

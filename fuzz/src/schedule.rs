@@ -21,7 +21,7 @@ pub fn check(data: &[u8]) {
     let (ranks, rounds) = (usize::from(*ranks).max(1), u32::from(*rounds));
     let schedule = plan.resolve(ranks, rounds);
     let printed = schedule.to_string();
-    let again = Plan::parse(&printed).expect("what is printed can be read");
+    let again = Plan::parse(&printed).expect("a printed schedule can be parsed");
     let again = again.resolve(ranks, rounds);
     assert_eq!(again, schedule, "{text:?} is printed as {printed:?}");
     assert_eq!(again.to_string(), printed);

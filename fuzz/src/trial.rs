@@ -1,4 +1,4 @@
-//! Checks that every text is rejected, or parsed as a trial whose line is parsed as the same trial.
+//! Checks that every text is rejected, or parsed as a trial with a line that is parsed as the same trial.
 
 use ftsort_sim::trial::Trial;
 

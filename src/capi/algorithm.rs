@@ -1,4 +1,4 @@
-//! An algorithm of the caller on the virtual hypercube, as C describes it: its rounds and its callbacks.
+//! The algorithm of a caller on the virtual hypercube, as C describes it: its rounds and its callbacks.
 
 use std::ffi::{c_int, c_void};
 use std::hash::{Hash, Hasher};
@@ -162,7 +162,7 @@ pub struct ftsort_rounds {
     pub user: *mut c_void,
 }
 
-/// The bytes at an address that suits every type.
+/// Returns the bytes at an address that is aligned for every type.
 fn aligned(bytes: Slice) -> Result<Slice> {
     match bytes.as_ptr().addr() % buffer::ALIGNMENT {
         0 => Ok(bytes),
@@ -170,7 +170,7 @@ fn aligned(bytes: Slice) -> Result<Slice> {
     }
 }
 
-/// An algorithm of which the callbacks are C functions.
+/// A user-defined algorithm with C functions as callbacks.
 #[derive(Clone)]
 pub(super) struct Caller {
     plan: Option<Vec<Round>>,
@@ -179,7 +179,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// # Safety
-    /// `rounds` is NULL or valid, and so is what it points to, as long as the callbacks are called.
+    /// `rounds` is NULL or valid, and so are its pointers, as long as the callbacks are called.
     pub(super) unsafe fn read(rounds: *const ftsort_rounds) -> Result<Caller> {
         let refuse = |text: &str| Err(Error::new(Status::Argument, text));
         // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
@@ -213,7 +213,7 @@ impl Caller {
             return refuse(&text);
         }
         let plan = (!given.plan.is_null()).then(|| {
-            // SAFETY: not NULL, and valid for so many rounds by the caller's contract.
+            // SAFETY: `plan` is not NULL, and valid for `round_count` rounds by the caller's contract.
             let plan = unsafe { std::slice::from_raw_parts(given.plan, given.round_count) };
             plan.iter().map(|round| Round {
                 dimension: (round.dimension != FTSORT_NO_EXCHANGE).then_some(round.dimension),
@@ -228,7 +228,7 @@ impl Caller {
         Ok(Caller { plan, given })
     }
 
-    /// The same on all ranks.
+    /// Returns a hash that must be the same on all ranks.
     pub(super) fn fingerprint(&self, dimension: u32) -> u64 {
         let mut hasher = XxHash3_64::new();
         self.plan(dimension).hash(&mut hasher);
@@ -245,7 +245,7 @@ impl Caller {
     }
 }
 
-/// Both are in the header by name.
+/// The header defines this constant and the next one as macros.
 const FTSORT_NO_EXCHANGE: u32 = u32::MAX;
 const FTSORT_SHARE_ALL: u32 = u32::MAX;
 const MOST_ROUNDS: usize = 1 << 30;
@@ -260,7 +260,7 @@ fn refused(what: &str, code: c_int, (node, round): (Node, u32)) -> Result<()> {
     }
 }
 
-/// A task as C sees it. `shared` is the task's, aligned.
+/// Returns a task in the form for C. `shared` is the shared value of the task, aligned.
 fn told(task: &Task<'_>, state: &Slice, shared: &Slice) -> ftsort_task {
     ftsort_task {
         struct_size: size_of::<ftsort_task>(),

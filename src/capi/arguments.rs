@@ -1,5 +1,5 @@
-//! The checks of the C functions' arguments without the functions, which need MPI: for tests. Only with
-//! the feature `simulator`; nothing of it is exported to C.
+//! The argument checks of the C functions without the functions themselves, which need MPI: for tests. Only
+//! with the feature `simulator`; it is not exported to C.
 
 use std::ffi::c_void;
 
@@ -15,7 +15,7 @@ pub use super::verify::check_array;
 use ftsort_core::group::input::{Learn, Prepared};
 use ftsort_kernels::kernel::ThreadPool;
 
-/// What `ftsort_init` says of a configuration before it looks at the communicator.
+/// Checks a configuration as `ftsort_init` does before it reads the communicator.
 ///
 /// # Safety
 /// As for `ftsort_init`.
@@ -24,7 +24,7 @@ pub unsafe fn check_config(config: *const ftsort_config) -> ftsort_status {
     without_group(|| unsafe { Settings::read(config) }.map(drop))
 }
 
-/// What `ftsort_run` says of its arguments.
+/// Checks the arguments of `ftsort_run`.
 ///
 /// # Safety
 /// As for `ftsort_run`.
@@ -55,7 +55,7 @@ pub unsafe fn check_run(
     })
 }
 
-/// What the tree functions say of their options in a group of so many ranks.
+/// Checks the options of the tree functions in a group of `ranks` ranks.
 ///
 /// # Safety
 /// As for `ftsort_tree_merge`.

@@ -9,18 +9,18 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 pub struct ftsort_buffer {
     bytes: Buffer,
     offered: Option<Offer>,
-    /// In place of `bytes`.
+    /// If set, replaces `bytes`.
     passed: Option<Slice>,
-    /// An offer that is not used after all; the caller may still read it.
+    /// An offer that is not used any more, but that the caller may still read.
     aside: Option<Buffer>,
     reused: bool,
 }
 
-/// What can be had without a copy.
+/// Bytes that a callback can pass on or reuse without a copy.
 pub(super) enum Offer {
-    /// The state, where something is sent.
+    /// The state of the node, in an `emit` callback.
     State(Slice),
-    /// The message, where it is taken in.
+    /// The received message, in an `absorb` callback.
     Message(Slice),
 }
 

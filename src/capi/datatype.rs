@@ -12,7 +12,7 @@ use crate::ulfm::check;
 use crate::ulfm::require_mpi;
 use ftsort_kernels::error::Result;
 
-/// The order of a number.
+/// The way in which a number is ordered.
 #[derive(Clone, Copy)]
 enum Sign {
     Signed,
@@ -22,7 +22,7 @@ enum Sign {
 
 use Sign::*;
 
-/// The types that are or begin with a number, by their names in the MPI standard.
+/// The types that are a number or begin with one, by their names in the MPI standard.
 const NUMBERS: [(&CStr, Sign); 47] = [
     (c"MPI_SIGNED_CHAR", Signed),
     (c"MPI_UNSIGNED_CHAR", Unsigned),
@@ -157,7 +157,7 @@ pub(super) unsafe fn record_of(datatype: MPI_Datatype) -> Result<ftsort_record> 
 /// Nested datatypes beyond this depth are refused.
 const DEEPEST: usize = 16;
 
-/// The first number of a type.
+/// Returns the first number of a type.
 ///
 /// # Safety
 /// `datatype` is a datatype handle.
@@ -185,7 +185,7 @@ unsafe fn key_in(datatype: MPI_Datatype, depth: usize) -> Result<Key> {
     if depth == DEEPEST {
         return refuse(format!("type is nested more than {DEEPEST} times"));
     }
-    // SAFETY: a handle that `contents` keeps.
+    // SAFETY: `contents` owns the handle.
     let key = unsafe { key_in(*inner, depth + 1)? };
     Ok(Key {
         offset: offset.saturating_add(key.offset),
@@ -223,7 +223,7 @@ impl Contents {
     /// `datatype` is a datatype handle.
     unsafe fn of(datatype: MPI_Datatype) -> Result<Contents> {
         let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
-        // SAFETY: this function's contract; the other arguments are places for one number each.
+        // SAFETY: this function's contract; each of the other arguments is valid for one number.
         let code = unsafe {
             mpi_sys::MPI_Type_get_envelope(
                 datatype,
@@ -244,7 +244,7 @@ impl Contents {
             return Ok(contents);
         }
         let mut numbers = vec![0; integers as usize];
-        // SAFETY: as above; the arrays have the lengths that the envelope tells.
+        // SAFETY: as above; the arrays have the lengths that the envelope reports.
         let code = unsafe {
             mpi_sys::MPI_Type_get_contents(
                 datatype,
@@ -262,11 +262,11 @@ impl Contents {
 }
 
 impl Drop for Contents {
-    /// MPI hands out derived types that the caller must free, and predefined ones that it must not.
+    /// MPI returns derived types that the caller must free, and predefined types that it must not free.
     fn drop(&mut self) {
         for datatype in &mut self.types {
             let (mut a, mut b, mut c, mut combiner) = (0, 0, 0, 0);
-            // SAFETY: handles that MPI gave to us, each freed once.
+            // SAFETY: MPI returned these handles to this object, and each is freed once.
             unsafe {
                 let code = mpi_sys::MPI_Type_get_envelope(
                     *datatype,
@@ -306,7 +306,7 @@ fn key_of(sign: Sign, bytes: usize) -> Option<ftsort_key> {
 unsafe fn name_of(datatype: MPI_Datatype) -> Result<CString> {
     let mut name = [0 as c_char; mpi_sys::MPI_MAX_OBJECT_NAME as usize + 1];
     let mut length: c_int = 0;
-    // SAFETY: the buffer is as long as MPI demands, and MPI ends the name with a NUL within it.
+    // SAFETY: the buffer has the length that MPI demands, and MPI ends the name with a NUL within it.
     unsafe {
         let code = mpi_sys::MPI_Type_get_name(datatype, name.as_mut_ptr(), &mut length);
         check(code, "MPI_Type_get_name")?;
@@ -314,13 +314,13 @@ unsafe fn name_of(datatype: MPI_Datatype) -> Result<CString> {
     }
 }
 
-/// The extent of a type in bytes; the lower bound must be 0.
+/// Returns the extent of a type in bytes; the lower bound must be 0.
 ///
 /// # Safety
 /// `datatype` is a datatype handle.
 unsafe fn extent_of(datatype: MPI_Datatype) -> Result<usize> {
     let (mut lower, mut extent) = (0, 0);
-    // SAFETY: this function's contract, and places for two numbers.
+    // SAFETY: this function's contract, and both places are valid for one number.
     let code = unsafe { mpi_sys::MPI_Type_get_extent(datatype, &mut lower, &mut extent) };
     check(code, "MPI_Type_get_extent")?;
     match usize::try_from(extent) {

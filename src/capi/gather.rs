@@ -1,4 +1,4 @@
-//! The whole result of a sort on one rank, in order, piece by piece.
+//! Gathers the whole result of a sort on one rank, in order and in pieces.
 
 use std::ffi::{c_int, c_void};
 
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ftsort_gather_sorted(
             .as_ref()
             .map_or(1, |(_, sorted)| sorted.record_bytes());
         group.group.gather_checked(arguments, &mut |records| {
-            // Without a function the call has failed by now.
+            // If the function is missing, the call has already failed at this point.
             consume.map_or(Ok(()), |consume| {
                 let count = records.len() / record_bytes;
                 // SAFETY: the user's function with the user's pointer; the records live during the call.

@@ -19,7 +19,7 @@ use ftsort_core::sort::Method;
 use ftsort_core::transport::Transport;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
-/// A group of MPI processes, and what only C programs have.
+/// A group of MPI processes, with the additional state for C programs.
 pub struct ftsort {
     pub(super) group: Group,
     /// The number of the configured algorithm in `ftsort_algorithm`.
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn ftsort_free(group: *mut Handle) {
     }
 }
 
-/// Ends a group, whoever owns it, unless a call is using it.
+/// Ends a group, with or without an owner, unless a call is using it.
 ///
 /// # Safety
 /// `handle` came from [`Handle::new`] and is not used again.

@@ -1,7 +1,7 @@
-//! The handle that a C program holds as `ftsort *`: a group that one call uses at a time.
+//! The handle that a C program holds as `ftsort *`: a group that only one call uses at a time.
 //!
 //! A callback runs while its group is in use. If it calls ftsort with that group, the lock is taken, and the
-//! call is refused instead of changing the group under the feet of the call that runs.
+//! call is refused, so that it cannot change the group during the outer call.
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -50,7 +50,7 @@ impl Handle {
         })
     }
 
-    /// The group, unless a call is using it.
+    /// Returns the group, unless a call is using it.
     pub(super) fn acquire(&self) -> Option<MutexGuard<'_, ftsort>> {
         match self.group.try_lock() {
             Ok(group) => Some(group),
@@ -170,7 +170,7 @@ pub(super) unsafe fn place_of<'a, T>(name: &str, place: *mut T) -> Result<&'a mu
     })
 }
 
-/// Fills in a struct of the caller, as much of it as its `struct_size` says.
+/// Fills in a struct of the caller, up to the size in its `struct_size`.
 ///
 /// # Safety
 /// As for [`write_sized`].

@@ -1,4 +1,4 @@
-//! Before and after MPI: the settings that surviving needs, and the way out after faults.
+//! Settings for fault tolerance before MPI starts, and the end of a process after failures.
 
 use std::ffi::c_int;
 

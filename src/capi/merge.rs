@@ -1,4 +1,5 @@
-//! Trees: what all ranks contribute, merged at one of them; and what one of them has, told to all.
+//! Tree collectives: merging the contributions of all ranks on one rank, and copying the bytes of one rank to
+//! all ranks.
 
 use std::ffi::c_void;
 
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn ftsort_tree_broadcast(
                 let told: &[u8] = if root == me {
                     array.bytes()?
                 } else {
-                    // The buffer of another rank need not be initialised.
+                    // The buffer of a rank other than the root need not be initialised.
                     array.check()?;
                     &[]
                 };
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn ftsort_tree_broadcast(
         let is_root = prepared.as_ref().is_ok_and(|(_, root, _)| *root == me);
         let told = group.group.tree_broadcast_checked(prepared, bytes)?;
         if bytes > 0 && !is_root {
-            // SAFETY: not NULL, as was checked, and valid by this function's contract.
+            // SAFETY: `buffer` is not NULL, which was checked, and valid by this function's contract.
             unsafe { std::ptr::copy_nonoverlapping(told.as_ptr(), buffer.cast(), bytes) };
         }
         Ok(())

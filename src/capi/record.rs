@@ -70,14 +70,14 @@ pub struct ftsort_record {
     pub user: *mut c_void,
 }
 
-/// A record's layout, and whether the order of equal keys matters.
+/// The layout of a record, and whether the order of equal keys matters.
 pub(super) struct Wanted {
     pub layout: Layout,
     pub stable: bool,
 }
 
 /// # Safety
-/// As for [`read_sized`]; `compare` does what it promises until the layout is gone.
+/// As for [`read_sized`]; `compare` keeps its contract as long as the layout exists.
 pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted> {
     // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
     let record = unsafe { read_sized(record, "record")? };
@@ -115,13 +115,13 @@ struct Caller {
     user: *mut c_void,
 }
 
-// SAFETY: the function may be called from any thread with this pointer, by its contract, and nobody
-// else reads the pointer.
+// SAFETY: by its contract the function may be called from any thread with this pointer, and no other code
+// reads the pointer.
 unsafe impl Send for Caller {}
-// SAFETY: as above; from several at once, too.
+// SAFETY: as above; the contract also allows calls by several threads at once.
 unsafe impl Sync for Caller {}
 
-/// Aligned room for a record.
+/// Aligned space for a record.
 type Place = Vec<u128>;
 
 impl Caller {
@@ -135,8 +135,8 @@ impl Caller {
     }
 }
 
-/// The record where it is, if it could be there in an array that starts at a multiple of 16; else a
-/// copy.
+/// Returns the record in place if its address could occur in an array that starts at a multiple of 16;
+/// otherwise copies it to `place`.
 fn aligned(record: &[u8], place: &mut Place) -> *const u8 {
     let alignment = 1 << record.len().trailing_zeros().min(4);
     if (record.as_ptr() as usize).is_multiple_of(alignment) {

@@ -68,7 +68,7 @@ pub struct ftsort_block {
 struct Nowhere;
 static NOWHERE: Nowhere = Nowhere;
 
-/// The address of bytes; of none, too.
+/// Returns the address of bytes, also of an empty array.
 pub(super) fn address_of(bytes: &[u8]) -> *const c_void {
     match bytes {
         [] => std::ptr::from_ref(&NOWHERE).cast(),

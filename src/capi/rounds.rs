@@ -1,4 +1,4 @@
-//! Algorithms of the caller's on the virtual hypercube, made fault-tolerant: the run, and what it gives.
+//! User-defined algorithms on the virtual hypercube with fault tolerance.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! The sort itself.
+//! The function that sorts.
 
 use std::ffi::c_void;
 

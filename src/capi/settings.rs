@@ -31,7 +31,7 @@ pub(super) struct Settings {
     pub trace: Option<String>,
 }
 
-/// The reload callback of the program.
+/// The reload callback of the caller.
 pub(super) struct ReloadCallback {
     function: unsafe extern "C" fn(*mut c_void, i32, *mut ftsort_buffer) -> c_int,
     user: *mut c_void,
@@ -52,7 +52,7 @@ impl Reload for ReloadCallback {
     }
 }
 
-/// Passes events and log lines on to the user's callbacks.
+/// Passes events and log lines on to the callbacks of the caller.
 #[derive(Clone, Copy)]
 pub(super) struct Listener {
     config: ftsort_config,
@@ -116,15 +116,15 @@ impl Observer for Listener {
 /// Reads a struct of the caller, which may be older, and so shorter, than ours: its missing members are zero.
 ///
 /// # Safety
-/// `given` is NULL or points to a struct that starts with its size in bytes, all of them readable.
-/// `T` is plain data that may be all zero.
+/// `given` is NULL or points to a struct that starts with its size in bytes, all of them readable. `T` is
+/// plain data that may be all zero.
 pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<Option<T>> {
     if given.is_null() {
         return Ok(None);
     }
     // SAFETY: every such struct starts with its size.
     let size = unsafe { given.cast::<usize>().read() };
-    // No compiler makes a struct that ends within a member: half a pointer would be followed.
+    // No compiler lays out a struct that ends within a member. Such a size would leave half of a pointer.
     let ends_well = size.is_multiple_of(align_of::<T>());
     if size < size_of::<usize>() || size > size_of::<T>() || !ends_well {
         return Err(Error::new(
@@ -149,9 +149,9 @@ pub(super) unsafe fn read_sized<T: Copy>(given: *const T, name: &str) -> Result<
     }
 }
 
-/// Fills in a struct of the caller's that may be older, and so shorter, than ours: as much of it as there is.
-/// `full` makes it, with the size that the caller's has. `Status::Argument` for NULL, or a size too small to
-/// hold itself.
+/// Fills in a struct of the caller, which may come from an older version and be shorter than the struct of
+/// this library; only its own members are written. `full` returns all members and receives the size of the
+/// caller's struct. Returns `Status::Argument` for NULL, or if the size is too small for the size member.
 ///
 /// # Safety
 /// `out` is NULL or points to a struct that starts with its size in bytes, all of them writable.
@@ -166,7 +166,7 @@ pub(super) unsafe fn write_sized<T: Copy>(out: *mut T, full: impl FnOnce(usize) 
     }
     let full = full(size);
     let known = size.min(size_of::<T>());
-    // SAFETY: `out` is valid for `size` bytes, of which those are filled in that we know.
+    // SAFETY: `out` is valid for `size` bytes, and at most that many are written.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(&full).cast::<u8>(), out.cast(), known);
     }
@@ -191,7 +191,7 @@ unsafe fn text_of(text: *const c_char) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-/// The sort that `algorithm` and `pivot` ask for.
+/// Returns the sort that `algorithm` and `pivot` select.
 fn read_method(algorithm: i32, pivot: i32) -> Result<Option<Method>> {
     use ftsort_algorithm::*;
     let rule = match pivot {
@@ -262,7 +262,7 @@ impl Settings {
     pub unsafe fn read(config: *const ftsort_config) -> Result<Settings> {
         // SAFETY: the caller's contract; the struct holds numbers, pointers and optional functions.
         let config = unsafe { read_sized(config, "config")? };
-        // SAFETY: as above; no configuration is one of zeroes.
+        // SAFETY: as above; a missing configuration is read as all zeroes.
         let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
         let algorithm = read_method(config.algorithm, config.pivot)?;
         let algorithm = with_checks(algorithm, config.checks)?;
@@ -275,8 +275,8 @@ impl Settings {
             return Err(Error::new(
                 Status::Argument,
                 format!(
-                    "config.timeout_ms is {}, but config.repair is FTSORT_REPAIR_SHRINK, whose \
-                     barriers cannot be given up",
+                    "config.timeout_ms is {}, but the barriers of FTSORT_REPAIR_SHRINK have no timeout: \
+                     set config.timeout_ms to 0, or config.repair to FTSORT_REPAIR_AGREE",
                     config.timeout_ms
                 ),
             ));
@@ -350,7 +350,7 @@ impl Settings {
             trace: c"".as_ptr(),
             ..config
         };
-        // SAFETY: it has its size, and texts that end.
+        // SAFETY: the struct has its size, and its strings end with a NUL.
         unsafe { Settings::read(&config) }
     }
 }

@@ -1,4 +1,4 @@
-//! Algorithms of the caller's on simulated ranks, in one process and without MPI.
+//! User-defined algorithms on simulated ranks, in one process and without MPI.
 
 use std::ffi::{c_char, c_void};
 
@@ -194,7 +194,7 @@ mod simulated {
         };
         let mut losses = Vec::new();
         if !given.schedule.is_null() {
-            // SAFETY: not NULL, and valid by this function's contract.
+            // SAFETY: the text is not NULL, and valid by this function's contract.
             let text = unsafe { CStr::from_ptr(given.schedule) }.to_string_lossy();
             for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
                 let loss = Failure::parse(word).filter(|loss| loss.rank.index() < ranks);
@@ -240,13 +240,14 @@ mod simulated {
                 count: bytes,
                 element_bytes: 1,
             };
-            // SAFETY: valid for so many bytes by this function's contract.
+            // SAFETY: the state is valid for this number of bytes by this function's contract.
             inputs.push(unsafe { array.bytes()? }.to_vec());
         }
         Ok(inputs)
     }
 
-    /// What the survivors have, if it is one thing.
+    /// Returns the states of all nodes, or the error that all survivors returned. It is an internal error if
+    /// the survivors disagree.
     fn summed_up(ended: SimulationRun) -> Result<Vec<(Node, Slice)>> {
         let wrong = |text: String| Error::new(Status::Internal, text);
         if let Some(misuse) = ended.misuse {
@@ -265,7 +266,7 @@ mod simulated {
                     states.extend(theirs);
                 }
                 Err(error) => {
-                    // The one that has the details says the most.
+                    // The error of the rank that has the details replaces errors that refer to that rank.
                     let says_more = failure.as_ref().is_none_or(|known| {
                         known.status == error.status && known.text.contains("has the details")
                     });

@@ -15,7 +15,7 @@ pub(super) struct CArray<'n> {
 }
 
 impl<'n> CArray<'n> {
-    /// An array of bytes whose length is the argument `bytes`.
+    /// Returns an array of bytes; the argument `bytes` is its length.
     pub fn of_bytes(name: &'n str, data: *const c_void, bytes: usize) -> CArray<'n> {
         CArray {
             name,
@@ -52,7 +52,7 @@ impl<'n> CArray<'n> {
         Ok(())
     }
 
-    /// The array as bytes, if it passes [`CArray::check`].
+    /// Returns the array as bytes, if it passes [`CArray::check`].
     ///
     /// # Safety
     /// The array is NULL, or valid for its length as long as the slice is used.

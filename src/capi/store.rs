@@ -1,4 +1,4 @@
-//! States of nodes that a loop of the caller's own keeps: the papers' checkpoint and readCheckpoint.
+//! States of nodes in a loop of the caller: checkpoint and readCheckpoint of the papers.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,7 +9,7 @@ use super::status::ftsort_status;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// A node by its number in C. A negative one is no node, which the group refuses.
+/// Converts a number from C to a node. A negative number becomes an invalid node, which the group refuses.
 fn node_of(node: i32) -> Result<Node> {
     let found = u32::try_from(node).map(Node);
     found.map_err(|_| {

@@ -98,7 +98,7 @@ pub struct ftsort_tree_options {
     pub user: *mut c_void,
 }
 
-/// The options, checked.
+/// The checked options.
 pub(super) struct Options {
     pub tree: TreeOptions,
     operation: i32,
@@ -111,7 +111,7 @@ pub(super) struct Options {
 
 impl Options {
     /// # Safety
-    /// `options` is NULL or valid, and so is what it points to.
+    /// `options` is NULL or valid, and so are its pointers.
     pub(super) unsafe fn read(
         options: *const ftsort_tree_options,
         ranks: usize,
@@ -142,7 +142,7 @@ impl Options {
             return Err(Error::new(Status::Argument, text));
         }
         for index in 0..given.link_count {
-            // SAFETY: not NULL, and two numbers for each link by the caller's contract.
+            // SAFETY: `links` is not NULL, and has two numbers for each link by the caller's contract.
             let ends = unsafe { [0, 1].map(|end| *given.links.add(2 * index + end)) };
             let one = rank_of("a rank in options.links", ends[0], ranks)?;
             let other = rank_of("a rank in options.links", ends[1], ranks)?;
@@ -164,17 +164,17 @@ impl Options {
         Ok(read)
     }
 
-    /// A hash of the options that the operation alone does not show.
+    /// Returns a hash of the options that are not part of the operation.
     fn fingerprint(&self) -> u64 {
         let mut hasher = XxHash3_64::new();
         (self.operation, self.key, self.ordered).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// The merging of two contributions.
+    /// Returns the operation that merges two contributions.
     ///
     /// # Safety
-    /// The record is NULL or valid, the callback does what it promises.
+    /// The record is NULL or valid, and the callback keeps its contract.
     pub(super) unsafe fn operation(&self) -> Result<MergeOperation<'static>> {
         let ordered = self.ordered;
         let numbers = |operation| {
@@ -221,7 +221,7 @@ fn wrong(name: &str, value: i32, expected: &str) -> Error {
     Error::new(Status::Argument, text)
 }
 
-/// A rank of the group.
+/// Checks that a number is a rank of the group.
 pub(super) fn rank_of(name: &str, value: i32, ranks: usize) -> Result<Rank> {
     let rank = u32::try_from(value)
         .ok()

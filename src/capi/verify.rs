@@ -135,7 +135,7 @@ unsafe fn read_array(
     Ok(layout)
 }
 
-/// What [`ftsort_result_of_array`] says of its arguments, without a group.
+/// Checks the arguments of [`ftsort_result_of_array`] without a group.
 ///
 /// # Safety
 /// As for that function.

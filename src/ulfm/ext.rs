@@ -12,8 +12,8 @@ use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};
 mod mpix {
     include!(concat!(env!("OUT_DIR"), "/mpix.rs"));
 
-    // mpi-sys does not detect that the MPI behind `mpicc` has changed; a library whose halves were compiled
-    // against different ones would link and then misbehave.
+    // mpi-sys does not detect that the MPI behind `mpicc` has changed; a library with halves for different MPI
+    // versions would link and then misbehave.
     const _: () = assert!(FTSORT_MPI_VERSION == mpi_sys::MPI_VERSION as i32);
     const _: () = assert!(FTSORT_MPI_ERR_LASTCODE == mpi_sys::MPI_ERR_LASTCODE as i32);
 }

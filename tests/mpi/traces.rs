@@ -152,7 +152,7 @@ fn is_json(folder: &Scratch) -> Result<(), Failed> {
 pub fn cases() -> Vec<Case> {
     let cases = table(FAILURES).map(|row| {
         let [faults] = row.cells();
-        let name = format!("a trace tells what happened, failures {faults:?}");
+        let name = format!("a trace shows all events, failures {faults:?}");
         Case::new(row.is_quick, name, move || trace_is_right(faults))
     });
     cases.collect()

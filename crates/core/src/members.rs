@@ -29,7 +29,7 @@ impl Rank {
         self.0 as usize
     }
 
-    /// The node whose home this rank is.
+    /// The node that has this rank as its home.
     pub fn home(self) -> Node {
         Node(self.0)
     }
@@ -134,9 +134,9 @@ pub const FULL_WEIGHT: u8 = 16;
 /// copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The nodes whose home has failed or executes nothing, and those without a home.
+    /// The nodes with a home that has failed or executes nothing, and the nodes without a home.
     pub faulty: NodeSet,
-    /// Those of them whose home is alive and only excluded.
+    /// The faulty nodes with a home that is alive and only excluded.
     pub reserve: NodeSet,
 }
 
@@ -289,7 +289,7 @@ impl Members {
         &self.faulty
     }
 
-    /// The nodes whose home has failed or executes nothing, and those without a home.
+    /// The nodes with a home that has failed or executes nothing, and the nodes without a home.
     pub fn faulty_nodes(&self) -> &NodeSet {
         &self.membership.faulty
     }

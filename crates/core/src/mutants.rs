@@ -95,7 +95,7 @@ mutants! {
     ReplicasNotReported,
     /// Ranks that had failed before the sort count as having an input.
     AbsentRanksHaveInputs,
-    /// A rank that detects a data loss does not report whose data are lost.
+    /// A rank that detects a data loss does not report the owners of the lost data.
     LossesNotReported,
     /// The replicas of a version are looked for at the ranks that would hold them now.
     CurrentHoldersAsked,

@@ -118,7 +118,7 @@ impl VCube {
             .find(|candidate| !faulty.contains(*candidate))
     }
 
-    /// Returns the node whose home executes v: v itself if it is fault-free, otherwise its cover.
+    /// Returns the node with the home that executes v: v itself if it is fault-free, otherwise its cover.
     pub fn executor(&self, v: Node, faulty: &NodeSet) -> Option<Node> {
         if faulty.contains(v) {
             self.cover(v, faulty)

@@ -21,12 +21,13 @@
 //! is therefore irreducible, and none is a constant multiple of another, as the coefficient of r is 1 in all. The
 //! factorization of polynomials over a field is unique, so that different multisets have different products. The
 //! difference of two such products has at most degree n, the larger number of records. By the lemma of Schwartz and
-//! Zippel it is zero for at most a share of n / 2^59 of all keys, whose numbers are from a set of 2^59 elements. (For
-//! records of one number this is the classic test of Lipton, and of Wegman and Carter.) **So two different multisets of
-//! up to n records have the same digest with a probability of at most n / 2^59.** If a record has up to 8 bytes, no
-//! factor is 0, common factors cancel, and n counts only the records that differ. The bound holds for any two multisets
-//! that are chosen without knowledge of the key, and for keys that are drawn uniformly. The keys of this module are
-//! drawn from a seed of 64 bits by a good generator for which uniformity is not proven.
+//! Zippel it is zero for at most a share of n / 2^59 of all keys, because their numbers are from a set of 2^59
+//! elements. (For records of one number this is the classic test of Lipton, and of Wegman and Carter.) **So two
+//! different multisets of up to n records have the same digest with a probability of at most n / 2^59.** If a
+//! record has up to 8 bytes, no factor is 0, common factors cancel, and n counts only the records that differ.
+//! The bound holds for any two multisets that are chosen without knowledge of the key, and for keys that are
+//! drawn uniformly. The keys of this module are drawn from a seed of 64 bits by a good generator for which
+//! uniformity is not proven.
 //!
 //! A sum of hashes would have an error of 2^-61 for a random function, but no family of equally fast hashes is known to
 //! be that random: a sum of linear hashes does not detect +1 in one record and -1 in another, and one of quadratic
@@ -52,7 +53,7 @@ const POINT_BITS: u32 = 59;
 const LOW_BITS: u32 = 60;
 const LOW: u64 = (1 << LOW_BITS) - 1;
 
-/// The number of words whose upper parts are combined to one number.
+/// The number of words with upper parts that are combined to one number.
 const TOPS: usize = (LOW_BITS / 4) as usize;
 
 /// The number of products that are computed at the same time and do not depend on each other.
@@ -157,9 +158,10 @@ impl DigestKey {
         key
     }
 
-    /// Returns a key for byte sequences, whose digests depend on the order of the bytes. The digest of a sequence
-    /// cannot be combined from those of its parts. It is a hash (xxh3 with a seed) for which no bound is proven; two
-    /// different sequences are expected to have the same digest with a probability of about 2^-61.
+    /// Returns a key for byte sequences. Their digests depend on the order of the bytes. The digest of a
+    /// sequence cannot be combined from those of its parts. It is a hash (xxh3 with a seed) for which no bound
+    /// is proven; two different sequences are expected to have the same digest with a probability of about
+    /// 2^-61.
     pub fn ordered(seed: u64) -> DigestKey {
         DigestKey {
             ordered: Some(seed),

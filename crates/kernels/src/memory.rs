@@ -39,7 +39,7 @@ thread_local! {
     /// The budget that is current for this thread. None: the budget of the process.
     static CURRENT: RefCell<Option<MemoryBudget>> = const { RefCell::new(None) };
 
-    /// How many calls of [`without_limit`] this thread is in.
+    /// The number of nested calls of [`without_limit`] on this thread.
     static WITHOUT_LIMIT: Cell<u32> = const { Cell::new(0) };
 }
 

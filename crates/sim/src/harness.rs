@@ -336,7 +336,7 @@ pub struct JobContext<'j, 'e> {
     pub kind: StoreKind,
     /// The ranks that had failed before the job began, and therefore have no input.
     pub absent: &'j RankSet,
-    /// Receives the ranks whose data were lost.
+    /// Receives the owners of the lost data.
     pub lost: &'j mut RankSet,
     /// Once set, later commits are not recorded.
     pub ignore_commits: &'j Cell<bool>,
@@ -383,7 +383,7 @@ pub struct JobReport<T> {
     /// The failed ranks that were known when a version or a recovery was last committed. None: nothing was
     /// committed.
     pub failed_at_commit: Option<Vec<Rank>>,
-    /// The ranks whose data were lost.
+    /// The owners of the lost data.
     pub lost: Vec<Rank>,
     /// The survivors that were excluded at the end of the job.
     pub excluded: Vec<Rank>,
@@ -472,7 +472,7 @@ impl Source for InputSource<'_> {
     }
 }
 
-/// An algorithm whose blocks are declared not to be recomputable from inputs, so that every version is stored.
+/// An algorithm that declares its blocks not to be recomputable from inputs, so that every version is stored.
 struct StoresVersions<'a>(&'a dyn Algorithm);
 
 impl Algorithm for StoresVersions<'_> {

@@ -1,4 +1,4 @@
-//! The files of a trace: one for each rank, and one that is made of them. See `ftsort_config.trace`.
+//! The files of a trace: one for each rank, and one merged file. See `ftsort_config.trace`.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -9,15 +9,16 @@ use ftsort_core::members::Rank;
 use ftsort_core::store::directory::Files;
 use ftsort_core::store::disk::Disk;
 
-/// Where the files are.
+/// The directory and the file names of a trace.
 pub struct Place {
     disk: Disk,
     folder: PathBuf,
-    /// Their names begin with it.
+    /// The beginning of all file names.
     stem: String,
 }
 
-/// The files that this process has made: where groups follow each other, the later ones write on.
+/// The files that this process has created. If a later group of the process uses the same prefix, it appends
+/// to them.
 static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 impl Place {
@@ -35,7 +36,7 @@ impl Place {
         }
     }
 
-    /// Where a rank's file is, for people.
+    /// Returns the path of a rank's file, for messages.
     pub fn path_of(&self, rank: Rank) -> PathBuf {
         self.folder.join(self.name_of(rank))
     }
@@ -44,7 +45,7 @@ impl Place {
         format!("{}.{rank}.json", self.stem)
     }
 
-    /// A rank's file, and whether it is new.
+    /// Opens the file of a rank. Returns the file, and whether it is new.
     pub fn open(&self, rank: Rank) -> io::Result<(Box<dyn Write + Send>, bool)> {
         let name = self.name_of(rank);
         let path = std::path::absolute(self.path_of(rank))?;
@@ -55,7 +56,7 @@ impl Place {
         Ok((file, fresh))
     }
 
-    /// Makes one file of those of the ranks, as far as they are here.
+    /// Merges the files of the ranks into one file. Files that this process cannot read are left out.
     pub fn merge(&mut self, ranks: &[Rank]) -> io::Result<()> {
         let (draft, name) = (
             format!("{}.json.part", self.stem),
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_takes_whole_lines_of_those_who_were_there() {
+    fn merging_takes_the_complete_lines_of_the_given_ranks() {
         let folder = folder("merged");
         let file = |name: &str| folder.join(name);
         for (name, text) in [

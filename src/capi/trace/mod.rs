@@ -1,12 +1,12 @@
-//! Where the time goes, as files for a viewer: `ftsort_config.trace`.
+//! Timelines of all ranks as files for a trace viewer: `ftsort_config.trace`.
 //!
 //! The format is Chrome's, of trace events as a JSON array, which Perfetto and chrome://tracing read. Each
 //! rank writes a file of its own, an event a line, each line at once: viewers need neither the array's end
 //! nor that of a span, so that the file of a killed rank shows its work until then. At the end
 //! one of the ranks makes one file of all.
 //!
-//! Times are whole microseconds since 1970, which are the same on all ranks of a host. (Viewers read them
-//! as doubles, in which a fraction would be rounded, and spans that ought to touch would overlap.)
+//! Times are whole microseconds since 1970, the same on all ranks of a host. (Viewers read times as doubles.
+//! A fraction would be rounded, and adjacent spans would then overlap.)
 
 mod files;
 #[cfg(test)]
@@ -28,7 +28,7 @@ use ftsort_core::group::{GroupObserver, JobKind, LogLevel};
 use ftsort_core::members::Rank;
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// The name of a span around phases.
+/// Returns the name of the span around the phases of a job.
 fn name_of(job: JobKind) -> &'static str {
     match job {
         JobKind::Sort => "whole sort",
@@ -36,25 +36,25 @@ fn name_of(job: JobKind) -> &'static str {
     }
 }
 
-/// A rank's trace.
+/// The trace of one rank.
 pub(super) struct Trace {
     place: Place,
     rank: Rank,
-    /// None after a failure.
+    /// None after a write error.
     file: Option<Box<dyn Write + Send>>,
     listener: Listener,
     /// Microseconds since 1970 at the transport's time 0. One for all, so that spans that do not
     /// overlap by the transport's clock do not overlap here, even if the system's clock is set.
     origin: f64,
-    /// All ranks know it, and no other group has it.
+    /// The identifier of the group: the same on all its ranks, and different from that of any other group.
     group: u64,
-    /// How many collective things the group has begun to do.
+    /// The number of collective calls that the group has begun.
     call: u64,
     job: Option<JobKind>,
-    parcels: MessageEvents,
+    messages: MessageEvents,
 }
 
-/// How many messages went from one rank to another in this call, round and epoch.
+/// Counts the messages from one rank to another in the current call, round and epoch.
 #[derive(Default)]
 struct MessageEvents {
     when: (u64, u32, u32),
@@ -62,7 +62,7 @@ struct MessageEvents {
 }
 
 impl MessageEvents {
-    /// The number of the next one, from 0.
+    /// Returns the number of the next message, from 0.
     fn next(&mut self, when: (u64, u32, u32), from: Rank, to: Rank) -> u64 {
         if self.when != when {
             self.when = when;
@@ -75,7 +75,7 @@ impl MessageEvents {
 }
 
 impl Trace {
-    /// Makes this rank's file. `clock`: the transport's.
+    /// Creates the file of this rank. `clock` is the transport's clock.
     pub fn open(
         prefix: &str,
         rank: Rank,
@@ -99,7 +99,7 @@ impl Trace {
             group: 0,
             call: 0,
             job: None,
-            parcels: MessageEvents::default(),
+            messages: MessageEvents::default(),
         };
         if fresh {
             trace.begin();
@@ -110,24 +110,24 @@ impl Trace {
     fn begin(&mut self) {
         let rank = self.rank;
         let members = format!("\"pid\":{rank},\"tid\":0,\"args\"");
-        // At once, since viewers do not take an array's beginning alone.
+        // One write for all of it, because viewers reject a file that has only the start of the array.
         self.put(&format!(
             "[\n{{\"ph\":\"M\",\"name\":\"process_name\",{members}:{{\"name\":\"rank {rank}\"}}}},\n\
              {{\"ph\":\"M\",\"name\":\"thread_name\",{members}:{{\"name\":\"main\"}}}},\n"
         ));
     }
 
-    /// The trace is this group's.
+    /// Assigns the trace to a group.
     pub fn of_group(self, group: u64) -> Trace {
         Trace { group, ..self }
     }
 
-    /// Something collective begins; on all ranks alike.
+    /// Counts the start of a collective call; called on all ranks alike.
     pub fn call(&mut self) {
         self.call += 1;
     }
 
-    /// A whole job begins.
+    /// Records the start of a whole job.
     pub fn job_begins(&mut self, job: JobKind, now: f64) {
         self.job = Some(job);
         let call = self.call;
@@ -139,7 +139,7 @@ impl Trace {
         );
     }
 
-    /// It has ended, with this status.
+    /// Records the end of the job with its status.
     pub fn job_ends(&mut self, status: Status, now: f64) {
         let Some(job) = self.job.take() else {
             return;
@@ -162,17 +162,17 @@ impl Trace {
         }
     }
 
-    /// Microseconds since 1970 when the transport's clock shows `time`.
+    /// Converts a time of the transport's clock to microseconds since 1970.
     fn at(&self, time: f64) -> u64 {
         (self.origin + time * 1e6) as u64
     }
 
-    /// Writes a line.
+    /// Writes the line of an event.
     fn line(&mut self, kind: char, name: &str, at: u64, arguments: Arguments<'_>) {
         self.long_line(kind, name, at, format_args!(""), arguments);
     }
 
-    /// Writes a line with members that only this kind of event has.
+    /// Writes the line of an event with additional members for this kind of event.
     fn long_line(
         &mut self,
         kind: char,
@@ -259,7 +259,8 @@ impl Trace {
         let name = match span.phase {
             Phase::Sort => "sort",
             Phase::Exchange => "exchange",
-            // There is nothing to merge; as in the statistics.
+            // User-defined rounds merge nothing, so this time counts as exchange, as it does in the
+            // statistics.
             Phase::Merge if self.job == Some(JobKind::Rounds) => "exchange",
             Phase::Merge => "merge",
             Phase::Store => "store",
@@ -277,7 +278,8 @@ impl Trace {
         );
     }
 
-    /// A moment, tied to that of the other end by an id.
+    /// Writes an event without duration. An identifier connects it to the event at the other end of the
+    /// message.
     fn message(&mut self, message: MessageEvent) {
         let MessageEvent {
             from,
@@ -286,7 +288,7 @@ impl Trace {
             round,
             epoch,
         } = message;
-        let number = self.parcels.next((self.call, round, epoch), from, to);
+        let number = self.messages.next((self.call, round, epoch), from, to);
         let id = self.id_of(message, number);
         let (name, direction, peer) = match from == self.rank {
             true => ("send", "flow_out", to),
@@ -305,8 +307,8 @@ impl Trace {
         );
     }
 
-    /// The same at both ends. Viewers take 64 bits and no more, so that of n messages two have the same
-    /// with probability n^2 / 2^65.
+    /// Returns the identifier of a message, the same at both ends. Viewers support at most 64 bits, so the
+    /// probability that two of n messages have the same identifier is n^2 / 2^65.
     fn id_of(&self, message: MessageEvent, number: u64) -> u64 {
         let words = [
             self.group,
@@ -322,14 +324,14 @@ impl Trace {
     }
 }
 
-/// Microseconds since 1970.
+/// Returns the time of the system's clock in microseconds since 1970.
 fn system_time() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0.0, |since| since.as_secs_f64() * 1e6)
 }
 
-/// Microseconds since 1970 at a clock's time 0. The least of some tries: in the others more time passed
-/// between the looks at both clocks.
+/// Returns the time 0 of a clock in microseconds since 1970. It is the smallest of several measurements: in
+/// the others more time passed between the readings of the two clocks.
 fn origin_of(clock: impl Fn() -> f64) -> f64 {
     let tries = (0..8).map(|_| {
         let time = clock();
@@ -338,10 +340,10 @@ fn origin_of(clock: impl Fn() -> f64) -> f64 {
     tries.fold(f64::INFINITY, f64::min)
 }
 
-/// A trace that the group's observer and the handle share; None: nothing is traced.
+/// A trace that the group's observer and the handle share. None: tracing is off.
 pub(super) type SharedTrace = Rc<RefCell<Option<Trace>>>;
 
-/// Passes events to the callbacks of the program, and to the trace if there is one.
+/// Passes events to the callbacks of the caller, and to the trace if there is one.
 pub(super) struct Reporter {
     listener: Listener,
     trace: SharedTrace,
@@ -361,7 +363,7 @@ impl Reporter {
 
 impl Observer for Reporter {
     fn event(&mut self, occasion: Occasion) {
-        // The callback may take long, or not return.
+        // The trace comes first, because the callback may take long or not return.
         self.traced(|trace| trace.event(occasion));
         self.listener.event(occasion);
     }

@@ -1,4 +1,4 @@
-//! What is written, line by line.
+//! Tests of the lines in trace files.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
@@ -11,7 +11,7 @@ use super::*;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::Finding;
 
-/// What was written, one entry for each write; it is full after so many.
+/// Records the written texts, one entry for each write. Writes fail after a given number of entries.
 #[derive(Clone)]
 struct Paper(Arc<Mutex<Vec<String>>>, usize);
 
@@ -52,7 +52,7 @@ fn trace_on(paper: &Paper, rank: Rank) -> Trace {
         group: 7,
         call: 1,
         job: None,
-        parcels: MessageEvents::default(),
+        messages: MessageEvents::default(),
     }
 }
 
@@ -67,7 +67,7 @@ fn occasion(event: Event) -> Occasion {
     }
 }
 
-/// A line without its time.
+/// Returns a line without its time.
 fn timeless(line: &str) -> String {
     let (before, after) = line.split_once("\"ts\":").expect("it has a time");
     let time = after.find(',').expect("something follows");
@@ -119,7 +119,7 @@ fn spans_that_touch_do_not_overlap() {
 }
 
 #[test]
-fn every_event_says_what_it_is_about() {
+fn events_carry_their_arguments() {
     let paper = Paper::new(99);
     let mut trace = trace_on(&paper, Rank(0));
     let events = [
@@ -167,11 +167,11 @@ fn every_event_says_what_it_is_about() {
     }
 }
 
-/// The ids of messages as this rank sees them.
-fn ids(rank: Rank, parcels: &[(u64, MessageEvent)]) -> Vec<String> {
+/// Returns the identifiers of messages as this rank computes them.
+fn ids(rank: Rank, messages: &[(u64, MessageEvent)]) -> Vec<String> {
     let paper = Paper::new(99);
     let mut trace = trace_on(&paper, rank);
-    for (call, message) in parcels {
+    for (call, message) in messages {
         trace.call = *call;
         trace.message(*message);
     }
@@ -188,7 +188,7 @@ fn ids(rank: Rank, parcels: &[(u64, MessageEvent)]) -> Vec<String> {
 }
 
 #[test]
-fn both_ends_of_a_message_have_its_id_and_no_other_has() {
+fn both_ends_of_a_message_have_the_same_unique_id() {
     let message = |from, to, round, epoch| MessageEvent {
         from: Rank(from),
         to: Rank(to),
@@ -196,7 +196,7 @@ fn both_ends_of_a_message_have_its_id_and_no_other_has() {
         round,
         epoch,
     };
-    let parcels = [
+    let messages = [
         (1, message(0, 1, 1, 0)),
         (1, message(0, 1, 1, 0)),
         (1, message(1, 0, 1, 0)),
@@ -204,11 +204,11 @@ fn both_ends_of_a_message_have_its_id_and_no_other_has() {
         (1, message(0, 1, 2, 1)),
         (2, message(0, 1, 1, 0)),
     ];
-    let both = [ids(Rank(0), &parcels), ids(Rank(1), &parcels)];
+    let both = [ids(Rank(0), &messages), ids(Rank(1), &messages)];
     assert_eq!(both[0], both[1]);
     let different: BTreeSet<&String> = both[0].iter().collect();
-    assert_eq!(different.len(), parcels.len());
-    // 64 bits in hexadecimal, as viewers want it.
+    assert_eq!(different.len(), messages.len());
+    // Viewers expect 64 bits in hexadecimal.
     assert!(
         both[0]
             .iter()
@@ -217,12 +217,12 @@ fn both_ends_of_a_message_have_its_id_and_no_other_has() {
 }
 
 unsafe extern "C" fn count(user: *mut c_void, _level: c_int, _line: *const c_char) {
-    // SAFETY: the test's counter, which lives as long as its trace.
+    // SAFETY: `user` is the counter of the test, which lives as long as its trace.
     unsafe { *user.cast::<u32>() += 1 };
 }
 
 #[test]
-fn a_failure_is_told_once_and_nothing_is_written_any_more() {
+fn a_write_error_is_logged_once_and_stops_the_trace() {
     let mut told = 0_u32;
     // SAFETY: numbers, pointers and optional functions may all be zero.
     let config: ftsort_config = unsafe { std::mem::zeroed() };
@@ -234,7 +234,7 @@ fn a_failure_is_told_once_and_nothing_is_written_any_more() {
         user: std::ptr::from_mut(&mut told).cast(),
         ..config
     };
-    // SAFETY: it has its size, and texts that end.
+    // SAFETY: the struct has its size, and its strings end with a NUL.
     let settings = unsafe { Settings::read(&config) }.expect("the defaults are right");
     assert!(settings.trace.is_none());
     let paper = Paper::new(2);
@@ -252,7 +252,7 @@ fn a_failure_is_told_once_and_nothing_is_written_any_more() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_a_wrong_argument() {
+fn a_file_that_cannot_be_created_is_an_invalid_argument() {
     let listener = Settings::stopgap()
         .expect("the defaults are right")
         .listener;

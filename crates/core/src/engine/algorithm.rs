@@ -96,7 +96,7 @@ impl Subcube {
     }
 
     /// Returns the fault-free node with the smallest identifier. If all are faulty it is the smallest node,
-    /// whose executor is then outside of the subcube.
+    /// which then has an executor outside of the subcube.
     pub fn root(&self) -> Node {
         self.fault_free.first().copied().unwrap_or(self.first)
     }
@@ -172,7 +172,7 @@ pub trait Algorithm {
         inputs.map(|input| self.prepare(input?)).collect()
     }
 
-    /// Returns what the node contributes to its subcube's decision; called in rounds that decide, as
+    /// Returns the contribution of the node to its subcube's decision; called in rounds that decide, as
     /// [`Algorithm::decide`]. The context's decision is that of the round before.
     fn propose(
         &self,
@@ -225,7 +225,7 @@ pub trait Algorithm {
         None
     }
 
-    /// Returns what the node keeps and what it sends; called in rounds that exchange.
+    /// Returns the part that the node keeps and the parts that it sends; called in rounds that exchange.
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split>;
 
     /// Returns blocks in a form that takes less memory or is faster to join: the same records in the same

@@ -24,7 +24,7 @@ pub enum Verdict {
 
 /// Set by a rank that finished its part of the round.
 const COMPLETE: u32 = 1;
-/// Set by a rank whose placement policy wants no change. It does not affect the commit.
+/// Set by a rank with a placement policy that wants no change. It does not affect the commit.
 const NO_CHANGE: u32 = 2;
 /// Set by a rank that agrees to a question that is asked beside the outcome of the step.
 const CONSENT: u32 = 1 << 29;
@@ -83,7 +83,7 @@ pub struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    /// Makes an engine for one job of a group, whose blocks consist of bytes that are not checked.
+    /// Makes an engine for one job of a group. The blocks consist of bytes that are not checked.
     pub fn new(context: EngineContext<'a>) -> Engine<'a> {
         let EngineContext {
             transport,
@@ -286,7 +286,7 @@ impl Engine<'_> {
         nodes.map(|node| self.members.executor(node)).collect()
     }
 
-    /// Reports the nodes whose executor has changed.
+    /// Reports the nodes that have a new executor.
     pub(super) fn report_executors(&mut self, before: &[Rank]) {
         for (node, before) in self.members.cube().nodes().zip(before) {
             let now = self.members.executor(node);

@@ -158,8 +158,8 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Returns the decisions of the subcubes whose root this rank executes, by first node. A subcube of which
-    /// a proposal is missing makes no decision.
+    /// Returns the decisions of the subcubes with a root that this rank executes, by first node. A subcube of
+    /// which a proposal is missing makes no decision.
     fn decide_for_subcubes(
         &self,
         round: u32,

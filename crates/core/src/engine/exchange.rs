@@ -131,7 +131,7 @@ impl Engine<'_> {
     }
 
     /// As [`Engine::deliver`], for messages that may be longer than a receive of unknown length can take:
-    /// they travel as blocks of one run, whose headers go first.
+    /// they travel as blocks of one run. The headers of the run go first.
     fn deliver_long(
         &mut self,
         messages: Vec<ControlMessage>,

@@ -321,7 +321,7 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Discards all blocks, and those inputs in this rank's store whose digest differs.
+    /// Discards all blocks, and those inputs in this rank's store that have a different digest.
     fn distrust(&mut self) -> Result<()> {
         if mutant(Mutant::CorruptBlocksReused) {
             return Ok(());

@@ -61,9 +61,9 @@ pub(super) struct RoundResult {
     pub digests: BTreeMap<Rank, InputHash>,
     /// Digests of all inputs, if they were shared.
     pub input_digests: InputDigests,
-    /// Nodes whose blocks this rank has restored, and the rank that a block came from, if it was one.
+    /// Nodes with blocks that this rank has restored, and the rank that sent the block, if there was one.
     pub restored: Vec<(Node, Option<Rank>)>,
-    /// Nodes whose blocks no rank has, as far as this rank can tell.
+    /// Nodes with blocks that no rank has, as far as this rank can tell.
     pub lost: Vec<Node>,
     /// Every part of the step was done.
     pub complete: bool,
@@ -156,7 +156,7 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// Runs the job. Collective; all survivors return the same status. After `Status::DataLost`, `lost` has
-    /// the ranks whose data cannot be recovered, the same on all survivors.
+    /// the owners of the data that cannot be recovered, the same on all survivors.
     pub fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
         let result = match self.run_rounds() {
             Err(error) if error.status == Status::DataLost => {

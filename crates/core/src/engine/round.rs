@@ -157,8 +157,8 @@ impl Job<'_, '_> {
     }
 
     /// Lists one transfer for each pair of nodes that exchange and of which this rank executes one, in
-    /// ascending order, with their receivers. Nodes whose subcube made no decision are omitted, on both sides
-    /// alike, because nodes that exchange are in one subcube.
+    /// ascending order, with their receivers. Nodes of a subcube that made no decision are omitted, on both
+    /// sides alike, because nodes that exchange are in one subcube.
     fn transfers_between(
         &self,
         exchange: Exchange,

@@ -121,7 +121,7 @@ pub(super) fn sum_up(reports: &[(Rank, Slice)], kernel: &dyn Kernel) -> u64 {
         borders.extend(received.borders);
     }
     borders.sort_by_key(|border| border.node);
-    // Parts whose ends are in the wrong order have been counted within.
+    // If the ends of a part are in the wrong order, the part itself has counted a violation.
     let falls = violations(&borders, kernel).into_iter();
     let falls = falls.filter(|(one, other)| one != other).count() as u64;
     let differ = u64::from(input.is_some_and(|input| input != all));

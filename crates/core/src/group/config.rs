@@ -103,7 +103,7 @@ impl GroupConfig {
             && self.repair == Repair::Shrink
         {
             return refuse(format!(
-                "the timeout is {timeout} seconds, but repair is Shrink, whose barriers cannot be given up"
+                "the timeout is {timeout} seconds, but the barriers of Repair::Shrink have no timeout"
             ));
         }
         Ok(())
@@ -136,7 +136,7 @@ pub(super) fn agree_on_equal(engine: &mut Engine<'_>, value: u64, name: &str) ->
     }
 }
 
-/// The error of a call whose arguments differ between ranks.
+/// The error of a call with arguments that differ between ranks.
 pub(super) fn unequal(name: &str) -> Error {
     let text = format!("{name} is not the same on all ranks");
     Error::new(Status::Argument, text)

@@ -14,7 +14,7 @@ impl<T: Transport> Group<T> {
     /// 4 MiB, each once. Collective.
     ///
     /// # Errors
-    /// `Status::DataLost` if a rank fails whose blocks were not passed on completely, or the receiving rank fails.
+    /// `Status::DataLost` if the receiving rank fails, or a rank that has not passed on its blocks completely.
     pub fn gather(
         &mut self,
         options: TreeOptions,

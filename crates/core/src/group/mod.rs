@@ -2,8 +2,8 @@
 //!
 //! All survivors call the collective methods of [`Group`] in the same order, and all of them return the same
 //! status. A wrong argument is [`Status::Argument`] on the rank that passed it and [`Status::PeerArgument`] on
-//! the others. A method whose name ends in `_checked` takes its arguments as a `Result`: a caller that has found
-//! an argument wrong passes the error, and the method tells the other ranks.
+//! the others. A method with a name that ends in `_checked` takes its arguments as a `Result`: a caller that
+//! has found an argument wrong passes the error, and the method tells the other ranks.
 //!
 //! | file | content |
 //! |---|---|
@@ -84,7 +84,7 @@ pub struct Group<T: Transport> {
     last_run: Option<LastRun>,
     last_tree: Option<ChosenTree>,
     stats: Stats,
-    /// The ranks whose data the last call lost.
+    /// The owners of the data that the last call lost.
     lost: RankSet,
     policy: Option<MonitorPolicy>,
     /// The ranks that had not failed when the group was created.
@@ -148,7 +148,7 @@ impl<T: Transport> Group<T> {
         self.last_tree.as_ref()
     }
 
-    /// The ranks whose data the last call could not recover; the same on all survivors.
+    /// The owners of the data that the last call could not recover; the same on all survivors.
     pub fn lost_ranks(&self) -> &RankSet {
         &self.lost
     }
@@ -221,8 +221,8 @@ impl<T: Transport> Group<T> {
         Ok((value, self.members.faulty().len() - known))
     }
 
-    /// Runs a collective step on data that are kept apart from jobs. `work` also receives the set of ranks whose
-    /// data are lost. The statistics stay those of the last job.
+    /// Runs a collective step on data that are kept apart from jobs. `work` also receives the set of the owners
+    /// of lost data. The statistics stay those of the last job.
     fn on_kept<R>(
         &mut self,
         kept: Kept,

@@ -49,7 +49,7 @@ impl RoundsInput<'_> {
 /// call may be short.
 const FINGERPRINT_BITS: u32 = 30;
 
-/// The nodes whose home ranks provide a state.
+/// The nodes with home ranks that provide a state.
 fn provided(members: &Members) -> NodeSet {
     let mut nodes = NodeSet::new(members.cube().len());
     for rank in Rank::all(members.ranks()) {

@@ -27,7 +27,7 @@ pub struct Sorted {
 /// One block of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortedBlock<'a> {
-    /// The node whose block it is.
+    /// The node that the block belongs to.
     pub node: Node,
     /// The place of its first record in the result of all ranks.
     pub offset: u64,

@@ -186,7 +186,7 @@ mod tests {
         #[test]
         fn events_reach_all_members_within_log_n_rounds((ranks, group, outside) in groups()) {
             let graph = graph(ranks, &group, &outside);
-            // The members whose events each member knows.
+            // For each member, the members with events that it knows.
             let own = |rank| RankSet::from_ranks(ranks, [rank]);
             let mut known: Vec<RankSet> = Rank::all(ranks).map(own).collect();
             for _ in 0..VCube::for_ranks(ranks).dimension() {

@@ -8,7 +8,7 @@
 //! the median; the first threshold is 8 times the median. A rank that is not slower than the median
 //! passes, so at least one rank always does. The median is the lower one of two.
 //!
-//! Sums, products and square roots are the same on all machines. Phi takes logarithms, whose last
+//! Sums, products and square roots are the same on all machines. Phi takes logarithms, and their last
 //! bit may differ, so ranks on machines of different kinds must use thresholds.
 //!
 //! Must never: read a clock, or use data that only one rank has.
@@ -135,7 +135,7 @@ impl Foreground {
 }
 
 /// The time of the next test of all ranks. Measurements can be compared only if they are taken at
-/// the same time. So a rank whose interval is over says so in its report, and at the next commit
+/// the same time. So a rank reports that its interval is over, and at the next commit
 /// all ranks report a measurement, even if their clocks started at different times.
 #[derive(Clone, Copy, Debug)]
 pub struct TestTimer {

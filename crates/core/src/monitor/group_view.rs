@@ -89,7 +89,7 @@ impl Report {
     }
 }
 
-/// Returns the ranks whose counter is odd.
+/// Returns the ranks with an odd counter.
 pub fn not_recommended(counters: &[u32]) -> RankSet {
     let ranks = Rank::all(counters.len());
     RankSet::from_ranks(
@@ -104,7 +104,7 @@ pub struct GroupView {
     gain: bool,
     weights: bool,
     counters: Vec<u32>,
-    /// The ranks whose monitor has ended: they answer no tests, so missing replies are no sign of slowness.
+    /// The ranks without a running monitor: they answer no tests, so missing replies are no sign of slowness.
     untestable: RankSet,
     placement: Placement,
 }
@@ -149,7 +149,7 @@ impl GroupView {
         self.untestable.contains(rank)
     }
 
-    /// Returns the ranks that counters show as slow, without those whose monitor has ended.
+    /// Returns the ranks that counters show as slow, without those that have ended their monitor.
     pub fn suspects_by(&self, counters: &[u32]) -> RankSet {
         let mut suspects = not_recommended(counters);
         self.untestable
@@ -214,7 +214,7 @@ impl GroupView {
     }
 }
 
-/// Returns the suspects whose exclusion saves time, from the reported sizes and the number of
+/// Returns the suspects that should be excluded to save time, from the reported sizes and the number of
 /// rounds to go; all suspects if there are no reports. `slowdowns` has the factor by which each
 /// rank is slower than full speed.
 pub fn excluded_if_it_pays(

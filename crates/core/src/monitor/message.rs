@@ -12,7 +12,7 @@ use crate::monitor::paxos::{Ballot, PaxosMessage};
 use crate::monitor::syndrome::CounterUpdates;
 use crate::wire::{Reader, Writer};
 
-/// The subject of a decision: may this rank, whose counter has this value, come back into the group?
+/// The subject of a decision: may this rank, with this value of its counter, come back into the group?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RejoinSubject {
     /// The rank that is to come back.
@@ -44,7 +44,7 @@ pub enum MonitorMessage {
         /// The tested rank's counters, if their digest differs from the tester's.
         updates: CounterUpdates,
     },
-    /// The sender's counters, for a receiver whose digest differs.
+    /// The sender's counters, for a receiver with a different digest.
     Counters(CounterUpdates),
     /// Events, broadcast to all survivors.
     Events {

@@ -95,7 +95,7 @@ pub struct RankLoad {
     pub bytes: u64,
 }
 
-/// Returns the `candidates` whose exclusion saves time with `rounds_left` rounds to go. `group`
+/// Returns the `candidates` that should be excluded to save time with `rounds_left` rounds to go. `group`
 /// holds the ranks that execute nodes now. `loads` has an entry for each rank; those outside the
 /// group are ignored.
 ///

@@ -63,7 +63,7 @@ pub struct IntervalOutcome {
 
 impl IntervalOutcome {
     /// Returns whether the tester itself is more likely to be slow than the ranks that failed.
-    /// `recommended` selects the ranks whose failures it would report.
+    /// The tester would report a failure of the ranks that `recommended` selects.
     pub fn is_doubtful(&self, recommended: impl Fn(Rank) -> bool) -> bool {
         let reported = self.failed.iter().filter(|(rank, _)| recommended(*rank));
         let excesses: Vec<f64> = reported.map(|(_, excess)| *excess).collect();
@@ -123,7 +123,7 @@ impl Tester {
         }
     }
 
-    /// Discards a rank, whose replies are no longer expected.
+    /// Discards a rank: its replies are no longer expected.
     pub fn forget(&mut self, rank: Rank) {
         self.tested.remove(&rank);
     }

@@ -15,7 +15,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A store whose blocks `replicas` other ranks hold; 0: a failure loses data.
+    /// A store with copies of each block on `replicas` other ranks; 0: a failure loses data.
     pub fn new(replicas: usize) -> Memory {
         Memory {
             replicas,

@@ -1,4 +1,4 @@
-//! The interface between the engine and a message-passing layer whose processes may fail.
+//! The interface between the engine and a message-passing layer with processes that may fail.
 //!
 //! The engine communicates through [`Transport`] alone. A transport never decides how to handle a failure; it
 //! only reports failures, and makes all survivors hold the same set of failed ranks on request. There is one
@@ -87,13 +87,13 @@ pub trait Transport {
     /// If the ticket is unknown, or its receive is not complete.
     fn take(&mut self, ticket: Ticket) -> Buffer;
 
-    /// Agrees with all survivors on the bitwise AND of `flag`, whose two highest bits are ignored.
+    /// Agrees with all survivors on the bitwise AND of `flag`. Its two highest bits are ignored.
     /// Collective.
     fn agree(&mut self, flag: u32) -> Result<Agreed>;
 
     /// Makes all survivors hold the same set of failed ranks, returns all failures so far, and clears every
     /// message that is still in transit. Collective; called by all survivors after an agreement that reported
-    /// failures, or whose flag made all ranks abandon a round.
+    /// failures, or that made all ranks abandon a round by its flag.
     fn recover(&mut self) -> Result<RankSet>;
 
     /// The ranks that all survivors know to have failed.
@@ -103,7 +103,7 @@ pub trait Transport {
     /// program.
     fn repair_by(&mut self, repair: Repair);
 
-    /// Kills this process as a failure would. A transport whose ranks are not processes of their own returns
+    /// Kills this process as a failure would. A transport in which several ranks share a process returns
     /// an error that must be passed up without another call to the transport.
     fn crash(&mut self) -> Result<Infallible>;
 }

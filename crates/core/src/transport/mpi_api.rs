@@ -45,7 +45,7 @@ pub enum Look {
     Failed,
 }
 
-/// One rank's view of a communicator whose processes may fail.
+/// One rank's view of a communicator of processes that may fail.
 ///
 /// Ranks are those of the communicator from which the group was made, whatever the implementation uses
 /// inside. Messages with one tag from one rank to another match receives in the order in which both were

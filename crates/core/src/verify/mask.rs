@@ -1,4 +1,4 @@
-//! The rounds of algorithm S_FT, and the set of nodes whose blocks a node knows after each: the
+//! The rounds of algorithm S_FT, and the set of nodes with blocks that a node knows after each round: the
 //! loops of Figure 3 and procedure `vect_mask` of Figure 4c of the 1989 paper, in closed form.
 //!
 //! Stage i sorts subcubes of dimension i + 1, along the dimensions i, i - 1, ..., 0. A last stage n
@@ -47,7 +47,7 @@ pub fn rounds(dimension: u32) -> impl Iterator<Item = SftRound> + use<> {
 }
 
 impl SftRound {
-    /// Returns the dimension of the subcubes whose nodes exchange their blocks in this stage.
+    /// Returns the dimension of the subcubes in which the nodes exchange their blocks in this stage.
     pub fn dimension(self) -> u32 {
         self.stage + u32::from(!self.is_last)
     }
@@ -72,12 +72,12 @@ impl SftRound {
         self.step < self.stage
     }
 
-    /// Returns the nodes whose blocks a node knows at the end of this round, itself included.
+    /// Returns the nodes with blocks that a node knows at the end of this round, itself included.
     pub fn mask(self, node: Node) -> Mask {
         self.mask_down_to(node, self.step)
     }
 
-    /// Returns the nodes whose blocks a node knows at the start of this round.
+    /// Returns the nodes with blocks that a node knows at the start of this round.
     pub fn mask_before(self, node: Node) -> Mask {
         self.mask_down_to(node, self.step + 1)
     }

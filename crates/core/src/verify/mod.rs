@@ -4,7 +4,7 @@
 //!
 //! | file | content | in the paper |
 //! |---|---|---|
-//! | [`mask`] | the rounds, and the nodes whose blocks a node knows after each round | Figures 3, 4c |
+//! | [`mask`] | the rounds, and the nodes with blocks that a node knows after each round | Figures 3, 4c |
 //! | [`sequence`] | the blocks that a node knows, and the consistency predicate | Figure 4c |
 //! | [`predicates`] | the progress and feasibility predicates | Figures 4a, 4b |
 //! | [`peer_view`] | a node's part in algorithm S_FT besides sorting | Figure 3 |

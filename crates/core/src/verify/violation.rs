@@ -1,5 +1,5 @@
 //! The report of a predicate that does not hold (the paper's ERROR signal, Section 3): the
-//! predicate, the node whose records are wrong, and the nodes that may have changed them.
+//! predicate, the node with wrong records, and the nodes that may have changed them.
 //!
 //! Must never: act on the report.
 
@@ -30,7 +30,7 @@ pub struct PredicateViolation {
     pub round: SftRound,
     /// The predicate that does not hold.
     pub predicate: Predicate,
-    /// The node whose records are wrong.
+    /// The node with wrong records.
     pub node: Node,
     /// The nodes that may have changed the records, in the order in which they forwarded them. The
     /// others are cleared only if at most one node is faulty.

@@ -96,7 +96,7 @@ struct Part<'a> {
     scratch: &'a mut [u8],
     /// Whether the sorted records belong into `records`, and not into `scratch`.
     in_place: bool,
-    /// How many low bits of the prefixes may differ.
+    /// The number of low bits in which the prefixes may differ.
     bits: u32,
 }
 

@@ -17,7 +17,7 @@ use crate::memory::MemoryBudget;
 /// The number of tasks for each thread, as neither tasks nor threads are equally fast.
 pub const TASKS_PER_THREAD: usize = 4;
 
-/// How many threads a pool has.
+/// The number of threads of a pool.
 #[derive(Clone)]
 pub enum Threads {
     /// This number. 0 means 1: the thread that calls.

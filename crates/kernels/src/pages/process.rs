@@ -38,11 +38,11 @@ pub struct Retention(());
 pub(super) struct State {
     /// The pieces that are not in use, the one that was dropped last at the end.
     pub free: Vec<FreePiece>,
-    /// How many bytes are in use.
+    /// The number of bytes in use.
     pub used: usize,
     /// The largest value of `used` since the first of the present retentions began.
     pub peak: usize,
-    /// How many [`Retention`] objects exist.
+    /// The number of existing [`Retention`] objects.
     pub retentions: usize,
 }
 

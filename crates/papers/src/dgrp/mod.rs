@@ -155,7 +155,7 @@ impl Ord for TimedEvent {
 pub struct CounterChange {
     /// The time, in seconds.
     pub time: f64,
-    /// The rank whose monitor had the new counter first.
+    /// The rank of the monitor that had the new counter first.
     pub by: Rank,
     /// The rank that the counter belongs to.
     pub rank: Rank,
@@ -295,7 +295,7 @@ impl GroupSimulation {
         }
     }
 
-    /// Processes the next event, if it is not after `until`. Returns the rank whose monitor ran, or
+    /// Processes the next event, if it is not after `until`. Returns the rank of the monitor that ran, or
     /// None if there is no such event.
     pub fn step(&mut self, until: f64) -> Option<Rank> {
         loop {

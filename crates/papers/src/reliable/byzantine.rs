@@ -77,7 +77,7 @@ pub struct ByzantineNode {
     from: usize,
     split_view: SplitView,
     random: SplitMix,
-    /// The node whose blocks it changes.
+    /// It changes the blocks of this node.
     about: Node,
     /// Determines the change, which is the same every time.
     salt: u64,

@@ -339,7 +339,7 @@ fn theorems(plan: &TreePlan, faults: &Faults, found: bool) -> Option<String> {
     None
 }
 
-/// Means and maxima over the patterns of a cell whose sink was found by the same rule.
+/// Means and maxima over the patterns of a cell with sinks that were found by the same rule.
 #[derive(Clone, Debug)]
 pub struct CellSummary {
     cell: FaultCell,

@@ -1,4 +1,4 @@
-//! An algorithm with many failures, whose results are compared with the correct ones.
+//! Runs an algorithm with many failures and compares the results with the correct ones.
 
 use std::fmt;
 use std::ops::Range;
@@ -49,7 +49,7 @@ impl fmt::Display for FailingRun {
 /// The number of runs with each kind of result, none of which is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Runs whose survivors have the correct result.
+    /// The runs in which the survivors have the correct result.
     pub correct: u64,
     /// Runs in which more data were lost than the store protects, and all survivors reported the loss.
     pub data_lost: u64,
@@ -122,7 +122,7 @@ impl<A: Rounds + Clone + Send + Sync + 'static> Check<A> {
     }
 
     /// Uses another oracle, which gets the states of all nodes in order of nodes. This is needed for algorithms
-    /// whose results depend on the survivors.
+    /// with results that depend on the survivors.
     #[must_use]
     pub fn judged_by(
         self,

@@ -63,7 +63,7 @@ pub struct Process {
     pub recv_buffers: RecvBuffers,
     /// Messages that arrived before a receive was posted, by sender.
     pub unexpected: BTreeMap<Rank, VecDeque<SimMessage>>,
-    /// How many calls of each kind it has entered on each communicator.
+    /// The number of calls of each kind that it has entered on each communicator.
     pub call_counts: BTreeMap<(usize, CollectiveCall), usize>,
     /// The collective call that it is in, with its number.
     pub inside: Option<(CollectiveCall, usize)>,

@@ -371,7 +371,7 @@ fn judge_data_loss(
     outcome: &SortOutcome,
 ) -> Option<String> {
     if outcome.lost.is_empty() {
-        return Some("data loss is reported without a rank whose data are lost".into());
+        return Some("data loss is reported without the owner of the lost data".into());
     }
     // The data of an excluded rank may be lost with their executor.
     let is_survivor = |rank: &&Rank| !outcome.failed.contains(rank);

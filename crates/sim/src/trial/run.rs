@@ -23,7 +23,7 @@ use ftsort_kernels::record::{Fields, KeyKind, Layout};
 /// One block of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultBlock {
-    /// The node whose block it is.
+    /// The node that the block belongs to.
     pub node: Node,
     /// The position of its first record in the whole result, in records.
     pub offset: u64,

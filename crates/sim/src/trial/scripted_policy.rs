@@ -12,7 +12,7 @@ use ftsort_core::monitor::group_view::{excluded_if_it_pays, not_recommended};
 /// A change of a rank's speed as another rank observes it at some commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The rank whose speed changes.
+    /// The rank that changes its speed.
     pub rank: Rank,
     /// The rank that observes the change.
     pub observer: Rank,

@@ -213,7 +213,7 @@ impl Job<'_, '_> {
         self.progress.last_executor(node, self.engine.members)
     }
 
-    /// Returns whether no rank has the block of a node whose executor was `last`.
+    /// Returns whether no rank has the block of a node with the last executor `last`.
     fn is_lost(&self, last: Rank) -> bool {
         self.integrity.distrusted || self.engine.members.is_faulty(last)
     }

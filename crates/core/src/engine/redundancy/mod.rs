@@ -1,4 +1,5 @@
-//! What makes blocks recoverable: copies of inputs and lineage, or stored versions, and the placement of both.
+//! The redundancy that makes blocks recoverable: copies of inputs and lineage, or stored versions, and the
+//! placement of both.
 //!
 //! Three users share the same steps (plan transfers, move, keep, renew): [`lineage`] recomputes blocks from
 //! copies of inputs, [`versions`] stores the blocks of every round, and [`checkpoints`] keeps the states of
@@ -14,14 +15,14 @@ pub(super) use versions::retire_before;
 use crate::members::RankSet;
 use crate::store::{Store, StoreScope};
 
-/// The store of a job, and what this rank knows about its contents.
+/// The store of a job, and this rank's knowledge of its contents.
 pub(super) struct Redundancy<'a> {
     pub store: &'a mut dyn Store,
-    /// The ranks whose inputs are in this rank's store.
+    /// The owners of the inputs in this rank's store.
     pub held: RankSet,
     /// This rank's own input is counted in `held`, but its memory was released: its owner copies it again.
     pub released: bool,
-    /// The ranks whose data cannot be recovered, as far as this rank knows.
+    /// The owners of the data that cannot be recovered, as far as this rank knows.
     pub lost: RankSet,
 }
 

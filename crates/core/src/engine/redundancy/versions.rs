@@ -1,6 +1,6 @@
 //! Storage of every version: in a store that all ranks see, or as copies in the memory of other ranks.
 //!
-//! For algorithms whose blocks cannot be recomputed from inputs, and for the papers' way of storing each
+//! For algorithms with blocks that cannot be recomputed from inputs, and for the papers' way of storing each
 //! round.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl<'e> Job<'_, 'e> {
         self.share_input_digests(result)
     }
 
-    /// Moves the inputs of live ranks whose nodes other ranks execute to these. None: a rank failed.
+    /// If other ranks execute the nodes of a live rank, moves its inputs to these ranks. None: a rank failed.
     fn bring_inputs(
         &mut self,
         result: &mut RoundResult,
@@ -252,7 +252,7 @@ impl Versions<'_, '_> {
     }
 
     /// Brings the committed version of every node from the store to its present executor. `lost` gets the
-    /// nodes whose block no rank has.
+    /// nodes with a block that no rank has.
     pub fn restore(&mut self, held_with: &Membership) -> Result<RoundResult> {
         match self.store.scope() {
             StoreScope::Everyone => Ok(self.read_lost_blocks()),

@@ -214,7 +214,7 @@ fn a_majority_decides_if_all_messages_arrive() {
 fn a_leader_that_crashed_half_way_does_not_stop_the_next() {
     let mut state = PaxosState::new(2, 3);
     state.apply(PaxosEvent::Start(0), true);
-    // Rank 0's proposal reaches two acceptors, whose answers do not reach rank 0 before it fails.
+    // Rank 0's proposal reaches two acceptors, but their answers do not reach rank 0 before it fails.
     for acceptor in 0..3 {
         state.apply(
             PaxosEvent::ToAcceptor(

@@ -33,7 +33,7 @@ use crate::verify::violation::{Predicate, PredicateViolation};
 /// The reports that neighbours compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConsistencyRule {
-    /// As the paper prints it: reports on nodes whose blocks are known from the same stage.
+    /// As the paper prints it: reports on nodes with blocks that are known from the same stage.
     Paper,
     /// Also the whole sequence of the previous stage.
     Repeated,

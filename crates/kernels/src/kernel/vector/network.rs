@@ -128,8 +128,9 @@ fn merge_columns<V: Lanes, const R: usize, const GROUP: usize>(rows: &mut [V; R]
     compare_rows_at::<V, R, 1>(rows);
 }
 
-/// Compares and exchanges the words of rows in each lane whose numbers differ in `BIT` only. The loop has constant
-/// bounds and no loop around it: otherwise the compiler keeps the rows in memory instead of registers.
+/// Compares and exchanges the words of rows in each lane, for pairs of rows with numbers that differ in `BIT`
+/// only. The loop has constant bounds and no loop around it: otherwise the compiler keeps the rows in memory
+/// instead of registers.
 #[inline(always)]
 fn compare_rows_at<V: Lanes, const R: usize, const BIT: usize>(rows: &mut [V; R]) {
     for row in 0..R {

@@ -20,9 +20,9 @@ pub type Factors = [u64; 32];
 /// The smallest block in bytes for which the multiplication of the lanes at the end is worth its time.
 const LEAST_BYTES: usize = 2048;
 
-/// Returns numbers whose product modulo p is the product of the factors of all records in a prefix of the block, and
-/// the length of the prefix in bytes. None if the processor lacks the instructions, the block is short, or `size` is
-/// not 1, 2, 4 or 8.
+/// Returns numbers with a product modulo p that is the product of the factors of all records in a prefix of the
+/// block, and the length of the prefix in bytes. None if the processor lacks the instructions, the block is
+/// short, or `size` is not 1, 2, 4 or 8.
 ///
 /// The factor of a record of 1, 2 or 4 bytes is its value plus `points[0]` / 8, which is at most 2^59. The factor of a
 /// record of 8 bytes is the value of its low 60 bits plus an eighth of the one of 16 points that its high 4 bits

@@ -4,8 +4,8 @@
 //! from the side with less room. The words of each register that are less than the pivot are written to the left side
 //! and the others to the right side, a whole register to each: there is always room for one. If a sample has several
 //! words equal to the pivot, a second pass separates these, and they are not sorted further. If pivots are bad so often
-//! that it cannot be chance, the sort of the standard library takes over, whose worst case is bounded. This module must
-//! never allocate memory that grows with the block.
+//! that it cannot be chance, the sort of the standard library takes over, because its worst case is bounded.
+//! This module must never allocate memory that grows with the block.
 
 use std::hint::select_unpredictable;
 
@@ -25,7 +25,7 @@ const LONG: usize = 1 << 12;
 struct Part {
     start: usize,
     length: usize,
-    /// How many times it may still be divided.
+    /// The number of times that it may still be divided.
     depth_limit: u32,
 }
 
