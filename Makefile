@@ -125,7 +125,7 @@ explore: setup
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 1000000'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 9-64'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --memo "ranks=4 store=memory:1"'
-	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --losses 2 "ranks=8 store=memory:1"'
+	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim exhaust --failures 2 "ranks=8 store=memory:1"'
 
 fuzz: setup
 	$(RUN) python3 scripts/fuzz.py --minutes $(or $(MINUTES),1)

@@ -13,13 +13,13 @@ use ftsort_kernels::kernel::Threads;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::pages::ProcessPages;
 
-/// A job may take so much before the system is asked what there is: asking takes longer than a small sort.
+/// Bytes that a job may use before the system is asked for its free memory, which takes longer than a small sort.
 const UNASKED: usize = 8 << 20;
 
-/// The living ranks on this host.
+/// The survivors on this host.
 static SHARERS: AtomicUsize = AtomicUsize::new(1);
 
-/// What this process gave back before the job that runs now.
+/// Bytes that this process gave back before the present job.
 static OWED: AtomicUsize = AtomicUsize::new(0);
 
 /// The memory of one group, and its share of the host.
@@ -99,10 +99,10 @@ fn share(used: usize) -> usize {
     used.saturating_add(part).max(owed)
 }
 
-/// Bytes that could be had now, by all processes together; no limit where the system does not say.
+/// Bytes that all processes together could allocate now; no limit where the system does not report one.
 struct Room {
     system: u64,
-    /// In this process's control group; no limit where that is the whole system.
+    /// In this process's control group; no limit if that is the whole system.
     group: u64,
 }
 
@@ -110,7 +110,7 @@ impl Room {
     fn now() -> Room {
         let mut system = sysinfo::System::new();
         system.refresh_memory();
-        // What the kernel calls free in a control group does not count what it keeps of files, and would
+        // The kernel's figure for free memory in a control group does not count cached files, which it would
         // give back.
         let group = system.cgroup_limits();
         let group = group.filter(|group| group.total_memory < system.total_memory());
@@ -129,8 +129,8 @@ impl Room {
         usize::try_from(self.system.min(self.group)).unwrap_or(usize::MAX)
     }
 
-    /// The least of what says nothing of pages that are kept: Linux counts those that were lazily freed as
-    /// available, but not in a control group.
+    /// The limit that does not count retained pages as free: Linux counts lazily freed pages as available, but not in
+    /// a control group.
     fn without_kept(&self) -> usize {
         match cfg!(target_os = "linux") {
             true => usize::try_from(self.group).unwrap_or(usize::MAX),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_says_something_sensible() {
+    fn the_free_memory_is_plausible() {
         let bytes = Room::now().all();
         assert!(bytes > 1 << 20, "{bytes}");
         assert!(bytes < 1 << 50, "{bytes}");

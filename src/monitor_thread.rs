@@ -25,7 +25,7 @@ impl MonitorThread {
         let thread = datagrams.map(|mut datagrams| {
             let state = Arc::clone(state);
             std::thread::spawn(move || {
-                // The group logs the error, and its ranks exclude this rank no more.
+                // The group logs the error, and all ranks treat this rank as healthy from then on.
                 if let Err(error) = caught(|| serve(&state, &mut datagrams, interval)) {
                     state.fail(error);
                 }

@@ -9,6 +9,12 @@ use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
 use ftsort_sim::transport::{SimConfig, run_ranks};
 use ftsort_sim::trial::{CONFORMANCE_CASES, ConformanceCase};
 
+/// The number of seeds: with FTSORT_TESTS=all more than by default.
+fn seeds() -> u64 {
+    let all = std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all");
+    if all { 300 } else { 60 }
+}
+
 const LIMIT_SECONDS: &str = "60";
 
 fn survivors(case: &ConformanceCase) -> impl Iterator<Item = usize> + '_ {
@@ -18,7 +24,7 @@ fn survivors(case: &ConformanceCase) -> impl Iterator<Item = usize> + '_ {
 #[test]
 fn simulated_ranks_conform() {
     for case in CONFORMANCE_CASES {
-        for seed in 0..300 {
+        for seed in 0..seeds() {
             let script = SimConfig {
                 seed,
                 failures: Vec::new(),
@@ -34,11 +40,15 @@ fn simulated_ranks_conform() {
                     };
                     run(&mut Protocol::new(mpi, config))
                 });
-                let place = format!("{}, seed {seed}, {repair:?}", case.name);
-                assert_eq!(result.hung, [], "{place}");
-                assert_eq!(result.misuse, None, "{place}");
+                let context = format!("{}, seed {seed}, {repair:?}", case.name);
+                assert_eq!(result.hung, [], "{context}");
+                assert_eq!(result.misuse, None, "{context}");
                 for rank in survivors(case) {
-                    assert_eq!(result.outcomes[rank], Some(Ok(())), "{place}, rank {rank}");
+                    assert_eq!(
+                        result.outcomes[rank],
+                        Some(Ok(())),
+                        "{context}, rank {rank}"
+                    );
                 }
             }
         }
@@ -58,7 +68,7 @@ fn on_mpi(number: usize, case: &ConformanceCase, folder: &Path) {
         .arg(folder)
         .stdin(Stdio::null())
         .output()
-        .expect("timeout and mpirun are there");
+        .expect("timeout and mpirun are installed");
     let text = String::from_utf8_lossy(&output.stderr);
     for rank in 0..case.ranks {
         let left = fs::read_to_string(folder.join(rank.to_string())).ok();

@@ -113,7 +113,7 @@ impl Observer for Listener {
     }
 }
 
-/// A struct of the caller's that may be older, and so shorter, than ours: what it lacks is zero.
+/// Reads a struct of the caller, which may be older, and so shorter, than ours: its missing members are zero.
 ///
 /// # Safety
 /// `given` is NULL or points to a struct that starts with its size in bytes, all of them readable.
@@ -226,7 +226,7 @@ fn read_method(algorithm: i32, pivot: i32) -> Result<Option<Method>> {
         .ok_or_else(|| wrong("algorithm", algorithm, "an ftsort_algorithm"))
 }
 
-/// The sort that also does what these bits of `ftsort_check` ask for.
+/// The sort with the checks that these bits of `ftsort_check` ask for.
 fn with_checks(method: Option<Method>, checks: u32) -> Result<Option<Method>> {
     use ftsort_check::*;
     let predicates = [
@@ -340,7 +340,7 @@ impl Settings {
         })
     }
 
-    /// Those of a rank whose own are wrong: the defaults, whatever its environment says.
+    /// The settings of a rank with a wrong configuration: the defaults, without its environment.
     pub fn stopgap() -> Result<Settings> {
         // SAFETY: numbers, pointers and optional functions may all be zero.
         let config: ftsort_config = unsafe { std::mem::zeroed() };

@@ -75,7 +75,7 @@ static void arguments(ftsort *group, int mode)
   EXPECT(ftsort_monitor_start(NULL, NULL, NULL) == FTSORT_ERR_ARGUMENT);
   config.alpha = 1.5;
   EXPECT(ftsort_monitor_start(group, &config, &monitor) == FTSORT_ERR_ARGUMENT);
-  EXPECT(strstr(ftsort_last_error(group), "options.alpha: 1.5") != NULL);
+  EXPECT(strstr(ftsort_last_error(group), "options.alpha is 1.5") != NULL);
   EXPECT(monitor == NULL);
   config = options_for(mode);
   config.mode = 3;

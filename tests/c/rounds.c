@@ -338,7 +338,7 @@ static void purity(void)
   refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "in round 1 is not pure: the results of two calls differ");
   rounds.emit = NULL;
   rounds.absorb = write_to_state;
-  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "it has written to the state");
+  refused(&rounds, "abc", 3, FTSORT_ERR_CALLBACK, "it changed the state that it was given");
   ftsort_free(group);
   group = plain;
 }
@@ -424,7 +424,7 @@ static void simulation(void)
   setting.store = FTSORT_STORE_NONE;
   setting.schedule = "1@20";
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, &result) == FTSORT_ERR_DATA_LOST);
-  EXPECT(strstr(ftsort_last_error(NULL), "(seed=0 store=none lose=1@20)") != NULL);
+  EXPECT(strstr(ftsort_last_error(NULL), "(seed=0 store=none failures=1@20)") != NULL);
   setting.schedule = NULL;
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, NULL, bytes, &result) == FTSORT_ERR_ARGUMENT);
   EXPECT(ftsort_rounds_simulate(&rounds, &setting, states, bytes, NULL) == FTSORT_ERR_ARGUMENT);

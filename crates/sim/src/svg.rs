@@ -153,9 +153,9 @@ impl Canvas {
         for rank in 0..layout.ranks {
             let y = self.y_of(rank);
             self.text(12, y + 4, &format!("rank {rank}"));
-            let life = &layout.lives[rank];
-            let end = life.stopped.unwrap_or(layout.columns + 1);
-            let reported = life.reported.unwrap_or(end).min(end);
+            let lifetime = &layout.lifetimes[rank];
+            let end = lifetime.stopped.unwrap_or(layout.columns + 1);
+            let reported = lifetime.reported.unwrap_or(end).min(end);
             self.line("rank", (x_of(0), y), (x_of(reported), y));
             if reported < end {
                 self.line("early", (x_of(reported), y), (x_of(end), y));

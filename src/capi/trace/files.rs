@@ -21,7 +21,7 @@ pub struct Place {
 static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 impl Place {
-    /// What comes before the last slash is a folder.
+    /// The part before the last slash is a folder.
     pub fn of(prefix: &str) -> Place {
         let (folder, stem) = match prefix.rsplit_once('/') {
             Some(("", stem)) => ("/", stem),
@@ -70,7 +70,7 @@ impl Place {
             };
             for line in BufReader::new(file).split(b'\n') {
                 let line = line?;
-                // Not the array's beginning, and not what was cut off.
+                // Neither the beginning of the array nor a line that was cut off.
                 if let Some(event) = line.strip_suffix(b"},") {
                     out.write_all(between)?;
                     out.write_all(event)?;

@@ -2,7 +2,7 @@
 //!
 //! The format is Chrome's, of trace events as a JSON array, which Perfetto and chrome://tracing read. Each
 //! rank writes a file of its own, an event a line, each line at once: viewers need neither the array's end
-//! nor that of a span, so that the file of a rank that was killed tells what it did until then. At the end
+//! nor that of a span, so that the file of a killed rank shows its work until then. At the end
 //! one of the ranks makes one file of all.
 //!
 //! Times are whole microseconds since 1970, which are the same on all ranks of a host. (Viewers read them
@@ -43,8 +43,8 @@ pub(super) struct Trace {
     /// None after a failure.
     file: Option<Box<dyn Write + Send>>,
     listener: Listener,
-    /// Microseconds since 1970 at the transport's time 0. One for all, so that what does not overlap by
-    /// the transport's clock does not overlap here, even if somebody sets the system's.
+    /// Microseconds since 1970 at the transport's time 0. One for all, so that spans that do not
+    /// overlap by the transport's clock do not overlap here, even if the system's clock is set.
     origin: f64,
     /// All ranks know it, and no other group has it.
     group: u64,
@@ -153,7 +153,7 @@ impl Trace {
         );
     }
 
-    /// Makes one file of what these ranks have written, as far as it can be seen from here.
+    /// Makes one file of the files of these ranks, as far as this rank can read them.
     pub fn merge(mut self, ranks: &[Rank]) {
         self.file = None;
         if let Err(error) = self.place.merge(ranks) {

@@ -146,12 +146,12 @@ fn every_event_says_what_it_is_about() {
         (
             Event::Corrupt(Some(Rank(1)), Rank(0), Finding::Order),
             "corrupt",
-            ",\"accused\":1,\"by\":0,\"finding\":\"a block of the result is not in order\"",
+            ",\"accused\":1,\"by\":0,\"finding\":\"a block of the result is not sorted\"",
         ),
         (
             Event::Corrupt(None, Rank(0), Finding::Order),
             "corrupt",
-            ",\"accused\":-1,\"by\":0,\"finding\":\"a block of the result is not in order\"",
+            ",\"accused\":-1,\"by\":0,\"finding\":\"a block of the result is not sorted\"",
         ),
     ];
     for (event, name, about) in events {

@@ -1,4 +1,4 @@
-//! The configuration of a group: what all ranks agree on, and what each rank chooses for itself.
+//! The configuration of a group, and the agreement on it.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -6,7 +6,7 @@ use crate::engine::{VerifyInput, verify};
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::Layout;
 
@@ -18,6 +18,21 @@ pub struct Verification<'a> {
     pub parts: Vec<(Node, &'a [u8])>,
     /// The records that this rank contributed, in any order; None: they are not compared.
     pub input: Option<&'a [u8]>,
+}
+
+/// A part as the kernel reads it: numbers are aligned to their size, even if there are none. `Status::Argument`
+/// for numbers at another address.
+fn aligned<'a>(layout: &Layout, part: &'a [u8]) -> Result<&'a [u8]> {
+    if part.is_empty() {
+        return Ok(bytemuck::cast_slice::<u64, u8>(&[]));
+    }
+    let size = layout.record_bytes();
+    if layout.is_plain_number() && !part.as_ptr().addr().is_multiple_of(size) {
+        let text =
+            format!("a part of the result is not aligned to {size} bytes, the size of its numbers");
+        return Err(Error::new(Status::Argument, text));
+    }
+    Ok(part)
 }
 
 impl<T: Transport> Group<T> {
@@ -44,9 +59,12 @@ impl<T: Transport> Group<T> {
     pub fn verify_checked(&mut self, arguments: Result<Verification<'_>>) -> Result<u64> {
         self.call(|group| {
             let seed = group.draw_seed();
-            let prepared = arguments.map(|given| {
+            let prepared = arguments.and_then(|mut given| {
+                for (_, part) in &mut given.parts {
+                    *part = aligned(&given.layout, part)?;
+                }
                 let kernel = kernel_for(&given.layout, 1);
-                (given, kernel)
+                Ok((given, kernel))
             });
             let (violations, _) = group.apart_from_jobs(|engine| {
                 let (given, kernel) = engine.all_or_none(prepared)?;

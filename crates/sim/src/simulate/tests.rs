@@ -55,9 +55,10 @@ impl Rounds for Gather {
     }
 
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
-        bytes(&match task.is_upper() {
-            true => [&*inbox, &**task.state].concat(),
-            false => [&**task.state, &*inbox].concat(),
+        bytes(&if task.is_upper() {
+            [&*inbox, &**task.state].concat()
+        } else {
+            [&**task.state, &*inbox].concat()
         })
     }
 }

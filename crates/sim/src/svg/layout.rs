@@ -54,7 +54,7 @@ pub struct Label {
 
 /// The columns at which a rank is reported as failed, and stops.
 #[derive(Clone, Default)]
-pub struct Life {
+pub struct Lifetime {
     pub reported: Option<usize>,
     pub stopped: Option<usize>,
 }
@@ -63,7 +63,7 @@ pub struct Life {
 pub struct Layout {
     pub ranks: usize,
     pub columns: usize,
-    pub lives: Vec<Life>,
+    pub lifetimes: Vec<Lifetime>,
     pub messages: Vec<Arrow>,
     pub agreements: Vec<Segment>,
     pub marks: Vec<Mark>,
@@ -108,7 +108,7 @@ impl Layout {
             layout: Layout {
                 ranks,
                 columns: 0,
-                lives: vec![Life::default(); ranks],
+                lifetimes: vec![Lifetime::default(); ranks],
                 messages: Vec::new(),
                 agreements: Vec::new(),
                 marks: Vec::new(),
@@ -184,11 +184,11 @@ impl Builder {
                 };
                 let text = format!("rank {rank} {text} {}", moment(*step));
                 self.mark(MarkKind::Fails, rank, column, text);
-                let life = &mut self.layout.lives[rank];
+                let lifetime = &mut self.layout.lifetimes[rank];
                 match mode {
-                    FailureMode::Crash => life.stopped = Some(column),
+                    FailureMode::Crash => lifetime.stopped = Some(column),
                     FailureMode::EarlyReport | FailureMode::Partition => {
-                        life.reported = Some(column);
+                        lifetime.reported = Some(column);
                     }
                 }
                 self.close_call(rank, column);
@@ -196,7 +196,7 @@ impl Builder {
             TraceEvent::Stops => {
                 let column = self.advance(rank, 0);
                 self.mark(MarkKind::Fails, rank, column, String::new());
-                self.layout.lives[rank].stopped = Some(column);
+                self.layout.lifetimes[rank].stopped = Some(column);
                 self.close_call(rank, column);
             }
             TraceEvent::Learns { .. } => {

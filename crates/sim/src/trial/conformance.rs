@@ -42,7 +42,7 @@ pub const CONFORMANCE_CASES: &[ConformanceCase] = &[
         name: "a failure is reported to all survivors",
         ranks: 4,
         victims: &[1],
-        run: one_death,
+        run: one_failure,
     },
     ConformanceCase {
         name: "a wait for a failed rank, or for a rank that waits for it, is interrupted",
@@ -51,7 +51,7 @@ pub const CONFORMANCE_CASES: &[ConformanceCase] = &[
         run: interruption,
     },
     ConformanceCase {
-        name: "a message of an epoch that was given up is not steps for one of the next",
+        name: "a message of an abandoned epoch is not received in the next epoch",
         ranks: 3,
         victims: &[2],
         run: late_message,
@@ -60,24 +60,26 @@ pub const CONFORMANCE_CASES: &[ConformanceCase] = &[
         name: "a failure during a recovery is found by the next recovery",
         ranks: 5,
         victims: &[1, 2],
-        run: death_in_recovery,
+        run: failure_in_recovery,
     },
     ConformanceCase {
-        name: "all die but the last",
+        name: "all ranks but the last fail",
         ranks: 5,
         victims: &[0, 1, 2, 3],
         run: last_one,
     },
 ];
 
-fn expect(holds: bool, what: &str) -> Result<()> {
-    match holds {
-        true => Ok(()),
-        false => Err(Error::new(Status::Internal, what)),
+/// Returns an error with this text unless the condition holds.
+fn expect(holds: bool, error: &str) -> Result<()> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Error::new(Status::Internal, error))
     }
 }
 
-/// A payload that shows where it comes from.
+/// Makes a payload that depends on its sender and its number.
 fn payload(from: Rank, number: usize, bytes: usize) -> Result<Slice> {
     let mut buffer = Buffer::zeroed(bytes)?;
     for (index, byte) in buffer.iter_mut().enumerate() {
@@ -101,7 +103,7 @@ fn messages_in_order(transport: &mut dyn Transport) -> Result<()> {
     for other in others(transport) {
         for (number, bytes) in sizes.into_iter().enumerate() {
             transport.send(other, payload(me, number, bytes)?)?;
-            // A short one may be shorter than there is room for.
+            // A short message may be shorter than its receive.
             let room = match bytes {
                 1 => 100,
                 bytes => bytes,
@@ -112,13 +114,19 @@ fn messages_in_order(transport: &mut dyn Transport) -> Result<()> {
     }
     expect(
         transport.settle()? == Flow::Done,
-        "interrupted, but nobody died",
+        "the wait was interrupted without a failure",
     )?;
     for (ticket, expected) in tickets {
         let got = transport.take(ticket);
-        expect(got[..] == expected[..], "another message than was sent")?;
+        expect(
+            got[..] == expected[..],
+            "the received message differs from the sent one",
+        )?;
     }
-    expect(!transport.agree(1)?.faults, "faults, but nobody died")
+    expect(
+        !transport.agree(1)?.faults,
+        "the agreement reports a failure, although no rank failed",
+    )
 }
 
 fn agreement(transport: &mut dyn Transport) -> Result<()> {
@@ -133,7 +141,7 @@ fn agreement(transport: &mut dyn Transport) -> Result<()> {
         };
         expect(
             transport.agree(own)? == expected,
-            "not the AND of all flags",
+            "the result is not the AND of all flags",
         )?;
     }
     Ok(())
@@ -151,138 +159,147 @@ fn discarding(transport: &mut dyn Transport) -> Result<()> {
     }
     expect(
         transport.settle()? == Flow::Done,
-        "interrupted, but nobody died",
+        "the wait was interrupted without a failure",
     )?;
     for (ticket, expected) in tickets {
         expect(
             transport.take(ticket)[..] == expected[..],
-            "the discarded message",
+            "the discarded message was received",
         )?;
     }
-    expect(!transport.agree(1)?.faults, "faults, but nobody died")
+    expect(
+        !transport.agree(1)?.faults,
+        "the agreement reports a failure, although no rank failed",
+    )
 }
 
-/// Agrees until there are no faults that are not known to all; returns the dead.
-fn find_dead(transport: &mut dyn Transport) -> Result<RankSet> {
-    let mut dead = RankSet::new(transport.ranks());
+/// Agrees until all survivors know all failures. Returns the set of failed ranks.
+fn find_failed(transport: &mut dyn Transport) -> Result<RankSet> {
+    let mut failed = RankSet::new(transport.ranks());
     for _ in 0..1000 {
         if !transport.agree(1)?.faults {
-            let print = dead.fingerprint() & 0x7fff;
+            let print = failed.fingerprint() & 0x7fff;
             let agreed = transport.agree(print | (!print & 0x7fff) << 15)?;
             if agreed.faults {
-                dead = transport.recover()?;
+                failed = transport.recover()?;
                 continue;
             }
             let same = agreed.flag & 0x7fff == !(agreed.flag >> 15) & 0x7fff;
-            expect(same, "survivors see other dead")?;
-            return Ok(dead);
+            expect(same, "survivors have different sets of failed ranks")?;
+            return Ok(failed);
         }
-        dead = transport.recover()?;
+        failed = transport.recover()?;
     }
-    Err(Error::new(Status::Internal, "faults without an end"))
+    Err(Error::new(
+        Status::Internal,
+        "agreements report failures without end",
+    ))
 }
 
 fn expect_failed(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
-    let dead = find_dead(transport)?;
+    let failed = find_failed(transport)?;
     let expected = expected.iter().map(|rank| Rank(*rank));
     let expected = RankSet::from_ranks(transport.ranks(), expected);
-    expect(dead == expected, "other ranks are dead than died")
+    expect(failed == expected, "the set of failed ranks is wrong")
 }
 
-fn die(transport: &mut dyn Transport, victim: u32) -> Result<()> {
+fn fail(transport: &mut dyn Transport, victim: u32) -> Result<()> {
     if transport.me() == Rank(victim) {
         transport.crash()?;
     }
     Ok(())
 }
 
-/// Everybody who lives still can talk to everybody.
-fn talk(transport: &mut dyn Transport, dead: &[u32], number: usize) -> Result<()> {
+/// Checks that every survivor can exchange a message with every other survivor.
+fn exchange(transport: &mut dyn Transport, failed: &[u32], number: usize) -> Result<()> {
     let me = transport.me();
     let mut tickets = Vec::new();
     let living = others(transport);
-    for other in living.into_iter().filter(|rank| !dead.contains(&rank.0)) {
+    for other in living.into_iter().filter(|rank| !failed.contains(&rank.0)) {
         transport.send(other, payload(me, number, 1000)?)?;
         let ticket = transport.receive(other, 1000)?;
         tickets.push((ticket, payload(other, number, 1000)?));
     }
     expect(
         transport.settle()? == Flow::Done,
-        "interrupted without a new death",
+        "the wait was interrupted without a new failure",
     )?;
     for (ticket, expected) in tickets {
         let got = transport.take(ticket);
-        expect(got[..] == expected[..], "another message than was sent")?;
+        expect(
+            got[..] == expected[..],
+            "the received message differs from the sent one",
+        )?;
     }
     Ok(())
 }
 
-fn one_death(transport: &mut dyn Transport) -> Result<()> {
-    die(transport, 1)?;
+fn one_failure(transport: &mut dyn Transport) -> Result<()> {
+    fail(transport, 1)?;
     expect_failed(transport, &[1])?;
-    talk(transport, &[1], 5)?;
-    expect(!transport.agree(1)?.faults, "an old fault counts as new")
+    exchange(transport, &[1], 5)?;
+    expect(!transport.agree(1)?.faults, "an old failure counts as new")
 }
 
 fn interruption(transport: &mut dyn Transport) -> Result<()> {
-    die(transport, 3)?;
-    // 0 waits for 1, which waits for 2, which waits for the dead; nobody sends.
+    fail(transport, 3)?;
+    // Rank 0 waits for rank 1, which waits for rank 2, which waits for the failed rank. No rank sends.
     let next = Rank(transport.me().0 + 1);
     let _ = transport.receive(next, 100)?;
     expect(
         transport.settle()? == Flow::Interrupted,
-        "a message that nobody sent",
+        "a message was received that no rank sent",
     )?;
     expect_failed(transport, &[3])?;
-    talk(transport, &[3], 2)
+    exchange(transport, &[3], 2)
 }
 
 fn late_message(transport: &mut dyn Transport) -> Result<()> {
-    die(transport, 2)?;
+    fail(transport, 2)?;
     let me = transport.me();
     let long = 2 * transport.eager_limit();
     if me == Rank(0) {
-        // Nobody waits for this one. (It is not sent where the death is known already.)
+        // No rank receives this message. (It is not sent if the failure is known already.)
         transport.send(Rank(1), payload(me, 9, long)?)?;
     } else {
-        // Nobody sends this one.
+        // No rank sends this message.
         let _ = transport.receive(Rank(2), 5)?;
     }
     expect_failed(transport, &[2])?;
-    talk(transport, &[2], 3)
+    exchange(transport, &[2], 3)
 }
 
-fn death_in_recovery(transport: &mut dyn Transport) -> Result<()> {
-    die(transport, 1)?;
+fn failure_in_recovery(transport: &mut dyn Transport) -> Result<()> {
+    fail(transport, 1)?;
     while !transport.agree(1)?.faults {}
-    die(transport, 2)?;
+    fail(transport, 2)?;
     let _ = transport.recover()?;
     expect_failed_at_last(transport, &[1, 2])?;
-    talk(transport, &[1, 2], 4)
+    exchange(transport, &[1, 2], 4)
 }
 
-/// As [`expect_failed`], where a part may be known before.
+/// Does the same as [`expect_failed`] if a part of the failures may be known before.
 fn expect_failed_at_last(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
     for _ in 0..1000 {
         let _ = transport.agree(1)?;
-        let dead = transport.recover()?;
-        if dead.len() == expected.len() {
-            let known = expected.iter().all(|rank| dead.contains(Rank(*rank)));
-            return expect(known, "other ranks are dead than died");
+        let failed = transport.recover()?;
+        if failed.len() == expected.len() {
+            let known = expected.iter().all(|rank| failed.contains(Rank(*rank)));
+            return expect(known, "the set of failed ranks is wrong");
         }
     }
-    Err(Error::new(Status::Internal, "a death is never found"))
+    Err(Error::new(Status::Internal, "a failure is not found"))
 }
 
 fn last_one(transport: &mut dyn Transport) -> Result<()> {
     let last = transport.ranks() as u32 - 1;
     for victim in 0..last {
-        die(transport, victim)?;
-        let dead: Vec<u32> = (0..=victim).collect();
-        expect_failed_at_last(transport, &dead)?;
-        talk(transport, &dead, victim as usize)?;
-        // What the next victim has sent may die with it, unless everybody has it. It may be the first
-        // to hear so, and die before the others do: then this tells of a fault.
+        fail(transport, victim)?;
+        let failed: Vec<u32> = (0..=victim).collect();
+        expect_failed_at_last(transport, &failed)?;
+        exchange(transport, &failed, victim as usize)?;
+        // A message of the next victim may be lost with it unless all ranks have received it. The victim may be the
+        // first to learn the result and fail before the others do; then this agreement reports a failure.
         let _ = transport.agree(1)?;
     }
     Ok(())

@@ -155,9 +155,10 @@ impl PlacementPolicy for ScriptedPolicy {
     fn wants_change(&self, excluded: &RankSet, weights: &[u8], _now: f64) -> bool {
         self.asked.set(self.asked.get() + 1);
         let present = self.present();
-        let same_group = match self.gain {
-            true => present == self.agreed,
-            false => not_recommended(&present) == *excluded,
+        let same_group = if self.gain {
+            present == self.agreed
+        } else {
+            not_recommended(&present) == *excluded
         };
         !same_group || values(&self.present_weights()) != weights
     }

@@ -1,0 +1,238 @@
+//! States, user-defined algorithms, tree collectives, verification and gathering.
+
+use std::rc::Rc;
+
+use super::{SEEDS, SimGroup, all_keys, keys, play, play_group, services, statuses};
+use ftsort_core::faults::Plan;
+use ftsort_core::group::{
+    Group, GroupConfig, LastRun, MergeOperation, SortInput, StoreChoice, TreeMerge, TreeOptions,
+    Verification,
+};
+use ftsort_core::members::Rank;
+use ftsort_core::rounds::{Rounds, Task, bytes};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_sim::directory::{InMemoryDirectory, SharedFiles};
+
+/// A loop that adds its round to a state for each node, and survives failures.
+fn count_rounds(group: &mut SimGroup<'_>) -> Result<Vec<(u32, u8)>> {
+    let mut round = 0;
+    while round < 3 {
+        group.inject(round)?;
+        for node in group.members().my_nodes() {
+            let before = group.state(node)?.map_or(0, |state| state[0]);
+            group.put_state(node, &[before + 1])?;
+        }
+        round += u32::from(group.commit_states(true)?);
+    }
+    let nodes = group.members().my_nodes().into_iter();
+    let states = nodes.map(|node| Ok((node.0, group.state(node)?.expect("a state")[0])));
+    states.collect()
+}
+
+#[test]
+fn committed_states_survive_failures() {
+    for seed in SEEDS {
+        let outcomes = play_group(4, seed, GroupConfig::default(), "1@1 2@2", |_, group| {
+            count_rounds(group)
+        });
+        let mut states: Vec<(u32, u8)> = outcomes
+            .into_iter()
+            .flatten()
+            .flat_map(|states| states.expect("survivors succeed"))
+            .collect();
+        states.sort_unstable();
+        assert_eq!(states, [(0, 3), (1, 3), (2, 3), (3, 3)], "seed {seed}");
+    }
+}
+
+#[test]
+fn states_are_kept_in_a_directory() {
+    for seed in SEEDS {
+        let files = SharedFiles::default();
+        let shared = Rc::clone(&files);
+        let outcomes = play(3, seed, move |rank, transport, handle| {
+            let files = Rc::clone(&shared);
+            let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
+                Box::new(InMemoryDirectory::new(&files, &handle, false))
+            };
+            let config = GroupConfig {
+                store: StoreChoice::Directory(Rc::new(open)),
+                failures: Plan::parse("1@1")?,
+                ..GroupConfig::default()
+            };
+            let mut group = Group::new(transport, config, services(rank))?;
+            let states = count_rounds(&mut group)?;
+            Ok((states.len(), group.finish()?))
+        });
+        let mut nodes = 0;
+        for outcome in outcomes.into_iter().flatten() {
+            let outcome: Result<(usize, bool)> = outcome;
+            let (states, no_failures) = outcome.expect("survivors succeed");
+            assert!(!no_failures);
+            nodes += states;
+        }
+        assert_eq!(nodes, 4);
+        assert_eq!(files.borrow().files.len(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_state_of_another_ranks_node_is_refused() {
+    let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {
+        let other = Node(1 - rank.0);
+        assert_eq!(group.state(other).unwrap_err().status, Status::Argument);
+        group.put_state(Node(9), &[1])
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 2]);
+    let refused = Err(Error::new(Status::Argument, "committed is NULL"));
+    let outcomes = play_group(2, 1, GroupConfig::default(), "", move |rank, group| {
+        let arguments = if rank == Rank(0) {
+            Ok(())
+        } else {
+            refused.clone()
+        };
+        group.commit_states_checked(true, arguments).map(drop)
+    });
+    use Status::{Argument, PeerArgument};
+    assert_eq!(statuses(&outcomes), [Some(PeerArgument), Some(Argument)]);
+}
+
+/// Every node ends with the sum of all nodes' bytes.
+struct Sum;
+
+impl Rounds for Sum {
+    fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {
+        bytes(&[task.state.first().unwrap_or(&0) + inbox.first().unwrap_or(&0)])
+    }
+}
+
+#[test]
+fn rounds_run_although_a_rank_fails() {
+    for seed in SEEDS {
+        let outcomes = play_group(
+            4,
+            seed,
+            GroupConfig::default(),
+            "3@1.send",
+            |rank, group| {
+                let states = group.run_rounds(&Sum, &[1 << rank.0])?;
+                assert_eq!(group.last_run(), Some(LastRun::Rounds));
+                Ok(states
+                    .iter()
+                    .map(|(_, state)| state[0])
+                    .collect::<Vec<u8>>())
+            },
+        );
+        let states: Vec<u8> = outcomes
+            .into_iter()
+            .flatten()
+            .flat_map(|states| states.expect("survivors succeed"))
+            .collect();
+        assert_eq!(states, [15; 4], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_tree_merges_the_contributions_of_all_ranks() {
+    for seed in SEEDS {
+        let outcomes = play_group(4, seed, GroupConfig::default(), "2@2", |rank, group| {
+            let merged = group.tree_merge(TreeMerge {
+                options: TreeOptions::default(),
+                operation: MergeOperation::Sorted {
+                    layout: SortInput::of_keys::<u8>(&[]).layout,
+                    ordered: false,
+                },
+                contribution: &[rank.0 as u8, 10 + rank.0 as u8],
+            })?;
+            let holder = group.last_tree().expect("a tree").sink_rank;
+            assert_eq!(merged.is_some(), holder == rank);
+            Ok(merged.map(|merged| merged.to_vec()))
+        });
+        let merged: Vec<Vec<u8>> = outcomes
+            .into_iter()
+            .flatten()
+            .filter_map(|merged| merged.expect("survivors succeed"))
+            .collect();
+        assert_eq!(merged, [[0, 1, 2, 3, 10, 11, 12, 13]], "seed {seed}");
+    }
+}
+
+#[test]
+fn an_unsorted_contribution_is_refused() {
+    let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {
+        let contribution: &[u8] = if rank == Rank(1) { &[2, 1] } else { &[1, 2] };
+        let merged = group.tree_merge(TreeMerge {
+            options: TreeOptions::default(),
+            operation: MergeOperation::Sorted {
+                layout: SortInput::of_keys::<u8>(&[]).layout,
+                ordered: false,
+            },
+            contribution,
+        });
+        merged.map(drop)
+    });
+    use Status::{Argument, PeerArgument};
+    assert_eq!(statuses(&outcomes), [Some(PeerArgument), Some(Argument)]);
+}
+
+#[test]
+fn a_broadcast_reaches_all_ranks() {
+    for seed in SEEDS {
+        let outcomes = play_group(4, seed, GroupConfig::default(), "1@2", |rank, group| {
+            let own = [rank.0 as u8; 3];
+            let bytes = group.tree_broadcast(TreeOptions::default(), Rank(2), &own)?;
+            Ok(bytes.to_vec())
+        });
+        assert_eq!(outcomes.iter().flatten().count(), 3);
+        for outcome in outcomes.into_iter().flatten() {
+            assert_eq!(outcome.unwrap(), [2; 3]);
+        }
+    }
+}
+
+#[test]
+fn a_result_is_verified_and_gathered() {
+    for seed in SEEDS {
+        let outcomes = play_group(3, seed, GroupConfig::default(), "", |rank, group| {
+            let mine = keys(rank);
+            let input = SortInput::of_keys(&mine);
+            let sorted = group.sort(input.clone())?;
+            let violations = group.verify(&input.layout, &sorted, Some(input.records))?;
+            assert_eq!(violations, 0);
+            // The input of one rank is missing: the multisets differ.
+            let part = if rank == Rank(1) { &[] } else { input.records };
+            assert_eq!(group.verify(&input.layout, &sorted, Some(part))?, 1);
+            let mut whole: Vec<i32> = Vec::new();
+            group.gather(TreeOptions::default(), &sorted, &mut |records| {
+                whole.extend(bytemuck::cast_slice::<u8, i32>(records));
+                Ok(())
+            })?;
+            Ok(whole)
+        });
+        let wholes: Vec<Vec<i32>> = outcomes.into_iter().flatten().map(|w| w.unwrap()).collect();
+        let received = wholes.iter().filter(|whole| !whole.is_empty()).count();
+        assert_eq!((received, wholes.concat()), (1, all_keys(3)), "seed {seed}");
+    }
+}
+
+#[test]
+fn verifies_empty_parts_and_refuses_misaligned_numbers() {
+    let outcomes = play_group(1, 1, GroupConfig::default(), "", |_, group| {
+        let layout = SortInput::of_keys::<f32>(&[]).layout;
+        let verification = |part: &'static [u8]| Verification {
+            layout: layout.clone(),
+            parts: vec![(Node(0), part)],
+            input: None,
+        };
+        static NUMBERS: [u64; 2] = [0; 2];
+        let bytes: &[u8] = bytemuck::cast_slice(&NUMBERS);
+        assert_eq!(group.verify_checked(Ok(verification(&bytes[1..1])))?, 0);
+        assert_eq!(group.verify_checked(Ok(verification(&bytes[..8])))?, 0);
+        group
+            .verify_checked(Ok(verification(&bytes[1..9])))
+            .map(drop)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument)]);
+}
