@@ -37,12 +37,12 @@ def simulate(options):
     if options.draw:
         return
     common = ["--seed", str(options.seed), "--out", str(options.out)]
-    crowd = ["crowd", "--ranks", str(options.ranks), "--seconds", str(options.seconds), "--spread"]
+    large = ["large", "--ranks", str(options.ranks), "--seconds", str(options.seconds), "--distribution"]
     for seed in range(options.seed + 1, options.seed + options.seeds):
         arguments = ["--seed", str(seed), "--out", str(seed_folder(options, seed))]
         subprocess.run([launch.simulator(), "dgrp", "cluster", "--intervals", str(options.intervals), *arguments], check=True)
     cluster = ["cluster", "--intervals", str(options.intervals)]
-    for arguments in (["few"], cluster, *([*crowd, spread] for spread in SPREADS)):
+    for arguments in (["small"], cluster, *([*large, spread] for spread in SPREADS)):
         subprocess.run([launch.simulator(), "dgrp", *arguments, *common], check=True)
 
 
@@ -104,7 +104,7 @@ def tests(page, rows):
         middle = out[0]["seconds"]
         near = [row for row in own if abs(row["seconds"] - middle) < 40]
         figure, axes = plots.axes("testing interval", "successful tests in a row", "figure12")
-        axes.step(column(near, "seconds"), column(near, "good_in_row"), where="post", label="since rank 2 was excluded or failed a test")
+        axes.step(column(near, "seconds"), column(near, "passed_in_row"), where="post", label="since rank 2 was excluded or failed a test")
         axes.step(column(near, "seconds"), 5 * (column(near, "counter") % 2), where="post", label="5: rank 2 is excluded")
         axes.set_ylim(0, 12)
         page.figure(figure, "figure12", "Figure 12: the number of successful tests of rank 2 by rank 6 since rank 2 was excluded. "
@@ -190,7 +190,7 @@ def errors(page, rows):
                                  yscale="log")
         for colour, (spread, text) in zip((plots.BLUE, plots.RED), SPREADS.items()):
             for doubt, line in ((False, "-"), (True, "--")):
-                own = once(chosen(rows, rule=rule, spread=spread, self_doubt=doubt))
+                own = once(chosen(rows, rule=rule, distribution=spread, self_doubt=doubt))
                 if not own:
                     continue
                 up = column(own, "false_exclusions") / column(own, "rank_hours")
@@ -200,7 +200,7 @@ def errors(page, rows):
                     f"{'factor' if rule == 'threshold' else 'limit of phi'}.")
     figure, axes = plots.axes("factor (threshold = timeout * factor)", "share of the ranks", "outside of the group", yscale="log")
     for spread, text in SPREADS.items():
-        own = once(chosen(rows, rule="threshold", spread=spread, self_doubt=False))
+        own = once(chosen(rows, rule="threshold", distribution=spread, self_doubt=False))
         axes.plot(column(own, "value"), column(own, "outside"), marker="o", label=text)
     page.figure(figure, "outside", "The share of the ranks that are excluded at any time although they were not slowed down. With "
                 "a factor below 2 the group collapses.")
@@ -209,32 +209,32 @@ def errors(page, rows):
 def latencies(page, rows):
     kinds = {3.0: "3 times as slow", 10.0: "10 times", 30.0: "30 times", float("inf"): "stopped"}
     for spread, text in SPREADS.items():
-        own = chosen(rows, rule="threshold", spread=spread, self_doubt=False)
-        figure, axes = plots.axes("factor (threshold = timeout * factor)", "share noticed within 8 s", text, ylim=(0, 1.05))
+        own = chosen(rows, rule="threshold", distribution=spread, self_doubt=False)
+        figure, axes = plots.axes("factor (threshold = timeout * factor)", "share detected within 8 s", text, ylim=(0, 1.05))
         for slowdown, label in kinds.items():
-            ill = [row for row in own if row["slowdown"] == slowdown and row["ill"] > 0]
-            axes.plot(column(ill, "value"), column(ill, "noticed") / column(ill, "ill"), marker="o", label=label)
-        page.figure(figure, f"noticed_{spread}", f"The share of the slow ranks that are noticed. Distribution of the test times: {text}.")
-    own = chosen(rows, rule="threshold", spread="lognormal", self_doubt=False)
+            slowed = [row for row in own if row["slowdown"] == slowdown and row["slowed"] > 0]
+            axes.plot(column(slowed, "value"), column(slowed, "detected") / column(slowed, "slowed"), marker="o", label=label)
+        page.figure(figure, f"noticed_{spread}", f"The share of the slow ranks that are detected. Distribution of the test times: {text}.")
+    own = chosen(rows, rule="threshold", distribution="lognormal", self_doubt=False)
     figure, axes = plots.axes("factor (threshold = timeout * factor)", "s, mean", "latency, lognormal", ylim=(0, 6))
     for slowdown, label in kinds.items():
-        ill = [row for row in own if row["slowdown"] == slowdown and row["noticed"] > 4]
-        line, = axes.plot(column(ill, "value"), column(ill, "notice_mean_s"), marker="o", label=f"{label}: noticed")
-        known = [row for row in ill if row["known_mean_s"] > 0]
+        slowed = [row for row in own if row["slowdown"] == slowdown and row["detected"] > 4]
+        line, = axes.plot(column(slowed, "value"), column(slowed, "detect_mean_s"), marker="o", label=f"{label}: detected")
+        known = [row for row in slowed if row["known_mean_s"] > 0]
         axes.plot(column(known, "value"), column(known, "known_mean_s"), "--", color=line.get_color())
     page.figure(figure, "latency", "Seconds until a slow rank is excluded by its first tester (solid) and known to all ranks "
-                "(dashed), over the ranks that are noticed.")
+                "(dashed), over the ranks that are detected.")
 
 
 def tradeoff(page, rows):
     for spread, text in SPREADS.items():
-        figure, axes = plots.axes("false exclusions per rank-hour in the group", "share not noticed, 10 times as slow",
+        figure, axes = plots.axes("false exclusions per rank-hour in the group", "share not detected, 10 times as slow",
                                  f"threshold against phi, {text}", xscale="symlog")
         for rule in ("threshold", "phi"):
-            own = chosen(rows, rule=rule, spread=spread, self_doubt=False, slowdown=10.0)
-            own = [row for row in own if row["ill"] > 10]
+            own = chosen(rows, rule=rule, distribution=spread, self_doubt=False, slowdown=10.0)
+            own = [row for row in own if row["slowed"] > 10]
             across = column(own, "false_exclusions") / column(own, "rank_hours")
-            up = 1 - column(own, "noticed") / column(own, "ill")
+            up = 1 - column(own, "detected") / column(own, "slowed")
             line, = axes.plot(across, up, marker="o", label=rule)
             for row, x, y in zip(own, across, up):
                 axes.annotate(f"{row['value']:g}", (x, y), textcoords="offset points", xytext=(4, 4), fontsize=8,
@@ -254,11 +254,11 @@ def others(page, slow, rounds):
     figure, axes = plots.axes("factor (threshold = timeout * factor)", "share of rank-intervals", "without messages, 16 ranks",
                              yscale="log")
     for spread, text in SPREADS.items():
-        own = once(chosen(rounds, rule="threshold", spread=spread))
+        own = once(chosen(rounds, rule="threshold", distribution=spread))
         axes.plot(column(own, "value"), column(own, "false_exclusions") / column(own, "rank_intervals"), marker="o",
                   label=f"false exclusions, {text}")
-        own = chosen(rounds, rule="threshold", spread=spread, slowdown=10.0)
-        axes.plot(column(own, "value"), 1 - column(own, "noticed") / column(own, "ill"), "--", marker="x",
+        own = chosen(rounds, rule="threshold", distribution=spread, slowdown=10.0)
+        axes.plot(column(own, "value"), 1 - column(own, "detected") / column(own, "slowed"), "--", marker="x",
                   label=f"10 times as slow, missed, {text}")
     page.figure(figure, "rounds", "The same rules without messages, on values that all ranks know (Foreground): false exclusions, "
                 "and missed slow ranks.")
@@ -285,11 +285,11 @@ def main():
     sizes(page, table(options.out, "sizes"), options.intervals)
     states(page, table(options.out, "states"))
     seeds(page, options)
-    crowd = [row for spread in SPREADS for row in table(options.out, f"crowd_{spread}")]
-    errors(page, crowd)
-    latencies(page, crowd)
-    tradeoff(page, crowd)
-    others(page, table(options.out, "slow"), table(options.out, "rounds"))
+    large = [row for spread in SPREADS for row in table(options.out, f"large_{spread}")]
+    errors(page, large)
+    latencies(page, large)
+    tradeoff(page, large)
+    others(page, table(options.out, "slow"), table(options.out, "foreground"))
     page.heading("All numbers")
     page.links(path.name for path in sorted(options.out.glob("*.csv")))
     print(page.write())

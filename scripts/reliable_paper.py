@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tables and figures on the reliable sort of the 1989 paper.
 
-Runs ftsort-papers and writes to paper-out/reliable: liars.csv (detected faults of Byzantine nodes), costs.csv (the costs of
+Runs ftsort-papers and writes to paper-out/reliable: byzantine.csv (detected faults of Byzantine nodes), costs.csv (the costs of
 the algorithms), a figure for each of Figures 6 to 8 of the paper, and index.html. Then measures the same algorithms on
 MPI (reliable_mpi.py). The script takes some minutes and prints the expected time on stderr.
 """
@@ -17,7 +17,7 @@ import reliable_mpi
 import tables
 from reliable_mpi import OUT
 
-RULES = ["paper", "repeated", "at-once"]
+RULES = ["paper", "repeated", "simultaneous"]
 
 
 def simulate(arguments):
@@ -51,7 +51,7 @@ def simulate_faults(runs, clean):
     weight = [count << (2 * dimension) for _, dimension, _, _, _, count in todo]
     start, done = time.monotonic(), 0
     for (rule, dimension, block, liars, anywhere, count), cost in zip(todo, weight):
-        arguments = ["liars", "--rule", rule, "--dimension", dimension, "--block", block, "--liars", liars, "--runs", count]
+        arguments = ["byzantine", "--rule", rule, "--dimension", dimension, "--block", block, "--byzantine", liars, "--runs", count]
         rows += simulate(arguments + ["--anywhere"] * anywhere)
         done += cost
         left = (time.monotonic() - start) * (sum(weight) - done) / done
@@ -93,25 +93,25 @@ NAMES = {
 
 def lines(rows, block, most, column, plans):
     chosen = [row for row in rows if int(row["block"]) == block and int(row["nodes"]) <= most and row[column]]
-    return {NAMES[plan]: [(int(row["nodes"]), float(row[column])) for row in chosen if row["plan"] == plan] for plan in plans}
+    return {NAMES[plan]: [(int(row["nodes"]), float(row[column])) for row in chosen if row["method"] == plan] for plan in plans}
 
 
 def write_tables(page, rows):
     """Adds the tables on detected faults to the page."""
-    bounded = [row for row in rows if row["anywhere"] == "false" and row["liars"] != "0"]
+    bounded = [row for row in rows if row["anywhere"] == "false" and row["byzantine"] != "0"]
     counted = ["injected", "detected", "harmless", "missed", "faulty node accused", "faulty node suspected"]
     for text, chosen, names in [
         ("Within the bound, the rule of the paper misses faults of nodes that send two consistent versions of the data. "
-         "The corrected rule misses none.", bounded, ["rule", "nodes", "block", "liars"]),
+         "The corrected rule misses none.", bounded, ["rule", "nodes", "block", "byzantine"]),
         ("By kind of fault, all numbers of nodes together: only faulty nodes that keep two consistent versions escape the "
-         "rule of the paper.", bounded, ["rule", "lie"]),
+         "rule of the paper.", bounded, ["rule", "fault"]),
         ("Beyond the bound, with faulty nodes at any place, neither rule is safe: two faulty nodes which are each other's "
          "first partner are the only ones that know their keys.", [row for row in rows if row["anywhere"] == "true"],
-         ["rule", "nodes", "block", "liars"]),
+         ["rule", "nodes", "block", "byzantine"]),
         ("Without a faulty node no node is accused: a number in the column \"detected\" would be a false alarm.",
-         [row for row in rows if row["liars"] == "0"], ["rule", "nodes"]),
+         [row for row in rows if row["byzantine"] == "0"], ["rule", "nodes"]),
     ]:
-        head = ["faulty nodes" if name == "liars" else "fault" if name == "lie" else name for name in names]
+        head = ["faulty nodes" if name == "byzantine" else name for name in names]
         page.text(text)
         page.table([*head, *counted], [[*key, *total] for key, total in summed(chosen, *names).items()])
 
@@ -125,7 +125,7 @@ def main():
     costs = simulate(["reliable", "--block", 1, "--block", 8, "--block", 1 << 20, "--most", 20])
     tables.write(OUT / "costs.csv", costs)
     rows = simulate_faults(options.runs, options.clean)
-    tables.write(OUT / "liars.csv", rows)
+    tables.write(OUT / "byzantine.csv", rows)
     page = plots.Page(OUT, "The reliable bitonic sort of 1989")
     write_tables(page, rows)
     main_plans = ["plain", "paper_whole", "repeated", "host", "host_verifies"]

@@ -204,7 +204,7 @@ def tables_of(counts):
     yield "Steps as the paper counts them", tables.markdown(["n", "faulty links"] + [name for name, _ in columns], body)
 
     columns = [
-        ("FTTC as printed waits", "printed_waits:%"), ("loses", "printed_loses:%"), ("does not hear", "printed_unheard:%"),
+        ("FTTC as printed waits", "printed_waits:%"), ("loses", "printed_loses:%"), ("does not hear", "printed_unexpected:%"),
         ("nodes cut off, not isolated", "cut_off:%"),
     ]
     body = [[str(n), named(load)] + cells(counts.at(n, load), *[form for _, form in columns]) for n, load in each]
