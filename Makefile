@@ -2,8 +2,8 @@
 # A thin layer over cargo, cmake and the scripts; every recipe runs within scripts/with-env.
 
 RUN := scripts/with-env
-# The release library, which the MPI tests, the demo and the kill tables use.
-RELEASE := FTSORT_LIBRARY_DIR="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/release"
+# Runs a command with the release library, which the MPI tests use as the demo and the kill tables do.
+WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
 .PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
         kills-short kills-medium kills hosts sanitize models explore fuzz paper reliable-paper injections tree-paper \
@@ -87,7 +87,7 @@ test-scripts: setup
 	$(RUN) python3 -m unittest discover scripts/tests
 
 test-mpi: build
-	$(RELEASE) FTSORT_TESTS=quick $(RUN) cargo test --features testing --test mpi --test exports
+	FTSORT_TESTS=quick $(WITH_RELEASE) cargo test --features testing --test mpi --test exports
 
 # The same tests at their full size, in a profile that compiles longer and runs faster.
 test-all: setup
@@ -96,7 +96,7 @@ test-all: setup
 	$(RUN) cargo test --workspace --features testing --doc
 
 test-mpi-all: build
-	$(RELEASE) FTSORT_TESTS=all $(RUN) cargo test --features testing --test mpi
+	FTSORT_TESTS=all $(WITH_RELEASE) cargo test --features testing --test mpi
 
 models: setup
 	$(RUN) cargo test --profile sim -p ftsort-papers
