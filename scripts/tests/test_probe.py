@@ -29,10 +29,7 @@ class Probe(unittest.TestCase):
 
     def test_is_the_probe_of_the_build(self):
         build = (setup.ROOT / "build.rs").read_text(encoding="utf-8")
-        if "ulfm_probe.c\")" in build and "include_str!" in build:
-            return
-        text = re.search(r'const ULFM_PROBE: &str = r"(.*?)";', build, re.S).group(1)
-        self.assertEqual(set(USED.findall(text)), self.probe)
+        self.assertIn('include_str!("src/ulfm/probe.c")', build)
 
 
 if __name__ == "__main__":

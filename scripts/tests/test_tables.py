@@ -39,7 +39,7 @@ class Tables(unittest.TestCase):
         self.assertTrue(files)
         for file in files:
             self.assertLess(file.stat().st_size, 100_000, file.name)
-            self.assertIn("prefers-color-scheme: dark", file.read_text(encoding="utf-8"), file.name)
+            self.assertRegex(file.read_text(encoding="utf-8"), r"prefers-color-scheme:\s*dark", file.name)
 
 
 if __name__ == "__main__":
