@@ -76,7 +76,7 @@ doc: setup
 # Unit and property tests, the simulator with its mutants at a small size, and the tests of form.
 test: setup
 	$(RUN) cargo test --workspace --features testing --exclude ftsort-papers --lib --test simulator --test group \
-	  --test conformance --test corpus --test tidy --test header
+	  --test conformance --test corpus --test tidy --test header --test failed_mremap --test replaced_mremap
 
 # The scripts' own tests; the settings for fault tolerance are the same in all places that have them.
 test-scripts: setup

@@ -35,7 +35,7 @@ use ftsort_kernels::error::Error;
 ///         status of "Collective calls"
 ///
 /// # Safety
-/// The pointers are NULL or valid, `state` for `bytes` bytes; the callbacks do what they promise.
+/// The pointers are NULL or valid, `state` for `bytes` bytes; the callbacks keep their contracts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_rounds_run(
     group: *mut Handle,

@@ -237,7 +237,7 @@ pub trait Algorithm {
         Ok(blocks)
     }
 
-    /// Returns the node's new block, from what it kept and what it got from its peers, united: both
+    /// Returns the node's new block: the part that it kept and the parts from its peers, united, both
     /// together, unless the algorithm says otherwise.
     ///
     /// In rounds that exchange nothing `keep` is the whole block and `got` is empty. An

@@ -22,7 +22,7 @@
 //! The module is pure: the time is an argument, and the caller moves the messages. `docs/dgrp.md`
 //! has the measurements; the crate `ftsort-papers` runs these monitors on simulated hosts.
 //!
-//! Must never: send a message, read a clock, or know what the application does.
+//! Must never: send a message, read a clock, or depend on the application.
 
 pub mod assignment;
 pub mod broadcast;

@@ -24,7 +24,7 @@
 //! # }
 //! ```
 //!
-//! Must never: let anything but the seed decide what happens.
+//! Must never: take a decision that does not follow from the seed.
 
 #[cfg(feature = "trials")]
 mod check;

@@ -15,7 +15,7 @@
 //! Ranks are coroutines of one thread, time is logical, and a run is repeated exactly by its [`SimConfig`]. Up to
 //! about a thousand ranks can be simulated.
 //!
-//! Must never: let anything but the seed decide what happens next.
+//! Must never: take a decision that does not follow from the seed.
 
 mod calls;
 mod mpi;
