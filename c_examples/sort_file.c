@@ -162,6 +162,8 @@ int main(int argc, char **argv)
   job.config.user = &job;
 
   ftsort_prepare();
+
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &job.self);
   MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
