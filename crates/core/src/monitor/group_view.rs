@@ -75,7 +75,7 @@ impl Report {
         let mut fields = Reader::new(bytes);
         let known = |time: f64| (!time.is_nan()).then_some(time);
         let flags = fields.u8()?;
-        Some(Report {
+        let report = Report {
             is_due: flags & 1 != 0,
             monitor_ended: flags & 2 != 0,
             measurement: known(fields.f64()?),
@@ -85,7 +85,11 @@ impl Report {
             counters: fields.repeat(ranks, Reader::u32)?,
             reply_times: fields
                 .repeat_to_end(|fields| fields.f32().map(|time| known(time.into())))?,
-        })
+        };
+        // All times, or none.
+        [0, ranks]
+            .contains(&report.reply_times.len())
+            .then_some(report)
     }
 }
 
