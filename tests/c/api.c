@@ -359,6 +359,8 @@ static void full_store(const char *dir)
   int32_t *data = (int32_t *)calloc(100000, sizeof *data);
   config.store = FTSORT_STORE_DIRECTORY;
   config.store_directory = dir;
+  config.store_sync = rank != 0; /* may differ between ranks, as the modes of files */
+  config.group_access = rank == 0;
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
   signal(SIGXFSZ, SIG_IGN);
   getrlimit(RLIMIT_FSIZE, &old);

@@ -241,6 +241,15 @@ mod tests {
 
     proptest! {
         #[test]
+        fn reads_or_refuses_any_header(runs in 0_u32..4, rest in prop::collection::vec(any::<u8>(), 0..100)) {
+            let bytes = [&runs.to_le_bytes()[..], &rest].concat();
+            if let Ok((header, payload)) = Header::from_message(&bytes) {
+                prop_assert_eq!(header.encode().len() + payload.len(), bytes.len());
+                prop_assert!(header.bytes() >= header.runs.first().map_or(0, |(_, _, bytes)| *bytes));
+            }
+        }
+
+        #[test]
         fn decodes_an_encoded_header(
             sorted: bool,
             sealed: bool,

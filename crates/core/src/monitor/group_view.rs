@@ -338,6 +338,14 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_report_of_any_bytes_has_all_times_or_none(ranks in 0_usize..9, bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            if let Some(report) = Report::decode(ranks, &bytes) {
+                prop_assert_eq!(report.counters.len(), ranks);
+                prop_assert!([0, ranks].contains(&report.reply_times.len()));
+            }
+        }
+
+        #[test]
         fn a_report_survives_a_round_trip(
             counters in prop::collection::vec(any::<u32>(), 1..20),
             measurement in prop::option::of(0.0_f64..1e3),
