@@ -60,7 +60,10 @@ impl Place {
             return Ok((self.disk.append(&name)?, false));
         }
         let (private, file) = self.disk.create_private(&name)?;
-        self.disk.rename(&private, &name)?;
+        if let Err(error) = self.disk.rename(&private, &name) {
+            let _ = self.disk.remove(&private);
+            return Err(error);
+        }
         made.insert(path);
         Ok((file, true))
     }
