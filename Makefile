@@ -17,7 +17,7 @@ help:
 	@echo "make build          build the optimised library"
 	@echo "make header         generate include/*.h from the sources"
 	@echo "make site           build the documentation site into target/site"
-	@echo "make pictures       draw docs/pictures from docs/data"
+	@echo "make pictures       draw docs/pictures"
 	@echo "make explore        a million seeds on simulated ranks, and every failure of four ranks (about an hour)"
 	@echo "make fuzz           fuzz the parsers of files, messages and schedules (MINUTES=1 for each)"
 	@echo "make kills          the long kill table (about an hour)"
@@ -163,8 +163,11 @@ dgrp-paper: setup
 header: setup
 	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header
 
+# From the tables in docs/data; one picture is a run of the simulator.
 pictures: setup
 	$(RUN) python3 scripts/pictures.py
+	$(RUN) cargo run --profile sim -p ftsort-sim -- replay --svg docs/pictures/round-with-failure.svg \
+	  "ranks=4 seed=1 records=6 store=memory:1 failures=2@20"
 
 site: doc
 	python3 scripts/build_site.py
