@@ -105,8 +105,10 @@ test-all: setup
 test-mpi-all: build
 	FTSORT_TESTS=all $(WITH_RELEASE) cargo test --features testing --test mpi
 
+# The models of the papers, and the model of the protocol in a model checker.
 models: setup
 	$(RUN) cargo test --profile sim -p ftsort-papers
+	FTSORT_TESTS=all $(RUN) cargo test --profile sim -p ftsort-model
 
 # AddressSanitizer on the kernels, with the stable compiler.
 sanitize: setup
