@@ -37,6 +37,10 @@ mutants! {
     /// Messages that a peer has sent, and for which no receive was posted, are not received before the next
     /// epoch.
     LateMessagesNotReceived,
+    /// A receive that was cancelled counts as one of a message that has arrived.
+    CancelledReceivesCount,
+    /// Copies of inputs that arrive while a failure interrupts the step are not kept.
+    LateCopiesDropped,
     /// A rank that waits for a survivor does not check for failures.
     WaitIgnoresFailures,
     /// Failures that were agreed on count as new failures.

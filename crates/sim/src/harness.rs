@@ -363,7 +363,7 @@ impl JobContext<'_, '_> {
             algorithm,
             self.store,
             &mut source,
-            input,
+            input.into(),
             absent,
             checks,
         );

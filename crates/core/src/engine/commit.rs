@@ -1,5 +1,6 @@
 //! The agreement that ends a round, and its consequences.
 
+use super::arrivals::Arriving;
 use super::integrity::Accusation;
 use super::{Event, MessageEvent, Observer, Occasion, Phase, PlacementPolicy, Span, Stats};
 use crate::faults::{Point, Schedule};
@@ -74,6 +75,8 @@ pub struct Engine<'a> {
     pub(crate) accusations: Vec<Accusation>,
     /// Entries of the schedule that happen once and have happened.
     pub(crate) corrupted: Vec<usize>,
+    /// Inputs that may arrive although a failure interrupted the step.
+    pub(super) arriving: Vec<Arriving>,
     /// The size of a record in bytes; 1 for blocks without records.
     pub(crate) record_bytes: usize,
     /// The present round; for events.
@@ -104,6 +107,7 @@ impl<'a> Engine<'a> {
             key: None,
             accusations: Vec::new(),
             corrupted: Vec::new(),
+            arriving: Vec::new(),
             record_bytes: 1,
             round: 0,
             rounds: 0,
@@ -269,7 +273,7 @@ impl Engine<'_> {
 
     /// Makes new failures known to the members and the observer.
     fn learn_of_failures(&mut self) -> Result<()> {
-        let dead = self.transport.recover()?;
+        let dead = self.transport.recover(&self.late_tickets())?;
         let before = self.executors();
         let newly_dead = self.members.absorb(&dead);
         self.stats.faults += newly_dead.len() as u64;

@@ -350,8 +350,8 @@ impl Job<'_, '_> {
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
             if self.progress.membership.is_none() && origin == me {
-                // No other rank has it yet.
-                let own = self.with_digest(me, Block::input(me, self.inputs.own.clone()));
+                let own = Block::input(me, self.inputs.own()?);
+                let own = self.with_digest(me, own);
                 self.redundancy
                     .store
                     .put(VersionId::INPUT, me.home(), &own)?;

@@ -2,7 +2,7 @@
 //! new executors.
 
 use super::commit::agreed_error;
-use super::job::{Job, NextStep};
+use super::job::{Job, NextStep, RoundResult};
 use super::{Event, Phase, Verdict};
 use crate::faults::Point;
 use crate::members::RankSet;
@@ -22,7 +22,7 @@ impl Job<'_, '_> {
             };
             let start = self.engine.transport.now();
             let mut result = if self.recomputes() {
-                self.restore_lineage()?
+                self.restore_lineage(RoundResult::new())?
             } else {
                 self.restore_version(&held_with)?
             };

@@ -120,7 +120,7 @@ impl<T: Transport> Group<T> {
         let algorithm = Hypercube::new(rounds, dimension, provided)?;
         self.last_run = Some(LastRun::Rounds);
         let setup = JobSetup {
-            input: copy,
+            input: copy.into(),
             key: key.as_ref(),
             record_bytes: 1,
             starts_empty: input.rounds.inits_all(),

@@ -181,6 +181,11 @@ impl MpiApi for SimMpi<'_> {
 
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
         self.step(SimStep::Sending)?;
+        // A message may stay in transit after its sender has failed, and with it the end of the sender's call.
+        let payload = match payload.is_borrowed() {
+            true => payload.into_buffer()?.into(),
+            false => payload,
+        };
         let request = self.state(|state| state.send(self.handle.rank, to, tag, payload));
         self.step(SimStep::Sent)?;
         Ok(request)
