@@ -174,6 +174,7 @@ impl Harness {
                 outcomes: sim.outcomes.into_iter().map(Option::flatten).collect(),
                 steps: sim.steps,
                 trace: sim.trace,
+                received: sim.received,
                 hung: sim.hung,
                 misuse: sim.misuse,
             },
@@ -308,7 +309,7 @@ impl<'y> SimRank<'y> {
 
 /// The largest message, in bytes: larger than the largest decision, and small enough that jobs with some thousand
 /// records need several messages for a block.
-fn chunk_bytes(ranks: usize) -> usize {
+pub fn chunk_bytes(ranks: usize) -> usize {
     (16 << 10).max(256 * ranks)
 }
 

@@ -1,6 +1,7 @@
 //! The scheduler: ranks are coroutines, and the seed decides which of them continues.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use corosensei::stack::{DefaultStack, Stack};
@@ -8,7 +9,7 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use super::mpi::{Pause, SimMpi};
 use super::state::SimState;
-use super::{SimConfig, StepRecord, TraceEntry};
+use super::{Received, SimConfig, StepRecord, TraceEntry};
 use ftsort_core::members::Rank;
 
 /// The result of a run.
@@ -20,6 +21,8 @@ pub struct SimResult<T> {
     pub steps: Vec<StepRecord>,
     /// The trace, if the configuration asks for it.
     pub trace: Vec<TraceEntry>,
+    /// The messages that arrived at receives of exactly their sizes.
+    pub received: BTreeSet<Received>,
     /// Ranks that wait for something that cannot happen any more.
     pub hung: Vec<Rank>,
     /// A use of the network that its interface forbids.
@@ -32,6 +35,7 @@ impl<T> Default for SimResult<T> {
             outcomes: Vec::new(),
             steps: Vec::new(),
             trace: Vec::new(),
+            received: BTreeSet::new(),
             hung: Vec::new(),
             misuse: None,
         }
@@ -128,6 +132,7 @@ fn run_on_stacks<T: 'static>(
         outcomes,
         steps: std::mem::take(&mut state.steps),
         trace: std::mem::take(&mut state.trace),
+        received: std::mem::take(&mut state.received),
         hung,
         misuse: state.misuse.take(),
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::calls::{CallResult, Collective, CollectiveCall};
 use super::network::{OpenRequest, SimMessage};
 use super::trace::{TraceEntry, TraceEvent};
-use super::{Failure, FailureMode, SimConfig, SimStep, StepRecord};
+use super::{Failure, FailureMode, Received, SimConfig, SimStep, StepRecord};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
 use ftsort_core::transport::recv_buffers::RecvBuffers;
@@ -108,6 +108,7 @@ pub struct SimState {
     pub eager: usize,
     pub steps: Vec<StepRecord>,
     pub trace: Vec<TraceEntry>,
+    pub received: BTreeSet<Received>,
     record: bool,
     /// The number of the next message.
     pub next_message: u64,
@@ -163,6 +164,7 @@ impl SimState {
             eager,
             steps: Vec::new(),
             trace: Vec::new(),
+            received: BTreeSet::new(),
             record: config.record,
             next_message: 0,
             misuse: None,

@@ -1,11 +1,14 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
+use super::run::input_bytes;
 use super::{
     RankResult, ResultBlock, SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun,
 };
-use crate::transport::{Failure, FailureMode};
+use crate::harness::chunk_bytes;
+use crate::transport::{Failure, FailureMode, Received};
 use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Status};
 
 /// Returns a description of the error in the result of a trial. None: the result is correct.
@@ -401,8 +404,8 @@ fn judge_data_loss(
         .then(|| format!("data loss is reported, although only {at_once} ranks failed at once"))
 }
 
-/// Checks a data loss before the first commit. The input of a rank that fails before its input is committed is lost,
-/// unless it can be loaded again.
+/// Checks a data loss before the first commit. The input of a rank that fails is lost unless it can be loaded again, or
+/// all of it had reached a survivor or a file.
 fn judge_early_loss(
     trial: &Trial,
     run: &TrialRun,
@@ -412,15 +415,40 @@ fn judge_early_loss(
     if trial.store == StoreKind::Reload {
         return Some("data loss is reported, although inputs can be loaded again".into());
     }
-    let was_stored = |rank: &Rank| {
-        let name = format!("-s{job}-v0-f00000000-n{rank}");
+    let was_stored = |owner: &&Rank| {
+        let name = format!("-s{job}-v0-f00000000-n{owner}");
         run.finished_files.iter().any(|file| file.ends_with(&name))
     };
-    // The rank that knew which data were lost may have failed. Then the others report all candidates.
-    outcome.lost.iter().all(was_stored).then(|| {
+    let is_held = |owner: &&Rank| {
+        let mut survivors = run.survivors.iter();
+        survivors.any(|holder| has_arrived(trial, run, job, **owner, *holder))
+    };
+    let mut lost = outcome.lost.iter();
+    let owner = match trial.store {
+        StoreKind::Directory => lost.find(was_stored),
+        StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
+        _ => None,
+    };
+    owner.map(|owner| {
         format!(
-            "the data of ranks {:?} are reported as lost, but were in files",
-            outcome.lost
+            "the input of rank {owner} is reported as lost, but it had reached a survivor or a file"
         )
     })
+}
+
+/// Returns whether a rank has received another rank's whole input. False if the input is so small that it travels
+/// with other data.
+fn has_arrived(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: Rank) -> bool {
+    let Ok(input) = input_bytes(trial, job, owner) else {
+        return false;
+    };
+    let mut chunks = input.chunks(chunk_bytes(trial.ranks));
+    let received = |chunk: &[u8]| {
+        run.received.contains(&Received {
+            from: owner,
+            to: holder,
+            checksum: Checksum::of(chunk),
+        })
+    };
+    !input.is_empty() && chunks.all(received)
 }

@@ -1,5 +1,7 @@
 //! The program of one simulated rank in a trial. It does the same as a program does through the C interface.
 
+use std::collections::BTreeSet;
+
 use super::custom_loop::CustomLoop;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
@@ -7,7 +9,7 @@ use super::{StoreKind, TestRecord, Trial};
 use crate::harness::{
     CommitLog, Harness, HarnessRun, InputSource, JobContext, JobOptions, JobReport, SimRank,
 };
-use crate::transport::{SimConfig, SimResult, StepRecord, TraceEntry};
+use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
 use ftsort_core::engine::{Checkpoints, Checks, PlacementPolicy};
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::Rank;
@@ -56,6 +58,8 @@ pub struct TrialRun {
     pub commits: CommitLog,
     /// The trace, if it was asked for.
     pub trace: Vec<TraceEntry>,
+    /// The messages that arrived at receives of exactly their sizes.
+    pub received: BTreeSet<Received>,
     /// The ranks that hang.
     pub hung: Vec<Rank>,
     /// The names of the files that were left in the shared directory.
@@ -102,6 +106,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         steps: result.sim.steps,
         commits: result.commits,
         trace: result.sim.trace,
+        received: result.sim.received,
         hung: result.sim.hung,
         leftover_files: result.files,
         finished_files: result.finished_files,
@@ -238,7 +243,8 @@ fn sort(
     })
 }
 
-fn input_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Buffer> {
+/// Returns the bytes of a rank's input.
+pub fn input_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Buffer> {
     let records = trial.records(job, rank);
     if trial.tagged {
         return Buffer::copy_of(bytemuck::cast_slice(&records));

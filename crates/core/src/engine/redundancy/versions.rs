@@ -265,8 +265,10 @@ impl Versions<'_, '_> {
         let mut nodes = Vec::new();
         for node in members.cube().nodes() {
             let from = members.executor(node);
+            // An owner has its input outside of its store.
+            let is_copied = |to: Rank| to != Rank(node.0) && self.is_in_place(node, to);
             for to in holders(node, members, members.membership(), copies) {
-                if to != from && (from == me || to == me) && !self.is_in_place(node, to) {
+                if to != from && (from == me || to == me) && !is_copied(to) {
                     let block = result.blocks.get(&node).filter(|_| from == me).cloned();
                     transfers.push(Transfer { from, to, block });
                     nodes.push(node);
