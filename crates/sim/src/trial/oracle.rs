@@ -425,6 +425,8 @@ fn judge_early_loss(
     };
     let mut lost = outcome.lost.iter();
     let owner = match trial.store {
+        // States and contributions become a version together.
+        _ if trial.custom_loop || trial.tree.is_some() => None,
         StoreKind::Directory => lost.find(was_stored),
         StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
         _ => None,

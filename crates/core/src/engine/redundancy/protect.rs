@@ -20,9 +20,7 @@ impl Job<'_, '_> {
     pub(in crate::engine) fn protect_inputs(&mut self) -> Result<RoundResult> {
         let mut result = RoundResult::new();
         self.redundancy.protected = false;
-        for (origin, block) in self.engine.take_arrived()? {
-            self.hold(origin, Delivery::Got(block), &mut result);
-        }
+        self.hold_arrived(&mut result)?;
         let Some(given) = self.inputs.given.take() else {
             return Ok(result);
         };
@@ -68,6 +66,16 @@ impl Job<'_, '_> {
         }
         self.redundancy.protected = true;
         Ok(result)
+    }
+
+    /// Keeps the inputs that arrived although a failure interrupted the step that moved them.
+    pub(in crate::engine) fn hold_arrived(&mut self, result: &mut RoundResult) -> Result<()> {
+        for (origin, block) in self.engine.take_arrived()? {
+            if self.home_with_input(origin.home()).is_some() {
+                self.hold(origin, Delivery::Got(block), result);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the first rank but its owner that holds an input.

@@ -47,6 +47,14 @@ impl<'e> Job<'_, 'e> {
         let mut versions = self.versions();
         versions.in_place = holdings;
         let result = versions.save(VersionId::INPUT, result)?;
+        if self.redundancy.keeps_copies() {
+            for origin in Rank::all(self.engine.members.ranks()) {
+                let stored = self.redundancy.store.get(VersionId::INPUT, origin.home());
+                if stored.is_ok_and(|input| input.is_some()) {
+                    self.redundancy.held.insert(origin);
+                }
+            }
+        }
         let result = self.share_digests(result)?;
         self.share_input_digests(result)
     }
@@ -101,7 +109,10 @@ impl<'e> Job<'_, 'e> {
         if nodes.is_empty() || mutant(Mutant::BlocksNotMoved) {
             return Ok(Some(BTreeMap::new()));
         }
-        let moved = self.engine.transfer(transfers, 1, &mut result.error)?;
+        let origins: Vec<Rank> = nodes.iter().map(|node| Rank(node.0)).collect();
+        let moved = self
+            .engine
+            .transfer_inputs(&origins, transfers, &mut result.error)?;
         let brought = moved.map(|deliveries| nodes.into_iter().zip(deliveries));
         Ok(brought.map(|brought| {
             let mine = brought.filter(|(_, one)| !matches!(one, Delivery::NotMine));
@@ -275,9 +286,13 @@ impl Versions<'_, '_> {
                 }
             }
         }
-        let moved = self
-            .engine
-            .transfer(transfers, self.most_runs, &mut result.error)?;
+        let error = &mut result.error;
+        let moved = if version_id == VersionId::INPUT {
+            let origins: Vec<Rank> = nodes.iter().map(|node| Rank(node.0)).collect();
+            self.engine.transfer_inputs(&origins, transfers, error)?
+        } else {
+            self.engine.transfer(transfers, self.most_runs, error)?
+        };
         let Some(deliveries) = moved else {
             return Ok(result.interrupted());
         };
