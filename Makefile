@@ -63,6 +63,7 @@ fmt: setup
 
 lint: setup
 	$(RUN) cargo clippy --workspace --all-targets --features testing -- -D warnings
+	$(RUN) python3 scripts/dependencies.py
 
 lint-all: setup
 	$(RUN) cargo clippy --workspace --all-targets --all-features -- -D warnings

@@ -111,6 +111,8 @@ impl Trial {
             "links" => self.links = read_list(value, read_link)?,
             "quorum" => self.quorum = value.parse().ok()?,
             "damage" | "rot" => self.damage = value == "1",
+            "power" => self.power = value == "1",
+            "sync" => self.sync = value == "1",
             "failures" | "lose" => self.failures = read_list(value, Failure::parse)?,
             _ => return None,
         }
@@ -119,7 +121,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 31] = [
+const KEYWORDS: [&str; 33] = [
     "ranks",
     "seed",
     "records",
@@ -143,6 +145,8 @@ const KEYWORDS: [&str; 31] = [
     "links",
     "quorum",
     "damage",
+    "power",
+    "sync",
     "failures",
     "lose",
     "turns",
@@ -152,7 +156,7 @@ const KEYWORDS: [&str; 31] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 24;
+const CURRENT: usize = 26;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -195,6 +199,8 @@ impl fmt::Display for Trial {
             write!(out, " quorum={}", self.quorum)?;
         }
         write_flag(out, "damage", self.damage)?;
+        write_flag(out, "power", self.power)?;
+        write_flag(out, "sync", self.sync)?;
         write_list(out, "failures", &self.failures)
     }
 }

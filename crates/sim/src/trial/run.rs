@@ -6,6 +6,7 @@ use super::custom_loop::CustomLoop;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
 use super::{StoreKind, TestRecord, Trial};
+use crate::directory::FileModel;
 use crate::harness::{
     CommitLog, Harness, HarnessRun, InputSource, JobContext, JobOptions, JobReport, SimRank,
 };
@@ -78,7 +79,11 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         record,
     };
     let harness = Harness {
-        damage: trial.damage,
+        files: FileModel {
+            damage: trial.damage,
+            power: trial.power,
+            sync: trial.sync,
+        },
         repair: trial.repair,
         hosts: trial.hosts,
         quorum: trial.quorum,
