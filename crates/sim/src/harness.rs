@@ -255,6 +255,7 @@ impl<'y> SimRank<'y> {
         options: JobOptions<'_>,
         job: impl FnOnce(JobContext<'_, '_>) -> Result<T>,
     ) -> JobReport<T> {
+        self.handle.begin_job(options.number);
         let ranks = self.members.ranks();
         let absent = self.members.faulty().clone();
         let ignore_commits = Rc::new(Cell::new(false));

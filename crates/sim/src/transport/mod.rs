@@ -98,6 +98,8 @@ pub struct SimConfig {
 /// A message that has arrived at a receive of exactly its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Received {
+    /// The receiver's job, as [`RankHandle::begin_job`] numbers it.
+    pub job: usize,
     /// The sender.
     pub from: Rank,
     /// The receiver.

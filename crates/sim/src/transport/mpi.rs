@@ -64,6 +64,11 @@ impl RankHandle {
         self.state.borrow_mut().trace(Some(self.rank), event);
     }
 
+    /// Counts messages that this rank receives from now on to a job.
+    pub fn begin_job(&self, number: usize) {
+        self.state.borrow_mut().process(self.rank).job = number;
+    }
+
     /// Whether another rank has not failed.
     pub fn is_alive(&self, rank: Rank) -> bool {
         self.state.borrow().is_alive(rank)

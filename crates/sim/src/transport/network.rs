@@ -257,11 +257,12 @@ impl SimState {
             place[range.start..range.start + bytes.len()].copy_from_slice(bytes);
         }
         open.done = Some(Look::Complete(bytes.len()));
-        let from = open.peer;
+        let (from, job) = (open.peer, process.job);
         if let RequestKind::Receive { range, .. } = &open.kind
             && range.len() == bytes.len()
         {
             self.received.insert(Received {
+                job,
                 from,
                 to: rank,
                 checksum: Checksum::of(bytes),

@@ -54,6 +54,8 @@ pub enum ProcessStatus {
 pub struct Process {
     pub status: ProcessStatus,
     pub steps: u32,
+    /// The number of its present job.
+    pub job: usize,
     pub comm: usize,
     /// The failures that it knows of.
     pub known_failures: RankSet,
@@ -135,6 +137,7 @@ impl SimState {
         let process = || Process {
             status: ProcessStatus::Alive,
             steps: 0,
+            job: 0,
             comm: 0,
             known_failures: RankSet::new(ranks),
             acknowledged: RankSet::new(ranks),

@@ -448,6 +448,7 @@ fn has_arrived(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: R
     let mut chunks = input.chunks(chunk_bytes(trial.ranks));
     let received = |chunk: &[u8]| {
         run.received.contains(&Received {
+            job,
             from: owner,
             to: holder,
             checksum: Checksum::of(chunk),
