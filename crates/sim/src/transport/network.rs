@@ -261,12 +261,13 @@ impl SimState {
         if let RequestKind::Receive { range, .. } = &open.kind
             && range.len() == bytes.len()
         {
-            self.received.insert(Received {
+            let received = Received {
                 job,
                 from,
                 to: rank,
                 checksum: Checksum::of(bytes),
-            });
+            };
+            *self.received.entry(received).or_default() += 1;
         }
         let bytes = bytes.len();
         self.trace(Some(rank), || TraceEvent::Receives {

@@ -1,7 +1,7 @@
 //! The scheduler: ranks are coroutines, and the seed decides which of them continues.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use corosensei::stack::{DefaultStack, Stack};
@@ -21,8 +21,8 @@ pub struct SimResult<T> {
     pub steps: Vec<StepRecord>,
     /// The trace, if the configuration asks for it.
     pub trace: Vec<TraceEntry>,
-    /// The messages that arrived at receives of exactly their sizes.
-    pub received: BTreeSet<Received>,
+    /// The messages that arrived at receives of exactly their sizes, and how many of each there were.
+    pub received: BTreeMap<Received, usize>,
     /// Ranks that wait for something that cannot happen any more.
     pub hung: Vec<Rank>,
     /// A use of the network that its interface forbids.
@@ -35,7 +35,7 @@ impl<T> Default for SimResult<T> {
             outcomes: Vec::new(),
             steps: Vec::new(),
             trace: Vec::new(),
-            received: BTreeSet::new(),
+            received: BTreeMap::new(),
             hung: Vec::new(),
             misuse: None,
         }

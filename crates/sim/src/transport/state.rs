@@ -110,7 +110,8 @@ pub struct SimState {
     pub eager: usize,
     pub steps: Vec<StepRecord>,
     pub trace: Vec<TraceEntry>,
-    pub received: BTreeSet<Received>,
+    /// The number of messages of each kind.
+    pub received: BTreeMap<Received, usize>,
     record: bool,
     /// The number of the next message.
     pub next_message: u64,
@@ -167,7 +168,7 @@ impl SimState {
             eager,
             steps: Vec::new(),
             trace: Vec::new(),
-            received: BTreeSet::new(),
+            received: BTreeMap::new(),
             record: config.record,
             next_message: 0,
             misuse: None,

@@ -1,6 +1,6 @@
 //! The program of one simulated rank in a trial. It does the same as a program does through the C interface.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::custom_loop::CustomLoop;
 use super::scripted_policy::ScriptedPolicy;
@@ -59,8 +59,8 @@ pub struct TrialRun {
     pub commits: CommitLog,
     /// The trace, if it was asked for.
     pub trace: Vec<TraceEntry>,
-    /// The messages that arrived at receives of exactly their sizes.
-    pub received: BTreeSet<Received>,
+    /// The messages that arrived at receives of exactly their sizes, and how many of each there were.
+    pub received: BTreeMap<Received, usize>,
     /// The ranks that hang.
     pub hung: Vec<Rank>,
     /// The names of the files that were left in the shared directory.
