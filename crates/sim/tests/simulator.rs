@@ -7,6 +7,7 @@
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule};
+use ftsort_kernels::test_size::{all_tests, sized};
 use ftsort_sim::StoreKind;
 use ftsort_sim::svg::draw_diagram;
 use ftsort_sim::timeline::TimelineLine;
@@ -14,20 +15,6 @@ use ftsort_sim::trial::{
     ExhaustiveSearch, SortOutcome, Trial, TrialRange, catch, draw, exhaust, judge, run, shrink,
 };
 use rayon::prelude::*;
-
-/// Whether FTSORT_TESTS selects all tests.
-fn all_tests() -> bool {
-    match std::env::var("FTSORT_TESTS").as_deref() {
-        Ok("all") => true,
-        Ok("quick") | Err(_) => false,
-        Ok(other) => panic!("FTSORT_TESTS is {other:?}; set it to quick or all"),
-    }
-}
-
-/// The value for the selected size.
-fn sized<T>(quick: T, all: T) -> T {
-    if all_tests() { all } else { quick }
-}
 
 fn parse(line: &str) -> Trial {
     Trial::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
