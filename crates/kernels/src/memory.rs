@@ -43,6 +43,22 @@ thread_local! {
     static WITHOUT_LIMIT: Cell<u32> = const { Cell::new(0) };
 }
 
+/// The budget and the limits that hold for one thread of execution. A scheduler that runs several of them on one
+/// thread of the system exchanges these at each switch.
+#[derive(Debug, Default)]
+pub struct ThreadBudget {
+    current: Option<MemoryBudget>,
+    without_limit: u32,
+}
+
+impl ThreadBudget {
+    /// Exchanges this state with that of the present thread.
+    pub fn exchange(&mut self) {
+        self.current = CURRENT.replace(self.current.take());
+        self.without_limit = WITHOUT_LIMIT.replace(self.without_limit);
+    }
+}
+
 /// Runs `work`. The buffers that it allocates on this thread are counted, but not limited.
 pub fn without_limit<T>(work: impl FnOnce() -> T) -> T {
     struct Nested;
@@ -359,6 +375,24 @@ mod tests {
         let _third = Buffer::zeroed(5000).unwrap();
         assert!(outer.used() >= 5100);
         drop(first);
+    }
+
+    #[test]
+    fn two_threads_of_execution_on_one_thread_have_their_own_limits() {
+        let budget = MemoryBudget::new();
+        budget.set_limit(0);
+        let mut other = ThreadBudget::default();
+        let _entered = budget.enter();
+        without_limit(|| {
+            other.exchange();
+            assert!(Buffer::zeroed(LARGE).is_ok());
+            let in_other = budget.enter();
+            assert!(Buffer::zeroed(LARGE).is_err());
+            drop(in_other);
+            other.exchange();
+            assert!(Buffer::zeroed(LARGE).is_ok());
+        });
+        assert!(Buffer::zeroed(LARGE).is_err());
     }
 
     #[test]
