@@ -30,6 +30,8 @@ mutants! {
     LocalFailureSet,
     /// The survivors do not compare their sets of failed ranks.
     FailureSetsNotCompared,
+    /// The survivors compare one bit of a hash of their sets of failed ranks.
+    ShortHashOfFailures,
     /// Agreements on a round and agreements on the set of failed ranks are not distinguished.
     AgreementsNotDistinguished,
     /// Messages of an abandoned round are not removed.
