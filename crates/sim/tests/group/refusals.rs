@@ -1,11 +1,15 @@
 //! Errors on one rank alone: a rank that refuses a call takes part in the agreement, and the group stays usable.
 
-use super::{SimGroup, services, statuses, transport_with};
+use super::{SimGroup, play_group, services, statuses, transport_with};
 use ftsort_core::group::{
-    Group, GroupConfig, HostBudget, MergeOperation, Services, TreeMerge, TreeOptions,
+    Clocks, Datagrams, Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode,
+    Services, SortInput, TreeMerge, TreeOptions, Verification,
 };
 use ftsort_core::members::Rank;
-use ftsort_kernels::error::{Result, Status};
+use ftsort_core::rounds::{Round, Rounds, Task, bytes};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_sim::transport::{SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks};
 
@@ -106,5 +110,149 @@ fn a_refused_tree_is_agreed_on() {
         });
         let expected = outcomes[0];
         assert_eq!(outcomes, [expected; 2], "limit {limit} MiB");
+    }
+}
+
+/// States that are made without a round, which a rank may fail to do.
+struct Initial {
+    fails: bool,
+}
+
+impl Rounds for Initial {
+    fn plan(&self, _dimension: u32) -> Vec<Round> {
+        Vec::new()
+    }
+
+    fn init(&self, node: Node) -> Result<Slice> {
+        if self.fails {
+            return Err(Error::new(Status::Callback, "no state"));
+        }
+        bytes(&[node.0 as u8])
+    }
+
+    fn inits_all(&self) -> bool {
+        true
+    }
+
+    fn absorb(&self, task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
+        Ok(task.state.clone())
+    }
+}
+
+#[test]
+fn a_failed_first_state_is_agreed_on() {
+    for seed in SEEDS {
+        let outcomes = play_group(3, seed, GroupConfig::default(), "", |rank, group| {
+            let fails = rank == Rank(2);
+            let result = group.run_rounds(&Initial { fails }, &[]);
+            used_again(group, result)
+        });
+        assert_eq!(statuses(&outcomes), [Some(Status::Callback); 3]);
+    }
+}
+
+#[test]
+fn too_many_parts_to_verify_are_refused() {
+    for seed in SEEDS {
+        let outcomes = play_group(2, seed, GroupConfig::default(), "", |rank, group| {
+            let count = if rank == Rank(1) { 500 } else { 1 };
+            let found = group.verify_checked(Ok(Verification {
+                layout: SortInput::of_keys::<u8>(&[]).layout,
+                parts: (0..count)
+                    .map(|index| (Node(index), &[1_u8; 4][..]))
+                    .collect(),
+                input: None,
+            }));
+            used_again(group, found)
+        });
+        use Status::{Argument, PeerArgument};
+        assert_eq!(statuses(&outcomes), [Some(PeerArgument), Some(Argument)]);
+    }
+}
+
+#[test]
+fn results_of_different_sorts_are_refused_on_all_ranks() {
+    for seed in SEEDS {
+        // Three ranks have two keys each, and then two ranks have three each.
+        let failures = "2@3.begin";
+        let outcomes = play_group(3, seed, GroupConfig::default(), failures, |rank, group| {
+            let first = group.sort_keys(&[1, 2][..])?;
+            group.inject(3)?;
+            while !group.members().is_faulty(Rank(2)) {
+                group.fault_check()?;
+            }
+            let second = group.sort_keys(&[1, 2, 3][..])?;
+            assert_eq!(first.total(), second.total());
+            let passed = if rank == Rank(0) { first } else { second };
+            let gathered = group.gather(TreeOptions::default(), &passed, &mut |_| Ok(()));
+            assert!(group.lost_ranks().is_empty());
+            used_again(group, gathered)
+        });
+        let refused = Some(Status::Argument);
+        assert_eq!(statuses(&outcomes), [refused, refused, None]);
+    }
+}
+
+struct NoDatagrams;
+
+impl Datagrams for NoDatagrams {
+    fn now(&self) -> f64 {
+        0.0
+    }
+
+    fn send(&mut self, _to: Rank, _message: Vec<u8>) -> Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
+        Ok(None)
+    }
+}
+
+struct StoppedClocks;
+
+impl Clocks for StoppedClocks {
+    fn processor_seconds(&self) -> f64 {
+        0.0
+    }
+
+    fn seconds(&self) -> f64 {
+        0.0
+    }
+}
+
+/// Starts a monitor in the background. `opens` and `serves`: whether that succeeds on this rank.
+fn start_monitor(group: &mut SimGroup<'_>, opens: bool, serves: bool) -> Result<()> {
+    let refused = |done: bool| {
+        let error = || Error::new(Status::Memory, "no thread");
+        done.then_some(()).ok_or_else(error)
+    };
+    let config = MonitorConfig {
+        mode: MonitorMode::Background,
+        ..MonitorConfig::default()
+    };
+    let started = group.start_monitor(
+        Ok(config),
+        Ok(true),
+        None,
+        Box::new(StoppedClocks),
+        |_, _| refused(opens).map(|()| NoDatagrams),
+        |_, _| refused(serves),
+    );
+    started.map(drop)
+}
+
+#[test]
+fn a_monitor_that_cannot_start_on_one_rank_starts_on_none() {
+    for (seed, opens) in SEEDS.zip([true, false].into_iter().cycle()) {
+        let outcomes = play_group(3, seed, GroupConfig::default(), "", move |rank, group| {
+            let fine = rank != Rank(1);
+            let refused = start_monitor(group, fine || opens, fine || !opens);
+            // No rank has a monitor, so that all can start one.
+            start_monitor(group, true, true)?;
+            group.stop_monitor()?;
+            used_again(group, refused)
+        });
+        assert_eq!(statuses(&outcomes), [Some(Status::Memory); 3]);
     }
 }
