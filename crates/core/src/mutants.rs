@@ -129,6 +129,10 @@ mutants! {
     ContributionMergedTwice,
     /// A tree is used that was chosen before the last failure.
     StaleTree,
+    /// A rank without memory for a message leaves the step without an agreement.
+    RefusalNotAgreedOn,
+    /// The memory limit applies to the buffers into which messages are discarded.
+    DiscardsAreLimited,
     /// Rank 0 forwards messages even if it has failed (the papers' programs).
     CoordinatorIsRankZero,
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::rc::Rc;
 
+use crate::refusal::is_refused;
 use crate::transport::{RankHandle, SimStep};
 use ftsort_core::members::Rank;
 use ftsort_core::store::directory::Files;
@@ -46,6 +47,14 @@ impl InMemoryDirectory {
     }
 }
 
+/// An error if the trial refuses this access.
+fn file_allowed() -> io::Result<()> {
+    if is_refused() {
+        return Err(io::Error::other("the trial refuses the access"));
+    }
+    Ok(())
+}
+
 fn io_result(result: Result<()>) -> io::Result<()> {
     result.map_err(|error| io::Error::other(error.text))
 }
@@ -56,6 +65,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        file_allowed()?;
         self.step(SimStep::Storing)?;
         let whole = parts.concat();
         let written = self.handle.chance(whole.len() as u64) as usize;
@@ -70,6 +80,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        file_allowed()?;
         io_result(self.handle.check())?;
         let mut shared = self.shared.borrow_mut();
         let content = shared.files.remove(from).ok_or(ErrorKind::NotFound)?;
@@ -80,6 +91,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
+        file_allowed()?;
         self.step(SimStep::Fetching)?;
         let content = self.shared.borrow().files.get(name).cloned();
         let (mut content, writer) = content.ok_or(ErrorKind::NotFound)?;

@@ -305,7 +305,9 @@ impl Engine<'_> {
             let bytes = sizes[runs.clone()].iter().sum();
             match self.transport.receive(from, bytes) {
                 Ok(ticket) => awaited.push((runs, ticket)),
-                Err(refused) if refused.status == Status::Memory => {
+                Err(refused)
+                    if refused.status == Status::Memory && !mutant(Mutant::RefusalNotAgreedOn) =>
+                {
                     self.transport.discard(from, bytes)?;
                     error.get_or_insert(refused);
                     room = false;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Observation, SpeedChange, StoreKind, TreeUse, Trial};
+use super::{Observation, Refusal, SpeedChange, StoreKind, TreeUse, Trial};
 use crate::transport::Failure;
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
@@ -111,6 +111,7 @@ impl Trial {
             "links" => self.links = read_list(value, read_link)?,
             "quorum" => self.quorum = value.parse().ok()?,
             "damage" | "rot" => self.damage = value == "1",
+            "refuse" => self.refusals = read_list(value, Refusal::parse)?,
             "failures" | "lose" => self.failures = read_list(value, Failure::parse)?,
             _ => return None,
         }
@@ -119,7 +120,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 31] = [
+const KEYWORDS: [&str; 32] = [
     "ranks",
     "seed",
     "records",
@@ -143,6 +144,7 @@ const KEYWORDS: [&str; 31] = [
     "links",
     "quorum",
     "damage",
+    "refuse",
     "failures",
     "lose",
     "turns",
@@ -152,7 +154,7 @@ const KEYWORDS: [&str; 31] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 24;
+const CURRENT: usize = 25;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -195,6 +197,7 @@ impl fmt::Display for Trial {
             write!(out, " quorum={}", self.quorum)?;
         }
         write_flag(out, "damage", self.damage)?;
+        write_list(out, "refuse", &self.refusals)?;
         write_list(out, "failures", &self.failures)
     }
 }

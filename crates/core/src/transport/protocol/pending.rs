@@ -324,6 +324,9 @@ impl Pending {
 /// Allocates a receive buffer that the memory limit does not apply to: a refusal could not be shared with the
 /// other ranks.
 fn control_buffer(mpi: &mut impl MpiApi, bytes: usize) -> Result<RecvBuffer> {
+    if mutant(Mutant::DiscardsAreLimited) {
+        return mpi.land(bytes);
+    }
     memory::without_limit(|| mpi.land(bytes))
 }
 
