@@ -1,6 +1,9 @@
 //! Refusals: allocations, accesses to files and callbacks of a simulated rank that fail, as a system or a program may
 //! let them fail at any time. The rank's memory budget counts them.
 
+// The trials alone refuse actions.
+#![cfg_attr(not(feature = "trials"), allow(dead_code))]
+
 use std::fmt;
 
 use ftsort_core::members::Rank;
