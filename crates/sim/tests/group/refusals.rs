@@ -1,9 +1,13 @@
 //! Errors on one rank alone: a rank that refuses a call takes part in the agreement, and the group stays usable.
 
-use super::{SimGroup, play_group, services, statuses, transport_with};
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::collectives::Sum;
+use super::{SimGroup, play, play_group, services, statuses, transport_with};
 use ftsort_core::group::{
     Clocks, Datagrams, Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode,
-    Services, SortInput, TreeMerge, TreeOptions, Verification,
+    Services, SortInput, StoreChoice, TreeMerge, TreeOptions, Verification,
 };
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::{Round, Rounds, Task, bytes};
@@ -11,6 +15,7 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
+use ftsort_sim::directory::{InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks};
 
 /// Seeds of the interleavings that each test tries.
@@ -190,6 +195,116 @@ fn results_of_different_sorts_are_refused_on_all_ranks() {
         });
         let refused = Some(Status::Argument);
         assert_eq!(statuses(&outcomes), [refused, refused, None]);
+    }
+}
+
+/// Makes every kind of collective call. Returns the status of each, the same list on all ranks.
+fn every_call(rank: Rank, group: &mut SimGroup<'_>) -> Vec<Status> {
+    let mut statuses = Vec::new();
+    let mut note = |result: Result<()>| {
+        statuses.push(result.err().map_or(Status::Ok, |error| error.status));
+    };
+    let keys: Vec<u32> = (0..40).map(|index| (index * 7919 + rank.0) % 97).collect();
+    let layout = SortInput::of_keys::<u32>(&[]).layout;
+    let sorted = group.sort_keys(&keys);
+    note(sorted.as_ref().map(|_| ()).map_err(Clone::clone));
+    if let Ok(sorted) = &sorted {
+        note(group.verify(&layout, sorted, None).map(drop));
+        note(group.gather(TreeOptions::default(), sorted, &mut |_| Ok(())));
+    }
+    note(group.run_rounds(&Sum, &[1]).map(drop));
+    let initial = Initial { fails: false };
+    note(group.run_rounds(&initial, &[]).map(drop));
+    let merge = TreeMerge {
+        options: TreeOptions {
+            detect_ms: 1000,
+            ..TreeOptions::default()
+        },
+        operation: MergeOperation::Concatenate,
+        contribution: &[rank.0 as u8; 100],
+    };
+    note(group.tree_merge(merge).map(drop));
+    let bytes = [rank.0 as u8; 100];
+    let received = group.tree_broadcast(TreeOptions::default(), Rank(1), &bytes);
+    note(received.map(drop));
+    let put = group.put_state(Node(rank.0), &[1, 2]);
+    note(group.commit_states_checked(true, put).map(drop));
+    note(group.fault_check().map(drop));
+    note(group.agree(7).map(drop));
+    let foreground = MonitorConfig {
+        mode: MonitorMode::Foreground,
+        ..MonitorConfig::default()
+    };
+    let open = |_: &_, _| Ok(NoDatagrams);
+    let clocks = Box::new(StoppedClocks);
+    let started = group.start_monitor(Ok(foreground), Ok(true), None, clocks, open, |_, _| Ok(()));
+    note(started.map(drop));
+    note(group.sort_keys(&keys).map(drop));
+    note(group.stop_monitor());
+    note(group.clear_states());
+    note(group.finish().map(drop));
+    statuses
+}
+
+/// Runs every call with refused actions on the last of 3 ranks. Returns the statuses of all ranks, and the number of
+/// actions of that rank.
+fn refused_calls(in_files: bool, refused: Range<u32>) -> (Vec<Vec<Status>>, u32) {
+    let files = SharedFiles::default();
+    let budget = MemoryBudget::new();
+    budget.refuse(refused);
+    let of_last = budget.clone();
+    let outcomes = play(3, 1, move |rank, transport, handle| {
+        let files = Rc::clone(&files);
+        let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
+            Box::new(InMemoryDirectory::new(&files, &handle, false))
+        };
+        let store = if in_files {
+            StoreChoice::Directory(Rc::new(open))
+        } else {
+            StoreChoice::Memory(1)
+        };
+        let config = GroupConfig {
+            store,
+            ..GroupConfig::default()
+        };
+        let budget = if rank == Rank(2) {
+            Limited(of_last.clone())
+        } else {
+            Limited::default()
+        };
+        let services = Services {
+            budget: Box::new(budget),
+            ..services(rank)
+        };
+        match Group::new(transport, config, services) {
+            Ok(mut group) => every_call(rank, &mut group),
+            Err(error) => vec![error.status],
+        }
+    });
+    (outcomes.into_iter().flatten().collect(), budget.actions())
+}
+
+#[test]
+fn every_refusal_in_every_collective_call_is_agreed_on() {
+    for in_files in [false, true] {
+        let (fine, actions) = refused_calls(in_files, 0..0);
+        assert!(fine.concat().iter().all(|status| *status == Status::Ok));
+        assert!(fine[0].len() == 15 && actions > 20, "{actions} actions");
+        let mut without_error = 0;
+        for action in 1..=actions {
+            for end in [action + 1, u32::MAX] {
+                let (statuses, _) = refused_calls(in_files, action..end);
+                let refused = statuses[0].iter().filter(|status| **status != Status::Ok);
+                let lasts = end == u32::MAX;
+                let refused = refused.count();
+                without_error += usize::from(refused == 0);
+                assert!(lasts || refused <= 1, "{action}: {statuses:?}");
+                assert_eq!(statuses, vec![statuses[0].clone(); 3], "{action} to {end}");
+                let apart = |status: &Status| status.sets_apart() || *status == Status::State;
+                assert!(!statuses[0].iter().any(apart), "{action}: {statuses:?}");
+            }
+        }
+        assert_eq!(without_error, 0);
     }
 }
 
