@@ -2,6 +2,10 @@
 # A thin layer over cargo, cmake and the scripts; every recipe runs within scripts/with-env.
 
 RUN := scripts/with-env
+# Cargo's profile of the library in `build`, `install-check` and `kills-short`.
+PROFILE := release
+# The library with debug assertions has the features of the tests, for which cargo has built it already.
+FEATURES = $(if $(filter dev,$(PROFILE)),testing)
 # Runs a command with the release library, which the MPI tests use as the demo and the kill tables do.
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
@@ -11,13 +15,13 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
-	@echo "make check          the tests that every change must pass (about 13 minutes on 2 cores, builds included)"
-	@echo "make check-all      all other tests: lint configurations, exhaustive schedules, all MPI cases (half an hour)"
-	@echo "make sanitize       AddressSanitizer on the kernels (a quarter of an hour)"
+	@echo "make check          the tests that every change must pass (builds and quick tests)"
+	@echo "make check-all      all tests at full size, and the optimised library (less than an hour)"
+	@echo "make sanitize       AddressSanitizer on the kernels"
 	@echo "make build          build the optimised library"
 	@echo "make header         generate include/*.h from the sources"
 	@echo "make site           build the documentation site into target/site"
-	@echo "make pictures       draw docs/pictures from docs/data"
+	@echo "make pictures       draw docs/pictures"
 	@echo "make explore        a million seeds on simulated ranks, and every failure of four ranks (about an hour)"
 	@echo "make fuzz           fuzz the parsers of files, messages and schedules (MINUTES=1 for each)"
 	@echo "make kills          the long kill table (about an hour)"
@@ -35,34 +39,38 @@ setup:
 	@$(RUN) true
 
 build: setup
-	$(RUN) cargo build --release
+	$(RUN) cargo build --profile $(PROFILE) --features "$(FEATURES)"
 
 demo: build
 	@$(RUN) python3 scripts/demo.py $(if $(FILE),--file "$(FILE)") $(if $(RANKS),--ranks "$(RANKS)")
 
-# One after the other also under `make -j`: cheap checks first, and the kills without load beside them.
+# One after the other also under `make -j`: cheap checks first, and the kills without load beside them. The library is
+# that of the tests, with debug assertions; `check-all` tests the optimised one.
 check:
 	$(MAKE) fmt
 	$(MAKE) lint
 	$(MAKE) doc
 	$(MAKE) test
 	$(MAKE) test-scripts
-	$(MAKE) build
 	$(MAKE) test-mpi
-	$(MAKE) install-check
-	$(MAKE) kills-short
+	$(MAKE) install-check PROFILE=dev
+	$(MAKE) kills-short PROFILE=dev
 
 check-all:
 	$(MAKE) lint-all
 	$(MAKE) models
 	$(MAKE) test-all
+	$(MAKE) sanitize
 	$(MAKE) test-mpi-all
+	$(MAKE) install-check
+	$(MAKE) kills-short
 
 fmt: setup
 	$(RUN) cargo fmt --all --check
 
 lint: setup
 	$(RUN) cargo clippy --workspace --all-targets --features testing -- -D warnings
+	$(RUN) python3 scripts/dependencies.py
 
 lint-all: setup
 	$(RUN) cargo clippy --workspace --all-targets --all-features -- -D warnings
@@ -83,8 +91,10 @@ test-scripts: setup
 	$(RUN) python3 scripts/settings.py
 	$(RUN) python3 -m unittest discover scripts/tests
 
-test-mpi: build
-	FTSORT_TESTS=quick $(WITH_RELEASE) cargo test --features testing --test mpi --test exports
+# The library is the one that cargo builds for the tests.
+test-mpi: setup
+	FTSORT_TESTS=quick $(RUN) cargo test --workspace --features testing --exclude ftsort-papers --test mpi \
+	  --test exports
 
 # The same tests at their full size, in a profile that compiles longer and runs faster.
 test-all: setup
@@ -98,15 +108,15 @@ test-mpi-all: build
 models: setup
 	$(RUN) cargo test --profile sim -p ftsort-papers
 
-# AddressSanitizer on the kernels, with the stable compiler (a quarter of an hour).
+# AddressSanitizer on the kernels, with the stable compiler.
 sanitize: setup
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(RUN) cargo test --target x86_64-unknown-linux-gnu -p ftsort-kernels --lib
+	PROPTEST_CASES=32 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(RUN) cargo test --target x86_64-unknown-linux-gnu -p ftsort-kernels --lib
 
 install-check: setup
-	$(RUN) python3 scripts/check_install.py
+	$(RUN) python3 scripts/check_install.py --profile $(PROFILE) --features "$(FEATURES)"
 
 kills-short: build
-	$(RUN) python3 scripts/kill_table.py --short
+	$(RUN) python3 scripts/kill_table.py --short --profile $(PROFILE)
 
 kills-medium: build
 	$(RUN) python3 scripts/kill_table.py --repair agree --runs 3
@@ -163,8 +173,11 @@ dgrp-paper: setup
 header: setup
 	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header
 
+# From the tables in docs/data; one picture is a run of the simulator.
 pictures: setup
 	$(RUN) python3 scripts/pictures.py
+	$(RUN) cargo run --profile sim -p ftsort-sim -- replay --svg docs/pictures/round-with-failure.svg \
+	  "ranks=4 seed=1 records=6 store=memory:1 failures=2@20"
 
 site: doc
 	python3 scripts/build_site.py

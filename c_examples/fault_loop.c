@@ -74,6 +74,8 @@ int main(int argc, char **argv)
   MPI_Comm comm;
 
   ftsort_prepare();
+
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
   MPI_Init(&argc, &argv);
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));

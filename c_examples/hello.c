@@ -35,7 +35,8 @@ int main(int argc, char **argv)
   size_t i, k, in_order = 1;
   int rank;
 
-  ftsort_prepare(); /* sets options that Open MPI reads in MPI_Init */
+  ftsort_prepare();      /* sets options that Open MPI reads in MPI_Init */
+  ftsort_allow_faults(); /* only because this is a demonstration: FTSORT_FAULTS may kill ranks */
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 

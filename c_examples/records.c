@@ -132,6 +132,7 @@ int main(int argc, char **argv)
   magnitude.descending = 1; /* the greatest number first */
   shell.stable = 1; /* an algorithm that does not keep the order of equal stars refuses this */
   ftsort_prepare();
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
   MPI_Init(&argc, &argv);
   config.dense = 1; /* one block of equal size for each survivor, also after failures */
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK ||

@@ -14,6 +14,7 @@ static ftsort *group;
 static void start(int *argc, char ***argv)
 {
   ftsort_prepare();
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
   MPI_Init(argc, argv);
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));

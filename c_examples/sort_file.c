@@ -133,7 +133,7 @@ static int sort_once(struct job *job)
   job->lost = status == FTSORT_ERR_DATA_LOST; /* on all ranks; the file still exists, so the survivors sort again */
   if (job->lost) return 1;
   if (status != FTSORT_OK) return fprintf(stderr, "rank %d: %s\n", job->self, ftsort_last_error(job->group)), 0;
-  fd = open(job->part, O_CREAT | O_WRONLY, 0644);
+  fd = open(job->part, O_CREAT | O_WRONLY | O_NOFOLLOW, 0644); /* all ranks write to it, so not O_EXCL */
   failed = fd < 0;
   for (i = 0; !failed && ftsort_result_block(result, i, &block) == FTSORT_OK; i++)
     failed = transfer(fd, (char *)block.data, block.count * size, block.offset * size, 1);
@@ -162,6 +162,8 @@ int main(int argc, char **argv)
   job.config.user = &job;
 
   ftsort_prepare();
+
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &job.self);
   MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);

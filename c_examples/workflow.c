@@ -262,6 +262,7 @@ int main(int argc, char **argv)
     config.store_directory = argv[2];
   }
   ftsort_prepare();
+  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
   MPI_Init(&argc, &argv);
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));

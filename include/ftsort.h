@@ -382,25 +382,26 @@ typedef struct ftsort_config {
    * it returns FTSORT_ERR_MEMORY on all ranks before it allocates. Control messages count, but are not limited. 0:
    * the memory that is available on this host, divided by its survivors, and at least 8 MiB. */
   size_t memory_limit;
-  /** FTSORT_STORE_DIRECTORY only: an existing directory that all ranks can write and read. Copied. The library uses
-   * and removes files with names `ftsort-*` in it. */
+  /** FTSORT_STORE_DIRECTORY only: a directory that all ranks can write and read. It needs the sticky bit if all
+   * users can write to it. Copied. The library uses and removes files with names `ftsort-*` in it. */
   const char *store_directory;
-  /** Failures and corruptions to inject, for tests: see docs/fault-injection.md. Copied. NULL: the environment
-   * variable FTSORT_FAULTS; empty: none. */
+  /** Failures and corruptions to inject, for tests: see docs/fault-injection.md. Copied. Empty: none. NULL: none,
+   * or the environment variable FTSORT_FAULTS if the program has called ftsort_allow_faults. */
   const char *faults;
   ftsort_reload_fn reload;  /**< See `ftsort_reload_fn`; NULL: inputs cannot be read again. */
   ftsort_event_fn on_event; /**< See `ftsort_event_fn`; may be NULL. */
   ftsort_log_fn on_log;     /**< See `ftsort_log_fn`; may be NULL. */
   void *user;               /**< Passed to the callbacks and never read. */
   uint32_t checks;          /**< Bits of `ftsort_check`. 0: data are trusted, except files, which have checksums. */
-  /** The prefix of trace files: each rank writes `PREFIX.RANK.json`, and ftsort_leave or ftsort_free merges them on
-   * the lowest survivor into `PREFIX.json`. See docs/trace.md. Copied. NULL: the environment variable
-   * FTSORT_TRACE; empty: none. */
+  /** The prefix of trace files, `PREFIX.RANK.json`, which ftsort_leave and ftsort_free merge into `PREFIX.json`:
+   * see docs/trace.md. Copied. NULL: the environment variable FTSORT_TRACE; empty: none. */
   const char *trace;
+  int32_t store_sync;       /**< Not 0: files of the store survive power failures: docs/failure-model.md. */
+  int32_t group_access;     /**< Not 0: the group can read files of store and trace (mode 0640). 0: mode 0600. */
 } ftsort_config;
 
 #define FTSORT_CONFIG_INIT \
-  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL }
+  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0 }
 
 /* ---- Groups ---------------------------------------------------------------------------------------------- */
 
@@ -409,12 +410,14 @@ typedef struct ftsort_config {
  *
  * Sets the environment variables of Open MPI that are not set yet, and ignores SIGPIPE if its action is the default
  * (a TCP connection to a failed process raises it). The `ftsort-mpirun` wrapper and the MCA parameter file of
- * ftsort do the same from outside, so this call is optional. Other MPI libraries ignore the variables. No other
- * function of ftsort changes the environment or the action of a signal.
+ * ftsort do the same from outside, so this call is optional. Other MPI libraries ignore the variables.
  *
  * \return FTSORT_OK; FTSORT_ERR_STATE if MPI is initialised already, and nothing was set
  */
 ftsort_status ftsort_prepare(void);
+
+/** Lets FTSORT_FAULTS inject failures into later groups, in tests: see docs/fault-injection.md. [L] */
+void ftsort_allow_faults(void);
 
 /**
  * Creates a group of the ranks of `comm`. [C]
@@ -451,8 +454,8 @@ void ftsort_free(ftsort *group);
  * After failures survivors can hang in MPI_Finalize, where they wait for failed ranks. This function waits for the
  * other survivors. If no rank has failed (and the heartbeat detector of Open MPI has no thread, with which
  * MPI_Finalize hangs in any case), it releases the group and calls MPI_Finalize and exit. Otherwise it flushes the
- * C streams and calls _exit, without MPI_Finalize and atexit handlers. The exit status of mpirun does not prove
- * success: with `--with-ft ulfm` it can be 0 although ranks failed.
+ * C streams and calls _exit, without MPI_Finalize and atexit handlers. An exit status of 0 from mpirun proves
+ * nothing.
  *
  * \param group      a group, even an unusable one, or a group of ftsort_group_of
  * \param exit_code  the exit status of the process

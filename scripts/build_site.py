@@ -24,12 +24,14 @@ ENV = pathlib.Path(os.environ.get("FTSORT_ENV_DIR", ROOT / ".env")).absolute()
 CONFIG = ROOT / "site"
 OUTPUT = ROOT / "target/site"
 
-# The order of the pages that are known; docs/*.md that are not named here come last, by name.
+# The order of docs/*.md; docs/glossary.md comes with the reference.
 SECTIONS = (
-    ("Guide", ("building", "sorting", "rounds", "tree", "dgrp", "monitor", "reliable", "from-the-original")),
+    ("Guide", ("building", "sorting", "rounds", "tree", "dgrp", "reliable", "fault-injection", "trace",
+               "from-the-original")),
     ("Design", ("architecture", "failure-model", "open-mpi", "papers")),
     ("Measurements", ("performance", "experiments")),
 )
+GLOSSARY = "glossary"
 
 PICTURES = (".svg", ".png", ".jpg", ".gif")
 LARGE = 200_000  # bytes of a file from which on it is not shown
@@ -214,18 +216,10 @@ def toctree(caption, pages):
 
 def navigation(docs, rust):
     """The toctrees: all pages in their order."""
-    left = {path.stem: str(path.relative_to(ROOT)) for path in docs}
-    glossary = left.pop("glossary", None)
-    project = [left.pop(path.stem) for path in docs if path.parent == ROOT]
-    trees = []
-    for caption, stems in SECTIONS:
-        pages = [left.pop(stem) for stem in stems if stem in left]
-        if pages:
-            trees.append(toctree(caption, pages))
-    if left:
-        trees.append(toctree("More", left.values()))
-    pages = ["api/index", "examples", *(["rust"] if rust else []), *([glossary] if glossary else [])]
-    return "".join([*trees, toctree("Reference", pages), toctree("Project", project)])
+    trees = [toctree(caption, [f"docs/{stem}.md" for stem in stems]) for caption, stems in SECTIONS]
+    reference = ["api/index", "examples", *(["rust"] if rust else []), f"docs/{GLOSSARY}.md"]
+    project = [path.name for path in docs if path.parent == ROOT]
+    return "".join([*trees, toctree("Reference", reference), toctree("Project", project)])
 
 
 # ---- The API reference ------------------------------------------------------------------------------

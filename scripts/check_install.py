@@ -5,6 +5,7 @@ Builds a program outside the tree with CMake's find_package, with pkg-config and
 and the static library, and runs each. Runs the tests of the CMake build too.
 """
 
+import argparse
 import os
 import pathlib
 import shutil
@@ -46,11 +47,12 @@ def works(program, how):
     print(f"  {how}: works", flush=True)
 
 
-def install(folder):
+def install(folder, profile, features):
     """Builds and installs the library, and returns the prefix and mpicc. Moves the installed tree once, as a test."""
     build, first, prefix = folder / "build", folder / "first", folder / "prefix"
     mpicc = shutil.which(os.environ.get("MPICC", "mpicc"))
-    options = [f"-DMPI_C_COMPILER={mpicc}", f"-DCMAKE_INSTALL_PREFIX={first}"]
+    options = [f"-DMPI_C_COMPILER={mpicc}", f"-DCMAKE_INSTALL_PREFIX={first}", f"-DFTSORT_CARGO_PROFILE={profile}",
+               f"-DFTSORT_CARGO_FEATURES={features}"]
     if "CARGO_TARGET_DIR" in os.environ:
         options.append(f"-DFTSORT_CARGO_TARGET_DIR={os.environ['CARGO_TARGET_DIR']}")
     run("cmake", "-S", launch.ROOT, "-B", build, *options)
@@ -63,9 +65,13 @@ def install(folder):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="release", help="cargo's profile for the library")
+    parser.add_argument("--features", default="", help="further features of the library")
+    chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ftsort-install-") as name:
         folder = pathlib.Path(name)
-        prefix, mpicc = install(folder)
+        prefix, mpicc = install(folder, chosen.profile, chosen.features)
         libraries = next(prefix.glob("lib*/libftsort.so")).parent
         consumer = folder / "consumer"
         consumer.mkdir()

@@ -47,7 +47,7 @@ def simulator():
 
 def library_dir(profile="release"):
     """Returns the folder of libftsort.so, and makes the link there with the name that the loader asks for."""
-    library = target_dir() / profile / "libftsort.so"
+    library = target_dir() / ("debug" if profile == "dev" else profile) / "libftsort.so"
     if not library.exists():
         sys.exit(f"{library} does not exist: run `make build` first")
     dynamic = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True)

@@ -21,7 +21,7 @@
 
 use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
-use std::path::PathBuf;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ use ftsort_core::group::{
     NoObserver, Reload, Services, StoreChoice, TestProcedure,
 };
 use ftsort_core::members::{Rank, Slot};
-use ftsort_core::store::disk::Disk;
+use ftsort_core::store::disk::{Disk, FileOptions};
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -85,15 +85,22 @@ impl Default for Config {
 impl Config {
     /// Stores versions and states in a directory that all ranks see.
     #[must_use]
-    pub fn store_in(mut self, directory: impl Into<PathBuf>) -> Config {
-        self.group.store = directory_store(directory.into());
+    pub fn store_in(self, directory: impl AsRef<Path>) -> Config {
+        self.store_in_with(directory, FileOptions::default())
+    }
+
+    /// As [`Config::store_in`], with options for the files.
+    #[must_use]
+    pub fn store_in_with(mut self, directory: impl AsRef<Path>, options: FileOptions) -> Config {
+        self.group.store = directory_store(directory.as_ref(), options);
         self
     }
 }
 
 /// A store in a directory of the file system.
-pub(crate) fn directory_store(directory: PathBuf) -> StoreChoice {
-    StoreChoice::Directory(Rc::new(move || Box::new(Disk::new(&directory))))
+pub(crate) fn directory_store(directory: &Path, options: FileOptions) -> StoreChoice {
+    let disk = Disk::new(directory, options);
+    StoreChoice::Directory(Rc::new(move || Box::new(disk.clone())))
 }
 
 /// A group of the processes of an MPI communicator, of which some may fail.

@@ -1,6 +1,7 @@
 //! Settings for fault tolerance before MPI starts, and the end of a process after failures.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -21,6 +22,22 @@ const SETTINGS: [(&str, &str); 4] = [
     ("OMPI_MCA_btl_tcp_flags", "send,inplace"),
     ("OMPI_MCA_coll_ftagree_era_topology", "3"),
 ];
+
+/// Whether this program lets the environment inject failures.
+static FAULTS_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// Lets the environment variable FTSORT_FAULTS inject failures into groups that are created from now on. Without
+/// this call the variable has no effect, so that it cannot kill the ranks of a job that is no test.
+pub(crate) fn allow_faults() {
+    FAULTS_ALLOWED.store(true, Ordering::Relaxed);
+}
+
+/// Returns the schedule of failures in the environment, and whether the program allows it. None: there is none.
+pub(crate) fn faults_of_environment() -> Option<(String, bool)> {
+    let faults = std::env::var("FTSORT_FAULTS").ok();
+    let faults = faults.filter(|faults| !faults.is_empty())?;
+    Some((faults, FAULTS_ALLOWED.load(Ordering::Relaxed)))
+}
 
 /// Returns the settings that this process's environment lacks.
 pub(crate) fn missing_settings() -> impl Iterator<Item = (&'static str, &'static str)> {

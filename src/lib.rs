@@ -17,6 +17,7 @@ pub use ftsort_core::group::{
     DataChecks, GroupConfig, GroupObserver, Key, MergeOperation, MonitorConfig, MonitorState,
     SortInput, Sorted, SortedBlock, StoreChoice, TreeMerge, TreeOptions,
 };
+pub use ftsort_core::store::disk::FileOptions;
 pub use ftsort_kernels::error::{Error, Result, Status};
 pub use group::{Config, Group};
 pub use launch::prepare;

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
+use ftsort_kernels::test_size::sized;
 use ftsort_sim::transport::{SimConfig, run_ranks};
 use ftsort_sim::trial::{CONFORMANCE_CASES, ConformanceCase};
 
 /// The number of seeds: with FTSORT_TESTS=all more than by default.
 fn seeds() -> u64 {
-    let all = std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all");
-    if all { 300 } else { 60 }
+    sized(60, 300)
 }
 
 const LIMIT_SECONDS: &str = "60";

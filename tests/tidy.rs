@@ -4,11 +4,16 @@
 // The test prints the rates of words for the developer.
 #![allow(clippy::print_stdout)]
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const LONGEST_FILE: usize = 600;
+
+/// Files of other projects that documents name as if they were paths of the repository.
+const FOREIGN_FILES: [&str; 1] = ["coll_ftagree_earlyreturning.c"];
 
 /// The modules of `crates/core` from the ground up. A module imports only modules of earlier lines and itself.
 const CORE_LAYERS: [&[&str]; 10] = [
@@ -80,24 +85,31 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files of the repository with one of these endings.
-fn files(endings: &[&str]) -> Vec<(String, String)> {
+/// The names of all files of the repository.
+fn names() -> Vec<String> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root())
         .output()
         .expect("git lists the files of the repository");
     let listed = String::from_utf8(listed.stdout).expect("file names are UTF-8");
-    let names = listed.lines().filter(|name| {
-        let ending = Path::new(name)
-            .extension()
-            .and_then(|ending| ending.to_str());
-        ending.is_some_and(|ending| endings.contains(&ending)) && root().join(name).is_file()
-    });
+    let names = listed.lines().filter(|name| root().join(name).is_file());
+    names.map(str::to_string).collect()
+}
+
+fn has_ending(name: &str, endings: &[&str]) -> bool {
+    let ending = Path::new(name).extension().and_then(OsStr::to_str);
+    ending.is_some_and(|ending| endings.contains(&ending))
+}
+
+/// The files of the repository with one of these endings.
+fn files(endings: &[&str]) -> Vec<(String, String)> {
+    let names = names().into_iter();
     let found: Vec<_> = names
+        .filter(|name| has_ending(name, endings))
         .map(|name| {
-            let text = fs::read_to_string(root().join(name)).expect("a source is text");
-            (name.to_string(), text)
+            let text = fs::read_to_string(root().join(&name)).expect("a source is text");
+            (name, text)
         })
         .collect();
     assert!(!found.is_empty(), "no file ends in {endings:?}");
@@ -208,6 +220,69 @@ fn retired_names_do_not_come_back() {
         }
     }
     assert!(found.is_empty(), "retired names:\n{}", found.join("\n"));
+}
+
+/// Returns the words in backticks that have the form of a path: those with the ending of a source, and those that
+/// begin with a folder of the repository. A pattern stands for its folder.
+fn named_paths<'a>(prose: &'a str, known: &HashSet<&str>) -> Vec<&'a str> {
+    let is_path = |word: &str| {
+        let sources = ["rs", "c", "h", "py", "md", "toml", "sh", "csv", "svg"];
+        let (top, rest) = word.split_once('/').unwrap_or((word, ""));
+        let inside = !rest.is_empty() && known.contains(top);
+        let plain = |c: char| c.is_alphanumeric() || "_./-*".contains(c);
+        word.chars().all(plain) && (inside || has_ending(word, &sources))
+    };
+    let words = prose.split('`').skip(1).step_by(2);
+    words
+        .filter(|word| is_path(word))
+        .map(|word| {
+            let folder = word.split('*').next().unwrap_or(word);
+            folder.trim_end_matches('/')
+        })
+        .collect()
+}
+
+#[test]
+fn paths_in_documents_exist() {
+    let names = names();
+    let known: HashSet<&str> = names
+        .iter()
+        .flat_map(|name| Path::new(name).ancestors())
+        .filter_map(Path::to_str)
+        .collect();
+    // A document may leave out the first folders: `commit.rs`, `engine/commit.rs`.
+    let endings: HashSet<&str> = known
+        .iter()
+        .flat_map(|path| path.match_indices('/').map(|(at, _)| &path[at + 1..]))
+        .chain(known.iter().copied())
+        .collect();
+    let mut stale = Vec::new();
+    for (name, text) in files(&["md"]) {
+        // The list of changes names files as they were.
+        if name == "CHANGELOG.md" {
+            continue;
+        }
+        let folder = Path::new(&name).parent().expect("a file is in a folder");
+        let text = prose(&name, &text);
+        let paths = named_paths(&text, &known).into_iter();
+        stale.extend(
+            paths
+                .filter(|path| !endings.contains(path) && !FOREIGN_FILES.contains(path))
+                .map(|path| format!("{name}: `{path}`")),
+        );
+        let targets = text.split("](").skip(1);
+        let targets = targets.filter_map(|rest| rest.split([')', '#', ' ']).next());
+        stale.extend(
+            targets
+                .filter(|path| !path.contains(':') && !root().join(folder).join(path).exists())
+                .map(|path| format!("{name}: link to {path}")),
+        );
+    }
+    assert!(
+        stale.is_empty(),
+        "these are not in the repository; correct the documents:\n{}",
+        stale.join("\n")
+    );
 }
 
 #[test]

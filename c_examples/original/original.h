@@ -100,7 +100,8 @@ static int save_list(const sorting *job, const ftsort_block *block)
   FILE *file;
   snprintf(name, sizeof name, "saveRank%d.dat", (int)block->node);
   snprintf(draft, sizeof draft, "%s.%d", name, job->self);
-  file = fopen(draft, "wb");
+  remove(draft);
+  file = fopen(draft, "wbx"); /* a new file, and not the target of a link */
   written = file ? fwrite(block->data, sizeof(int32_t), block->count, file) : 0;
   if (file == NULL || fclose(file) != 0 || written != block->count || rename(draft, name) != 0) {
     fprintf(stderr, "%s: cannot write %s: %s\n", job->program, name, strerror(errno));

@@ -170,6 +170,8 @@ fn configs(values: &mut Values<'_>) {
         user: null_mut(),
         checks: values.number() as u32,
         trace: pointer(directory),
+        store_sync: 0,
+        group_access: 0,
     };
     let given = Sized::new(&config, values);
     let mut group = null_mut();

@@ -33,6 +33,14 @@ impl Files for Shelved {
         Ok(())
     }
 
+    fn sync(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let content = self.0.borrow_mut().remove(from);
         let content = content.ok_or(ErrorKind::NotFound)?;

@@ -169,6 +169,12 @@ class RealHeaders(unittest.TestCase):
                     self.assertIn(line[1:].split(" ")[0], requests, f"{name}: {line}")
 
 
+class Navigation(unittest.TestCase):
+    def test_every_document_has_a_place_in_the_navigation(self):
+        listed = [stem for _, stems in build_site.SECTIONS for stem in stems] + [build_site.GLOSSARY]
+        self.assertEqual(sorted(listed), sorted(path.stem for path in (ROOT / "docs").glob("*.md")))
+
+
 class Links(unittest.TestCase):
     def test_links_follow_files_to_their_pages(self):
         staging = build_site.Staging(pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())))

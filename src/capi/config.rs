@@ -228,11 +228,11 @@ pub struct ftsort_config {
     /// it returns FTSORT_ERR_MEMORY on all ranks before it allocates. Control messages count, but are not limited. 0:
     /// the memory that is available on this host, divided by its survivors, and at least 8 MiB.
     pub memory_limit: usize,
-    /// FTSORT_STORE_DIRECTORY only: an existing directory that all ranks can write and read. Copied. The library uses
-    /// and removes files with names `ftsort-*` in it.
+    /// FTSORT_STORE_DIRECTORY only: a directory that all ranks can write and read. It needs the sticky bit if all users
+    /// can write to it. Copied. The library uses and removes files with names `ftsort-*` in it.
     pub store_directory: *const c_char,
-    /// Failures and corruptions to inject, for tests: see docs/fault-injection.md. Copied. NULL: the environment
-    /// variable FTSORT_FAULTS; empty: none.
+    /// Failures and corruptions to inject, for tests: see docs/fault-injection.md. Copied. Empty: none. NULL: none,
+    /// or the environment variable FTSORT_FAULTS if the program has called ftsort_allow_faults.
     pub faults: *const c_char,
     /// See `ftsort_reload_fn`; NULL: inputs cannot be read again.
     pub reload: ftsort_reload_fn,
@@ -244,8 +244,11 @@ pub struct ftsort_config {
     pub user: *mut c_void,
     /// Bits of `ftsort_check`. 0: data are trusted, except files, which have checksums.
     pub checks: u32,
-    /// The prefix of trace files: each rank writes `PREFIX.RANK.json`, and ftsort_leave or ftsort_free merges them on
-    /// the lowest survivor into `PREFIX.json`. See docs/trace.md. Copied. NULL: the environment variable FTSORT_TRACE;
-    /// empty: none.
+    /// The prefix of trace files, `PREFIX.RANK.json`, which ftsort_leave and ftsort_free merge into `PREFIX.json`: see
+    /// docs/trace.md. Copied. NULL: the environment variable FTSORT_TRACE; empty: none.
     pub trace: *const c_char,
+    /// Not 0: files of the store survive power failures: docs/failure-model.md.
+    pub store_sync: i32,
+    /// Not 0: the group can read files of store and trace (mode 0640). 0: mode 0600.
+    pub group_access: i32,
 }

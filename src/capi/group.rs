@@ -11,7 +11,7 @@ use super::handle::{Handle, last_error, on_group, on_group_locally, place_of, re
 use super::monitor::ftsort_monitor;
 use super::settings::Settings;
 use super::status::ftsort_status;
-use super::trace::{Reporter, SharedTrace, Trace};
+use super::trace::{Place, Reporter, SharedTrace, Trace};
 use crate::group::{Config, Group};
 use crate::ulfm::require_mpi;
 use ftsort_core::group::{LastRun, Reload};
@@ -139,6 +139,7 @@ pub(super) unsafe fn make_group(
         reload,
         listener,
         trace,
+        files,
     } = settings;
     let shared = SharedTrace::default();
     let config = Config {
@@ -153,7 +154,8 @@ pub(super) unsafe fn make_group(
         Group::create(comm, config, refusal, |transport, observer| {
             if let Some(prefix) = trace {
                 let clock = || transport.now();
-                opened = Some(Trace::open(&prefix, transport.me(), listener, clock)?);
+                let place = Place::of(&prefix, files);
+                opened = Some(Trace::open(place, transport.me(), listener, clock)?);
             }
             Ok(observer)
         })?

@@ -8,7 +8,7 @@ use super::handle::{Handle, on_group};
 use super::one_call::detach;
 use super::status::ftsort_status;
 use super::trace::Trace;
-use crate::launch::{end_process, prepare};
+use crate::launch::{allow_faults, end_process, prepare};
 use crate::ulfm::require_mpi;
 use ftsort_kernels::error::{Status, caught};
 
@@ -17,7 +17,6 @@ use ftsort_kernels::error::{Status, caught};
 /// Sets the environment variables of Open MPI that are not set yet, and ignores SIGPIPE if its action is the
 /// default (a TCP connection to a failed process raises it). The `ftsort-mpirun` wrapper and the MCA parameter
 /// file of ftsort do the same from outside, so this call is optional. Other MPI libraries ignore the variables.
-/// No other function of ftsort changes the environment or the action of a signal.
 ///
 /// \return FTSORT_OK; FTSORT_ERR_STATE if MPI is initialised already, and nothing was set
 #[unsafe(no_mangle)]
@@ -29,13 +28,19 @@ pub extern "C" fn ftsort_prepare() -> ftsort_status {
     }
 }
 
+/// Lets FTSORT_FAULTS inject failures into later groups, in tests: see docs/fault-injection.md. [L]
+#[unsafe(no_mangle)]
+pub extern "C" fn ftsort_allow_faults() {
+    allow_faults();
+}
+
 /// Ends the process; replaces ftsort_free, MPI_Finalize and exit. [C]
 ///
 /// After failures survivors can hang in MPI_Finalize, where they wait for failed ranks. This function waits for
 /// the other survivors. If no rank has failed (and the heartbeat detector of Open MPI has no thread, with which
 /// MPI_Finalize hangs in any case), it releases the group and calls MPI_Finalize and exit. Otherwise it flushes
-/// the C streams and calls _exit, without MPI_Finalize and atexit handlers. The exit status of mpirun does not
-/// prove success: with `--with-ft ulfm` it can be 0 although ranks failed.
+/// the C streams and calls _exit, without MPI_Finalize and atexit handlers. An exit status of 0 from
+/// mpirun proves nothing.
 ///
 /// \param group      a group, even an unusable one, or a group of ftsort_group_of
 /// \param exit_code  the exit status of the process

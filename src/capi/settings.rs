@@ -1,6 +1,7 @@
 //! A configuration as a group uses it: read from C, checked, with defaults filled in.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
 
 use super::buffer::ftsort_buffer;
 use super::config::{
@@ -9,15 +10,20 @@ use super::config::{
 use super::guard::c_text;
 use crate::group::directory_store;
 use crate::host::thread_share;
+use crate::launch::faults_of_environment;
 use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::faults::Plan;
 use ftsort_core::group::{DataChecks, GroupConfig, LogLevel, Reload, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_core::store::disk::FileOptions;
 use ftsort_core::transport::Repair;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Threads;
+
+const FAULTS_IGNORED: &str = "FTSORT_FAULTS is set but has no effect, because this program does not call \
+     ftsort_allow_faults: unset it, or call that function in a test";
 
 /// The configuration, checked and with defaults filled in.
 pub(super) struct Settings {
@@ -29,6 +35,8 @@ pub(super) struct Settings {
     pub listener: Listener,
     /// The prefix of trace files; None: no trace is written.
     pub trace: Option<String>,
+    /// The way in which files of the store and the trace are created.
+    pub files: FileOptions,
 }
 
 /// The reload callback of the caller.
@@ -283,9 +291,13 @@ impl Settings {
         }
         // SAFETY: the caller's contract.
         let directory = unsafe { text_of(config.store_directory) };
+        let files = FileOptions {
+            group_access: config.group_access != 0,
+            sync: config.store_sync != 0,
+        };
         let store = match (config.store, directory) {
             (0, _) => StoreChoice::Memory(config.replicas.max(1) as usize),
-            (1, Some(directory)) => directory_store(directory.into()),
+            (1, Some(directory)) => directory_store(Path::new(&directory), files),
             (1, None) => {
                 return Err(Error::new(
                     Status::Argument,
@@ -302,9 +314,16 @@ impl Settings {
             }
             (other, _) => return Err(wrong("store", other, "an ftsort_store")),
         };
+        let listener = Listener { config };
         // SAFETY: the caller's contract.
         let faults = unsafe { text_of(config.faults) };
-        let faults = faults.or_else(|| std::env::var("FTSORT_FAULTS").ok());
+        let faults = faults.or_else(|| match faults_of_environment()? {
+            (faults, true) => Some(faults),
+            (_, false) => {
+                listener.log(LogLevel::Warning, FAULTS_IGNORED);
+                None
+            }
+        });
         // SAFETY: the caller's contract.
         let trace = unsafe { text_of(config.trace) };
         let trace = trace.or_else(|| std::env::var("FTSORT_TRACE").ok());
@@ -335,8 +354,9 @@ impl Settings {
                 function,
                 user: config.user,
             }),
-            listener: Listener { config },
+            listener,
             trace: trace.filter(|prefix| !prefix.is_empty()),
+            files,
         })
     }
 

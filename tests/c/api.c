@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "expect.h"
 #include "ftsort.h"
@@ -24,6 +26,34 @@ static void init_expecting(ftsort_config config, ftsort_status expected, const c
   EXPECT(group == NULL);
   if (status != expected) fprintf(stderr, "  got %d: %s\n", status, ftsort_last_error(NULL));
   if (word) EXPECT(strstr(ftsort_last_error(NULL), word) != NULL);
+}
+
+/* A directory in which any user could replace the files. */
+static void open_directory(const char *dir)
+{
+  char place[4096];
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  snprintf(place, sizeof place, "%s/open", dir);
+  if (rank == 0) EXPECT(mkdir(place, 0700) == 0 && chmod(place, 0777) == 0);
+  MPI_Barrier(MPI_COMM_WORLD);
+  config.store = FTSORT_STORE_DIRECTORY;
+  config.store_directory = place;
+  init_expecting(config, FTSORT_ERR_STORE, "sticky");
+  config.store = FTSORT_STORE_MEMORY;
+  strcat(place, "/t");
+  config.trace = place;
+  init_expecting(config, FTSORT_ERR_ARGUMENT, "sticky");
+  MPI_Barrier(MPI_COMM_WORLD);
+  place[strlen(place) - 2] = '\0';
+  if (rank == 0) EXPECT(rmdir(place) == 0);
+}
+
+static int fault_warnings;
+
+static void on_log_of_faults(void *user, int level, const char *line)
+{
+  (void)user;
+  if (level == 1 && strstr(line, "ftsort_allow_faults")) fault_warnings++;
 }
 
 static void bad_configs(const char *dir)
@@ -115,10 +145,15 @@ static void bad_configs(const char *dir)
   if (rank == 1) config.algorithm = 99;
   init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
 
-  /* Invalid in the environment of one rank. */
+  /* Invalid in the environment of one rank. Without the program's permission it has no effect but a warning. */
   config = fine;
   config.faults = NULL;
+  config.on_log = on_log_of_faults;
   if (rank == 1) setenv("FTSORT_FAULTS", "nonsense", 1);
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  EXPECT(fault_warnings == (rank == 1));
+  ftsort_free(group);
+  ftsort_allow_faults();
   init_expecting(config, rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT, NULL);
   setenv("FTSORT_FAULTS", "", 1);
 }
@@ -324,6 +359,8 @@ static void full_store(const char *dir)
   int32_t *data = (int32_t *)calloc(100000, sizeof *data);
   config.store = FTSORT_STORE_DIRECTORY;
   config.store_directory = dir;
+  config.store_sync = rank != 0; /* may differ between ranks, as the modes of files */
+  config.group_access = rank == 0;
   EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
   signal(SIGXFSZ, SIG_IGN);
   getrlimit(RLIMIT_FSIZE, &old);
@@ -510,6 +547,7 @@ int main(int argc, char **argv)
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   null_handles();
+  open_directory(argv[1]);
   bad_configs(argv[1]);
   reuse_and_several_groups();
   full_store(argv[1]);

@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::Instant;
 
+use ftsort_kernels::test_size::sized;
 use libtest_mimic::{Completion, Failed, Trial};
 
 type Body = Box<dyn FnOnce() -> Result<Completion, Failed> + Send>;
@@ -65,11 +66,7 @@ pub enum Selection {
 
 impl Selection {
     pub fn from_environment() -> Self {
-        match std::env::var("FTSORT_TESTS").as_deref() {
-            Ok("quick") | Err(_) => Self::Quick,
-            Ok("all") => Self::All,
-            Ok(other) => panic!("FTSORT_TESTS is {other:?}: use quick or all"),
-        }
+        sized(Self::Quick, Self::All)
     }
 
     pub fn includes(self, case: &Case) -> bool {

@@ -17,7 +17,7 @@ const PROGRAMS: &str = "
  all   | arguments | 1 | DIR 1 1 | random arguments get a status and do no harm
  quick | arguments | 3 | DIR 3 1 | random arguments get a status and do no harm
  all   | records   | 1 |         | records of every kind by every algorithm
- quick | records   | 3 | few     | records of every kind by every algorithm with the memory store
+ quick | records   | 2 | few     | records of every kind by every algorithm with the memory store
  all   | records   | 3 |         | records of every kind by every algorithm
  all   | records   | 4 |         | records of every kind by every algorithm
  quick | refusals  | 2 | memory  | a memory limit on one rank is an error on all

@@ -204,6 +204,9 @@ impl Header {
                 Some((Rank(origin), start, usize::try_from(bytes).ok()?))
             })
             .collect::<Option<Vec<_>>>()?;
+        // The sizes may be any numbers, and sums of them must not overflow.
+        let mut sizes = runs.iter().map(|(_, _, bytes)| *bytes);
+        sizes.try_fold(0, usize::checked_add)?;
         let sorted = flags & 1 == 1;
         let header = Header {
             sorted,
@@ -216,7 +219,7 @@ impl Header {
     /// The size of all runs in bytes.
     pub fn bytes(&self) -> usize {
         let sizes = self.runs.iter().map(|(_, _, bytes)| *bytes);
-        sizes.fold(0, usize::saturating_add)
+        sizes.sum()
     }
 
     /// Returns the header as a message.
@@ -238,6 +241,15 @@ mod tests {
 
     proptest! {
         #[test]
+        fn reads_or_refuses_any_header(runs in 0_u32..4, rest in prop::collection::vec(any::<u8>(), 0..100)) {
+            let bytes = [&runs.to_le_bytes()[..], &rest].concat();
+            if let Ok((header, payload)) = Header::from_message(&bytes) {
+                prop_assert_eq!(header.encode().len() + payload.len(), bytes.len());
+                prop_assert!(header.bytes() >= header.runs.first().map_or(0, |(_, _, bytes)| *bytes));
+            }
+        }
+
+        #[test]
         fn decodes_an_encoded_header(
             sorted: bool,
             sealed: bool,
@@ -255,6 +267,18 @@ mod tests {
             prop_assert_eq!(Header::decode(&longer), None);
             prop_assert_eq!(Header::from_message(&longer).unwrap(), (header, &payload[..]));
         }
+    }
+
+    #[test]
+    fn refuses_a_header_with_sizes_that_overflow() {
+        let header = |sizes: &[usize]| Header {
+            sorted: true,
+            digest: None,
+            runs: sizes.iter().map(|bytes| (Rank(0), 0, *bytes)).collect(),
+        };
+        let fits = header(&[usize::MAX - 5, 5]);
+        assert_eq!(Header::decode(&fits.encode()), Some(fits));
+        assert_eq!(Header::decode(&header(&[usize::MAX - 5, 6]).encode()), None);
     }
 
     #[test]

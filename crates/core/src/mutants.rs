@@ -107,6 +107,8 @@ mutants! {
     OldVersionTakenOver,
     /// Files are written in place (the papers' programs).
     WritesInPlace,
+    /// Files are not synced before the commit.
+    SyncLeftOut,
     /// The checksum of a file is not verified.
     ChecksumIgnored,
     /// The store is cleared before the result is committed.

@@ -11,3 +11,5 @@ pub mod memory;
 pub mod pages;
 pub mod random;
 pub mod record;
+#[doc(hidden)]
+pub mod test_size;

@@ -1,5 +1,5 @@
 //! A directory that simulated ranks share: files in memory, of which a part is written if a rank fails while it
-//! writes.
+//! writes, and which a host may lose that fails before they are synced.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,16 +9,52 @@ use std::rc::Rc;
 use crate::refusal::is_refused;
 use crate::transport::{RankHandle, SimStep};
 use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, mutant};
 use ftsort_core::store::directory::Files;
 use ftsort_kernels::error::Result;
+
+/// The behaviour of files when ranks fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileModel {
+    /// Whether files of failed ranks may be damaged.
+    pub damage: bool,
+    /// Whether every rank is a host whose power fails with it: files that it has not synced may be lost.
+    pub power: bool,
+    /// Whether ranks sync their files.
+    pub sync: bool,
+}
+
+/// A file as all ranks see it.
+#[derive(Clone)]
+struct StoredFile {
+    content: Vec<u8>,
+    writer: Rank,
+    /// Whether the content is on stable storage.
+    is_synced: bool,
+    /// Whether the name is on stable storage.
+    is_name_synced: bool,
+    /// The file that had the name before, and has it again if the new one is lost.
+    replaced: Option<Box<StoredFile>>,
+}
 
 /// The files that all ranks see.
 #[derive(Default)]
 pub struct SharedDirectory {
-    /// The contents of the files by name, each with the rank that wrote the file.
-    pub files: BTreeMap<String, (Vec<u8>, Rank)>,
-    /// The names of all files that were complete at some time.
-    pub finished: BTreeSet<String>,
+    files: BTreeMap<String, StoredFile>,
+    /// The names of all files that were complete at some time, and synced if the ranks do that.
+    finished: BTreeSet<String>,
+}
+
+impl SharedDirectory {
+    /// The names of the files that are left.
+    pub fn names(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+
+    /// The names of all files that were complete at some time, and synced if the ranks do that.
+    pub fn finished(&self) -> Vec<String> {
+        self.finished.iter().cloned().collect()
+    }
 }
 
 /// The directory as all ranks share it.
@@ -28,22 +64,46 @@ pub type SharedFiles = Rc<RefCell<SharedDirectory>>;
 pub struct InMemoryDirectory {
     shared: SharedFiles,
     handle: RankHandle,
-    /// Whether files of failed ranks may be damaged.
-    damage: bool,
+    model: FileModel,
 }
 
 impl InMemoryDirectory {
-    /// Opens the directory for the rank of `handle`. `damage`: whether files of failed ranks may be damaged.
-    pub fn new(shared: &SharedFiles, handle: &RankHandle, damage: bool) -> InMemoryDirectory {
+    /// Opens the directory for the rank of `handle`.
+    pub fn new(shared: &SharedFiles, handle: &RankHandle, model: FileModel) -> InMemoryDirectory {
         InMemoryDirectory {
             shared: Rc::clone(shared),
             handle: handle.clone(),
-            damage,
+            model,
         }
     }
 
     fn step(&self, kind: SimStep) -> io::Result<()> {
         io_result(self.handle.step(kind))
+    }
+
+    /// Decides what is left of a file if its writer's power has failed.
+    fn lose_unsynced(&self, name: &str) {
+        let files = &mut self.shared.borrow_mut().files;
+        while let Some(file) = files.get_mut(name) {
+            if !self.model.power || self.handle.is_running(file.writer) {
+                return;
+            }
+            if !file.is_name_synced && self.handle.chance(2) == 0 {
+                match file.replaced.take() {
+                    Some(before) => *file = *before,
+                    None => {
+                        files.remove(name);
+                    }
+                }
+                continue;
+            }
+            if !file.is_synced && self.handle.chance(2) == 0 {
+                let length = file.content.len() as u64;
+                file.content.truncate(self.handle.chance(length) as usize);
+            }
+            (file.is_synced, file.is_name_synced) = (true, true);
+            return;
+        }
     }
 }
 
@@ -67,11 +127,21 @@ impl Files for InMemoryDirectory {
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         file_allowed()?;
         self.step(SimStep::Storing)?;
+        if self.shared.borrow().files.contains_key(name) && !mutant(Mutant::WritesInPlace) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
         let whole = parts.concat();
         let written = self.handle.chance(whole.len() as u64) as usize;
         let put = |bytes: &[u8]| {
+            let file = StoredFile {
+                content: bytes.to_vec(),
+                writer: self.handle.rank(),
+                is_synced: false,
+                is_name_synced: false,
+                replaced: None,
+            };
             let files = &mut self.shared.borrow_mut().files;
-            files.insert(name.to_string(), (bytes.to_vec(), self.handle.rank()));
+            files.insert(name.to_string(), file);
         };
         put(&whole[..written]);
         io_result(self.handle.step(SimStep::Tearing))?;
@@ -79,13 +149,44 @@ impl Files for InMemoryDirectory {
         self.step(SimStep::Stored)
     }
 
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        if !self.model.sync {
+            return Ok(());
+        }
+        io_result(self.handle.check())?;
+        let files = &mut self.shared.borrow_mut().files;
+        let file = files.get_mut(name).ok_or(ErrorKind::NotFound)?;
+        file.is_synced = true;
+        self.step(SimStep::Synced)
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        if !self.model.sync {
+            return Ok(());
+        }
+        io_result(self.handle.check())?;
+        let mut shared = self.shared.borrow_mut();
+        let SharedDirectory { files, finished } = &mut *shared;
+        for (name, file) in files {
+            if file.writer == self.handle.rank() {
+                (file.is_name_synced, file.replaced) = (true, None);
+                finished.insert(name.clone());
+            }
+        }
+        drop(shared);
+        self.step(SimStep::Synced)
+    }
+
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         file_allowed()?;
         io_result(self.handle.check())?;
         let mut shared = self.shared.borrow_mut();
-        let content = shared.files.remove(from).ok_or(ErrorKind::NotFound)?;
-        shared.files.insert(to.to_string(), content);
-        shared.finished.insert(to.to_string());
+        let mut file = shared.files.remove(from).ok_or(ErrorKind::NotFound)?;
+        file.replaced = shared.files.remove(to).map(Box::new);
+        shared.files.insert(to.to_string(), file);
+        if !self.model.sync {
+            shared.finished.insert(to.to_string());
+        }
         drop(shared);
         self.step(SimStep::Stored)
     }
@@ -93,9 +194,11 @@ impl Files for InMemoryDirectory {
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
         file_allowed()?;
         self.step(SimStep::Fetching)?;
-        let content = self.shared.borrow().files.get(name).cloned();
-        let (mut content, writer) = content.ok_or(ErrorKind::NotFound)?;
-        if self.damage && !self.handle.is_alive(writer) && self.handle.chance(2) == 0 {
+        self.lose_unsynced(name);
+        let file = self.shared.borrow().files.get(name).cloned();
+        let file = file.ok_or(ErrorKind::NotFound)?;
+        let (mut content, writer) = (file.content, file.writer);
+        if self.model.damage && !self.handle.is_alive(writer) && self.handle.chance(2) == 0 {
             let at = self.handle.chance(content.len() as u64) as usize;
             match self.handle.chance(2) {
                 0 => content.truncate(at),
@@ -113,6 +216,6 @@ impl Files for InMemoryDirectory {
 
     fn list(&self) -> io::Result<Vec<String>> {
         io_result(self.handle.check())?;
-        Ok(self.shared.borrow().files.keys().cloned().collect())
+        Ok(self.shared.borrow().names())
     }
 }

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use crate::directory::{InMemoryDirectory, SharedFiles};
+use crate::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use crate::refusal::{Refusal, callback_allowed};
 use crate::transport::{
     RankHandle, SimConfig, SimMpi, SimResult, SimStep, TraceEvent, run_ranks,
@@ -111,8 +111,8 @@ pub struct Harness {
     pub config: SimConfig,
     /// The store of every rank.
     pub store: StoreKind,
-    /// Whether files of failed ranks may be damaged.
-    pub damage: bool,
+    /// The behaviour of files when ranks fail.
+    pub files: FileModel,
     /// The way in which failures are repaired.
     pub repair: Repair,
     /// The number of hosts, to which the ranks are assigned in turn.
@@ -146,7 +146,7 @@ impl Harness {
             ranks,
             config,
             store,
-            damage: false,
+            files: FileModel::default(),
             repair: Repair::Agree,
             hosts: 1,
             quorum: 1,
@@ -197,8 +197,8 @@ impl Harness {
                 misuse: sim.misuse,
             },
             commits: commits.take(),
-            files: files.files.into_keys().collect(),
-            finished_files: files.finished.into_iter().collect(),
+            files: files.names(),
+            finished_files: files.finished(),
             #[cfg(feature = "trials")]
             actions: budgets.iter().map(MemoryBudget::actions).collect(),
             #[cfg(not(feature = "trials"))]
@@ -219,7 +219,7 @@ pub struct SimRank<'y> {
     store: Box<dyn Store>,
     handle: RankHandle,
     kind: StoreKind,
-    damage: bool,
+    file_model: FileModel,
     files: SharedFiles,
     commits: Rc<RefCell<CommitLog>>,
 }
@@ -242,7 +242,7 @@ impl<'y> SimRank<'y> {
         let hosts = (0..harness.ranks).map(|rank| (rank % harness.hosts) as u64);
         members.set_hosts(hosts.collect());
         members.set_quorum(harness.quorum);
-        let directory = || InMemoryDirectory::new(files, &handle, harness.damage);
+        let directory = || InMemoryDirectory::new(files, &handle, harness.files);
         let store: Box<dyn Store> = match harness.store.replicas() {
             Some(replicas) => Box::new(Memory::new(replicas)),
             None => Box::new(Directory::open(Box::new(directory()), 1, handle.rank())?),
@@ -255,7 +255,7 @@ impl<'y> SimRank<'y> {
             store,
             handle,
             kind: harness.store,
-            damage: harness.damage,
+            file_model: harness.files,
             files: Rc::clone(files),
             commits: Rc::clone(commits),
         })
@@ -266,7 +266,7 @@ impl<'y> SimRank<'y> {
         match self.kind.replicas() {
             Some(replicas) => Box::new(Memory::new(replicas)),
             None => {
-                let files = InMemoryDirectory::new(&self.files, &self.handle, self.damage);
+                let files = InMemoryDirectory::new(&self.files, &self.handle, self.file_model);
                 Box::new(Directory::new(Box::new(files), 2, self.handle.rank()))
             }
         }

@@ -106,6 +106,7 @@ pub fn moment(step: SimStep) -> &'static str {
         SimStep::Storing => "before it writes a file",
         SimStep::Tearing => "when a part of a file is written",
         SimStep::Stored => "after it wrote a file",
+        SimStep::Synced => "after it synced files",
         SimStep::Fetching => "before it reads a file",
         SimStep::Removing => "before it removes a file",
         SimStep::Committing => "when it learns of a commit",

@@ -10,6 +10,7 @@ mod refusals;
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule};
+use ftsort_kernels::test_size::{all_tests, sized};
 use ftsort_sim::StoreKind;
 use ftsort_sim::svg::draw_diagram;
 use ftsort_sim::timeline::TimelineLine;
@@ -17,20 +18,6 @@ use ftsort_sim::trial::{
     ExhaustiveSearch, SortOutcome, Trial, TrialRange, catch, draw, exhaust, judge, run, shrink,
 };
 use rayon::prelude::*;
-
-/// Whether FTSORT_TESTS selects all tests.
-fn all_tests() -> bool {
-    match std::env::var("FTSORT_TESTS").as_deref() {
-        Ok("all") => true,
-        Ok("quick") | Err(_) => false,
-        Ok(other) => panic!("FTSORT_TESTS is {other:?}; set it to quick or all"),
-    }
-}
-
-/// The value for the selected size.
-fn sized<T>(quick: T, all: T) -> T {
-    if all_tests() { all } else { quick }
-}
 
 fn parse(line: &str) -> Trial {
     Trial::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
@@ -470,6 +457,7 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
             Some((line, 2))
         }
+        Mutant::SyncLeftOut => Some(("ranks=3 records=6 store=directory power=1 sync=1", 1)),
         Mutant::WritesInPlace => Some(("ranks=4 records=6 store=directory", 2)),
         Mutant::FilesOfOtherSortsUsed => Some(("ranks=4 records=6 store=directory sorts=2", 2)),
         Mutant::StoreClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ftsort_core::members::Rank;
 use ftsort_core::store::directory::Files;
-use ftsort_core::store::disk::Disk;
+use ftsort_core::store::disk::{Disk, FileOptions};
 
 /// The directory and the file names of a trace.
 pub struct Place {
@@ -23,17 +23,22 @@ static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 impl Place {
     /// The part before the last slash is a folder.
-    pub fn of(prefix: &str) -> Place {
+    pub fn of(prefix: &str, options: FileOptions) -> Place {
         let (folder, stem) = match prefix.rsplit_once('/') {
             Some(("", stem)) => ("/", stem),
             Some(parts) => parts,
             None => (".", prefix),
         };
         Place {
-            disk: Disk::new(Path::new(folder)),
+            disk: Disk::new(Path::new(folder), options),
             folder: folder.into(),
             stem: stem.into(),
         }
+    }
+
+    /// Returns the folder with the beginning of the file names, for messages.
+    pub fn prefix(&self) -> PathBuf {
+        self.folder.join(&self.stem)
     }
 
     /// Returns the path of a rank's file, for messages.
@@ -46,23 +51,36 @@ impl Place {
     }
 
     /// Opens the file of a rank. Returns the file, and whether it is new.
-    pub fn open(&self, rank: Rank) -> io::Result<(Box<dyn Write + Send>, bool)> {
+    pub fn open(&mut self, rank: Rank) -> io::Result<(Box<dyn Write + Send>, bool)> {
         let name = self.name_of(rank);
         let path = std::path::absolute(self.path_of(rank))?;
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = !made.contains(&path);
-        let file = self.disk.append(&name, fresh)?;
+        if !fresh {
+            return Ok((self.disk.append(&name)?, false));
+        }
+        let (private, file) = self.disk.create_private(&name)?;
+        if let Err(error) = self.disk.rename(&private, &name) {
+            let _ = self.disk.remove(&private);
+            return Err(error);
+        }
         made.insert(path);
-        Ok((file, fresh))
+        Ok((file, true))
     }
 
     /// Merges the files of the ranks into one file. Files that this process cannot read are left out.
     pub fn merge(&mut self, ranks: &[Rank]) -> io::Result<()> {
-        let (draft, name) = (
-            format!("{}.json.part", self.stem),
-            format!("{}.json", self.stem),
-        );
-        let mut out = BufWriter::new(self.disk.append(&draft, true)?);
+        let name = format!("{}.json", self.stem);
+        let (private, file) = self.disk.create_private(&name)?;
+        let merged = self.merge_into(BufWriter::new(file), ranks);
+        let renamed = merged.and_then(|()| self.disk.rename(&private, &name));
+        if renamed.is_err() {
+            let _ = self.disk.remove(&private);
+        }
+        renamed
+    }
+
+    fn merge_into(&self, mut out: impl Write, ranks: &[Rank]) -> io::Result<()> {
         out.write_all(b"[")?;
         let mut between: &[u8] = b"\n";
         for rank in ranks {
@@ -81,9 +99,7 @@ impl Place {
             }
         }
         out.write_all(b"\n]\n")?;
-        out.flush()?;
-        drop(out);
-        self.disk.rename(&draft, &name)
+        out.flush()
     }
 }
 
@@ -110,7 +126,7 @@ mod tests {
             std::fs::write(file(name), text).expect("the folder can be written");
         }
         let prefix = file("t").display().to_string();
-        let mut place = Place::of(&prefix);
+        let mut place = Place::of(&prefix, FileOptions::default());
         place.merge(&[0, 1, 2].map(Rank)).expect("it can be merged");
         let merged = std::fs::read_to_string(file("t.json")).expect("there is a file");
         assert_eq!(merged, "[\n{\"a\":{}},\n{\"b\":{}},\n{\"c\":{}}\n]\n");
@@ -123,7 +139,9 @@ mod tests {
         let prefix = folder.join("t").display().to_string();
         std::fs::write(folder.join("t.0.json"), "an earlier run").expect("it can be written");
         for number in 0..3 {
-            let (mut file, fresh) = Place::of(&prefix).open(Rank(0)).expect("a file");
+            let (mut file, fresh) = Place::of(&prefix, FileOptions::default())
+                .open(Rank(0))
+                .expect("a file");
             assert_eq!(fresh, number == 0);
             file.write_all(b"a").expect("it can be written");
         }
@@ -140,7 +158,10 @@ mod tests {
             ("/t", "/t.3.json"),
             ("a/", "a/.3.json"),
         ] {
-            assert_eq!(Place::of(prefix).path_of(Rank(3)), Path::new(path));
+            assert_eq!(
+                Place::of(prefix, FileOptions::default()).path_of(Rank(3)),
+                Path::new(path)
+            );
         }
     }
 }

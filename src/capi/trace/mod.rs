@@ -21,7 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use twox_hash::XxHash3_64;
 
-use self::files::Place;
+pub(super) use self::files::Place;
 use super::settings::Listener;
 use ftsort_core::engine::{Event, MessageEvent, Observer, Occasion, Phase, Span};
 use ftsort_core::group::{GroupObserver, JobKind, LogLevel};
@@ -75,17 +75,17 @@ impl MessageEvents {
 }
 
 impl Trace {
-    /// Creates the file of this rank. `clock` is the transport's clock.
+    /// Creates the file of this rank in its place. `clock` is the transport's clock.
     pub fn open(
-        prefix: &str,
+        mut place: Place,
         rank: Rank,
         listener: Listener,
         clock: impl Fn() -> f64,
     ) -> Result<Trace> {
-        let place = Place::of(prefix);
         let (file, fresh) = place.open(rank).map_err(|error| {
             let text = format!(
-                "config.trace (or FTSORT_TRACE) is {prefix:?}, but {}: {error}",
+                "config.trace (or FTSORT_TRACE) is {:?}, but {}: {error}",
+                place.prefix(),
                 place.path_of(rank).display()
             );
             Error::new(Status::Argument, text)

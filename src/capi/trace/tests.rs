@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use super::super::config::ftsort_config;
 use super::super::settings::Settings;
 use super::*;
+use ftsort_core::store::disk::FileOptions;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::error::Finding;
 
@@ -42,7 +43,7 @@ impl Paper {
 
 fn trace_on(paper: &Paper, rank: Rank) -> Trace {
     Trace {
-        place: Place::of("nowhere/at/all"),
+        place: Place::of("nowhere/at/all", FileOptions::default()),
         rank,
         file: Some(Box::new(paper.clone())),
         listener: Settings::stopgap()
@@ -256,7 +257,8 @@ fn a_file_that_cannot_be_created_is_an_invalid_argument() {
     let listener = Settings::stopgap()
         .expect("the defaults are right")
         .listener;
-    let error = Trace::open("/nowhere/at/all", Rank(0), listener, || 0.0)
+    let place = Place::of("/nowhere/at/all", FileOptions::default());
+    let error = Trace::open(place, Rank(0), listener, || 0.0)
         .err()
         .expect("there is no such folder");
     assert_eq!(error.status, Status::Argument);

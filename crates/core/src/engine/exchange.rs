@@ -424,9 +424,14 @@ impl Engine<'_> {
             return Ok(None);
         };
         let reports = table::read(&reports)?.into_iter();
-        Ok(Some(
-            reports.map(|(rank, words)| (Rank(rank), words)).collect(),
-        ))
+        let reports: Vec<(Rank, Slice)> =
+            reports.map(|(rank, words)| (Rank(rank), words)).collect();
+        // The rank numbers become indices, so they must be those of ranks that were asked.
+        if reports.iter().any(|(rank, _)| !speakers.contains(rank)) {
+            let text = "a message names a rank that contributes nothing";
+            return Err(Error::new(Status::Internal, text));
+        }
+        Ok(Some(reports))
     }
 }
 

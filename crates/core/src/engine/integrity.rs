@@ -242,6 +242,7 @@ impl Job<'_, '_> {
             return Ok(result.interrupted());
         };
         if let Some((finding, node)) = judged(&reports, known, checks.kernel) {
+            let node = node.filter(|node| (node.0 as usize) < nodes);
             let accused = node.map(|node| self.engine.members.executor(node));
             result.check::<()>(Err(self.engine.accuse(accused, finding)));
         }
@@ -295,9 +296,12 @@ impl Job<'_, '_> {
                 .share(words.clone(), nodes * Accusation::BYTES)?;
             let verdict = self.engine.commit(reports.is_some(), None)?;
             if let (Verdict::Committed, Some(reports)) = (verdict, reports) {
+                let ranks = self.engine.members.ranks();
+                let exists = |one: &Accusation| one.accused.is_none_or(|rank| rank.index() < ranks);
                 let accusations = |words: &Slice| -> Vec<Accusation> {
                     let words = words.chunks_exact(Accusation::BYTES);
-                    words.filter_map(Accusation::decode).collect()
+                    let read = words.filter_map(Accusation::decode);
+                    read.filter(exists).collect()
                 };
                 let all = reports.iter().flat_map(|(by, words)| {
                     let said = accusations(words).into_iter();

@@ -57,6 +57,14 @@ mod tests {
 
     proptest! {
         #[test]
+        fn reads_or_refuses_any_bytes(bytes in prop::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..60)) {
+            if let Ok(entries) = read(&slice(&bytes)) {
+                let entries = entries.iter().map(|(number, payload)| (*number, &payload[..]));
+                prop_assert_eq!(write(entries), bytes);
+            }
+        }
+
+        #[test]
         fn reads_written_tables_and_rejects_truncated_ones(
             entries in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 0..9)), 0..9),
             cut in 1_usize..8,

@@ -64,7 +64,7 @@ pub struct GroupConfig {
     pub threads: Threads,
     /// Seconds without progress after which a call gives up with [`Status::Mpi`]; None: never.
     pub timeout: Option<f64>,
-    /// Bytes that blocks and messages may take; 0: the rank's share of its host's memory.
+    /// Bytes that blocks and messages of this group may take; 0: the rank's share of its host's memory.
     pub memory_limit: usize,
     /// The group goes on only as long as this many ranks survive; 0 and 1: one.
     pub min_survivors: usize,

@@ -63,6 +63,24 @@ impl TreeOptions {
         }
         Ok(())
     }
+
+    /// Detects slow links if this is wanted, and returns the operation on the trees. Collective.
+    fn tree_op<'r, 'e>(
+        &'r mut self,
+        engine: &'r mut Engine<'e>,
+        checkpoints: &'r mut Checkpoints,
+        absent: &'r RankSet,
+        lost: &'r mut RankSet,
+    ) -> Result<TreeOp<'r, 'e>> {
+        self.detect(engine)?;
+        Ok(TreeOp {
+            engine,
+            checkpoints,
+            request: &self.request,
+            absent,
+            lost,
+        })
+    }
 }
 
 /// The merging of two contributions.
@@ -202,14 +220,7 @@ impl<T: Transport> Group<T> {
             let (chosen, result) = group.on_trees(|kept, engine, lost| {
                 let (mut options, operation, fingerprint, mine) = engine.all_or_none(prepared)?;
                 agree_on_equal(engine, options.fingerprint(fingerprint), "options")?;
-                options.detect(engine)?;
-                let mut tree_op = TreeOp {
-                    engine,
-                    checkpoints: kept,
-                    request: &options.request,
-                    absent: &absent,
-                    lost,
-                };
+                let mut tree_op = options.tree_op(engine, kept, &absent, lost)?;
                 tree_op.merge(mine, &operation)
             })?;
             group.last_tree = Some(chosen);
@@ -251,14 +262,7 @@ impl<T: Transport> Group<T> {
                 let root_and_options = options.fingerprint(u64::from(root.0));
                 agree_on_equal(engine, root_and_options, "options, or root,")?;
                 agree_on_equal(engine, length as u64, "bytes")?;
-                options.detect(engine)?;
-                let mut tree_op = TreeOp {
-                    engine,
-                    checkpoints: kept,
-                    request: &options.request,
-                    absent: &absent,
-                    lost,
-                };
+                let mut tree_op = options.tree_op(engine, kept, &absent, lost)?;
                 tree_op.broadcast(root, mine)
             })?;
             group.last_tree = Some(chosen);

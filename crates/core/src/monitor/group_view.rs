@@ -75,7 +75,7 @@ impl Report {
         let mut fields = Reader::new(bytes);
         let known = |time: f64| (!time.is_nan()).then_some(time);
         let flags = fields.u8()?;
-        Some(Report {
+        let report = Report {
             is_due: flags & 1 != 0,
             monitor_ended: flags & 2 != 0,
             measurement: known(fields.f64()?),
@@ -85,7 +85,11 @@ impl Report {
             counters: fields.repeat(ranks, Reader::u32)?,
             reply_times: fields
                 .repeat_to_end(|fields| fields.f32().map(|time| known(time.into())))?,
-        })
+        };
+        // All times, or none.
+        [0, ranks]
+            .contains(&report.reply_times.len())
+            .then_some(report)
     }
 }
 
@@ -333,6 +337,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_report_of_any_bytes_has_all_times_or_none(ranks in 0_usize..9, bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            if let Some(report) = Report::decode(ranks, &bytes) {
+                prop_assert_eq!(report.counters.len(), ranks);
+                prop_assert!([0, ranks].contains(&report.reply_times.len()));
+            }
+        }
+
         #[test]
         fn a_report_survives_a_round_trip(
             counters in prop::collection::vec(any::<u32>(), 1..20),

@@ -77,11 +77,15 @@ impl ResultLayout {
         let cuts = bytes
             .get(COUNT_BYTES * (1 + 2 * nodes)..)
             .ok_or_else(undecodable)?;
+        let cuts = Cut::decode_all(cuts, record_bytes)?;
+        if !cuts.is_empty() && cuts.len() + 1 != nodes {
+            return Err(undecodable());
+        }
         Ok(ResultLayout {
             total: total_records(bytes),
             starts: numbers(1)?,
             old_starts: numbers(1 + nodes)?,
-            cuts: Cut::decode_all(cuts, record_bytes)?,
+            cuts,
         })
     }
 
@@ -93,7 +97,8 @@ impl ResultLayout {
         let mut taken = 0;
         let mut parts = Vec::with_capacity(self.starts.len());
         for next in self.starts[1..].iter().chain([&self.total]) {
-            let end = next.saturating_sub(start).min(records);
+            // The positions come from counts that other ranks reported, and may descend.
+            let end = next.saturating_sub(start).min(records).max(taken);
             let (part, later) = pivot::halves(rest, (end - taken) as usize, kernel);
             parts.push(part);
             (rest, taken) = (later, end);
@@ -101,9 +106,12 @@ impl ResultLayout {
         parts
     }
 
-    /// Computes the layout of blocks that stay on their nodes, from their record counts.
-    fn in_place(counts: &[u8]) -> ResultLayout {
-        let (counts, _) = counts.as_chunks::<COUNT_BYTES>();
+    /// Computes the layout of blocks that stay on their nodes, from the record count of each node.
+    fn in_place(counts: &[u8], nodes: usize) -> Result<ResultLayout> {
+        let (counts, rest) = counts.as_chunks::<COUNT_BYTES>();
+        if counts.len() != nodes || !rest.is_empty() {
+            return Err(undecodable());
+        }
         let mut total = 0;
         let starts = counts.iter().map(|count| {
             let start = total;
@@ -113,12 +121,12 @@ impl ResultLayout {
             start
         });
         let starts: Vec<u64> = starts.collect();
-        ResultLayout {
+        Ok(ResultLayout {
             old_starts: starts.clone(),
             starts,
             total,
             cuts: Vec::new(),
-        }
+        })
     }
 }
 
@@ -153,8 +161,14 @@ impl MergeAndPlace<'_> {
 
     /// Returns the cuts that fall into this node's block: for each the node (u64) of the part that starts
     /// there, and the point.
-    fn propose_cuts(&self, node: Node, subcube: &Subcube, block: &Block, counts: &[u8]) -> Vec<u8> {
-        let layout = ResultLayout::in_place(counts);
+    fn propose_cuts(
+        &self,
+        node: Node,
+        subcube: &Subcube,
+        block: &Block,
+        counts: &[u8],
+    ) -> Result<Vec<u8>> {
+        let layout = ResultLayout::in_place(counts, self.nodes())?;
         let start = layout.starts[node.0 as usize];
         let end = start.saturating_add((block.bytes() / self.kernel.record_bytes()) as u64);
         let mut out = Vec::new();
@@ -167,7 +181,7 @@ impl MergeAndPlace<'_> {
                 point.encode(&mut out);
             }
         }
-        out
+        Ok(out)
     }
 
     fn decide_cuts(
@@ -178,7 +192,7 @@ impl MergeAndPlace<'_> {
     ) -> Result<ResultLayout> {
         let ResultLayout {
             total, old_starts, ..
-        } = ResultLayout::in_place(counts);
+        } = ResultLayout::in_place(counts, self.nodes())?;
         let size = self.kernel.record_bytes();
         let starts = (0..self.nodes()).map(|node| even_start(subcube, node, total));
         // A part that starts behind the last record is empty.
@@ -241,7 +255,7 @@ impl Algorithm for MergeAndPlace<'_> {
         if !self.is_recomputable() {
             return Ok(Vec::new());
         }
-        Ok(self.propose_cuts(at.node, subcube, block, at.decision))
+        self.propose_cuts(at.node, subcube, block, at.decision)
     }
 
     fn decide(
@@ -266,7 +280,7 @@ impl Algorithm for MergeAndPlace<'_> {
         Ok(if self.dense {
             counts
         } else {
-            ResultLayout::in_place(&counts).encode(size)
+            ResultLayout::in_place(&counts, self.nodes())?.encode(size)
         })
     }
 
@@ -304,6 +318,9 @@ impl Algorithm for MergeAndPlace<'_> {
         }
         let layout = self.layout(at.decision)?;
         let mut give = if self.is_recomputable() {
+            if layout.cuts.len() + 1 != self.nodes() {
+                return Err(undecodable());
+            }
             Cut::divide_all(&layout.cuts, block, self.kernel)
         } else {
             layout.divide(at.node, block, self.kernel)

@@ -12,6 +12,8 @@
 //! A round costs one agreement, and a decision costs two small messages per node, one in each direction. Must
 //! never: depend on failures except through the weights of fault-free nodes.
 
+#[cfg(test)]
+mod any_bytes;
 mod bitonic;
 mod hyperquicksort;
 mod merge_and_place;

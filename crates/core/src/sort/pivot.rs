@@ -5,6 +5,7 @@
 //! "Parallel sorting by regular sampling"). Must never: copy the records of a block.
 
 use std::cmp::Ordering;
+use std::slice::ChunksExact;
 
 use crate::block::{Block, Run};
 use crate::vcube::Node;
@@ -58,7 +59,8 @@ pub struct Sample<'a> {
     pub weight: u64,
 }
 
-fn undecodable() -> Error {
+/// Returns the error for bytes that are no cuts.
+pub fn undecodable() -> Error {
     Error::new(Status::Internal, "a message with cuts does not decode")
 }
 
@@ -193,8 +195,18 @@ impl Cut {
 
     /// Decodes the result of [`Cut::encode_all`].
     pub fn decode_all(bytes: &[u8], record_bytes: usize) -> Result<Vec<Cut>> {
-        let cuts = bytes.chunks_exact(Cut::encoded_bytes(record_bytes));
+        let cuts = whole_chunks(bytes, Cut::encoded_bytes(record_bytes))?;
         cuts.map(|cut| Cut::decode(cut, record_bytes)).collect()
+    }
+
+    /// Decodes as [`Cut::decode_all`] the cuts between `parts` parts.
+    pub fn decode_between(bytes: &[u8], parts: usize, record_bytes: usize) -> Result<Vec<Cut>> {
+        let cuts = Cut::decode_all(bytes, record_bytes)?;
+        if cuts.len() + 1 == parts {
+            Ok(cuts)
+        } else {
+            Err(undecodable())
+        }
     }
 
     /// Divides a block at ascending cuts into parts, one more than there are cuts. Copies no records.
@@ -294,11 +306,20 @@ pub fn samples_limit(parts: usize, record_bytes: usize) -> usize {
     most_samples(parts, record_bytes) * (CutPoint::encoded_bytes(record_bytes) + 8)
 }
 
+/// Returns the parts of this size; an error if bytes are left after the last one.
+pub fn whole_chunks(bytes: &[u8], size: usize) -> Result<ChunksExact<'_, u8>> {
+    let chunks = bytes.chunks_exact(size);
+    if chunks.remainder().is_empty() {
+        Ok(chunks)
+    } else {
+        Err(undecodable())
+    }
+}
+
 /// Decodes the result of [`encode_samples`].
 pub fn decode_samples(bytes: &[u8], record_bytes: usize) -> Result<Vec<Sample<'_>>> {
     let point = CutPoint::encoded_bytes(record_bytes);
-    bytes
-        .chunks_exact(point + 8)
+    whole_chunks(bytes, point + 8)?
         .map(|bytes| {
             let (point, weight) = bytes.split_at(point);
             Ok(Sample {
@@ -329,7 +350,9 @@ pub fn balanced(
     }
     // Each proposal is sorted, and the stable sort merges sorted stretches.
     samples.sort_by(|one, other| one.point.compare(&other.point, kernel));
-    let total: u64 = samples.iter().map(|sample| sample.weight).sum();
+    // The weights may be any numbers.
+    let weights = samples.iter().map(|sample| sample.weight);
+    let total = weights.fold(0, u64::saturating_add);
     let all_shares: usize = shares.iter().sum();
     let mut samples = samples.into_iter().peekable();
     let (mut lower, mut before) = (0, 0_u128);

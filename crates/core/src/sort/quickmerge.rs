@@ -69,7 +69,10 @@ impl QuickMerge<'_> {
         let lists = proposals.iter().filter(|(_, list)| !list.is_empty());
         lists
             .map(|(_, list)| {
-                let points = list.chunks_exact(CutPoint::encoded_bytes(size));
+                let points = pivot::whole_chunks(list, CutPoint::encoded_bytes(size))?;
+                if points.len() + 1 != self.nodes() {
+                    return Err(pivot::undecodable());
+                }
                 points.map(|point| CutPoint::decode(point, size)).collect()
             })
             .collect()
@@ -161,7 +164,7 @@ impl Algorithm for QuickMerge<'_> {
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
-        let cuts = Cut::decode_all(at.decision, self.kernel.record_bytes())?;
+        let cuts = Cut::decode_between(at.decision, self.nodes(), self.kernel.record_bytes())?;
         let cut = &cuts[splitter_index(self.dimension, at.round, at.node) - 1];
         let in_upper_half = at.node.0 >> (self.dimension - at.round) & 1 == 1;
         Ok(split_at(cut, in_upper_half, block, self.kernel))

@@ -89,7 +89,7 @@ impl Algorithm for SampleSort<'_> {
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
-        let cuts = Cut::decode_all(at.decision, self.kernel.record_bytes())?;
+        let cuts = Cut::decode_between(at.decision, self.nodes(), self.kernel.record_bytes())?;
         let mut give = Cut::divide_all(&cuts, block, self.kernel);
         let keep = give.remove(at.node.0 as usize);
         Ok(Split { keep, give })

@@ -12,6 +12,7 @@ use crate::engine::Algorithm;
 use crate::members::{Members, Rank, RankSet};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
+use ftsort_kernels::test_size::sized;
 
 fn random_numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed | 1;
@@ -117,13 +118,13 @@ fn largest(shares: &[usize], inputs: &[Vec<i32>], survivors: usize) -> f64 {
 fn the_largest_share_is_within_5_percent_of_the_mean() {
     let kernel = kernel();
     for shape in SHAPES {
-        for ranks in [1, 2, 3, 4, 5, 7, 8, 16, 31] {
-            let inputs = inputs(shape, ranks, 4000);
-            let members = Members::new(Rank(0), ranks);
+        for ranks in sized(&[1, 2, 3, 4, 7, 16][..], &[1, 2, 3, 4, 5, 7, 8, 16, 31]) {
+            let inputs = inputs(shape, *ranks, 4000);
+            let members = Members::new(Rank(0), *ranks);
             let all = algorithms(&*kernel, members.cube().dimension());
             for (name, algorithm) in &all[..BALANCED] {
                 let shares = shares(&**algorithm, &*kernel, &members, &bytes_of(&inputs), false);
-                let largest = largest(&shares, &inputs, ranks);
+                let largest = largest(&shares, &inputs, *ranks);
                 assert!(largest <= 1.05, "{name}, {shape}, {ranks} ranks: {largest}");
             }
         }
@@ -134,7 +135,11 @@ fn the_largest_share_is_within_5_percent_of_the_mean() {
 fn every_algorithm_sorts_every_distribution() {
     let kernel = kernel();
     for shape in SHAPES {
-        for ranks in [1, 2, 3, 5, 8, 13, 32, 64] {
+        let most = sized(13, 64);
+        for ranks in [1, 2, 3, 5, 8, 13, 32, 64]
+            .into_iter()
+            .filter(|ranks| *ranks <= most)
+        {
             let inputs = inputs(shape, ranks, 130);
             let members = Members::new(Rank(0), ranks);
             for (_, algorithm) in algorithms(&*kernel, members.cube().dimension()) {
@@ -238,7 +243,7 @@ fn table_of_shares() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(sized(40, 150)))]
     #[test]
     fn sorts_any_input_on_any_ranks_with_any_failures(
         inputs in prop::collection::vec(prop::collection::vec(-20_i32..20, 0..60), 1..20),

@@ -1,7 +1,8 @@
 //! The store in a directory that all ranks see: each version of a node's block is one file.
 //!
 //! A file is written under a temporary name and renamed, so that a reader sees all of it or nothing; it ends
-//! with a checksum, so that damage by the file system is detected. The papers' programs write their
+//! with a checksum, so that damage by the file system is detected. If files are to survive the loss of a host,
+//! their contents and names are synced before the commit that relies on them. The papers' programs write their
 //! checkpoints in place. [`Files`] defines the operations on files.
 
 use std::io::{self, Read};
@@ -23,8 +24,14 @@ pub trait Files {
     /// The name of the directory for error texts.
     fn place(&self) -> String;
 
-    /// Writes a file from these parts, one after the other, and replaces a file of that name.
+    /// Creates a file from these parts, one after the other. `AlreadyExists` if there is a file of that name.
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()>;
+
+    /// Returns once the content of a file survives the loss of this host, if the files are to survive it.
+    fn sync(&mut self, name: &str) -> io::Result<()>;
+
+    /// As [`Files::sync`], for the names of all files.
+    fn sync_names(&mut self) -> io::Result<()>;
 
     /// Renames a file atomically, and replaces a file of the new name.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
@@ -120,6 +127,19 @@ impl Directory {
         self.files.write(name, &parts)
     }
 
+    fn write_and_rename(&mut self, draft: &str, name: &str, block: &Block) -> io::Result<()> {
+        let synced = !mutant(Mutant::SyncLeftOut);
+        self.write(draft, block)?;
+        if synced {
+            self.files.sync(draft)?;
+        }
+        self.files.rename(draft, name)?;
+        if synced {
+            self.files.sync_names()?;
+        }
+        Ok(())
+    }
+
     /// Returns None if the file is torn, truncated or damaged.
     fn read(&self, name: &str) -> io::Result<Option<Result<Block>>> {
         let (size, mut file) = self.files.read(name)?;
@@ -183,10 +203,7 @@ impl Store for Directory {
         } else {
             format!("{name}.draft.{}", self.me)
         };
-        let written = self
-            .write(&draft, block)
-            .and_then(|()| self.files.rename(&draft, &name));
-        if let Err(error) = written {
+        if let Err(error) = self.write_and_rename(&draft, &name, block) {
             let _ = self.files.remove(&draft);
             return Err(self.refusal("cannot write", &name, &error));
         }
@@ -247,10 +264,11 @@ mod tests {
 
     use super::*;
     use crate::block::Run;
-    use crate::store::disk::Disk;
+    use crate::store::disk::{Disk, FileOptions};
 
     fn open(folder: &Path, group: u64) -> Result<Directory> {
-        Directory::open(Box::new(Disk::new(folder)), group, Rank(0))
+        let disk = Disk::new(folder, FileOptions::default());
+        Directory::open(Box::new(disk), group, Rank(0))
     }
 
     fn folder(name: &str) -> PathBuf {

@@ -1,34 +1,117 @@
 //! The files of a real directory: the only module of the crate that accesses a file system.
+//!
+//! Other users may be able to create files in the directory, as in `/tmp`. So files are created under new names
+//! and renamed, no link is followed, and a file of another user is not read. The directory's owner and its group
+//! are trusted; if all users can write to it without the sticky bit, they can replace any file, and nothing is
+//! created there.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::cell::OnceCell;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::directory::Files;
 
-/// A directory of the file system.
-#[derive(Debug)]
+/// The way in which files are created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileOptions {
+    /// Whether the group of a file can read it, besides its owner.
+    pub group_access: bool,
+    /// Whether files survive the loss of a host: [`Files::sync`] waits for the storage, and does nothing otherwise.
+    pub sync: bool,
+}
+
+/// A directory of the file system. A clone is the same directory.
+#[derive(Clone, Debug)]
 pub struct Disk {
     folder: PathBuf,
+    options: FileOptions,
+    /// The owner of this process's files, as the file system reports it, which may map users. Known as soon as a
+    /// file was created.
+    owner: Rc<OnceCell<u32>>,
 }
+
+/// The permission of all other users to write.
+const OTHERS_WRITE: u32 = 0o002;
+
+/// Only the owner of a file can rename or remove it, and the owner of the directory.
+const STICKY: u32 = 0o1000;
+
+/// The number of private names that are tried.
+const PRIVATE_NAMES: u32 = 1000;
 
 impl Disk {
     /// The directory at this path, which need not exist yet.
-    pub fn new(folder: &Path) -> Disk {
+    pub fn new(folder: &Path, options: FileOptions) -> Disk {
         Disk {
             folder: folder.to_path_buf(),
+            options,
+            owner: Rc::default(),
         }
     }
 
-    /// Opens a file for appending; it is created if it does not exist, and emptied if `fresh`. Each write
-    /// stays contiguous even if other processes append to the same file.
-    pub fn append(&self, name: &str, fresh: bool) -> io::Result<Box<dyn Write + Send>> {
-        let path = self.folder.join(name);
-        if fresh {
-            File::create(&path)?;
+    /// Creates a file under a name that no file has, and returns that name: the caller writes the file and renames
+    /// it to `name`.
+    pub fn create_private(&self, name: &str) -> io::Result<(String, Box<dyn Write + Send>)> {
+        let process = std::process::id();
+        for number in 0..PRIVATE_NAMES {
+            let private = format!("{name}.{process}-{number}.new");
+            match self.create(&private) {
+                // Left by a process with the same number, on another host or killed in this moment.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => return Ok((private, Box::new(created?))),
+            }
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+
+    /// Opens a file of this user for appending. Each write stays contiguous even if other processes append to the
+    /// same file.
+    pub fn append(&self, name: &str) -> io::Result<Box<dyn Write + Send>> {
+        Ok(Box::new(
+            self.open_own(name, OpenOptions::new().append(true))?,
+        ))
+    }
+
+    /// Creates a file that does not exist.
+    fn create(&self, name: &str) -> io::Result<File> {
+        let mode = fs::metadata(&self.folder)?.mode();
+        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+            return Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                "all users can write to this directory, and it has no sticky bit: remove that permission with chmod \
+                 o-w, or choose another directory",
+            ));
         }
         let mut options = OpenOptions::new();
-        Ok(Box::new(options.append(true).create(true).open(path)?))
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(self.folder.join(name))?;
+        if self.options.group_access {
+            // Explicitly, because a mode at creation is restricted by the umask.
+            file.set_permissions(Permissions::from_mode(0o640))?;
+        }
+        if self.owner.get().is_none() {
+            let _ = self.owner.set(file.metadata()?.uid());
+        }
+        Ok(file)
+    }
+
+    /// Opens an existing file, unless it is a link, a pipe or a device, or belongs to another user.
+    fn open_own(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
+        // Without blocking, because opening a pipe waits for its other end.
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(self.folder.join(name))?;
+        let metadata = file.metadata()?;
+        let refused = if !metadata.is_file() {
+            "it is not a regular file"
+        } else if self.owner.get().is_some_and(|own| *own != metadata.uid()) {
+            "it belongs to another user"
+        } else {
+            return Ok(file);
+        };
+        Err(io::Error::new(ErrorKind::PermissionDenied, refused))
     }
 }
 
@@ -38,8 +121,23 @@ impl Files for Disk {
     }
 
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
-        let mut file = File::create(self.folder.join(name))?;
+        let mut file = self.create(name)?;
         parts.iter().try_for_each(|part| file.write_all(part))
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        if !self.options.sync {
+            return Ok(());
+        }
+        self.open_own(name, OpenOptions::new().read(true))?
+            .sync_all()
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        if !self.options.sync {
+            return Ok(());
+        }
+        File::open(&self.folder)?.sync_all()
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -47,7 +145,7 @@ impl Files for Disk {
     }
 
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
-        let file = File::open(self.folder.join(name))?;
+        let file = self.open_own(name, OpenOptions::new().read(true))?;
         Ok((file.metadata()?.len(), Box::new(file)))
     }
 
@@ -60,5 +158,137 @@ impl Files for Disk {
         Ok(entries
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A directory that is removed with its files at the end of a test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let name = format!("ftsort-disk-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            Scratch(folder)
+        }
+
+        fn disk(&self) -> Disk {
+            Disk::new(&self.0, FileOptions::default())
+        }
+
+        fn chmod(&self, mode: u32) {
+            fs::set_permissions(&self.0, Permissions::from_mode(mode)).unwrap();
+        }
+
+        fn mode_of(&self, name: &str) -> u32 {
+            fs::metadata(self.0.join(name)).unwrap().mode() & 0o7777
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn kind<T>(result: io::Result<T>) -> ErrorKind {
+        result.map(|_| ()).unwrap_err().kind()
+    }
+
+    #[test]
+    fn creates_files_for_the_user_alone_or_with_the_group() {
+        let folder = Scratch::new("modes");
+        folder.disk().write("a", &[b"1"]).unwrap();
+        assert_eq!(folder.mode_of("a"), 0o600);
+        let options = FileOptions {
+            group_access: true,
+            sync: false,
+        };
+        let mut disk = Disk::new(&folder.0, options);
+        disk.write("b", &[b"1"]).unwrap();
+        assert_eq!(folder.mode_of("b"), 0o640);
+        let (name, _) = disk.create_private("c").unwrap();
+        assert_eq!(folder.mode_of(&name), 0o640);
+    }
+
+    #[test]
+    fn never_writes_or_reads_through_a_link() {
+        let folder = Scratch::new("links");
+        let mut disk = folder.disk();
+        let target = folder.0.join("target");
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, folder.0.join("link")).unwrap();
+        let dangling = folder.0.join("dangling");
+        symlink(folder.0.join("made"), &dangling).unwrap();
+        for name in ["link", "dangling", "target"] {
+            assert_eq!(kind(disk.write(name, &[b"1"])), ErrorKind::AlreadyExists);
+        }
+        assert!(disk.append("link").is_err());
+        assert!(disk.read("link").is_err());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+        assert!(!folder.0.join("made").exists());
+        // A link of the private name is passed over, and a link of the final name is replaced.
+        let private = format!("x.{}-0.new", std::process::id());
+        symlink(&target, folder.0.join(private)).unwrap();
+        let (name, mut file) = disk.create_private("x").unwrap();
+        file.write_all(b"new").unwrap();
+        disk.rename(&name, "link").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+        assert_eq!(fs::read_to_string(folder.0.join("link")).unwrap(), "new");
+    }
+
+    #[test]
+    fn refuses_a_directory_that_all_users_can_change() {
+        let folder = Scratch::new("open");
+        let mut disk = folder.disk();
+        folder.chmod(0o777);
+        let error = disk.write("a", &[b"1"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("chmod o-w"), "{error}");
+        assert!(disk.create_private("a").is_err());
+        for fine in [0o1777, 0o775, 0o700] {
+            folder.chmod(fine);
+            disk.write(&format!("{fine}"), &[b"1"]).unwrap();
+        }
+    }
+
+    #[test]
+    fn reads_regular_files_of_the_same_user_alone() {
+        let folder = Scratch::new("owner");
+        let mut disk = folder.disk();
+        disk.write("a", &[b"12"]).unwrap();
+        assert_eq!(disk.read("a").unwrap().0, 2);
+        fs::create_dir(folder.0.join("folder")).unwrap();
+        assert_eq!(kind(disk.read("folder")), ErrorKind::PermissionDenied);
+        // Opening a pipe without a writer would wait for ever.
+        let pipe = folder.0.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(pipe).status();
+        assert!(made.unwrap().success());
+        assert_eq!(kind(disk.read("pipe")), ErrorKind::PermissionDenied);
+        let own = *disk.owner.get().unwrap();
+        disk.owner = Rc::new(OnceCell::from(own + 1));
+        assert_eq!(kind(disk.read("a")), ErrorKind::PermissionDenied);
+        assert_eq!(kind(disk.append("a")), ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn syncs_files_and_names_where_it_must() {
+        let folder = Scratch::new("sync");
+        folder.disk().sync("absent").unwrap();
+        let options = FileOptions {
+            group_access: false,
+            sync: true,
+        };
+        let mut disk = Disk::new(&folder.0, options);
+        assert_eq!(kind(disk.sync("absent")), ErrorKind::NotFound);
+        disk.write("a", &[b"1"]).unwrap();
+        disk.sync("a").unwrap();
+        disk.sync_names().unwrap();
     }
 }

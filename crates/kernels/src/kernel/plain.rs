@@ -363,6 +363,7 @@ mod tests {
     use super::*;
     use crate::buffer::Buffer;
     use crate::kernel::tests::copy_and_check_visits;
+    use crate::test_size::sized;
     use proptest::prelude::*;
 
     fn one_thread() -> ThreadPool {
@@ -433,9 +434,9 @@ mod tests {
     #[test]
     fn sorts_and_merges_long_runs_of_all_types() {
         for threads in [1, 2] {
-            for mask in [u64::MAX, 0xff, 1, 0] {
+            for mask in sized(&[u64::MAX, 1][..], &[u64::MAX, 0xff, 1, 0]) {
                 let runs: Vec<Vec<u64>> = (0..5)
-                    .map(|seed| random(seed * 19_000, mask, seed as u64))
+                    .map(|seed| random(seed * 19_000, *mask, seed as u64))
                     .collect();
                 check_all_types(&runs, threads);
             }

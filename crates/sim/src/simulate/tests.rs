@@ -8,16 +8,7 @@ use super::check::*;
 use super::*;
 use ftsort_core::rounds::{Round, Task, bytes, upwards};
 use ftsort_kernels::error::{Error, Status};
-
-/// Whether the environment variable FTSORT_TESTS selects all tests. The default, quick, runs smaller ones.
-fn all_tests() -> bool {
-    std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
-}
-
-/// The value for the selected size.
-fn sized<T>(quick: T, all: T) -> T {
-    if all_tests() { all } else { quick }
-}
+use ftsort_kernels::test_size::{all_tests, sized};
 
 fn numbers(bytes: &[u8]) -> Vec<i32> {
     let (words, rest) = bytes.as_chunks();

@@ -130,6 +130,8 @@ pub enum SimStep {
     Tearing,
     /// After a file was written or renamed.
     Stored,
+    /// After a file or the names of files were synced.
+    Synced,
     /// Before a file is read.
     Fetching,
     /// Before a file is removed.

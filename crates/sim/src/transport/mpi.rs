@@ -69,6 +69,11 @@ impl RankHandle {
         self.state.borrow().is_alive(rank)
     }
 
+    /// Whether another rank still runs, which includes ranks that were reported as failed too early.
+    pub fn is_running(&self, rank: Rank) -> bool {
+        self.state.borrow().is_running(rank)
+    }
+
     /// The number of steps that all ranks have taken together.
     pub fn steps(&self) -> usize {
         self.state.borrow().steps.len()

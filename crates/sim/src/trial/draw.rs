@@ -73,6 +73,8 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         links: Vec::new(),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
         damage: draw.once_in(4),
+        power: false,
+        sync: false,
         mutant: range.mutant,
         failures: Vec::new(),
         refusals: Vec::new(),
@@ -120,6 +122,9 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
     }
     if !trial.custom_loop && trial.tree.is_none() && draw.once_in(3) {
         draw_speeds(&mut draw, &mut trial);
+    }
+    if trial.store == StoreKind::Directory {
+        (trial.power, trial.sync) = (draw.once_in(2), draw.once_in(2));
     }
     let victims = draw.below(trial.ranks as u64) as usize;
     let victims = if draw.once_in(2) {

@@ -111,6 +111,8 @@ impl Trial {
             "links" => self.links = read_list(value, read_link)?,
             "quorum" => self.quorum = value.parse().ok()?,
             "damage" | "rot" => self.damage = value == "1",
+            "power" => self.power = value == "1",
+            "sync" => self.sync = value == "1",
             "refuse" => self.refusals = read_list(value, Refusal::parse)?,
             "failures" | "lose" => self.failures = read_list(value, Failure::parse)?,
             _ => return None,
@@ -120,7 +122,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 32] = [
+const KEYWORDS: [&str; 34] = [
     "ranks",
     "seed",
     "records",
@@ -144,6 +146,8 @@ const KEYWORDS: [&str; 32] = [
     "links",
     "quorum",
     "damage",
+    "power",
+    "sync",
     "refuse",
     "failures",
     "lose",
@@ -154,7 +158,7 @@ const KEYWORDS: [&str; 32] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 25;
+const CURRENT: usize = 27;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -197,6 +201,8 @@ impl fmt::Display for Trial {
             write!(out, " quorum={}", self.quorum)?;
         }
         write_flag(out, "damage", self.damage)?;
+        write_flag(out, "power", self.power)?;
+        write_flag(out, "sync", self.sync)?;
         write_list(out, "refuse", &self.refusals)?;
         write_list(out, "failures", &self.failures)
     }

@@ -95,6 +95,10 @@ pub struct Trial {
     pub quorum: usize,
     /// Whether files of failed ranks may be damaged.
     pub damage: bool,
+    /// Whether every rank is a host whose power fails with it: files that it has not synced may be lost.
+    pub power: bool,
+    /// Whether ranks sync their files.
+    pub sync: bool,
     /// The mutant that is switched on.
     pub mutant: Option<Mutant>,
     /// The failures to inject.
@@ -173,6 +177,8 @@ impl Default for Trial {
             links: Vec::new(),
             quorum: 1,
             damage: false,
+            power: false,
+            sync: false,
             mutant: None,
             failures: Vec::new(),
             refusals: Vec::new(),

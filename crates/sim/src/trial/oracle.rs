@@ -404,7 +404,8 @@ fn judge_data_loss(
     }
     let partitioned =
         |failure: &Failure| failure.mode == FailureMode::Partition && trial.quorum <= 1;
-    let may_lose_files = trial.damage || trial.failures.iter().any(partitioned);
+    let unsynced = trial.power && !trial.sync;
+    let may_lose_files = trial.damage || unsynced || trial.failures.iter().any(partitioned);
     if may_lose_files && trial.store == StoreKind::Directory {
         // A partitioned rank that sees itself as the last survivor removes all files at its end.
         return None;

@@ -4,6 +4,7 @@ use super::custom_loop::CustomLoop;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
 use super::{StoreKind, TestRecord, Trial};
+use crate::directory::FileModel;
 use crate::harness::{
     CommitLog, Harness, HarnessRun, InputSource, JobContext, JobOptions, JobReport, SimRank,
 };
@@ -77,7 +78,11 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         record,
     };
     let harness = Harness {
-        damage: trial.damage,
+        files: FileModel {
+            damage: trial.damage,
+            power: trial.power,
+            sync: trial.sync,
+        },
         repair: trial.repair,
         hosts: trial.hosts,
         quorum: trial.quorum,

@@ -13,7 +13,7 @@ use ftsort_core::rounds::{Rounds, Task, bytes};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_sim::directory::{InMemoryDirectory, SharedFiles};
+use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 
 /// A loop that adds its round to a state for each node, and survives failures.
 fn count_rounds(group: &mut SimGroup<'_>) -> Result<Vec<(u32, u8)>> {
@@ -55,7 +55,11 @@ fn states_are_kept_in_a_directory() {
         let outcomes = play(3, seed, move |rank, transport, handle| {
             let files = Rc::clone(&shared);
             let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
-                Box::new(InMemoryDirectory::new(&files, &handle, false))
+                Box::new(InMemoryDirectory::new(
+                    &files,
+                    &handle,
+                    FileModel::default(),
+                ))
             };
             let config = GroupConfig {
                 store: StoreChoice::Directory(Rc::new(open)),
@@ -74,7 +78,7 @@ fn states_are_kept_in_a_directory() {
             nodes += states;
         }
         assert_eq!(nodes, 4);
-        assert_eq!(files.borrow().files.len(), 0, "seed {seed}");
+        assert_eq!(files.borrow().names().len(), 0, "seed {seed}");
     }
 }
 

@@ -15,7 +15,7 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
-use ftsort_sim::directory::{InMemoryDirectory, SharedFiles};
+use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks};
 
 /// Seeds of the interleavings that each test tries.
@@ -256,7 +256,11 @@ fn refused_calls(in_files: bool, refused: Range<u32>) -> (Vec<Vec<Status>>, u32)
     let outcomes = play(3, 1, move |rank, transport, handle| {
         let files = Rc::clone(&files);
         let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
-            Box::new(InMemoryDirectory::new(&files, &handle, false))
+            Box::new(InMemoryDirectory::new(
+                &files,
+                &handle,
+                FileModel::default(),
+            ))
         };
         let store = if in_files {
             StoreChoice::Directory(Rc::new(open))

@@ -220,12 +220,13 @@ impl Checkpoints {
 /// Returns the nodes that any survivor names. None: a rank failed.
 fn reported_by_all(engine: &mut Engine<'_>, mine: &[Node]) -> Result<Option<Vec<Node>>> {
     let mine: Vec<u8> = mine.iter().flat_map(|node| node.0.to_le_bytes()).collect();
-    let limit = engine.members.cube().len() * size_of::<u32>();
-    let reports = engine.share(mine, limit)?;
+    let all = engine.members.cube().len();
+    let reports = engine.share(mine, all * size_of::<u32>())?;
     let nodes = |words: &[u8]| -> Vec<Node> {
         let words = words.chunks_exact(size_of::<u32>());
         words
             .filter_map(|word| Some(Node(u32::from_le_bytes(word.try_into().ok()?))))
+            .filter(|node| (node.0 as usize) < all)
             .collect()
     };
     Ok(reports.map(|reports| reports.iter().flat_map(|(_, words)| nodes(words)).collect()))

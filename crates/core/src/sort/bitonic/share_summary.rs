@@ -132,10 +132,16 @@ pub fn check(proposals: &[(Node, Slice)], kernel: &dyn Kernel) -> Result<u64> {
     let summaries = proposals.iter().map(|(node, summary)| {
         let undecodable =
             || Error::new(Status::Internal, "the summary of an input does not decode");
-        Ok((
-            *node,
-            ShareSummary::decode(summary).ok_or_else(undecodable)?,
-        ))
+        let summary = ShareSummary::decode(summary).ok_or_else(undecodable)?;
+        let record = if summary.count == 0 {
+            0
+        } else {
+            kernel.record_bytes()
+        };
+        if summary.first.len() != record || summary.last.len() != record {
+            return Err(undecodable());
+        }
+        Ok((*node, summary))
     });
     let summaries = summaries.collect::<Result<Vec<(Node, ShareSummary)>>>()?;
     let count = summaries.first().map_or(0, |(_, summary)| summary.count);

@@ -157,7 +157,7 @@ impl Collect<'_, '_> {
             let (fixed, entries) = bytes
                 .split_at_checked(FIXED_BYTES)
                 .ok_or_else(different_results)?;
-            if *fixed != mine[..FIXED_BYTES] {
+            if *fixed != mine[..FIXED_BYTES] || !entries.len().is_multiple_of(ENTRY_BYTES) {
                 return Err(different_results());
             }
             table.extend(entries.chunks_exact(ENTRY_BYTES).filter_map(|bytes| {

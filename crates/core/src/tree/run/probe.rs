@@ -118,21 +118,20 @@ fn slow(times: &Times, mut timeout: TestTimeout) -> Vec<Rank> {
 /// Shares this rank's slow neighbours. Returns the pairs of all ranks. None: a rank failed.
 fn share_slow(engine: &mut Engine<'_>, slow: &[Rank]) -> Result<Option<Vec<(Rank, Rank)>>> {
     let bytes = slow.iter().flat_map(|rank| rank.0.to_le_bytes()).collect();
-    let limit = engine.members.ranks() * size_of::<u32>();
+    let ranks = engine.members.ranks();
+    let limit = ranks * size_of::<u32>();
     let Some(shared) = engine.share(bytes, limit)? else {
         return Ok(None);
     };
     let mut pairs = Vec::new();
     for (reporter, bytes) in shared {
         for rank in bytes.chunks_exact(size_of::<u32>()) {
-            let rank = rank.try_into();
-            let rank = rank.map_err(|_| {
-                Error::new(
-                    Status::Internal,
-                    "a message with slow links does not decode",
-                )
+            let rank = rank.try_into().ok().map(u32::from_le_bytes).map(Rank);
+            let rank = rank.filter(|rank| rank.index() < ranks).ok_or_else(|| {
+                let text = "a message with slow links does not decode";
+                Error::new(Status::Internal, text)
             })?;
-            pairs.push((reporter, Rank(u32::from_le_bytes(rank))));
+            pairs.push((reporter, rank));
         }
     }
     Ok(Some(pairs))

@@ -200,10 +200,12 @@ fn join(mut segments: Vec<Segment>, merge: &dyn MergeOperator) -> Result<Vec<Seg
     for segment in segments {
         match joined.last_mut() {
             Some(last)
-                if !merge.is_ordered() || last.first + u64::from(last.span) == segment.first =>
+                if !merge.is_ordered()
+                    || last.first.checked_add(last.span.into()) == Some(segment.first) =>
             {
                 last.data = caught(|| merge.merge(&last.data, &segment.data))?.into();
-                last.span += segment.span;
+                // The positions and sizes of other ranks may be any numbers.
+                last.span = last.span.saturating_add(segment.span);
             }
             _ => joined.push(segment),
         }

@@ -61,16 +61,18 @@ unsafe fn toggled_64(words: __m512i) -> __m512i {
     }
 }
 
+/// Implements the registers of words of one width; the comparisons are those of unsigned or of signed words.
 macro_rules! lanes {
     (
-        [$(
-            $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident;
-        )+],
         $lanes:literal, $mask:ty, $index:ty,
-        $splat:ident, $load_some:ident, $store_some:ident, $min:ident, $max:ident,
-        $blend:ident, $permute:ident, $permute_two:ident, $broadcast:ident, $compress:ident,
-        $before:ident, $up_to:ident, $same:ident
-    ) => {$(
+        $splat:ident, $load_some:ident, $store_some:ident, $blend:ident, $permute:ident,
+        $permute_two:ident, $broadcast:ident, $compress:ident, $same:ident;
+        $(
+            $min:ident, $max:ident, $before:ident, $up_to:ident: [$(
+                $(#[$doc:meta])* $name:ident, $word:ty, $last:expr, $lane:expr, $form:ident;
+            )+]
+        )+
+    ) => {$($(
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $name(__m512i);
@@ -218,7 +220,7 @@ macro_rules! lanes {
                 }
             }
         }
-    )+};
+    )+)+};
 }
 
 /// Moves the words of 64 bits in the lanes of `low` to the lowest lanes, and the others to the highest. A table has the
@@ -236,53 +238,37 @@ unsafe fn ordered(words: __m512i, low: u8) -> __m512i {
 }
 
 lanes! {
-    [
+    16, __mmask16, u32,
+    _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32, _mm512_mask_blend_epi32,
+    _mm512_permutexvar_epi32, _mm512_permutex2var_epi32, _mm512_broadcastd_epi32,
+    _mm512_maskz_compress_epi32, _mm512_cmpeq_epi32_mask;
+
+    _mm512_min_epu32, _mm512_max_epu32, _mm512_cmplt_epu32_mask, _mm512_cmple_epu32_mask: [
         /// 16 unsigned words of 32 bits.
         U32, u32, u32::MAX, u32::cast_signed, identity;
-    ],
-    16, __mmask16, u32,
-    _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
-    _mm512_min_epu32, _mm512_max_epu32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
-    _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
-    _mm512_cmplt_epu32_mask, _mm512_cmple_epu32_mask, _mm512_cmpeq_epi32_mask
-}
-
-lanes! {
-    [
+    ]
+    _mm512_min_epi32, _mm512_max_epi32, _mm512_cmplt_epi32_mask, _mm512_cmple_epi32_mask: [
         /// 16 signed words of 32 bits.
         I32, i32, i32::MAX, identity, identity;
         /// 16 floating-point numbers of 32 bits.
         F32, FloatBits<i32>, FloatBits(i32::MAX), FloatBits::<i32>::toggled, toggled_32;
-    ],
-    16, __mmask16, u32,
-    _mm512_set1_epi32, _mm512_mask_loadu_epi32, _mm512_mask_storeu_epi32,
-    _mm512_min_epi32, _mm512_max_epi32, _mm512_mask_blend_epi32, _mm512_permutexvar_epi32,
-    _mm512_permutex2var_epi32, _mm512_broadcastd_epi32, _mm512_maskz_compress_epi32,
-    _mm512_cmplt_epi32_mask, _mm512_cmple_epi32_mask, _mm512_cmpeq_epi32_mask
+    ]
 }
 
 lanes! {
-    [
+    8, __mmask8, u64,
+    _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64, _mm512_mask_blend_epi64,
+    _mm512_permutexvar_epi64, _mm512_permutex2var_epi64, _mm512_broadcastq_epi64,
+    _mm512_maskz_compress_epi64, _mm512_cmpeq_epi64_mask;
+
+    _mm512_min_epu64, _mm512_max_epu64, _mm512_cmplt_epu64_mask, _mm512_cmple_epu64_mask: [
         /// 8 unsigned words of 64 bits.
         U64, u64, u64::MAX, u64::cast_signed, identity;
-    ],
-    8, __mmask8, u64,
-    _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
-    _mm512_min_epu64, _mm512_max_epu64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
-    _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
-    _mm512_cmplt_epu64_mask, _mm512_cmple_epu64_mask, _mm512_cmpeq_epi64_mask
-}
-
-lanes! {
-    [
+    ]
+    _mm512_min_epi64, _mm512_max_epi64, _mm512_cmplt_epi64_mask, _mm512_cmple_epi64_mask: [
         /// 8 signed words of 64 bits.
         I64, i64, i64::MAX, identity, identity;
         /// 8 floating-point numbers of 64 bits.
         F64, FloatBits<i64>, FloatBits(i64::MAX), FloatBits::<i64>::toggled, toggled_64;
-    ],
-    8, __mmask8, u64,
-    _mm512_set1_epi64, _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64,
-    _mm512_min_epi64, _mm512_max_epi64, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
-    _mm512_permutex2var_epi64, _mm512_broadcastq_epi64, _mm512_maskz_compress_epi64,
-    _mm512_cmplt_epi64_mask, _mm512_cmple_epi64_mask, _mm512_cmpeq_epi64_mask
+    ]
 }
