@@ -150,6 +150,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
+        file_allowed()?;
         if !self.model.sync {
             return Ok(());
         }
@@ -161,6 +162,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
+        file_allowed()?;
         if !self.model.sync {
             return Ok(());
         }
