@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options};
 pub use super::verify::check_array;
-use ftsort_core::group::input::{Learn, Prepared};
+use ftsort_core::group::input::Prepared;
 use ftsort_kernels::kernel::ThreadPool;
 
 /// Checks a configuration as `ftsort_init` does before it reads the communicator.
@@ -45,12 +45,7 @@ pub unsafe fn check_run(
         unsafe {
             place_of("result", place)?;
             let wanted = read_layout(record)?;
-            Prepared::new(
-                input_of(wanted, input, count)?,
-                &ThreadPool::from(1),
-                Learn::default(),
-            )
-            .map(drop)
+            Prepared::new(input_of(wanted, input, count)?, &ThreadPool::from(1)).map(drop)
         }
     })
 }

@@ -30,6 +30,8 @@ mutants! {
     LocalFailureSet,
     /// The survivors do not compare their sets of failed ranks.
     FailureSetsNotCompared,
+    /// The survivors compare one bit of a hash of their sets of failed ranks.
+    ShortHashOfFailures,
     /// Agreements on a round and agreements on the set of failed ranks are not distinguished.
     AgreementsNotDistinguished,
     /// Messages of an abandoned round are not removed.
@@ -37,6 +39,10 @@ mutants! {
     /// Messages that a peer has sent, and for which no receive was posted, are not received before the next
     /// epoch.
     LateMessagesNotReceived,
+    /// A receive that was cancelled counts as one of a message that has arrived.
+    CancelledReceivesCount,
+    /// Copies of inputs that arrive while a failure interrupts the step are not kept.
+    LateCopiesDropped,
     /// A rank that waits for a survivor does not check for failures.
     WaitIgnoresFailures,
     /// Failures that were agreed on count as new failures.
@@ -129,6 +135,10 @@ mutants! {
     ContributionMergedTwice,
     /// A tree is used that was chosen before the last failure.
     StaleTree,
+    /// A rank without memory for a message leaves the step without an agreement.
+    RefusalNotAgreedOn,
+    /// The memory limit applies to the buffers into which messages are discarded.
+    DiscardsAreLimited,
     /// Rank 0 forwards messages even if it has failed (the papers' programs).
     CoordinatorIsRankZero,
 }

@@ -39,6 +39,8 @@ pub struct Buffer {
 enum Storage {
     Lines(Vec<CacheLine>),
     Pages(Pages),
+    /// Bytes of the caller, which only views show ([`Slice::borrowed`]).
+    Borrowed(&'static [u8]),
 }
 
 impl Default for Storage {
@@ -124,6 +126,7 @@ impl Buffer {
         self.charge.change(match &self.storage {
             Storage::Lines(_) => self.capacity,
             Storage::Pages(pages) => pages.committed(self.capacity),
+            Storage::Borrowed(_) => 0,
         });
     }
 
@@ -140,7 +143,7 @@ impl Buffer {
     /// Returns how many bytes of memory other buffers can get from this one once all of it is released.
     pub fn donatable(&self) -> usize {
         match &self.storage {
-            Storage::Lines(_) => 0,
+            Storage::Lines(_) | Storage::Borrowed(_) => 0,
             Storage::Pages(pages) => pages.donatable(),
         }
     }
@@ -155,7 +158,7 @@ impl Buffer {
             .iter_mut()
             .filter_map(|donor| match &mut donor.storage {
                 Storage::Pages(pages) => Some(pages),
-                Storage::Lines(_) => None,
+                Storage::Lines(_) | Storage::Borrowed(_) => None,
             });
         pages.commit(end.min(self.len), &mut from.collect::<Vec<_>>());
         donors.iter_mut().for_each(|donor| donor.update_charge());
@@ -219,6 +222,7 @@ impl Deref for Buffer {
         match &self.storage {
             Storage::Lines(lines) => &bytemuck::cast_slice(lines)[..self.len],
             Storage::Pages(pages) => &pages[..self.len],
+            Storage::Borrowed(bytes) => bytes,
         }
     }
 }
@@ -229,6 +233,7 @@ impl DerefMut for Buffer {
         match &mut self.storage {
             Storage::Lines(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.len],
             Storage::Pages(pages) => &mut pages[..self.len],
+            Storage::Borrowed(_) => unreachable!("views never give out a buffer of borrowed bytes"),
         }
     }
 }
@@ -240,13 +245,33 @@ impl fmt::Debug for Buffer {
 }
 
 /// A shared, immutable view of a part of a [`Buffer`].
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Slice {
     buffer: Arc<Buffer>,
     range: Range<usize>,
 }
 
 impl Slice {
+    /// Returns a view of bytes that the caller owns, without a copy: [`Slice::into_buffer`] copies them.
+    ///
+    /// # Safety
+    /// The bytes must not change or be freed as long as any view of them exists.
+    pub unsafe fn borrowed(bytes: &[u8]) -> Slice {
+        // SAFETY: this function's contract.
+        let bytes: &'static [u8] =
+            unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
+        Slice::from(Buffer {
+            storage: Storage::Borrowed(bytes),
+            len: bytes.len(),
+            ..Buffer::default()
+        })
+    }
+
+    /// Returns whether it shows bytes that the caller owns.
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.buffer.storage, Storage::Borrowed(_))
+    }
+
     /// Returns a view of the bytes `range` of this view.
     ///
     /// # Panics
@@ -261,7 +286,7 @@ impl Slice {
 
     /// Returns the buffer if this view is the only one of it and shows all of it, and otherwise the view.
     pub fn into_unique(self) -> std::result::Result<Buffer, Slice> {
-        if self.range != (0..self.buffer.len()) {
+        if self.range != (0..self.buffer.len()) || self.is_borrowed() {
             return Err(self);
         }
         let range = self.range;
@@ -282,7 +307,9 @@ impl Slice {
             views.all(|view| Arc::ptr_eq(&view.buffer, &first.buffer))
         };
         let has_no_other_view = |first: &Slice| Arc::strong_count(&first.buffer) == views.len();
-        let is_complete = |first: &Slice| is_same_buffer(first) && has_no_other_view(first);
+        let is_complete = |first: &Slice| {
+            is_same_buffer(first) && has_no_other_view(first) && !first.is_borrowed()
+        };
         if !views.first().is_some_and(is_complete) {
             return Err(views);
         }
@@ -436,6 +463,20 @@ mod tests {
         let (buffer, parts) = Slice::into_unique_parts(parts).unwrap();
         assert_eq!((&*buffer, parts), (&[1, 2, 3, 4][..], vec![1..3, 0..1]));
         assert!(Slice::into_unique_parts(Vec::new()).is_err());
+    }
+
+    #[test]
+    fn borrowed_bytes_are_shown_without_a_copy_and_copied_before_they_may_change() {
+        let bytes = vec![5_u8; 3 * ALIGNMENT + 1];
+        // SAFETY: the views are gone before the bytes are.
+        let view = unsafe { Slice::borrowed(&bytes) };
+        assert!(view.is_borrowed() && view.part(1..9).is_borrowed());
+        assert_eq!((&*view, view.as_ptr()), (&bytes[..], bytes.as_ptr()));
+        assert!(Slice::into_unique_parts(vec![view.clone()]).is_err());
+        let mut copy = view.into_buffer().unwrap();
+        assert_ne!(copy.as_ptr(), bytes.as_ptr());
+        copy[0] = 6;
+        assert_eq!(bytes[0], 5);
     }
 
     #[test]

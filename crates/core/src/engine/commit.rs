@@ -1,12 +1,13 @@
 //! The agreement that ends a round, and its consequences.
 
+use super::arrivals::Arriving;
 use super::integrity::Accusation;
 use super::{Event, MessageEvent, Observer, Occasion, Phase, PlacementPolicy, Span, Stats};
 use crate::faults::{Point, Schedule};
 use crate::members::{Members, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope};
-use crate::transport::{Agreed, Transport};
+use crate::transport::{Agreed, Comparison, Transport};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -74,6 +75,8 @@ pub struct Engine<'a> {
     pub(crate) accusations: Vec<Accusation>,
     /// Entries of the schedule that happen once and have happened.
     pub(crate) corrupted: Vec<usize>,
+    /// Inputs that may arrive although a failure interrupted the step.
+    pub(super) arriving: Vec<Arriving>,
     /// The size of a record in bytes; 1 for blocks without records.
     pub(crate) record_bytes: usize,
     /// The present round; for events.
@@ -104,6 +107,7 @@ impl<'a> Engine<'a> {
             key: None,
             accusations: Vec::new(),
             corrupted: Vec::new(),
+            arriving: Vec::new(),
             record_bytes: 1,
             round: 0,
             rounds: 0,
@@ -232,21 +236,15 @@ impl Engine<'_> {
         self.all_equal_in(value, u64::BITS)
     }
 
-    /// As [`Engine::all_equal`], for the lowest `bits` bits of the value, 15 in each agreement. Collective.
+    /// As [`Engine::all_equal`], for the lowest `bits` bits of the value. Collective.
     pub fn all_equal_in(&mut self, value: u64, bits: u32) -> Result<bool> {
-        // 15 bits of the value travel with their complement in one agreement. If the AND of both has a bit in
-        // neither or in both of them, two ranks differ.
-        const BITS: u32 = 15;
-        const MASK: u32 = (1 << BITS) - 1;
-        let mut equal = true;
-        let mut shift = 0;
-        while shift < bits {
-            let piece = (value >> shift) as u32 & MASK;
-            let agreed = self.agree_on_bits(piece | (!piece & MASK) << BITS)?;
-            equal &= agreed & MASK == !(agreed >> BITS) & MASK;
-            shift += BITS;
+        let mut comparison = Comparison::new(value.into(), bits);
+        loop {
+            let agreed = self.agree_on_bits(comparison.word())?;
+            if let Some(equal) = comparison.learn(agreed) {
+                return Ok(equal);
+            }
         }
-        Ok(equal)
     }
 
     /// Empties the store once no rank will read it any more. Collective.
@@ -269,7 +267,7 @@ impl Engine<'_> {
 
     /// Makes new failures known to the members and the observer.
     fn learn_of_failures(&mut self) -> Result<()> {
-        let dead = self.transport.recover()?;
+        let dead = self.transport.recover(&self.late_tickets())?;
         let before = self.executors();
         let newly_dead = self.members.absorb(&dead);
         self.stats.faults += newly_dead.len() as u64;

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::arrivals::Stage;
 use super::{Engine, table};
 use crate::block::{Block, Header, Run};
 use crate::faults::Target;
@@ -67,12 +68,15 @@ const BUNDLE: usize = 64 << 10;
 const ENCLOSED_PART: usize = 2048;
 
 /// The records of a block for which receives are posted.
-enum Awaited {
+pub(super) enum Awaited {
     /// Messages, each with the runs of the block that it brings.
     Messages(Vec<(Range<usize>, Ticket)>),
     /// They came with the header.
     Enclosed(Slice),
 }
+
+/// The outcome of control messages; as an error the receives that a failure interrupted, for each message.
+type Delivered = std::result::Result<Vec<Delivery<Slice>>, Vec<Option<Ticket>>>;
 
 /// The first byte of a control message: whether a payload follows.
 const NO_PAYLOAD: u8 = 0;
@@ -87,16 +91,14 @@ impl Engine<'_> {
     ) -> Result<Option<Vec<Delivery<Slice>>>> {
         // A rank without memory for a control message could not tell the others, which would wait for its
         // message: so the limit does not apply here.
-        memory::without_limit(|| self.deliver_now(messages, limit))
+        let delivered = memory::without_limit(|| self.deliver_now(messages, limit))?;
+        Ok(delivered.ok())
     }
 
-    fn deliver_now(
-        &mut self,
-        messages: Vec<ControlMessage>,
-        limit: usize,
-    ) -> Result<Option<Vec<Delivery<Slice>>>> {
+    fn deliver_now(&mut self, messages: Vec<ControlMessage>, limit: usize) -> Result<Delivered> {
         if limit >= self.transport.eager_limit() {
-            return self.deliver_long(messages);
+            let delivered = self.deliver_long(messages)?;
+            return Ok(delivered.ok_or_else(Vec::new));
         }
         let me = self.members.me();
         let mut tickets: Vec<Option<Ticket>> = Vec::with_capacity(messages.len());
@@ -114,7 +116,7 @@ impl Engine<'_> {
             });
         }
         if self.transport.settle()? == Flow::Interrupted {
-            return Ok(None);
+            return Ok(Err(tickets));
         }
         let mut deliveries = Vec::with_capacity(messages.len());
         for (message, ticket) in messages.into_iter().zip(tickets) {
@@ -127,7 +129,7 @@ impl Engine<'_> {
                 },
             });
         }
-        Ok(Some(deliveries))
+        Ok(Ok(deliveries))
     }
 
     /// As [`Engine::deliver`], for messages that may be longer than a receive of unknown length can take:
@@ -168,6 +170,27 @@ impl Engine<'_> {
     /// discards the bytes. None: a rank failed.
     pub fn transfer(
         &mut self,
+        transfers: Vec<Transfer>,
+        most_runs: usize,
+        error: &mut Option<Error>,
+    ) -> Result<Option<Vec<Delivery<Block>>>> {
+        self.transfer_from(&[], transfers, most_runs, error)
+    }
+
+    /// As [`Engine::transfer`], for whole inputs, of which `origins` has the owners. If a rank fails, the
+    /// inputs that arrive nevertheless can be had from [`Engine::take_arrived`].
+    pub(super) fn transfer_inputs(
+        &mut self,
+        origins: &[Rank],
+        transfers: Vec<Transfer>,
+        error: &mut Option<Error>,
+    ) -> Result<Option<Vec<Delivery<Block>>>> {
+        self.transfer_from(origins, transfers, 1, error)
+    }
+
+    fn transfer_from(
+        &mut self,
+        origins: &[Rank],
         mut transfers: Vec<Transfer>,
         most_runs: usize,
         error: &mut Option<Error>,
@@ -176,8 +199,7 @@ impl Engine<'_> {
         for transfer in &mut transfers {
             if transfer.from == me && transfer.to != me {
                 let block = transfer.block.take();
-                let block = block.map(|block| self.corrupt(Target::Message, block));
-                transfer.block = block.transpose()?;
+                transfer.block = block.map(|block| self.corrupt(Target::Message, block));
             }
         }
         let enclosed = self.enclosed(most_runs);
@@ -189,8 +211,14 @@ impl Engine<'_> {
                 payload: (transfer.block.as_ref()).map(|block| header_message(block, enclosed)),
             })
             .collect();
-        let Some(headers) = self.deliver(headers, Header::limit(most_runs) + enclosed)? else {
-            return Ok(None);
+        let limit = Header::limit(most_runs) + enclosed;
+        let headers = match memory::without_limit(|| self.deliver_now(headers, limit))? {
+            Ok(headers) => headers,
+            Err(tickets) => {
+                let stages = tickets.into_iter().map(|ticket| ticket.map(Stage::Header));
+                self.expect_late(origins, &transfers, stages);
+                return Ok(None);
+            }
         };
         let mut awaited = Vec::with_capacity(transfers.len());
         for (transfer, header_bytes) in transfers.iter().zip(headers) {
@@ -205,6 +233,11 @@ impl Engine<'_> {
             });
         }
         if self.transport.settle()? == Flow::Interrupted {
+            let stages = awaited.into_iter().map(|awaited| {
+                let (header, awaited) = awaited??;
+                Some(Stage::Records(header, awaited))
+            });
+            self.expect_late(origins, &transfers, stages);
             return Ok(None);
         }
         let mut deliveries = Vec::with_capacity(transfers.len());
@@ -255,7 +288,7 @@ impl Engine<'_> {
     }
 
     /// Returns the block of which all messages have arrived.
-    fn arrived(&mut self, from: Rank, header: &Header, awaited: Awaited) -> Block {
+    pub(super) fn arrived(&mut self, from: Rank, header: &Header, awaited: Awaited) -> Block {
         let messages = match awaited {
             Awaited::Enclosed(records) => vec![(0..header.runs.len(), records)],
             Awaited::Messages(messages) => {
@@ -306,7 +339,9 @@ impl Engine<'_> {
             let bytes = sizes[runs.clone()].iter().sum();
             match self.transport.receive(from, bytes) {
                 Ok(ticket) => awaited.push((runs, ticket)),
-                Err(refused) if refused.status == Status::Memory => {
+                Err(refused)
+                    if refused.status == Status::Memory && !mutant(Mutant::RefusalNotAgreedOn) =>
+                {
                     self.transport.discard(from, bytes)?;
                     error.get_or_insert(refused);
                     room = false;
@@ -358,7 +393,9 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
     if let [only] = runs {
         return Ok(only.data.clone());
     }
-    let mut message = Buffer::unset(runs.iter().map(|run| run.data.len()).sum())?;
+    let bytes = runs.iter().map(|run| run.data.len()).sum();
+    // The receivers wait for this message, so the memory limit does not apply to it.
+    let mut message = memory::without_limit(|| Buffer::unset(bytes))?;
     let mut start = 0;
     for run in runs {
         message[start..start + run.data.len()].copy_from_slice(&run.data);
@@ -450,7 +487,7 @@ fn framed(payload: Option<&[u8]>) -> Result<Slice> {
     Ok(Buffer::copy_of(&message)?.into())
 }
 
-fn opened(message: Buffer) -> Delivery<Slice> {
+pub(super) fn opened(message: Buffer) -> Delivery<Slice> {
     if message.first() != Some(&HAS_PAYLOAD) {
         return Delivery::Nothing;
     }

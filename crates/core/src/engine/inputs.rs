@@ -106,8 +106,10 @@ impl InputHasher {
 pub(super) struct Inputs<'a> {
     /// Gives inputs again that no rank holds.
     pub source: &'a mut dyn Source,
-    /// This rank's own input as it was loaded; empty as soon as it is committed.
-    pub own: Slice,
+    /// This rank's own input as the caller passed it, until it is protected.
+    pub given: Option<Slice>,
+    /// This rank's own input as it was loaded, until it is committed.
+    loaded: Option<Slice>,
     /// Whether `own` has been this rank's input since the start: the job was not started over.
     pub own_is_here: bool,
     /// The ranks that had failed when the job began, and so have no input.
@@ -118,14 +120,38 @@ pub(super) struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     /// The inputs at the start of a job.
-    pub fn new(source: &'a mut dyn Source, own: Slice, absent: RankSet) -> Inputs<'a> {
+    pub fn new(source: &'a mut dyn Source, given: Slice, absent: RankSet) -> Inputs<'a> {
+        let loaded = (!source.has_own()).then(|| given.clone());
         Inputs {
             source,
-            own,
+            given: Some(given),
+            loaded,
             own_is_here: true,
             absent,
             hashes: BTreeMap::new(),
         }
+    }
+
+    /// Returns this rank's own input, to be sorted: a copy if the source makes one.
+    pub fn own(&mut self) -> Result<Slice> {
+        let loaded = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => self.source.own()?.into(),
+        };
+        self.loaded = Some(loaded.clone());
+        Ok(loaded)
+    }
+
+    /// The size of this rank's own input before it is committed.
+    pub fn own_bytes(&self) -> usize {
+        let own = self.given.as_ref().or(self.loaded.as_ref());
+        own.map_or(0, |own| own.len())
+    }
+
+    /// Gives up this rank's own input, which is committed.
+    pub fn release_own(&mut self) {
+        self.given = None;
+        self.loaded = None;
     }
 
     /// Returns the home of a node if it is one of the `ranks` ranks and has an input.
@@ -161,7 +187,12 @@ impl Job<'_, '_> {
         if result.interrupted || !needed {
             return Ok(result);
         }
-        let mine = self.inputs.source.known_by(&self.inputs.own).encode();
+        // After an error there is no input, and no commit.
+        let own = self
+            .inputs
+            .own()
+            .unwrap_or_else(|_| Buffer::default().into());
+        let mine = self.inputs.source.known_by(&own).encode();
         let Some(reports) = self.engine.share(mine, HASH_BYTES)? else {
             return Ok(result.interrupted());
         };

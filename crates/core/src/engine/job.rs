@@ -131,7 +131,8 @@ impl RoundResult {
 }
 
 impl<'a, 'e> Job<'a, 'e> {
-    /// Makes a job over this rank's `input` and those of the other ranks.
+    /// Makes a job over this rank's `input` and those of the other ranks. Where the source can copy this
+    /// rank's input, `input` is only protected, and the copy is sorted.
     ///
     /// `absent`: the ranks that had failed before the job, which have no input. `checks`: on all ranks or on
     /// none; their key is the engine's.
@@ -140,7 +141,7 @@ impl<'a, 'e> Job<'a, 'e> {
         algorithm: &'a dyn Algorithm,
         store: &'a mut dyn Store,
         source: &'a mut dyn Source,
-        input: Buffer,
+        input: Slice,
         absent: RankSet,
         checks: Option<&'a Checks<'a>>,
     ) -> Job<'a, 'e> {
@@ -149,7 +150,7 @@ impl<'a, 'e> Job<'a, 'e> {
             engine,
             algorithm,
             progress: Progress::new(),
-            inputs: Inputs::new(source, input.into(), absent),
+            inputs: Inputs::new(source, input, absent),
             redundancy: Redundancy::new(store, ranks),
             integrity: Integrity::new(checks),
         }
@@ -166,6 +167,8 @@ impl<'a, 'e> Job<'a, 'e> {
             other => other,
         };
         let apart = |error: &Error| error.status.sets_apart();
+        // Releases copies that no later step needs.
+        drop(self.engine.take_arrived());
         if !result.as_ref().is_err_and(apart) {
             self.engine.clear(self.redundancy.store)?;
         }
@@ -276,12 +279,12 @@ impl<'a, 'e> Job<'a, 'e> {
     /// Runs the round and stores its result.
     fn execute_round(&mut self, round: u32) -> Result<RoundResult> {
         let result = match round {
-            0 => None,
-            _ => match self.play(round)? {
-                abandoned if abandoned.interrupted => return Ok(abandoned),
-                result => Some(result),
-            },
+            0 => self.timed_protection()?,
+            _ => self.play(round)?,
         };
+        if result.interrupted {
+            return Ok(result);
+        }
         self.engine.inject_crash(Point::Store)?;
         let start = self.engine.transport.now();
         let version_id = VersionId {
@@ -289,16 +292,23 @@ impl<'a, 'e> Job<'a, 'e> {
             faults: self.engine.members.faulty().fingerprint(),
         };
         let result = match result {
-            None if self.recomputes() => self.load_inputs()?,
-            None => self.load_version()?,
+            result if round == 0 && self.recomputes() => self.load_inputs(result)?,
+            result if round == 0 => self.load_version(result)?,
             // The caller owns the result as soon as it is committed, so it is not stored.
-            Some(result) if round == self.algorithm.rounds() => self.verify_result(result)?,
-            Some(result) if self.recomputes() => result,
-            Some(result) => self.save_version(version_id, result)?,
+            result if round == self.algorithm.rounds() => self.verify_result(result)?,
+            result if self.recomputes() => result,
+            result => self.save_version(version_id, result)?,
         };
         self.engine.spent(Phase::Store, start);
         self.engine.inject_crash(Point::Stored)?;
         Ok(result)
+    }
+
+    fn timed_protection(&mut self) -> Result<RoundResult> {
+        let start = self.engine.transport.now();
+        let result = self.protect_inputs();
+        self.engine.spent(Phase::Protect, start);
+        result
     }
 
     /// Forgets all that was done, but not the digests of the inputs.
@@ -312,7 +322,7 @@ impl<'a, 'e> Job<'a, 'e> {
     fn accept(&mut self, round: u32, result: RoundResult) {
         self.inputs.hashes.extend(result.digests);
         self.integrity.input_digests.extend(result.input_digests);
-        self.inputs.own = Buffer::default().into();
+        self.inputs.release_own();
         self.progress
             .commit(round, result.blocks, result.decisions, self.engine.members);
     }

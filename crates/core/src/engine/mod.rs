@@ -10,6 +10,7 @@
 //! Nothing leaves the engine (a result, an event, a figure) before its commit.
 
 mod algorithm;
+mod arrivals;
 mod commit;
 mod corrupt;
 mod decision;

@@ -121,7 +121,7 @@ impl Job<'_, '_> {
         Load {
             round: self.progress.version.version,
             rounds: self.algorithm.rounds(),
-            bytes: blocks.sum::<u64>() + self.inputs.own.len() as u64,
+            bytes: blocks.sum::<u64>() + self.inputs.own_bytes() as u64,
             now: self.engine.transport.now(),
         }
     }

@@ -2,11 +2,12 @@
 //! new executors.
 
 use super::commit::agreed_error;
-use super::job::{Job, NextStep};
+use super::job::{Job, NextStep, RoundResult};
 use super::{Event, Phase, Verdict};
 use crate::faults::Point;
-use crate::members::RankSet;
+use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
+use crate::store::{StoreScope, VersionId};
 use ftsort_kernels::error::{Result, Status};
 
 impl Job<'_, '_> {
@@ -22,7 +23,7 @@ impl Job<'_, '_> {
             };
             let start = self.engine.transport.now();
             let mut result = if self.recomputes() {
-                self.restore_lineage()?
+                self.restore_lineage(RoundResult::new())?
             } else {
                 self.restore_version(&held_with)?
             };
@@ -66,14 +67,17 @@ impl Job<'_, '_> {
             return Ok(());
         }
         let ranks = self.engine.members.ranks();
+        let mut held = RankSet::new(ranks);
         loop {
-            let mine = self.redundancy.lost.to_bytes();
+            held.extend(&self.inputs_here()?);
+            let mine = [self.redundancy.lost.to_bytes(), held.to_bytes()].concat();
             let limit = mine.len();
             let reports = self.engine.share(mine, limit)?;
             for (_, words) in reports.iter().flatten() {
-                self.redundancy
-                    .lost
-                    .extend(&RankSet::from_bytes(ranks, words));
+                let (lost, here) = words.split_at(limit / 2);
+                let lost = RankSet::from_bytes(ranks, lost);
+                self.redundancy.lost.extend(&lost);
+                held.extend(&RankSet::from_bytes(ranks, here));
             }
             if self.engine.commit(reports.is_some(), None)? == Verdict::Committed {
                 break;
@@ -81,16 +85,40 @@ impl Job<'_, '_> {
         }
         if self.redundancy.lost.is_empty() {
             // The ranks that missed data have failed too.
-            for rank in self.engine.members.faulty().iter() {
-                let node = rank.home();
-                let before = self.progress.membership.as_ref();
-                if !before.is_some_and(|before| before.faulty.contains(node))
-                    && !self.inputs.absent.contains(rank)
-                {
-                    self.redundancy.lost.insert(rank);
-                }
-            }
+            let before = self.progress.membership.as_ref();
+            let was_lost =
+                |rank: &Rank| before.is_some_and(|before| before.faulty.contains(rank.home()));
+            let failed = self.engine.members.faulty().iter();
+            let suspects =
+                failed.filter(|rank| !was_lost(rank) && !self.inputs.absent.contains(*rank));
+            let (held, missing): (Vec<Rank>, Vec<Rank>) =
+                suspects.partition(|rank| held.contains(*rank));
+            // A damaged file may be readable at some times only.
+            let lost = if missing.is_empty() { held } else { missing };
+            self.redundancy.lost = RankSet::from_ranks(ranks, lost);
         }
         Ok(())
+    }
+
+    /// The owners of inputs from which this rank could restore the blocks of failed ranks.
+    fn inputs_here(&mut self) -> Result<RankSet> {
+        let ranks = self.engine.members.ranks();
+        let is_loading = self.progress.membership.is_none();
+        self.hold_arrived(&mut RoundResult::new())?;
+        Ok(match self.redundancy.store.scope() {
+            StoreScope::Copies(_) if is_loading || self.recomputes() => {
+                self.redundancy.held.clone()
+            }
+            StoreScope::Everyone if is_loading => {
+                let faulty = self.engine.members.faulty().iter();
+                let store = &self.redundancy.store;
+                let is_readable = |owner: &Rank| {
+                    let input = store.get(VersionId::INPUT, owner.home());
+                    input.is_ok_and(|input| input.is_some())
+                };
+                RankSet::from_ranks(ranks, faulty.filter(is_readable))
+            }
+            _ => RankSet::new(ranks),
+        })
     }
 }

@@ -9,7 +9,9 @@ pub enum Phase {
     Exchange,
     /// Merging runs into the result.
     Merge,
-    /// Writing versions to the store, copies to other ranks included.
+    /// Bringing inputs to their first other holders, or to files.
+    Protect,
+    /// Writing versions to the store, further copies to other ranks included.
     Store,
     /// Agreeing at the ends of rounds, which includes waiting for slower ranks.
     Commit,
@@ -21,7 +23,7 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Seconds in each [`Phase`], in its order.
-    pub seconds: [f64; 6],
+    pub seconds: [f64; 7],
     /// Seconds from the call to the result.
     pub total_seconds: f64,
     /// Bytes sent to other ranks.

@@ -1,13 +1,11 @@
-//! The input of a sort on one rank: records, their layout, and the copy that is sorted.
+//! The input of a sort on one rank: records, their layout, and the copies that are sorted.
 
 use bytemuck::Pod;
 
 use crate::engine::{InputHash, InputHasher};
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
-use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 /// A number that is sorted as it is.
@@ -63,60 +61,54 @@ impl<'a> SortInput<'a> {
     }
 }
 
-/// The properties of an input that are computed while it is copied: not from the copy, which may be corrupted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Learn {
-    /// The hash by which a reloaded input is recognised.
-    pub hash: bool,
-    /// A digest with the key of this seed.
-    pub digest: Option<u64>,
-}
-
-/// A checked input with its copy.
+/// A checked input.
 pub struct Prepared<'a> {
     pub(super) layout: Layout,
     pub(super) stable: bool,
     pub(super) kernel: Box<dyn Kernel>,
     /// The caller's records.
     pub(super) given: &'a [u8],
-    /// Their copy, perhaps in another order.
-    pub(super) input: Buffer,
-    pub(super) hash: Option<InputHash>,
-    pub(super) digest: Option<(DigestKey, Digest)>,
 }
 
 impl<'a> Prepared<'a> {
-    /// Checks and copies an input.
-    pub fn new(input: SortInput<'a>, threads: &ThreadPool, learn: Learn) -> Result<Prepared<'a>> {
+    /// Checks an input.
+    pub fn new(input: SortInput<'a>, threads: &ThreadPool) -> Result<Prepared<'a>> {
         input.check()?;
         let SortInput {
             layout,
             stable,
             records,
         } = input;
-        MemoryBudget::current().start_peak();
-        let kernel = kernel_for(&layout, threads.clone());
-        let mut hasher = learn.hash.then(InputHasher::default);
-        let key = learn
-            .digest
-            .map(|seed| DigestKey::new(seed, layout.record_bytes()));
-        let mut digest = key.map(|key| (key, Digest::default()));
-        let copy = kernel.copy(records, &mut |records| {
+        Ok(Prepared {
+            kernel: kernel_for(&layout, threads.clone()),
+            layout,
+            stable,
+            given: records,
+        })
+    }
+}
+
+/// Copies of an input, each in an order that is good to sort.
+pub(super) struct InputCopies<'a> {
+    pub kernel: &'a dyn Kernel,
+    /// The caller's records.
+    pub given: &'a [u8],
+    /// Whether the first copy computes the hash by which a reloaded input is recognised: not from the copy,
+    /// which may be corrupted.
+    pub hashes: bool,
+    pub hash: Option<InputHash>,
+}
+
+impl InputCopies<'_> {
+    /// Makes a copy.
+    pub fn copy(&mut self) -> Result<Buffer> {
+        let mut hasher = (self.hashes && self.hash.is_none()).then(InputHasher::default);
+        let copy = self.kernel.copy(self.given, &mut |records| {
             if let Some(hasher) = &mut hasher {
                 hasher.add(records);
             }
-            if let Some((key, sum)) = &mut digest {
-                *sum = sum.combine(key.digest(records));
-            }
         })?;
-        Ok(Prepared {
-            layout,
-            stable,
-            kernel,
-            given: records,
-            input: copy,
-            hash: hasher.map(InputHasher::finish),
-            digest,
-        })
+        self.hash = hasher.map(InputHasher::finish).or(self.hash);
+        Ok(copy)
     }
 }

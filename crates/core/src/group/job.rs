@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use super::input::InputCopies;
 use super::services::BudgetedObserver;
 use super::{Group, JobKind, Reload};
 use crate::engine::{
@@ -10,7 +11,7 @@ use crate::engine::{
 };
 use crate::members::{Rank, RankSet};
 use crate::transport::Transport;
-use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -27,11 +28,9 @@ pub(super) struct JobStart {
 #[derive(Default)]
 pub(super) struct JobSetup<'a> {
     /// This rank's input.
-    pub input: Buffer,
-    /// Makes another copy of it.
-    pub copy_input: Option<&'a dyn Fn() -> Result<Buffer>>,
-    /// The hash by which it is recognised, if that is known already.
-    pub hash: Option<InputHash>,
+    pub input: Slice,
+    /// Makes the copies of it that are sorted; None: it is given away.
+    pub copies: Option<InputCopies<'a>>,
     /// Blocks are checked by digests with this key.
     pub key: Option<&'a DigestKey>,
     /// Blocks are checked as those of sorts are.
@@ -94,9 +93,8 @@ impl<T: Transport> Group<T> {
             budget: &mut *self.services.budget,
         };
         let mut inputs = Inputs {
-            copy_input: setup.copy_input,
+            copies: setup.copies,
             reload: self.services.reload.as_deref_mut(),
-            hash: setup.hash,
         };
         if let Some(policy) = &self.policy {
             self.members.exclude(policy.excluded());
@@ -135,24 +133,28 @@ impl<T: Transport> Group<T> {
 
 /// Copies this rank's input again, and reloads inputs of other ranks.
 struct Inputs<'a> {
-    copy_input: Option<&'a dyn Fn() -> Result<Buffer>>,
+    copies: Option<InputCopies<'a>>,
     reload: Option<&'a mut (dyn Reload + 'static)>,
-    hash: Option<InputHash>,
 }
 
 impl Source for Inputs<'_> {
     fn has_own(&self) -> bool {
-        self.copy_input.is_some()
+        self.copies.is_some()
     }
 
     fn own(&mut self) -> Result<Buffer> {
-        let copy = self.copy_input;
-        copy.ok_or_else(|| Error::new(Status::Internal, "the input of this rank is not available"))?(
-        )
+        match &mut self.copies {
+            Some(copies) => copies.copy(),
+            None => Err(Error::new(
+                Status::Internal,
+                "the input of this rank is given away",
+            )),
+        }
     }
 
     fn known_by(&self, input: &[u8]) -> InputHash {
-        self.hash.unwrap_or_else(|| InputHash::of(input))
+        let known = self.copies.as_ref().and_then(|copies| copies.hash);
+        known.unwrap_or_else(|| InputHash::of(input))
     }
 
     fn can_reload(&self) -> bool {

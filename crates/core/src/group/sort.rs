@@ -1,7 +1,7 @@
 //! Sorts, and their results.
 
 use super::config::agree_on_equal;
-use super::input::{Key, Learn, Prepared, SortInput};
+use super::input::{InputCopies, Key, Prepared, SortInput};
 use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, LastRun};
 use crate::engine::{Checks, Finished, sum};
@@ -11,7 +11,9 @@ use crate::transport::Transport;
 use crate::tree::run::collect::LocalResult;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
 
 /// The sorted blocks that this rank holds, in ascending order of node: its own, and one for each node that it
 /// executes for a failed rank. It may outlive its group.
@@ -135,6 +137,8 @@ impl<T: Transport> Group<T> {
     /// `Status::DataLost` where data of failed ranks cannot be recovered: [`Group::lost_ranks`] names the ranks.
     /// `Status::Argument` where the layout differs between ranks or the records are not whole; `Status::Memory`,
     /// `Status::Store`, `Status::Callback`, `Status::Corrupt`. The group stays usable after all of these.
+    /// `Status::Mpi`, after which the records must not be freed before the process ends: messages that read
+    /// them may still be in progress.
     pub fn sort(&mut self, input: SortInput<'_>) -> Result<Sorted> {
         self.sort_checked(Ok(input))
     }
@@ -148,12 +152,8 @@ impl<T: Transport> Group<T> {
     pub fn sort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
-                let seed = group.draw_seed();
-                let learn = Learn {
-                    hash: group.services.reload.is_some(),
-                    digest: group.config.checks.digest.then_some(seed),
-                };
-                let prepared = input.and_then(|input| Prepared::new(input, &group.threads, learn));
+                MemoryBudget::current().start_peak();
+                let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
                 group.sort_prepared(start, prepared)
             })
         })
@@ -162,7 +162,8 @@ impl<T: Transport> Group<T> {
     fn sort_prepared(&mut self, start: JobStart, prepared: Result<Prepared<'_>>) -> Result<Sorted> {
         let prepared = self.agree_on_input(prepared)?;
         let kernel = &*prepared.kernel;
-        let method = self.choose_method(prepared.input.len())?;
+        let given = prepared.given;
+        let method = self.choose_method(given.len())?;
         self.last_run = Some(LastRun::Sort(method));
         let dimension = self.members.cube().dimension();
         let sort = method.on(kernel, dimension);
@@ -172,18 +173,26 @@ impl<T: Transport> Group<T> {
             dimension,
             dense: self.config.dense,
         };
-        let checks = prepared.digest.as_ref().map(|(key, input)| Checks {
+        let record_bytes = prepared.layout.record_bytes();
+        let seed = self.draw_seed();
+        let key = (self.config.checks.digest).then(|| DigestKey::new(seed, record_bytes));
+        let checks = key.as_ref().map(|key| Checks {
             key,
             kernel,
-            input: *input,
+            input: key.digest(given),
         });
-        let given = prepared.given;
-        let copy_input = || kernel.copy(given, &mut |_| {});
-        let record_bytes = prepared.layout.record_bytes();
+        let copies = InputCopies {
+            kernel,
+            given,
+            hashes: self.services.reload.is_some(),
+            hash: None,
+        };
         let setup = JobSetup {
-            input: prepared.input,
-            copy_input: Some(&copy_input),
-            hash: prepared.hash,
+            // SAFETY: the records do not change during the call, as `given` shows. The views of them end with
+            // their protection: it ends when all messages have been sent, or with a recovery, which ends
+            // them. Only a rank that is cut off from the others returns before, as documented.
+            input: unsafe { Slice::borrowed(given) },
+            copies: Some(copies),
             key: checks.as_ref().map(|checks| checks.key),
             checks: checks.as_ref(),
             record_bytes,

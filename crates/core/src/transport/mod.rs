@@ -5,10 +5,12 @@
 //! transport, [`Protocol`], over two implementations of [`MpiApi`](mpi_api::MpiApi): MPI with ULFM, and
 //! simulated ranks.
 
+pub mod comparison;
 pub mod mpi_api;
 mod protocol;
 pub mod recv_buffers;
 
+pub use comparison::Comparison;
 pub use protocol::{Protocol, ProtocolConfig, Repair};
 
 use std::convert::Infallible;
@@ -80,6 +82,9 @@ pub trait Transport {
     /// Waits until everything posted is complete, or a rank fails.
     fn settle(&mut self) -> Result<Flow>;
 
+    /// Returns whether all bytes of a receive have arrived. False for a ticket that is unknown.
+    fn is_complete(&self, ticket: Ticket) -> bool;
+
     /// Returns the bytes of a completed receive; once for each ticket.
     ///
     /// # Panics
@@ -92,9 +97,11 @@ pub trait Transport {
     fn agree(&mut self, flag: u32) -> Result<Agreed>;
 
     /// Makes all survivors hold the same set of failed ranks, returns all failures so far, and clears every
-    /// message that is still in transit. Collective; called by all survivors after an agreement that reported
-    /// failures, or that made all ranks abandon a round by its flag.
-    fn recover(&mut self) -> Result<RankSet>;
+    /// message that is still in transit. Messages that survivors have sent arrive at the receives that are
+    /// posted for them. Afterwards all tickets are unknown, except those in `keep` of which the receive is
+    /// complete. Collective; called by all survivors after an agreement that reported failures, or that made
+    /// all ranks abandon a round by its flag.
+    fn recover(&mut self, keep: &[Ticket]) -> Result<RankSet>;
 
     /// The ranks that all survivors know to have failed.
     fn failed(&self) -> &RankSet;

@@ -95,6 +95,19 @@ pub struct SimConfig {
     pub record: bool,
 }
 
+/// A message that has arrived at a receive of exactly its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Received {
+    /// The receiver's job, as [`RankHandle::begin_job`] numbers it.
+    pub job: usize,
+    /// The sender.
+    pub from: Rank,
+    /// The receiver.
+    pub to: Rank,
+    /// The checksum of its bytes.
+    pub checksum: u64,
+}
+
 /// The kind of a step. A failure can be injected at each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimStep {

@@ -15,6 +15,7 @@ use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory;
 
 /// The reason why a rank returns to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,11 @@ impl RankHandle {
     /// Adds an event to the trace, if one is recorded.
     pub fn trace(&self, event: impl FnOnce() -> TraceEvent) {
         self.state.borrow_mut().trace(Some(self.rank), event);
+    }
+
+    /// Counts messages that this rank receives from now on to a job.
+    pub fn begin_job(&self, number: usize) {
+        self.state.borrow_mut().process(self.rank).job = number;
     }
 
     /// Whether another rank has not failed.
@@ -186,6 +192,11 @@ impl MpiApi for SimMpi<'_> {
 
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
         self.step(SimStep::Sending)?;
+        // A message may stay in transit after its sender has failed, and with it the end of the sender's call.
+        let payload = match payload.is_borrowed() {
+            true => memory::without_limit(|| payload.into_buffer())?.into(),
+            false => payload,
+        };
         let request = self.state(|state| state.send(self.handle.rank, to, tag, payload));
         self.step(SimStep::Sent)?;
         Ok(request)

@@ -6,11 +6,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::Received;
 use super::state::{Process, SimEvent, SimState};
 use super::trace::TraceEvent;
 use ftsort_core::members::Rank;
 use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::checksum::Checksum;
 
 /// A message.
 pub struct SimMessage {
@@ -255,7 +257,19 @@ impl SimState {
             place[range.start..range.start + bytes.len()].copy_from_slice(bytes);
         }
         open.done = Some(Look::Complete(bytes.len()));
-        let (from, bytes) = (open.peer, bytes.len());
+        let (from, job) = (open.peer, process.job);
+        if let RequestKind::Receive { range, .. } = &open.kind
+            && range.len() == bytes.len()
+        {
+            let received = Received {
+                job,
+                from,
+                to: rank,
+                checksum: Checksum::of(bytes),
+            };
+            *self.received.entry(received).or_default() += 1;
+        }
+        let bytes = bytes.len();
         self.trace(Some(rank), || TraceEvent::Receives {
             message: id,
             from,

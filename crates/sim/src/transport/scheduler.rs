@@ -1,6 +1,7 @@
 //! The scheduler: ranks are coroutines, and the seed decides which of them continues.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use corosensei::stack::{DefaultStack, Stack};
@@ -8,8 +9,9 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use super::mpi::{Pause, SimMpi};
 use super::state::SimState;
-use super::{SimConfig, StepRecord, TraceEntry};
+use super::{Received, SimConfig, StepRecord, TraceEntry};
 use ftsort_core::members::Rank;
+use ftsort_kernels::memory::ThreadBudget;
 
 /// The result of a run.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct SimResult<T> {
     pub steps: Vec<StepRecord>,
     /// The trace, if the configuration asks for it.
     pub trace: Vec<TraceEntry>,
+    /// The messages that arrived at receives of exactly their sizes, and how many of each there were.
+    pub received: BTreeMap<Received, usize>,
     /// Ranks that wait for something that cannot happen any more.
     pub hung: Vec<Rank>,
     /// A use of the network that its interface forbids.
@@ -32,6 +36,7 @@ impl<T> Default for SimResult<T> {
             outcomes: Vec::new(),
             steps: Vec::new(),
             trace: Vec::new(),
+            received: BTreeMap::new(),
             hung: Vec::new(),
             misuse: None,
         }
@@ -60,7 +65,24 @@ type RankCoroutine<T> = Coroutine<(), Pause, T>;
 struct RankTask<T> {
     rank: Rank,
     coroutine: RankCoroutine<T>,
+    /// The rank's budget while other ranks run.
+    budget: ThreadBudget,
     waiting: bool,
+}
+
+impl<T> RankTask<T> {
+    /// Lets the rank continue with its own memory budget.
+    fn resume(&mut self) -> CoroutineResult<Pause, T> {
+        struct Switched<'b>(&'b mut ThreadBudget);
+        impl Drop for Switched<'_> {
+            fn drop(&mut self) {
+                self.0.exchange();
+            }
+        }
+        self.budget.exchange();
+        let _switched = Switched(&mut self.budget);
+        self.coroutine.resume(())
+    }
 }
 
 /// Runs `rank_main` on every rank until all ranks have returned or no rank can continue.
@@ -104,6 +126,7 @@ fn run_on_stacks<T: 'static>(
             RankTask {
                 rank,
                 coroutine,
+                budget: ThreadBudget::default(),
                 waiting: false,
             }
         })
@@ -120,7 +143,7 @@ fn run_on_stacks<T: 'static>(
     // The ranks that hang find that they do not run any more, and return.
     state.borrow_mut().closed = true;
     for mut task in tasks {
-        while matches!(task.coroutine.resume(()), CoroutineResult::Yield(_)) {}
+        while matches!(task.resume(), CoroutineResult::Yield(_)) {}
         keep_stack(task.coroutine);
     }
     let mut state = state.borrow_mut();
@@ -128,6 +151,7 @@ fn run_on_stacks<T: 'static>(
         outcomes,
         steps: std::mem::take(&mut state.steps),
         trace: std::mem::take(&mut state.trace),
+        received: std::mem::take(&mut state.received),
         hung,
         misuse: state.misuse.take(),
     }
@@ -170,7 +194,7 @@ fn take_turn<T>(
         now.process(task.rank).changed = false;
     }
     drop(now);
-    match task.coroutine.resume(()) {
+    match task.resume() {
         CoroutineResult::Yield(pause) => task.waiting = pause == Pause::Waiting,
         CoroutineResult::Return(outcome) => {
             let task = tasks.swap_remove(index);

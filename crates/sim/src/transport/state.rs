@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::calls::{CallResult, Collective, CollectiveCall};
 use super::network::{OpenRequest, SimMessage};
 use super::trace::{TraceEntry, TraceEvent};
-use super::{Failure, FailureMode, SimConfig, SimStep, StepRecord};
+use super::{Failure, FailureMode, Received, SimConfig, SimStep, StepRecord};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
 use ftsort_core::transport::recv_buffers::RecvBuffers;
@@ -54,6 +54,8 @@ pub enum ProcessStatus {
 pub struct Process {
     pub status: ProcessStatus,
     pub steps: u32,
+    /// The number of its present job.
+    pub job: usize,
     pub comm: usize,
     /// The failures that it knows of.
     pub known_failures: RankSet,
@@ -108,6 +110,8 @@ pub struct SimState {
     pub eager: usize,
     pub steps: Vec<StepRecord>,
     pub trace: Vec<TraceEntry>,
+    /// The number of messages of each kind.
+    pub received: BTreeMap<Received, usize>,
     record: bool,
     /// The number of the next message.
     pub next_message: u64,
@@ -134,6 +138,7 @@ impl SimState {
         let process = || Process {
             status: ProcessStatus::Alive,
             steps: 0,
+            job: 0,
             comm: 0,
             known_failures: RankSet::new(ranks),
             acknowledged: RankSet::new(ranks),
@@ -163,6 +168,7 @@ impl SimState {
             eager,
             steps: Vec::new(),
             trace: Vec::new(),
+            received: BTreeMap::new(),
             record: config.record,
             next_message: 0,
             misuse: None,

@@ -181,14 +181,14 @@ fn find_failed(transport: &mut dyn Transport) -> Result<RankSet> {
             let print = failed.fingerprint() & 0x7fff;
             let agreed = transport.agree(print | (!print & 0x7fff) << 15)?;
             if agreed.faults {
-                failed = transport.recover()?;
+                failed = transport.recover(&[])?;
                 continue;
             }
             let same = agreed.flag & 0x7fff == !(agreed.flag >> 15) & 0x7fff;
             expect(same, "survivors have different sets of failed ranks")?;
             return Ok(failed);
         }
-        failed = transport.recover()?;
+        failed = transport.recover(&[])?;
     }
     Err(Error::new(
         Status::Internal,
@@ -273,7 +273,7 @@ fn failure_in_recovery(transport: &mut dyn Transport) -> Result<()> {
     fail(transport, 1)?;
     while !transport.agree(1)?.faults {}
     fail(transport, 2)?;
-    let _ = transport.recover()?;
+    let _ = transport.recover(&[])?;
     expect_failed_at_last(transport, &[1, 2])?;
     exchange(transport, &[1, 2], 4)
 }
@@ -282,7 +282,7 @@ fn failure_in_recovery(transport: &mut dyn Transport) -> Result<()> {
 fn expect_failed_at_last(transport: &mut dyn Transport, expected: &[u32]) -> Result<()> {
     for _ in 0..1000 {
         let _ = transport.agree(1)?;
-        let failed = transport.recover()?;
+        let failed = transport.recover(&[])?;
         if failed.len() == expected.len() {
             let known = expected.iter().all(|rank| failed.contains(Rank(*rank)));
             return expect(known, "the set of failed ranks is wrong");

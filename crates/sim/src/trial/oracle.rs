@@ -1,11 +1,16 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
+use super::run::input_bytes;
+use std::collections::BTreeMap;
+
 use super::{
     RankResult, ResultBlock, SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun,
 };
-use crate::transport::{Failure, FailureMode};
+use crate::harness::chunk_bytes;
+use crate::transport::{Failure, FailureMode, Received};
 use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Status};
 
 /// Returns a description of the error in the result of a trial. None: the result is correct.
@@ -24,6 +29,13 @@ pub fn judge(trial: &Trial, run: &TrialRun) -> Option<String> {
             trial.ranks
         ));
     }
+    let refused = run.outcomes.iter().filter(|job| was_refused(job)).count();
+    if refused > trial.refusals.len() {
+        let refusals = trial.refusals.len();
+        return Some(format!(
+            "{refused} jobs were refused, but only {refusals} actions"
+        ));
+    }
     let mut jobs = run.outcomes.iter().enumerate();
     let wrong = jobs.find_map(|(job, outcomes)| {
         let wrong = judge_job(trial, run, job, outcomes);
@@ -33,6 +45,19 @@ pub fn judge(trial: &Trial, run: &TrialRun) -> Option<String> {
     let check_files = failures == 0 && !run.survivors.is_empty();
     let file = run.leftover_files.first().filter(|_| check_files);
     wrong.or_else(|| file.map(|name| format!("the file {name} was not removed")))
+}
+
+/// The errors of a refused action.
+const REFUSED: [Status; 3] = [Status::Memory, Status::Store, Status::Callback];
+
+/// Whether a job ended with the error of a refused action on some rank.
+fn was_refused(outcomes: &[Option<SortOutcome>]) -> bool {
+    let mut results = outcomes.iter().flatten().map(|outcome| &outcome.result);
+    results.any(|result| {
+        result
+            .as_ref()
+            .is_err_and(|error| REFUSED.contains(&error.status))
+    })
 }
 
 type Living<'a> = [(Rank, &'a SortOutcome)];
@@ -67,6 +92,7 @@ fn judge_job(
     match error.status {
         Status::Excluded | Status::DataLost if below_quorum => None,
         _ if below_quorum => Some(CONTINUES_BELOW_QUORUM.into()),
+        status if REFUSED.contains(&status) && !trial.refusals.is_empty() => None,
         Status::Corrupt => judge_corruption(trial, first, error),
         // A corrupt replica counts as none.
         Status::DataLost if !trial.corruptions.is_empty() => judge_corruption(trial, first, error),
@@ -402,8 +428,8 @@ fn judge_data_loss(
         .then(|| format!("data loss is reported, although only {at_once} ranks failed at once"))
 }
 
-/// Checks a data loss before the first commit. The input of a rank that fails before its input is committed is lost,
-/// unless it can be loaded again.
+/// Checks a data loss before the first commit. The input of a rank that fails is lost unless it can be loaded again, or
+/// all of it had reached a survivor or a file.
 fn judge_early_loss(
     trial: &Trial,
     run: &TrialRun,
@@ -413,15 +439,45 @@ fn judge_early_loss(
     if trial.store == StoreKind::Reload {
         return Some("data loss is reported, although inputs can be loaded again".into());
     }
-    let was_stored = |rank: &Rank| {
-        let name = format!("-s{job}-v0-f00000000-n{rank}");
+    let was_stored = |owner: &&Rank| {
+        let name = format!("-s{job}-v0-f00000000-n{owner}");
         run.finished_files.iter().any(|file| file.ends_with(&name))
     };
-    // The rank that knew which data were lost may have failed. Then the others report all candidates.
-    outcome.lost.iter().all(was_stored).then(|| {
+    let is_held = |owner: &&Rank| {
+        let mut survivors = run.survivors.iter();
+        survivors.any(|holder| has_arrived(trial, run, job, **owner, *holder))
+    };
+    let mut lost = outcome.lost.iter();
+    let owner = match trial.store {
+        // States and contributions become a version together.
+        _ if trial.custom_loop || trial.tree.is_some() => None,
+        StoreKind::Directory => lost.find(was_stored),
+        StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
+        _ => None,
+    };
+    owner.map(|owner| {
         format!(
-            "the data of ranks {:?} are reported as lost, but were in files",
-            outcome.lost
+            "the input of rank {owner} is reported as lost, but it had reached a survivor or a file"
         )
     })
+}
+
+/// Returns whether a rank has received another rank's whole input. False if the input is so small that it travels
+/// with other data.
+fn has_arrived(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: Rank) -> bool {
+    let Ok(input) = input_bytes(trial, job, owner) else {
+        return false;
+    };
+    let mut chunks = BTreeMap::new();
+    for chunk in input.chunks(chunk_bytes(trial.ranks)) {
+        let received = Received {
+            job,
+            from: owner,
+            to: holder,
+            checksum: Checksum::of(chunk),
+        };
+        *chunks.entry(received).or_insert(0) += 1;
+    }
+    let mut chunks = chunks.iter();
+    !input.is_empty() && chunks.all(|(chunk, count)| run.received.get(chunk) >= Some(count))
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Holdings;
 use super::versions::{Versions, retire_before};
 use crate::block::Block;
 use crate::engine::commit::agreed_error;
@@ -58,6 +59,12 @@ impl Checkpoints {
         let block = self.blocks.get(&node)?;
         let kept = *block != nothing();
         kept.then(|| block.runs.first().map_or(&[][..], |run| &run.data))
+    }
+
+    /// As [`Checkpoints::get`]; returns a view that shares the bytes, and None for a state of no bytes too.
+    pub fn view(&self, node: Node) -> Option<Slice> {
+        let run = self.blocks.get(&node)?.runs.first()?;
+        Some(run.data.clone())
     }
 
     /// The number of commits so far.
@@ -205,6 +212,7 @@ impl Checkpoints {
             blocks: &self.blocks,
             version_id: self.version_id,
             most_runs: 1,
+            in_place: Holdings::new(),
             in_part: true,
             afresh: false,
         }

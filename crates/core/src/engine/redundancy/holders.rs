@@ -40,6 +40,12 @@ pub fn holders(node: Node, members: &Members, membership: &Membership, copies: u
     chosen
 }
 
+/// Returns the holder that is the first in the order of executors of the owner's node.
+pub fn nearest(origin: Rank, held: &[Rank]) -> Rank {
+    let nearest = held.iter().min_by_key(|holder| holder.0 ^ origin.0);
+    nearest.copied().unwrap_or(origin)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

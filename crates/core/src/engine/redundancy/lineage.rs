@@ -14,7 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use super::holders::holders;
+use super::Holdings;
+use super::holders::{holders, nearest};
 use crate::block::Block;
 use crate::engine::Exchange;
 use crate::engine::algorithm::RoundContext;
@@ -27,9 +28,6 @@ use crate::store::{StoreScope, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
-/// The holders of each input, by its owner.
-type Holdings = BTreeMap<Rank, Vec<Rank>>;
-
 /// The transfers that bring all blocks and copies to their places. The same on all survivors.
 #[derive(Default)]
 struct Plan {
@@ -41,26 +39,42 @@ struct Plan {
     pieces: Vec<(Node, Rank)>,
     /// Blocks to move whole, and the rank that has them.
     moves: Vec<(Node, Rank)>,
+    /// Inputs of live ranks that are the blocks of this rank's nodes, and that it holds already.
+    taken: Vec<Rank>,
     /// Inputs to copy: the owner, and the receiver.
     copies: Vec<(Rank, Rank)>,
     /// Inputs that are needed and that no rank has.
     lost: Vec<Rank>,
 }
 
+impl Plan {
+    /// The owners of the inputs that are moved, in the order of the transfers, while all of these are inputs.
+    fn inputs(&self) -> Vec<Rank> {
+        let pieces = self.pieces.iter().map(|(_, origin)| *origin);
+        let moves = self.moves.iter().map(|(_, owner)| *owner);
+        let copies = self.copies.iter().map(|(origin, _)| *origin);
+        pieces.chain(moves).chain(copies).collect()
+    }
+}
+
 impl Job<'_, '_> {
     /// Loads round 0: every input is copied to its holders.
-    pub(in crate::engine) fn load_inputs(&mut self) -> Result<RoundResult> {
+    pub(in crate::engine) fn load_inputs(
+        &mut self,
+        mut result: RoundResult,
+    ) -> Result<RoundResult> {
         let me = self.engine.members.me();
-        let mut kept = Ok(());
-        if !self.redundancy.held.contains(me) {
-            let own = self.with_digest(me, Block::input(me, self.inputs.own.clone()));
-            let own = self.engine.corrupt(Target::Input, own)?;
-            kept = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
+        if !self.redundancy.held.contains(me)
+            && let Some(own) = result.check(self.inputs.own())
+        {
+            let own = self.with_digest(me, Block::input(me, own));
+            let own = self.engine.corrupt(Target::Input, own);
+            let kept = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
+            result.check(kept);
             self.redundancy.held.insert(me);
             self.progress.blocks.insert(me.home(), own);
         }
-        let mut result = self.restore_lineage()?;
-        result.check(kept);
+        let mut result = self.restore_lineage(result)?;
         for node in self.engine.members.my_nodes() {
             let own = self.progress.blocks.get(&node).cloned();
             let block = || own.unwrap_or_else(Block::empty);
@@ -131,8 +145,10 @@ impl Job<'_, '_> {
     }
 
     /// Recomputes the blocks of failed executors, and renews the copies of failed holders.
-    pub(in crate::engine) fn restore_lineage(&mut self) -> Result<RoundResult> {
-        let mut result = RoundResult::new();
+    pub(in crate::engine) fn restore_lineage(
+        &mut self,
+        mut result: RoundResult,
+    ) -> Result<RoundResult> {
         let Some(holdings) = self.share_holdings()? else {
             return Ok(result.interrupted());
         };
@@ -147,15 +163,19 @@ impl Job<'_, '_> {
         }
         self.reload_inputs(&plan, &mut result);
         let transfers = self.transfers(&plan, &mut result);
-        // A piece of an input is one run, and so is the input.
-        let most_runs = if plan.moves.is_empty() {
-            1
+        let moved = if self.progress.membership.is_none() {
+            let origins = plan.inputs();
+            self.engine
+                .transfer_inputs(&origins, transfers, &mut result.error)?
         } else {
-            self.algorithm.most_runs()
+            // A piece of an input is one run, and so is the input.
+            let most_runs = match plan.moves[..] {
+                [] => 1,
+                _ => self.algorithm.most_runs(),
+            };
+            self.engine
+                .transfer(transfers, most_runs, &mut result.error)?
         };
-        let moved = self
-            .engine
-            .transfer(transfers, most_runs, &mut result.error)?;
         let Some(deliveries) = moved else {
             return Ok(result.interrupted());
         };
@@ -173,36 +193,15 @@ impl Job<'_, '_> {
             }
         }
         for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
-            if matches!(delivery, Delivery::Got(_)) && !mutant(Mutant::ReplicasNotReported) {
-                self.redundancy.held.insert(*origin);
+            self.hold(*origin, delivery, &mut result);
+        }
+        for origin in plan.taken {
+            if let Some(input) = result.check(self.input_held(origin)) {
+                result.blocks.insert(origin.home(), input);
+                result.restored.push((origin.home(), Some(origin)));
             }
-            self.keep_delivery(VersionId::INPUT, origin.home(), delivery, &mut result);
         }
         Ok(result)
-    }
-
-    /// Shares the inputs that each survivor holds. None: a rank failed.
-    fn share_holdings(&mut self) -> Result<Option<Holdings>> {
-        let mut holdings = Holdings::new();
-        if self.progress.membership.is_none()
-            && self.inputs.owners_are_alive(self.engine.members.faulty())
-        {
-            let owners = self.engine.members.survivors();
-            holdings.extend(owners.map(|rank| (rank, vec![rank])));
-            return Ok(Some(holdings));
-        }
-        let ranks = self.engine.members.ranks();
-        let mine = self.redundancy.held.to_bytes();
-        let limit = mine.len();
-        let Some(reports) = self.engine.share(mine, limit)? else {
-            return Ok(None);
-        };
-        for (holder, words) in reports {
-            for origin in RankSet::from_bytes(ranks, &words).iter() {
-                holdings.entry(origin).or_default().push(holder);
-            }
-        }
-        Ok(Some(holdings))
     }
 
     /// The rank that had the node's block when the last version was committed, or its input before that.
@@ -233,7 +232,13 @@ impl Job<'_, '_> {
                 let origins = self.contributors(node);
                 plan.pieces.extend(origins.map(|origin| (node, origin)));
             } else if members.executor(node) != last && !mutant(Mutant::BlocksNotMoved) {
-                plan.moves.push((node, last));
+                let held = holdings.get(&last).map_or(&[][..], |held| held);
+                let executor = members.executor(node);
+                if self.progress.membership.is_some() || !held.contains(&executor) {
+                    plan.moves.push((node, last));
+                } else if executor == members.me() {
+                    plan.taken.push(last);
+                }
             }
         }
         let mut needed = RankSet::new(members.ranks());
@@ -456,12 +461,6 @@ impl Job<'_, '_> {
         let blocks = blocks.map(|(node, parts)| (node, Block::unite(parts)));
         result.blocks.extend(blocks);
     }
-}
-
-/// Returns the holder that is the first in the order of executors of the owner's node.
-fn nearest(origin: Rank, held: &[Rank]) -> Rank {
-    let nearest = held.iter().min_by_key(|holder| holder.0 ^ origin.0);
-    nearest.copied().unwrap_or(origin)
 }
 
 fn lost(ranks: &[Rank]) -> Error {

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::holders::holders;
+use super::Holdings;
+use super::holders::{holders, nearest};
 use crate::block::Block;
 use crate::engine::Engine;
 use crate::engine::exchange::{Delivery, Transfer};
@@ -19,9 +20,18 @@ use ftsort_kernels::error::{Error, Result, Status};
 
 impl<'e> Job<'_, 'e> {
     /// Loads every node's input as the first version.
-    pub(in crate::engine) fn load_version(&mut self) -> Result<RoundResult> {
-        let mut result = RoundResult::new();
-        let Some(mut brought) = self.bring_inputs(&mut result)? else {
+    pub(in crate::engine) fn load_version(
+        &mut self,
+        mut result: RoundResult,
+    ) -> Result<RoundResult> {
+        let me = self.engine.members.me();
+        if self.inputs.own_is_here && result.check(self.inputs.own()).is_some() {
+            self.redundancy.held.insert(me);
+        }
+        let Some(holdings) = self.holdings_of_versions()? else {
+            return Ok(result.interrupted());
+        };
+        let Some(mut brought) = self.bring_inputs(&holdings, &mut result)? else {
             return Ok(result.interrupted());
         };
         for node in self.engine.members.my_nodes() {
@@ -34,35 +44,75 @@ impl<'e> Job<'_, 'e> {
                 result.blocks.insert(node, block);
             }
         }
-        let result = self.save_version(VersionId::INPUT, result)?;
+        let mut versions = self.versions();
+        versions.in_place = holdings;
+        let result = versions.save(VersionId::INPUT, result)?;
+        if self.redundancy.keeps_copies() {
+            for origin in Rank::all(self.engine.members.ranks()) {
+                let stored = self.redundancy.store.get(VersionId::INPUT, origin.home());
+                if stored.is_ok_and(|input| input.is_some()) {
+                    self.redundancy.held.insert(origin);
+                }
+            }
+        }
         let result = self.share_digests(result)?;
         self.share_input_digests(result)
     }
 
-    /// If other ranks execute the nodes of a live rank, moves its inputs to these ranks. None: a rank failed.
+    /// The ranks that hold each input beside files that all ranks see; a file counts as held by the rank that
+    /// wrote it in this attempt. None: a rank failed.
+    fn holdings_of_versions(&mut self) -> Result<Option<Holdings>> {
+        let me = self.engine.members.me();
+        match self.redundancy.store.scope() {
+            _ if !self.inputs.own_is_here => Ok(Some(Holdings::new())),
+            StoreScope::Everyone if self.redundancy.protected => {
+                Ok(Some(Holdings::from([(me, vec![me])])))
+            }
+            StoreScope::Everyone => Ok(Some(Holdings::new())),
+            StoreScope::Copies(_) => self.share_holdings(),
+        }
+    }
+
+    /// Moves inputs to the ranks that execute their nodes, from their owners or other holders. None: a rank
+    /// failed.
     fn bring_inputs(
         &mut self,
+        holdings: &Holdings,
         result: &mut RoundResult,
     ) -> Result<Option<BTreeMap<Node, Delivery<Block>>>> {
-        let members = &self.engine.members;
-        let me = members.me();
+        let me = self.engine.members.me();
         let (mut nodes, mut transfers) = (Vec::new(), Vec::new());
-        for node in members.cube().nodes().filter(|_| self.inputs.own_is_here) {
-            let to = members.executor(node);
+        for node in self.engine.members.cube().nodes() {
+            let to = self.engine.members.executor(node);
             let home = self.home_with_input(node).filter(|home| *home != to);
-            let living = home.filter(|home| !members.is_faulty(*home));
-            let Some(from) = living.filter(|home| *home == me || to == me) else {
+            let Some(home) = home.filter(|_| self.inputs.own_is_here) else {
                 continue;
             };
-            let own = (from == me).then(|| Block::input(me, self.inputs.own.clone()));
-            let block = own.map(|block| self.with_digest(me, block));
+            let mut held = holdings.get(&home).cloned().unwrap_or_default();
+            if held.is_empty() && !self.engine.members.is_faulty(home) {
+                held.push(home);
+            }
+            let is_here = held.is_empty() || held.contains(&to);
+            let from = nearest(home, &held);
+            if is_here || from != me && to != me {
+                continue;
+            }
+            let block = if from == me {
+                result.check(self.input_of(node))
+            } else {
+                None
+            };
+            let block = block.map(|block| self.with_digest(home, block));
             transfers.push(Transfer { from, to, block });
             nodes.push(node);
         }
         if nodes.is_empty() || mutant(Mutant::BlocksNotMoved) {
             return Ok(Some(BTreeMap::new()));
         }
-        let moved = self.engine.transfer(transfers, 1, &mut result.error)?;
+        let origins: Vec<Rank> = nodes.iter().map(|node| Rank(node.0)).collect();
+        let moved = self
+            .engine
+            .transfer_inputs(&origins, transfers, &mut result.error)?;
         let brought = moved.map(|deliveries| nodes.into_iter().zip(deliveries));
         Ok(brought.map(|brought| {
             let mine = brought.filter(|(_, one)| !matches!(one, Delivery::NotMine));
@@ -70,13 +120,13 @@ impl<'e> Job<'_, 'e> {
         }))
     }
 
-    /// Returns the input of a node: from its home, the store, or the source.
+    /// Returns the input of a node: of this rank, from the store, or from the source.
     fn input_of(&mut self, node: Node) -> Result<Block> {
         let Some(home) = self.home_with_input(node) else {
             return Ok(Block::empty());
         };
         if home == self.engine.members.me() && self.inputs.own_is_here {
-            return Ok(Block::input(home, self.inputs.own.clone()));
+            return Ok(Block::input(home, self.inputs.own()?));
         }
         if let Some(block) = self.redundancy.store.get(VersionId::INPUT, node)? {
             return Ok(block);
@@ -132,13 +182,14 @@ impl<'e> Job<'_, 'e> {
             .keep_delivery(version_id, node, delivery, result);
     }
 
-    fn versions(&mut self) -> Versions<'_, 'e> {
+    pub(super) fn versions(&mut self) -> Versions<'_, 'e> {
         Versions {
             engine: self.engine,
             store: self.redundancy.store,
             blocks: &self.progress.blocks,
             version_id: self.progress.version,
             most_runs: self.algorithm.most_runs(),
+            in_place: Holdings::new(),
             in_part: false,
             afresh: self.integrity.distrusted,
         }
@@ -160,6 +211,8 @@ pub(in crate::engine) struct Versions<'v, 'e> {
     pub version_id: VersionId,
     /// The greatest number of runs of a block.
     pub most_runs: usize,
+    /// The ranks that hold a copy of a block already, by its home.
+    pub in_place: Holdings,
     /// The remainder of a version is useful although some of it is lost.
     pub in_part: bool,
     /// Executors have discarded their own blocks.
@@ -182,18 +235,33 @@ impl Versions<'_, '_> {
             return result;
         }
         for (node, block) in std::mem::take(&mut result.blocks) {
-            if mutant(Mutant::InputNotStored) && version_id == VersionId::INPUT {
-                result.blocks.insert(node, block);
-                continue;
-            }
-            let stored = self.engine.corrupt(Target::Stored, block.clone());
-            let put = stored.and_then(|stored| self.store.put(version_id, node, &stored));
-            if result.check(put).is_some() {
-                self.engine.stats.bytes_stored += block.bytes() as u64;
+            let skipped = mutant(Mutant::InputNotStored) && version_id == VersionId::INPUT;
+            if !skipped && !self.is_in_place(node, self.engine.members.me()) {
+                self.put_one(version_id, node, &block, &mut result);
             }
             result.blocks.insert(node, block);
         }
         result
+    }
+
+    /// Writes a block to the store that all ranks see.
+    pub fn put_one(
+        &mut self,
+        version_id: VersionId,
+        node: Node,
+        block: &Block,
+        result: &mut RoundResult,
+    ) {
+        let stored = self.engine.corrupt(Target::Stored, block.clone());
+        let put = self.store.put(version_id, node, &stored);
+        if result.check(put).is_some() {
+            self.engine.stats.bytes_stored += block.bytes() as u64;
+        }
+    }
+
+    fn is_in_place(&self, node: Node, rank: Rank) -> bool {
+        let held = self.in_place.get(&Rank(node.0));
+        held.is_some_and(|held| held.contains(&rank))
     }
 
     fn put_copies(
@@ -208,17 +276,23 @@ impl Versions<'_, '_> {
         let mut nodes = Vec::new();
         for node in members.cube().nodes() {
             let from = members.executor(node);
+            // An owner has its input outside of its store.
+            let is_copied = |to: Rank| to != Rank(node.0) && self.is_in_place(node, to);
             for to in holders(node, members, members.membership(), copies) {
-                if to != from && (from == me || to == me) {
+                if to != from && (from == me || to == me) && !is_copied(to) {
                     let block = result.blocks.get(&node).filter(|_| from == me).cloned();
                     transfers.push(Transfer { from, to, block });
                     nodes.push(node);
                 }
             }
         }
-        let moved = self
-            .engine
-            .transfer(transfers, self.most_runs, &mut result.error)?;
+        let error = &mut result.error;
+        let moved = if version_id == VersionId::INPUT {
+            let origins: Vec<Rank> = nodes.iter().map(|node| Rank(node.0)).collect();
+            self.engine.transfer_inputs(&origins, transfers, error)?
+        } else {
+            self.engine.transfer(transfers, self.most_runs, error)?
+        };
         let Some(deliveries) = moved else {
             return Ok(result.interrupted());
         };
@@ -238,10 +312,7 @@ impl Versions<'_, '_> {
     ) {
         match delivery {
             Delivery::Got(block) => {
-                let block = match self.engine.corrupt(Target::Replica, block) {
-                    Ok(block) => block,
-                    Err(error) => return result.check(Err(error)).unwrap_or_default(),
-                };
+                let block = self.engine.corrupt(Target::Replica, block);
                 self.engine.stats.bytes_stored += block.bytes() as u64;
                 let put = self.store.put(version_id, node, &block);
                 result.check(put);

@@ -162,6 +162,10 @@ impl<F: MpiApi> Transport for Protocol<F> {
         Ok(Flow::Done)
     }
 
+    fn is_complete(&self, ticket: Ticket) -> bool {
+        self.pending.is_complete(ticket)
+    }
+
     fn take(&mut self, ticket: Ticket) -> Buffer {
         self.pending.take(&mut self.mpi, ticket)
     }
@@ -173,11 +177,12 @@ impl<F: MpiApi> Transport for Protocol<F> {
         }
     }
 
-    fn recover(&mut self) -> Result<RankSet> {
+    fn recover(&mut self, keep: &[Ticket]) -> Result<RankSet> {
         match self.config.repair {
             Repair::Agree => self.agree_on_failures()?,
             Repair::Shrink => self.shrink_to_survivors()?,
         }
+        self.pending.forget(&mut self.mpi, keep);
         self.epoch = self.epoch.wrapping_add(1);
         self.unsent = false;
         Ok(self.dead.clone())

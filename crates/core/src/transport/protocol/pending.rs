@@ -9,13 +9,14 @@ use crate::transport::Ticket;
 use crate::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
+use ftsort_kernels::memory;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Send,
     /// A part of a receive.
     Receive(Ticket),
-    /// A receive into the scratch buffer.
+    /// A receive into the scratch buffer, or one that was cancelled.
     Discard,
 }
 
@@ -29,6 +30,12 @@ struct Incoming {
     buffer: RecvBuffer,
     chunks_open: usize,
     received: usize,
+}
+
+impl Incoming {
+    fn is_complete(&self) -> bool {
+        self.chunks_open == 0
+    }
 }
 
 /// The number of messages posted to and from a peer since the last recovery.
@@ -156,7 +163,8 @@ impl Pending {
     fn post_discard(&mut self, mpi: &mut impl MpiApi, from: Rank, epoch: u32) -> Result<()> {
         let scratch = match self.scratch {
             Some(scratch) => scratch,
-            None => *self.scratch.insert(mpi.land(self.chunk)?),
+            // A rank that discards a message may have no memory left within its limit.
+            None => *self.scratch.insert(control_buffer(mpi, self.chunk)?),
         };
         let request = mpi.receive(from, data_tag(epoch), scratch, 0..self.chunk)?;
         self.open.push(Open {
@@ -178,12 +186,7 @@ impl Pending {
             match mpi.test(open.request) {
                 Ok(Look::Pending) => true,
                 Ok(Look::Complete(bytes)) => {
-                    if let Purpose::Receive(ticket) = open.purpose
-                        && let Some(into) = incoming.get_mut(&ticket)
-                    {
-                        into.chunks_open -= 1;
-                        into.received += bytes;
-                    }
+                    count_arrival(incoming, open.purpose, bytes);
                     false
                 }
                 Ok(Look::Failed) => {
@@ -199,9 +202,14 @@ impl Pending {
         result
     }
 
+    pub fn is_complete(&self, ticket: Ticket) -> bool {
+        let incoming = self.incoming.get(&ticket);
+        incoming.is_some_and(Incoming::is_complete)
+    }
+
     pub fn take(&mut self, mpi: &mut impl MpiApi, ticket: Ticket) -> Buffer {
         let incoming = self.incoming.remove(&ticket);
-        let Some(incoming) = incoming.filter(|incoming| incoming.chunks_open == 0) else {
+        let Some(incoming) = incoming.filter(Incoming::is_complete) else {
             panic!("{ticket:?} is unknown or not complete");
         };
         let mut buffer = mpi.lift(incoming.buffer);
@@ -234,14 +242,20 @@ impl Pending {
                 self.post_discard(mpi, *peer, epoch)?;
             }
         }
-        self.finish_with(mpi, live, timeout)?;
-        self.forget(mpi);
-        Ok(())
+        self.finish_with(mpi, live, timeout)
     }
 
-    fn forget(&mut self, mpi: &mut impl MpiApi) {
-        for incoming in std::mem::take(&mut self.incoming).into_values() {
-            mpi.release(incoming.buffer);
+    /// Begins the next epoch: gives up all receives but the complete ones in `keep`.
+    pub fn forget(&mut self, mpi: &mut impl MpiApi, keep: &[Ticket]) {
+        self.incoming.retain(|ticket, incoming| {
+            let kept = keep.contains(ticket) && incoming.is_complete();
+            if !kept {
+                mpi.release(incoming.buffer);
+            }
+            kept
+        });
+        if let Some(scratch) = self.scratch.take() {
+            mpi.release(scratch);
         }
         self.posted.clear();
     }
@@ -258,16 +272,16 @@ impl Pending {
         let mut requests = Vec::with_capacity(live.len());
         for peer in live {
             let sends = self.posted.get(peer).copied().unwrap_or_default().sends;
-            let buffer = mpi.land(COUNT_BYTES)?;
+            let buffer = control_buffer(mpi, COUNT_BYTES)?;
             let receive = mpi.receive(*peer, count_tag(epoch), buffer, 0..COUNT_BYTES)?;
-            let count = Buffer::copy_of(&sends.to_ne_bytes())?.into();
-            let send = mpi.send(*peer, count_tag(epoch), count)?;
+            let count = memory::without_limit(|| Buffer::copy_of(&sends.to_ne_bytes()))?;
+            let send = mpi.send(*peer, count_tag(epoch), count.into())?;
             requests.push((receive, send, buffer));
         }
         let mut theirs = Vec::with_capacity(live.len());
         for (receive, send, buffer) in requests {
-            let received = wait(mpi, receive, timeout)?;
-            let alive = wait(mpi, send, timeout)? && received;
+            let received = wait(mpi, receive, timeout)? != Look::Failed;
+            let alive = wait(mpi, send, timeout)? != Look::Failed && received;
             let count = mpi.lift(buffer);
             let count = count[..].try_into().map_or(0, u64::from_ne_bytes);
             theirs.push(alive.then_some(count));
@@ -281,10 +295,14 @@ impl Pending {
         peer: Rank,
         count: usize,
     ) -> Result<()> {
-        let receives = self.open.iter().rev();
+        let receives = self.open.iter_mut().rev();
         let waiting = receives.filter(|open| open.peer == peer && open.purpose != Purpose::Send);
         for open in waiting.take(count) {
             mpi.cancel(open.request)?;
+            // A cancelled receive ends like one of an empty message.
+            if !mutant(Mutant::CancelledReceivesCount) {
+                open.purpose = Purpose::Discard;
+            }
         }
         Ok(())
     }
@@ -299,10 +317,17 @@ impl Pending {
     ) -> Result<()> {
         const POLLS: usize = 10_000;
         for open in std::mem::take(&mut self.open) {
-            if live.contains(&open.peer) {
-                wait(mpi, open.request, timeout)?;
-            } else if !ends_within(mpi, open.request, POLLS)? {
-                mpi.abandon(open.request);
+            let end = if live.contains(&open.peer) {
+                wait(mpi, open.request, timeout)?
+            } else {
+                end_within(mpi, open.request, POLLS)?
+            };
+            match end {
+                Look::Complete(bytes) => {
+                    count_arrival(&mut self.incoming, open.purpose, bytes);
+                }
+                Look::Failed => {}
+                Look::Pending => mpi.abandon(open.request),
             }
         }
         Ok(())
@@ -310,31 +335,48 @@ impl Pending {
 
     /// After a revocation every request ends by itself, without a message.
     pub fn abandon(&mut self, mpi: &mut impl MpiApi) -> Result<()> {
-        self.finish_with(mpi, &[], None)?;
-        self.forget(mpi);
-        Ok(())
+        self.finish_with(mpi, &[], None)
     }
 }
 
-/// Polls a request to its end. Returns false if it ended because the peer has failed.
-fn wait(mpi: &mut impl MpiApi, request: Request, timeout: Option<f64>) -> Result<bool> {
+/// Allocates a receive buffer that the memory limit does not apply to: a refusal could not be shared with the
+/// other ranks.
+fn control_buffer(mpi: &mut impl MpiApi, bytes: usize) -> Result<RecvBuffer> {
+    if mutant(Mutant::DiscardsAreLimited) {
+        return mpi.land(bytes);
+    }
+    memory::without_limit(|| mpi.land(bytes))
+}
+
+/// Adds a message that has arrived to its receive.
+fn count_arrival(incoming: &mut BTreeMap<Ticket, Incoming>, purpose: Purpose, bytes: usize) {
+    if let Purpose::Receive(ticket) = purpose
+        && let Some(into) = incoming.get_mut(&ticket)
+    {
+        into.chunks_open -= 1;
+        into.received += bytes;
+    }
+}
+
+/// Polls a request to its end. `Look::Failed` if the peer has failed.
+fn wait(mpi: &mut impl MpiApi, request: Request, timeout: Option<f64>) -> Result<Look> {
     let start = mpi.now();
     loop {
         match mpi.test(request)? {
             Look::Pending => mpi.rest()?,
-            Look::Complete(_) => return Ok(true),
-            Look::Failed => return Ok(false),
+            end => return Ok(end),
         }
         timed_out(timeout, mpi.now() - start)?;
     }
 }
 
-fn ends_within(mpi: &mut impl MpiApi, request: Request, polls: usize) -> Result<bool> {
+/// Polls a request at most so many times. `Look::Pending` if it has not ended then.
+fn end_within(mpi: &mut impl MpiApi, request: Request, polls: usize) -> Result<Look> {
     for _ in 0..polls {
-        if mpi.test(request)? != Look::Pending {
-            return Ok(true);
+        match mpi.test(request)? {
+            Look::Pending => mpi.rest()?,
+            end => return Ok(end),
         }
-        mpi.rest()?;
     }
-    Ok(false)
+    Ok(Look::Pending)
 }
