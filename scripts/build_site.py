@@ -28,7 +28,7 @@ OUTPUT = ROOT / "target/site"
 SECTIONS = (
     ("Guide", ("building", "sorting", "rounds", "tree", "dgrp", "reliable", "fault-injection", "trace",
                "from-the-original")),
-    ("Design", ("architecture", "failure-model", "open-mpi", "papers")),
+    ("Design", ("architecture", "failure-model", "evidence", "open-mpi", "papers")),
     ("Measurements", ("performance", "experiments")),
 )
 GLOSSARY = "glossary"

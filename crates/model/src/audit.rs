@@ -50,8 +50,7 @@ impl Job {
 }
 
 impl State {
-    /// Ends the job of a rank, with the owners of lost inputs if there are any, and checks the status. A living rank
-    /// holds its own input, so the owners have failed if none of their inputs is held.
+    /// Ends the job of a rank, with the owners of lost inputs if there are any, and checks the status.
     pub(crate) fn finish(&mut self, rank: usize, lost: Option<RankMask>) {
         let stage = Stage::Done(lost);
         self.ranks[rank].stage = stage;
@@ -60,14 +59,12 @@ impl State {
             .clone()
             .filter(|other| matches!(other.stage, Stage::Done(_)));
         let differs = returned.any(|other| other.stage != stage);
-        let held = survivors.fold(0, |held, other| held | other.held);
+        let reached = survivors.fold(0, |reached, other| reached | other.reached);
         if differs {
             self.violated(Violation::Disagreement);
         }
-        match lost {
-            Some(lost) if lost & !held == 0 => self.violated(Violation::FalseLoss),
-            Some(lost) if lost & held != 0 => self.overstated = true,
-            _ => {}
+        if lost.is_some_and(|lost| lost == 0 || lost & reached != 0) {
+            self.violated(Violation::FalseLoss);
         }
     }
 }

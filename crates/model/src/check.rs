@@ -52,7 +52,7 @@ impl Model for Job {
             Property::always("committed data are complete", |_, state: &State| {
                 state.violation != Some(Violation::WrongData)
             }),
-            Property::always("held inputs are not lost", |_, state: &State| {
+            Property::always("received inputs are not lost", |_, state: &State| {
                 state.violation != Some(Violation::FalseLoss)
             }),
             Property::always("commits leave enough holders", |_, state: &State| {
@@ -61,7 +61,6 @@ impl Model for Job {
             Property::always("all survivors return", |_, state: &State| {
                 state.violation != Some(Violation::NoProgress)
             }),
-            Property::sometimes("a loss is overstated", |_, state: &State| state.overstated),
             Property::sometimes("success after every failure", |job: &Job, state: &State| {
                 job.all_return(state, |lost| lost.is_none())
             }),
@@ -83,8 +82,6 @@ pub struct Exploration {
     pub succeeds: bool,
     /// Runs with the largest number of failures end with a loss.
     pub loses: bool,
-    /// A report of a loss can name the owner of an input that a survivor holds, besides those of lost inputs.
-    pub overstates: bool,
 }
 
 impl Job {
@@ -124,7 +121,6 @@ impl Job {
             broken,
             succeeds: discoveries.contains_key("success after every failure"),
             loses: discoveries.contains_key("loss after every failure"),
-            overstates: discoveries.contains_key("a loss is overstated"),
         }
     }
 }

@@ -27,6 +27,10 @@ pub enum Mutant {
     RecoverySkipped,
     /// Copies that were lost with their holders are not made again.
     CopiesNotRenewed,
+    /// Copies that arrive in a step that a failure interrupts are dropped.
+    LateCopiesDropped,
+    /// Ranks that share losses do not tell which inputs they hold.
+    HeldInputsNotShared,
     /// A rank that waits for a living rank does not look for failures.
     WaitIgnoresFailures,
 }
@@ -51,8 +55,8 @@ pub enum Action {
     Calm,
     /// The rank receives all messages of the present part of its step.
     Receive(usize),
-    /// The rank learns of a failure and abandons its step.
-    GiveUp(usize),
+    /// The rank learns of a failure and abandons its step. Copies of these inputs have arrived, and it keeps them.
+    GiveUp(usize, RankMask),
     /// The rank acknowledges these failures and proposes them as the failed set.
     Ask(usize, RankMask),
     /// The rank has the result of its agreement. If it is the first one, these failed ranks are counted.
@@ -94,11 +98,10 @@ impl Job {
             calm: false,
             agreements: 0,
             violation: None,
-            overstated: false,
         };
         for rank in 0..self.ranks {
             let own = &mut state.ranks[rank];
-            own.held = bit(rank);
+            (own.held, own.reached) = (bit(rank), bit(rank));
             self.begin(&mut state, rank, Step::Load);
         }
         state
@@ -146,7 +149,9 @@ impl Job {
                     let peers = self.peers(state, rank, step);
                     let waits = self.is(Mutant::WaitIgnoresFailures) && peers & news == 0;
                     if news != 0 && !waits {
-                        actions.push(Action::GiveUp(rank));
+                        let arrived = self.arrived_copies(state, rank, step);
+                        let kept = subsets(arrived).map(|kept| Action::GiveUp(rank, kept));
+                        actions.extend(kept);
                     }
                 }
                 Stage::Ask(_) if state.calm => actions.push(Action::Ask(rank, failed)),
@@ -200,6 +205,17 @@ impl Job {
         let arrived =
             |peer: usize| has(own.stale, peer) || has_sent(state, peer, rank, step, own.part);
         each(self.peers(state, rank, step)).all(arrived)
+    }
+
+    /// Returns the copies that a rank may have received in a step that it has not completed.
+    fn arrived_copies(&self, state: &State, rank: usize, step: Step) -> RankMask {
+        if !matches!(step, Step::Load | Step::Recover) || state.ranks[rank].part == 0 {
+            return 0;
+        }
+        let plan = self.plan(state, rank, step);
+        let senders = each(plan.senders).filter(|peer| has_sent(state, *peer, rank, step, 1));
+        let sent = senders.fold(0, |sent, peer| sent | state.ranks[peer].reported);
+        plan.copies & sent
     }
 
     /// Plans the transfers from the sets that the ranks have reported.
@@ -265,7 +281,7 @@ impl Job {
             }
             Action::Calm => next.calm = true,
             Action::Receive(rank) => self.receive(&mut next, rank),
-            Action::GiveUp(rank) => self.give_up(&mut next, rank),
+            Action::GiveUp(rank, arrived) => self.give_up(&mut next, rank, arrived),
             Action::Ask(rank, seen) => {
                 next.ranks[rank].acknowledged = seen;
                 self.enter(&mut next, rank, Question::FailedSet, (false, false));
@@ -331,15 +347,18 @@ impl Job {
             (Step::Load | Step::Recover, _) => {
                 let copies = self.plan(state, rank, step).copies;
                 state.ranks[rank].held |= copies;
+                state.ranks[rank].reached |= copies;
                 if step == Step::Recover && self.is(Mutant::RecoveryNotAgreed) {
                     return self.committed(state, rank, step);
                 }
                 self.enter(state, rank, Question::Step, (true, false));
             }
             (Step::Losses, _) => {
-                let reports = each(peers).map(|peer| state.ranks[peer].reported);
-                let reported = reports.fold(0, |all, reported| all | reported);
-                state.ranks[rank].lost |= reported;
+                for peer in each(peers) {
+                    let other = state.ranks[peer];
+                    state.ranks[rank].lost |= other.reported;
+                    state.ranks[rank].known_held |= other.reported_held;
+                }
                 self.enter(state, rank, Question::Step, (true, false));
             }
             (Step::Exchange | Step::Merge, _) => {
@@ -348,7 +367,7 @@ impl Job {
         }
     }
 
-    fn give_up(&self, state: &mut State, rank: usize) {
+    fn give_up(&self, state: &mut State, rank: usize, arrived: RankMask) {
         let own = state.ranks[rank];
         let Stage::Step(step) = own.stage else {
             return;
@@ -358,6 +377,10 @@ impl Job {
                 state.ranks[rank].stale |= bit(peer);
             }
         }
+        if !self.is(Mutant::LateCopiesDropped) {
+            state.ranks[rank].held |= arrived;
+        }
+        state.ranks[rank].reached |= arrived;
         self.enter(state, rank, Question::Step, (false, false));
     }
 
@@ -388,6 +411,10 @@ impl Job {
             Step::Losses => own.lost,
             Step::Exchange | Step::Merge => 0,
         };
+        if step == Step::Losses {
+            own.known_held |= own.held;
+            own.reported_held = own.known_held;
+        }
         // As long as no rank has failed, every owner holds its input, and this is known.
         if step == Step::Load && own.failed == 0 {
             own.part = 1;
@@ -489,7 +516,14 @@ impl Job {
             Step::Losses => {
                 if own.lost == 0 {
                     // The ranks that missed data have failed too.
-                    own.lost = own.failed & !before.unwrap_or(0);
+                    let suspects = own.failed & !before.unwrap_or(0);
+                    let known_held = if self.is(Mutant::HeldInputsNotShared) {
+                        0
+                    } else {
+                        own.known_held
+                    };
+                    let missing = suspects & !known_held;
+                    own.lost = if missing == 0 { suspects } else { missing };
                 }
                 let lost = own.lost;
                 return state.finish(rank, Some(lost));
@@ -529,6 +563,7 @@ impl Job {
                 part: own.part,
                 held: own.held,
                 reported: own.reported,
+                reported_held: own.reported_held,
                 base: own.base,
                 next: own.next,
                 ..RankState::GONE

@@ -109,8 +109,14 @@ pub struct RankState {
     pub acknowledged: RankMask,
     /// The owners of the inputs that it holds.
     pub held: RankMask,
+    /// The owners of the inputs of which it has received copies, in fact.
+    pub reached: RankMask,
     /// The set that it reported at the start of the step: inputs that it holds, or lost inputs.
     pub reported: RankMask,
+    /// The held inputs that it reported together with lost ones.
+    pub reported_held: RankMask,
+    /// The inputs that ranks hold, as far as it learned while losses are shared.
+    pub known_held: RankMask,
     /// The failed set at the last commit; None before the inputs are committed.
     pub membership: Option<RankMask>,
     /// The senders of messages of abandoned steps that it has not removed.
@@ -135,7 +141,10 @@ impl RankState {
         failed: 0,
         acknowledged: 0,
         held: 0,
+        reached: 0,
         reported: 0,
+        reported_held: 0,
+        known_held: 0,
         membership: None,
         stale: 0,
         lost: 0,
@@ -170,7 +179,7 @@ pub enum Violation {
     Disagreement,
     /// A result or a block is committed that lacks data, or has data of an abandoned step.
     WrongData,
-    /// A loss is reported, and a survivor holds each of the inputs that are named, or none is named.
+    /// An input is reported as lost although a survivor has received it, or a loss is reported without an input.
     FalseLoss,
     /// After a commit an input has fewer holders than it must have.
     TooFewHolders,
@@ -193,8 +202,6 @@ pub struct State {
     pub agreements: u8,
     /// The first broken property.
     pub violation: Option<Violation>,
-    /// An owner of a held input was named besides those of lost inputs.
-    pub overstated: bool,
 }
 
 /// Returns the ranks of a set in ascending order.
@@ -214,7 +221,8 @@ pub fn subsets(set: RankMask) -> impl Iterator<Item = RankMask> {
 
 /// Returns a set whose ranks are all `by` places further, modulo `ranks`.
 fn rotated_set(set: RankMask, by: usize, ranks: usize) -> RankMask {
-    each(set).fold(0, |all, rank| all | 1 << ((rank + by) % ranks))
+    let all = ((1_u16 << ranks) - 1) as RankMask;
+    (set << by | set >> (ranks - by)) & all
 }
 
 impl State {
@@ -226,7 +234,11 @@ impl State {
     /// Returns the representative of all states that differ only by a rotation of the ranks. The rules of executors and
     /// holders are the same for all ranks, so these states have the same future.
     pub fn representative(&self, ranks: usize) -> State {
-        let rotations = (0..ranks).map(|by| self.rotated(by, ranks));
+        // The order compares the living ranks first, and rotating these alone costs little.
+        let alive = |by: usize| rotated_set(self.alive, by, ranks);
+        let least = (0..ranks).map(alive).min();
+        let rotations = (0..ranks).filter(|by| Some(alive(*by)) == least);
+        let rotations = rotations.map(|by| self.rotated(by, ranks));
         rotations.min().unwrap_or(*self)
     }
 
@@ -243,7 +255,10 @@ impl State {
                 &mut own.failed,
                 &mut own.acknowledged,
                 &mut own.held,
+                &mut own.reached,
                 &mut own.reported,
+                &mut own.reported_held,
+                &mut own.known_held,
                 &mut own.stale,
                 &mut own.lost,
                 &mut own.base.ballot.acknowledged,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ftsort_core::engine::Event;
-use ftsort_core::members::{Rank, RankSet};
+use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_core::transport::Repair;
 use ftsort_kernels::error::Status;
@@ -22,8 +22,8 @@ const ON_THE_FAILED_SET: u32 = 1 << 30;
 /// Set by a rank that did its part; the bits of errors begin two places higher.
 const COMPLETE: u32 = 1;
 const ERRORS: u32 = ((1 << Status::BY_GRAVITY.len()) - 1) << 2;
-/// The part of a fingerprint that a proposal of a failed set has.
-const HASH: u32 = (1 << 15) - 1;
+/// The set in a proposal, for up to 14 ranks.
+const SET: u32 = (1 << 14) - 1;
 
 /// One rank, as the model sees it.
 #[derive(Clone)]
@@ -113,7 +113,6 @@ impl Replay {
     }
 
     fn enter(&mut self, rank: usize, flag: u32) -> Result<(), String> {
-        let ranks = self.ranks.len();
         let own = &mut self.ranks[rank];
         let question = match (flag & ON_A_STEP != 0, flag & ON_THE_FAILED_SET != 0) {
             (true, false) => Question::Step,
@@ -127,13 +126,12 @@ impl Replay {
             ));
         }
         if question == Question::FailedSet {
-            // The rank acknowledged the failures that it knew at some moment since its last agreement.
-            let known = (0..=own.learned.len()).map(|count| &own.learned[..count]);
-            let proposed = known.into_iter().find(|known| {
-                let set = RankSet::from_ranks(ranks, known.iter().copied());
-                set.fingerprint() & HASH == flag & HASH
-            });
-            let proposed = mask(proposed.ok_or("a proposal names failures that are not known")?);
+            let proposed = (flag & SET) as RankMask;
+            if proposed & !mask(&own.learned) != 0 {
+                return Err(format!(
+                    "rank {rank} proposes failures that it has not learned"
+                ));
+            }
             if own.acknowledged & !proposed != 0 {
                 return Err(format!("rank {rank} forgets a failure"));
             }
