@@ -1,7 +1,8 @@
 //! The safety properties: what a commit and a return of the job must not do. They use facts that the ranks do not see.
 
 use crate::agreement::{Conclusion, Decision, RankMask, conclude};
-use crate::job::{HOLDERS, Job, Mutant, has};
+use crate::job::{Job, Mutant, has};
+use crate::plan::HOLDERS;
 use crate::state::{Stage, State, Step, Violation, each};
 
 impl Job {

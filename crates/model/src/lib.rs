@@ -16,4 +16,5 @@ pub mod agreement;
 mod audit;
 pub mod check;
 pub mod job;
+mod plan;
 pub mod state;
