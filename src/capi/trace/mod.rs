@@ -263,6 +263,7 @@ impl Trace {
             // statistics.
             Phase::Merge if self.job == Some(JobKind::Rounds) => "exchange",
             Phase::Merge => "merge",
+            Phase::Protect => "protect",
             Phase::Store => "store",
             Phase::Commit => "commit",
             Phase::Repair => "repair",
