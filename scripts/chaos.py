@@ -159,7 +159,7 @@ def main():
     parser.add_argument("--runs", type=int, help="at most this many runs")
     parser.add_argument("--ranks", type=lambda words: [int(word) for word in words.split(",")], default=[4, 8],
                         help="numbers of ranks, which the runs use in turn")
-    parser.add_argument("--steps", type=int, default=60, help="steps of each run")
+    parser.add_argument("--steps", type=int, default=150, help="steps of each run")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--window", type=float, help="seconds in which signals are sent; default: measured")
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a run counts as hung")

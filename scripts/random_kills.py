@@ -182,7 +182,7 @@ class Cell:
 
     def length(self):
         """Returns the seconds of the call without a kill: the median of the last runs."""
-        wanted = QUIET_FIRST + self.kills // QUIET_EVERY
+        wanted = (1 if self.options.short else QUIET_FIRST) + self.kills // QUIET_EVERY
         while len(self.lengths) < wanted:
             run, _ = self.sort(len(self.lengths), [])
             outcome, reason, report = self.judged(run, None, len(self.lengths))
@@ -205,7 +205,9 @@ class Cell:
         killed = "" if at is None or began is None else f"{(sender.start + at - began) * 1e3:.2f}"
         row = {"ranks": self.ranks, "store": self.store, "mb": self.size, "seed": seed, "victim": victim,
                "drawn_ms": f"{instant * 1e3:.2f}", "killed_ms": killed, "call_ms": f"{length * 1e3:.2f}", "outcome": outcome}
-        text = f"{self.name()} N={self.ranks} seed={seed} rank {victim} at {killed} ms: {outcome}: {reason}"
+        repeat = f"--runs 1 --seed {seed} --ranks {self.ranks} --stores {self.store} --mb {self.size}"
+        text = (f"{self.name()} seed={seed} rank {victim} at {killed} ms: {outcome}: {reason}\n"
+                f"    scripts/random_kills.py {repeat}")
         return row, text + f"\n{run.output}{run.stacks}" if outcome in BAD else None
 
 
@@ -326,7 +328,7 @@ def main():
     parser.add_argument("--turns", type=int, default=15, help="turns of copy and sort for --measure")
     options = parser.parse_args()
     if options.short:
-        options.runs, options.mb, options.log2, options.turns = min(options.runs, 5), [8.0], [18], 3
+        options.runs, options.mb, options.log2, options.turns = 2, [8.0], [18], 3
     options.stores = options.stores or [f"memory:{replicas}" for replicas in sorted({1, max(1, options.ranks - 1)})] + [
         "none", "directory"]
     name = "unprotected.csv" if options.measure else "random_kills.csv"
