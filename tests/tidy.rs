@@ -228,7 +228,7 @@ fn named_paths<'a>(prose: &'a str, known: &HashSet<&str>) -> Vec<&'a str> {
     let is_path = |word: &str| {
         let sources = ["rs", "c", "h", "py", "md", "toml", "sh", "csv", "svg"];
         let (top, rest) = word.split_once('/').unwrap_or((word, ""));
-        let inside = !rest.is_empty() && known.contains(top);
+        let inside = !top.is_empty() && !rest.is_empty() && known.contains(top);
         let plain = |c: char| c.is_alphanumeric() || "_./-*".contains(c);
         word.chars().all(plain) && (inside || has_ending(word, &sources))
     };
