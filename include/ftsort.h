@@ -432,8 +432,8 @@ void ftsort_allow_faults(void);
  * \param group   receives the group; release it with ftsort_free or ftsort_leave; NULL after an error
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks for an inter-communicator, and if a member of `config` that
  *         must agree differs between ranks; FTSORT_ERR_NO_ULFM; FTSORT_ERR_STORE if the store directory cannot be
- *         used; FTSORT_ERR_STATE if MPI is not running; or another status of "Collective calls". With a NULL
- *         `group` or MPI_COMM_NULL this rank returns at once, and the others wait for it
+ *         used; FTSORT_ERR_STATE if MPI is not running; or another status of "Collective calls". With MPI_COMM_NULL
+ *         this rank returns at once, and the others wait for it
  */
 ftsort_status ftsort_init(MPI_Comm comm, const ftsort_config *config, ftsort **group);
 
@@ -598,7 +598,8 @@ ftsort_status ftsort_agree(ftsort *group, uint32_t *flags, size_t *new_failures)
  *
  * \param survivors  receives the communicator, which belongs to the group: do not free it. It is valid until the
  *                   group is released, or until the next ftsort_comm that finds new failures
- * \return FTSORT_OK, or a status of "Collective calls". With a NULL `survivors` this rank returns at once
+ * \return FTSORT_OK; FTSORT_ERR_STATE also if MPI cannot make the communicator on some rank; or another status of
+ *         "Collective calls"
  */
 ftsort_status ftsort_comm(ftsort *group, MPI_Comm *survivors);
 

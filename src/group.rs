@@ -222,20 +222,35 @@ impl Group {
 
     /// Lends a communicator of the survivors, in ascending order of rank. It is created anew only after new
     /// failures, and stays valid until then. Collective.
+    ///
+    /// # Errors
+    /// `Status::State` where MPI cannot make it on some rank. The group stays usable.
     pub fn survivor_comm(&mut self) -> Result<MPI_Comm> {
-        self.core.check_poison()?;
+        self.survivor_comm_checked(Ok(()))
+    }
+
+    /// As [`Group::survivor_comm`], for a caller that may have found an invalid argument.
+    pub(crate) fn survivor_comm_checked(&mut self, argument: Result<()>) -> Result<MPI_Comm> {
+        self.core.all_or_none(argument)?;
         let survivors = self.core.members().survivors().count();
-        let fresh = match self.survivors.take() {
-            Some(current) if current.len() == survivors => current,
-            old => {
-                let fresh = self.core.transport().mpi().shrunk();
-                if let Some(mut old) = old {
-                    old.leave_to_mpi();
-                }
-                fresh.inspect_err(|error| self.core.note_failure(error))?
+        if let Some(current) = &self.survivors
+            && current.len() == survivors
+        {
+            return Ok(current.raw());
+        }
+        if let Some(mut old) = self.survivors.take() {
+            old.leave_to_mpi();
+        }
+        let fresh = self.core.transport().mpi().shrunk();
+        let outcome = fresh.as_ref().map(|_| ()).map_err(apart_from_group);
+        match (self.core.all_or_none(outcome), fresh) {
+            (Ok(()), fresh) => Ok(self.survivors.insert(fresh?).raw()),
+            (Err(error), fresh) => {
+                // Freeing it is collective, and a rank has none.
+                let _ = fresh.map(|mut fresh| fresh.leave_to_mpi());
+                Err(error)
             }
-        };
-        Ok(self.survivors.insert(fresh).raw())
+        }
     }
 
     /// Returns the rank of a group's rank in the last communicator of survivors.
@@ -263,14 +278,18 @@ impl Group {
         let interval = config
             .as_ref()
             .map_or(0.0, |config| config.options.interval);
-        let (state, datagrams) = self.core.start_monitor(
+        let (state, thread) = self.core.start_monitor(
             config,
             among_threads(),
             test,
             Box::new(SystemClocks),
-            |transport, limit| transport.mpi().datagram(limit),
+            |transport, limit| {
+                let datagrams = transport.mpi().datagram(limit);
+                datagrams.map_err(|error| apart_from_group(&error))
+            },
+            |state, datagrams| MonitorThread::start(state, datagrams, interval),
         )?;
-        self.monitor = Some(MonitorThread::start(&state, datagrams, interval));
+        self.monitor = thread;
         Ok(state)
     }
 
@@ -297,6 +316,18 @@ impl Group {
             Ok(())
         };
         end_process(may_finalize, release, exit_code as c_int)
+    }
+}
+
+/// Returns the error of a communicator beside that of the group. The group's own communication goes on, so an error
+/// of MPI does not separate this rank from the others.
+fn apart_from_group(error: &Error) -> Error {
+    match error.status {
+        Status::Mpi => Error::new(
+            Status::State,
+            format!("MPI cannot make another communicator: {}", error.text),
+        ),
+        _ => error.clone(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ulfm::DatagramChannel;
 use ftsort_core::group::{Clocks, Datagrams, MonitorState};
 use ftsort_core::members::Rank;
-use ftsort_kernels::error::{Result, caught};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// The thread that runs a monitor until it is dropped.
 pub(crate) struct MonitorThread {
@@ -16,25 +16,30 @@ pub(crate) struct MonitorThread {
 }
 
 impl MonitorThread {
-    /// Starts a monitor in the background. A monitor in the foreground has no datagrams and needs no thread.
+    /// Starts a monitor in the background. `Status::Memory` if the system refuses a thread.
     pub fn start(
         state: &Arc<MonitorState>,
-        datagrams: Option<DatagramChannel>,
+        mut datagrams: DatagramChannel,
         interval: f64,
-    ) -> MonitorThread {
-        let thread = datagrams.map(|mut datagrams| {
-            let state = Arc::clone(state);
-            std::thread::spawn(move || {
-                // The group logs the error, and all ranks treat this rank as healthy from then on.
-                if let Err(error) = caught(|| serve(&state, &mut datagrams, interval)) {
-                    state.fail(error);
-                }
-            })
-        });
-        MonitorThread {
+    ) -> Result<MonitorThread> {
+        let served = Arc::clone(state);
+        let run = move || {
+            // The group logs the error, and all ranks treat this rank as healthy from then on.
+            if let Err(error) = caught(|| serve(&served, &mut datagrams, interval)) {
+                served.fail(error);
+            }
+        };
+        let builder = std::thread::Builder::new().name("ftsort monitor".into());
+        let thread = builder.spawn(run).map_err(|error| {
+            let text = format!(
+                "the system refuses a thread for the monitor: {error}; raise its limits, or use the foreground"
+            );
+            Error::new(Status::Memory, text)
+        })?;
+        Ok(MonitorThread {
             state: Arc::clone(state),
-            thread,
-        }
+            thread: Some(thread),
+        })
     }
 }
 

@@ -67,8 +67,7 @@ impl ftsort {
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks for an inter-communicator, and if a member of `config`
 ///         that must agree differs between ranks; FTSORT_ERR_NO_ULFM; FTSORT_ERR_STORE if the store
 ///         directory cannot be used; FTSORT_ERR_STATE if MPI is not running; or another status of
-///         "Collective calls". With a NULL `group` or MPI_COMM_NULL this rank returns at once, and the others wait
-///         for it
+///         "Collective calls". With MPI_COMM_NULL this rank returns at once, and the others wait for it
 ///
 /// # Safety
 /// `config` and `group` are NULL or valid.
@@ -80,12 +79,16 @@ pub unsafe extern "C" fn ftsort_init(
 ) -> ftsort_status {
     without_group(|| {
         // SAFETY: this function's contract.
-        let place = unsafe { place_of("group", group)? };
-        *place = std::ptr::null_mut();
+        let mut place = unsafe { place_of("group", group) };
+        if let Ok(place) = &mut place {
+            **place = std::ptr::null_mut();
+        }
         require_intra_communicator(comm)?;
+        // A rank with a wrong argument takes part until the others know.
+        let refusal = place.as_ref().err().cloned();
         // SAFETY: this function's contract.
-        let made = unsafe { make_group(comm, config)? };
-        *place = Box::into_raw(Handle::new(made, None));
+        let made = unsafe { make_group(comm, config, refusal)? };
+        *place? = Box::into_raw(Handle::new(made, None));
         Ok(())
     })
 }
@@ -114,12 +117,18 @@ pub(super) fn require_intra_communicator(comm: MPI_Comm) -> Result<()> {
     Ok(())
 }
 
+/// Makes a group. With a `refusal` the call fails on all ranks.
+///
 /// # Safety
 /// `config` is NULL or valid; `comm` passed [`require_intra_communicator`].
-pub(super) unsafe fn make_group(comm: MPI_Comm, config: *const ftsort_config) -> Result<ftsort> {
+pub(super) unsafe fn make_group(
+    comm: MPI_Comm,
+    config: *const ftsort_config,
+    refusal: Option<Error>,
+) -> Result<ftsort> {
     // SAFETY: this function's contract.
     let (settings, refusal) = match unsafe { Settings::read(config) } {
-        Ok(settings) => (settings, None),
+        Ok(settings) => (settings, refusal),
         // This rank takes part with defaults until the others know.
         Err(error) => (Settings::stopgap()?, Some(error)),
     };
@@ -249,7 +258,8 @@ pub unsafe extern "C" fn ftsort_inject(group: *mut Handle, round: u32) -> ftsort
 ///
 /// \param survivors  receives the communicator, which belongs to the group: do not free it. It is valid until
 ///                   the group is released, or until the next ftsort_comm that finds new failures
-/// \return FTSORT_OK, or a status of "Collective calls". With a NULL `survivors` this rank returns at once
+/// \return FTSORT_OK; FTSORT_ERR_STATE also if MPI cannot make the communicator on some rank; or another status of
+///         "Collective calls"
 ///
 /// # Safety
 /// `group` is NULL or live; `survivors` is NULL or valid.
@@ -260,8 +270,14 @@ pub unsafe extern "C" fn ftsort_comm(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let place = unsafe { place_of("survivors", survivors)? };
-        *place = group.group.survivor_comm()?;
+        let (place, has_place) = match unsafe { place_of("survivors", survivors) } {
+            Ok(place) => (Some(place), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let survivors = group.group.survivor_comm_checked(has_place)?;
+        if let Some(place) = place {
+            *place = survivors;
+        }
         Ok(())
     })
 }

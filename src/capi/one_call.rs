@@ -104,7 +104,7 @@ pub unsafe extern "C" fn ftsort_group_of(comm: MPI_Comm, group: *mut *mut Handle
         // A rank that cannot look for the attribute has none, and then no rank has one.
         let found = match attached(comm) {
             Ok(Some(found)) => found,
-            _ => attach(comm)?,
+            _ => attach(comm, place.as_ref().err().cloned())?,
         };
         *place? = found;
         Ok(())
@@ -202,9 +202,9 @@ fn attached(comm: MPI_Comm) -> Result<Option<*mut Handle>> {
 }
 
 /// Creates a group and attaches it. Collective: after it all survivors have the attribute, or none has.
-fn attach(comm: MPI_Comm) -> Result<*mut Handle> {
+fn attach(comm: MPI_Comm, refusal: Option<Error>) -> Result<*mut Handle> {
     // SAFETY: no configuration; the communicator was checked.
-    let mut group = unsafe { make_group(comm, std::ptr::null())? };
+    let mut group = unsafe { make_group(comm, std::ptr::null(), refusal)? };
     let prepared = keys();
     // The ranks that could attach the group wait here for those that could not: a rank without the attribute
     // would create a group in the next call, while the others sort.

@@ -22,7 +22,7 @@ pub struct ftsort_stats {
     pub exchange_seconds: f64,
     /// Seconds of merging sorted runs into the result.
     pub merge_seconds: f64,
-    /// Seconds of storing versions, including copies to other ranks.
+    /// Seconds of protecting inputs and of storing versions, including copies to other ranks.
     pub store_seconds: f64,
     /// Seconds of agreements at the ends of rounds, including waits.
     pub commit_seconds: f64,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ftsort_get_stats(
             sort_seconds: figures.phase(Phase::Sort),
             exchange_seconds: figures.phase(Phase::Exchange),
             merge_seconds: figures.phase(Phase::Merge),
-            store_seconds: figures.phase(Phase::Store),
+            store_seconds: figures.phase(Phase::Protect) + figures.phase(Phase::Store),
             commit_seconds: figures.phase(Phase::Commit),
             repair_seconds: figures.phase(Phase::Repair),
             bytes_sent: figures.bytes_sent,

@@ -73,18 +73,17 @@ impl Comm {
                 check(mpi_sys::MPI_Comm_dup(parent, &mut raw), "MPI_Comm_dup")?;
             }
         }
-        let comm = Comm { raw, free: true };
-        // SAFETY: `raw` was just made.
+        // After an error on this rank alone, the other ranks have theirs, and freeing it is collective.
+        let mut comm = Comm { raw, free: false };
+        // SAFETY: `raw` was just made. The name is for debuggers, so the communicator does without it.
         unsafe {
             check(
                 mpi_sys::MPI_Comm_set_errhandler(raw, mpi_sys::RSMPI_ERRORS_RETURN),
                 "MPI_Comm_set_errhandler",
             )?;
-            check(
-                mpi_sys::MPI_Comm_set_name(raw, name.as_ptr()),
-                "MPI_Comm_set_name",
-            )?;
+            mpi_sys::MPI_Comm_set_name(raw, name.as_ptr());
         }
+        comm.free = true;
         Ok(comm)
     }
 

@@ -159,10 +159,11 @@ impl Mpi {
             comm::check(mpi_sys::MPI_Comm_size(comm, &mut ranks), "MPI_Comm_size")?;
         }
         let everyone = Group::of(comm)?;
+        let among_threads = among_threads()?;
         let own = Comm::survivors_of(comm, ulfm == Ulfm::On, c"ftsort")?;
         let position = own.positions_of(&everyone, ranks as usize)?;
         Ok(Mpi {
-            among_threads: thread_level()? == mpi_sys::MPI_THREAD_MULTIPLE as c_int,
+            among_threads,
             me: Rank(rank as u32),
             everyone,
             ranks: ranks as usize,
@@ -178,8 +179,9 @@ impl Mpi {
     /// Makes a communicator of the survivors for the user, with the position of each survivor in it.
     /// Collective; to be called at a quiet point, right after an agreement.
     pub fn shrunk(&self) -> Result<SurvivorComm> {
-        let comm = Comm::survivors_of(self.comm.raw(), ext::COMPILED_IN, c"ftsort survivors")?;
-        let position = comm.positions_of(&self.everyone, self.ranks)?;
+        let mut comm = Comm::survivors_of(self.comm.raw(), ext::COMPILED_IN, c"ftsort survivors")?;
+        let position = comm.positions_of(&self.everyone, self.ranks);
+        let position = position.inspect_err(|_| comm.leave_to_mpi())?;
         let survivors = Rank::all(self.ranks).filter(|rank| position[rank.index()].is_some());
         Ok(SurvivorComm {
             slots: SlotMap::new(survivors),

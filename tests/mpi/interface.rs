@@ -1,5 +1,5 @@
-//! The C functions from outside: valid, invalid and random arguments, every kind of record, several groups, and an
-//! MPI that is started without ULFM.
+//! The C functions from outside: valid, invalid and random arguments, every kind of record, several groups, errors on
+//! one rank alone, and an MPI that is started without ULFM.
 
 use std::fs;
 
@@ -20,6 +20,12 @@ const PROGRAMS: &str = "
  quick | records   | 2 | few     | records of every kind by every algorithm with the memory store
  all   | records   | 3 |         | records of every kind by every algorithm
  all   | records   | 4 |         | records of every kind by every algorithm
+ quick | refusals  | 2 | memory  | a memory limit on one rank is an error on all
+ all   | refusals  | 4 | memory  | a memory limit on one rank is an error on all
+ quick | refusals  | 2 | comm    | a communicator that fails on one rank fails on all
+ all   | refusals  | 4 | comm    | a communicator that fails on one rank fails on all
+ all   | refusals  | 2 | monitor | a monitor that fails on one rank fails on all
+ quick | refusals  | 3 | monitor | a monitor that fails on one rank fails on all
  all   | groups    | 2 | turns   | two groups in turns
  all   | groups    | 2 | part    | groups of a part of the ranks
  all   | groups    | 2 | relay   | a group for each thread, one after the other

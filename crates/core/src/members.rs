@@ -123,7 +123,12 @@ impl RankSet {
     /// Returns a number that is the same for equal sets and rarely the same for others; each 16 bits of it
     /// can be used alone.
     pub fn fingerprint(&self) -> u32 {
-        XxHash3_64::oneshot(&self.to_bytes()) as u32
+        self.hash() as u32
+    }
+
+    /// Returns a hash of the set.
+    pub fn hash(&self) -> u64 {
+        XxHash3_64::oneshot(&self.to_bytes())
     }
 }
 

@@ -30,6 +30,8 @@ mutants! {
     LocalFailureSet,
     /// The survivors do not compare their sets of failed ranks.
     FailureSetsNotCompared,
+    /// The survivors compare one bit of a hash of their sets of failed ranks.
+    ShortHashOfFailures,
     /// Agreements on a round and agreements on the set of failed ranks are not distinguished.
     AgreementsNotDistinguished,
     /// Messages of an abandoned round are not removed.
@@ -133,6 +135,10 @@ mutants! {
     ContributionMergedTwice,
     /// A tree is used that was chosen before the last failure.
     StaleTree,
+    /// A rank without memory for a message leaves the step without an agreement.
+    RefusalNotAgreedOn,
+    /// The memory limit applies to the buffers into which messages are discarded.
+    DiscardsAreLimited,
     /// Rank 0 forwards messages even if it has failed (the papers' programs).
     CoordinatorIsRankZero,
 }

@@ -33,6 +33,8 @@ struct Account {
     peak: AtomicUsize,
     limit: AtomicUsize,
     measure: Mutex<Option<Arc<Measure>>>,
+    #[cfg(feature = "testing")]
+    refusals: refusals::Refusals,
 }
 
 thread_local! {
@@ -43,16 +45,36 @@ thread_local! {
     static WITHOUT_LIMIT: Cell<u32> = const { Cell::new(0) };
 }
 
+/// The budget and the limits that hold for one thread of execution. A scheduler that runs several of them on one
+/// thread of the system exchanges these at each switch.
+#[derive(Debug, Default)]
+pub struct ThreadBudget {
+    current: Option<MemoryBudget>,
+    without_limit: u32,
+}
+
+impl ThreadBudget {
+    /// Exchanges this state with that of the present thread.
+    pub fn exchange(&mut self) {
+        self.current = CURRENT.replace(self.current.take());
+        self.without_limit = WITHOUT_LIMIT.replace(self.without_limit);
+    }
+}
+
 /// Runs `work`. The buffers that it allocates on this thread are counted, but not limited.
 pub fn without_limit<T>(work: impl FnOnce() -> T) -> T {
-    struct Nested;
+    struct Nested {
+        before: u32,
+    }
     impl Drop for Nested {
         fn drop(&mut self) {
-            WITHOUT_LIMIT.set(WITHOUT_LIMIT.get() - 1);
+            // Not decreased: another thread of execution than the one that began this may unwind it.
+            WITHOUT_LIMIT.set(self.before);
         }
     }
-    WITHOUT_LIMIT.set(WITHOUT_LIMIT.get() + 1);
-    let _nested = Nested;
+    let before = WITHOUT_LIMIT.get();
+    WITHOUT_LIMIT.set(before + 1);
+    let _nested = Nested { before };
     work()
 }
 
@@ -79,6 +101,8 @@ impl MemoryBudget {
             peak: AtomicUsize::new(0),
             limit: AtomicUsize::new(usize::MAX),
             measure: Mutex::new(None),
+            #[cfg(feature = "testing")]
+            refusals: refusals::Refusals::default(),
         }))
     }
 
@@ -163,7 +187,15 @@ impl MemoryBudget {
 
     /// Checks whether `bytes` more bytes may be used; `Status::Memory` if they would exceed the limit.
     pub(crate) fn check(&self, bytes: usize) -> Result<()> {
-        if bytes <= SMALL || WITHOUT_LIMIT.get() > 0 {
+        if WITHOUT_LIMIT.get() > 0 {
+            return Ok(());
+        }
+        #[cfg(feature = "testing")]
+        if self.refuses() {
+            let text = format!("the test refuses {bytes} bytes");
+            return Err(Error::new(Status::Memory, text));
+        }
+        if bytes <= SMALL {
             return Ok(());
         }
         match self.exceeded_limit(bytes) {
@@ -195,6 +227,45 @@ impl MemoryBudget {
         }
         self.0.limit.store(limit, Ordering::Relaxed);
         exceeds(limit).then_some(limit)
+    }
+}
+
+/// Refusals that a test asks for. Every allocation that is not exempt from limits counts as an action, however small.
+#[cfg(feature = "testing")]
+mod refusals {
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::MemoryBudget;
+
+    #[derive(Default)]
+    pub struct Refusals {
+        actions: AtomicU32,
+        /// The numbers of the actions to refuse: the first, and the one after the last.
+        start: AtomicU32,
+        end: AtomicU32,
+    }
+
+    impl MemoryBudget {
+        /// Makes the actions with these numbers fail, counted from 1 since the budget was created, and no others.
+        pub fn refuse(&self, numbers: Range<u32>) {
+            let refusals = &self.0.refusals;
+            refusals.start.store(numbers.start, Ordering::Relaxed);
+            refusals.end.store(numbers.end, Ordering::Relaxed);
+        }
+
+        /// Counts an action, and returns whether it must fail. The caller may be another resource than memory.
+        pub fn refuses(&self) -> bool {
+            let refusals = &self.0.refusals;
+            let number = refusals.actions.fetch_add(1, Ordering::Relaxed) + 1;
+            let start = refusals.start.load(Ordering::Relaxed);
+            (start..refusals.end.load(Ordering::Relaxed)).contains(&number)
+        }
+
+        /// Returns the number of actions so far.
+        pub fn actions(&self) -> u32 {
+            self.0.refusals.actions.load(Ordering::Relaxed)
+        }
     }
 }
 
@@ -345,6 +416,23 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "testing")]
+    #[test]
+    fn a_test_refuses_actions_that_are_not_exempt() {
+        let budget = MemoryBudget::new();
+        let _entered = budget.enter();
+        budget.refuse(2..3);
+        assert!(Buffer::zeroed(1).is_ok());
+        assert!(without_limit(|| Buffer::zeroed(1)).is_ok());
+        let refused = Buffer::zeroed(1).err();
+        assert_eq!(refused.map(|error| error.status), Some(Status::Memory));
+        assert!(Buffer::zeroed(1).is_ok());
+        assert!(!budget.refuses());
+        assert_eq!(budget.actions(), 4);
+        budget.refuse(5..7);
+        assert!(budget.refuses() && budget.refuses() && !budget.refuses());
+    }
+
     #[test]
     fn nested_budgets_end_in_the_opposite_order() {
         let (outer, inner) = (MemoryBudget::new(), MemoryBudget::new());
@@ -359,6 +447,24 @@ mod tests {
         let _third = Buffer::zeroed(5000).unwrap();
         assert!(outer.used() >= 5100);
         drop(first);
+    }
+
+    #[test]
+    fn two_threads_of_execution_on_one_thread_have_their_own_limits() {
+        let budget = MemoryBudget::new();
+        budget.set_limit(0);
+        let mut other = ThreadBudget::default();
+        let _entered = budget.enter();
+        without_limit(|| {
+            other.exchange();
+            assert!(Buffer::zeroed(LARGE).is_ok());
+            let in_other = budget.enter();
+            assert!(Buffer::zeroed(LARGE).is_err());
+            drop(in_other);
+            other.exchange();
+            assert!(Buffer::zeroed(LARGE).is_ok());
+        });
+        assert!(Buffer::zeroed(LARGE).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::rc::Rc;
 
+use crate::refusal::is_refused;
 use crate::transport::{RankHandle, SimStep};
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, mutant};
@@ -106,6 +107,14 @@ impl InMemoryDirectory {
     }
 }
 
+/// An error if the trial refuses this access.
+fn file_allowed() -> io::Result<()> {
+    if is_refused() {
+        return Err(io::Error::other("the trial refuses the access"));
+    }
+    Ok(())
+}
+
 fn io_result(result: Result<()>) -> io::Result<()> {
     result.map_err(|error| io::Error::other(error.text))
 }
@@ -116,6 +125,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        file_allowed()?;
         self.step(SimStep::Storing)?;
         if self.shared.borrow().files.contains_key(name) && !mutant(Mutant::WritesInPlace) {
             return Err(ErrorKind::AlreadyExists.into());
@@ -140,6 +150,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
+        file_allowed()?;
         if !self.model.sync {
             return Ok(());
         }
@@ -151,6 +162,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
+        file_allowed()?;
         if !self.model.sync {
             return Ok(());
         }
@@ -168,6 +180,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        file_allowed()?;
         io_result(self.handle.check())?;
         let mut shared = self.shared.borrow_mut();
         let mut file = shared.files.remove(from).ok_or(ErrorKind::NotFound)?;
@@ -181,6 +194,7 @@ impl Files for InMemoryDirectory {
     }
 
     fn read(&self, name: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
+        file_allowed()?;
         self.step(SimStep::Fetching)?;
         self.lose_unsynced(name);
         let file = self.shared.borrow().files.get(name).cloned();

@@ -13,6 +13,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::directory::{FileModel, InMemoryDirectory, SharedFiles};
+use crate::refusal::{Refusal, callback_allowed};
 use crate::transport::{
     RankHandle, SimConfig, SimMpi, SimResult, SimStep, TraceEvent, run_ranks,
     run_ranks_on_large_stacks,
@@ -32,6 +33,7 @@ use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::Result;
+use ftsort_kernels::memory::MemoryBudget;
 
 /// The stores of simulated ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +121,8 @@ pub struct Harness {
     pub quorum: usize,
     /// Whether the ranks run callbacks of a program, which may need large stacks.
     pub large_stacks: bool,
+    /// The actions that are refused.
+    pub refusals: Vec<Refusal>,
 }
 
 /// The result of a run.
@@ -131,6 +135,8 @@ pub struct HarnessRun<T> {
     pub files: Vec<String>,
     /// The names of all files that were complete at some time.
     pub finished_files: Vec<String>,
+    /// The number of actions of each rank that could be refused.
+    pub actions: Vec<u32>,
 }
 
 impl Harness {
@@ -145,6 +151,7 @@ impl Harness {
             hosts: 1,
             quorum: 1,
             large_stacks: false,
+            refusals: Vec::new(),
         }
     }
 
@@ -158,10 +165,22 @@ impl Harness {
     ) -> HarnessRun<T> {
         let files = SharedFiles::default();
         let commits = Rc::new(RefCell::new(CommitLog::new()));
+        let budgets: Vec<MemoryBudget> = (0..self.ranks).map(|_| MemoryBudget::new()).collect();
+        #[cfg(feature = "trials")]
+        for refusal in &self.refusals {
+            if let Some(budget) = budgets.get(refusal.rank.index()) {
+                budget.refuse(refusal.actions());
+            }
+        }
         let (harness, shared, log) = (self.clone(), Rc::clone(&files), Rc::clone(&commits));
-        let run_rank = move |_: Rank, mpi: SimMpi<'_>| {
-            let mut rank = SimRank::new(&harness, mpi, &shared, &log).ok()?;
-            Some(rank_main(&mut rank))
+        let of_ranks = budgets.clone();
+        let run_rank = move |rank: Rank, mpi: SimMpi<'_>| {
+            let mut rank_state = SimRank::new(&harness, mpi, &shared, &log).ok()?;
+            rank_state.budget = of_ranks[rank.index()].clone();
+            let mut lasting = harness.refusals.iter().filter(|refusal| refusal.lasts);
+            let lasting = lasting.find(|refusal| refusal.rank == rank);
+            rank_state.lasting_refusal = lasting.map(|refusal| refusal.action);
+            Some(rank_main(&mut rank_state))
         };
         let sim = if self.large_stacks {
             run_ranks_on_large_stacks(self.ranks, &self.config, run_rank)
@@ -181,6 +200,10 @@ impl Harness {
             commits: commits.take(),
             files: files.names(),
             finished_files: files.finished(),
+            #[cfg(feature = "trials")]
+            actions: budgets.iter().map(MemoryBudget::actions).collect(),
+            #[cfg(not(feature = "trials"))]
+            actions: Vec::new(),
         }
     }
 }
@@ -190,6 +213,10 @@ pub struct SimRank<'y> {
     /// The rank's view of the members.
     pub members: Members,
     transport: Protocol<SimMpi<'y>>,
+    /// The memory of the rank's jobs.
+    budget: MemoryBudget,
+    /// The number of the first action of a refusal that lasts until the end of its job.
+    lasting_refusal: Option<u32>,
     store: Box<dyn Store>,
     handle: RankHandle,
     kind: StoreKind,
@@ -224,6 +251,8 @@ impl<'y> SimRank<'y> {
         Ok(SimRank {
             members,
             transport,
+            budget: MemoryBudget::new(),
+            lasting_refusal: None,
             store,
             handle,
             kind: harness.store,
@@ -256,6 +285,7 @@ impl<'y> SimRank<'y> {
         job: impl FnOnce(JobContext<'_, '_>) -> Result<T>,
     ) -> JobReport<T> {
         self.handle.begin_job(options.number);
+        let _entered = self.budget.enter();
         let ranks = self.members.ranks();
         let absent = self.members.faulty().clone();
         let ignore_commits = Rc::new(Cell::new(false));
@@ -296,6 +326,13 @@ impl<'y> SimRank<'y> {
         let excluded = excluded.collect();
         let weights = self.members.weights().to_vec();
         self.members.readmit_all();
+        #[cfg(feature = "trials")]
+        if self
+            .lasting_refusal
+            .is_some_and(|action| self.budget.actions() >= action)
+        {
+            self.budget.refuse(0..0);
+        }
         JobReport {
             result,
             absent: absent.iter().collect(),
@@ -470,6 +507,7 @@ impl Source for InputSource<'_> {
     }
 
     fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        callback_allowed()?;
         (self.read)(rank)
     }
 }

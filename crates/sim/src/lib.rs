@@ -3,6 +3,7 @@
 
 pub mod directory;
 mod harness;
+mod refusal;
 pub mod simulate;
 #[cfg(feature = "trials")]
 pub mod svg;

@@ -4,6 +4,9 @@
 //! The environment variable FTSORT_TESTS selects the size: `quick` (the default) covers every kind of job, store and
 //! failure with small searches, and `all` searches pairs of failures and thousands of seeds.
 
+#[path = "simulator/refusals.rs"]
+mod refusals;
+
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule};
@@ -49,6 +52,7 @@ fn search(line: &str, failures: usize, memo: bool, all_modes: bool) -> u64 {
         failures,
         memo,
         all_modes,
+        refusals: false,
         progress: &|| {},
     };
     match exhaust(&search) {
@@ -475,6 +479,7 @@ fn is_detected_by_search(mutant: Mutant) -> bool {
                 failures,
                 memo: false,
                 all_modes: failures == 1,
+                refusals: false,
                 progress: &|| {},
             };
             exhaust(&search).is_err()

@@ -7,7 +7,7 @@ use crate::faults::{Point, Schedule};
 use crate::members::{Members, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope};
-use crate::transport::{Agreed, Transport};
+use crate::transport::{Agreed, Comparison, Transport};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -236,21 +236,15 @@ impl Engine<'_> {
         self.all_equal_in(value, u64::BITS)
     }
 
-    /// As [`Engine::all_equal`], for the lowest `bits` bits of the value, 15 in each agreement. Collective.
+    /// As [`Engine::all_equal`], for the lowest `bits` bits of the value. Collective.
     pub fn all_equal_in(&mut self, value: u64, bits: u32) -> Result<bool> {
-        // 15 bits of the value travel with their complement in one agreement. If the AND of both has a bit in
-        // neither or in both of them, two ranks differ.
-        const BITS: u32 = 15;
-        const MASK: u32 = (1 << BITS) - 1;
-        let mut equal = true;
-        let mut shift = 0;
-        while shift < bits {
-            let piece = (value >> shift) as u32 & MASK;
-            let agreed = self.agree_on_bits(piece | (!piece & MASK) << BITS)?;
-            equal &= agreed & MASK == !(agreed >> BITS) & MASK;
-            shift += BITS;
+        let mut comparison = Comparison::new(value.into(), bits);
+        loop {
+            let agreed = self.agree_on_bits(comparison.word())?;
+            if let Some(equal) = comparison.learn(agreed) {
+                return Ok(equal);
+            }
         }
-        Ok(equal)
     }
 
     /// Empties the store once no rank will read it any more. Collective.

@@ -2,13 +2,14 @@
 //! messages of the 1989 paper's faulty nodes.
 //!
 //! The fault schedule states the rank, the moment and the change. Digests stay as they were, as with a
-//! corruption that was not noticed. It must never change data without an entry of the schedule.
+//! corruption that was not noticed. It must never change data without an entry of the schedule, or fail: a rank
+//! without memory for the changed data leaves them as they are.
 
 use super::Engine;
 use crate::block::{Block, Run};
 use crate::faults::{Change, Corruption, Target};
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::memory::without_limit;
 
 /// A position in a block: the index of a run, the start of a record in it, and a bit of that record.
 struct Spot {
@@ -19,30 +20,35 @@ struct Spot {
 
 impl Engine<'_> {
     /// Changes this rank's data if the schedule says so.
-    pub(super) fn corrupt(&mut self, target: Target, block: Block) -> Result<Block> {
+    pub(super) fn corrupt(&mut self, target: Target, block: Block) -> Block {
         let Some((number, how)) = self.due(target) else {
-            return Ok(block);
+            return block;
         };
-        let changed = changed(&how, block.clone(), self.record_bytes)?;
+        let changed = changed(&how, block.clone(), self.record_bytes);
         self.done(number, changed != block);
-        Ok(changed)
+        changed
     }
 
     /// Swaps records between the first two pieces that have any, if the schedule says so.
-    pub(super) fn swap_records(&mut self, mut pieces: Vec<&mut Block>) -> Result<()> {
+    pub(super) fn swap_records(&mut self, mut pieces: Vec<&mut Block>) {
         let Some((number, how)) = self.due(Target::Swap) else {
-            return Ok(());
+            return;
         };
         let size = self.record_bytes;
         pieces.retain(|piece| spot(piece, &how, size).is_some());
         let [one, other, ..] = &mut pieces[..] else {
-            return Ok(());
+            return;
         };
         let (Some(here), Some(there)) = (spot(one, &how, size), spot(other, &how, size)) else {
-            return Ok(());
+            return;
         };
-        let mut ours = Buffer::copy_of(&one.runs[here.run].data)?;
-        let mut theirs = Buffer::copy_of(&other.runs[there.run].data)?;
+        let copies = [(&one, &here), (&other, &there)].map(|(piece, spot)| {
+            let data = &piece.runs[spot.run].data;
+            without_limit(|| Buffer::copy_of(data))
+        });
+        let [Ok(mut ours), Ok(mut theirs)] = copies else {
+            return;
+        };
         let mine = &mut ours[here.start..here.start + size];
         let yours = &mut theirs[there.start..there.start + size];
         let differ = mine != yours;
@@ -50,7 +56,6 @@ impl Engine<'_> {
         one.runs[here.run].data = ours.into();
         other.runs[there.run].data = theirs.into();
         self.done(number, differ);
-        Ok(())
     }
 
     /// Returns the entry of the schedule for this moment, if it is still to be done.
@@ -99,9 +104,9 @@ fn spot(block: &Block, how: &Corruption, size: usize) -> Option<Spot> {
 }
 
 /// Returns the block with one change; the same block if it has no such position.
-fn changed(how: &Corruption, mut block: Block, size: usize) -> Result<Block> {
+fn changed(how: &Corruption, mut block: Block, size: usize) -> Block {
     let Some(Spot { run, start, bit }) = spot(&block, how, size) else {
-        return Ok(block);
+        return block;
     };
     let data = &block.runs[run].data;
     let (record, end) = (start..start + size, data.len());
@@ -120,7 +125,7 @@ fn changed(how: &Corruption, mut block: Block, size: usize) -> Result<Block> {
             data[record].iter_mut().for_each(|byte| *byte = !*byte);
             data
         }
-        Change::Copy if end < 2 * size => return Ok(block),
+        Change::Copy if end < 2 * size => return block,
         Change::Copy => {
             let neighbour = if start >= size { start - size } else { size };
             let mut data = data.to_vec();
@@ -132,10 +137,10 @@ fn changed(how: &Corruption, mut block: Block, size: usize) -> Result<Block> {
     };
     if buffer.is_empty() {
         drop(block.runs.remove(run))
-    } else {
-        block.runs[run].data = Buffer::copy_of(&buffer)?.into()
+    } else if let Ok(data) = without_limit(|| Buffer::copy_of(&buffer)) {
+        block.runs[run].data = data.into()
     }
-    Ok(block)
+    block
 }
 
 #[cfg(test)]
@@ -163,7 +168,7 @@ mod tests {
             Target::Block
         };
         let (_, how) = schedule.corruptions(Rank(0), 0, target).next().unwrap();
-        let block = changed(how, block, 2).unwrap();
+        let block = changed(how, block, 2);
         block.runs.iter().map(|run| run.data.to_vec()).collect()
     }
 
@@ -192,7 +197,7 @@ mod tests {
         let plan = Plan::parse("0~0.block.drop/5 0~0.block.key").unwrap();
         let schedule = plan.resolve(1, 1);
         for (_, how) in schedule.corruptions(Rank(0), 0, Target::Block) {
-            let changed = changed(how, Block::empty(), 4).unwrap();
+            let changed = changed(how, Block::empty(), 4);
             assert_eq!(changed, Block::empty());
         }
     }

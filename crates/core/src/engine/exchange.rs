@@ -199,8 +199,7 @@ impl Engine<'_> {
         for transfer in &mut transfers {
             if transfer.from == me && transfer.to != me {
                 let block = transfer.block.take();
-                let block = block.map(|block| self.corrupt(Target::Message, block));
-                transfer.block = block.transpose()?;
+                transfer.block = block.map(|block| self.corrupt(Target::Message, block));
             }
         }
         let enclosed = self.enclosed(most_runs);
@@ -340,7 +339,9 @@ impl Engine<'_> {
             let bytes = sizes[runs.clone()].iter().sum();
             match self.transport.receive(from, bytes) {
                 Ok(ticket) => awaited.push((runs, ticket)),
-                Err(refused) if refused.status == Status::Memory => {
+                Err(refused)
+                    if refused.status == Status::Memory && !mutant(Mutant::RefusalNotAgreedOn) =>
+                {
                     self.transport.discard(from, bytes)?;
                     error.get_or_insert(refused);
                     room = false;
@@ -392,7 +393,9 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
     if let [only] = runs {
         return Ok(only.data.clone());
     }
-    let mut message = Buffer::unset(runs.iter().map(|run| run.data.len()).sum())?;
+    let bytes = runs.iter().map(|run| run.data.len()).sum();
+    // The receivers wait for this message, so the memory limit does not apply to it.
+    let mut message = memory::without_limit(|| Buffer::unset(bytes))?;
     let mut start = 0;
     for run in runs {
         message[start..start + run.data.len()].copy_from_slice(&run.data);

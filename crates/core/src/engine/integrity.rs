@@ -266,7 +266,8 @@ impl Job<'_, '_> {
             return Err(agreed_error(Status::Corrupt, own));
         }
         self.exclude_accused(&found);
-        self.distrust()
+        self.distrust();
+        Ok(())
     }
 
     /// As [`Job::recover_from_corruption`]; then restores the blocks from intact copies.
@@ -326,9 +327,9 @@ impl Job<'_, '_> {
     }
 
     /// Discards all blocks, and those inputs in this rank's store that have a different digest.
-    fn distrust(&mut self) -> Result<()> {
+    fn distrust(&mut self) {
         if mutant(Mutant::CorruptBlocksReused) {
-            return Ok(());
+            return;
         }
         if self.progress.membership.is_some() {
             self.integrity.distrusted = true;
@@ -339,7 +340,7 @@ impl Job<'_, '_> {
             self.progress.rewind();
         }
         let Some(checks) = self.integrity.checks.filter(|_| self.recomputes()) else {
-            return Ok(());
+            return;
         };
         let me = self.engine.members.me();
         let stopped = self.engine.members.is_excluded(me);
@@ -348,26 +349,24 @@ impl Job<'_, '_> {
                 // The owner's input is right.
                 continue;
             }
-            let kept = self.redundancy.store.get(VersionId::INPUT, origin.home())?;
+            let store = &mut *self.redundancy.store;
+            // An input that cannot be read is not held. The store is in memory, which always takes a block.
+            let kept = store.get(VersionId::INPUT, origin.home()).ok().flatten();
             let known = self.integrity.input_digests.get(&origin.home()).copied();
             let right = kept.is_some_and(|block| {
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
             if self.progress.membership.is_none() && origin == me {
-                let own = Block::input(me, self.inputs.own()?);
-                let own = self.with_digest(me, own);
-                self.redundancy
-                    .store
-                    .put(VersionId::INPUT, me.home(), &own)?;
+                // The input is there, because it was held.
+                let Ok(own) = self.inputs.own() else { continue };
+                let own = self.with_digest(me, Block::input(me, own));
+                let _ = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
                 self.progress.blocks.insert(me.home(), own);
             } else if stopped || !right {
-                self.redundancy
-                    .store
-                    .put(VersionId::INPUT, origin.home(), &Block::empty())?;
+                let _ = store.put(VersionId::INPUT, origin.home(), &Block::empty());
                 self.redundancy.held.remove(origin);
             }
         }
-        Ok(())
     }
 }
 

@@ -62,7 +62,7 @@ impl Job<'_, '_> {
     ) -> Result<RoundResult> {
         let mine = self.engine.members.my_nodes();
         if let Some(mut first) = self.progress.blocks.first_entry() {
-            let block = self.engine.corrupt(Target::Block, first.get().clone())?;
+            let block = self.engine.corrupt(Target::Block, first.get().clone());
             first.insert(block);
         }
         if self.engine.key.is_some() && !self.algorithm.is_recomputable() {
@@ -87,7 +87,7 @@ impl Job<'_, '_> {
         }
         let (mut kept, mut given) = self.split(round, decisions, &mut result);
         let pieces = given.values_mut().chain(kept.values_mut());
-        self.engine.swap_records(pieces.collect())?;
+        self.engine.swap_records(pieces.collect());
         let (transfers, receivers) = self.transfers_between(exchange, decisions, given);
         self.engine.inject_crash(Point::Send)?;
         let most_runs = self.algorithm.most_runs();
@@ -204,8 +204,8 @@ impl Job<'_, '_> {
         let block = self.engine.classify(block);
         let corrupted = if round == algorithm.rounds() {
             block
-                .and_then(|block| self.engine.corrupt(Target::Result, block))
-                .and_then(|block| self.engine.corrupt(Target::Order, block))
+                .map(|block| self.engine.corrupt(Target::Result, block))
+                .map(|block| self.engine.corrupt(Target::Order, block))
         } else {
             block
         };

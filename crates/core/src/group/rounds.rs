@@ -7,14 +7,15 @@ use twox_hash::XxHash3_64;
 use super::config::unequal;
 use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, LastRun};
+use crate::engine::Algorithm;
 use crate::members::{Members, Rank};
 use crate::rounds::purity::PurityCheck;
 use crate::rounds::{Hypercube, Rounds};
-use crate::transport::Transport;
+use crate::transport::{Comparison, Transport};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Result, caught};
 use ftsort_kernels::memory::MemoryBudget;
 
 /// A rank's arguments for [`Group::run_rounds`].
@@ -45,9 +46,9 @@ impl RoundsInput<'_> {
     }
 }
 
-/// Different algorithms pass for the same with probability 2^-30. More bits would take another agreement, and a
+/// Different algorithms pass for the same with probability 2^-43. More bits would take another agreement, and a
 /// call may be short.
-const FINGERPRINT_BITS: u32 = 30;
+const FINGERPRINT_BITS: u32 = Comparison::bits_in(2);
 
 /// The nodes with home ranks that provide a state.
 fn provided(members: &Members) -> NodeSet {
@@ -130,8 +131,15 @@ impl<T: Transport> Group<T> {
         self.stats.merge_into_exchange();
         let blocks = finished?.blocks;
         let states = blocks.iter();
-        states
-            .map(|(node, block)| Ok((*node, algorithm.finished(*node, block)?)))
-            .collect()
+        let states = states.map(|(node, block)| {
+            let state = caught(|| algorithm.finished(*node, block))?;
+            Ok((*node, state))
+        });
+        let states: Result<Vec<_>> = states.collect();
+        if algorithm.rounds() > 0 {
+            return states;
+        }
+        // Without a round, the states of nodes come from the caller's functions, which may fail on one rank.
+        Ok(self.apart_from_jobs(|engine| engine.all_or_none(states))?.0)
     }
 }

@@ -59,7 +59,14 @@ impl<T: Transport> Group<T> {
     pub fn verify_checked(&mut self, arguments: Result<Verification<'_>>) -> Result<u64> {
         self.call(|group| {
             let seed = group.draw_seed();
+            let nodes = group.members.cube().len();
             let prepared = arguments.and_then(|mut given| {
+                if given.parts.len() > nodes {
+                    let count = given.parts.len();
+                    let text =
+                        format!("parts has {count} parts: pass at most {nodes}, one for each node");
+                    return Err(Error::new(Status::Argument, text));
+                }
                 for (_, part) in &mut given.parts {
                     *part = aligned(&given.layout, part)?;
                 }

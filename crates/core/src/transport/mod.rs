@@ -5,10 +5,12 @@
 //! transport, [`Protocol`], over two implementations of [`MpiApi`](mpi_api::MpiApi): MPI with ULFM, and
 //! simulated ranks.
 
+pub mod comparison;
 pub mod mpi_api;
 mod protocol;
 pub mod recv_buffers;
 
+pub use comparison::Comparison;
 pub use protocol::{Protocol, ProtocolConfig, Repair};
 
 use std::convert::Infallible;

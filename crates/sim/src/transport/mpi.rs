@@ -15,6 +15,7 @@ use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory;
 
 /// The reason why a rank returns to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +194,7 @@ impl MpiApi for SimMpi<'_> {
         self.step(SimStep::Sending)?;
         // A message may stay in transit after its sender has failed, and with it the end of the sender's call.
         let payload = match payload.is_borrowed() {
-            true => payload.into_buffer()?.into(),
+            true => memory::without_limit(|| payload.into_buffer())?.into(),
             false => payload,
         };
         let request = self.state(|state| state.send(self.handle.rank, to, tag, payload));

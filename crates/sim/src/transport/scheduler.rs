@@ -11,6 +11,7 @@ use super::mpi::{Pause, SimMpi};
 use super::state::SimState;
 use super::{Received, SimConfig, StepRecord, TraceEntry};
 use ftsort_core::members::Rank;
+use ftsort_kernels::memory::ThreadBudget;
 
 /// The result of a run.
 #[derive(Debug)]
@@ -64,7 +65,24 @@ type RankCoroutine<T> = Coroutine<(), Pause, T>;
 struct RankTask<T> {
     rank: Rank,
     coroutine: RankCoroutine<T>,
+    /// The rank's budget while other ranks run.
+    budget: ThreadBudget,
     waiting: bool,
+}
+
+impl<T> RankTask<T> {
+    /// Lets the rank continue with its own memory budget.
+    fn resume(&mut self) -> CoroutineResult<Pause, T> {
+        struct Switched<'b>(&'b mut ThreadBudget);
+        impl Drop for Switched<'_> {
+            fn drop(&mut self) {
+                self.0.exchange();
+            }
+        }
+        self.budget.exchange();
+        let _switched = Switched(&mut self.budget);
+        self.coroutine.resume(())
+    }
 }
 
 /// Runs `rank_main` on every rank until all ranks have returned or no rank can continue.
@@ -108,6 +126,7 @@ fn run_on_stacks<T: 'static>(
             RankTask {
                 rank,
                 coroutine,
+                budget: ThreadBudget::default(),
                 waiting: false,
             }
         })
@@ -124,7 +143,7 @@ fn run_on_stacks<T: 'static>(
     // The ranks that hang find that they do not run any more, and return.
     state.borrow_mut().closed = true;
     for mut task in tasks {
-        while matches!(task.coroutine.resume(()), CoroutineResult::Yield(_)) {}
+        while matches!(task.resume(), CoroutineResult::Yield(_)) {}
         keep_stack(task.coroutine);
     }
     let mut state = state.borrow_mut();
@@ -175,7 +194,7 @@ fn take_turn<T>(
         now.process(task.rank).changed = false;
     }
     drop(now);
-    match task.coroutine.resume(()) {
+    match task.resume() {
         CoroutineResult::Yield(pause) => task.waiting = pause == Pause::Waiting,
         CoroutineResult::Return(outcome) => {
             let task = tasks.swap_remove(index);

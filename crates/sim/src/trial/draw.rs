@@ -1,7 +1,7 @@
 //! Random trials: the seed draws the group, the job, the corruptions, and the failures.
 
 use super::line::METHODS;
-use super::{Observation, SpeedChange, StoreKind, TreeUse, Trial, TrialRun, run};
+use super::{Observation, Refusal, SpeedChange, StoreKind, TreeUse, Trial, TrialRun, run};
 use crate::simulate::position_of;
 use crate::transport::{Failure, FailureMode};
 use ftsort_core::members::{FULL_WEIGHT, Rank};
@@ -77,6 +77,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         sync: false,
         mutant: range.mutant,
         failures: Vec::new(),
+        refusals: Vec::new(),
     };
     if trial.algorithm == Method::Bitonic(Shape::Bitonic) {
         // It needs equal inputs on a full cube, which a second sort after a failure does not have.
@@ -150,7 +151,27 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
             .corruptions
             .retain(|words| !moved || !words.contains(&last));
     }
+    if draw.once_in(6) {
+        draw_refusal(&mut draw, &mut trial);
+    }
     trial
+}
+
+/// Draws an action of some rank that is refused. Another job shows that the group can still be used.
+fn draw_refusal(draw: &mut SplitMix, trial: &mut Trial) {
+    let actions = run(trial, false).actions;
+    let rank = Rank(draw.below(trial.ranks as u64) as u32);
+    let of_rank = actions.get(rank.index()).copied().unwrap_or(0);
+    let action = 1 + draw.below(u64::from(of_rank.max(1))) as u32;
+    let lasts = draw.once_in(2);
+    trial.refusals.push(Refusal {
+        rank,
+        action,
+        lasts,
+    });
+    if trial.algorithm != Method::Bitonic(Shape::Bitonic) {
+        trial.sorts = 2;
+    }
 }
 
 /// Draws ranks that are slower than others, from the start or from some commit on.

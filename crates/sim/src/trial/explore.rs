@@ -5,9 +5,10 @@ use std::sync::{Mutex, Once};
 
 use rayon::prelude::*;
 
-use super::{CommitRecord, Trial, TrialRange, TrialRun, draw, judge, run};
+use super::{CommitRecord, Refusal, Trial, TrialRange, TrialRun, draw, judge, run};
 use crate::simulate::position_of;
 use crate::transport::{Failure, FailureMode, StepRecord};
+use ftsort_core::members::Rank;
 use ftsort_core::mutants::{Mutant, any_mutant};
 
 /// Suppresses the messages of panics that a mutant causes. These panics are caught and judged.
@@ -51,6 +52,9 @@ pub struct ExhaustiveSearch<'a> {
     pub memo: bool,
     /// Whether to inject early reports and partitions besides crashes.
     pub all_modes: bool,
+    /// Whether to refuse each action of each rank in turn besides the failures: that action alone, and together
+    /// with all later ones of the job. Then no steps are skipped.
+    pub refusals: bool,
     /// Called after every run, from several threads.
     pub progress: &'a (dyn Fn() + Sync),
 }
@@ -59,8 +63,29 @@ pub struct ExhaustiveSearch<'a> {
 /// failure is the same up to that failure, so the failure is injected at each step after the last failure of the run
 /// without it. Returns the number of runs, or a trial with a wrong result.
 pub fn exhaust(search: &ExhaustiveSearch<'_>) -> Result<u64, FailingTrial> {
-    let seen = search.memo.then(Mutex::default);
+    // The number of a refused action depends on more than the committed state.
+    let memo = search.memo && !search.refusals;
+    let seen = memo.then(Mutex::default);
     descend(search, seen.as_ref(), &search.trial)
+}
+
+/// The trials with one refusal, of each action of each rank.
+fn with_each_refusal(trial: &Trial, result: &TrialRun) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (rank, actions) in Rank::all(trial.ranks).zip(&result.actions) {
+        for (action, lasts) in (1..=*actions).flat_map(|action| [(action, false), (action, true)]) {
+            let refusal = Refusal {
+                rank,
+                action,
+                lasts,
+            };
+            trials.push(Trial {
+                refusals: vec![refusal],
+                ..trial.clone()
+            });
+        }
+    }
+    trials
 }
 
 /// The committed states that were searched.
@@ -76,10 +101,28 @@ fn descend(
     if let Some(wrong) = judge(trial, &result) {
         return Err(Box::new((trial.clone(), wrong)));
     }
-    if trial.failures.len() >= search.failures {
-        return Ok(1);
+    let mut more = Vec::new();
+    if trial.failures.len() < search.failures {
+        more = with_each_failure(search, seen, trial, &result);
     }
-    let steps = fresh_steps(trial, &result, seen);
+    if search.refusals && trial.refusals.is_empty() {
+        more.extend(with_each_refusal(trial, &result));
+    }
+    let below = more
+        .par_iter()
+        .map(|trial| descend(search, seen, trial))
+        .try_reduce(|| 0, |one, other| Ok(one + other))?;
+    Ok(1 + below)
+}
+
+/// The trials with one more failure, at each step that was not searched before.
+fn with_each_failure(
+    search: &ExhaustiveSearch<'_>,
+    seen: Option<&Seen>,
+    trial: &Trial,
+    result: &TrialRun,
+) -> Vec<Trial> {
+    let steps = fresh_steps(trial, result, seen);
     let modes: &[FailureMode] = if search.all_modes {
         &[
             FailureMode::Crash,
@@ -89,15 +132,8 @@ fn descend(
     } else {
         &[FailureMode::Crash]
     };
-    let more: Vec<Trial> = modes
-        .iter()
-        .flat_map(|mode| one_more(trial, &result.steps[steps.clone()], *mode))
-        .collect();
-    let below = more
-        .par_iter()
-        .map(|trial| descend(search, seen, trial))
-        .try_reduce(|| 0, |one, other| Ok(one + other))?;
-    Ok(1 + below)
+    let at_steps = |mode: &FailureMode| one_more(trial, &result.steps[steps.clone()], *mode);
+    modes.iter().flat_map(at_steps).collect()
 }
 
 /// The steps after the trial's last failure. With `seen`: only those up to the first commit after this failure, if

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Observation, SpeedChange, StoreKind, TreeUse, Trial};
+use super::{Observation, Refusal, SpeedChange, StoreKind, TreeUse, Trial};
 use crate::transport::Failure;
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
@@ -113,6 +113,7 @@ impl Trial {
             "damage" | "rot" => self.damage = value == "1",
             "power" => self.power = value == "1",
             "sync" => self.sync = value == "1",
+            "refuse" => self.refusals = read_list(value, Refusal::parse)?,
             "failures" | "lose" => self.failures = read_list(value, Failure::parse)?,
             _ => return None,
         }
@@ -121,7 +122,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 33] = [
+const KEYWORDS: [&str; 34] = [
     "ranks",
     "seed",
     "records",
@@ -147,6 +148,7 @@ const KEYWORDS: [&str; 33] = [
     "damage",
     "power",
     "sync",
+    "refuse",
     "failures",
     "lose",
     "turns",
@@ -156,7 +158,7 @@ const KEYWORDS: [&str; 33] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 26;
+const CURRENT: usize = 27;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -201,6 +203,7 @@ impl fmt::Display for Trial {
         write_flag(out, "damage", self.damage)?;
         write_flag(out, "power", self.power)?;
         write_flag(out, "sync", self.sync)?;
+        write_list(out, "refuse", &self.refusals)?;
         write_list(out, "failures", &self.failures)
     }
 }

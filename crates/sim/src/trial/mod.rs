@@ -25,6 +25,7 @@ use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
 
 pub use crate::harness::{CommitRecord, StoreKind};
+pub use crate::refusal::Refusal;
 pub use conformance::{CONFORMANCE_CASES, ConformanceCase};
 pub use draw::{TrialRange, draw};
 pub use explore::{ExhaustiveSearch, FailingTrial, catch, exhaust};
@@ -102,6 +103,8 @@ pub struct Trial {
     pub mutant: Option<Mutant>,
     /// The failures to inject.
     pub failures: Vec<Failure>,
+    /// The actions that are refused: allocations, accesses to files, and callbacks.
+    pub refusals: Vec<Refusal>,
 }
 
 impl Trial {
@@ -178,6 +181,7 @@ impl Default for Trial {
             sync: false,
             mutant: None,
             failures: Vec::new(),
+            refusals: Vec::new(),
         }
     }
 }

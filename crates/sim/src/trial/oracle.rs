@@ -29,6 +29,13 @@ pub fn judge(trial: &Trial, run: &TrialRun) -> Option<String> {
             trial.ranks
         ));
     }
+    let refused = run.outcomes.iter().filter(|job| was_refused(job)).count();
+    if refused > trial.refusals.len() {
+        let refusals = trial.refusals.len();
+        return Some(format!(
+            "{refused} jobs were refused, but only {refusals} actions"
+        ));
+    }
     let mut jobs = run.outcomes.iter().enumerate();
     let wrong = jobs.find_map(|(job, outcomes)| {
         let wrong = judge_job(trial, run, job, outcomes);
@@ -38,6 +45,19 @@ pub fn judge(trial: &Trial, run: &TrialRun) -> Option<String> {
     let check_files = failures == 0 && !run.survivors.is_empty();
     let file = run.leftover_files.first().filter(|_| check_files);
     wrong.or_else(|| file.map(|name| format!("the file {name} was not removed")))
+}
+
+/// The errors of a refused action.
+const REFUSED: [Status; 3] = [Status::Memory, Status::Store, Status::Callback];
+
+/// Whether a job ended with the error of a refused action on some rank.
+fn was_refused(outcomes: &[Option<SortOutcome>]) -> bool {
+    let mut results = outcomes.iter().flatten().map(|outcome| &outcome.result);
+    results.any(|result| {
+        result
+            .as_ref()
+            .is_err_and(|error| REFUSED.contains(&error.status))
+    })
 }
 
 type Living<'a> = [(Rank, &'a SortOutcome)];
@@ -72,6 +92,7 @@ fn judge_job(
     match error.status {
         Status::Excluded | Status::DataLost if below_quorum => None,
         _ if below_quorum => Some(CONTINUES_BELOW_QUORUM.into()),
+        status if REFUSED.contains(&status) && !trial.refusals.is_empty() => None,
         Status::Corrupt => judge_corruption(trial, first, error),
         // A corrupt replica counts as none.
         Status::DataLost if !trial.corruptions.is_empty() => judge_corruption(trial, first, error),

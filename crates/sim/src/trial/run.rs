@@ -21,6 +21,7 @@ use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Result, Status, caught};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::memory::without_limit;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
 /// One block of a result.
@@ -67,6 +68,8 @@ pub struct TrialRun {
     pub leftover_files: Vec<String>,
     /// The names of all files that were complete at some time.
     pub finished_files: Vec<String>,
+    /// The number of actions of each rank that could be refused.
+    pub actions: Vec<u32>,
     /// The text of an error that ended the run at once.
     pub panic: Option<String>,
 }
@@ -87,6 +90,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         repair: trial.repair,
         hosts: trial.hosts,
         quorum: trial.quorum,
+        refusals: trial.refusals.clone(),
         ..Harness::new(trial.ranks, config, trial.store)
     };
     let shared = trial.clone();
@@ -115,6 +119,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         hung: result.sim.hung,
         leftover_files: result.files,
         finished_files: result.finished_files,
+        actions: result.actions,
         panic,
     }
 }
@@ -182,16 +187,19 @@ fn run_one(
         if let Some(error) = invalid {
             return Err(error);
         }
-        let input = input_bytes(trial, number, me)?;
         if trial.custom_loop {
+            // The memory of the program's own loop is not ftsort's.
+            let input = without_limit(|| input_bytes(trial, number, me))?;
             let mut custom_loop = CustomLoop {
                 trial,
                 context: &mut context,
                 checkpoints,
             };
-            return custom_loop.run(input);
+            return without_limit(|| custom_loop.run(input));
         }
-        let kernel = context.engine.all_or_none(kernel(trial))?;
+        let input = input_bytes(trial, number, me);
+        let prepared = input.and_then(|input| prepare(trial, input));
+        let (kernel, input) = context.engine.all_or_none(prepared)?;
         if let Some(kind) = trial.tree {
             let tree = TreeJob {
                 trial,
@@ -209,6 +217,15 @@ fn run_one(
         });
         sort(trial, number, context, (&*kernel, checks.as_ref()), input)
     })
+}
+
+/// Returns the kernel, and the input in the form that the job needs.
+fn prepare(trial: &Trial, mut input: Buffer) -> Result<(Box<dyn Kernel>, Buffer)> {
+    let kernel = kernel(trial)?;
+    if trial.tree.is_some() {
+        kernel.sort(&mut input)?;
+    }
+    Ok((kernel, input))
 }
 
 /// Runs one sort on one rank.
@@ -293,6 +310,7 @@ impl<T> Default for HarnessRun<T> {
             commits: CommitLog::new(),
             files: Vec::new(),
             finished_files: Vec::new(),
+            actions: Vec::new(),
         }
     }
 }

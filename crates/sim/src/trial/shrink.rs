@@ -45,6 +45,11 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
             smaller.speeds.remove(index);
         });
     }
+    for index in 0..trial.refusals.len() {
+        offer(&|smaller| {
+            smaller.refusals.remove(index);
+        });
+    }
     offer(&|smaller| smaller.gain = false);
     for index in 0..trial.links.len() {
         offer(&|smaller| {
@@ -58,11 +63,9 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
     for keys in [1, trial.keys / 2] {
         offer(&|smaller| smaller.keys = keys.clamp(1, smaller.keys));
     }
-    let most = trial
-        .failures
-        .iter()
-        .map(|failure| failure.rank.index() + 1)
-        .max();
+    let failing = trial.failures.iter().map(|failure| failure.rank);
+    let refusing = trial.refusals.iter().map(|refusal| refusal.rank);
+    let most = failing.chain(refusing).map(|rank| rank.index() + 1).max();
     for ranks in most.unwrap_or(1).max(1)..trial.ranks {
         offer(&|smaller| smaller.ranks = ranks);
     }

@@ -6,6 +6,7 @@
 use super::run::{RankResult, ResultBlock, read_records};
 use super::{TestRecord, Trial};
 use crate::harness::JobContext;
+use crate::refusal::callback_allowed;
 use ftsort_core::engine::Checkpoints;
 use ftsort_core::members::Rank;
 use ftsort_core::tree::fold::Sorted;
@@ -14,9 +15,11 @@ use ftsort_core::tree::run::TreeOp;
 use ftsort_core::tree::run::choose::TreeRequest;
 use ftsort_core::tree::run::collect::{Collect, LocalResult};
 use ftsort_core::tree::run::probe::slow_pairs;
+use ftsort_core::tree::run::traverse::MergeOperator;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
+use ftsort_kernels::memory::without_limit;
 
 /// The uses of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +72,9 @@ pub struct TreeJob<'l, 'j, 'e> {
 }
 
 impl TreeJob<'_, '_, '_> {
-    /// Runs the tree. Returns the rank's result, and the rank at which the tree ends.
-    pub fn run(self, kind: TreeUse, mut mine: Buffer) -> Result<RankResult> {
+    /// Runs the tree with a sorted list. Returns the rank's result, and the rank at which the tree ends.
+    pub fn run(self, kind: TreeUse, mine: Buffer) -> Result<RankResult> {
         let (trial, request) = (self.trial, self.trial.tree_request());
-        self.kernel.sort(&mut mine)?;
         let home = self.context.engine.members().me().home();
         if trial.hosts > 1 && !slow_pairs(self.context.engine, NEVER)?.is_empty() {
             return Err(Error::new(Status::Internal, "a link counts as too slow"));
@@ -89,10 +91,10 @@ impl TreeJob<'_, '_, '_> {
             lost: self.context.lost,
         };
         let (chosen, node, data) = if kind == TreeUse::Merge {
-            let merge = Sorted {
+            let merge = Callback(Sorted {
                 kernel: self.kernel,
                 ordered: trial.tagged,
-            };
+            });
             let (chosen, data) = tree_op.merge(mine.into(), &merge)?;
             let sink = chosen.tree.sink();
             (chosen, sink, data)
@@ -138,20 +140,34 @@ impl TreeJob<'_, '_, '_> {
         let mut bytes = Vec::new();
         let chosen = collect.run(&mut |records| {
             bytes.extend_from_slice(records);
-            Ok(())
+            callback_allowed()
         })?;
         let mut blocks = Vec::new();
         if chosen.sink_rank == me {
             blocks.push(ResultBlock {
                 node: chosen.tree.sink(),
                 offset: 0,
-                records: read_records(self.trial, &Buffer::copy_of(&bytes)?),
+                records: read_records(self.trial, &without_limit(|| Buffer::copy_of(&bytes))?),
             });
         }
         Ok(RankResult {
             blocks,
             total: u64::from(chosen.sink_rank.0),
         })
+    }
+}
+
+/// A merge that counts as a callback of the program.
+struct Callback<'k>(Sorted<'k>);
+
+impl MergeOperator for Callback<'_> {
+    fn merge(&self, low: &[u8], high: &[u8]) -> Result<Buffer> {
+        callback_allowed()?;
+        self.0.merge(low, high)
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.0.is_ordered()
     }
 }
 

@@ -104,7 +104,7 @@ fn a_state_of_another_ranks_node_is_refused() {
 }
 
 /// Every node ends with the sum of all nodes' bytes.
-struct Sum;
+pub struct Sum;
 
 impl Rounds for Sum {
     fn absorb(&self, task: &Task<'_>, inbox: Slice) -> Result<Slice> {

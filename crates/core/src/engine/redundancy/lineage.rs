@@ -65,12 +65,9 @@ impl Job<'_, '_> {
     ) -> Result<RoundResult> {
         let me = self.engine.members.me();
         if !self.redundancy.held.contains(me) {
-            let own = self.inputs.own();
-            let own = own.and_then(|own| {
+            if let Some(own) = result.check(self.inputs.own()) {
                 let own = self.with_digest(me, Block::input(me, own));
-                self.engine.corrupt(Target::Input, own)
-            });
-            if let Some(own) = result.check(own) {
+                let own = self.engine.corrupt(Target::Input, own);
                 let kept = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
                 result.check(kept);
                 self.redundancy.held.insert(me);

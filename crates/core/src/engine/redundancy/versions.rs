@@ -253,7 +253,7 @@ impl Versions<'_, '_> {
         result: &mut RoundResult,
     ) {
         let stored = self.engine.corrupt(Target::Stored, block.clone());
-        let put = stored.and_then(|stored| self.store.put(version_id, node, &stored));
+        let put = self.store.put(version_id, node, &stored);
         if result.check(put).is_some() {
             self.engine.stats.bytes_stored += block.bytes() as u64;
         }
@@ -312,10 +312,7 @@ impl Versions<'_, '_> {
     ) {
         match delivery {
             Delivery::Got(block) => {
-                let block = match self.engine.corrupt(Target::Replica, block) {
-                    Ok(block) => block,
-                    Err(error) => return result.check(Err(error)).unwrap_or_default(),
-                };
+                let block = self.engine.corrupt(Target::Replica, block);
                 self.engine.stats.bytes_stored += block.bytes() as u64;
                 let put = self.store.put(version_id, node, &block);
                 result.check(put);

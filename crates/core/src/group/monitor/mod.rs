@@ -56,18 +56,22 @@ impl<T: Transport> Group<T> {
     /// Starts a monitor that proposes the placement of later jobs. Collective.
     ///
     /// `threads`: whether this rank allows several threads. In the background, `open` opens the datagrams for messages
-    /// of a size, and the caller lets a thread serve the state with them; in the foreground it is not called.
+    /// of a size, and `serve` starts a thread that serves the state with them until the returned value is dropped; in
+    /// the foreground neither is called.
     ///
     /// # Errors
-    /// `Status::State` if the group has a monitor; `Status::Argument` where the configuration differs between ranks.
-    pub fn start_monitor<D: Datagrams>(
+    /// `Status::State` if the group has a monitor; `Status::Argument` where the configuration differs between ranks;
+    /// the status of `open` or `serve` where one of them fails on some rank. The group stays usable after all of these,
+    /// without a monitor.
+    pub fn start_monitor<D: Datagrams, S>(
         &mut self,
         wanted: Result<MonitorConfig>,
         threads: Result<bool>,
         test: Option<TestProcedure>,
         clocks: Box<dyn Clocks>,
         open: impl FnOnce(&T, usize) -> Result<D>,
-    ) -> Result<(Arc<MonitorState>, Option<D>)> {
+        serve: impl FnOnce(&Arc<MonitorState>, D) -> Result<S>,
+    ) -> Result<(Arc<MonitorState>, Option<S>)> {
         self.call(|group| {
             let has_monitor = group.policy.is_some();
             let wanted = wanted.and_then(|wanted| {
@@ -94,33 +98,38 @@ impl<T: Transport> Group<T> {
             let (me, ranks) = (group.members.me(), group.members.ranks());
             let failed = group.members.faulty();
             let options = wanted.options;
-            let (mind, datagrams) = if in_background {
-                let datagrams = open(&group.transport, message_limit(ranks))?;
-                let mut monitor = Monitor::new(me, ranks, options.clone(), datagrams.now());
-                monitor.mark_failed(failed);
-                (Mind::Background(Box::new(monitor)), Some(datagrams))
+            let (state, server) = if in_background {
+                let started = open(&group.transport, message_limit(ranks)).and_then(|datagrams| {
+                    let mut monitor = Monitor::new(me, ranks, options.clone(), datagrams.now());
+                    monitor.mark_failed(failed);
+                    let mind = Mind::Background(Box::new(monitor));
+                    let state = Arc::new(MonitorState::new(ranks, mind, test));
+                    let answer = state.answer();
+                    if let Mind::Background(monitor) = &mut *locked(&state.mind) {
+                        monitor.set_answer(answer);
+                    }
+                    let server = serve(&state, datagrams)?;
+                    Ok((state, Some(server)))
+                });
+                // A rank without a thread would not answer the tests of the others.
+                group
+                    .apart_from_jobs(|engine| engine.all_or_none(started))?
+                    .0
             } else {
                 let mut foreground = Foreground::new(ranks, options.clone());
                 foreground.mark_failed(failed);
-                (Mind::Foreground(Box::new(foreground)), None)
+                let mind = Mind::Foreground(Box::new(foreground));
+                (Arc::new(MonitorState::new(ranks, mind, test)), None)
             };
-            let state = MonitorState::new(ranks, mind, test);
-            if in_background {
-                let answer = state.answer();
-                if let Mind::Background(monitor) = &mut *locked(&state.mind) {
-                    monitor.set_answer(answer);
-                }
-            }
-            let state = Arc::new(state);
             let now = group.transport.now();
             let shared = Arc::clone(&state);
             group.policy = Some(MonitorPolicy::new(me, shared, &options, clocks, now));
-            Ok((state, datagrams))
+            Ok((state, server))
         })
     }
 
-    /// Ends the influence of the monitor: all survivors execute their nodes again. The caller stops the thread that
-    /// serves it. Collective.
+    /// Ends the influence of the monitor: all survivors execute their nodes again. The caller drops the value that
+    /// `serve` returned. Collective.
     pub fn stop_monitor(&mut self) -> Result<()> {
         self.call(|group| {
             group.policy = None;

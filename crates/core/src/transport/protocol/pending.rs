@@ -9,6 +9,7 @@ use crate::transport::Ticket;
 use crate::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
+use ftsort_kernels::memory;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
@@ -162,7 +163,8 @@ impl Pending {
     fn post_discard(&mut self, mpi: &mut impl MpiApi, from: Rank, epoch: u32) -> Result<()> {
         let scratch = match self.scratch {
             Some(scratch) => scratch,
-            None => *self.scratch.insert(mpi.land(self.chunk)?),
+            // A rank that discards a message may have no memory left within its limit.
+            None => *self.scratch.insert(control_buffer(mpi, self.chunk)?),
         };
         let request = mpi.receive(from, data_tag(epoch), scratch, 0..self.chunk)?;
         self.open.push(Open {
@@ -252,6 +254,9 @@ impl Pending {
             }
             kept
         });
+        if let Some(scratch) = self.scratch.take() {
+            mpi.release(scratch);
+        }
         self.posted.clear();
     }
 
@@ -267,10 +272,10 @@ impl Pending {
         let mut requests = Vec::with_capacity(live.len());
         for peer in live {
             let sends = self.posted.get(peer).copied().unwrap_or_default().sends;
-            let buffer = mpi.land(COUNT_BYTES)?;
+            let buffer = control_buffer(mpi, COUNT_BYTES)?;
             let receive = mpi.receive(*peer, count_tag(epoch), buffer, 0..COUNT_BYTES)?;
-            let count = Buffer::copy_of(&sends.to_ne_bytes())?.into();
-            let send = mpi.send(*peer, count_tag(epoch), count)?;
+            let count = memory::without_limit(|| Buffer::copy_of(&sends.to_ne_bytes()))?;
+            let send = mpi.send(*peer, count_tag(epoch), count.into())?;
             requests.push((receive, send, buffer));
         }
         let mut theirs = Vec::with_capacity(live.len());
@@ -332,6 +337,15 @@ impl Pending {
     pub fn abandon(&mut self, mpi: &mut impl MpiApi) -> Result<()> {
         self.finish_with(mpi, &[], None)
     }
+}
+
+/// Allocates a receive buffer that the memory limit does not apply to: a refusal could not be shared with the
+/// other ranks.
+fn control_buffer(mpi: &mut impl MpiApi, bytes: usize) -> Result<RecvBuffer> {
+    if mutant(Mutant::DiscardsAreLimited) {
+        return mpi.land(bytes);
+    }
+    memory::without_limit(|| mpi.land(bytes))
 }
 
 /// Adds a message that has arrived to its receive.

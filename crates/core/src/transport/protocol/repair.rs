@@ -3,8 +3,8 @@
 use super::Protocol;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use crate::transport::Agreed;
 use crate::transport::mpi_api::{MpiApi, Outcome};
+use crate::transport::{Agreed, Comparison};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// Marks the purpose of an agreement. A rank that learns the decision first may enter the next agreement and
@@ -12,9 +12,6 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// one can be counted in the other, and neither bit is left.
 const ON_A_FLAG: u32 = 1 << 31;
 const ON_THE_DEAD: u32 = 1 << 30;
-
-/// The part of a fingerprint that fits into an agreement together with its complement.
-const HASH: u32 = (1 << 15) - 1;
 
 impl<F: MpiApi> Protocol<F> {
     /// Agrees; a failure that is not acknowledged yet is reported to all alike.
@@ -54,18 +51,12 @@ impl<F: MpiApi> Protocol<F> {
         })
     }
 
-    /// Acknowledges the failures that each rank has seen and proposes a hash of them; the bitwise AND of a
-    /// hash and of its complement shows whether all proposals were equal.
+    /// Acknowledges the failures that each rank has seen until all survivors have seen the same.
     pub(super) fn agree_on_failures(&mut self) -> Result<()> {
         const ATTEMPTS: usize = 100_000;
         for _ in 0..ATTEMPTS {
             let seen = self.mpi.acknowledge()?;
-            let hash = seen.fingerprint() & HASH;
-            let own = ON_THE_DEAD | hash | (!hash & HASH) << HASH.count_ones();
-            let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
-            let equal = agreed & HASH == !(agreed >> HASH.count_ones()) & HASH;
-            let same = equal && agreed & ON_THE_DEAD != 0 || mutant(Mutant::FailureSetsNotCompared);
-            if outcome == Outcome::Fine && same || mutant(Mutant::LocalFailureSet) {
+            if self.is_agreed_on(&seen)? || mutant(Mutant::LocalFailureSet) {
                 if !mutant(Mutant::FailuresNotAcknowledged) {
                     self.known_failures = seen.len();
                 }
@@ -82,6 +73,27 @@ impl<F: MpiApi> Protocol<F> {
             Status::Mpi,
             "the survivors do not come to see the same ranks as dead",
         ))
+    }
+
+    /// Returns whether all survivors have seen and acknowledged these failures and no others; the same on all.
+    fn is_agreed_on(&mut self, seen: &RankSet) -> Result<bool> {
+        let mut comparison = Comparison::of_set(seen, self.mpi.ranks());
+        loop {
+            let own = ON_THE_DEAD | comparison.word();
+            let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
+            if outcome == Outcome::Failed {
+                return Ok(false);
+            }
+            if mutant(Mutant::FailureSetsNotCompared) {
+                return Ok(true);
+            }
+            if agreed & ON_THE_DEAD == 0 {
+                return Ok(false);
+            }
+            if let Some(same) = comparison.learn(agreed) {
+                return Ok(same);
+            }
+        }
     }
 
     fn drain(&mut self, newly_dead: &RankSet) -> Result<()> {

@@ -55,7 +55,7 @@ pub struct Collect<'c, 'e> {
 }
 
 const ENTRY_BYTES: usize = 8 + 8 + 4;
-const FIXED_BYTES: usize = 8 + 8;
+const FIXED_BYTES: usize = 8 + 8 + 4;
 
 impl Collect<'_, '_> {
     /// Passes all records to `consume` on the rank that executes the tree's sink. Collective.
@@ -204,6 +204,7 @@ impl Collect<'_, '_> {
         let size = self.local.record_bytes;
         let mut bytes = (size as u64).to_le_bytes().to_vec();
         bytes.extend(self.local.total.to_le_bytes());
+        bytes.extend(self.local.absent.fingerprint().to_le_bytes());
         for (node, start, data) in &self.local.blocks {
             if !data.is_empty() {
                 bytes.extend(start.to_le_bytes());

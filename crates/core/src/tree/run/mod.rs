@@ -122,7 +122,7 @@ impl TreeOp<'_, '_> {
         let mut route = self.route(self.request)?;
         let mut node_data = NodeData::new(merge, false);
         loop {
-            for (node, data) in self.contributions()? {
+            for (node, data) in self.contributions() {
                 let (first, span) = (u64::from(node.0), 1);
                 node_data.put(node, Segment { first, span, data });
             }
@@ -153,7 +153,7 @@ impl TreeOp<'_, '_> {
         };
         loop {
             let route = self.route(&request)?;
-            for (node, data) in self.contributions()? {
+            for (node, data) in self.contributions() {
                 if node == root.home() {
                     let (first, span) = (u64::from(node.0), 1);
                     node_data.put(node, Segment { first, span, data });
@@ -192,15 +192,13 @@ impl TreeOp<'_, '_> {
         TreeRoute::new(self.engine.members, request, &contributors)
     }
 
-    /// Returns the stored contributions of the nodes that this rank executes, except empty ones.
-    fn contributions(&self) -> Result<Vec<(Node, Slice)>> {
-        let mut found = Vec::new();
-        for node in self.engine.members.my_nodes() {
-            if let Some(contribution) = self.checkpoints.get(node) {
-                found.push((node, Buffer::copy_of(contribution)?.into()));
-            }
-        }
-        Ok(found)
+    /// Returns the stored contributions of the nodes that this rank executes, except empty ones. They are not
+    /// copied: a rank that had no memory for a copy could not tell the others, which wait for its messages.
+    fn contributions(&self) -> Vec<(Node, Slice)> {
+        let nodes = self.engine.members.my_nodes().into_iter();
+        nodes
+            .filter_map(|node| Some((node, self.checkpoints.view(node)?)))
+            .collect()
     }
 
     /// Agrees on whether the traversal is committed. If it is not, the executors of failed ranks' nodes

@@ -59,6 +59,10 @@ enum Command {
         /// Inject early failure reports and partitions besides crashes
         #[arg(long, alias = "outlive")]
         all_modes: bool,
+        /// Refuse each allocation, access to a file and callback of each rank in turn, alone and with all later ones of
+        /// the job, besides the failures
+        #[arg(long)]
+        refusals: bool,
     },
     /// Switch on one mutant (a defect of the protocol) after the other. Random trials must detect each of them.
     Mutants {
@@ -145,7 +149,13 @@ fn main() -> ExitCode {
             failures,
             memo,
             all_modes,
-        } => every_failure(&trial, failures, memo, all_modes),
+            refusals,
+        } => every_failure(&trial, failures, |search| ExhaustiveSearch {
+            memo,
+            all_modes,
+            refusals,
+            ..search
+        }),
         Command::Mutants { seeds, range } => Ok(mutants(seeds, &range.range())),
         Command::Replay {
             trial,
@@ -200,8 +210,7 @@ fn print_replay_command(trial: &Trial) {
 fn every_failure(
     line: &str,
     failures: Option<usize>,
-    memo: bool,
-    all_modes: bool,
+    set: impl Fn(ExhaustiveSearch<'_>) -> ExhaustiveSearch<'_>,
 ) -> Result<bool, String> {
     let trial = Trial::parse(line)?;
     let most = trial.ranks.saturating_sub(1);
@@ -209,13 +218,15 @@ fn every_failure(
     let style = ProgressStyle::with_template("{pos} runs {per_sec} {elapsed}");
     let bar = ProgressBar::new_spinner();
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    let result = exhaust(&ExhaustiveSearch {
+    let progress = || bar.inc(1);
+    let result = exhaust(&set(ExhaustiveSearch {
         trial: trial.clone(),
         failures,
-        memo,
-        all_modes,
-        progress: &|| bar.inc(1),
-    });
+        memo: false,
+        all_modes: false,
+        refusals: false,
+        progress: &progress,
+    }));
     bar.finish_and_clear();
     match &result {
         Ok(runs) => {

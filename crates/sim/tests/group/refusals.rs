@@ -1,0 +1,377 @@
+//! Errors on one rank alone: a rank that refuses a call takes part in the agreement, and the group stays usable.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::collectives::Sum;
+use super::{SimGroup, play, play_group, services, statuses, transport_with};
+use ftsort_core::group::{
+    Clocks, Datagrams, Group, GroupConfig, HostBudget, MergeOperation, MonitorConfig, MonitorMode,
+    Services, SortInput, StoreChoice, TreeMerge, TreeOptions, Verification,
+};
+use ftsort_core::members::Rank;
+use ftsort_core::rounds::{Round, Rounds, Task, bytes};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
+use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
+use ftsort_sim::transport::{SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks};
+
+/// Seeds of the interleavings that each test tries.
+const SEEDS: std::ops::Range<u64> = 1..6;
+
+const MIB: usize = 1 << 20;
+
+/// The number of keys in 8 MiB.
+const KEYS: usize = 2 * MIB;
+
+/// A budget with the limit of the configuration.
+#[derive(Default)]
+struct Limited(MemoryBudget);
+
+impl HostBudget for Limited {
+    fn memory(&self) -> Option<&MemoryBudget> {
+        Some(&self.0)
+    }
+
+    fn begin_job(&mut self, limit: usize, _survivors_here: usize) {
+        self.0
+            .set_limit(if limit == 0 { usize::MAX } else { limit });
+    }
+
+    fn set_survivors_here(&mut self, _survivors_here: usize) {}
+}
+
+/// Runs a program on ranks of which the last one has a memory limit, with messages as long as those over MPI.
+fn play_limited(
+    ranks: u32,
+    seed: u64,
+    limit: usize,
+    program: impl Fn(Rank, &mut SimGroup<'_>) -> Result<()> + 'static,
+) -> Vec<Option<Status>> {
+    let config = SimConfig {
+        seed,
+        failures: Vec::new(),
+        record: false,
+    };
+    let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
+        let config = GroupConfig {
+            memory_limit: if rank.0 == ranks - 1 { limit } else { 0 },
+            ..GroupConfig::default()
+        };
+        let services = Services {
+            budget: Box::<Limited>::default(),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport_with(mpi, 4 * MIB), config, services)?;
+        program(rank, &mut group)
+    };
+    let run: SimResult<Result<()>> = run_ranks_on_large_stacks(ranks as usize, &config, rank_main);
+    assert_eq!(run.hung, [], "seed {seed}, limit {limit}");
+    statuses(&run.outcomes)
+}
+
+/// Sorts a few keys after the call with this result, which it returns.
+fn used_again<R>(group: &mut SimGroup<'_>, result: Result<R>) -> Result<()> {
+    let total = group.sort_keys(&[3, 1, 2])?.total();
+    assert_eq!(total, 3 * group.members().survivors().count() as u64);
+    result.map(drop)
+}
+
+#[test]
+fn a_refused_sort_is_agreed_on() {
+    for (seed, limit) in SEEDS.zip([9, 9, 12, 17, 18]) {
+        let outcomes = play_limited(2, seed, limit * MIB, |rank, group| {
+            let keys: Vec<u32> = (0..KEYS as u32)
+                .map(|index| index.wrapping_mul(2_654_435_761) ^ rank.0)
+                .collect();
+            let result = group.sort_keys(&keys);
+            used_again(group, result)
+        });
+        assert_eq!(outcomes, [Some(Status::Memory); 2], "limit {limit} MiB");
+    }
+}
+
+#[test]
+fn a_refused_tree_is_agreed_on() {
+    for (seed, limit) in SEEDS.zip([7, 9, 15, 18, 22]) {
+        let outcomes = play_limited(2, seed, limit * MIB, |rank, group| {
+            let contribution = vec![rank.0 as u8; 8 * MIB];
+            let mut options = TreeOptions::default();
+            options.request.sink = Some(Rank(1));
+            let merged = group.tree_merge(TreeMerge {
+                options,
+                operation: MergeOperation::Concatenate,
+                contribution: &contribution,
+            });
+            used_again(group, merged)
+        });
+        assert_eq!(outcomes, [Some(Status::Memory); 2], "limit {limit} MiB");
+        let outcomes = play_limited(2, seed, limit * MIB, |rank, group| {
+            let bytes = vec![rank.0 as u8; 8 * MIB];
+            let received = group.tree_broadcast(TreeOptions::default(), Rank(0), &bytes);
+            used_again(group, received)
+        });
+        let expected = outcomes[0];
+        assert_eq!(outcomes, [expected; 2], "limit {limit} MiB");
+    }
+}
+
+/// States that are made without a round, which a rank may fail to do.
+struct Initial {
+    fails: bool,
+}
+
+impl Rounds for Initial {
+    fn plan(&self, _dimension: u32) -> Vec<Round> {
+        Vec::new()
+    }
+
+    fn init(&self, node: Node) -> Result<Slice> {
+        if self.fails {
+            return Err(Error::new(Status::Callback, "no state"));
+        }
+        bytes(&[node.0 as u8])
+    }
+
+    fn inits_all(&self) -> bool {
+        true
+    }
+
+    fn absorb(&self, task: &Task<'_>, _inbox: Slice) -> Result<Slice> {
+        Ok(task.state.clone())
+    }
+}
+
+#[test]
+fn a_failed_first_state_is_agreed_on() {
+    for seed in SEEDS {
+        let outcomes = play_group(3, seed, GroupConfig::default(), "", |rank, group| {
+            let fails = rank == Rank(2);
+            let result = group.run_rounds(&Initial { fails }, &[]);
+            used_again(group, result)
+        });
+        assert_eq!(statuses(&outcomes), [Some(Status::Callback); 3]);
+    }
+}
+
+#[test]
+fn too_many_parts_to_verify_are_refused() {
+    for seed in SEEDS {
+        let outcomes = play_group(2, seed, GroupConfig::default(), "", |rank, group| {
+            let count = if rank == Rank(1) { 500 } else { 1 };
+            let found = group.verify_checked(Ok(Verification {
+                layout: SortInput::of_keys::<u8>(&[]).layout,
+                parts: (0..count)
+                    .map(|index| (Node(index), &[1_u8; 4][..]))
+                    .collect(),
+                input: None,
+            }));
+            used_again(group, found)
+        });
+        use Status::{Argument, PeerArgument};
+        assert_eq!(statuses(&outcomes), [Some(PeerArgument), Some(Argument)]);
+    }
+}
+
+#[test]
+fn results_of_different_sorts_are_refused_on_all_ranks() {
+    for seed in SEEDS {
+        // Three ranks have two keys each, and then two ranks have three each.
+        let failures = "2@3.begin";
+        let outcomes = play_group(3, seed, GroupConfig::default(), failures, |rank, group| {
+            let first = group.sort_keys(&[1, 2][..])?;
+            group.inject(3)?;
+            while !group.members().is_faulty(Rank(2)) {
+                group.fault_check()?;
+            }
+            let second = group.sort_keys(&[1, 2, 3][..])?;
+            assert_eq!(first.total(), second.total());
+            let passed = if rank == Rank(0) { first } else { second };
+            let gathered = group.gather(TreeOptions::default(), &passed, &mut |_| Ok(()));
+            assert!(group.lost_ranks().is_empty());
+            used_again(group, gathered)
+        });
+        let refused = Some(Status::Argument);
+        assert_eq!(statuses(&outcomes), [refused, refused, None]);
+    }
+}
+
+/// Makes every kind of collective call. Returns the status of each, the same list on all ranks.
+fn every_call(rank: Rank, group: &mut SimGroup<'_>) -> Vec<Status> {
+    let mut statuses = Vec::new();
+    let mut note = |result: Result<()>| {
+        statuses.push(result.err().map_or(Status::Ok, |error| error.status));
+    };
+    let keys: Vec<u32> = (0..40).map(|index| (index * 7919 + rank.0) % 97).collect();
+    let layout = SortInput::of_keys::<u32>(&[]).layout;
+    let sorted = group.sort_keys(&keys);
+    note(sorted.as_ref().map(|_| ()).map_err(Clone::clone));
+    if let Ok(sorted) = &sorted {
+        note(group.verify(&layout, sorted, None).map(drop));
+        note(group.gather(TreeOptions::default(), sorted, &mut |_| Ok(())));
+    }
+    note(group.run_rounds(&Sum, &[1]).map(drop));
+    let initial = Initial { fails: false };
+    note(group.run_rounds(&initial, &[]).map(drop));
+    let merge = TreeMerge {
+        options: TreeOptions {
+            detect_ms: 1000,
+            ..TreeOptions::default()
+        },
+        operation: MergeOperation::Concatenate,
+        contribution: &[rank.0 as u8; 100],
+    };
+    note(group.tree_merge(merge).map(drop));
+    let bytes = [rank.0 as u8; 100];
+    let received = group.tree_broadcast(TreeOptions::default(), Rank(1), &bytes);
+    note(received.map(drop));
+    let put = group.put_state(Node(rank.0), &[1, 2]);
+    note(group.commit_states_checked(true, put).map(drop));
+    note(group.fault_check().map(drop));
+    note(group.agree(7).map(drop));
+    let foreground = MonitorConfig {
+        mode: MonitorMode::Foreground,
+        ..MonitorConfig::default()
+    };
+    let open = |_: &_, _| Ok(NoDatagrams);
+    let clocks = Box::new(StoppedClocks);
+    let started = group.start_monitor(Ok(foreground), Ok(true), None, clocks, open, |_, _| Ok(()));
+    note(started.map(drop));
+    note(group.sort_keys(&keys).map(drop));
+    note(group.stop_monitor());
+    note(group.clear_states());
+    note(group.finish().map(drop));
+    statuses
+}
+
+/// Runs every call with refused actions on the last of 3 ranks. Returns the statuses of all ranks, and the number of
+/// actions of that rank.
+fn refused_calls(in_files: bool, refused: Range<u32>) -> (Vec<Vec<Status>>, u32) {
+    let files = SharedFiles::default();
+    let budget = MemoryBudget::new();
+    budget.refuse(refused);
+    let of_last = budget.clone();
+    let outcomes = play(3, 1, move |rank, transport, handle| {
+        let files = Rc::clone(&files);
+        let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
+            Box::new(InMemoryDirectory::new(
+                &files,
+                &handle,
+                FileModel::default(),
+            ))
+        };
+        let store = if in_files {
+            StoreChoice::Directory(Rc::new(open))
+        } else {
+            StoreChoice::Memory(1)
+        };
+        let config = GroupConfig {
+            store,
+            ..GroupConfig::default()
+        };
+        let budget = if rank == Rank(2) {
+            Limited(of_last.clone())
+        } else {
+            Limited::default()
+        };
+        let services = Services {
+            budget: Box::new(budget),
+            ..services(rank)
+        };
+        match Group::new(transport, config, services) {
+            Ok(mut group) => every_call(rank, &mut group),
+            Err(error) => vec![error.status],
+        }
+    });
+    (outcomes.into_iter().flatten().collect(), budget.actions())
+}
+
+#[test]
+fn every_refusal_in_every_collective_call_is_agreed_on() {
+    for in_files in [false, true] {
+        let (fine, actions) = refused_calls(in_files, 0..0);
+        assert!(fine.concat().iter().all(|status| *status == Status::Ok));
+        assert!(fine[0].len() == 15 && actions > 20, "{actions} actions");
+        let mut without_error = 0;
+        for action in 1..=actions {
+            for end in [action + 1, u32::MAX] {
+                let (statuses, _) = refused_calls(in_files, action..end);
+                let refused = statuses[0].iter().filter(|status| **status != Status::Ok);
+                let lasts = end == u32::MAX;
+                let refused = refused.count();
+                without_error += usize::from(refused == 0);
+                assert!(lasts || refused <= 1, "{action}: {statuses:?}");
+                assert_eq!(statuses, vec![statuses[0].clone(); 3], "{action} to {end}");
+                let apart = |status: &Status| status.sets_apart() || *status == Status::State;
+                assert!(!statuses[0].iter().any(apart), "{action}: {statuses:?}");
+            }
+        }
+        assert_eq!(without_error, 0);
+    }
+}
+
+struct NoDatagrams;
+
+impl Datagrams for NoDatagrams {
+    fn now(&self) -> f64 {
+        0.0
+    }
+
+    fn send(&mut self, _to: Rank, _message: Vec<u8>) -> Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
+        Ok(None)
+    }
+}
+
+struct StoppedClocks;
+
+impl Clocks for StoppedClocks {
+    fn processor_seconds(&self) -> f64 {
+        0.0
+    }
+
+    fn seconds(&self) -> f64 {
+        0.0
+    }
+}
+
+/// Starts a monitor in the background. `opens` and `serves`: whether that succeeds on this rank.
+fn start_monitor(group: &mut SimGroup<'_>, opens: bool, serves: bool) -> Result<()> {
+    let refused = |done: bool| {
+        let error = || Error::new(Status::Memory, "no thread");
+        done.then_some(()).ok_or_else(error)
+    };
+    let config = MonitorConfig {
+        mode: MonitorMode::Background,
+        ..MonitorConfig::default()
+    };
+    let started = group.start_monitor(
+        Ok(config),
+        Ok(true),
+        None,
+        Box::new(StoppedClocks),
+        |_, _| refused(opens).map(|()| NoDatagrams),
+        |_, _| refused(serves),
+    );
+    started.map(drop)
+}
+
+#[test]
+fn a_monitor_that_cannot_start_on_one_rank_starts_on_none() {
+    for (seed, opens) in SEEDS.zip([true, false].into_iter().cycle()) {
+        let outcomes = play_group(3, seed, GroupConfig::default(), "", move |rank, group| {
+            let fine = rank != Rank(1);
+            let refused = start_monitor(group, fine || opens, fine || !opens);
+            // No rank has a monitor, so that all can start one.
+            start_monitor(group, true, true)?;
+            group.stop_monitor()?;
+            used_again(group, refused)
+        });
+        assert_eq!(statuses(&outcomes), [Some(Status::Memory); 3]);
+    }
+}

@@ -1,0 +1,155 @@
+/* Tests errors on one rank alone: all ranks get the same status, and the group can still be used.
+ *
+ *   refusals memory|comm|monitor      (under mpirun, 2 to 4 ranks)
+ *
+ * memory:  the last rank has a memory limit that sorts and trees exceed
+ * comm:    MPI fails on the last rank after it has made the communicator of survivors; invalid arguments
+ * monitor: MPI fails on the last rank after it has made the communicator of a monitor
+ *
+ * Prints "refusals: fine" on rank 0 if all results are right, and "refusals: skipped" if MPI does not grant threads. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "expect.h"
+#include "ftsort.h"
+#include "ftsort_monitor.h"
+#include "ftsort_tree.h"
+
+static const ftsort_record u32 = FTSORT_RECORD_PLAIN(uint32_t, FTSORT_KEY_U32);
+
+/* The library's calls of this function come here. */
+static int calls_to_refuse;
+
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
+{
+  if (calls_to_refuse > 0) {
+    calls_to_refuse--;
+    return MPI_ERR_OTHER;
+  }
+  return PMPI_Comm_set_errhandler(comm, handler);
+}
+
+static ftsort_status sort(ftsort *group, size_t count)
+{
+  uint32_t *data = (uint32_t *)malloc(count * sizeof *data);
+  ftsort_result *result = NULL;
+  ftsort_status status;
+  size_t i;
+  for (i = 0; i < count; i++) data[i] = (uint32_t)(i + 1) * 2654435761u ^ (uint32_t)rank << 7;
+  status = ftsort_run(group, &u32, data, count, &result);
+  EXPECT((result != NULL) == (status == FTSORT_OK));
+  ftsort_result_free(result);
+  free(data);
+  return status;
+}
+
+/* All ranks have the same status, which is one of two, and the group sorts again. */
+static void expect_agreed(ftsort *group, ftsort_status status, ftsort_status one, ftsort_status other)
+{
+  int mine = (int)status, lowest = 0, highest = 0;
+  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Allreduce(&mine, &highest, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  EXPECT(lowest == highest);
+  EXPECT(status == one || status == other);
+  EXPECT(sort(group, 1000) == FTSORT_OK);
+}
+
+enum { MIB = 1 << 20 };
+
+static ftsort *limited(size_t limit)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  config.memory_limit = rank == ranks - 1 ? limit : 0;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  return group;
+}
+
+static void memory_limits(void)
+{
+  static const size_t limits[] = {7, 9, 18, 22};
+  char *bytes = (char *)malloc(8 * MIB);
+  size_t i;
+  memset(bytes, rank, 8 * MIB);
+  ftsort *group = limited(9 * MIB);
+  expect_agreed(group, sort(group, 2 * MIB), FTSORT_ERR_MEMORY, FTSORT_ERR_MEMORY);
+  expect_agreed(group, sort(group, 2 * MIB), FTSORT_ERR_MEMORY, FTSORT_ERR_MEMORY);
+  ftsort_free(group);
+  for (i = 0; i < sizeof limits / sizeof *limits; i++) {
+    ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
+    ftsort_result *result = NULL;
+    ftsort_status status;
+    group = limited(limits[i] * MIB);
+    options.has_sink = 1;
+    options.sink = ranks - 1;
+    status = ftsort_tree_merge(group, &options, bytes, 8 * MIB, &result);
+    /* The sink has its contribution, a copy of another one, and those that it receives. */
+    expect_agreed(group, status, FTSORT_ERR_MEMORY, FTSORT_ERR_MEMORY);
+    ftsort_result_free(result);
+    /* A rank that keeps no copy needs only the bytes. */
+    status = ftsort_tree_broadcast(group, NULL, 0, bytes, 8 * MIB);
+    expect_agreed(group, status, FTSORT_ERR_MEMORY, limits[i] > 8 ? FTSORT_OK : FTSORT_ERR_MEMORY);
+    ftsort_free(group);
+  }
+  free(bytes);
+}
+
+static void survivors(void)
+{
+  MPI_Comm comm = MPI_COMM_NULL;
+  ftsort *group = NULL;
+  int is_last = rank == ranks - 1, size = 0;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, is_last ? NULL : &group) ==
+         (is_last ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  EXPECT(ftsort_group_of(MPI_COMM_WORLD, is_last ? NULL : &group) ==
+         (is_last ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  EXPECT(group == NULL);
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &group) == FTSORT_OK);
+  calls_to_refuse = is_last;
+  expect_agreed(group, ftsort_comm(group, &comm), FTSORT_ERR_STATE, FTSORT_ERR_STATE);
+  EXPECT(comm == MPI_COMM_NULL && calls_to_refuse == 0);
+  EXPECT(ftsort_comm(group, is_last ? NULL : &comm) == (is_last ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  EXPECT(ftsort_comm(group, &comm) == FTSORT_OK);
+  EXPECT(comm != MPI_COMM_NULL && MPI_Comm_size(comm, &size) == MPI_SUCCESS && size == ranks);
+  ftsort_free(group);
+}
+
+static void monitors(void)
+{
+  ftsort_monitor_options options = FTSORT_MONITOR_OPTIONS_INIT;
+  const ftsort_monitor *monitor = NULL;
+  ftsort *group = NULL;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &group) == FTSORT_OK);
+  options.mode = FTSORT_MONITOR_THREAD;
+  calls_to_refuse = rank == ranks - 1;
+  expect_agreed(group, ftsort_monitor_start(group, &options, &monitor), FTSORT_ERR_STATE, FTSORT_ERR_STATE);
+  EXPECT(monitor == NULL && calls_to_refuse == 0);
+  EXPECT(ftsort_monitor_start(group, &options, &monitor) == FTSORT_OK && monitor != NULL);
+  EXPECT(ftsort_monitor_stop(group) == FTSORT_OK);
+  ftsort_free(group);
+}
+
+int main(int argc, char **argv)
+{
+  int all = 0, wanted = MPI_THREAD_SINGLE, provided = MPI_THREAD_SINGLE;
+  if (argc != 2) return 2;
+  if (strcmp(argv[1], "monitor") == 0) wanted = MPI_THREAD_MULTIPLE;
+  ftsort_prepare();
+  MPI_Init_thread(&argc, &argv, wanted, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (provided < wanted) {
+    if (rank == 0) printf("refusals: skipped, MPI grants only thread level %d\n", provided);
+    MPI_Finalize();
+    return 0;
+  }
+  if (strcmp(argv[1], "memory") == 0) memory_limits();
+  if (strcmp(argv[1], "comm") == 0) survivors();
+  if (strcmp(argv[1], "monitor") == 0) monitors();
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("refusals: %s\n", all == 0 ? "fine" : "NOT as documented");
+  MPI_Finalize();
+  return all != 0;
+}
