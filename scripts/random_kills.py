@@ -215,20 +215,24 @@ def line_of(name, rows):
     """Returns the line of the table for the rows of a cell."""
     counts = collections.Counter(row["outcome"] for row in rows)
     kills = len(rows) - counts["late"] - counts["cut"]
-    losses = [float(row["killed_ms"]) for row in rows if row["outcome"] == "lost" and row["killed_ms"]]
-    calls = statistics.median(float(row["call_ms"]) for row in rows)
+    times = {name: [float(row["killed_ms"]) for row in rows if row["outcome"] == name and row["killed_ms"]]
+             for name in ("lost", "short")}
+    latest = f"{max(times['lost']):.1f}" if times["lost"] else "-"
+    first = f"{min(times['short']):.1f}" if times["short"] else "-"
+    call = statistics.median(float(row["call_ms"]) for row in rows)
     cells = " ".join(f"{counts[column]:>5}" for column in COLUMNS)
-    latest = f"{max(losses):.1f} of {calls:.0f}" if losses else f"- of {calls:.0f}"
     return (f"{name:<20} {kills:>5} {cells}  {outside.shown_interval(counts['lost'], kills):>18} "
-            f"{outside.shown_interval(counts['short'], kills):>18}  {latest:>16}")
+            f"{outside.shown_interval(counts['short'], kills):>18} {call:>8.1f} {latest:>11} {first:>11}")
 
 
 def kill_all(options, program, folder):
     """Runs all cells; returns the number of bad runs."""
     print(f"{options.ranks} ranks; one random rank is killed at a uniformly drawn instant of the call")
     print(f"{'store, size':<20} kills " + " ".join(f"{column:>5}" for column in COLUMNS)
-          + f"  {'lost, % (95 %)':>18} {'short, % (95 %)':>18}  {'latest loss, ms':>16}")
-    comment = f"Made by: scripts/random_kills.py --runs {options.runs} --ranks {options.ranks} --seed {options.seed}"
+          + f"  {'lost, % (95 %)':>18} {'short, % (95 %)':>18} {'call, ms':>8} {'latest loss':>11} {'first short':>11}")
+    sizes = ",".join(f"{megabytes:g}" for megabytes in options.mb)
+    comment = (f"Made by: scripts/random_kills.py --runs {options.runs} --ranks {options.ranks} --seed {options.seed} "
+               f"--stores {','.join(options.stores)} --mb {sizes}")
     bad = []
     with tables.Appender(options.csv, FIELDS, fresh=not options.resume, comment=comment) as file:
         for megabytes in options.mb:
@@ -243,7 +247,6 @@ def kill_all(options, program, folder):
                         bad += [text] if text else []
                 print(line_of(cell.name(), tables.chosen(file.rows, **same)), flush=True)
     print(*bad, sep="\n", end="\n" if bad else "")
-    print(options.csv)
     return len(bad)
 
 
@@ -303,7 +306,6 @@ def measure_all(options, program, folder):
                               for name in ("copy_share", "unprotected_share", "sort_ms")]
                     print(f"{ranks:>5} {log2:>5} {replicas:>8} {100 * middle[0]:>9.1f} {100 * middle[1]:>15.1f} "
                           f"{middle[2]:>9.1f}", flush=True)
-    print(options.csv)
     return 0
 
 
@@ -321,7 +323,7 @@ def main():
     parser.add_argument("--limit", type=float, default=60, help="seconds after which a run counts as hung")
     parser.add_argument("--resume", action="store_true", help="continue the table of --csv")
     parser.add_argument("--profile", default="release", help="cargo's profile of the library")
-    parser.add_argument("--csv", type=pathlib.Path, help="a file for the rows; default: in bench-out")
+    parser.add_argument("--csv", type=pathlib.Path, help="a file for the row of each run or turn")
     parser.add_argument("--measure", action="store_true", help="measure the unprotected share instead of killing")
     parser.add_argument("--measured-ranks", type=numbers, default=[4, 8], help="numbers of ranks for --measure")
     parser.add_argument("--log2", type=numbers, default=[24, 26], help="log2 of the numbers of records for --measure")
@@ -331,10 +333,9 @@ def main():
         options.runs, options.mb, options.log2, options.turns = 2, [8.0], [18], 3
     options.stores = options.stores or [f"memory:{replicas}" for replicas in sorted({1, max(1, options.ranks - 1)})] + [
         "none", "directory"]
-    name = "unprotected.csv" if options.measure else "random_kills.csv"
-    options.csv = options.csv or launch.ROOT / "bench-out" / name
     with tempfile.TemporaryDirectory(prefix="ftsort-random-kills-") as folder:
         folder = pathlib.Path(folder)
+        options.csv = options.csv or folder / "rows.csv"
         program = launch.build_c(launch.ROOT / "tests/c/random_kills.c", folder, options.profile)
         sys.exit(1 if (measure_all if options.measure else kill_all)(options, program, folder) else 0)
 
