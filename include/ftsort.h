@@ -655,7 +655,7 @@ typedef struct ftsort_stats {
   double sort_seconds;      /**< Seconds of local sorting. */
   double exchange_seconds;  /**< Seconds of pivots, partitioning and exchanges; of rounds also of callbacks. */
   double merge_seconds;     /**< Seconds of merging sorted runs into the result. */
-  double store_seconds;     /**< Seconds of storing versions, including copies to other ranks. */
+  double store_seconds;     /**< Seconds of protecting inputs and storing versions, with copies to other ranks. */
   double commit_seconds;    /**< Seconds of agreements at the ends of rounds, including waits. */
   double repair_seconds;    /**< Seconds of agreeing on failed ranks and restoring lost blocks. */
   uint64_t bytes_sent;      /**< Bytes sent to other ranks. */

@@ -187,7 +187,7 @@ fn configs(values: &mut Values<'_>) {
         assert!(group.is_null());
         one_of(
             ftsort_init(std::mem::zeroed(), given.address(), null_mut()),
-            &[ARGUMENT],
+            &[STATE],
         );
     }
 }

@@ -22,7 +22,7 @@ pub struct ftsort_stats {
     pub exchange_seconds: f64,
     /// Seconds of merging sorted runs into the result.
     pub merge_seconds: f64,
-    /// Seconds of protecting inputs and of storing versions, including copies to other ranks.
+    /// Seconds of protecting inputs and storing versions, with copies to other ranks.
     pub store_seconds: f64,
     /// Seconds of agreements at the ends of rounds, including waits.
     pub commit_seconds: f64,

@@ -64,15 +64,15 @@ impl Job<'_, '_> {
         mut result: RoundResult,
     ) -> Result<RoundResult> {
         let me = self.engine.members.me();
-        if !self.redundancy.held.contains(me) {
-            if let Some(own) = result.check(self.inputs.own()) {
-                let own = self.with_digest(me, Block::input(me, own));
-                let own = self.engine.corrupt(Target::Input, own);
-                let kept = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
-                result.check(kept);
-                self.redundancy.held.insert(me);
-                self.progress.blocks.insert(me.home(), own);
-            }
+        if !self.redundancy.held.contains(me)
+            && let Some(own) = result.check(self.inputs.own())
+        {
+            let own = self.with_digest(me, Block::input(me, own));
+            let own = self.engine.corrupt(Target::Input, own);
+            let kept = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
+            result.check(kept);
+            self.redundancy.held.insert(me);
+            self.progress.blocks.insert(me.home(), own);
         }
         let mut result = self.restore_lineage(result)?;
         for node in self.engine.members.my_nodes() {
