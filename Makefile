@@ -10,7 +10,7 @@ FEATURES = $(if $(filter dev,$(PROFILE)),testing)
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
 .PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
-        kills-short kills-medium kills hosts sanitize models explore fuzz paper reliable-paper injections tree-paper \
+        kills-short kills-medium kills chaos hosts sanitize models explore fuzz paper reliable-paper injections tree-paper \
         dgrp-paper slowdown bench header pictures site site-check clean distclean
 
 help:
@@ -24,7 +24,8 @@ help:
 	@echo "make pictures       draw docs/pictures"
 	@echo "make explore        a million seeds on simulated ranks, and every failure of four ranks (about an hour)"
 	@echo "make fuzz           fuzz the parsers of files, messages and schedules (MINUTES=1 for each)"
-	@echo "make kills          the long kill table (about an hour)"
+	@echo "make kills          the long kill tables (hours; RUNS=500 random kills for each store and size)"
+	@echo "make chaos          kills, stops and slow ranks during mixed calls (MINUTES=10; SEED=)"
 	@echo "make hosts          loss of whole hosts, emulated with network namespaces (root)"
 	@echo "make bench          ftsort in all modes beside sorts without fault tolerance (half an hour; SECTIONS=, TURNS=)"
 	@echo "make paper          experiments of the 2024 paper, with plots (hours; SIZE=, RANKS=, REPETITIONS=)"
@@ -64,6 +65,7 @@ check-all:
 	$(MAKE) test-mpi-all
 	$(MAKE) install-check
 	$(MAKE) kills-short
+	$(MAKE) chaos MINUTES=2
 
 fmt: setup
 	$(RUN) cargo fmt --all --check
@@ -119,6 +121,7 @@ install-check: setup
 
 kills-short: build
 	$(RUN) python3 scripts/kill_table.py --short --profile $(PROFILE)
+	$(RUN) python3 scripts/random_kills.py --short --profile $(PROFILE)
 
 kills-medium: build
 	$(RUN) python3 scripts/kill_table.py --repair agree --runs 3
@@ -126,6 +129,12 @@ kills-medium: build
 kills: build
 	$(RUN) python3 scripts/kill_table.py
 	$(RUN) python3 scripts/kill_rounds.py
+	$(RUN) python3 scripts/random_kills.py --runs $(or $(RUNS),500) --mb 20,200 --csv bench-out/random_kills.csv
+	$(RUN) python3 scripts/random_kills.py --measure --csv bench-out/unprotected.csv
+
+# A failing seed is printed with the command that repeats it.
+chaos: build
+	$(RUN) python3 scripts/chaos.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed "$(SEED)")
 
 hosts: build
 	$(RUN) python3 scripts/hosts.py

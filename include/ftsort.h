@@ -477,8 +477,8 @@ ftsort_status ftsort_leave(ftsort *group, int exit_code);
  *
  * \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
  *                `user`, which ftsort_result_verify uses again
- * \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed. They must not
- *                change before the function returns, because a late failure makes it read them again
+ * \param data    `count` records of this rank, of any alignment; NULL if `count` is 0. They must not change before
+ *                the function returns, and after FTSORT_ERR_MPI not before the process ends: MPI may read them
  * \param count   the number of records of this rank; may differ between ranks
  * \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an error
  * \return FTSORT_OK; FTSORT_ERR_DATA_LOST if data of failed ranks cannot be recovered (ftsort_lost_ranks names the

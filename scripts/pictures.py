@@ -17,8 +17,9 @@ from plots import BLUE, GREEN, GREY, INK, ORANGE, PAPER, PURPLE, RED, TEAL
 DATA = plots.ROOT / "docs" / "data"
 PICTURES = plots.ROOT / "docs" / "pictures"
 MOST_BYTES = 100_000
-PHASES = {"sort": ("sort the input", BLUE), "exchange": ("exchange pieces", TEAL), "merge": ("merge", GREEN),
-          "store": ("store", PURPLE), "commit": ("agree and wait", GREY), "repair": ("recover", ORANGE)}
+PHASES = {"protect": ("protect the input", RED), "sort": ("sort the input", BLUE), "exchange": ("exchange pieces", TEAL),
+          "merge": ("merge", GREEN), "store": ("store", PURPLE), "commit": ("agree and wait", GREY),
+          "repair": ("recover", ORANGE)}
 
 
 def labels_of(rows, name):

@@ -19,7 +19,7 @@ import tables
 # The trace's name of an event: its name in the table.
 MOMENTS = {"round committed": "commit", "fault": "failure", "failure": "failure", "restored": "restored",
            "replay": "replay"}
-PHASES = ["sort", "exchange", "merge", "store", "commit", "repair"]
+PHASES = ["protect", "sort", "exchange", "merge", "store", "commit", "repair"]
 LIMIT = 120
 
 

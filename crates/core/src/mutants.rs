@@ -39,6 +39,8 @@ mutants! {
     /// Messages that a peer has sent, and for which no receive was posted, are not received before the next
     /// epoch.
     LateMessagesNotReceived,
+    /// The result is returned although a rank failed after its part in the commit.
+    LastFailureIgnored,
     /// A receive that was cancelled counts as one of a message that has arrived.
     CancelledReceivesCount,
     /// Copies of inputs that arrive while a failure interrupts the step are not kept.

@@ -243,7 +243,7 @@ impl<'a, 'e> Job<'a, 'e> {
                 self.progress.log.push(result.decisions.clone());
             }
             let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
-            match verdict {
+            match self.confirmed(round, verdict)? {
                 Verdict::Committed => {
                     self.accept(round, result);
                     return Ok(NextStep::Continue);
@@ -274,6 +274,20 @@ impl<'a, 'e> Job<'a, 'e> {
                 }
             }
         }
+    }
+
+    /// Agrees again on the commit of the last round. A rank that fails after its part in the first agreement, in
+    /// which it may wait long for slower ranks, takes its part of the result along: then the round is replayed as
+    /// long as the inputs are kept. In the second agreement no rank waits for work.
+    fn confirmed(&mut self, round: u32, verdict: Verdict) -> Result<Verdict> {
+        if verdict != Verdict::Committed || round < self.algorithm.rounds() {
+            return Ok(verdict);
+        }
+        let confirmed = self.engine.commit(true, None)?;
+        Ok(match mutant(Mutant::LastFailureIgnored) {
+            true => verdict,
+            false => confirmed,
+        })
     }
 
     /// Runs the round and stores its result.

@@ -1,0 +1,97 @@
+"""Sends signals from outside to the ranks of a running program, and judges counts of outcomes.
+
+A program that starts with `start_together` of tests/c/outside.h announces the instant at which all ranks continue, and
+their pids. The signals of a plan are sent at instants relative to it. A plan is a list of (seconds, rank, signal).
+"""
+
+import math
+import os
+import pathlib
+import signal
+import threading
+import time
+
+import launch
+
+# The quantile of the normal distribution for an interval of 95 %.
+Z95 = 1.959964
+
+
+def interval(count, runs):
+    """Returns the limits of the interval of 95 % of a share (Wilson); (0, 1) without runs."""
+    if runs == 0:
+        return 0.0, 1.0
+    share, z2 = count / runs, Z95 * Z95
+    middle = share + z2 / (2 * runs)
+    half = Z95 * math.sqrt(share * (1 - share) / runs + z2 / (4 * runs * runs))
+    low, high = (middle - half) / (1 + z2 / runs), (middle + half) / (1 + z2 / runs)
+    return (0.0 if count == 0 else low), (1.0 if count == runs else high)
+
+
+def shown_interval(count, runs):
+    """Returns a share and its interval as text, in percent."""
+    low, high = interval(count, runs)
+    return f"{100 * count / max(1, runs):.1f} ({100 * low:.1f}-{100 * high:.1f})"
+
+
+def is_running(pid, program):
+    """Tells whether a process still runs a program; it may have ended, and its pid may be another's."""
+    try:
+        return pathlib.Path("/proc", str(pid), "cmdline").read_text().split("\0")[0] == str(program)
+    except OSError:
+        return False
+
+
+class Sender:
+    """Reads the output of a run, and sends the signals of a plan from its announced start on.
+
+    `sent` has (seconds, rank, signal) of each signal that was sent, in seconds after the start.
+    """
+
+    def __init__(self, program, plan):
+        self.program, self.plan = program, sorted(plan, key=lambda step: step[0])
+        self.start, self.pids, self.sent = None, [], []
+        self.over, self.thread = threading.Event(), None
+
+    def read(self, line):
+        """Takes in a line of output."""
+        words = line.split()
+        if self.thread is None and words[:1] == ["start"]:
+            self.start, self.pids = float(words[1]), list(map(int, words[2:]))
+            self.thread = threading.Thread(target=self.send, daemon=True)
+            self.thread.start()
+
+    def send(self):
+        killed = set()
+        for seconds, rank, number in self.plan:
+            if self.over.wait(max(0, self.start + seconds - time.monotonic())):
+                return
+            if rank in killed or not is_running(self.pids[rank], self.program):
+                continue
+            try:
+                os.kill(self.pids[rank], number)
+            except ProcessLookupError:
+                continue
+            self.sent.append((time.monotonic() - self.start, rank, number))
+            if number == signal.SIGKILL:
+                killed.add(rank)
+
+    def end(self):
+        """Sends no further signal."""
+        self.over.set()
+        if self.thread:
+            self.thread.join()
+
+    def killed(self):
+        """Returns the seconds after the start at which each killed rank was killed."""
+        return {rank: seconds for seconds, rank, number in self.sent if number == signal.SIGKILL}
+
+
+def run(ranks, command, limit, plan):
+    """Runs a program while the signals of a plan are sent; returns the launch.Run and the Sender."""
+    sender = Sender(command[0], plan)
+    try:
+        done = launch.launch(ranks, command, limit, on_line=sender.read)
+    finally:
+        sender.end()
+    return done, sender
