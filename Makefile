@@ -70,8 +70,9 @@ check-all:
 fmt: setup
 	$(RUN) cargo fmt --all --check
 
+# The model needs a model checker, which takes longer to compile than all else: `lint-all` has it.
 lint: setup
-	$(RUN) cargo clippy --workspace --all-targets --features testing -- -D warnings
+	$(RUN) cargo clippy --workspace --exclude ftsort-model --all-targets --features testing -- -D warnings
 	$(RUN) python3 scripts/dependencies.py
 
 lint-all: setup
@@ -81,11 +82,11 @@ lint-all: setup
 	FTSORT_ULFM=off $(RUN) cargo clippy --lib -- -D warnings
 
 doc: setup
-	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --workspace --no-deps --features testing
+	RUSTDOCFLAGS="-D warnings" $(RUN) cargo doc --workspace --exclude ftsort-model --no-deps --features testing
 
 # Unit and property tests, the simulator with its mutants at a small size, and the tests of form.
 test: setup
-	$(RUN) cargo test --workspace --features testing --exclude ftsort-papers --lib --test simulator --test group \
+	$(RUN) cargo test --workspace --features testing --exclude ftsort-papers --exclude ftsort-model --lib --test simulator --test group \
 	  --test conformance --test corpus --test tidy --test header --test failed_mremap --test replaced_mremap
 
 # The scripts' own tests; the settings for fault tolerance are the same in all places that have them.
@@ -95,14 +96,14 @@ test-scripts: setup
 
 # The library is the one that cargo builds for the tests.
 test-mpi: setup
-	FTSORT_TESTS=quick $(RUN) cargo test --workspace --features testing --exclude ftsort-papers --test mpi \
+	FTSORT_TESTS=quick $(RUN) cargo test --workspace --features testing --exclude ftsort-papers --exclude ftsort-model --test mpi \
 	  --test exports
 
 # The same tests at their full size, in a profile that compiles longer and runs faster.
 test-all: setup
-	FTSORT_TESTS=all $(RUN) cargo test --profile sim --workspace --features testing --lib --test simulator --test group \
+	FTSORT_TESTS=all $(RUN) cargo test --profile sim --workspace --exclude ftsort-model --features testing --lib --test simulator --test group \
 	  --test conformance --test corpus
-	$(RUN) cargo test --workspace --features testing --doc
+	$(RUN) cargo test --workspace --exclude ftsort-model --features testing --doc
 
 test-mpi-all: build
 	FTSORT_TESTS=all $(WITH_RELEASE) cargo test --features testing --test mpi
@@ -140,6 +141,7 @@ hosts: build
 	$(RUN) python3 scripts/hosts.py
 
 explore: setup
+	$(RUN) cargo test --profile sim -p ftsort-model -- --ignored
 	$(RUN) cargo build --release -p ftsort-sim
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 1000000'
 	$(RUN) sh -c '"$$CARGO_TARGET_DIR"/release/ftsort-sim explore --seeds 5000 --ranks 9-64'
