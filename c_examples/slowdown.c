@@ -29,13 +29,13 @@
 #define PERIOD_US 10000
 #define PHASE_US 2000000
 
-static unsigned demoted, rejoined;
+static unsigned excluded, rejoined;
 static size_t least = (size_t)-1; /* the smallest number of records of this rank in a result */
 
 static void note(void *user, const ftsort_event *event)
 {
   (void)user;
-  demoted += event->kind == FTSORT_EVENT_EXCLUDED;
+  excluded += event->kind == FTSORT_EVENT_EXCLUDED;
   rejoined += event->kind == FTSORT_EVENT_REJOINED;
 }
 
@@ -178,9 +178,9 @@ int main(int argc, char **argv)
   if (rank == ranks - 1 && sorts > 1 && count > 0) share = (unsigned long)(least * 100 / count);
   MPI_Bcast(&share, 1, MPI_UNSIGNED_LONG, ranks - 1, MPI_COMM_WORLD);
   if (rank == 0) {
-    printf("slowdown mode=%s victims=%d ranks=%d log2=%d sorts=%d percent=%d seconds=%.3f demoted=%u rejoined=%u "
+    printf("slowdown mode=%s victims=%d ranks=%d log2=%d sorts=%d percent=%d seconds=%.3f excluded=%u rejoined=%u "
            "least=%lu\n",
-           mode, victims, ranks, k, sorts - 1, percent, start, demoted, rejoined, share);
+           mode, victims, ranks, k, sorts - 1, percent, start, excluded, rejoined, share);
     fflush(stdout);
   }
   ftsort_leave(group, 0);

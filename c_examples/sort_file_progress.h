@@ -54,8 +54,8 @@ static void print_event(const ftsort_event *event)
 {
   int rank = (int)event->rank, peer = (int)event->peer;
   if (event->kind == FTSORT_EVENT_ROUND) printf("round %u of %u\n", event->round + 1, event->rounds);
-  if (event->kind == FTSORT_EVENT_FAILURE) printf("died %d\n", rank);
-  if (event->kind == FTSORT_EVENT_EXECUTOR) printf("covered %d by %d\n", rank, peer);
+  if (event->kind == FTSORT_EVENT_FAILURE) printf("failed %d\n", rank);
+  if (event->kind == FTSORT_EVENT_EXECUTOR) printf("executor %d is %d\n", rank, peer);
   if (event->kind == FTSORT_EVENT_REPLAY) printf("replay %u of %u\n", event->round + 1, event->rounds);
   fflush(stdout);
 }

@@ -59,10 +59,10 @@ class Progress:
             self.round, self.rounds = int(rest[0]), int(rest[2])
             self.phase = "sorting" if self.round < self.rounds else "writing"
             return f"round {self.round} of {self.rounds} committed"
-        if word in ("died", "failed"):
+        if word == "failed":
             self.failed.append(int(rest[0]))
             return f"rank {rest[0]} was killed; {self.ranks - len(self.failed)} of {self.ranks} ranks go on"
-        if word in ("covered", "executor"):
+        if word == "executor":
             self.executors[int(rest[0])] = int(rest[-1])
             return f"rank {rest[-1]} takes over the part of rank {rest[0]}"
         if word == "restored":

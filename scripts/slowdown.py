@@ -32,7 +32,7 @@ MODES = {
     "foreground-weights": "at the commits, weights",
     "thread-weights": "thread, weights",
 }
-FIELDS = ["kind", "mode", "victims", "ranks", "log2", "sorts", "percent", "seconds", "demoted", "rejoined", "least"]
+FIELDS = ["kind", "mode", "victims", "ranks", "log2", "sorts", "percent", "seconds", "excluded", "rejoined", "least"]
 COSTS = {
     "none": "no monitor",
     "threads": "no monitor, MPI_THREAD_MULTIPLE",
@@ -101,7 +101,7 @@ def measure(options):
                     run = launch.launch(options.ranks, command, 600)
                     row = {"kind": options.kind, **parse(run, "slowdown")}
                     print(f"{repetition}: {MODES[mode]:<32} {victims} slow {float(row['seconds']):8.2f} s, "
-                          f"{row['demoted']} excluded, {row['rejoined']} admitted again, smallest share of the last rank "
+                          f"{row['excluded']} excluded, {row['rejoined']} admitted again, smallest share of the last rank "
                           f"{row['least']} %", flush=True)
                     yield row
 

@@ -17,8 +17,7 @@ import launch
 import tables
 
 # The trace's name of an event: its name in the table.
-MOMENTS = {"round committed": "commit", "fault": "failure", "failure": "failure", "restored": "restored",
-           "replay": "replay"}
+MOMENTS = {"round committed": "commit", "failure": "failure", "restored": "restored", "replay": "replay"}
 PHASES = ["protect", "sort", "exchange", "merge", "store", "commit", "repair"]
 LIMIT = 120
 

@@ -8,8 +8,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import demo
 
 OUTPUT = """round 1 of 3
-died 2
-covered 2 by 3
+failed 2
+executor 2 is 3
 replay 2 of 3
 restored 2 by 3 from a copy
 round 2 of 3

@@ -13,7 +13,7 @@ TRACE = """[
 {"ph":"B","name":"whole sort","pid":3,"tid":0,"ts":1000000,"args":{"call":1}},
 {"ph":"X","name":"merge","pid":3,"tid":0,"ts":1002000,"dur":5000,"args":{"round":1,"epoch":0}},
 {"ph":"X","name":"send","pid":3,"tid":0,"ts":1002500,"dur":0,"args":{"peer":1}},
-{"ph":"i","name":"fault","pid":3,"tid":0,"s":"t","ts":1008000,"args":{"round":1,"rounds":3,"epoch":0,"rank":2}},
+{"ph":"i","name":"failure","pid":3,"tid":0,"s":"t","ts":1008000,"args":{"round":1,"rounds":3,"epoch":0,"rank":2}},
 {"ph":"X","name":"exch"""
 
 

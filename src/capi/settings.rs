@@ -89,13 +89,13 @@ impl Observer for Listener {
         let id = |rank: Rank| rank.0 as i32;
         let (kind, rank, peer) = match occasion.event {
             Event::Round => (FTSORT_EVENT_ROUND, -1, -1),
-            Event::Fault(rank) => (FTSORT_EVENT_FAILURE, id(rank), -1),
-            Event::Covered(node, by) => (FTSORT_EVENT_EXECUTOR, node.0 as i32, id(by)),
+            Event::Failure(rank) => (FTSORT_EVENT_FAILURE, id(rank), -1),
+            Event::Executor(node, by) => (FTSORT_EVENT_EXECUTOR, node.0 as i32, id(by)),
             Event::Restored(node, from) => {
                 (FTSORT_EVENT_RESTORED, node.0 as i32, from.map_or(-1, id))
             }
             Event::Replay => (FTSORT_EVENT_REPLAY, -1, -1),
-            Event::Demoted(rank) => (FTSORT_EVENT_EXCLUDED, id(rank), -1),
+            Event::Excluded(rank) => (FTSORT_EVENT_EXCLUDED, id(rank), -1),
             Event::Rejoined(rank) => (FTSORT_EVENT_REJOINED, id(rank), -1),
             Event::Corrupt(accused, by, _) => {
                 (FTSORT_EVENT_CORRUPT, accused.map_or(-1, id), id(by))

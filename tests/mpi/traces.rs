@@ -79,13 +79,13 @@ fn rank_trace_is_right(text: &str, rank: usize, failed: &[usize]) -> Result<(), 
     for name in ["exchange", "merge", "send", "receive"] {
         require(has(name) || !survives, name, text)?;
     }
-    for name in ["fault", "covered", "replay", "repair"] {
+    for name in ["failure", "executor", "replay", "repair"] {
         let expected = survives && !failed.is_empty();
         require(has(name) == expected, name, text)?;
     }
     let has_end = lines.iter().any(|line| member(line, "ph") == Some("E"));
     require(has_end == survives, "the end of the sort", text)?;
-    let failures = lines.iter().filter(|line| is_named(line, "fault"));
+    let failures = lines.iter().filter(|line| is_named(line, "failure"));
     let told: Vec<usize> = failures.map(|line| number(line, "rank") as usize).collect();
     let all_told = told.len() == failed.len() || !survives;
     let right = all_told && told.iter().all(|rank| failed.contains(rank));

@@ -454,7 +454,7 @@ impl Observer for CommitObserver {
             rounds,
         });
         let is_commit = match event {
-            Event::Fault(rank) => {
+            Event::Failure(rank) => {
                 self.failed.push(rank);
                 false
             }

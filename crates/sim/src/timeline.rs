@@ -144,10 +144,10 @@ fn report(me: &str, event: Event, round: u32, rounds: u32) -> String {
     match event {
         Event::Round if round == 0 => format!("{me} learns that the inputs are committed."),
         Event::Round => format!("{me} learns that round {round} of {rounds} is committed."),
-        Event::Fault(rank) => {
+        Event::Failure(rank) => {
             format!("{me} reports that rank {rank} has failed, as the survivors agree.")
         }
-        Event::Covered(node, rank) => {
+        Event::Executor(node, rank) => {
             format!("{me} reports that rank {rank} executes node {node} now.")
         }
         Event::Restored(node, Some(rank)) if me == format!("Rank {rank}") => {
@@ -160,7 +160,7 @@ fn report(me: &str, event: Event, round: u32, rounds: u32) -> String {
             format!("{me} restores the block of node {node} from the store.")
         }
         Event::Replay => format!("{me} replays round {round} of {rounds}."),
-        Event::Demoted(rank) => format!("{me} reports that rank {rank} is excluded."),
+        Event::Excluded(rank) => format!("{me} reports that rank {rank} is excluded."),
         Event::Rejoined(rank) => format!("{me} reports that rank {rank} gets work again."),
         Event::Corrupt(accused, reporter, finding) => {
             let accused = accused.map_or("an unknown rank".into(), |rank| format!("rank {rank}"));

@@ -208,13 +208,13 @@ impl Trace {
         // Writing into a string does not fail.
         let name = match occasion.event {
             Event::Round => "round committed",
-            Event::Fault(rank) => {
+            Event::Failure(rank) => {
                 let _ = write!(place, ",\"rank\":{rank}");
-                "fault"
+                "failure"
             }
-            Event::Covered(node, by) => {
+            Event::Executor(node, by) => {
                 let _ = write!(place, ",\"node\":{},\"by\":{by}", node.0);
-                "covered"
+                "executor"
             }
             Event::Restored(node, from) => {
                 let from = from.map_or(-1, |rank| i64::from(rank.0));
@@ -222,9 +222,9 @@ impl Trace {
                 "restored"
             }
             Event::Replay => "replay",
-            Event::Demoted(rank) => {
+            Event::Excluded(rank) => {
                 let _ = write!(place, ",\"rank\":{rank}");
-                "demoted"
+                "excluded"
             }
             Event::Rejoined(rank) => {
                 let _ = write!(place, ",\"rank\":{rank}");

@@ -125,10 +125,10 @@ fn events_carry_their_arguments() {
     let mut trace = trace_on(&paper, Rank(0));
     let events = [
         (Event::Round, "round committed", ""),
-        (Event::Fault(Rank(2)), "fault", ",\"rank\":2"),
+        (Event::Failure(Rank(2)), "failure", ",\"rank\":2"),
         (
-            Event::Covered(Node(2), Rank(3)),
-            "covered",
+            Event::Executor(Node(2), Rank(3)),
+            "executor",
             ",\"node\":2,\"by\":3",
         ),
         (
@@ -142,7 +142,7 @@ fn events_carry_their_arguments() {
             ",\"node\":2,\"from\":1",
         ),
         (Event::Replay, "replay", ""),
-        (Event::Demoted(Rank(1)), "demoted", ",\"rank\":1"),
+        (Event::Excluded(Rank(1)), "excluded", ",\"rank\":1"),
         (Event::Rejoined(Rank(1)), "rejoined", ",\"rank\":1"),
         (
             Event::Corrupt(Some(Rank(1)), Rank(0), Finding::Order),

@@ -272,7 +272,7 @@ impl Engine<'_> {
         let newly_dead = self.members.absorb(&dead);
         self.stats.faults += newly_dead.len() as u64;
         for rank in newly_dead {
-            self.tell(Event::Fault(rank));
+            self.tell(Event::Failure(rank));
         }
         self.report_executors(&before);
         self.members.check_quorum()
@@ -289,7 +289,7 @@ impl Engine<'_> {
         for (node, before) in self.members.cube().nodes().zip(before) {
             let now = self.members.executor(node);
             if now != *before {
-                self.tell(Event::Covered(node, now));
+                self.tell(Event::Executor(node, now));
             }
         }
     }

@@ -52,15 +52,15 @@ pub enum Event {
     /// The round was committed.
     Round,
     /// The rank has failed.
-    Fault(Rank),
+    Failure(Rank),
     /// Another rank executes the node from now on.
-    Covered(Node, Rank),
+    Executor(Node, Rank),
     /// This rank has restored the node's block, from a rank, from the directory, or by a reload.
     Restored(Node, Option<Rank>),
     /// The round is replayed.
     Replay,
     /// The rank executes no node any more, because the placement policy does not recommend it.
-    Demoted(Rank),
+    Excluded(Rank),
     /// The rank executes nodes again.
     Rejoined(Rank),
     /// Data corruption was detected: the accused rank if it is known, the rank that reports it, and its kind.

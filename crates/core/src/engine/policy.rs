@@ -65,7 +65,7 @@ impl Job<'_, '_> {
         engine.members.weigh(&advice.weights);
         let after = engine.members.executing();
         for rank in before.iter().filter(|rank| !after.contains(*rank)) {
-            engine.tell(Event::Demoted(rank));
+            engine.tell(Event::Excluded(rank));
         }
         for rank in after.iter().filter(|rank| !before.contains(*rank)) {
             engine.tell(Event::Rejoined(rank));

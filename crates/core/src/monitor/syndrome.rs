@@ -115,14 +115,14 @@ impl Syndrome {
         let known_ranks = failed.iter().filter(known);
         let new: Vec<Rank> = known_ranks.filter(|rank| !self.is_failed(*rank)).collect();
         let recommended = new.iter().filter(|rank| self.is_recommended(**rank));
-        let demoted: Vec<Rank> = recommended.copied().collect();
+        let were_recommended: Vec<Rank> = recommended.copied().collect();
         for rank in new {
             self.failed.insert(rank);
         }
-        for rank in &demoted {
+        for rank in &were_recommended {
             self.increment(*rank);
         }
-        demoted
+        were_recommended
     }
 
     /// Returns the counters that differ from 0, which is all that another rank can learn from.

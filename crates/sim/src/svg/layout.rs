@@ -272,7 +272,7 @@ impl Builder {
                 };
                 self.mark(MarkKind::Restores, rank, column, text);
             }
-            Event::Covered(node, executor) if executor.index() == rank => {
+            Event::Executor(node, executor) if executor.index() == rank => {
                 let column = self.advance(rank, 0);
                 self.mark(
                     MarkKind::Text,

@@ -395,7 +395,7 @@ impl Observer for Counter {
         let mut counts = self.0.borrow_mut();
         match occasion.event {
             Event::Round => counts.0 += 1,
-            Event::Fault(_) => counts.1 += 1,
+            Event::Failure(_) => counts.1 += 1,
             _ => {}
         }
     }
