@@ -225,7 +225,7 @@ impl Replay {
         match event {
             Event::Round if own.last == Some(Conclusion::Committed) => self.commits += 1,
             Event::Round => return Err(format!("rank {rank} commits after {:?}", own.last)),
-            Event::Fault(failed) if own.agreed >> failed.0 & 1 == 0 => {
+            Event::Failure(failed) if own.agreed >> failed.0 & 1 == 0 => {
                 return Err(format!(
                     "rank {rank} reports the failure of {failed}, which is not agreed"
                 ));
