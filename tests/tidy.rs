@@ -308,6 +308,23 @@ fn files_are_short_and_state_their_purpose() {
 }
 
 #[test]
+fn modules_with_a_folder_are_its_mod_file() {
+    let names = names();
+    let folders: HashSet<&Path> = names
+        .iter()
+        .filter_map(|name| Path::new(name).parent())
+        .collect();
+    for name in names.iter().filter(|name| has_ending(name, &["rs"])) {
+        let folder = Path::new(name).with_extension("");
+        assert!(
+            !folders.contains(folder.as_path()),
+            "{name} is beside its folder; move it to {}/mod.rs (main.rs of a test)",
+            folder.display()
+        );
+    }
+}
+
+#[test]
 fn imports_of_core_point_downwards() {
     let layer_of = |module: &str| CORE_LAYERS.iter().position(|layer| layer.contains(&module));
     for (name, text) in files(&["rs"]) {

@@ -4,7 +4,6 @@
 //! The environment variable FTSORT_TESTS selects the size: `quick` (the default) covers every kind of job, store and
 //! failure with small searches, and `all` searches pairs of failures and thousands of seeds.
 
-#[path = "simulator/refusals.rs"]
 mod refusals;
 
 use ftsort_core::members::Rank;
