@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ulfm::DatagramChannel;
 use ftsort_core::group::{Clocks, Datagrams, MonitorState};
 use ftsort_core::members::Rank;
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// The thread that runs a monitor until it is dropped.
 pub(crate) struct MonitorThread {
@@ -23,12 +23,8 @@ impl MonitorThread {
         interval: f64,
     ) -> Result<MonitorThread> {
         let served = Arc::clone(state);
-        let run = move || {
-            // The group logs the error, and all ranks treat this rank as healthy from then on.
-            if let Err(error) = caught(|| serve(&served, &mut datagrams, interval)) {
-                served.fail(error);
-            }
-        };
+        let nap = Duration::from_secs_f64((interval / 100.0).clamp(2e-4, 2e-3));
+        let run = move || served.run(&mut datagrams, || std::thread::sleep(nap));
         let builder = std::thread::Builder::new().name("ftsort monitor".into());
         let thread = builder.spawn(run).map_err(|error| {
             let text = format!(
@@ -51,16 +47,6 @@ impl Drop for MonitorThread {
             let _ = thread.join();
         }
     }
-}
-
-fn serve(state: &MonitorState, datagrams: &mut DatagramChannel, interval: f64) -> Result<()> {
-    let nap = Duration::from_secs_f64((interval / 100.0).clamp(2e-4, 2e-3));
-    while !state.is_stopped() {
-        if state.serve(datagrams)? {
-            std::thread::sleep(nap);
-        }
-    }
-    Ok(())
 }
 
 impl Datagrams for DatagramChannel {

@@ -1,12 +1,14 @@
 //! Placement by speed: a monitor of the group's ranks, and the policy that follows from it (2018 paper).
 //!
 //! A monitor in the background tests other ranks with messages of its own, on a thread that the program around the
-//! group provides ([`MonitorState::serve`]). A monitor in the foreground compares figures that ranks report at
+//! group provides ([`MonitorState::run`]). A monitor in the foreground compares figures that ranks report at
 //! commits. If a background monitor stops because of an error, its rank can no longer answer tests. It reports that
 //! at the next commit, and all ranks treat it as healthy from then on: missing replies say nothing about its speed.
 
 mod policy;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

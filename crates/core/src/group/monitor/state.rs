@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::members::{FULL_WEIGHT, Rank};
 use crate::monitor::{Action, DEFAULT_LIMIT, Foreground, Monitor, MonitorView, count_primes};
-use ftsort_kernels::error::{Error, Result};
+use ftsort_kernels::error::{Error, Result, caught};
 
 /// The test procedure: returns a number that is the same on all ranks.
 pub type TestProcedure = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -84,7 +84,7 @@ impl MonitorState {
             / f64::from(FULL_WEIGHT)
     }
 
-    /// Whether it needs a thread that calls [`MonitorState::serve`].
+    /// Whether it needs a thread that calls [`MonitorState::run`].
     pub fn is_background(&self) -> bool {
         matches!(&*locked(&self.mind), Mind::Background(_))
     }
@@ -104,13 +104,24 @@ impl MonitorState {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the thread is to end.
-    pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    /// Serves the monitor in the caller's thread until it is stopped; calls `idle` where there is nothing to do. If an
+    /// error or a panic ends it, the group logs the error, and all ranks treat this rank as healthy from then on.
+    pub fn run(&self, datagrams: &mut dyn Datagrams, mut idle: impl FnMut()) {
+        let served = caught(|| {
+            while !self.stop.load(Ordering::Relaxed) {
+                if self.serve(datagrams)? {
+                    idle();
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = served {
+            self.fail(error);
+        }
     }
 
     /// Reports that the thread has ended because of an error: the group logs it at its next call.
-    pub fn fail(&self, error: Error) {
+    pub(super) fn fail(&self, error: Error) {
         locked(&self.failure).get_or_insert(error);
         self.has_failed.store(true, Ordering::Release);
     }
@@ -136,7 +147,7 @@ impl MonitorState {
     }
 
     /// Handles the messages that have arrived, and sends what is due. Returns whether there was nothing to do.
-    pub fn serve(&self, datagrams: &mut dyn Datagrams) -> Result<bool> {
+    fn serve(&self, datagrams: &mut dyn Datagrams) -> Result<bool> {
         let mut actions = Vec::new();
         while let Some((from, message)) = datagrams.receive()? {
             if let Mind::Background(monitor) = &mut *locked(&self.mind) {

@@ -1,0 +1,223 @@
+//! Monitors' threads, and the placement that follows from their knowledge. `make races` runs these tests with
+//! detectors of data races.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use super::policy::{Clocks, MonitorPolicy};
+use super::state::{Datagrams, Mind, MonitorState, locked};
+use crate::engine::{Load, Placement, PlacementPolicy};
+use crate::members::{Rank, RankSet};
+use crate::monitor::{Monitor, MonitorOptions};
+use ftsort_kernels::error::{Error, Result, Status};
+
+struct StoppedClocks;
+
+impl Clocks for StoppedClocks {
+    fn processor_seconds(&self) -> f64 {
+        0.0
+    }
+
+    fn seconds(&self) -> f64 {
+        0.0
+    }
+}
+
+fn policy(me: u32, ranks: usize) -> MonitorPolicy {
+    let options = MonitorOptions::default();
+    let mut monitor = Monitor::new(Rank(me), ranks, options.clone(), 0.0);
+    monitor.set_answer(ANSWER);
+    let mind = Mind::Background(Box::new(monitor));
+    let state = Arc::new(MonitorState::new(ranks, mind, Some(Arc::new(|| ANSWER))));
+    MonitorPolicy::new(Rank(me), state, &options, Box::new(StoppedClocks), 0.0)
+}
+
+fn settle(policies: &mut [MonitorPolicy]) -> Vec<Placement> {
+    let ranks = policies.len();
+    let reports: Vec<Vec<u8>> = policies
+        .iter_mut()
+        .map(|policy| policy.local_report(&Load::default()))
+        .collect();
+    let told: Vec<(Rank, &[u8])> = (Rank::all(ranks).zip(&reports))
+        .map(|(rank, report)| (rank, &report[..]))
+        .collect();
+    let all = RankSet::from_ranks(ranks, Rank::all(ranks));
+    let placements = policies.iter_mut();
+    placements
+        .map(|policy| policy.settle(&told, &all))
+        .collect()
+}
+
+fn suspect(policy: &MonitorPolicy, rank: usize) {
+    let mut counters = vec![0; policy.state.ranks];
+    counters[rank] = 1;
+    if let Mind::Background(monitor) = &mut *locked(&policy.state.mind) {
+        monitor.adopt_counters(&counters);
+    }
+}
+
+#[test]
+fn a_suspected_rank_is_excluded() {
+    let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
+    suspect(&policies[0], 2);
+    assert!(policies[0].wants_change(&RankSet::new(3), &[], 0.0));
+    for placement in settle(&mut policies) {
+        assert!(placement.excluded.contains(Rank(2)));
+    }
+}
+
+#[test]
+fn a_rank_whose_monitor_has_stopped_is_not_excluded() {
+    let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
+    let error = Error::new(Status::Mpi, "no more messages");
+    policies[2].state.fail(error.clone());
+    assert!(policies[2].wants_change(&RankSet::new(3), &[], 0.0));
+    suspect(&policies[0], 2);
+    for placement in settle(&mut policies) {
+        assert!(placement.excluded.is_empty());
+    }
+    let none = RankSet::new(3);
+    assert!(
+        !policies
+            .iter()
+            .any(|policy| policy.wants_change(&none, &[], 0.0))
+    );
+    assert_eq!(policies[2].state.take_failure(), Some(error));
+    assert_eq!(policies[2].state.take_failure(), None);
+}
+
+#[test]
+fn an_excluded_rank_returns_when_its_monitor_stops() {
+    let mut policies: Vec<MonitorPolicy> = (0..3).map(|rank| policy(rank, 3)).collect();
+    suspect(&policies[0], 2);
+    let excluded = settle(&mut policies).remove(0).excluded;
+    assert!(excluded.contains(Rank(2)));
+    policies[2]
+        .state
+        .fail(Error::new(Status::Mpi, "no more messages"));
+    assert!(policies[2].wants_change(&excluded, &[], 0.0));
+    for placement in settle(&mut policies) {
+        assert!(placement.excluded.is_empty());
+    }
+}
+
+const ANSWER: u64 = 168;
+
+/// One rank's end of a network of channels, with a clock that advances whenever it is read.
+struct Channels {
+    me: Rank,
+    to: Vec<Sender<(Rank, Vec<u8>)>>,
+    inbox: Receiver<(Rank, Vec<u8>)>,
+    now: f64,
+}
+
+impl Datagrams for Channels {
+    fn now(&self) -> f64 {
+        self.now
+    }
+
+    fn send(&mut self, to: Rank, message: Vec<u8>) -> Result<()> {
+        let sent = self.to[to.index()].send((self.me, message));
+        sent.map_err(|_| Error::new(Status::Mpi, "the receiver has ended"))
+    }
+
+    fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
+        self.now += 0.01;
+        Ok(self.inbox.try_recv().ok())
+    }
+}
+
+fn network(ranks: usize) -> Vec<Channels> {
+    let (to, inboxes): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
+    Rank::all(ranks)
+        .zip(inboxes)
+        .map(|(me, inbox)| Channels {
+            me,
+            to: to.clone(),
+            inbox,
+            now: 0.0,
+        })
+        .collect()
+}
+
+/// The threads serve the monitors while the group reads their knowledge, changes it, and stops them.
+#[test]
+fn threads_share_their_knowledge_with_the_group() {
+    const RANKS: usize = 2;
+    let mut policies: Vec<MonitorPolicy> = (0..2).map(|rank| policy(rank, RANKS)).collect();
+    let states: Vec<_> = policies.iter().map(|one| Arc::clone(&one.state)).collect();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (states.iter().zip(network(RANKS)))
+            .map(|(state, mut channels)| {
+                scope.spawn(move || {
+                    state.run(&mut channels, thread::yield_now);
+                    channels
+                })
+            })
+            .collect();
+        let has_worked =
+            |state: &Arc<MonitorState>| state.tests_answered() > 0 && state.messages_sent() > 1;
+        while !states.iter().all(has_worked) {
+            let placements = settle(&mut policies);
+            assert!(placements.windows(2).all(|two| two[0] == two[1]));
+            for state in &states {
+                assert!(state.view(Rank(1)).is_some());
+                assert!(state.weight(Rank(0)) > 0.0);
+            }
+            thread::yield_now();
+        }
+        states.iter().for_each(|state| state.stop());
+        // The channels stay open until both threads have ended.
+        let channels = threads.into_iter().map(|thread| thread.join());
+        assert!(channels.collect::<thread::Result<Vec<_>>>().is_ok());
+    });
+    assert!(states.iter().all(|state| !state.has_failed()));
+}
+
+/// Datagrams that end the monitor after some calls.
+struct Ending {
+    calls: u32,
+    end: fn() -> Result<()>,
+}
+
+impl Datagrams for Ending {
+    fn now(&self) -> f64 {
+        0.0
+    }
+
+    fn send(&mut self, _: Rank, _: Vec<u8>) -> Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Option<(Rank, Vec<u8>)>> {
+        match self.calls.checked_sub(1) {
+            Some(calls) => self.calls = calls,
+            None => (self.end)()?,
+        }
+        Ok(None)
+    }
+}
+
+#[test]
+fn the_error_of_a_thread_is_handed_over_once() {
+    let broken = Error::new(Status::Mpi, "the channel broke");
+    let panic = Error::new(Status::Internal, "panic: no such message");
+    let ends: [(fn() -> Result<()>, Error); 2] = [
+        (|| Err(Error::new(Status::Mpi, "the channel broke")), broken),
+        (|| panic!("no such message"), panic),
+    ];
+    for (end, expected) in ends {
+        let policy = policy(0, 2);
+        let state = &policy.state;
+        thread::scope(|scope| {
+            scope.spawn(|| state.run(&mut Ending { calls: 3, end }, thread::yield_now));
+            while !state.has_failed() {
+                assert_eq!(state.view(Rank(2)), None);
+                thread::yield_now();
+            }
+            assert_eq!(state.take_failure(), Some(expected));
+            assert_eq!(state.take_failure(), None);
+        });
+    }
+}
