@@ -175,10 +175,12 @@ fn threads_share_their_knowledge_with_the_group() {
     assert!(states.iter().all(|state| !state.has_failed()));
 }
 
+type End = fn() -> Result<()>;
+
 /// Datagrams that end the monitor after some calls.
 struct Ending {
     calls: u32,
-    end: fn() -> Result<()>,
+    end: End,
 }
 
 impl Datagrams for Ending {
@@ -203,7 +205,7 @@ impl Datagrams for Ending {
 fn the_error_of_a_thread_is_handed_over_once() {
     let broken = Error::new(Status::Mpi, "the channel broke");
     let panic = Error::new(Status::Internal, "panic: no such message");
-    let ends: [(fn() -> Result<()>, Error); 2] = [
+    let ends: [(End, Error); 2] = [
         (|| Err(Error::new(Status::Mpi, "the channel broke")), broken),
         (|| panic!("no such message"), panic),
     ];
