@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "ftsort.h"
+#include "ftsort_verify.h"
 
 enum { TOTAL, SORT, EXCHANGE, MERGE, STORE, COMMIT, REPAIR, PHASES };
 static const char *const names[PHASES] = {"total", "sort", "exchange", "merge", "store", "commit", "repair"};

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "ftsort.h"
+#include "ftsort_verify.h"
 
 enum { BY_HAND, PLAIN, CHECKED, DIGEST, HOST, HOST_VERIFIES, PLANS };
 static const char *const names[PLANS] = {"by_hand", "plain", "checked", "digest", "host", "host_verifies"};

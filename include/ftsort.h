@@ -12,8 +12,8 @@
  *
  * Other headers: ftsort_rounds.h (algorithms of the caller on the virtual hypercube, and their simulation),
  * ftsort_tree.h (collectives along trees that avoid faulty links), ftsort_store.h (loops of the caller that
- * keep states), ftsort_monitor.h (slow ranks); ftsort_all.h includes all. Documents: docs/sorting.md,
- * docs/failure-model.md, docs/glossary.md, docs/fault-injection.md, docs/trace.md.
+ * keep states), ftsort_monitor.h (slow ranks), ftsort_verify.h (data corruption); ftsort_all.h includes all.
+ * Documents: docs/sorting.md, docs/failure-model.md, docs/glossary.md, docs/fault-injection.md, docs/trace.md.
  *
  * Collective calls. Functions marked [C] are collective: all surviving ranks of the group call them in the same
  * order, and all return the same status, except that a rank that passed an invalid argument gets
@@ -80,6 +80,11 @@ typedef struct ftsort ftsort;
  *
  * Belongs to the caller, and remains valid after its group is released. Several threads may read it at once. */
 typedef struct ftsort_result ftsort_result;
+
+/** A protected input: the records of this rank and the redundancy that this rank keeps for other ranks.
+ *
+ * Belongs to the caller, who uses it with the group that made it. */
+typedef struct ftsort_input ftsort_input;
 
 /** Growable bytes that a callback fills. Belongs to ftsort, which also releases them if the callback refuses. */
 typedef struct ftsort_buffer ftsort_buffer;
@@ -247,26 +252,6 @@ typedef enum ftsort_repair {
   FTSORT_REPAIR_SHRINK = 1,
 } ftsort_repair;
 
-/** Checks against data corruption in memory, network and files: bits of `ftsort_config.checks`. A corruption that
- * cannot be repaired is FTSORT_ERR_CORRUPT on all ranks. docs/reliable.md has the proofs and the limits. */
-typedef enum ftsort_check {
-  /** Follows every block by a digest of its records from the input of the caller to the result. Misses a change
-   * with a probability of at most n / 2^59 for n records. Corrupt blocks are restored from intact copies or by
-   * `reload`. In ftsort_rounds_run it covers states between the callbacks. */
-  FTSORT_CHECK_DIGEST = 1,
-  /** Progress: at the end of a stage each half of the bitonic sequence is monotonic (McMillin and Ni 1989, Section
-   * 3, Figure 4a). FTSORT_BITONIC only, and together with the next two: algorithm S_FT of that paper, with log2(N)
-   * more rounds, and messages and copies of up to twice the records of all N nodes. */
-  FTSORT_CHECK_PROGRESS = 2,
-  /** Feasibility: a sequence is a permutation of the sequence that it was made of (Figure 4b). */
-  FTSORT_CHECK_FEASIBILITY = 4,
-  /** Consistency: reports about a node agree with earlier reports (Figure 4c, corrected in docs/reliable.md). */
-  FTSORT_CHECK_CONSISTENCY = 8,
-  /** ftsort_rounds_run only: calls every callback twice, the second time with its bytes at other addresses;
-   * different bytes are FTSORT_ERR_CALLBACK. For tests. Does not see a dependence on the rank or the process. */
-  FTSORT_CHECK_PURITY = 16,
-} ftsort_check;
-
 /** The kind of an event. */
 typedef enum ftsort_event_kind {
   FTSORT_EVENT_ROUND = 1,    /**< `round` of `rounds` was committed. */
@@ -281,24 +266,8 @@ typedef enum ftsort_event_kind {
   FTSORT_EVENT_CORRUPT = 6,
   FTSORT_EVENT_EXCLUDED = 7, /**< A monitor does not recommend `rank`, which executes no node from now on. */
   FTSORT_EVENT_REJOINED = 8, /**< `rank` is recommended again, and executes nodes from now on. */
+  FTSORT_EVENT_RENEWED = 9,  /**< ftsort_result_recover has recovered a result and renewed its redundancy. */
 } ftsort_event_kind;
-
-/** The check that detected data corruption: `ftsort_event.finding`. FTSORT_CHECK_DIGEST finds 1 to 4; the checks of
- * bitonic sort find 5 to 8 and accuse no rank. Later versions may add values. */
-typedef enum ftsort_finding {
-  FTSORT_FINDING_NONE = 0,        /**< The event is not FTSORT_EVENT_CORRUPT. */
-  FTSORT_FINDING_MESSAGE = 1,     /**< A block arrived that differs from the block that its sender announced. */
-  /** A block differs from the records that it was made of, or from its stored digest. */
-  FTSORT_FINDING_MEMORY = 2,
-  /** A block of the result is not in order, or does not begin where the block before it ends. */
-  FTSORT_FINDING_ORDER = 3,
-  FTSORT_FINDING_WHOLE = 4,       /**< The results of all ranks together differ from the inputs together. */
-  FTSORT_FINDING_PROGRESS = 5,    /**< FTSORT_CHECK_PROGRESS: a sequence is not monotonic at the end of a stage. */
-  /** FTSORT_CHECK_FEASIBILITY: a sequence is not a permutation of the sequence that it was made of. */
-  FTSORT_FINDING_FEASIBILITY = 6,
-  FTSORT_FINDING_CONSISTENCY = 7, /**< FTSORT_CHECK_CONSISTENCY: two reports about the same node differ. */
-  FTSORT_FINDING_ABSENCE = 8,     /**< FTSORT_CHECK_CONSISTENCY: a message lacks the report about a node. */
-} ftsort_finding;
 
 /** An event. Valid during the callback only. */
 typedef struct ftsort_event {
@@ -312,7 +281,7 @@ typedef struct ftsort_event {
   /** The lowest surviving rank, for programs that report each event once. All survivors receive the same events,
    * except FTSORT_EVENT_RESTORED. */
   int32_t lowest_survivor;
-  int32_t finding;    /**< FTSORT_EVENT_CORRUPT: one of `ftsort_finding`. */
+  int32_t finding;    /**< FTSORT_EVENT_CORRUPT: one of `ftsort_finding` (ftsort_verify.h). */
 } ftsort_event;
 
 /** Receives an event after the survivors have agreed on it. Called on every rank by the thread that called ftsort.
@@ -354,8 +323,9 @@ int ftsort_buffer_append(ftsort_buffer *buffer, const void *data, size_t bytes);
 /** The configuration of a group. Start from FTSORT_CONFIG_INIT; zero selects the default of every member. Later
  * versions append members, and treat missing members of a shorter struct as zero.
  *
- * `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and `min_survivors` must be the same on
- * all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may differ. */
+ * `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors` and `release_after_run`
+ * must be the same on all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may
+ * differ. */
 typedef struct ftsort_config {
   size_t struct_size;       /**< `sizeof(ftsort_config)`. */
   int32_t algorithm;        /**< One of `ftsort_algorithm`. */
@@ -392,16 +362,21 @@ typedef struct ftsort_config {
   ftsort_event_fn on_event; /**< See `ftsort_event_fn`; may be NULL. */
   ftsort_log_fn on_log;     /**< See `ftsort_log_fn`; may be NULL. */
   void *user;               /**< Passed to the callbacks and never read. */
-  uint32_t checks;          /**< Bits of `ftsort_check`. 0: data are trusted, except files, which have checksums. */
+  /** Bits of `ftsort_check` (ftsort_verify.h). 0: data are trusted, except files, which have checksums. */
+  uint32_t checks;
   /** The prefix of trace files, `PREFIX.RANK.json`, which ftsort_leave and ftsort_free merge into `PREFIX.json`:
    * see docs/trace.md. Copied. NULL: the environment variable FTSORT_TRACE; empty: none. */
   const char *trace;
   int32_t store_sync;       /**< Not 0: files of the store survive power failures: docs/failure-model.md. */
   int32_t group_access;     /**< Not 0: the group can read files of store and trace (mode 0640). 0: mode 0600. */
+  /** Not 0: the redundancy of an input is released at the end of each call. That saves its memory (`replicas`
+   * inputs, and one more divided by the number of ranks), but a rank that fails later takes its blocks of the
+   * result along. 0: it is kept until ftsort_result_free. */
+  int32_t release_after_run;
 } ftsort_config;
 
 #define FTSORT_CONFIG_INIT \
-  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0 }
+  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0 }
 
 /* ---- Groups ---------------------------------------------------------------------------------------------- */
 
@@ -472,8 +447,9 @@ ftsort_status ftsort_leave(ftsort *group, int exit_code);
  * The result is the same multiset in ascending order, from block to block in ascending order of node. Each survivor
  * receives the blocks of the nodes that it executes: its own, and those of failed ranks that it stands in for.
  * Ranks may fail at any moment, all but one of them; the store decides how many failures the data survive (see
- * `ftsort_store`). A rank that was known to have failed before the call contributes nothing. After FTSORT_OK the
- * result belongs to the caller: the blocks of a rank that fails later are lost.
+ * `ftsort_store`). A rank that was known to have failed before the call contributes nothing. The result belongs to
+ * the caller. If a rank fails after the call and before the result is released, ftsort_result_recover rebuilds its
+ * blocks.
  *
  * \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
  *                `user`, which ftsort_result_verify uses again
@@ -488,6 +464,46 @@ ftsort_status ftsort_leave(ftsort *group, int exit_code);
  */
 ftsort_status ftsort_run(ftsort *group, const ftsort_record *record, const void *data, size_t count,
                          ftsort_result **result);
+
+/**
+ * Protects an input before it is sorted. [C]
+ *
+ * Copies the records of this rank and stores the redundancy that the configured store provides. Once this function
+ * has returned, the input survives the failure of its rank, and the array of the caller is not needed any more.
+ * Call it as early as the data exist, for example after reading a file. To replace the data, protect the new input
+ * and then release the old one. An input takes the memory of 1 + `replicas` copies of the records (`replicas` is 0
+ * for stores other than FTSORT_STORE_MEMORY).
+ *
+ * \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
+ *                `user`, which are used again by the sorts of the input
+ * \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
+ * \param count   the number of records of this rank; may differ between ranks
+ * \param input   receives the protected input; release it with ftsort_input_free; NULL after an error
+ * \return FTSORT_OK; FTSORT_ERR_DATA_LOST if a rank failed before its records were protected (ftsort_lost_ranks
+ *         names the ranks); another status of ftsort_run
+ */
+ftsort_status ftsort_protect(ftsort *group, const ftsort_record *record, const void *data, size_t count,
+                             ftsort_input **input);
+
+/**
+ * Sorts a protected input. [C]
+ *
+ * As ftsort_run, but no moment of the call is unprotected. The input stays as it is and can be sorted again without
+ * new copies, also by another key. If ranks have failed, their records are sorted all the same, and copies that
+ * failed with them are renewed. After FTSORT_ERR_DATA_LOST the input continues without the records of the lost
+ * ranks.
+ *
+ * \param input   a protected input of this group, the same on all ranks
+ * \param record  the layout for this sort, the same on all ranks and with the record size of the input; NULL: that
+ *                of ftsort_protect
+ * \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an error
+ * \return as ftsort_run
+ */
+ftsort_status ftsort_run_protected(ftsort *group, ftsort_input *input, const ftsort_record *record,
+                                   ftsort_result **result);
+
+/** Releases a protected input and its redundancy; NULL is allowed. Results of its sorts stay valid. [L] */
+void ftsort_input_free(ftsort_input *input);
 
 /* ---- Results of sorts, rounds and trees ------------------------------------------------------------------ */
 
@@ -518,43 +534,26 @@ ftsort_status ftsort_result_block(const ftsort_result *result, size_t index, fts
 uint64_t ftsort_result_total(const ftsort_result *result);
 
 /**
- * Verifies that a result is in order and consists of the records that were sorted. [C]
+ * Recovers the blocks of ranks that have failed since the result was made. [C]
  *
- * Compares every pair of neighbours, within a block and from block to block, and the result with the inputs as
- * multisets, by digests with a new key: a difference among n records is missed with a probability of at most n /
- * 2^59 (McMillin and Ni 1989, Theorem 1; docs/reliable.md). Records with equal keys may be in any order. If no rank
- * passes an `input`, only the order is verified. After failures a survivor must also pass the inputs of the failed
- * ranks.
+ * All survivors pass the results of the same call. Lost blocks are rebuilt on the executors of their nodes, and the
+ * redundancy of the result is renewed, so that the result tolerates as many failures at once as the store (see
+ * `ftsort_store`), and any number one after another, until a rank releases it. Blocks of survivors stay where they
+ * are, and pointers to them stay valid. Without failures the call only finds that there are none. `compare` of the
+ * record and `reload` are used again, the callbacks of ftsort_rounds_run are not. With FTSORT_STORE_RELOAD, results
+ * of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST does not cover the recovery.
  *
- * \param result      the result of this rank, of ftsort_sort, ftsort_run or ftsort_result_of_array; not changed
- * \param input       the records that this rank passed to the sort, in any order; NULL if `count` is 0
- * \param count       the number of records at `input`
- * \param violations  receives the number of places where the result is wrong, the same on all survivors; 0 if it is
- *                    right
- * \return FTSORT_OK, for a right result and for a wrong one; FTSORT_ERR_ARGUMENT also for a result of rounds or of
- *         a tree; or another status of "Collective calls"
+ * \param group   the group that made the result
+ * \param result  the result of this rank, of ftsort_sort, ftsort_run, ftsort_run_protected or ftsort_rounds_run; it
+ *                receives the rebuilt blocks
+ * \return FTSORT_OK, with failures or without; FTSORT_ERR_DATA_LOST if blocks cannot be rebuilt (ftsort_lost_ranks
+ *         names the ranks that had them; the blocks of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
+ *         refuses; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for results of different
+ *         calls; or another status of "Collective calls" (after FTSORT_ERR_MEMORY the next call tries again)
  */
-ftsort_status ftsort_result_verify(ftsort *group, const ftsort_result *result, const void *input, size_t count,
-                                   uint64_t *violations);
+ftsort_status ftsort_result_recover(ftsort *group, ftsort_result *result);
 
-/**
- * Wraps a part of an array that another program sorted, to be verified with ftsort_result_verify. [L]
- *
- * Copies nothing: `data` must stay valid and unchanged until the result is released. The order of the parts is the
- * order of ranks.
- *
- * \param group   the group of the ranks that hold the parts; not changed
- * \param record  the layout of the records; borrowed for the call, except `compare` and `user`, which are used by
- *                ftsort_result_verify
- * \param data    the part of this rank, aligned as an array of such records is; NULL if `count` is 0
- * \param count   the number of records at `data`
- * \param result  receives a result with one block, this part; release it with ftsort_result_free
- * \return FTSORT_OK; FTSORT_ERR_ARGUMENT; FTSORT_ERR_STATE
- */
-ftsort_status ftsort_result_of_array(const ftsort *group, const ftsort_record *record, const void *data,
-                                     size_t count, ftsort_result **result);
-
-/** Releases a result and its blocks; NULL is allowed. [L] */
+/** Releases a result, its blocks and its redundancy; NULL is allowed. [L] */
 void ftsort_result_free(ftsort_result *result);
 
 /* ---- Failures -------------------------------------------------------------------------------------------- */

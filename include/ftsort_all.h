@@ -9,5 +9,6 @@
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
 #include "ftsort_tree.h"
+#include "ftsort_verify.h"
 
 #endif /* FTSORT_ALL_H */

@@ -8,12 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 7] = [
     "ftsort.h",
     "ftsort_rounds.h",
     "ftsort_tree.h",
     "ftsort_monitor.h",
     "ftsort_store.h",
+    "ftsort_verify.h",
     "ftsort_all.h",
 ];
 

@@ -24,6 +24,10 @@ type Shelf = Rc<RefCell<BTreeMap<String, Vec<u8>>>>;
 struct Shelved(Shelf);
 
 impl Files for Shelved {
+    fn another(&self) -> Box<dyn Files> {
+        Box::new(Shelved(Rc::clone(&self.0)))
+    }
+
     fn place(&self) -> String {
         "a shelf".into()
     }

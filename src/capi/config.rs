@@ -96,6 +96,8 @@ pub enum ftsort_event_kind {
     FTSORT_EVENT_EXCLUDED = 7,
     /// `rank` is recommended again, and executes nodes from now on.
     FTSORT_EVENT_REJOINED = 8,
+    /// ftsort_result_recover has recovered a result and renewed its redundancy.
+    FTSORT_EVENT_RENEWED = 9,
 }
 
 /// The check that detected data corruption: `ftsort_event.finding`. FTSORT_CHECK_DIGEST finds 1 to 4; the checks
@@ -166,7 +168,7 @@ pub struct ftsort_event {
     /// The lowest surviving rank, for programs that report each event once. All survivors receive the same events,
     /// except FTSORT_EVENT_RESTORED.
     pub lowest_survivor: i32,
-    /// FTSORT_EVENT_CORRUPT: one of `ftsort_finding`.
+    /// FTSORT_EVENT_CORRUPT: one of `ftsort_finding` (ftsort_verify.h).
     pub finding: i32,
 }
 
@@ -191,8 +193,8 @@ pub type ftsort_reload_fn =
 /// The configuration of a group. Start from FTSORT_CONFIG_INIT; zero selects the default of every member. Later
 /// versions append members, and treat missing members of a shorter struct as zero.
 ///
-/// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and `min_survivors` must be the same on
-/// all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may differ.
+/// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors` and `release_after_run`
+/// must be the same on all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {
@@ -242,7 +244,7 @@ pub struct ftsort_config {
     pub on_log: ftsort_log_fn,
     /// Passed to the callbacks and never read.
     pub user: *mut c_void,
-    /// Bits of `ftsort_check`. 0: data are trusted, except files, which have checksums.
+    /// Bits of `ftsort_check` (ftsort_verify.h). 0: data are trusted, except files, which have checksums.
     pub checks: u32,
     /// The prefix of trace files, `PREFIX.RANK.json`, which ftsort_leave and ftsort_free merge into `PREFIX.json`: see
     /// docs/trace.md. Copied. NULL: the environment variable FTSORT_TRACE; empty: none.
@@ -251,4 +253,8 @@ pub struct ftsort_config {
     pub store_sync: i32,
     /// Not 0: the group can read files of store and trace (mode 0640). 0: mode 0600.
     pub group_access: i32,
+    /// Not 0: the redundancy of an input is released at the end of each call. That saves its memory (`replicas`
+    /// inputs, and one more divided by the number of ranks), but a rank that fails later takes its blocks of the
+    /// result along. 0: it is kept until ftsort_result_free.
+    pub release_after_run: i32,
 }

@@ -67,7 +67,7 @@ pub unsafe extern "C" fn ftsort_tree_merge(
         let merged = group.group.tree_merge_checked(prepare())?;
         let sink = group.group.last_tree().map(|chosen| chosen.tree.sink());
         if let (Some(place), Some(merged), Some(sink)) = (place, merged, sink) {
-            *place = hand_over(ftsort_result::states(vec![(sink, merged)], ranks));
+            *place = hand_over(ftsort_result::bytes(vec![(sink, merged)], ranks));
         }
         Ok(())
     })

@@ -2,10 +2,11 @@
 
 use std::ffi::c_void;
 
+use super::group::ftsort;
 use super::guard::keep_text;
-use super::handle::refuse;
+use super::handle::{Handle, on_group, refuse};
 use super::status::ftsort_status;
-use ftsort_core::group::{Sorted, SortedBlock};
+use ftsort_core::group::{FinalStates, Sorted, SortedBlock};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Result, Status};
@@ -21,9 +22,11 @@ pub struct ftsort_result {
 }
 
 enum Content {
-    Sorted(Sorted, Layout),
-    /// The states of a rounds algorithm, or the result of a tree: bytes.
-    States(Vec<(Node, Slice)>),
+    Sorted(Sorted),
+    /// The states of a rounds algorithm: bytes.
+    States(FinalStates),
+    /// Bytes without redundancy: the result of a tree, or of simulated ranks.
+    Bytes(Vec<(Node, Slice)>),
     /// A part of an array that the caller sorted by other means, and lends.
     Array(Array),
 }
@@ -81,17 +84,25 @@ type NodeRecords<'r> = (Node, &'r [u8]);
 
 impl ftsort_result {
     /// The result of a sort.
-    pub(super) fn sorted(sorted: Sorted, layout: Layout) -> ftsort_result {
+    pub(super) fn sorted(sorted: Sorted) -> ftsort_result {
         ftsort_result {
             ranks: sorted.ranks(),
-            content: Content::Sorted(sorted, layout),
+            content: Content::Sorted(sorted),
         }
     }
 
-    /// The states of nodes in a group of this size.
-    pub(super) fn states(states: Vec<(Node, Slice)>, ranks: usize) -> ftsort_result {
+    /// The final states of nodes.
+    pub(super) fn states(states: FinalStates) -> ftsort_result {
         ftsort_result {
+            ranks: states.ranks(),
             content: Content::States(states),
+        }
+    }
+
+    /// Bytes of nodes in a group of this size.
+    pub(super) fn bytes(bytes: Vec<(Node, Slice)>, ranks: usize) -> ftsort_result {
+        ftsort_result {
+            content: Content::Bytes(bytes),
             ranks,
         }
     }
@@ -132,7 +143,7 @@ impl ftsort_result {
     /// The result of a sort, to be handed to one rank.
     pub(super) fn of_sort(&self) -> Result<&Sorted> {
         match &self.content {
-            Content::Sorted(sorted, _) => Ok(sorted),
+            Content::Sorted(sorted) => Ok(sorted),
             _ => refuse("result is not of a sort: pass a result of ftsort_sort or ftsort_run"),
         }
     }
@@ -140,9 +151,9 @@ impl ftsort_result {
     /// The records by node, and their layout.
     pub(super) fn records(&self) -> Result<(&Layout, Vec<NodeRecords<'_>>)> {
         match &self.content {
-            Content::Sorted(sorted, layout) => Ok((layout, sorted.parts(layout.record_bytes())?)),
+            Content::Sorted(sorted) => Ok((sorted.layout(), sorted.parts(sorted.record_bytes())?)),
             Content::Array(array) => Ok((&array.layout, vec![(array.node, array.bytes())])),
-            Content::States(_) => refuse(
+            Content::States(_) | Content::Bytes(_) => refuse(
                 "result holds bytes of rounds or of a tree: pass a result of a sort or of ftsort_result_of_array",
             ),
         }
@@ -150,16 +161,18 @@ impl ftsort_result {
 
     fn count(&self) -> usize {
         match &self.content {
-            Content::Sorted(sorted, _) => sorted.len(),
+            Content::Sorted(sorted) => sorted.len(),
             Content::States(states) => states.len(),
+            Content::Bytes(bytes) => bytes.len(),
             Content::Array(_) => 1,
         }
     }
 
     fn total(&self) -> u64 {
         match &self.content {
-            Content::Sorted(sorted, _) => sorted.total(),
+            Content::Sorted(sorted) => sorted.total(),
             Content::States(states) => states.iter().map(|(_, state)| state.len() as u64).sum(),
+            Content::Bytes(bytes) => bytes.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
             Content::Array(array) => array.count as u64,
         }
     }
@@ -172,7 +185,7 @@ impl ftsort_result {
             offset,
         };
         match &self.content {
-            Content::Sorted(sorted, _) => {
+            Content::Sorted(sorted) => {
                 let SortedBlock {
                     node,
                     offset,
@@ -182,7 +195,11 @@ impl ftsort_result {
             }
             Content::States(states) => {
                 let (node, state) = states.get(index)?;
-                Some(block(*node, state, 1, 0))
+                Some(block(node, state, 1, 0))
+            }
+            Content::Bytes(bytes) => {
+                let (node, bytes) = bytes.get(index)?;
+                Some(block(*node, bytes, 1, 0))
             }
             Content::Array(array) => (index == 0)
                 .then(|| block(array.node, array.bytes(), array.layout.record_bytes(), 0)),
@@ -239,7 +256,51 @@ pub unsafe extern "C" fn ftsort_result_total(result: *const ftsort_result) -> u6
     unsafe { result.as_ref() }.map_or(0, ftsort_result::total)
 }
 
-/// Releases a result and its blocks; NULL is allowed. [L]
+/// Recovers the blocks of ranks that have failed since the result was made. [C]
+///
+/// All survivors pass the results of the same call. Lost blocks are rebuilt on the executors of their nodes, and the
+/// redundancy of the result is renewed, so that the result tolerates as many failures at once as the store (see
+/// `ftsort_store`), and any number one after another, until a rank releases it. Blocks of survivors stay where they
+/// are, and pointers to them stay valid. Without failures the call only finds that there are none. `compare` of the
+/// record and `reload` are used again, the callbacks of ftsort_rounds_run are not. With FTSORT_STORE_RELOAD, results
+/// of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST does not cover the recovery.
+///
+/// \param group   the group that made the result
+/// \param result  the result of this rank, of ftsort_sort, ftsort_run, ftsort_run_protected or ftsort_rounds_run; it
+///                receives the rebuilt blocks
+/// \return FTSORT_OK, with failures or without; FTSORT_ERR_DATA_LOST if blocks cannot be rebuilt (ftsort_lost_ranks
+///         names the ranks that had them; the blocks of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
+///         refuses; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for results of different
+///         calls; or another status of "Collective calls" (after FTSORT_ERR_MEMORY the next call tries again)
+///
+/// # Safety
+/// `result` is NULL or live, and no other thread uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_result_recover(
+    group: *mut Handle,
+    result: *mut ftsort_result,
+) -> ftsort_status {
+    // SAFETY: this function's contract.
+    on_group(group, |group| unsafe { recover_on(group, result) })
+}
+
+/// # Safety
+/// As for [`ftsort_result_recover`].
+unsafe fn recover_on(group: &mut ftsort, result: *mut ftsort_result) -> Result<()> {
+    // SAFETY: this function's contract.
+    let result = unsafe { result.as_mut() };
+    let refused = match result.map(|result| &mut result.content) {
+        Some(Content::Sorted(sorted)) => return group.group.recover_checked(Ok(sorted)),
+        Some(Content::States(states)) => return group.group.recover_states_checked(Ok(states)),
+        Some(Content::Bytes(_) | Content::Array(_)) => {
+            refuse("result is of a tree or an array: pass a result of a sort or of rounds")
+        }
+        None => refuse("result is NULL: pass the result of this rank"),
+    };
+    group.group.recover_checked(refused)
+}
+
+/// Releases a result, its blocks and its redundancy; NULL is allowed. [L]
 ///
 /// # Safety
 /// `result` is NULL or live, and is not used again.

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn ftsort_rounds_run(
         };
         let states = group.group.run_rounds_checked(prepare())?;
         if let Some(place) = place {
-            *place = hand_over(ftsort_result::states(states, group.group.members().ranks()));
+            *place = hand_over(ftsort_result::states(states));
         }
         Ok(())
     })

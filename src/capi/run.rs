@@ -17,7 +17,8 @@ use ftsort_kernels::error::Result;
 /// survivor receives the blocks of the nodes that it executes: its own, and those of failed ranks that it
 /// stands in for. Ranks may fail at any moment, all but one of them; the store decides how many failures the
 /// data survive (see `ftsort_store`). A rank that was known to have failed before the call contributes
-/// nothing. After FTSORT_OK the result belongs to the caller: the blocks of a rank that fails later are lost.
+/// nothing. The result belongs to the caller. If a rank fails after the call and before the result is released,
+/// ftsort_result_recover rebuilds its blocks.
 ///
 /// \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
 ///                `user`, which ftsort_result_verify uses again
@@ -67,18 +68,15 @@ pub(super) unsafe fn run_on(
         // SAFETY: this function's contract.
         unsafe { input_of(wanted, data, count) }
     });
-    let layout = input.as_ref().ok().map(|input| input.layout.clone());
     let sorted = group.group.sort_checked(input);
     let place = place?;
     *place = std::ptr::null_mut();
-    if let (sorted, Some(layout)) = (sorted?, layout) {
-        *place = hand_over(ftsort_result::sorted(sorted, layout));
-    }
+    *place = hand_over(ftsort_result::sorted(sorted?));
     Ok(())
 }
 
 /// A copy of the error of a missing place, for the other ranks.
-fn has_place<T>(place: &Result<T>) -> Result<()> {
+pub(super) fn has_place<T>(place: &Result<T>) -> Result<()> {
     match place {
         Ok(_) => Ok(()),
         Err(error) => Err(error.clone()),

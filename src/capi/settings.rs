@@ -95,6 +95,7 @@ impl Observer for Listener {
                 (FTSORT_EVENT_RESTORED, node.0 as i32, from.map_or(-1, id))
             }
             Event::Replay => (FTSORT_EVENT_REPLAY, -1, -1),
+            Event::Renewed => (FTSORT_EVENT_RENEWED, -1, -1),
             Event::Excluded(rank) => (FTSORT_EVENT_EXCLUDED, id(rank), -1),
             Event::Rejoined(rank) => (FTSORT_EVENT_REJOINED, id(rank), -1),
             Event::Corrupt(accused, by, _) => {
@@ -344,6 +345,7 @@ impl Settings {
             timeout: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,
+            release_after_run: config.release_after_run != 0,
             failures: Plan::parse(&faults.unwrap_or_default())?,
         };
         Ok(Settings {

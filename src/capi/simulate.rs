@@ -152,7 +152,7 @@ mod simulated {
             text: format!("{} ({setting})", error.text),
             ..error
         })?;
-        Ok(ftsort_result::states(states, ranks))
+        Ok(ftsort_result::bytes(states, ranks))
     }
 
     fn ranks_of(given: &ftsort_simulation_options) -> Result<usize> {

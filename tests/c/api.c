@@ -15,6 +15,7 @@
 #include "expect.h"
 #include "ftsort.h"
 #include "ftsort_store.h"
+#include "ftsort_verify.h"
 
 static const ftsort_record i32 = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
 

@@ -23,6 +23,7 @@
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
 #include "ftsort_tree.h"
+#include "ftsort_verify.h"
 #include "outside.h"
 
 #define MOST_RANKS 16

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "ftsort.h"
+#include "ftsort_verify.h"
 
 enum { MOST_RANKS = 16, MOST_RECORDS = 60, MOST_BYTES = 100, CLEAN_SORTS = 50 };
 

@@ -11,6 +11,7 @@
 #include "expect.h"
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
+#include "ftsort_verify.h"
 #include "round_algorithms.h"
 
 static ftsort *group;

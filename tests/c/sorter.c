@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "ftsort.h"
+#include "ftsort_verify.h"
 
 static const char *const kinds[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
 static const size_t sizes[] = {4, 4, 8, 8, 4, 8};

@@ -64,6 +64,11 @@ impl RankSet {
         set
     }
 
+    /// The number of ranks of the group.
+    pub fn ranks(&self) -> usize {
+        self.0.length()
+    }
+
     /// Adds a rank; false if it was in the set.
     ///
     /// # Panics
@@ -107,17 +112,12 @@ impl RankSet {
 
     /// Encodes the set with one bit for each rank; all sets of a group have the same size.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let words = self.0.words().iter();
-        words.flat_map(|word| word.to_le_bytes()).collect()
+        self.0.to_bytes()
     }
 
     /// Decodes a set that [`RankSet::to_bytes`] made; ranks that the group does not have are ignored.
     pub fn from_bytes(ranks: usize, bytes: &[u8]) -> RankSet {
-        let set = |rank: &Rank| {
-            let byte = bytes.get(rank.index() / 8).copied().unwrap_or(0);
-            byte >> (rank.0 % 8) & 1 == 1
-        };
-        RankSet::from_ranks(ranks, Rank::all(ranks).filter(set))
+        RankSet(Bits::from_bytes(ranks, bytes))
     }
 
     /// Returns a number that is the same for equal sets and rarely the same for others; each 16 bits of it
@@ -306,6 +306,11 @@ impl Members {
         self.stopped.insert(rank);
         self.assign_nodes();
         self.epoch += u32::from(before != self.membership);
+    }
+
+    /// Returns whether a live rank was excluded for corruption.
+    pub fn is_excluded_for_corruption(&self, rank: Rank) -> bool {
+        self.stopped.contains(rank)
     }
 
     /// Excludes these ranks and readmits those that were excluded before, unless no other rank is left.

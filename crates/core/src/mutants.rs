@@ -143,6 +143,16 @@ mutants! {
     DiscardsAreLimited,
     /// Rank 0 forwards messages even if it has failed (the papers' programs).
     CoordinatorIsRankZero,
+    /// A rank does not keep the pieces of its input that belong to the holders of its copies.
+    PiecesForHoldersNotKept,
+    /// After the recovery of a result its blocks are not copied to other ranks.
+    ResultNotCopiedAgain,
+    /// The version before the result is dropped when the result is committed, although the result is made from it.
+    LastVersionRetired,
+    /// A recovered block of a result is left as it was before the last round.
+    RestoredBlockNotFinished,
+    /// Copies of a protected input count as present although a holder has failed.
+    HeldInputsNotRenewed,
 }
 
 #[cfg(feature = "testing")]

@@ -59,6 +59,16 @@ impl NodeSet {
     pub fn iter(&self) -> impl Iterator<Item = Node> + '_ {
         self.0.iter().map(|index| Node(index as u32))
     }
+
+    /// Encodes the set with one bit for each node; all sets of a cube have the same size.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.0.to_bytes()
+    }
+
+    /// Decodes a set of a cube of `len` nodes that [`NodeSet::to_bytes`] made.
+    pub fn from_bytes(len: usize, bytes: &[u8]) -> NodeSet {
+        NodeSet(Bits::from_bytes(len, bytes))
+    }
 }
 
 /// Returns the nodes of the cluster of node i in dimension s, in the order of the paper's Table 1.

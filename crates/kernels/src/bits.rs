@@ -8,12 +8,35 @@ pub struct Bits {
 }
 
 impl Bits {
+    /// Encodes the set with one bit for each number; all sets for the same numbers have the same size.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let words = self.words().iter();
+        words.flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// Decodes a set for `length` numbers that [`Bits::to_bytes`] made; other numbers are ignored.
+    pub fn from_bytes(length: usize, bytes: &[u8]) -> Bits {
+        let mut bits = Bits::new(length);
+        for index in 0..length {
+            let byte = bytes.get(index / 8).copied().unwrap_or(0);
+            if byte >> (index % 8) & 1 == 1 {
+                bits.insert(index);
+            }
+        }
+        bits
+    }
+
     /// Returns the empty set, for numbers below `length`.
     pub fn new(length: usize) -> Bits {
         Bits {
             words: vec![0; length.div_ceil(64)],
             length,
         }
+    }
+
+    /// The length: all numbers are below it.
+    pub fn length(&self) -> usize {
+        self.length
     }
 
     /// Adds a number. Returns false if the set has it already.

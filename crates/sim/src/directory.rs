@@ -120,6 +120,15 @@ fn io_result(result: Result<()>) -> io::Result<()> {
 }
 
 impl Files for InMemoryDirectory {
+    fn another(&self) -> Box<dyn Files> {
+        let InMemoryDirectory {
+            shared,
+            handle,
+            model,
+        } = self;
+        Box::new(InMemoryDirectory::new(shared, handle, *model))
+    }
+
     fn place(&self) -> String {
         "the directory".into()
     }

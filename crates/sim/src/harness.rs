@@ -13,15 +13,14 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::directory::{FileModel, InMemoryDirectory, SharedFiles};
-use crate::refusal::{Refusal, callback_allowed};
+use crate::job::JobContext;
+use crate::refusal::Refusal;
 use crate::transport::{
     RankHandle, SimConfig, SimMpi, SimResult, SimStep, TraceEvent, run_ranks,
     run_ranks_on_large_stacks,
 };
-use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Algorithm, Checks, Engine, EngineContext, Event, Finished, Job, Observer, Occasion,
-    PlacementPolicy, RoundContext, Source, Split, Stats, Step, Subcube,
+    Engine, EngineContext, Event, Observer, Occasion, PlacementPolicy, RetainedResult, Stats,
 };
 use ftsort_core::faults::Schedule;
 use ftsort_core::members::{Members, Rank, RankSet};
@@ -29,8 +28,6 @@ use ftsort_core::store::Store;
 use ftsort_core::store::directory::Directory;
 use ftsort_core::store::memory::Memory;
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
-use ftsort_core::vcube::Node;
-use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::memory::MemoryBudget;
@@ -223,6 +220,8 @@ pub struct SimRank<'y> {
     file_model: FileModel,
     files: SharedFiles,
     commits: Rc<RefCell<CommitLog>>,
+    /// The results of the jobs, until the rank has run all of them.
+    results: Vec<RetainedResult>,
 }
 
 impl<'y> SimRank<'y> {
@@ -259,6 +258,7 @@ impl<'y> SimRank<'y> {
             file_model: harness.files,
             files: Rc::clone(files),
             commits: Rc::clone(commits),
+            results: Vec::new(),
         })
     }
 
@@ -276,6 +276,25 @@ impl<'y> SimRank<'y> {
     /// Whether the rank still runs.
     pub fn is_running(&self) -> bool {
         self.handle.check().is_ok()
+    }
+
+    /// Releases the results, after an agreement of all ranks that have any.
+    pub fn release_results(&mut self) {
+        if self.results.is_empty() {
+            return;
+        }
+        let options = JobOptions {
+            number: usize::MAX,
+            schedule: &Schedule::default(),
+            policy: None,
+            record_bytes: None,
+            digest_key: None,
+        };
+        self.run_job(options, |context| {
+            context.ignore_commits.set(true);
+            context.engine.check_faults()
+        });
+        self.results.clear();
     }
 
     /// Runs one job with an engine of its own.
@@ -320,6 +339,7 @@ impl<'y> SimRank<'y> {
             absent: &absent,
             lost: &mut lost,
             ignore_commits: &ignore_commits,
+            results: &mut self.results,
         });
         let survivors = self.members.survivors();
         let excluded = survivors.filter(|rank| self.members.is_excluded(*rank));
@@ -363,51 +383,6 @@ pub struct JobOptions<'a> {
     pub record_bytes: Option<usize>,
     /// The key of the digests by which blocks are checked, if they are.
     pub digest_key: Option<&'a DigestKey>,
-}
-
-/// Everything that a job uses on one rank.
-pub struct JobContext<'j, 'e> {
-    /// The engine.
-    pub engine: &'j mut Engine<'e>,
-    /// The store of the rank's jobs.
-    pub store: &'j mut dyn Store,
-    /// The kind of the store.
-    pub kind: StoreKind,
-    /// The ranks that had failed before the job began, and therefore have no input.
-    pub absent: &'j RankSet,
-    /// Receives the owners of the lost data.
-    pub lost: &'j mut RankSet,
-    /// Once set, later commits are not recorded.
-    pub ignore_commits: &'j Cell<bool>,
-}
-
-impl JobContext<'_, '_> {
-    /// Runs an algorithm on the ranks' inputs.
-    pub fn run(
-        self,
-        algorithm: &dyn Algorithm,
-        inputs: InputSource<'_>,
-        input: Buffer,
-        checks: Option<&Checks<'_>>,
-    ) -> Result<Finished> {
-        let stored = StoresVersions(algorithm);
-        let algorithm: &dyn Algorithm = match self.kind {
-            StoreKind::Versions(_) => &stored,
-            _ => algorithm,
-        };
-        let mut source = inputs;
-        let absent = self.absent.clone();
-        let job = Job::new(
-            self.engine,
-            algorithm,
-            self.store,
-            &mut source,
-            input.into(),
-            absent,
-            checks,
-        );
-        job.run(self.lost)
-    }
 }
 
 /// The result of a job on one rank.
@@ -458,7 +433,7 @@ impl Observer for CommitObserver {
                 self.failed.push(rank);
                 false
             }
-            Event::Round => true,
+            Event::Round | Event::Renewed => true,
             // Nothing is committed before the inputs are.
             Event::Replay => round > 0,
             _ => false,
@@ -470,7 +445,7 @@ impl Observer for CommitObserver {
         let commit = CommitRecord {
             job: self.job,
             round,
-            recovery: event == Event::Replay,
+            recovery: event != Event::Round,
             failed: self.failed.clone(),
         };
         let mut commits = self.commits.borrow_mut();
@@ -480,75 +455,5 @@ impl Observer for CommitObserver {
         drop(commits);
         // If the rank fails at this step, its next call to the transport returns the error.
         let _ = self.handle.step(SimStep::Committing);
-    }
-}
-
-/// The inputs of a job.
-pub struct InputSource<'a> {
-    /// Returns the input of a rank.
-    pub read: &'a dyn Fn(Rank) -> Result<Buffer>,
-    /// The rank that can copy its own input again, if it can.
-    pub own: Option<Rank>,
-    /// Whether the inputs of other ranks can be loaded again.
-    pub can_reload: bool,
-}
-
-impl Source for InputSource<'_> {
-    fn has_own(&self) -> bool {
-        self.own.is_some()
-    }
-
-    fn own(&mut self) -> Result<Buffer> {
-        (self.read)(self.own.unwrap_or(Rank(0)))
-    }
-
-    fn can_reload(&self) -> bool {
-        self.can_reload
-    }
-
-    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
-        callback_allowed()?;
-        (self.read)(rank)
-    }
-}
-
-/// An algorithm that declares its blocks not to be recomputable from inputs, so that every version is stored.
-struct StoresVersions<'a>(&'a dyn Algorithm);
-
-impl Algorithm for StoresVersions<'_> {
-    fn rounds(&self) -> u32 {
-        self.0.rounds()
-    }
-    fn step(&self, round: u32) -> Step {
-        self.0.step(round)
-    }
-    fn prepare(&self, block: Block) -> Result<Block> {
-        self.0.prepare(block)
-    }
-    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
-        self.0.propose(at, subcube, block)
-    }
-    fn decide(
-        &self,
-        at: &RoundContext<'_>,
-        subcube: &Subcube,
-        proposals: &[(Node, Slice)],
-    ) -> Result<Vec<u8>> {
-        self.0.decide(at, subcube, proposals)
-    }
-    fn proposal_limit(&self, round: u32) -> usize {
-        self.0.proposal_limit(round)
-    }
-    fn decision_limit(&self, round: u32) -> usize {
-        self.0.decision_limit(round)
-    }
-    fn most_runs(&self) -> usize {
-        self.0.most_runs()
-    }
-    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
-        self.0.split(at, block)
-    }
-    fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
-        self.0.join(at, keep, got)
     }
 }

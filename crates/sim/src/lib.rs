@@ -3,6 +3,7 @@
 
 pub mod directory;
 mod harness;
+mod job;
 mod refusal;
 pub mod simulate;
 #[cfg(feature = "trials")]

@@ -161,6 +161,7 @@ fn report(me: &str, event: Event, round: u32, rounds: u32) -> String {
         }
         Event::Replay => format!("{me} replays round {round} of {rounds}."),
         Event::Excluded(rank) => format!("{me} reports that rank {rank} is excluded."),
+        Event::Renewed => format!("{me} reports that the result is recovered."),
         Event::Rejoined(rank) => format!("{me} reports that rank {rank} gets work again."),
         Event::Corrupt(accused, reporter, finding) => {
             let accused = accused.map_or("an unknown rank".into(), |rank| format!("rank {rank}"));

@@ -33,6 +33,7 @@ fn name_of(job: JobKind) -> &'static str {
     match job {
         JobKind::Sort => "whole sort",
         JobKind::Rounds => "whole rounds",
+        JobKind::Protect => "whole protection",
     }
 }
 
@@ -222,6 +223,7 @@ impl Trace {
                 "restored"
             }
             Event::Replay => "replay",
+            Event::Renewed => "renewed",
             Event::Excluded(rank) => {
                 let _ = write!(place, ",\"rank\":{rank}");
                 "excluded"

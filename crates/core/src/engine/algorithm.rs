@@ -213,9 +213,16 @@ pub trait Algorithm {
     /// Whether a block of any version before the result consists of pieces of inputs, so that it can be
     /// recomputed from the inputs and the decisions and versions need not be stored.
     ///
-    /// This holds if, in all rounds but the last, every run is split by itself, whatever the other runs
-    /// are, and joining unites runs.
+    /// This holds if every run is split by itself, whatever the other runs are, joining unites runs before it
+    /// merges them, and a round that exchanges between all nodes sends each record to the same node, wherever the
+    /// rounds before have brought it.
     fn is_recomputable(&self) -> bool {
+        false
+    }
+
+    /// Whether the last round moves no records and calls no function of the caller, so that a block of the result
+    /// can be made again from the block before it and the last decision.
+    fn finishes_locally(&self) -> bool {
         false
     }
 

@@ -130,6 +130,11 @@ impl<'a> Engine<'a> {
     pub fn members(&self) -> &Members {
         self.members
     }
+
+    /// Readmits all live ranks that were excluded in a job, after its end. Collective.
+    pub fn readmit_all(&mut self) {
+        self.members.readmit_all();
+    }
 }
 
 impl Engine<'_> {
@@ -247,16 +252,23 @@ impl Engine<'_> {
         }
     }
 
+    /// Returns whether no rank will read the store of a job any more to continue the job, as far as all ranks
+    /// know. Collective.
+    pub(super) fn is_over(&mut self, store: &dyn Store) -> Result<bool> {
+        if store.scope() != StoreScope::Everyone || mutant(Mutant::StoreClearedAtCommit) {
+            return Ok(true);
+        }
+        // An agreement that ends without failures proves that all ranks have learnt the result of the one
+        // before. A rank that has failed in between took its part of the result along; the next call finds
+        // that.
+        Ok(!self.transport.agree(0)?.faults || mutant(Mutant::StoreClearedAlone))
+    }
+
     /// Empties the store once no rank will read it any more. Collective.
     pub(super) fn clear(&mut self, store: &mut dyn Store) -> Result<()> {
-        if store.scope() == StoreScope::Everyone && !mutant(Mutant::StoreClearedAtCommit) {
-            // An agreement that ends without failures proves that all ranks have learnt the result of the one
-            // before. A rank that has failed in between took its part of the result along; the next call
-            // finds that.
-            if self.transport.agree(0)?.faults && !mutant(Mutant::StoreClearedAlone) {
-                store.leave();
-                return Ok(());
-            }
+        if !self.is_over(store)? {
+            store.leave();
+            return Ok(());
         }
         store.clear();
         if self.members.lowest_survivor() == self.members.me() {

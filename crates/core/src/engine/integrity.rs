@@ -343,7 +343,7 @@ impl Job<'_, '_> {
             return;
         };
         let me = self.engine.members.me();
-        let stopped = self.engine.members.is_excluded(me);
+        let stopped = self.engine.members.is_excluded_for_corruption(me);
         for origin in self.redundancy.held.clone().iter() {
             if origin == me && self.redundancy.released && !stopped {
                 // The owner's input is right.

@@ -7,6 +7,7 @@ use super::decision::Decisions;
 use super::inputs::{InputHash, Inputs};
 use super::integrity::{Checks, InputDigests, Integrity};
 use super::progress::Progress;
+use super::redundancy::retained::RetainedResult;
 use super::redundancy::{Redundancy, retire_before};
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
@@ -38,6 +39,8 @@ pub struct Finished {
     pub blocks: BTreeMap<Node, Block>,
     /// The decision of the last round for node 0; if its scope is the whole cube, for all nodes.
     pub decision: Slice,
+    /// The redundancy, if the job keeps it.
+    pub retained: Option<RetainedResult>,
 }
 
 /// The point from which a job continues.
@@ -169,7 +172,14 @@ impl<'a, 'e> Job<'a, 'e> {
         let apart = |error: &Error| error.status.sets_apart();
         // Releases copies that no later step needs.
         drop(self.engine.take_arrived());
-        if !result.as_ref().is_err_and(apart) {
+        if result.as_ref().is_err_and(apart) {
+            self.redundancy.store.set_apart();
+        }
+        let mut is_over = true;
+        let retains = self.redundancy.retains && result.is_ok();
+        if retains {
+            is_over = self.engine.is_over(self.redundancy.store)?;
+        } else if !result.as_ref().is_err_and(apart) {
             self.engine.clear(self.redundancy.store)?;
         }
         self.engine.stats.peak_bytes = MemoryBudget::current().peak() as u64;
@@ -185,8 +195,9 @@ impl<'a, 'e> Job<'a, 'e> {
             .last()
             .and_then(|last| last.of(Node(0)).cloned());
         Ok(Finished {
-            blocks: self.progress.blocks,
+            blocks: self.progress.blocks.clone(),
             decision: last.unwrap_or_else(|| Buffer::default().into()),
+            retained: retains.then(|| self.into_retained(is_over)),
         })
     }
 
@@ -223,8 +234,20 @@ impl<'a, 'e> Job<'a, 'e> {
     /// Releases versions that no rank needs after the commit of this round.
     fn retire(&mut self, round: u32) {
         if !self.recomputes() {
-            retire_before(self.redundancy.store, round);
+            let is_stored = round < self.algorithm.rounds() || self.stores_result();
+            let last =
+                if self.redundancy.retains && !is_stored && !mutant(Mutant::LastVersionRetired) {
+                    round - 1
+                } else {
+                    round
+                };
+            retire_before(self.redundancy.store, last);
         }
+    }
+
+    /// Returns whether the version after the last round is stored.
+    fn stores_result(&self) -> bool {
+        self.redundancy.retains && !self.recomputes() && !self.algorithm.finishes_locally()
     }
 
     /// Runs the round until it is committed, or until the job must continue from an earlier point.
@@ -308,8 +331,14 @@ impl<'a, 'e> Job<'a, 'e> {
         let result = match result {
             result if round == 0 && self.recomputes() => self.load_inputs(result)?,
             result if round == 0 => self.load_version(result)?,
-            // The caller owns the result as soon as it is committed, so it is not stored.
-            result if round == self.algorithm.rounds() => self.verify_result(result)?,
+            result if round == self.algorithm.rounds() => {
+                let result = self.verify_result(result)?;
+                if self.stores_result() && !result.interrupted {
+                    self.save_version(version_id, result)?
+                } else {
+                    result
+                }
+            }
             result if self.recomputes() => result,
             result => self.save_version(version_id, result)?,
         };
@@ -339,11 +368,15 @@ impl<'a, 'e> Job<'a, 'e> {
         self.inputs.release_own();
         self.progress
             .commit(round, result.blocks, result.decisions, self.engine.members);
+        if round < self.algorithm.rounds() || self.stores_result() {
+            self.redundancy.stored = self.progress.version;
+        }
     }
 
     /// Returns whether lost blocks are recomputed from inputs, so that versions are not stored.
     pub(super) fn recomputes(&self) -> bool {
-        self.redundancy.keeps_copies() && self.algorithm.is_recomputable()
+        let from_inputs = self.redundancy.keeps_copies() && self.algorithm.is_recomputable();
+        from_inputs && !self.redundancy.has_versions
     }
 
     /// Returns the node's home if it exists and has an input.

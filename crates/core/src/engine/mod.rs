@@ -39,6 +39,9 @@ pub use integrity::{Accusation, Checks};
 pub use job::{Finished, Job};
 pub use policy::{Load, Placement, PlacementPolicy};
 pub use redundancy::checkpoints::Checkpoints;
+pub use redundancy::retained::{
+    FinishedRounds, HeldInputs, HeldState, LoadOnly, NoSource, RetainedResult,
+};
 pub use stats::{Phase, Stats};
 pub use verify::{VerifyInput, verify};
 
@@ -63,6 +66,8 @@ pub enum Event {
     Excluded(Rank),
     /// The rank executes nodes again.
     Rejoined(Rank),
+    /// A result is recovered: all of its blocks are on their executors, and its redundancy is renewed.
+    Renewed,
     /// Data corruption was detected: the accused rank if it is known, the rank that reports it, and its kind.
     Corrupt(Option<Rank>, Rank, Finding),
 }

@@ -14,6 +14,7 @@ use crate::vcube::Node;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The committed state of a job, as far as this rank has it.
+#[derive(Debug)]
 pub(super) struct Progress {
     /// The committed version, with the failed ranks that were known when it was made.
     pub version: VersionId,

@@ -25,7 +25,12 @@ impl Job<'_, '_> {
             let mut result = if self.recomputes() {
                 self.restore_lineage(RoundResult::new())?
             } else {
-                self.restore_version(&held_with)?
+                let result = self.restore_version(&held_with)?;
+                if self.redundancy.outlives_job && self.redundancy.keeps_copies() {
+                    self.renew_inputs(result)?
+                } else {
+                    result
+                }
             };
             result.error = self.suspected(result.error);
             self.engine.spent(Phase::Repair, start);

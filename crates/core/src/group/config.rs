@@ -46,8 +46,8 @@ pub struct DataChecks {
 
 /// How a group works. The default sorts with the best algorithm and keeps one replica of every input.
 ///
-/// `method`, `store` (but for the directory's path), `repair`, `dense`, `checks`, `min_survivors`, and whether
-/// there is a timeout are the same on all ranks; the rest may differ.
+/// `method`, `store` (but for the directory's path), `repair`, `dense`, `checks`, `min_survivors`,
+/// `release_after_run`, and whether there is a timeout are the same on all ranks; the rest may differ.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
     /// The sorting algorithm; None: the fastest for the number of ranks and the size.
@@ -68,6 +68,9 @@ pub struct GroupConfig {
     pub memory_limit: usize,
     /// The group goes on only as long as this many ranks survive; 0 and 1: one.
     pub min_survivors: usize,
+    /// The redundancy of a job is released at its end, so that a rank that fails later takes its part of the result
+    /// along.
+    pub release_after_run: bool,
     /// Failures to inject, for tests and experiments.
     pub failures: Plan,
 }
@@ -84,6 +87,7 @@ impl Default for GroupConfig {
             timeout: None,
             memory_limit: 0,
             min_survivors: 0,
+            release_after_run: false,
             failures: Plan::default(),
         }
     }
@@ -119,6 +123,7 @@ impl GroupConfig {
         reloads.hash(&mut hasher);
         self.min_survivors.hash(&mut hasher);
         self.timeout.is_some().hash(&mut hasher);
+        self.release_after_run.hash(&mut hasher);
         match &self.store {
             StoreChoice::Memory(replicas) => replicas.hash(&mut hasher),
             StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),

@@ -78,8 +78,8 @@ impl<T: Transport> Group<T> {
             agree_on_equal(
                 engine,
                 fingerprint,
-                "config (algorithm, store, replicas, pivot, repair, dense, checks, min_survivors, or whether there is a \
-                 reload or a timeout)",
+                "config (algorithm, store, replicas, pivot, repair, dense, checks, min_survivors, release_after_run, or \
+                 whether there is a reload or a timeout)",
             )
         })?;
         self.transport.repair_by(self.config.repair);

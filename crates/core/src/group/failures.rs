@@ -72,6 +72,8 @@ impl<T: Transport> Group<T> {
     /// whether no rank has failed. Collective.
     pub fn finish(&mut self) -> Result<bool> {
         self.call(|group| {
+            // All survivors are here, so that none of them recovers a result any more.
+            group.store.give_up_detached();
             group.find_failures_now()?;
             group.on_kept(Kept::States, &Schedule::default(), |states, engine, _| {
                 states.clear(engine)

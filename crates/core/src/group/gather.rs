@@ -30,7 +30,7 @@ impl<T: Transport> Group<T> {
         arguments: Result<(TreeOptions, &Sorted)>,
         consume: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        self.tree_call(|group| {
+        self.call_with_limit(|group| {
             let ranks = group.members.ranks();
             let arguments = arguments.and_then(|(options, result)| {
                 if result.ranks() != ranks {

@@ -68,6 +68,8 @@ pub struct Prepared<'a> {
     pub(super) kernel: Box<dyn Kernel>,
     /// The caller's records.
     pub(super) given: &'a [u8],
+    /// The number of the protected input that they are; 0: they are not protected yet.
+    pub(super) input_id: u64,
 }
 
 impl<'a> Prepared<'a> {
@@ -84,6 +86,7 @@ impl<'a> Prepared<'a> {
             layout,
             stable,
             given: records,
+            input_id: 0,
         })
     }
 }

@@ -3,13 +3,11 @@
 use std::any::Any;
 
 use super::input::InputCopies;
-use super::services::BudgetedObserver;
-use super::{Group, JobKind, Reload};
-use crate::engine::{
-    Algorithm, Checks, Engine, EngineContext, Finished, InputHash, Job, PlacementPolicy, Source,
-    Stats,
-};
+use super::{Group, JobKind, Reload, StepSetup};
+use crate::engine::{Algorithm, Checks, Finished, HeldInputs, InputHash, Job, Source, Stats};
 use crate::members::{Rank, RankSet};
+use crate::store::Store;
+use crate::store::overlay::Overlay;
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
@@ -39,6 +37,10 @@ pub(super) struct JobSetup<'a> {
     pub record_bytes: usize,
     /// Inputs are empty, so that they can always be provided again.
     pub starts_empty: bool,
+    /// The inputs that were protected before, in place of `input`.
+    pub held: Option<&'a mut HeldInputs>,
+    /// The redundancy is kept after the end.
+    pub retains: bool,
 }
 
 impl<T: Transport> Group<T> {
@@ -72,9 +74,17 @@ impl<T: Transport> Group<T> {
         let timers = self.config.failures.resolve(self.members.ranks(), 1);
         let timer = timers.timer(self.members.me());
         JobStart {
+            _timer: timer.map(self.services.kill_timer),
+            ..self.start_of_job()
+        }
+    }
+
+    /// The circumstances of a job that begins now, without timers.
+    pub(super) fn start_of_job(&self) -> JobStart {
+        JobStart {
             absent: self.members.faulty().clone(),
             time: self.transport.now(),
-            _timer: timer.map(self.services.kill_timer),
+            _timer: None,
         }
     }
 
@@ -87,43 +97,54 @@ impl<T: Transport> Group<T> {
     ) -> Result<Finished> {
         let ranks = self.members.ranks();
         let schedule = (self.config.failures).resolve(ranks, algorithm.rounds() + 1);
-        self.services.observer.call_begins();
-        let mut observer = BudgetedObserver {
-            observer: &mut *self.services.observer,
-            budget: &mut *self.services.budget,
-        };
-        let mut inputs = Inputs {
-            copies: setup.copies,
-            reload: self.services.reload.as_deref_mut(),
-        };
         if let Some(policy) = &self.policy {
             self.members.exclude(policy.excluded());
         }
-        let source: &mut dyn Source = if setup.starts_empty {
-            &mut EmptyInputs
-        } else {
-            &mut inputs
+        let step = StepSetup {
+            schedule: Some(&schedule),
+            follows_policy: true,
+            record_bytes: setup.record_bytes,
+            key: setup.key,
         };
-        let policy = self.policy.as_mut();
-        let mut engine = Engine::new(EngineContext {
-            transport: &mut self.transport,
-            members: &mut self.members,
-            observer: &mut observer,
-            stats: &mut self.stats,
-            schedule: &schedule,
-            policy: policy.map(|policy| policy as &mut dyn PlacementPolicy),
+        let finished = self.engage(step, |engine, beside| {
+            let mut inputs = Inputs {
+                copies: setup.copies,
+                reload: beside.reload,
+            };
+            let source: &mut dyn Source = if setup.starts_empty {
+                &mut EmptyInputs
+            } else {
+                &mut inputs
+            };
+            let mut overlay;
+            let mut state = None;
+            let store: &mut dyn Store = match setup.held {
+                Some(held) => {
+                    let (held, below) = held.lend();
+                    state = Some(held);
+                    let above = beside.store;
+                    overlay = Overlay { below, above };
+                    &mut overlay
+                }
+                None => beside.store,
+            };
+            let (input, absent) = (setup.input, start.absent);
+            let job = Job::new(
+                engine,
+                algorithm,
+                store,
+                source,
+                input,
+                absent,
+                setup.checks,
+            );
+            let job = job.retaining(setup.retains);
+            let job = match state {
+                Some(state) => job.with_held(state),
+                None => job,
+            };
+            job.run(beside.lost)
         });
-        engine.set_records(setup.record_bytes, setup.key);
-        let job = Job::new(
-            &mut engine,
-            algorithm,
-            &mut *self.store,
-            source,
-            setup.input,
-            start.absent,
-            setup.checks,
-        );
-        let finished = job.run(&mut self.lost);
         // A rank that was excluded in this job may have been corrupted by chance.
         self.members.readmit_all();
         self.stats.total_seconds = self.transport.now() - start.time;
@@ -132,9 +153,9 @@ impl<T: Transport> Group<T> {
 }
 
 /// Copies this rank's input again, and reloads inputs of other ranks.
-struct Inputs<'a> {
-    copies: Option<InputCopies<'a>>,
-    reload: Option<&'a mut (dyn Reload + 'static)>,
+pub(super) struct Inputs<'a> {
+    pub copies: Option<InputCopies<'a>>,
+    pub reload: Option<&'a mut (dyn Reload + 'static)>,
 }
 
 impl Source for Inputs<'_> {

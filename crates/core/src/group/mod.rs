@@ -11,6 +11,7 @@
 //! | `create` | creation: handshake, agreement on the configuration, stores |
 //! | `failures` | failure checks, agreement on numbers, injected failures |
 //! | `job`, [`input`] | jobs: set-up, timers, reloaded inputs; the copy of a rank's input |
+//! | [`protected`], `results` | inputs that are protected before they are sorted; recovery of results |
 //! | [`sort`], `rounds`, [`tree`], `gather` | sorts, user-defined algorithms, tree collectives, results at one rank |
 //! | `states`, [`verify`] | states of the caller's own loop; verification of results |
 //! | [`monitor`] | placement by speed |
@@ -25,6 +26,8 @@ mod gather;
 pub mod input;
 mod job;
 pub mod monitor;
+pub mod protected;
+mod results;
 mod rounds;
 pub mod services;
 pub mod sort;
@@ -35,7 +38,8 @@ pub mod verify;
 pub use config::{DataChecks, GroupConfig, OpenDirectory, StoreChoice};
 pub use input::{Key, SortInput};
 pub use monitor::{Clocks, Datagrams, MonitorConfig, MonitorMode, MonitorState, TestProcedure};
-pub use rounds::RoundsInput;
+pub use protected::ProtectedInput;
+pub use rounds::{FinalStates, RoundsInput};
 pub use services::{
     GroupObserver, HostBudget, JobKind, LogLevel, NoObserver, Reload, Services, Unlimited,
 };
@@ -43,13 +47,14 @@ pub use sort::{Sorted, SortedBlock};
 pub use tree::{MergeOperation, TreeMerge, TreeOptions};
 pub use verify::Verification;
 
-use crate::engine::{Checkpoints, Engine, EngineContext, Stats};
+use crate::engine::{Checkpoints, Engine, EngineContext, PlacementPolicy, Stats};
 use crate::faults::Schedule;
 use crate::members::{Members, Rank, RankSet};
 use crate::sort::Method;
 use crate::store::Store;
 use crate::transport::Transport;
 use crate::tree::run::choose::ChosenTree;
+use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 use ftsort_kernels::kernel::ThreadPool;
 use ftsort_kernels::memory::MemoryBudget;
@@ -110,6 +115,28 @@ enum Kept {
     States,
     /// Contributions to tree collectives.
     Contributions,
+}
+
+/// The properties of a collective step on the engine.
+#[derive(Default)]
+struct StepSetup<'a> {
+    /// The failures to inject; None: none.
+    schedule: Option<&'a Schedule>,
+    /// Placement follows the monitor.
+    follows_policy: bool,
+    /// The size of a record; 0: blocks consist of bytes.
+    record_bytes: usize,
+    /// Blocks are checked by digests with this key.
+    key: Option<&'a DigestKey>,
+}
+
+/// The parts of a group beside those that an engine works with.
+struct Beside<'a> {
+    store: &'a mut dyn Store,
+    states: &'a mut Checkpoints,
+    contributions: &'a mut Checkpoints,
+    reload: Option<&'a mut (dyn Reload + 'static)>,
+    lost: &'a mut RankSet,
 }
 
 impl<T: Transport> Group<T> {
@@ -180,6 +207,7 @@ impl<T: Transport> Group<T> {
     pub fn note_failure(&mut self, error: &Error) {
         if error.status.sets_apart() && self.poison.is_none() {
             self.poison = Some(error.clone());
+            self.store.set_apart();
         }
     }
 
@@ -198,26 +226,46 @@ impl<T: Transport> Group<T> {
         result
     }
 
+    /// Runs a collective step on the engine. `work` also receives the parts of the group that the engine does not
+    /// use.
+    fn engage<R>(
+        &mut self,
+        step: StepSetup<'_>,
+        work: impl FnOnce(&mut Engine<'_>, Beside<'_>) -> Result<R>,
+    ) -> Result<R> {
+        self.services.observer.call_begins();
+        let mut observer = BudgetedObserver {
+            observer: &mut *self.services.observer,
+            budget: &mut *self.services.budget,
+        };
+        let policy = self.policy.as_mut().filter(|_| step.follows_policy);
+        let schedule = Schedule::default();
+        let mut engine = Engine::new(EngineContext {
+            transport: &mut self.transport,
+            members: &mut self.members,
+            observer: &mut observer,
+            stats: &mut self.stats,
+            schedule: step.schedule.unwrap_or(&schedule),
+            policy: policy.map(|policy| policy as &mut dyn PlacementPolicy),
+        });
+        engine.set_records(step.record_bytes.max(1), step.key);
+        let beside = Beside {
+            store: &mut *self.store,
+            states: &mut self.states,
+            contributions: &mut self.contributions,
+            reload: self.services.reload.as_deref_mut(),
+            lost: &mut self.lost,
+        };
+        work(&mut engine, beside)
+    }
+
     /// Runs a collective step on the engine. Also returns the number of failures that it found.
     fn on_engine<R>(
         &mut self,
         work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
     ) -> Result<(R, usize)> {
         let known = self.members.faulty().len();
-        let schedule = Schedule::default();
-        self.services.observer.call_begins();
-        let mut observer = BudgetedObserver {
-            observer: &mut *self.services.observer,
-            budget: &mut *self.services.budget,
-        };
-        let value = work(&mut Engine::new(EngineContext {
-            transport: &mut self.transport,
-            members: &mut self.members,
-            observer: &mut observer,
-            stats: &mut self.stats,
-            schedule: &schedule,
-            policy: None,
-        }))?;
+        let value = self.engage(StepSetup::default(), |engine, _| work(engine))?;
         Ok((value, self.members.faulty().len() - known))
     }
 
@@ -229,25 +277,19 @@ impl<T: Transport> Group<T> {
         schedule: &Schedule,
         work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
     ) -> Result<R> {
-        let kept = match kept {
-            Kept::States => &mut self.states,
-            Kept::Contributions => &mut self.contributions,
-        };
-        self.services.observer.call_begins();
-        let mut observer = BudgetedObserver {
-            observer: &mut *self.services.observer,
-            budget: &mut *self.services.budget,
-        };
-        let mut stats = Stats::default();
-        let mut engine = Engine::new(EngineContext {
-            transport: &mut self.transport,
-            members: &mut self.members,
-            observer: &mut observer,
-            stats: &mut stats,
-            schedule,
-            policy: None,
-        });
-        work(kept, &mut engine, &mut self.lost)
+        self.keeping_stats(|group| {
+            let step = StepSetup {
+                schedule: Some(schedule),
+                ..StepSetup::default()
+            };
+            group.engage(step, |engine, beside| {
+                let kept = match kept {
+                    Kept::States => beside.states,
+                    Kept::Contributions => beside.contributions,
+                };
+                work(kept, engine, beside.lost)
+            })
+        })
     }
 
     /// Runs a step that is not part of a job: the statistics stay those of the last job.
@@ -255,10 +297,24 @@ impl<T: Transport> Group<T> {
         &mut self,
         work: impl FnOnce(&mut Engine<'_>) -> Result<R>,
     ) -> Result<(R, usize)> {
+        self.keeping_stats(|group| group.on_engine(work))
+    }
+
+    fn keeping_stats<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> R) -> R {
         let stats = self.stats;
-        let result = self.on_engine(work);
+        let result = work(self);
         self.stats = stats;
         result
+    }
+
+    /// Runs a call whose buffers have the memory limit of a job.
+    fn call_with_limit<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
+        self.call(|group| {
+            let here = group.members.living_here();
+            let limit = group.config.memory_limit;
+            group.services.budget.begin_job(limit, here);
+            work(group)
+        })
     }
 
     fn forget_losses(&mut self) {

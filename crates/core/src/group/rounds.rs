@@ -1,16 +1,19 @@
 //! User-defined algorithms on the virtual hypercube.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use twox_hash::XxHash3_64;
 
 use super::config::unequal;
 use super::job::{JobSetup, JobStart};
+use super::results::Safety;
 use super::{Group, JobKind, LastRun};
-use crate::engine::Algorithm;
+use crate::block::Block;
+use crate::engine::{Algorithm, FinishedRounds};
 use crate::members::{Members, Rank};
 use crate::rounds::purity::PurityCheck;
-use crate::rounds::{Hypercube, Rounds};
+use crate::rounds::{Hypercube, Rounds, state_of};
 use crate::transport::{Comparison, Transport};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -46,6 +49,67 @@ impl RoundsInput<'_> {
     }
 }
 
+/// The final states of the nodes that this rank executes. It may outlive its group.
+#[derive(Debug)]
+pub struct FinalStates {
+    states: Vec<(Node, Slice)>,
+    rounds: u32,
+    pub(super) safety: Safety,
+    /// States that other ranks list since a recovery. Pointers to them stay valid.
+    _moved: Vec<Slice>,
+}
+
+impl FinalStates {
+    /// The states, in ascending order of node.
+    pub fn iter(&self) -> impl Iterator<Item = (Node, &Slice)> {
+        self.states.iter().map(|(node, state)| (*node, state))
+    }
+
+    /// The number of states.
+    pub fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Whether this rank has no state.
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// A state by its index.
+    pub fn get(&self, index: usize) -> Option<(Node, &Slice)> {
+        let (node, state) = self.states.get(index)?;
+        Some((*node, state))
+    }
+
+    /// The number of ranks of the group that made it.
+    pub fn ranks(&self) -> usize {
+        self.safety.ranks()
+    }
+
+    pub(super) fn algorithm(&self) -> FinishedRounds {
+        FinishedRounds {
+            rounds: self.rounds,
+        }
+    }
+
+    fn list(&mut self, blocks: &BTreeMap<Node, Block>) {
+        let listed = blocks.iter().map(|(node, block)| (*node, state_of(block)));
+        let before = std::mem::replace(&mut self.states, listed.collect());
+        let moved = before
+            .into_iter()
+            .filter(|(node, _)| !blocks.contains_key(node));
+        self._moved.extend(moved.map(|(_, state)| state));
+    }
+
+    /// Lists the states that the redundancy has for this rank now.
+    pub(super) fn relist(&mut self) {
+        if let Some(retained) = self.safety.retained.take() {
+            self.list(retained.blocks());
+            self.safety.retained = Some(retained);
+        }
+    }
+}
+
 /// Different algorithms pass for the same with probability 2^-43. More bits would take another agreement, and a
 /// call may be short.
 const FINGERPRINT_BITS: u32 = Comparison::bits_in(2);
@@ -67,7 +131,7 @@ impl<T: Transport> Group<T> {
     ///
     /// # Errors
     /// As [`Group::sort`]; `Status::Callback` where a function of the algorithm fails or is not pure.
-    pub fn run_rounds(&mut self, rounds: &dyn Rounds, state: &[u8]) -> Result<Vec<(Node, Slice)>> {
+    pub fn run_rounds(&mut self, rounds: &dyn Rounds, state: &[u8]) -> Result<FinalStates> {
         self.run_rounds_checked(Ok(RoundsInput {
             rounds,
             state,
@@ -76,10 +140,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// As [`Group::run_rounds`], for a caller that may have found an argument wrong.
-    pub fn run_rounds_checked(
-        &mut self,
-        input: Result<RoundsInput<'_>>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    pub fn run_rounds_checked(&mut self, input: Result<RoundsInput<'_>>) -> Result<FinalStates> {
         self.call(|group| {
             group.job(JobKind::Rounds, |group, start| {
                 MemoryBudget::current().start_peak();
@@ -92,7 +153,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         start: JobStart,
         input: Result<RoundsInput<'_>>,
-    ) -> Result<Vec<(Node, Slice)>> {
+    ) -> Result<FinalStates> {
         let dimension = self.members.cube().dimension();
         let provided = provided(&self.members);
         let prepared = input.and_then(|input| {
@@ -125,21 +186,31 @@ impl<T: Transport> Group<T> {
             key: key.as_ref(),
             record_bytes: 1,
             starts_empty: input.rounds.inits_all(),
+            // Without a round, states come from the caller's functions, which are not called again.
+            retains: algorithm.rounds() > 0 && !self.config.release_after_run,
             ..JobSetup::default()
         };
         let finished = self.run_job(start, setup, &algorithm);
         self.stats.merge_into_exchange();
-        let blocks = finished?.blocks;
-        let states = blocks.iter();
+        let finished = finished?;
+        let mut result = FinalStates {
+            states: Vec::new(),
+            rounds: algorithm.rounds(),
+            safety: Safety::new((self.id, seed), &self.members, finished.retained),
+            _moved: Vec::new(),
+        };
+        if algorithm.rounds() > 0 {
+            result.list(&finished.blocks);
+            return Ok(result);
+        }
+        let states = finished.blocks.iter();
         let states = states.map(|(node, block)| {
             let state = caught(|| algorithm.finished(*node, block))?;
             Ok((*node, state))
         });
         let states: Result<Vec<_>> = states.collect();
-        if algorithm.rounds() > 0 {
-            return states;
-        }
-        // Without a round, the states of nodes come from the caller's functions, which may fail on one rank.
-        Ok(self.apart_from_jobs(|engine| engine.all_or_none(states))?.0)
+        // The caller's functions may fail on one rank.
+        result.states = self.apart_from_jobs(|engine| engine.all_or_none(states))?.0;
+        Ok(result)
     }
 }

@@ -19,6 +19,8 @@ pub enum JobKind {
     Sort,
     /// A user-defined algorithm.
     Rounds,
+    /// The protection of inputs that are sorted later.
+    Protect,
 }
 
 /// How serious a log line is.

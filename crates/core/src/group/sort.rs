@@ -1,11 +1,14 @@
 //! Sorts, and their results.
 
+use std::collections::BTreeMap;
+
 use super::config::agree_on_equal;
 use super::input::{InputCopies, Key, Prepared, SortInput};
 use super::job::{JobSetup, JobStart};
+use super::results::Safety;
 use super::{Group, JobKind, LastRun};
-use crate::engine::{Checks, Finished, sum};
-use crate::members::{Members, RankSet};
+use crate::block::Block;
+use crate::engine::{Algorithm, Checks, HeldInputs, sum};
 use crate::sort::{MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records};
 use crate::transport::Transport;
 use crate::tree::run::collect::LocalResult;
@@ -13,17 +16,23 @@ use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::{ThreadPool, kernel_for};
 use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::record::Layout;
 
 /// The sorted blocks that this rank holds, in ascending order of node: its own, and one for each node that it
 /// executes for a failed rank. It may outlive its group.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Sorted {
     blocks: Vec<(Node, u64, Slice)>,
-    record_bytes: usize,
+    layout: Layout,
     total: u64,
-    absent: RankSet,
-    ranks: usize,
+    method: Method,
+    /// If the result is dense, the node of the only block that is listed although it is empty.
+    dense: Option<Node>,
+    pub(super) safety: Safety,
+    /// Blocks that other ranks list since a recovery. Pointers to them stay valid.
+    _moved: Vec<Slice>,
 }
 
 /// One block of a result.
@@ -52,19 +61,46 @@ impl<'a> SortedBlock<'a> {
 }
 
 impl Sorted {
-    fn new(finished: Finished, record_bytes: usize, members: &Members) -> Sorted {
-        let total = total_records(&finished.decision);
-        let blocks = finished.blocks.into_iter().filter_map(|(node, block)| {
-            let (offset, data) = global_offset(&block)?;
-            Some((node, offset, data.clone()))
+    /// Lists the blocks of a job, or of a recovery.
+    fn list(&mut self, blocks: &BTreeMap<Node, Block>) {
+        let dense = self.dense;
+        let listed = blocks.iter().filter_map(|(node, block)| {
+            let (offset, data) = global_offset(block)?;
+            let counts = dense.is_none_or(|own| own == *node || !data.is_empty());
+            counts.then(|| (*node, offset, data.clone()))
         });
-        Sorted {
-            blocks: blocks.collect(),
-            record_bytes,
-            total,
-            absent: members.faulty().clone(),
-            ranks: members.ranks(),
+        let listed = listed.collect();
+        let before = std::mem::replace(&mut self.blocks, listed);
+        let moved = before
+            .into_iter()
+            .filter(|(node, ..)| !blocks.contains_key(node));
+        self._moved.extend(moved.map(|(_, _, data)| data));
+    }
+
+    /// Lists the blocks that the redundancy has for this rank now.
+    pub(super) fn relist(&mut self) {
+        if let Some(retained) = self.safety.retained.take() {
+            self.list(retained.blocks());
+            self.safety.retained = Some(retained);
         }
+    }
+
+    /// Makes the last rounds of the sort again. `with`: receives the algorithm.
+    pub(super) fn with_algorithm<R>(
+        &mut self,
+        threads: &ThreadPool,
+        dimension: u32,
+        with: impl FnOnce(&mut Safety, &dyn Algorithm) -> R,
+    ) -> R {
+        let kernel = kernel_for(&self.layout, threads.clone());
+        let sort = self.method.on(&*kernel, dimension);
+        let algorithm = MergeAndPlace {
+            sort: &*sort,
+            kernel: &*kernel,
+            dimension,
+            dense: self.dense.is_some(),
+        };
+        with(&mut self.safety, &algorithm)
     }
 
     /// The number of blocks.
@@ -97,31 +133,36 @@ impl Sorted {
         self.total
     }
 
+    /// The records' size and key.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// The size of a record in bytes.
     pub fn record_bytes(&self) -> usize {
-        self.record_bytes
+        self.layout.record_bytes()
     }
 
     /// The number of ranks of the group that made it.
     pub fn ranks(&self) -> usize {
-        self.ranks
+        self.safety.ranks()
     }
 
     pub(super) fn local_part(&self) -> LocalResult {
         LocalResult {
             blocks: self.blocks.clone(),
-            record_bytes: self.record_bytes,
+            record_bytes: self.record_bytes(),
             total: self.total,
-            absent: self.absent.clone(),
+            absent: self.safety.absent.clone(),
         }
     }
 
     /// The blocks as parts to verify; `Status::Argument` if the records have another size.
     pub fn parts(&self, record_bytes: usize) -> Result<Vec<(Node, &[u8])>> {
-        if record_bytes != self.record_bytes {
+        if record_bytes != self.record_bytes() {
             let text = format!(
                 "record.record_bytes is {record_bytes}, but the result has records of {} bytes",
-                self.record_bytes
+                self.record_bytes()
             );
             return Err(Error::new(Status::Argument, text));
         }
@@ -154,12 +195,18 @@ impl<T: Transport> Group<T> {
             group.job(JobKind::Sort, |group, start| {
                 MemoryBudget::current().start_peak();
                 let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
-                group.sort_prepared(start, prepared)
+                group.sort_prepared(start, prepared, None)
             })
         })
     }
 
-    fn sort_prepared(&mut self, start: JobStart, prepared: Result<Prepared<'_>>) -> Result<Sorted> {
+    /// Sorts the input of this rank. `held`: it was protected before.
+    pub(super) fn sort_prepared(
+        &mut self,
+        start: JobStart,
+        prepared: Result<Prepared<'_>>,
+        held: Option<&mut HeldInputs>,
+    ) -> Result<Sorted> {
         let prepared = self.agree_on_input(prepared)?;
         let kernel = &*prepared.kernel;
         let given = prepared.given;
@@ -197,18 +244,28 @@ impl<T: Transport> Group<T> {
             checks: checks.as_ref(),
             record_bytes,
             starts_empty: false,
+            held,
+            retains: !self.config.release_after_run,
         };
-        let mut finished = self.run_job(start, setup, &algorithm)?;
-        if self.config.dense {
-            // The other blocks are empty.
-            let own = self.members.me().home();
-            finished.blocks.retain(|node, _| *node == own);
-        }
-        Ok(Sorted::new(finished, record_bytes, &self.members))
+        let finished = self.run_job(start, setup, &algorithm)?;
+        let mut sorted = Sorted {
+            blocks: Vec::new(),
+            layout: prepared.layout,
+            total: total_records(&finished.decision),
+            method,
+            dense: self.config.dense.then(|| self.members.me().home()),
+            safety: Safety::new((self.id, seed), &self.members, finished.retained),
+            _moved: Vec::new(),
+        };
+        sorted.list(&finished.blocks);
+        Ok(sorted)
     }
 
     /// Agrees that the arguments of all ranks are right and their records alike. Collective.
-    fn agree_on_input<'a>(&mut self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
+    pub(super) fn agree_on_input<'a>(
+        &mut self,
+        prepared: Result<Prepared<'a>>,
+    ) -> Result<Prepared<'a>> {
         let method = self.config.method;
         let prepared = prepared.and_then(|prepared| {
             if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
@@ -220,14 +277,19 @@ impl<T: Transport> Group<T> {
             }
             Ok(prepared)
         });
-        let fingerprint = |prepared: &Prepared<'_>| prepared.layout.fingerprint();
+        let fingerprint = |prepared: &Prepared<'_>| {
+            prepared
+                .layout
+                .fingerprint()
+                .wrapping_add(prepared.input_id)
+        };
         // Ranks need not agree again on the layout of their last sort.
         let before = self.agreed_layout;
         let again = prepared.as_ref().map(fingerprint).ok() == before;
         let (prepared, _) = self.on_engine(|engine| {
             let (prepared, again) = engine.all_or_none_with(prepared, again)?;
             if !again {
-                agree_on_equal(engine, fingerprint(&prepared), "record")?;
+                agree_on_equal(engine, fingerprint(&prepared), "record or input")?;
             }
             Ok(prepared)
         })?;

@@ -208,7 +208,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         arguments: Result<TreeMerge<'_>>,
     ) -> Result<Option<Slice>> {
-        self.tree_call(|group| {
+        self.call_with_limit(|group| {
             let absent = group.members.faulty().clone();
             let prepared = arguments.and_then(|given| {
                 let fingerprint = given.operation.fingerprint();
@@ -246,7 +246,7 @@ impl<T: Transport> Group<T> {
         arguments: Result<(TreeOptions, Rank, &[u8])>,
         length: usize,
     ) -> Result<Slice> {
-        self.tree_call(|group| {
+        self.call_with_limit(|group| {
             let absent = group.members.faulty().clone();
             let ranks = group.members.ranks();
             let prepared = arguments.and_then(|(options, root, bytes)| {
@@ -271,19 +271,6 @@ impl<T: Transport> Group<T> {
                 return Err(Error::new(Status::Internal, text));
             }
             Ok(received)
-        })
-    }
-
-    /// Runs a call whose buffers have the memory limit of a job.
-    pub(super) fn tree_call<R>(
-        &mut self,
-        work: impl FnOnce(&mut Group<T>) -> Result<R>,
-    ) -> Result<R> {
-        self.call(|group| {
-            let here = group.members.living_here();
-            let limit = group.config.memory_limit;
-            group.services.budget.begin_job(limit, here);
-            work(group)
         })
     }
 

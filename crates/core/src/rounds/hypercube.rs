@@ -129,7 +129,7 @@ fn check(round: u32, entry: Round, dimension: u32) -> Result<()> {
 }
 
 /// Returns the state in a node's block.
-fn state_of(block: &Block) -> Slice {
+pub(crate) fn state_of(block: &Block) -> Slice {
     let run = block.runs.first();
     run.map_or_else(|| Buffer::default().into(), |run| run.data.clone())
 }

@@ -22,6 +22,7 @@ pub mod sequential;
 mod tests;
 
 pub use hypercube::Hypercube;
+pub(crate) use hypercube::state_of;
 
 use crate::engine::Subcube;
 use crate::vcube::Node;

@@ -312,6 +312,10 @@ impl Algorithm for MergeAndPlace<'_> {
         self.sort.is_recomputable()
     }
 
+    fn finishes_locally(&self) -> bool {
+        !self.dense
+    }
+
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         if at.round <= self.sort.rounds() {
             return self.sort.split(at, block);

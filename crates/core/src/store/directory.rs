@@ -5,7 +5,10 @@
 //! their contents and names are synced before the commit that relies on them. The papers' programs write their
 //! checkpoints in place. [`Files`] defines the operations on files.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, Read};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Store, StoreScope, VersionId};
 use crate::block::{Block, Header};
@@ -21,6 +24,9 @@ const MAGIC: [u8; 8] = *b"ftsort\0\x03";
 
 /// The files of one directory, by name.
 pub trait Files {
+    /// Returns another access to the same directory.
+    fn another(&self) -> Box<dyn Files>;
+
     /// The name of the directory for error texts.
     fn place(&self) -> String;
 
@@ -58,6 +64,18 @@ pub struct Directory {
     me: Rank,
     /// The entries that this rank has put and not removed yet.
     mine: Vec<(VersionId, Node)>,
+    detached: Arc<Mutex<Detached>>,
+    /// The entries are detached, and this is their store.
+    is_detached: bool,
+}
+
+/// Shared by the store of a group and the stores of its detached entries, which may be dropped by other threads.
+#[derive(Default)]
+struct Detached {
+    /// The numbers of the sorts with detached entries that this rank still has.
+    sorts: BTreeSet<u32>,
+    /// This rank is separated from the others, which may still need the files.
+    is_apart: bool,
 }
 
 impl Directory {
@@ -69,7 +87,13 @@ impl Directory {
             sorts: 0,
             me,
             mine: Vec::new(),
+            detached: Arc::default(),
+            is_detached: false,
         }
+    }
+
+    fn detached(&self) -> MutexGuard<'_, Detached> {
+        self.detached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`Directory::new`], but first tries to write there: `Status::Store` with the system's reason if
@@ -98,12 +122,15 @@ impl Directory {
 
     /// The beginning of the names of this sort's files.
     fn sort_prefix(&self) -> String {
-        let sorts = if mutant(Mutant::FilesOfOtherSortsUsed) {
+        self.prefix_of(if mutant(Mutant::FilesOfOtherSortsUsed) {
             0
         } else {
             self.sorts
-        };
-        format!("{}s{sorts}-", self.prefix)
+        })
+    }
+
+    fn prefix_of(&self, sort: u32) -> String {
+        format!("{}s{sort}-", self.prefix)
     }
 
     fn sign(&self) -> String {
@@ -248,11 +275,68 @@ impl Store for Directory {
     }
 
     fn sweep(&mut self) {
+        let mut kept = self.detached().sorts.clone();
+        // Other ranks may have begun the next sort.
+        kept.insert(self.sorts);
+        let kept: Vec<String> = kept.into_iter().map(|sort| self.prefix_of(sort)).collect();
         for name in self.files.list().unwrap_or_default() {
-            // Other ranks may have begun the next sort.
-            if name.starts_with(&self.prefix) && !name.starts_with(&self.sort_prefix()) {
+            let is_kept = kept.iter().any(|prefix| name.starts_with(prefix));
+            if name.starts_with(&self.prefix) && !is_kept {
                 let _ = self.files.remove(&name);
             }
+        }
+    }
+
+    fn detach(&mut self, removes: bool) -> Box<dyn Store> {
+        self.detached().sorts.insert(self.sorts);
+        if !removes {
+            self.mine.clear();
+        }
+        let detached = Directory {
+            files: self.files.another(),
+            prefix: self.prefix.clone(),
+            sorts: self.sorts,
+            me: self.me,
+            mine: std::mem::take(&mut self.mine),
+            detached: Arc::clone(&self.detached),
+            is_detached: true,
+        };
+        self.sorts += 1;
+        Box::new(detached)
+    }
+
+    fn give_up_detached(&mut self) {
+        self.detached().sorts.clear();
+    }
+
+    fn set_apart(&mut self) {
+        self.detached().is_apart = true;
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "Directory({}/{})",
+            self.files.place(),
+            self.sort_prefix()
+        )
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if !self.is_detached {
+            return;
+        }
+        let is_apart = {
+            let mut detached = self.detached();
+            detached.sorts.remove(&self.sorts);
+            detached.is_apart
+        };
+        if !is_apart {
+            self.retire(u32::MAX);
         }
     }
 }

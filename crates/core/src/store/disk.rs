@@ -116,6 +116,14 @@ impl Disk {
 }
 
 impl Files for Disk {
+    fn another(&self) -> Box<dyn Files> {
+        // The owner is not shared, because the other access may be used by another thread.
+        Box::new(Disk {
+            owner: Rc::new(OnceCell::clone(&self.owner)),
+            ..self.clone()
+        })
+    }
+
     fn place(&self) -> String {
         self.folder.display().to_string()
     }

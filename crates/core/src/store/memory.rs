@@ -51,6 +51,13 @@ impl Store for Memory {
     }
 
     fn sweep(&mut self) {}
+
+    fn detach(&mut self, _removes: bool) -> Box<dyn Store> {
+        Box::new(Memory {
+            replicas: self.replicas,
+            blocks: std::mem::take(&mut self.blocks),
+        })
+    }
 }
 
 #[cfg(test)]

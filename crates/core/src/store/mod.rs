@@ -6,6 +6,9 @@
 pub mod directory;
 pub mod disk;
 pub mod memory;
+pub mod overlay;
+
+use std::fmt;
 
 use crate::block::Block;
 use crate::vcube::Node;
@@ -41,13 +44,18 @@ impl VersionId {
 }
 
 /// Keeps versions of nodes' blocks.
-pub trait Store {
+pub trait Store: fmt::Debug {
     /// The ranks that can read the entries.
     fn scope(&self) -> StoreScope;
 
     /// Stores `block` as that of `node` at `version_id`, and replaces an older entry. Either all of it is
     /// stored, or `Status::Store` or `Status::Memory` gives the reason.
     fn put(&mut self, version_id: VersionId, node: Node, block: &Block) -> Result<()>;
+
+    /// Stores an input that was copied to this rank, for as long as the inputs are protected.
+    fn hold(&mut self, owner: Node, input: &Block) -> Result<()> {
+        self.put(VersionId::INPUT, owner, input)
+    }
 
     /// Returns a stored block; None if there is none or it is damaged. `Status::Memory` if there is no memory
     /// for it.
@@ -63,7 +71,18 @@ pub trait Store {
     /// As `clear`, but entries that other ranks may still read stay in a shared store until `sweep`.
     fn leave(&mut self);
 
-    /// Removes the files that failed ranks left from past sorts in a shared store. Called on one rank after
-    /// `clear`, when no rank reads them any more.
+    /// Removes the files that failed ranks left from past sorts in a shared store, except those of detached
+    /// entries that this rank still has. Called on one rank after `clear`, when no rank reads them any more.
     fn sweep(&mut self);
+
+    /// Moves all entries into a store of their own, which outlives the sort, and continues as after `clear`. When
+    /// that store is dropped it removes its entries, if it `removes` them; otherwise `sweep` removes them later.
+    fn detach(&mut self, removes: bool) -> Box<dyn Store>;
+
+    /// Lets `sweep` remove the files of detached entries too: no rank will read them any more.
+    fn give_up_detached(&mut self) {}
+
+    /// This rank is separated from the others, which may still need its files: detached entries are not removed
+    /// when their store is dropped.
+    fn set_apart(&mut self) {}
 }

@@ -37,7 +37,8 @@ use std::rc::Rc;
 #[cfg(feature = "trials")]
 pub use check::{Check, FailingRun, Tally};
 
-use crate::harness::{Harness, InputSource, JobContext, JobOptions, JobReport, StoreKind};
+use crate::harness::{Harness, JobOptions, JobReport, StoreKind};
+use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Failure, FailureMode, SimConfig, StepRecord};
 use ftsort_core::faults::Schedule;
 use ftsort_core::members::Rank;
@@ -142,7 +143,7 @@ pub fn run(
 
 /// Runs the algorithm on one rank, as a program does through the C interface.
 fn run_rounds(
-    context: JobContext<'_, '_>,
+    mut context: JobContext<'_, '_>,
     rounds: &dyn Rounds,
     inputs: &[Vec<u8>],
     can_reload: bool,
@@ -161,7 +162,14 @@ fn run_rounds(
         own: None,
         can_reload,
     };
-    let finished = context.run(&algorithm, source, input, None)?;
+    let run = JobRun {
+        source,
+        input: input.into(),
+        checks: None,
+        held: None,
+        retains: false,
+    };
+    let finished = context.run(&algorithm, run)?;
     let blocks = finished.blocks.iter();
     blocks
         .map(|(node, block)| Ok((*node, algorithm.finished(*node, block)?)))

@@ -6,7 +6,7 @@
 
 use super::Trial;
 use super::run::{RankResult, ResultBlock, read_records};
-use crate::harness::JobContext;
+use crate::job::JobContext;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{Checkpoints, Transfer};
 use ftsort_core::members::{Rank, RankSet};

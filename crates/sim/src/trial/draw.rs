@@ -62,6 +62,8 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         repair: repairs[draw.below(4) as usize],
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
+        protects: 0,
+        recoveries: 0,
         custom_loop: false,
         checks: draw.once_in(3),
         corruptions: Vec::new(),
@@ -123,6 +125,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
     if !trial.custom_loop && trial.tree.is_none() && draw.once_in(3) {
         draw_speeds(&mut draw, &mut trial);
     }
+    draw_redundancy(seed, &mut trial);
     if trial.store == StoreKind::Directory {
         (trial.power, trial.sync) = (draw.once_in(2), draw.once_in(2));
     }
@@ -155,6 +158,21 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         draw_refusal(&mut draw, &mut trial);
     }
     trial
+}
+
+/// Lets some sorts protect their inputs before, or recover their results afterwards. The draws of the other values
+/// do not depend on it.
+fn draw_redundancy(seed: u64, trial: &mut Trial) {
+    let mut draw = SplitMix::new(!seed);
+    if trial.custom_loop || trial.tree.is_some() || !draw.once_in(3) {
+        return;
+    }
+    trial.protects = draw.below(3) as usize;
+    trial.recoveries = draw.below(3) as usize;
+    // The digests of a sort do not cover the time before and after it.
+    if trial.protects + trial.recoveries > 0 {
+        trial.corruptions.clear();
+    }
 }
 
 /// Draws an action of some rank that is refused. Another job shows that the group can still be used.

@@ -95,6 +95,8 @@ impl Trial {
             "repair" => self.repair = named(&REPAIRS, value)?,
             "hosts" => self.hosts = value.parse().ok()?,
             "sorts" => self.sorts = value.parse().ok()?,
+            "protects" => self.protects = value.parse().ok()?,
+            "recoveries" => self.recoveries = value.parse().ok()?,
             "mutant" | "set_mutant" | "plant" => self.mutant = Some(read_mutant(value)?),
             "dense" => self.dense = value == "1",
             "tagged" => self.tagged = value == "1",
@@ -122,7 +124,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 34] = [
+const KEYWORDS: [&str; 36] = [
     "ranks",
     "seed",
     "records",
@@ -132,6 +134,8 @@ const KEYWORDS: [&str; 34] = [
     "repair",
     "hosts",
     "sorts",
+    "protects",
+    "recoveries",
     "mutant",
     "dense",
     "tagged",
@@ -158,7 +162,7 @@ const KEYWORDS: [&str; 34] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 27;
+const CURRENT: usize = 29;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,6 +179,11 @@ impl fmt::Display for Trial {
             self.hosts,
             self.sorts,
         )?;
+        for (name, count) in [("protects", self.protects), ("recoveries", self.recoveries)] {
+            if count > 0 {
+                write!(out, " {name}={count}")?;
+            }
+        }
         if let Some(mutant) = self.mutant {
             write!(out, " mutant={mutant:?}")?;
         }

@@ -73,6 +73,10 @@ pub struct Trial {
     pub hosts: usize,
     /// The number of jobs that the group runs one after the other.
     pub sorts: usize,
+    /// How many times each sort runs on an input that is protected before; 0: the input is not protected before.
+    pub protects: usize,
+    /// How many times the result of each sort is recovered after failures.
+    pub recoveries: usize,
     /// Whether the job is a loop of the program's own that sorts with checkpoints.
     pub custom_loop: bool,
     /// Whether blocks are checked by digests.
@@ -166,6 +170,8 @@ impl Default for Trial {
             repair: Repair::Agree,
             hosts: 1,
             sorts: 1,
+            protects: 0,
+            recoveries: 0,
             custom_loop: false,
             checks: false,
             corruptions: Vec::new(),

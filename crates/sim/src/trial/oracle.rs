@@ -213,7 +213,13 @@ fn judge_rank(
     let survivors = members.survivors().count() - first.excluded.len();
     let equal_shares = [total / survivors, total.div_ceil(survivors)];
     let share = records_of(result);
-    if trial.dense && !first.excluded.contains(&rank) && !equal_shares.contains(&share) {
+    let undisturbed = trial.failures.is_empty() && trial.exclusions.is_empty();
+    let is_restored = trial.recoveries > 0 && !undisturbed;
+    if trial.dense
+        && !is_restored
+        && !first.excluded.contains(&rank)
+        && !equal_shares.contains(&share)
+    {
         return Some(format!(
             "rank {rank} has {share} records instead of {} or {}",
             equal_shares[0], equal_shares[1]
@@ -415,6 +421,11 @@ fn judge_data_loss(
         // A partitioned rank that sees itself as the last survivor removes all files at its end.
         return None;
     }
+    let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
+    if trial.store == StoreKind::Reload && trial.recoveries > 0 && !is_recomputable {
+        // The result of such a sort cannot be made again from inputs.
+        return None;
+    }
     let Some(known) = &outcome.failed_at_commit else {
         return judge_early_loss(trial, run, job, outcome);
     };
@@ -440,7 +451,13 @@ fn judge_early_loss(
         return Some("data loss is reported, although inputs can be loaded again".into());
     }
     let was_stored = |owner: &&Rank| {
-        let name = format!("-s{job}-v0-f00000000-n{owner}");
+        // The number of stores of inputs and results before this job.
+        let stores = if trial.protects > 0 {
+            job * (1 + trial.protects)
+        } else {
+            job
+        };
+        let name = format!("-s{stores}-v0-f00000000-n{owner}");
         run.finished_files.iter().any(|file| file.ends_with(&name))
     };
     let is_held = |owner: &&Rank| {

@@ -7,19 +7,20 @@ use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
 use super::{StoreKind, TestRecord, Trial};
 use crate::directory::FileModel;
-use crate::harness::{
-    CommitLog, Harness, HarnessRun, InputSource, JobContext, JobOptions, JobReport, SimRank,
-};
+use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
+use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
-use ftsort_core::engine::{Checkpoints, Checks, PlacementPolicy};
+use ftsort_core::engine::{
+    Checkpoints, Checks, HeldInputs, LoadOnly, PlacementPolicy, RetainedResult,
+};
 use ftsort_core::faults::{Plan, Schedule};
-use ftsort_core::members::Rank;
+use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::mutants::set_mutant;
 use ftsort_core::sort::{MergeAndPlace, global_offset, total_records};
 use ftsort_core::vcube::Node;
-use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
-use ftsort_kernels::error::{Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::memory::without_limit;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
@@ -150,8 +151,11 @@ fn run_jobs(trial: &Trial, rank: &mut SimRank<'_>) -> Vec<SortOutcome> {
             .is_err_and(|error| error.status == Status::Excluded);
         outcomes.push(outcome);
         if is_excluded {
-            break;
+            return outcomes;
         }
+    }
+    if rank.is_running() {
+        rank.release_results();
     }
     outcomes
 }
@@ -228,11 +232,11 @@ fn prepare(trial: &Trial, mut input: Buffer) -> Result<(Box<dyn Kernel>, Buffer)
     Ok((kernel, input))
 }
 
-/// Runs one sort on one rank.
+/// Runs one sort on one rank: protects the input first and recovers the result afterwards, if the trial says so.
 fn sort(
     trial: &Trial,
     number: usize,
-    context: JobContext<'_, '_>,
+    mut context: JobContext<'_, '_>,
     (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
     input: Buffer,
 ) -> Result<RankResult> {
@@ -245,13 +249,64 @@ fn sort(
         dimension,
         dense: trial.dense,
     };
-    let inputs = InputSource {
-        read: &|rank| input_bytes(trial, number, rank),
-        own: Some(me),
+    let read = |rank| input_bytes(trial, number, rank);
+    let source = |own| InputSource {
+        read: &read,
+        own,
         can_reload: trial.store == StoreKind::Reload,
     };
-    let finished = context.run(&algorithm, inputs, input, checks)?;
-    let blocks = finished.blocks.iter().filter_map(|(node, block)| {
+    let input = Slice::from(input);
+    let load = |context: &mut JobContext<'_, '_>, held: Option<&mut HeldInputs>| {
+        let run = JobRun {
+            source: source(None),
+            input: input.clone(),
+            checks: None,
+            held,
+            retains: true,
+        };
+        let retained = context.run(&LoadOnly, run)?.retained;
+        let inputs = retained.map(RetainedResult::into_inputs);
+        inputs.ok_or_else(|| Error::new(Status::Internal, "the inputs were released"))
+    };
+    let mut held = None;
+    if trial.protects > 0 {
+        held = Some(load(&mut context, None)?);
+    }
+    let mut finished;
+    let mut turn = 0;
+    loop {
+        turn += 1;
+        let run = JobRun {
+            source: source(Some(me)),
+            input: input.clone(),
+            checks,
+            held: held.as_mut(),
+            retains: trial.recoveries > 0,
+        };
+        finished = context.run(&algorithm, run)?;
+        if turn >= trial.protects {
+            break;
+        }
+        context.engine.readmit_all();
+        if let Some(held) = &mut held {
+            held.recount();
+            if held.needs_renewal(context.engine.members().membership()) {
+                *held = load(&mut context, Some(held))?;
+            }
+        }
+    }
+    let mut blocks = finished.blocks;
+    if let Some(mut retained) = finished.retained {
+        context.engine.readmit_all();
+        for _ in 0..trial.recoveries {
+            context.recover(&algorithm, source(None), &mut retained)?;
+        }
+        blocks = retained.blocks().clone();
+        context.results.push(retained);
+    } else if trial.recoveries > 0 {
+        none_failed(&mut context)?;
+    }
+    let blocks = blocks.iter().filter_map(|(node, block)| {
         let (offset, data) = global_offset(block)?;
         Some(ResultBlock {
             node: *node,
@@ -263,6 +318,20 @@ fn sort(
         blocks: blocks.collect(),
         total: total_records(&finished.decision),
     })
+}
+
+/// `Status::DataLost` if a rank has failed since a result without redundancy was made.
+fn none_failed(context: &mut JobContext<'_, '_>) -> Result<()> {
+    let before = context.engine.members().faulty().clone();
+    context.engine.check_faults()?;
+    let members = context.engine.members();
+    let failed = members.faulty().iter();
+    let failed = failed.filter(|rank| !before.contains(*rank));
+    *context.lost = RankSet::from_ranks(members.ranks(), failed);
+    if context.lost.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(Status::DataLost, "the result has no redundancy"))
 }
 
 /// Returns the bytes of a rank's input.

@@ -5,7 +5,7 @@
 
 use super::run::{RankResult, ResultBlock, read_records};
 use super::{TestRecord, Trial};
-use crate::harness::JobContext;
+use crate::job::JobContext;
 use crate::refusal::callback_allowed;
 use ftsort_core::engine::Checkpoints;
 use ftsort_core::members::Rank;

@@ -123,10 +123,8 @@ fn rounds_run_although_a_rank_fails() {
             |rank, group| {
                 let states = group.run_rounds(&Sum, &[1 << rank.0])?;
                 assert_eq!(group.last_run(), Some(LastRun::Rounds));
-                Ok(states
-                    .iter()
-                    .map(|(_, state)| state[0])
-                    .collect::<Vec<u8>>())
+                let states = states.iter().map(|(_, state)| state[0]);
+                Ok(states.collect::<Vec<u8>>())
             },
         );
         let states: Vec<u8> = outcomes

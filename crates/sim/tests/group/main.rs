@@ -2,6 +2,7 @@
 //! user-defined algorithms, tree collectives, verification, and memory limits.
 
 mod collectives;
+mod redundancy;
 mod refusals;
 
 use std::cell::RefCell;

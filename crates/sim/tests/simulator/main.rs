@@ -4,6 +4,7 @@
 //! The environment variable FTSORT_TESTS selects the size: `quick` (the default) covers every kind of job, store and
 //! failure with small searches, and `all` searches pairs of failures and thousands of seeds.
 
+mod redundancy;
 mod refusals;
 
 use ftsort_core::members::Rank;
@@ -459,6 +460,18 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
         Mutant::SyncLeftOut => Some(("ranks=3 records=6 store=directory power=1 sync=1", 1)),
         Mutant::WritesInPlace => Some(("ranks=4 records=6 store=directory", 2)),
         Mutant::FilesOfOtherSortsUsed => Some(("ranks=4 records=6 store=directory sorts=2", 2)),
+        Mutant::PiecesForHoldersNotKept | Mutant::ResultNotCopiedAgain => {
+            let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=2";
+            Some((line, 2))
+        }
+        Mutant::LastVersionRetired => Some((
+            "ranks=3 records=6 store=memory:1 algorithm=bitonic recoveries=1",
+            1,
+        )),
+        Mutant::RestoredBlockNotFinished => {
+            Some(("ranks=3 records=6 store=memory:1 recoveries=1", 1))
+        }
+        Mutant::HeldInputsNotRenewed => Some(("ranks=4 records=6 store=memory:1 protects=2", 2)),
         Mutant::StoreClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),
         _ => None,
     }

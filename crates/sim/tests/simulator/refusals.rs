@@ -5,7 +5,7 @@ use super::{STORES, fail, parse, sized};
 use ftsort_sim::trial::{ExhaustiveSearch, exhaust};
 
 /// Every refusal of an action, with up to so many crashes. Returns the number of runs.
-fn every_refusal(line: &str, failures: usize) -> u64 {
+pub fn every_refusal(line: &str, failures: usize) -> u64 {
     let search = ExhaustiveSearch {
         trial: parse(line),
         failures,

@@ -26,6 +26,7 @@ use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{StoreScope, VersionId};
 use crate::vcube::Node;
+use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// The transfers that bring all blocks and copies to their places. The same on all survivors.
@@ -35,8 +36,8 @@ struct Plan {
     holders: BTreeMap<Rank, Rank>,
     /// Inputs that their holders must reload.
     reloads: Vec<Rank>,
-    /// Pieces to send: the node that needs it, and the owner of the input.
-    pieces: Vec<(Node, Rank)>,
+    /// Pieces to send: the node that needs it, the owner of the input, and the rank that sends it.
+    pieces: Vec<(Node, Rank, Rank)>,
     /// Blocks to move whole, and the rank that has them.
     moves: Vec<(Node, Rank)>,
     /// Inputs of live ranks that are the blocks of this rank's nodes, and that it holds already.
@@ -50,10 +51,17 @@ struct Plan {
 impl Plan {
     /// The owners of the inputs that are moved, in the order of the transfers, while all of these are inputs.
     fn inputs(&self) -> Vec<Rank> {
-        let pieces = self.pieces.iter().map(|(_, origin)| *origin);
+        let pieces = self.pieces.iter().map(|(_, origin, _)| *origin);
         let moves = self.moves.iter().map(|(_, owner)| *owner);
         let copies = self.copies.iter().map(|(origin, _)| *origin);
         pieces.chain(moves).chain(copies).collect()
+    }
+
+    /// Removes copies of inputs without this rank.
+    fn drop_copies_of_others(&mut self, me: Rank) {
+        let holders = &self.holders;
+        self.copies
+            .retain(|(origin, to)| holders.get(origin) == Some(&me) || *to == me);
     }
 }
 
@@ -137,6 +145,7 @@ impl Job<'_, '_> {
         {
             run.data = run.data.detach_if_small()?;
         }
+        self.keep_pieces()?;
         self.redundancy
             .store
             .put(VersionId::INPUT, home, &Block::empty())?;
@@ -185,6 +194,11 @@ impl Job<'_, '_> {
         for ((node, from), delivery) in plan.moves.iter().zip(deliveries.by_ref()) {
             match delivery {
                 Delivery::Got(block) => {
+                    if self.progress.membership.is_none() {
+                        let held = self.redundancy.store.hold(*node, &block);
+                        result.check(held);
+                        self.redundancy.held.insert(*from);
+                    }
                     result.blocks.insert(*node, block);
                     result.restored.push((*node, Some(*from)));
                 }
@@ -204,6 +218,33 @@ impl Job<'_, '_> {
         Ok(result)
     }
 
+    /// Renews the copies of inputs that stay protected after the job, while versions are stored. A rank with an
+    /// error takes part too, because the others wait for it.
+    pub(in crate::engine) fn renew_inputs(
+        &mut self,
+        mut result: RoundResult,
+    ) -> Result<RoundResult> {
+        let is_agreed_loss = result.starts_over || !result.lost.is_empty();
+        if result.interrupted || is_agreed_loss || self.inputs.source.can_reload() {
+            return Ok(result);
+        }
+        let Some(holdings) = self.share_held()? else {
+            return Ok(result.interrupted());
+        };
+        let mut plan = Plan::default();
+        self.plan_inputs(&[], &holdings, &mut plan);
+        plan.drop_copies_of_others(self.engine.members.me());
+        let transfers = self.transfers(&plan, &mut result);
+        let error = &mut result.error;
+        let Some(deliveries) = self.engine.transfer(transfers, 1, error)? else {
+            return Ok(result.interrupted());
+        };
+        for ((origin, _), delivery) in plan.copies.into_iter().zip(deliveries) {
+            self.hold(origin, delivery, &mut result);
+        }
+        Ok(result)
+    }
+
     /// The rank that had the node's block when the last version was committed, or its input before that.
     fn last_executor(&self, node: Node) -> Option<Rank> {
         if self.progress.membership.is_none() {
@@ -219,18 +260,15 @@ impl Job<'_, '_> {
 
     fn plan(&self, holdings: &Holdings) -> Plan {
         let members = &self.engine.members;
-        let copies = match self.redundancy.store.scope() {
-            StoreScope::Everyone => 0,
-            StoreScope::Copies(copies) => copies,
-        };
         let mut plan = Plan::default();
+        let mut needed: Vec<(Node, Rank)> = Vec::new();
         for node in members.cube().nodes() {
             let Some(last) = self.last_executor(node) else {
                 continue;
             };
             if self.is_lost(last) {
                 let origins = self.contributors(node);
-                plan.pieces.extend(origins.map(|origin| (node, origin)));
+                needed.extend(origins.map(|origin| (node, origin)));
             } else if members.executor(node) != last && !mutant(Mutant::BlocksNotMoved) {
                 let held = holdings.get(&last).map_or(&[][..], |held| held);
                 let executor = members.executor(node);
@@ -241,10 +279,39 @@ impl Job<'_, '_> {
                 }
             }
         }
-        let mut needed = RankSet::new(members.ranks());
-        plan.pieces.iter().for_each(|(_, origin)| {
-            needed.insert(*origin);
-        });
+        self.plan_inputs(&needed, holdings, &mut plan);
+        let source = |(node, origin): (Node, Rank)| {
+            let holder = plan.holders.get(&origin).copied();
+            // The owner keeps the piece, if no rank has the whole input.
+            (node, origin, holder.unwrap_or(origin))
+        };
+        plan.pieces = needed.into_iter().map(source).collect();
+        // Transfers without this rank are removed in the same order on every rank.
+        let me = members.me();
+        plan.pieces
+            .retain(|(node, _, from)| *from == me || members.executor(*node) == me);
+        plan.moves
+            .retain(|(node, from)| *from == me || members.executor(*node) == me);
+        plan.drop_copies_of_others(me);
+        plan
+    }
+
+    /// Finds a holder of each input, and plans the copies and the reloads. `needed`: the pieces that lost blocks
+    /// consist of.
+    fn plan_inputs(&self, needed: &[(Node, Rank)], holdings: &Holdings, plan: &mut Plan) {
+        let members = &self.engine.members;
+        let copies = match self.redundancy.store.scope() {
+            StoreScope::Everyone => 0,
+            // The redundancy of a result is renewed by copies of its blocks.
+            StoreScope::Copies(_) if self.redundancy.of_result => 0,
+            StoreScope::Copies(copies) => copies,
+        };
+        let mut needed_inputs = RankSet::new(members.ranks());
+        for (node, origin) in needed {
+            if !self.is_kept(*node, *origin) {
+                needed_inputs.insert(*origin);
+            }
+        }
         for origin in Rank::all(members.ranks()) {
             if self.inputs.absent.contains(origin) {
                 continue;
@@ -253,12 +320,12 @@ impl Job<'_, '_> {
             let keeper = match held.is_empty() {
                 _ if mutant(Mutant::RequestsFromFailedOwner) => origin,
                 false => nearest(origin, held),
-                true if !needed.contains(origin) && copies == 0 => continue,
+                true if !needed_inputs.contains(origin) && copies == 0 => continue,
                 true if self.inputs.source.can_reload() => {
                     plan.reloads.push(origin);
                     members.executor(origin.home())
                 }
-                true if needed.contains(origin) => {
+                true if needed_inputs.contains(origin) => {
                     plan.lost.push(origin);
                     continue;
                 }
@@ -278,17 +345,32 @@ impl Job<'_, '_> {
                 plan.copies.extend(wanted.map(|to| (origin, to)));
             }
         }
-        // Transfers without this rank are removed in the same order on every rank.
-        let me = members.me();
-        let holders = &plan.holders;
-        plan.pieces.retain(|(node, origin)| {
-            holders.get(origin) == Some(&me) || members.executor(*node) == me
-        });
-        plan.moves
-            .retain(|(node, from)| *from == me || members.executor(*node) == me);
-        plan.copies
-            .retain(|(origin, to)| holders.get(origin) == Some(&me) || *to == me);
-        plan
+    }
+
+    /// Returns whether the owner of an input keeps the piece for a node, although its input was released.
+    fn is_kept(&self, node: Node, origin: Rank) -> bool {
+        !self.engine.members.is_faulty(origin) && self.redundancy.kept_by.contains(&(origin, node))
+    }
+
+    /// Copies the pieces of this rank's own input that belong to nodes of the other ranks that hold it. If one of
+    /// these ranks fails after the result was handed over, it takes its block and its copy of the input along, and
+    /// these pieces are nowhere else.
+    fn keep_pieces(&mut self) -> Result<()> {
+        self.redundancy.kept.clear();
+        if !self.redundancy.retains || mutant(Mutant::PiecesForHoldersNotKept) {
+            return Ok(());
+        }
+        let me = self.engine.members.me();
+        for holder in self.other_holders(me) {
+            for node in self.engine.members.nodes_of(holder) {
+                let mut piece = self.piece(me, node)?;
+                for run in &mut piece.runs {
+                    run.data = Buffer::copy_of(&run.data)?.into();
+                }
+                self.redundancy.kept.insert(node, piece);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the owners of the inputs of which a node's block has pieces, in the committed version.
@@ -344,12 +426,11 @@ impl Job<'_, '_> {
     fn transfers(&mut self, plan: &Plan, result: &mut RoundResult) -> Vec<Transfer> {
         let me = self.engine.members.me();
         let mut transfers = Vec::new();
-        for (node, origin) in &plan.pieces {
-            let from = plan.holders[origin];
-            let able = from == me && result.error.is_none();
+        for (node, origin, from) in &plan.pieces {
+            let able = *from == me && result.error.is_none();
             let piece = able.then(|| self.piece(*origin, *node));
             transfers.push(Transfer {
-                from,
+                from: *from,
                 to: self.engine.members.executor(*node),
                 block: piece
                     .and_then(|piece| result.check(piece))
@@ -402,6 +483,10 @@ impl Job<'_, '_> {
     /// splits.
     fn piece(&mut self, origin: Rank, node: Node) -> Result<Block> {
         let algorithm = self.algorithm;
+        let is_kept = origin == self.engine.members.me() && !self.redundancy.held.contains(origin);
+        if let Some(kept) = self.redundancy.kept.get(&node).filter(|_| is_kept) {
+            return Ok(kept.clone());
+        }
         let mut piece = self.input_held(origin)?;
         if self.progress.version.version == 0 {
             return Ok(piece);
@@ -410,7 +495,11 @@ impl Job<'_, '_> {
             piece = self.prepared(origin.home(), piece)?;
         }
         let mut at = origin.home();
-        for round in 1..=self.progress.version.version {
+        // An exchange between all nodes places every record, wherever the rounds before it had brought it.
+        let last = self.progress.version.version;
+        let places_all = |round: &u32| algorithm.step(*round).exchange == Exchange::All;
+        let first = (1..=last).rfind(places_all).unwrap_or(1);
+        for round in first..=last {
             let exchange = algorithm.step(round).exchange;
             if exchange == Exchange::Nothing {
                 continue;
@@ -447,7 +536,7 @@ impl Job<'_, '_> {
                     .push((node, from.filter(|_| self.progress.version.version == 0)));
             }
         }
-        for ((node, _), delivery) in plan.pieces.iter().zip(pieces) {
+        for ((node, ..), delivery) in plan.pieces.iter().zip(pieces) {
             if self.engine.members.executor(*node) != me {
                 continue;
             }

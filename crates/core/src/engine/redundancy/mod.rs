@@ -4,20 +4,24 @@
 //! Before anything else, [`protect`] brings each input to another rank or to a file. Three users share the
 //! further steps (plan transfers, move, keep, renew): [`lineage`] recomputes blocks from copies of inputs,
 //! [`versions`] stores the blocks of every round, and [`checkpoints`] keeps the states of loops of the caller's
-//! own with the steps of `versions`.
+//! own with the steps of `versions`. [`retained`] keeps redundancy after the end of a job: for inputs that are
+//! sorted later, and for results.
 
 pub mod checkpoints;
 pub mod holders;
 mod lineage;
 mod protect;
+pub mod retained;
 pub mod versions;
 
 pub(super) use versions::retire_before;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::members::{Rank, RankSet};
-use crate::store::{Store, StoreScope};
+use crate::block::Block;
+use crate::members::{Membership, Rank, RankSet};
+use crate::store::{Store, StoreScope, VersionId};
+use crate::vcube::Node;
 
 /// The holders of each input, by its owner.
 type Holdings = BTreeMap<Rank, Vec<Rank>>;
@@ -27,10 +31,27 @@ pub(super) struct Redundancy<'a> {
     pub store: &'a mut dyn Store,
     /// The owners of the inputs in this rank's store.
     pub held: RankSet,
-    /// The protection of the inputs ended in this attempt at round 0, and no failure interrupted it.
-    pub protected: bool,
+    /// How many ranks besides its owner are known to hold each input in this attempt at round 0; files count as
+    /// one.
+    pub in_place: usize,
+    /// The membership with which all holders had their copies before the job; used in the first attempt.
+    pub whole_with: Option<Membership>,
     /// This rank's own input is counted in `held`, but its memory was released: its owner copies it again.
     pub released: bool,
+    /// The inputs stay protected after the job.
+    pub outlives_job: bool,
+    /// The redundancy is kept after the end of the job.
+    pub retains: bool,
+    /// The job has ended, and its result is recovered.
+    pub of_result: bool,
+    /// Versions are stored, although blocks could be recomputed from inputs.
+    pub has_versions: bool,
+    /// The last version that was stored.
+    pub stored: VersionId,
+    /// The pieces of this rank's own input, released or not, that belong to nodes of the other ranks that hold it.
+    pub kept: BTreeMap<Node, Block>,
+    /// The pieces that all survivors keep in that way, by owner and node. Known in the recovery of a result.
+    pub kept_by: BTreeSet<(Rank, Node)>,
     /// The owners of the data that cannot be recovered, as far as this rank knows.
     pub lost: RankSet,
 }
@@ -41,8 +62,16 @@ impl<'a> Redundancy<'a> {
         Redundancy {
             store,
             held: RankSet::new(ranks),
-            protected: false,
+            in_place: 0,
+            whole_with: None,
             released: false,
+            outlives_job: false,
+            retains: false,
+            of_result: false,
+            has_versions: false,
+            stored: VersionId::INPUT,
+            kept: BTreeMap::new(),
+            kept_by: BTreeSet::new(),
             lost: RankSet::new(ranks),
         }
     }

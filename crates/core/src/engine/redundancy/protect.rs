@@ -19,7 +19,9 @@ impl Job<'_, '_> {
     /// was interrupted.
     pub(in crate::engine) fn protect_inputs(&mut self) -> Result<RoundResult> {
         let mut result = RoundResult::new();
-        self.redundancy.protected = false;
+        let whole_with = self.redundancy.whole_with.take();
+        let is_whole = whole_with.is_some_and(|before| before == *self.engine.members.membership());
+        self.redundancy.in_place = if is_whole { usize::MAX } else { 0 };
         self.hold_arrived(&mut result)?;
         let Some(given) = self.inputs.given.take() else {
             return Ok(result);
@@ -31,7 +33,7 @@ impl Job<'_, '_> {
             StoreScope::Everyone => {
                 self.versions()
                     .put_one(VersionId::INPUT, me.home(), &own, &mut result);
-                self.redundancy.protected = result.complete;
+                self.redundancy.in_place = usize::from(result.complete);
             }
             StoreScope::Copies(0) => {}
             StoreScope::Copies(_) => return self.copy_to_first_holders(own, result),
@@ -64,7 +66,7 @@ impl Job<'_, '_> {
         for (origin, delivery) in origins.into_iter().zip(deliveries) {
             self.hold(origin, delivery, &mut result);
         }
-        self.redundancy.protected = true;
+        self.redundancy.in_place = 1;
         Ok(result)
     }
 
@@ -80,12 +82,18 @@ impl Job<'_, '_> {
 
     /// Returns the first rank but its owner that holds an input.
     fn first_holder(&self, origin: Rank) -> Option<Rank> {
+        self.other_holders(origin).first().copied()
+    }
+
+    /// Returns the ranks but its owner that hold an input, in their order.
+    pub(super) fn other_holders(&self, origin: Rank) -> Vec<Rank> {
         let StoreScope::Copies(copies @ 1..) = self.redundancy.store.scope() else {
-            return None;
+            return Vec::new();
         };
         let members = &self.engine.members;
-        let holders = holders(origin.home(), members, members.membership(), copies);
-        holders.into_iter().find(|holder| *holder != origin)
+        let mut holders = holders(origin.home(), members, members.membership(), copies);
+        holders.retain(|holder| *holder != origin);
+        holders
     }
 
     /// Puts an input that has arrived into this rank's store.
@@ -104,19 +112,25 @@ impl Job<'_, '_> {
 
     /// Shares which inputs each survivor holds. None: a rank failed.
     pub(super) fn share_holdings(&mut self) -> Result<Option<Holdings>> {
-        let mut holdings = Holdings::new();
         if self.progress.membership.is_none()
             && self.inputs.owners_are_alive(self.engine.members.faulty())
         {
             // All ranks that come here know it: the protection was not interrupted on any of them.
+            let mut holdings = Holdings::new();
             for origin in self.engine.members.survivors() {
-                let protected = self.redundancy.protected;
-                let first = self.first_holder(origin).filter(|_| protected);
-                let holders = [origin].into_iter().chain(first);
+                let others = self.other_holders(origin).into_iter();
+                let others = others.take(self.redundancy.in_place);
+                let holders = [origin].into_iter().chain(others);
                 holdings.insert(origin, holders.collect());
             }
             return Ok(Some(holdings));
         }
+        self.share_held()
+    }
+
+    /// As [`Job::share_holdings`], whether or not owners have failed.
+    pub(super) fn share_held(&mut self) -> Result<Option<Holdings>> {
+        let mut holdings = Holdings::new();
         let ranks = self.engine.members.ranks();
         let mine = self.redundancy.held.to_bytes();
         let limit = mine.len();

@@ -65,7 +65,7 @@ impl<'e> Job<'_, 'e> {
         let me = self.engine.members.me();
         match self.redundancy.store.scope() {
             _ if !self.inputs.own_is_here => Ok(Some(Holdings::new())),
-            StoreScope::Everyone if self.redundancy.protected => {
+            StoreScope::Everyone if self.redundancy.in_place > 0 => {
                 Ok(Some(Holdings::from([(me, vec![me])])))
             }
             StoreScope::Everyone => Ok(Some(Holdings::new())),
@@ -159,7 +159,8 @@ impl<'e> Job<'_, 'e> {
         if result.lost.is_empty() {
             return Ok(result);
         }
-        if self.redundancy.keeps_copies() && self.inputs.source.can_reload() {
+        let is_running = !self.redundancy.of_result;
+        if is_running && self.redundancy.keeps_copies() && self.inputs.source.can_reload() {
             result.starts_over = true;
             return Ok(result);
         }
@@ -314,7 +315,10 @@ impl Versions<'_, '_> {
             Delivery::Got(block) => {
                 let block = self.engine.corrupt(Target::Replica, block);
                 self.engine.stats.bytes_stored += block.bytes() as u64;
-                let put = self.store.put(version_id, node, &block);
+                let put = match version_id {
+                    VersionId::INPUT => self.store.hold(node, &block),
+                    later => self.store.put(later, node, &block),
+                };
                 result.check(put);
             }
             Delivery::Nothing => result.complete = false,

@@ -1,0 +1,441 @@
+//! Redundancy that outlives its job: of inputs that are sorted later, and of results until they are released.
+//!
+//! A sort keeps the copies of the inputs and the logged decisions, which cost no time. The block of a rank that
+//! fails later consists of one piece of each input. A rank's own sorted input has become its result, so each rank
+//! keeps, besides the copies of the inputs of others, those pieces of its own input that belong to the holders of
+//! its copies. Then after up to as many failures at once as there are copies, every piece of a lost block is
+//! left: if the owner of an input keeps the piece, the owner is alive or one of the failures; otherwise the lost
+//! block's executor is not a holder, and one holder is left.
+//!
+//! After the first recovery the blocks themselves are copied to other ranks, and the inputs are released:
+//! later recoveries fetch lost blocks and renew their copies. Where every version is stored, in files or as
+//! copies, the last version is kept from the beginning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::block::Block;
+use crate::engine::algorithm::{Algorithm, Exchange, RoundContext, Split, Step};
+use crate::engine::commit::agreed_error;
+use crate::engine::inputs::InputHash;
+use crate::engine::job::{Job, RoundResult};
+use crate::engine::progress::Progress;
+use crate::engine::{Engine, Event, Source, Verdict};
+use crate::members::{Membership, Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::store::memory::Memory;
+use crate::store::{Store, StoreScope, VersionId};
+use crate::vcube::{Node, NodeSet};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status, caught};
+
+/// Inputs that were protected, on one rank.
+#[derive(Debug)]
+pub struct HeldInputs {
+    /// The inputs of this rank and copies of those of others, or files that all ranks see.
+    store: Box<dyn Store>,
+    state: HeldState,
+}
+
+/// Which inputs are protected, and where.
+#[derive(Clone, Debug)]
+pub struct HeldState {
+    /// The owners of the inputs in this rank's store.
+    held: RankSet,
+    /// The ranks that have no input.
+    absent: RankSet,
+    hashes: BTreeMap<Rank, InputHash>,
+    /// The membership with which all holders had their copies.
+    membership: Membership,
+}
+
+impl HeldInputs {
+    /// The store and its state, for a job that sorts the inputs and may add copies.
+    pub fn lend(&mut self) -> (HeldState, &mut dyn Store) {
+        (self.state.clone(), &mut *self.store)
+    }
+
+    /// Counts the copies that a job has added.
+    pub fn recount(&mut self) {
+        let ranks = Rank::all(self.state.held.ranks());
+        let has = |owner: &Rank| {
+            let input = self.store.get(VersionId::INPUT, owner.home());
+            input.is_ok_and(|input| input.is_some())
+        };
+        for owner in ranks.filter(has).collect::<Vec<_>>() {
+            self.state.held.insert(owner);
+        }
+    }
+
+    /// Returns whether copies in the memory of ranks are to be made again.
+    pub fn needs_renewal(&self, membership: &Membership) -> bool {
+        let has_copies = matches!(self.store.scope(), StoreScope::Copies(1..));
+        let is_whole = self.state.membership == *membership;
+        has_copies && !is_whole && !mutant(Mutant::HeldInputsNotRenewed)
+    }
+
+    /// Continues without the inputs of these ranks, which are lost.
+    pub fn give_up(&mut self, lost: &RankSet) {
+        self.state.absent.extend(lost);
+    }
+}
+
+/// The redundancy of a result on one rank.
+#[derive(Debug)]
+pub struct RetainedResult {
+    /// Copies of inputs, or versions of blocks.
+    inputs: HeldInputs,
+    /// The committed result and how it came about.
+    progress: Progress,
+    /// See [`Redundancy::kept`](super::Redundancy::kept).
+    kept: BTreeMap<Node, Block>,
+    /// Versions of the blocks are in the store, and not copies of the inputs.
+    has_versions: bool,
+    /// Lost blocks were recomputed, and the blocks are still to be copied to other ranks.
+    lacks_copies: bool,
+}
+
+impl RetainedResult {
+    /// The blocks of the result on this rank.
+    pub fn blocks(&self) -> &BTreeMap<Node, Block> {
+        &self.progress.blocks
+    }
+
+    /// Returns whether all blocks are on their executors, and all copies in their places.
+    pub fn is_whole(&self, membership: &Membership) -> bool {
+        self.progress.membership.as_ref() == Some(membership) && !self.lacks_copies
+    }
+
+    /// The inputs alone, for a job that only loaded them.
+    pub fn into_inputs(self) -> HeldInputs {
+        self.inputs
+    }
+}
+
+/// Loads and protects inputs, and does nothing else with them.
+pub struct LoadOnly;
+
+impl Algorithm for LoadOnly {
+    fn rounds(&self) -> u32 {
+        0
+    }
+
+    fn step(&self, _round: u32) -> Step {
+        Step {
+            scope: None,
+            exchange: Exchange::Nothing,
+        }
+    }
+
+    fn prepare(&self, block: Block) -> Result<Block> {
+        Ok(block)
+    }
+
+    fn is_recomputable(&self) -> bool {
+        true
+    }
+
+    fn split(&self, _at: &RoundContext<'_>, _block: &Block) -> Result<Split> {
+        Err(Error::new(Status::Internal, "inputs are only loaded"))
+    }
+}
+
+/// Stands for a finished algorithm of the caller's, whose functions are not called again: its final states are
+/// stored as they are.
+pub struct FinishedRounds {
+    /// The number of its rounds.
+    pub rounds: u32,
+}
+
+impl Algorithm for FinishedRounds {
+    fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    fn step(&self, round: u32) -> Step {
+        LoadOnly.step(round)
+    }
+
+    fn prepare(&self, block: Block) -> Result<Block> {
+        Ok(block)
+    }
+
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        LoadOnly.split(at, block)
+    }
+}
+
+/// Has no inputs.
+pub struct NoSource;
+
+impl Source for NoSource {
+    fn can_reload(&self) -> bool {
+        false
+    }
+
+    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        let text = format!("the input of rank {rank} cannot be reloaded");
+        Err(Error::new(Status::Internal, text))
+    }
+}
+
+impl<'a, 'e> Job<'a, 'e> {
+    /// Lets the job use inputs that were protected before, in place of an input that the caller passes.
+    pub fn with_held(mut self, held: HeldState) -> Job<'a, 'e> {
+        let members = &self.engine.members;
+        self.redundancy.whole_with = Some(held.membership);
+        self.redundancy.outlives_job = true;
+        self.redundancy.held = held.held;
+        // The job makes a copy of this rank's own input.
+        self.redundancy.held.remove(members.me());
+        self.inputs.given = None;
+        self.inputs.absent = held.absent;
+        self.inputs.hashes = held.hashes;
+        self
+    }
+
+    /// Keeps the redundancy after the end of the job. The same on all ranks.
+    pub fn retaining(mut self, retains: bool) -> Job<'a, 'e> {
+        let is_redundant = match self.redundancy.store.scope() {
+            StoreScope::Copies(0) => {
+                self.inputs.source.can_reload() && self.algorithm.is_recomputable()
+            }
+            _ => true,
+        };
+        self.redundancy.retains = retains && (is_redundant || self.algorithm.rounds() == 0);
+        self
+    }
+
+    /// Takes the redundancy out of the job, which has ended. `is_over`: all ranks know it. Local.
+    pub(in crate::engine) fn into_retained(self, is_over: bool) -> RetainedResult {
+        let me = self.engine.members.me();
+        let mut held = self.redundancy.held.clone();
+        let store: Box<dyn Store> = match self.redundancy.store.scope() {
+            StoreScope::Copies(copies) if self.algorithm.is_recomputable() => {
+                if self.redundancy.released {
+                    held.remove(me);
+                }
+                let mut store = Memory::new(copies);
+                for origin in held.clone().iter() {
+                    let input = self.redundancy.store.get(VersionId::INPUT, origin.home());
+                    let kept = input.and_then(|input| match input {
+                        Some(input) => store.put(VersionId::INPUT, origin.home(), &input),
+                        None => Err(Error::new(Status::Internal, "a held input is missing")),
+                    });
+                    // The store is in memory, which always has the inputs that it holds, and takes more.
+                    if kept.is_err() {
+                        held.remove(origin);
+                    }
+                }
+                self.redundancy.store.clear();
+                Box::new(store)
+            }
+            _ => self.redundancy.store.detach(is_over),
+        };
+        let mut progress = self.progress;
+        let has_versions = !self.redundancy.keeps_copies() || !self.algorithm.is_recomputable();
+        if has_versions {
+            progress.version = self.redundancy.stored;
+        }
+        RetainedResult {
+            inputs: HeldInputs {
+                store,
+                state: HeldState {
+                    held,
+                    absent: self.inputs.absent,
+                    hashes: self.inputs.hashes,
+                    membership: self.engine.members.membership().clone(),
+                },
+            },
+            progress,
+            kept: self.redundancy.kept,
+            has_versions,
+            lacks_copies: false,
+        }
+    }
+}
+
+impl RetainedResult {
+    /// Brings the block of every node to its present executor after failures, and renews the redundancy. A failure
+    /// in the meantime makes it start again. `algorithm`: that of the job. Collective; after
+    /// `Status::DataLost`, `lost` has the ranks whose blocks cannot be recovered, the same on all survivors.
+    pub fn recover(
+        &mut self,
+        engine: &mut Engine<'_>,
+        algorithm: &dyn Algorithm,
+        source: &mut dyn Source,
+        lost: &mut RankSet,
+    ) -> Result<()> {
+        let HeldInputs { store, state } = &mut self.inputs;
+        let absent = state.absent.clone();
+        let store = &mut **store;
+        let mut job = Job::new(
+            engine,
+            algorithm,
+            store,
+            source,
+            Slice::default(),
+            absent,
+            None,
+        );
+        job.engine.round = algorithm.rounds();
+        job.engine.rounds = algorithm.rounds() + 1;
+        std::mem::swap(&mut job.progress, &mut self.progress);
+        std::mem::swap(&mut job.redundancy.held, &mut state.held);
+        std::mem::swap(&mut job.redundancy.kept, &mut self.kept);
+        std::mem::swap(&mut job.inputs.hashes, &mut state.hashes);
+        job.redundancy.of_result = true;
+        job.redundancy.has_versions = self.has_versions;
+        let recovered = job.recover_result(&mut self.lacks_copies);
+        if recovered
+            .as_ref()
+            .is_err_and(|error| error.status.sets_apart())
+        {
+            job.redundancy.store.set_apart();
+        }
+        if recovered
+            .as_ref()
+            .is_err_and(|error| error.status == Status::DataLost)
+        {
+            *lost = job.failed_executors();
+        }
+        std::mem::swap(&mut job.progress, &mut self.progress);
+        std::mem::swap(&mut job.redundancy.held, &mut state.held);
+        std::mem::swap(&mut job.redundancy.kept, &mut self.kept);
+        std::mem::swap(&mut job.inputs.hashes, &mut state.hashes);
+        self.has_versions = job.redundancy.has_versions;
+        recovered
+    }
+}
+
+impl Job<'_, '_> {
+    fn recover_result(&mut self, lacks_copies: &mut bool) -> Result<()> {
+        loop {
+            let present = self.engine.members.membership();
+            let in_place = self.progress.membership.as_ref() == Some(present);
+            if !in_place && self.restore_result()? == Verdict::Committed {
+                *lacks_copies = self.recomputes() && self.copies() > 0;
+                *lacks_copies &= !mutant(Mutant::ResultNotCopiedAgain);
+            } else if !in_place {
+                continue;
+            }
+            if !*lacks_copies {
+                return Ok(());
+            }
+            if self.copy_result()? == Verdict::Committed {
+                *lacks_copies = false;
+                return Ok(());
+            }
+        }
+    }
+
+    /// The number of copies in the memory of other ranks.
+    fn copies(&self) -> usize {
+        match self.redundancy.store.scope() {
+            StoreScope::Copies(copies) => copies,
+            StoreScope::Everyone => 0,
+        }
+    }
+
+    /// Brings the blocks of failed ranks to their present executors.
+    fn restore_result(&mut self) -> Result<Verdict> {
+        let mut result = match self.progress.membership.clone() {
+            _ if self.recomputes() => match self.share_kept()? {
+                Some(kept_by) => {
+                    self.redundancy.kept_by = kept_by;
+                    self.restore_lineage(RoundResult::new())?
+                }
+                None => RoundResult::new().interrupted(),
+            },
+            Some(held_with) => self.restore_version(&held_with)?,
+            None => RoundResult::new(),
+        };
+        self.finish_restored(&mut result);
+        let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
+        match verdict {
+            Verdict::Committed => {
+                self.progress.recover(&mut result, self.engine.members);
+                for (node, from) in result.restored {
+                    self.engine.tell(Event::Restored(node, from));
+                }
+            }
+            Verdict::Replay => {}
+            Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
+        }
+        Ok(verdict)
+    }
+
+    /// Runs the last round for the blocks that were restored as they were before it. A block of the result stays
+    /// as it is.
+    fn finish_restored(&mut self, result: &mut RoundResult) {
+        if mutant(Mutant::RestoredBlockNotFinished) {
+            return;
+        }
+        let algorithm = self.algorithm;
+        for (node, block) in std::mem::take(&mut result.blocks) {
+            let decision = self.progress.last_decision(node);
+            let at = RoundContext::new(algorithm.rounds(), node, decision);
+            let finished = caught(|| algorithm.join(&at, block, Block::empty()));
+            if let Some(block) = result.check(finished) {
+                result.blocks.insert(node, block);
+            }
+        }
+    }
+
+    /// Copies the blocks to other ranks, and releases the inputs.
+    fn copy_result(&mut self) -> Result<Verdict> {
+        let version_id = VersionId {
+            version: self.algorithm.rounds(),
+            faults: self.engine.members.faulty().fingerprint(),
+        };
+        let mut result = RoundResult::new();
+        for node in self.engine.members.my_nodes() {
+            let block = self.progress.blocks.get(&node).cloned();
+            result
+                .blocks
+                .insert(node, block.unwrap_or_else(Block::empty));
+        }
+        let result = self.save_version(version_id, result)?;
+        let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
+        match verdict {
+            Verdict::Committed => {
+                self.progress.version = version_id;
+                self.redundancy.has_versions = true;
+                self.redundancy.store.retire(version_id.version);
+                self.redundancy.held = RankSet::new(self.engine.members.ranks());
+                self.redundancy.kept.clear();
+            }
+            Verdict::Replay => {}
+            Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
+        }
+        Ok(verdict)
+    }
+
+    /// Shares the pieces of own inputs that the survivors keep. None: a rank failed.
+    fn share_kept(&mut self) -> Result<Option<BTreeSet<(Rank, Node)>>> {
+        let nodes = self.engine.members.cube().len();
+        let mut mine = NodeSet::new(nodes);
+        self.redundancy
+            .kept
+            .keys()
+            .for_each(|node| mine.insert(*node));
+        let mine = mine.to_bytes();
+        let limit = mine.len();
+        let reports = self.engine.share(mine, limit)?;
+        Ok(reports.map(|reports| {
+            let kept = reports.iter().flat_map(|(owner, words)| {
+                let kept = NodeSet::from_bytes(nodes, words);
+                kept.iter().map(|node| (*owner, node)).collect::<Vec<_>>()
+            });
+            kept.collect()
+        }))
+    }
+
+    /// The failed ranks that had blocks of the committed version.
+    fn failed_executors(&self) -> RankSet {
+        let members = &self.engine.members;
+        let nodes = members.cube().nodes();
+        let last = nodes.filter_map(|node| self.progress.last_executor(node, members));
+        let failed = last.filter(|rank| members.is_faulty(*rank));
+        RankSet::from_ranks(members.ranks(), failed)
+    }
+}

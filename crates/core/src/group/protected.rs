@@ -1,0 +1,209 @@
+//! Inputs that are protected before they are sorted.
+//!
+//! A protected input survives the failure of its rank from the moment at which [`Group::protect`] has returned. It
+//! can be sorted any number of times, in different orders, without new copies.
+
+use super::input::Prepared;
+use super::job::{JobSetup, JobStart};
+use super::{Group, JobKind, SortInput, Sorted};
+use crate::engine::{HeldInputs, LoadOnly};
+use crate::transport::Transport;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::record::Layout;
+
+/// The input of this rank, and the redundancy that this rank keeps for the inputs of others. It must be used with
+/// the group that made it.
+#[derive(Debug)]
+pub struct ProtectedInput {
+    held: HeldInputs,
+    /// This rank's records.
+    data: Slice,
+    layout: Layout,
+    stable: bool,
+    /// The same number on all ranks, and for no other input.
+    id: u64,
+    group: u64,
+}
+
+impl ProtectedInput {
+    /// The records of this rank.
+    pub fn records(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The records' size and key.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}
+
+/// Another order for the records of a protected input.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The records' size, which is that of the input, and their key; the same on all ranks.
+    pub layout: Layout,
+    /// See [`SortInput::stable`].
+    pub stable: bool,
+}
+
+impl<T: Transport> Group<T> {
+    /// Copies the records of this rank, and stores the redundancy of the configured store. Once the call has
+    /// returned, the input survives the failure of its rank. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sort`]; then no rank has a protected input.
+    pub fn protect(&mut self, input: SortInput<'_>) -> Result<ProtectedInput> {
+        self.protect_checked(Ok(input))
+    }
+
+    /// As [`Group::protect`], for a caller that may have found an argument wrong.
+    pub fn protect_checked(&mut self, input: Result<SortInput<'_>>) -> Result<ProtectedInput> {
+        self.call(|group| {
+            group.job(JobKind::Protect, |group, start| {
+                MemoryBudget::current().start_peak();
+                let prepared = input.and_then(|input| {
+                    let data = Buffer::copy_of(input.records)?;
+                    Ok((Prepared::new(input, &group.threads)?, data))
+                });
+                let (prepared, data) = match prepared {
+                    Ok((prepared, data)) => (Ok(prepared), data),
+                    Err(error) => (Err(error), Buffer::default()),
+                };
+                let prepared = group.agree_on_input(prepared)?;
+                let id = group.draw_seed();
+                let data = Slice::from(data);
+                let bytes = prepared.layout.record_bytes();
+                Ok(ProtectedInput {
+                    held: group.load(start, None, (data.clone(), bytes))?,
+                    data,
+                    layout: prepared.layout,
+                    stable: prepared.stable,
+                    id,
+                    group: group.id,
+                })
+            })
+        })
+    }
+
+    /// Sorts a protected input, which stays as it is and can be sorted again. Copies that failed with their ranks
+    /// are renewed. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sort`]. After `Status::DataLost` the input continues without the lost ranks' records.
+    pub fn sort_protected(
+        &mut self,
+        input: &mut ProtectedInput,
+        order: Option<Order>,
+    ) -> Result<Sorted> {
+        self.sort_protected_checked(Ok((input, order)))
+    }
+
+    /// As [`Group::sort_protected`], for a caller that may have found an argument wrong.
+    pub fn sort_protected_checked(
+        &mut self,
+        arguments: Result<(&mut ProtectedInput, Option<Order>)>,
+    ) -> Result<Sorted> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                MemoryBudget::current().start_peak();
+                let arguments = arguments.and_then(|(input, order)| {
+                    let order = group.order_of(input, order)?;
+                    Ok((input, order))
+                });
+                match arguments {
+                    Ok((input, order)) => group.sort_held(start, input, order),
+                    Err(error) => group.sort_prepared(start, Err(error), None),
+                }
+            })
+        })
+    }
+
+    /// Returns the order in which an input is to be sorted.
+    fn order_of(&self, input: &ProtectedInput, order: Option<Order>) -> Result<Order> {
+        let refuse = |text: String| Err(Error::new(Status::Argument, text));
+        if input.group != self.id {
+            return refuse("input is of another group: pass the group that protected it".into());
+        }
+        let Some(order) = order else {
+            return Ok(Order {
+                layout: input.layout.clone(),
+                stable: input.stable,
+            });
+        };
+        let (new, old) = (order.layout.record_bytes(), input.layout.record_bytes());
+        if new != old {
+            return refuse(format!(
+                "record.record_bytes is {new}, but the protected input has records of {old} bytes"
+            ));
+        }
+        Ok(order)
+    }
+
+    fn sort_held(
+        &mut self,
+        start: JobStart,
+        input: &mut ProtectedInput,
+        order: Order,
+    ) -> Result<Sorted> {
+        let data = input.data.clone();
+        let prepared = Prepared::new(
+            SortInput {
+                layout: order.layout,
+                stable: order.stable,
+                records: &data,
+            },
+            &self.threads,
+        );
+        let prepared = prepared.map(|prepared| Prepared {
+            input_id: input.id,
+            ..prepared
+        });
+        let sorted = self.sort_prepared(start, prepared, Some(&mut input.held));
+        input.held.recount();
+        match &sorted {
+            Err(error) if error.status == Status::DataLost => input.held.give_up(&self.lost),
+            Err(error) if error.status.sets_apart() => {}
+            // The next sort tries again, and reports an error.
+            _ => match self.renew(input) {
+                Err(error) if error.status.sets_apart() => return Err(error),
+                _ => {}
+            },
+        }
+        sorted
+    }
+
+    /// Makes copies again that failed with their ranks. The statistics stay those of the last job.
+    fn renew(&mut self, input: &mut ProtectedInput) -> Result<()> {
+        if !input.held.needs_renewal(self.members.membership()) {
+            return Ok(());
+        }
+        let start = self.start_of_job();
+        let records = (input.data.clone(), input.layout.record_bytes());
+        let lost = self.lost.clone();
+        let renewed = self.keeping_stats(|group| group.load(start, Some(&mut input.held), records));
+        self.lost = lost;
+        input.held = renewed?;
+        Ok(())
+    }
+
+    /// Protects records of so many bytes each. `held`: those that were protected before.
+    fn load(
+        &mut self,
+        start: JobStart,
+        held: Option<&mut HeldInputs>,
+        (input, record_bytes): (Slice, usize),
+    ) -> Result<HeldInputs> {
+        let setup = JobSetup {
+            input,
+            record_bytes,
+            held,
+            retains: true,
+            ..JobSetup::default()
+        };
+        let finished = self.run_job(start, setup, &LoadOnly)?;
+        let retained = finished.retained.map(|retained| retained.into_inputs());
+        retained.ok_or_else(|| Error::new(Status::Internal, "the protected inputs were released"))
+    }
+}

@@ -1,0 +1,164 @@
+//! Recovery of results: blocks of ranks that fail after the end of a job.
+
+use super::config::agree_on_equal;
+use super::job::Inputs;
+use super::{FinalStates, Group, Sorted, StepSetup};
+use crate::engine::{Algorithm, Engine, Event, RetainedResult};
+use crate::members::{Members, RankSet};
+use crate::transport::Transport;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// The redundancy of a result.
+#[derive(Debug)]
+pub(super) struct Safety {
+    /// The same number on all ranks, and for no other result.
+    id: u64,
+    /// The number of the group.
+    group: u64,
+    /// The ranks that have no part in the result: they had failed when it was made or recovered.
+    pub absent: RankSet,
+    ranks: usize,
+    /// None: a rank that fails takes its blocks along.
+    pub retained: Option<RetainedResult>,
+}
+
+impl Safety {
+    /// The redundancy of a result that was just made.
+    pub fn new(
+        (group, id): (u64, u64),
+        members: &Members,
+        retained: Option<RetainedResult>,
+    ) -> Safety {
+        Safety {
+            id,
+            group,
+            absent: members.faulty().clone(),
+            ranks: members.ranks(),
+            retained,
+        }
+    }
+
+    /// The number of ranks of the group.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+}
+
+impl<T: Transport> Group<T> {
+    /// Rebuilds the blocks of ranks that have failed since the result was made, on the ranks that execute their
+    /// nodes now, and renews the redundancy. Blocks of survivors stay where they are. Without failures it only finds
+    /// that there are none. Collective.
+    ///
+    /// # Errors
+    /// `Status::DataLost` if blocks cannot be rebuilt: [`Group::lost_ranks`] names the ranks that had them, and
+    /// the blocks of the survivors stay. `Status::Argument` if the ranks pass results of different jobs.
+    /// `Status::Memory`, `Status::Store`, `Status::Callback`: the blocks that were rebuilt by then are in the result,
+    /// and the next call tries again.
+    pub fn recover(&mut self, result: &mut Sorted) -> Result<()> {
+        self.recover_checked(Ok(result))
+    }
+
+    /// As [`Group::recover`], for a caller that may have found an argument wrong.
+    pub fn recover_checked(&mut self, result: Result<&mut Sorted>) -> Result<()> {
+        self.call_with_limit(|group| {
+            let result = group.agree_on_result(result, |sorted| &sorted.safety)?;
+            let record_bytes = result.record_bytes();
+            let dimension = group.members.cube().dimension();
+            let threads = group.threads.clone();
+            let recovered = result.with_algorithm(&threads, dimension, |safety, algorithm| {
+                group.restore(safety, algorithm, record_bytes)
+            });
+            result.relist();
+            recovered
+        })
+    }
+
+    /// As [`Group::recover`], for the final states of a user-defined algorithm. Its functions are not called.
+    pub fn recover_states(&mut self, result: &mut FinalStates) -> Result<()> {
+        self.recover_states_checked(Ok(result))
+    }
+
+    /// As [`Group::recover_states`], for a caller that may have found an argument wrong.
+    pub fn recover_states_checked(&mut self, result: Result<&mut FinalStates>) -> Result<()> {
+        self.call_with_limit(|group| {
+            let result = group.agree_on_result(result, |states| &states.safety)?;
+            let algorithm = result.algorithm();
+            let recovered = group.restore(&mut result.safety, &algorithm, 1);
+            result.relist();
+            recovered
+        })
+    }
+
+    /// Agrees that all ranks pass the same result, and finds failures. Collective.
+    fn agree_on_result<R>(
+        &mut self,
+        result: Result<R>,
+        safety: impl Fn(&R) -> &Safety,
+    ) -> Result<R> {
+        self.forget_losses();
+        let result = result.and_then(|result| {
+            if safety(&result).group == self.id {
+                return Ok(result);
+            }
+            let text = "result is of another group: pass the group that made it";
+            Err(Error::new(Status::Argument, text))
+        });
+        let (result, _) = self.apart_from_jobs(|engine| {
+            let result = engine.all_or_none(result)?;
+            agree_on_equal(engine, safety(&result).id, "result")?;
+            engine.check_faults()?;
+            Ok(result)
+        })?;
+        Ok(result)
+    }
+
+    fn restore(
+        &mut self,
+        safety: &mut Safety,
+        algorithm: &dyn Algorithm,
+        record_bytes: usize,
+    ) -> Result<()> {
+        let step = StepSetup {
+            record_bytes,
+            ..StepSetup::default()
+        };
+        self.keeping_stats(|group| {
+            group.engage(step, |engine, beside| {
+                let present = engine.members().membership();
+                let Some(retained) = &mut safety.retained else {
+                    return none_failed(engine, &safety.absent, beside.lost);
+                };
+                if retained.is_whole(present) {
+                    return Ok(());
+                }
+                let mut source = Inputs {
+                    copies: None,
+                    reload: beside.reload,
+                };
+                retained.recover(engine, algorithm, &mut source, beside.lost)?;
+                safety.absent = engine.members().faulty().clone();
+                engine.tell(Event::Renewed);
+                Ok(())
+            })
+        })
+    }
+}
+
+/// `Status::DataLost` if a rank has failed since a result without redundancy was made.
+fn none_failed(engine: &Engine<'_>, absent: &RankSet, lost: &mut RankSet) -> Result<()> {
+    let members = engine.members();
+    let failed = members
+        .faulty()
+        .iter()
+        .filter(|rank| !absent.contains(*rank));
+    *lost = RankSet::from_ranks(members.ranks(), failed);
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = lost.iter().map(|rank| rank.to_string()).collect();
+    let text = format!(
+        "rank {} failed, and the result has no redundancy: use a store that has, and do not set release_after_run",
+        names.join(", ")
+    );
+    Err(Error::new(Status::DataLost, text))
+}

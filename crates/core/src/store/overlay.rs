@@ -1,0 +1,105 @@
+//! A store above another one: inputs that were protected by an earlier call are read from the store below, to which
+//! new copies of inputs are added; all other entries of the present job go into the store above.
+
+use super::{Store, StoreScope, VersionId};
+use crate::block::Block;
+use crate::vcube::Node;
+use ftsort_kernels::error::Result;
+
+/// The store of a job over protected inputs.
+#[derive(Debug)]
+pub struct Overlay<'a> {
+    /// Has the inputs.
+    pub below: &'a mut dyn Store,
+    /// Has the entries of the job. An input here replaces the one below.
+    pub above: &'a mut dyn Store,
+}
+
+impl Store for Overlay<'_> {
+    fn scope(&self) -> StoreScope {
+        self.above.scope()
+    }
+
+    fn put(&mut self, version_id: VersionId, node: Node, block: &Block) -> Result<()> {
+        self.above.put(version_id, node, block)
+    }
+
+    fn hold(&mut self, owner: Node, input: &Block) -> Result<()> {
+        self.below.hold(owner, input)
+    }
+
+    fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>> {
+        match self.above.get(version_id, node)? {
+            None if version_id == VersionId::INPUT => self.below.get(version_id, node),
+            found => Ok(found),
+        }
+    }
+
+    fn retire(&mut self, version: u32) {
+        self.above.retire(version);
+    }
+
+    fn clear(&mut self) {
+        self.above.clear();
+    }
+
+    fn leave(&mut self) {
+        self.above.leave();
+    }
+
+    fn sweep(&mut self) {
+        self.above.sweep();
+    }
+
+    fn set_apart(&mut self) {
+        self.below.set_apart();
+        self.above.set_apart();
+    }
+
+    fn detach(&mut self, removes: bool) -> Box<dyn Store> {
+        self.above.detach(removes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::Run;
+    use crate::members::Rank;
+    use crate::store::memory::Memory;
+    use ftsort_kernels::buffer::Buffer;
+
+    fn block(byte: u8) -> Block {
+        Block::of_sorted(vec![Run {
+            origin: Rank(0),
+            start: 0,
+            data: Buffer::copy_of(&[byte]).unwrap().into(),
+        }])
+    }
+
+    #[test]
+    fn reads_inputs_from_below_and_adds_only_copies_to_it() {
+        let later = VersionId {
+            version: 1,
+            faults: 0,
+        };
+        let (mut below, mut above) = (Memory::new(1), Memory::new(1));
+        below.put(VersionId::INPUT, Node(0), &block(1)).unwrap();
+        below.put(later, Node(0), &block(9)).unwrap();
+        let mut overlay = Overlay {
+            below: &mut below,
+            above: &mut above,
+        };
+        let input = |overlay: &Overlay<'_>| overlay.get(VersionId::INPUT, Node(0)).unwrap();
+        assert_eq!(input(&overlay), Some(block(1)));
+        assert_eq!(overlay.get(later, Node(0)).unwrap(), None);
+        overlay.put(VersionId::INPUT, Node(0), &block(2)).unwrap();
+        assert_eq!(input(&overlay), Some(block(2)));
+        overlay.clear();
+        assert_eq!(input(&overlay), Some(block(1)));
+        overlay.hold(Node(1), &block(3)).unwrap();
+        assert_eq!(overlay.get(VersionId::INPUT, Node(1)), Ok(Some(block(3))));
+        assert_eq!(above.get(VersionId::INPUT, Node(1)), Ok(None));
+        assert_eq!(below.get(VersionId::INPUT, Node(1)), Ok(Some(block(3))));
+    }
+}

@@ -1,0 +1,183 @@
+//! A job of one simulated rank: its algorithm, its inputs, and the redundancy that it uses or keeps.
+
+// The trials alone use the checkpoints and the kept redundancy.
+#![cfg_attr(not(feature = "trials"), allow(dead_code))]
+
+use std::cell::Cell;
+
+use crate::harness::StoreKind;
+use crate::refusal::callback_allowed;
+use ftsort_core::block::Block;
+use ftsort_core::engine::{
+    Algorithm, Checks, Engine, Event, Finished, HeldInputs, Job, RetainedResult, RoundContext,
+    Source, Split, Step, Subcube,
+};
+use ftsort_core::members::{Rank, RankSet};
+use ftsort_core::store::Store;
+use ftsort_core::store::overlay::Overlay;
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::Result;
+
+/// Everything that a job uses on one rank.
+pub struct JobContext<'j, 'e> {
+    /// The engine.
+    pub engine: &'j mut Engine<'e>,
+    /// The store of the rank's jobs.
+    pub store: &'j mut dyn Store,
+    /// The kind of the store.
+    pub kind: StoreKind,
+    /// The ranks that had failed before the job began, and therefore have no input.
+    pub absent: &'j RankSet,
+    /// Receives the owners of the lost data.
+    pub lost: &'j mut RankSet,
+    /// Once set, later commits are not recorded.
+    pub ignore_commits: &'j Cell<bool>,
+    /// Keeps results until the rank has run all jobs.
+    pub results: &'j mut Vec<RetainedResult>,
+}
+
+/// The inputs of a job, and the use of their redundancy.
+pub struct JobRun<'r> {
+    /// The source of inputs that are copied or loaded again.
+    pub source: InputSource<'r>,
+    /// The input of this rank; ignored if inputs are held.
+    pub input: Slice,
+    /// The detection of changed data.
+    pub checks: Option<&'r Checks<'r>>,
+    /// The inputs that were protected before.
+    pub held: Option<&'r mut HeldInputs>,
+    /// Whether the redundancy is kept after the job.
+    pub retains: bool,
+}
+
+impl JobContext<'_, '_> {
+    /// Runs an algorithm on the ranks' inputs.
+    pub fn run(&mut self, algorithm: &dyn Algorithm, mut run: JobRun<'_>) -> Result<Finished> {
+        let stored = StoresVersions(algorithm);
+        let algorithm: &dyn Algorithm = match self.kind {
+            StoreKind::Versions(_) if algorithm.rounds() > 0 => &stored,
+            _ => algorithm,
+        };
+        let absent = self.absent.clone();
+        let mut overlay;
+        let mut state = None;
+        let store: &mut dyn Store = match run.held {
+            Some(held) => {
+                let (held, below) = held.lend();
+                state = Some(held);
+                let above = &mut *self.store;
+                overlay = Overlay { below, above };
+                &mut overlay
+            }
+            None => &mut *self.store,
+        };
+        let source = &mut run.source;
+        let job = Job::new(
+            self.engine,
+            algorithm,
+            store,
+            source,
+            run.input,
+            absent,
+            run.checks,
+        );
+        let job = job.retaining(run.retains);
+        let job = match state {
+            Some(state) => job.with_held(state),
+            None => job,
+        };
+        job.run(self.lost)
+    }
+
+    /// Recovers a result after failures.
+    pub fn recover(
+        &mut self,
+        algorithm: &dyn Algorithm,
+        mut source: InputSource<'_>,
+        retained: &mut RetainedResult,
+    ) -> Result<()> {
+        self.engine.check_faults()?;
+        if retained.is_whole(self.engine.members().membership()) {
+            return Ok(());
+        }
+        let stored = StoresVersions(algorithm);
+        let algorithm: &dyn Algorithm = match self.kind {
+            StoreKind::Versions(_) => &stored,
+            _ => algorithm,
+        };
+        retained.recover(self.engine, algorithm, &mut source, self.lost)?;
+        self.engine.tell(Event::Renewed);
+        Ok(())
+    }
+}
+
+/// The inputs of a job.
+pub struct InputSource<'a> {
+    /// Returns the input of a rank.
+    pub read: &'a dyn Fn(Rank) -> Result<Buffer>,
+    /// The rank that can copy its own input again, if it can.
+    pub own: Option<Rank>,
+    /// Whether the inputs of other ranks can be loaded again.
+    pub can_reload: bool,
+}
+
+impl Source for InputSource<'_> {
+    fn has_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn own(&mut self) -> Result<Buffer> {
+        (self.read)(self.own.unwrap_or(Rank(0)))
+    }
+
+    fn can_reload(&self) -> bool {
+        self.can_reload
+    }
+
+    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
+        callback_allowed()?;
+        (self.read)(rank)
+    }
+}
+
+/// An algorithm that declares its blocks not to be recomputable from inputs, so that every version is stored.
+struct StoresVersions<'a>(&'a dyn Algorithm);
+
+impl Algorithm for StoresVersions<'_> {
+    fn rounds(&self) -> u32 {
+        self.0.rounds()
+    }
+    fn step(&self, round: u32) -> Step {
+        self.0.step(round)
+    }
+    fn prepare(&self, block: Block) -> Result<Block> {
+        self.0.prepare(block)
+    }
+    fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+        self.0.propose(at, subcube, block)
+    }
+    fn decide(
+        &self,
+        at: &RoundContext<'_>,
+        subcube: &Subcube,
+        proposals: &[(Node, Slice)],
+    ) -> Result<Vec<u8>> {
+        self.0.decide(at, subcube, proposals)
+    }
+    fn proposal_limit(&self, round: u32) -> usize {
+        self.0.proposal_limit(round)
+    }
+    fn decision_limit(&self, round: u32) -> usize {
+        self.0.decision_limit(round)
+    }
+    fn most_runs(&self) -> usize {
+        self.0.most_runs()
+    }
+    fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
+        self.0.split(at, block)
+    }
+    fn join(&self, at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
+        self.0.join(at, keep, got)
+    }
+}

@@ -1,0 +1,437 @@
+//! Inputs that are protected before they are sorted, and results that are recovered after failures.
+
+use std::rc::Rc;
+
+use super::{
+    Blocks, SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services,
+    statuses,
+};
+use ftsort_core::group::protected::Order;
+use ftsort_core::group::{Group, GroupConfig, SortInput, Sorted, StoreChoice, TreeOptions};
+use ftsort_core::members::Rank;
+use ftsort_core::rounds::Rounds;
+use ftsort_core::sort::{Method, PivotRule, Shape};
+use ftsort_core::vcube::Node;
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
+use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
+
+/// Lets the rank of the failure schedule fail in this round of the program, and waits until the others know.
+fn fail_in(group: &mut SimGroup<'_>, round: u32, failed: u32) -> Result<()> {
+    group.inject(round)?;
+    while !group.members().is_faulty(Rank(failed)) {
+        group.fault_check()?;
+    }
+    Ok(())
+}
+
+/// The failures of three of four ranks between the calls of a program.
+const ONE_AFTER_ANOTHER: &str = "1@10 0@11 3@12";
+
+/// Recovers a result after each of these failures. Returns the blocks at the end.
+fn recover_repeatedly(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Result<Blocks> {
+    group.recover(sorted)?;
+    for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
+        let before: Vec<*const u8> = sorted
+            .blocks()
+            .map(|block| block.records.as_ptr())
+            .collect();
+        fail_in(group, round, failed)?;
+        group.recover(sorted)?;
+        let after: Vec<*const u8> = sorted
+            .blocks()
+            .map(|block| block.records.as_ptr())
+            .collect();
+        assert!(before.iter().all(|address| after.contains(address)));
+        assert!(group.lost_ranks().is_empty());
+    }
+    Ok(parts(sorted))
+}
+
+#[test]
+fn a_result_is_recovered_after_failures_down_to_one_rank() {
+    let methods = [
+        Method::SampleSort,
+        Method::HyperQuickSort(PivotRule::Sampled),
+        Method::Bitonic(Shape::Any),
+    ];
+    for ((method, dense), seed) in methods
+        .into_iter()
+        .flat_map(|m| [(m, false), (m, true)])
+        .zip(SEEDS)
+    {
+        let config = GroupConfig {
+            method: Some(method),
+            dense,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(4, seed, config, ONE_AFTER_ANOTHER, |rank, group| {
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            recover_repeatedly(group, &mut sorted)
+        });
+        assert_eq!(outcomes.iter().flatten().count(), 1);
+        assert_eq!(joined(outcomes), all_keys(4), "{method:?} {dense}");
+    }
+}
+
+/// Runs a program on ranks that share a directory, and returns the number of files that are left.
+fn with_directory(
+    failures: &'static str,
+    program: fn(Rank, &mut SimGroup<'_>) -> Result<Blocks>,
+) -> (Vec<i32>, usize) {
+    let files = SharedFiles::default();
+    let shared = Rc::clone(&files);
+    let outcomes = play(4, 3, move |rank, transport, handle| {
+        let files = Rc::clone(&shared);
+        let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
+            let model = FileModel::default();
+            Box::new(InMemoryDirectory::new(&files, &handle, model))
+        };
+        let config = GroupConfig {
+            store: StoreChoice::Directory(Rc::new(open)),
+            failures: ftsort_core::faults::Plan::parse(failures)?,
+            ..GroupConfig::default()
+        };
+        let mut group = Group::new(transport, config, services(rank))?;
+        let blocks = program(rank, &mut group)?;
+        group.finish()?;
+        Ok(blocks)
+    });
+    let left = files.borrow().names().len();
+    (joined(outcomes), left)
+}
+
+#[test]
+fn a_result_is_recovered_from_files_which_are_removed_at_the_end() {
+    let (all, files) = with_directory(ONE_AFTER_ANOTHER, |rank, group| {
+        let mut sorted = group.sort_keys(&keys(rank))?;
+        recover_repeatedly(group, &mut sorted)
+    });
+    assert_eq!((all, files), (all_keys(4), 0));
+    // Files of a released result are removed, and those of another one stay.
+    let (all, files) = with_directory("2@10", |rank, group| {
+        let first = group.sort_keys(&keys(rank))?;
+        let mut second = group.sort_keys(&keys(rank))?;
+        fail_in(group, 10, 2)?;
+        drop(first);
+        group.fault_check()?;
+        group.recover(&mut second)?;
+        Ok(parts(&second))
+    });
+    assert_eq!((all, files), (all_keys(4), 0));
+}
+
+#[test]
+fn more_failures_at_once_than_copies_lose_blocks_and_name_their_ranks() {
+    for seed in SEEDS {
+        let failures = "1@10 2@10";
+        let outcomes = play_group(4, seed, GroupConfig::default(), failures, |rank, group| {
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            let before = parts(&sorted);
+            fail_in(group, 10, 1)?;
+            fail_in(group, 10, 2)?;
+            let error = refusal(group.recover(&mut sorted))?;
+            assert_eq!(error.status, Status::DataLost);
+            let lost: Vec<Rank> = group.lost_ranks().iter().collect();
+            assert_eq!(lost, [Rank(1), Rank(2)]);
+            assert_eq!(parts(&sorted), before);
+            // The group is still usable.
+            group.sort_keys(&keys(rank)).map(|sorted| sorted.total())
+        });
+        for outcome in outcomes.into_iter().flatten() {
+            assert_eq!(outcome, Ok(200), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_result_without_redundancy_is_lost_with_its_rank() {
+    for (store, release_after_run) in [(0, false), (1, true)] {
+        let config = GroupConfig {
+            store: StoreChoice::Memory(store),
+            release_after_run,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(3, 5, config, "1@10", |rank, group| {
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            group.recover(&mut sorted)?;
+            fail_in(group, 10, 1)?;
+            let error = refusal(group.recover(&mut sorted))?;
+            assert_eq!(group.lost_ranks().iter().collect::<Vec<_>>(), [Rank(1)]);
+            Err::<(), _>(error)
+        });
+        let lost = Some(Status::DataLost);
+        assert_eq!(statuses(&outcomes), [lost, None, lost]);
+    }
+}
+
+#[test]
+fn a_result_is_recovered_from_inputs_that_are_reloaded() {
+    for seed in SEEDS {
+        let outcomes = play(3, seed, |rank, transport, _| {
+            let config = GroupConfig {
+                store: StoreChoice::Memory(0),
+                failures: ftsort_core::faults::Plan::parse("1@10 0@11")?,
+                ..GroupConfig::default()
+            };
+            let reload = |rank: Rank| Buffer::copy_of(bytemuck::cast_slice(&keys(rank)));
+            let services = ftsort_core::group::Services {
+                reload: Some(Box::new(reload)),
+                ..services(rank)
+            };
+            let mut group = Group::new(transport, config, services)?;
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            for (round, failed) in [(10, 1), (11, 0)] {
+                fail_in(&mut group, round, failed)?;
+                group.recover(&mut sorted)?;
+            }
+            Ok(parts(&sorted))
+        });
+        assert_eq!(joined(outcomes), all_keys(3), "seed {seed}");
+    }
+}
+
+#[test]
+fn results_of_different_sorts_are_not_recovered() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        let mut first = group.sort_keys(&keys(rank))?;
+        let mut second = group.sort_keys(&keys(rank))?;
+        group.recover(if rank == Rank(0) {
+            &mut first
+        } else {
+            &mut second
+        })
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+}
+
+#[test]
+fn a_recovered_result_is_gathered() {
+    for seed in SEEDS {
+        let outcomes = play_group(4, seed, GroupConfig::default(), "2@10", |rank, group| {
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            fail_in(group, 10, 2)?;
+            group.recover(&mut sorted)?;
+            let mut whole = Vec::new();
+            group.gather(TreeOptions::default(), &sorted, &mut |records| {
+                whole.extend(bytemuck::cast_slice::<u8, i32>(records));
+                Ok(())
+            })?;
+            Ok(whole)
+        });
+        let whole: Vec<i32> = outcomes
+            .into_iter()
+            .flatten()
+            .flat_map(Result::unwrap)
+            .collect();
+        assert_eq!(whole, all_keys(4), "seed {seed}");
+    }
+}
+
+#[test]
+fn final_states_are_recovered() {
+    for seed in SEEDS {
+        let failures = "3@10 1@11";
+        let outcomes = play_group(4, seed, GroupConfig::default(), failures, |rank, group| {
+            let mut states = group.run_rounds(&super::collectives::Sum, &[1 << rank.0])?;
+            for (round, failed) in [(10, 3), (11, 1)] {
+                fail_in(group, round, failed)?;
+                group.recover_states(&mut states)?;
+            }
+            Ok(states
+                .iter()
+                .map(|(node, state)| (node, state[0]))
+                .collect())
+        });
+        let states: Vec<Vec<(Node, u8)>> = outcomes
+            .into_iter()
+            .flatten()
+            .map(|states: Result<_>| states.expect("survivors succeed"))
+            .collect();
+        let mut states = states.concat();
+        states.sort_unstable();
+        assert_eq!(
+            states,
+            [0, 1, 2, 3].map(|node| (Node(node), 15)),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn a_protected_input_is_sorted_although_its_rank_has_failed() {
+    let methods = [None, Some(Method::Bitonic(Shape::Any))];
+    for (method, seed) in methods.into_iter().flat_map(|m| SEEDS.map(move |s| (m, s))) {
+        let config = GroupConfig {
+            method,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(4, seed, config, ONE_AFTER_ANOTHER, |rank, group| {
+            let mut mine = keys(rank);
+            let mut input = group.protect(SortInput::of_keys(&mine))?;
+            // The array of the caller is not needed any more.
+            mine.fill(0);
+            for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
+                fail_in(group, round, failed)?;
+                let sorted = group.sort_protected(&mut input, None)?;
+                assert_eq!(sorted.total(), 400);
+            }
+            Ok(parts(&group.sort_protected(&mut input, None)?))
+        });
+        assert_eq!(joined(outcomes), all_keys(4), "{method:?} seed {seed}");
+    }
+}
+
+#[test]
+fn a_protected_input_is_kept_in_files_and_reloaded() {
+    let (all, files) = with_directory(ONE_AFTER_ANOTHER, |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
+            fail_in(group, round, failed)?;
+            group.sort_protected(&mut input, None)?;
+        }
+        Ok(parts(&group.sort_protected(&mut input, None)?))
+    });
+    assert_eq!((all, files), (all_keys(4), 0));
+}
+
+/// The input is sorted by one member, then by the other, and keeps the order of ranks and positions of its records.
+#[test]
+fn a_protected_input_is_sorted_in_other_orders() {
+    let layout = |key_offset, descending| {
+        let fields = Fields {
+            record_bytes: 8,
+            key_offset,
+            key: KeyKind::I32 as i32,
+            descending,
+            ..Fields::default()
+        };
+        Layout::new(fields).unwrap()
+    };
+    for seed in SEEDS {
+        let outcomes = play_group(
+            3,
+            seed,
+            GroupConfig::default(),
+            "1@10",
+            move |rank, group| {
+                let mine: Vec<[i32; 2]> =
+                    (0..50).map(|n| [n % 7, rank.0 as i32 * 50 + n]).collect();
+                let given = SortInput {
+                    layout: layout(0, false),
+                    stable: true,
+                    records: bytemuck::cast_slice(&mine),
+                };
+                let mut input = group.protect(given)?;
+                group.sort_protected(&mut input, None)?;
+                fail_in(group, 10, 1)?;
+                let order = Order {
+                    layout: layout(4, true),
+                    stable: true,
+                };
+                group.sort_protected(&mut input, Some(order))?;
+                let sorted = group.sort_protected(&mut input, None)?;
+                let blocks = sorted.blocks().map(|block| {
+                    let records: &[[i32; 2]] = bytemuck::cast_slice(block.records);
+                    (block.offset, records.to_vec())
+                });
+                Ok(blocks.collect::<Vec<_>>())
+            },
+        );
+        let mut blocks: Vec<(u64, Vec<[i32; 2]>)> = outcomes
+            .into_iter()
+            .flatten()
+            .flat_map(|blocks: Result<_>| blocks.expect("survivors succeed"))
+            .collect();
+        blocks.sort();
+        let all: Vec<[i32; 2]> = blocks.into_iter().flat_map(|(_, block)| block).collect();
+        assert_eq!(all.len(), 150);
+        assert!(all.is_sorted(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_lost_protected_input_is_reported_and_the_rest_is_sorted() {
+    let failures = "0@10 1@10";
+    let outcomes = play_group(4, 1, GroupConfig::default(), failures, |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        fail_in(group, 10, 0)?;
+        fail_in(group, 10, 1)?;
+        let error = refusal(group.sort_protected(&mut input, None))?;
+        assert_eq!(error.status, Status::DataLost);
+        let lost = group.lost_ranks().len() as u64;
+        let sorted = group.sort_protected(&mut input, None)?;
+        Ok((lost, sorted.total()))
+    });
+    for outcome in outcomes.into_iter().flatten() {
+        let (lost, total) = outcome.unwrap();
+        assert!(lost > 0);
+        assert_eq!(total, 400 - 100 * lost);
+    }
+}
+
+#[test]
+fn different_protected_inputs_are_refused_on_all_ranks() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        let mut first = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let mut second = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let input = if rank == Rank(0) {
+            &mut first
+        } else {
+            &mut second
+        };
+        let error = refusal(group.sort_protected(input, None))?;
+        group.sort_protected(&mut first, None)?;
+        let order = Order {
+            layout: SortInput::of_keys::<u64>(&[]).layout,
+            stable: false,
+        };
+        let text = refusal(group.sort_protected(&mut first, Some(order)))?.text;
+        assert!(text.contains("record.record_bytes is 8"), "{text}");
+        Err::<(), _>(error)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+}
+
+/// A loop of rounds without a last exchange, whose functions must not be called by a recovery.
+struct Counted;
+
+impl Rounds for Counted {
+    fn absorb(
+        &self,
+        task: &ftsort_core::rounds::Task<'_>,
+        _: ftsort_kernels::buffer::Slice,
+    ) -> Result<ftsort_kernels::buffer::Slice> {
+        ftsort_core::rounds::bytes(&[task.state.first().copied().unwrap_or(0) + 1])
+    }
+}
+
+#[test]
+fn states_of_several_hosts_survive_the_loss_of_one() {
+    let outcomes = play(4, 2, |rank, transport, _| {
+        let config = GroupConfig {
+            failures: ftsort_core::faults::Plan::parse("0@10 1@10")?,
+            ..GroupConfig::default()
+        };
+        let services = ftsort_core::group::Services {
+            host: u64::from(rank.0 / 2),
+            ..services(rank)
+        };
+        let mut group = Group::new(transport, config, services)?;
+        let mut states = group.run_rounds(&Counted, &[0])?;
+        fail_in(&mut group, 10, 0)?;
+        fail_in(&mut group, 10, 1)?;
+        group.recover_states(&mut states)?;
+        Ok(states
+            .iter()
+            .map(|(_, state)| state[0])
+            .collect::<Vec<u8>>())
+    });
+    let states: Vec<u8> = outcomes
+        .into_iter()
+        .flatten()
+        .flat_map(|states: Result<Vec<u8>>| states.expect("survivors succeed"))
+        .collect();
+    assert_eq!(states, [2; 4]);
+}

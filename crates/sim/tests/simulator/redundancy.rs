@@ -1,0 +1,87 @@
+//! Inputs that are protected before they are sorted, and results that are recovered until they are released: crashes at
+//! every step from the protection to the release.
+
+use super::refusals::every_refusal;
+use super::{every_crash, every_single_crash, every_single_failure, expect_correct, parse};
+use ftsort_kernels::test_size::sized;
+
+#[test]
+fn crashes_from_the_call_to_the_release_of_the_result() {
+    for job in [
+        "store=memory:1 algorithm=samplesort",
+        "store=memory:2 algorithm=hyperquicksort",
+        "store=memory:1 algorithm=bitonic",
+        "store=memory:1 algorithm=samplesort dense=1",
+        "store=versions:1 algorithm=samplesort",
+        "store=directory algorithm=samplesort",
+        "store=directory algorithm=bitonic dense=1",
+        "store=reload algorithm=quickmerge",
+        "store=none algorithm=samplesort",
+    ] {
+        every_crash(&format!("ranks=3 records=6 tagged=1 recoveries=2 {job}"));
+    }
+}
+
+#[test]
+fn crashes_while_protected_inputs_are_sorted() {
+    for job in [
+        "store=memory:1 algorithm=samplesort",
+        "store=memory:1 algorithm=bitonic",
+        "store=versions:1 algorithm=hyperquicksort",
+        "store=directory algorithm=samplesort",
+        "store=reload algorithm=samplesort",
+        "store=none algorithm=samplesort",
+    ] {
+        every_crash(&format!("ranks=3 records=6 tagged=1 protects=2 {job}"));
+    }
+}
+
+#[test]
+fn crashes_of_four_ranks_with_protected_inputs_and_kept_results() {
+    for job in [
+        "store=memory:1 hosts=2",
+        "store=memory:2 dense=1",
+        "store=directory",
+        "store=reload",
+    ] {
+        let line = format!(
+            "ranks=4 records=6 algorithm=samplesort protects=1 recoveries=1 sorts={} {job}",
+            sized(1, 2)
+        );
+        every_single_failure(&line);
+    }
+    every_single_crash(
+        "ranks=4 records=6 algorithm=samplesort store=memory:1 recoveries=1 exclusions=1/0@2,2/3@4",
+    );
+    every_single_crash("ranks=4 algorithm=bitonic_merge store=memory:1 protects=1 recoveries=1");
+}
+
+#[test]
+fn refusals_while_inputs_are_protected_and_results_recovered() {
+    for store in ["memory:1", "versions:1", "directory", "reload"] {
+        let line = format!("ranks=3 records=6 sorts=2 protects=2 recoveries=1 store={store}");
+        assert!(every_refusal(&line, 0) > 10);
+        every_refusal(&format!("{line} failures=1@120"), 0);
+    }
+}
+
+#[test]
+fn trials_with_kept_redundancy_that_had_wrong_results_before_are_correct() {
+    for line in [
+        // The files of a rank that had released its result were missing in the recovery on another one.
+        "ranks=3 seed=1 records=15 keys=1 algorithm=samplesort store=directory recoveries=2 failures=0@11,2@109",
+        // The piece of a dense result was looked for on one path only.
+        "ranks=3 seed=1 records=9 keys=1 algorithm=samplesort store=memory:1 recoveries=1 dense=1 failures=0@47,1@121",
+        // Copies that a sort had renewed were forgotten at its end.
+        "ranks=3 seed=1 records=0 keys=1 store=memory:1 protects=2 failures=0@15,2@35",
+        "ranks=3 seed=1 records=0 keys=1 algorithm=bitonic store=memory:1 protects=2 failures=0@48,1@70",
+        // A separated rank removed the files of its protected input.
+        "ranks=5 seed=113 records=0 keys=1 algorithm=quickmerge store=directory protects=1 tagged=1 quorum=4 failures=1@21c",
+        // A moved input did not count as held.
+        "ranks=5 seed=50346 records=0 keys=1 algorithm=hyperquicksort_paper store=versions:1 repair=shrink hosts=2 protects=1 tagged=1 checks=1 exclusions=0/2@4,1/4@1",
+        // A rank that was excluded as slow discarded its input as if it had been accused.
+        "ranks=2 seed=103673 records=8 keys=1 algorithm=quickmerge_modified store=memory:2 repair=shrink tagged=1 checks=1 corrupt=1~0.replica.copy exclusions=0/1@1",
+    ] {
+        expect_correct(&parse(line));
+    }
+}

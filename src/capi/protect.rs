@@ -1,0 +1,124 @@
+//! Inputs that are protected before they are sorted.
+
+use std::ffi::c_void;
+
+use super::handle::{Handle, on_group, place_of, refuse};
+use super::record::{Wanted, ftsort_record, read_layout};
+use super::result::{ftsort_result, hand_over};
+use super::run::{has_place, input_of};
+use super::status::ftsort_status;
+use ftsort_core::group::ProtectedInput;
+use ftsort_core::group::protected::Order;
+use ftsort_kernels::error::Result;
+
+/// A protected input: the records of this rank and the redundancy that this rank keeps for other ranks.
+///
+/// Belongs to the caller, who uses it with the group that made it.
+pub struct ftsort_input {
+    input: ProtectedInput,
+}
+
+/// Protects an input before it is sorted. [C]
+///
+/// Copies the records of this rank and stores the redundancy that the configured store provides. Once this function
+/// has returned, the input survives the failure of its rank, and the array of the caller is not needed any more. Call
+/// it as early as the data exist, for example after reading a file. To replace the data, protect the new input and
+/// then release the old one. An input takes the memory of 1 + `replicas` copies of the records (`replicas` is 0 for
+/// stores other than FTSORT_STORE_MEMORY).
+///
+/// \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
+///                `user`, which are used again by the sorts of the input
+/// \param data    `count` records of this rank, of any alignment; NULL if `count` is 0; not changed
+/// \param count   the number of records of this rank; may differ between ranks
+/// \param input   receives the protected input; release it with ftsort_input_free; NULL after an error
+/// \return FTSORT_OK; FTSORT_ERR_DATA_LOST if a rank failed before its records were protected (ftsort_lost_ranks
+///         names the ranks); another status of ftsort_run
+///
+/// # Safety
+/// The pointers are NULL or valid, `data` for `count` records.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_protect(
+    group: *mut Handle,
+    record: *const ftsort_record,
+    data: *const c_void,
+    count: usize,
+    input: *mut *mut ftsort_input,
+) -> ftsort_status {
+    on_group(group, |group| {
+        // SAFETY: this function's contract.
+        let place = unsafe { place_of("input", input) };
+        // SAFETY: this function's contract.
+        let wanted = has_place(&place).and_then(|()| unsafe { read_layout(record) });
+        let given = wanted.and_then(|wanted| {
+            // SAFETY: this function's contract.
+            unsafe { input_of(wanted, data, count) }
+        });
+        let protected = group.group.protect_checked(given);
+        let place = place?;
+        *place = std::ptr::null_mut();
+        *place = Box::into_raw(Box::new(ftsort_input { input: protected? }));
+        Ok(())
+    })
+}
+
+/// Sorts a protected input. [C]
+///
+/// As ftsort_run, but no moment of the call is unprotected. The input stays as it is and can be sorted again without
+/// new copies, also by another key. If ranks have failed, their records are sorted all the same, and copies that
+/// failed with them are renewed. After FTSORT_ERR_DATA_LOST the input continues without the records of the lost ranks.
+///
+/// \param input   a protected input of this group, the same on all ranks
+/// \param record  the layout for this sort, the same on all ranks and with the record size of the input; NULL: that
+///                of ftsort_protect
+/// \param result  receives the sorted blocks of this rank; release it with ftsort_result_free; NULL after an error
+/// \return as ftsort_run
+///
+/// # Safety
+/// `input` is NULL or live; the other pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_run_protected(
+    group: *mut Handle,
+    input: *mut ftsort_input,
+    record: *const ftsort_record,
+    result: *mut *mut ftsort_result,
+) -> ftsort_status {
+    on_group(group, |group| {
+        // SAFETY: this function's contract.
+        let (place, input) = unsafe { (place_of("result", result), input.as_mut()) };
+        let arguments = has_place(&place).and_then(|()| {
+            let Some(input) = input else {
+                return refuse("input is NULL: pass the input of ftsort_protect");
+            };
+            // SAFETY: this function's contract.
+            Ok((&mut input.input, unsafe { read_order(record)? }))
+        });
+        let sorted = group.group.sort_protected_checked(arguments);
+        let place = place?;
+        *place = std::ptr::null_mut();
+        *place = hand_over(ftsort_result::sorted(sorted?));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As for [`ftsort_run_protected`].
+unsafe fn read_order(record: *const ftsort_record) -> Result<Option<Order>> {
+    if record.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: this function's contract.
+    let Wanted { layout, stable } = unsafe { read_layout(record)? };
+    Ok(Some(Order { layout, stable }))
+}
+
+/// Releases a protected input and its redundancy; NULL is allowed. Results of its sorts stay valid. [L]
+///
+/// # Safety
+/// `input` is NULL or live, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_input_free(input: *mut ftsort_input) {
+    if !input.is_null() {
+        // SAFETY: it came from Box::into_raw, and the caller gives it back once.
+        drop(unsafe { Box::from_raw(input) });
+    }
+}
