@@ -151,8 +151,8 @@ mutants! {
     LastVersionRetired,
     /// A recovered block of a result is left as it was before the last round.
     RestoredBlockNotFinished,
-    /// Copies of a protected input count as present although a holder has failed.
-    HeldInputsNotRenewed,
+    /// Copies of protected inputs that a sort has renewed after failures are forgotten at its end.
+    AddedCopiesForgotten,
 }
 
 #[cfg(feature = "testing")]

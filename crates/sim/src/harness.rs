@@ -290,9 +290,9 @@ impl<'y> SimRank<'y> {
             record_bytes: None,
             digest_key: None,
         };
-        self.run_job(options, |context| {
+        self.run_job(options, |mut context| {
             context.ignore_commits.set(true);
-            context.engine.check_faults()
+            context.find_failures()
         });
         self.results.clear();
     }

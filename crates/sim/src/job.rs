@@ -62,10 +62,11 @@ impl JobContext<'_, '_> {
         let absent = self.absent.clone();
         let mut overlay;
         let mut state = None;
-        let store: &mut dyn Store = match run.held {
+        let mut held = run.held;
+        let store: &mut dyn Store = match &mut held {
             Some(held) => {
-                let (held, below) = held.lend();
-                state = Some(held);
+                let (held_state, below) = held.lend();
+                state = Some(held_state);
                 let above = &mut *self.store;
                 overlay = Overlay { below, above };
                 &mut overlay
@@ -87,7 +88,21 @@ impl JobContext<'_, '_> {
             Some(state) => job.with_held(state),
             None => job,
         };
-        job.run(self.lost)
+        let finished = job.run(self.lost);
+        if let Some(held) = held {
+            let members = self.engine.members();
+            held.after_job(finished.is_ok().then(|| members.membership()));
+        }
+        finished
+    }
+
+    /// Finds failures. A rank that is separated from the others leaves its files to them.
+    pub fn find_failures(&mut self) -> Result<()> {
+        let found = self.engine.check_faults();
+        if found.as_ref().is_err_and(|error| error.status.sets_apart()) {
+            self.store.set_apart();
+        }
+        found
     }
 
     /// Recovers a result after failures.
@@ -97,7 +112,7 @@ impl JobContext<'_, '_> {
         mut source: InputSource<'_>,
         retained: &mut RetainedResult,
     ) -> Result<()> {
-        self.engine.check_faults()?;
+        self.find_failures()?;
         if retained.is_whole(self.engine.members().membership()) {
             return Ok(());
         }

@@ -74,17 +74,9 @@ impl<T: Transport> Group<T> {
         let timers = self.config.failures.resolve(self.members.ranks(), 1);
         let timer = timers.timer(self.members.me());
         JobStart {
-            _timer: timer.map(self.services.kill_timer),
-            ..self.start_of_job()
-        }
-    }
-
-    /// The circumstances of a job that begins now, without timers.
-    pub(super) fn start_of_job(&self) -> JobStart {
-        JobStart {
             absent: self.members.faulty().clone(),
             time: self.transport.now(),
-            _timer: None,
+            _timer: timer.map(self.services.kill_timer),
         }
     }
 
@@ -106,6 +98,7 @@ impl<T: Transport> Group<T> {
             record_bytes: setup.record_bytes,
             key: setup.key,
         };
+        let mut held = setup.held;
         let finished = self.engage(step, |engine, beside| {
             let mut inputs = Inputs {
                 copies: setup.copies,
@@ -118,10 +111,10 @@ impl<T: Transport> Group<T> {
             };
             let mut overlay;
             let mut state = None;
-            let store: &mut dyn Store = match setup.held {
+            let store: &mut dyn Store = match &mut held {
                 Some(held) => {
-                    let (held, below) = held.lend();
-                    state = Some(held);
+                    let (held_state, below) = held.lend();
+                    state = Some(held_state);
                     let above = beside.store;
                     overlay = Overlay { below, above };
                     &mut overlay
@@ -145,6 +138,9 @@ impl<T: Transport> Group<T> {
             };
             job.run(beside.lost)
         });
+        if let Some(held) = held {
+            held.after_job(finished.is_ok().then(|| self.members.membership()));
+        }
         // A rank that was excluded in this job may have been corrupted by chance.
         self.members.readmit_all();
         self.stats.total_seconds = self.transport.now() - start.time;

@@ -1,7 +1,8 @@
 //! Inputs that are protected before they are sorted.
 //!
 //! A protected input survives the failure of its rank from the moment at which [`Group::protect`] has returned. It
-//! can be sorted any number of times, in different orders, without new copies.
+//! can be sorted any number of times, in different orders, without new copies. A sort renews the copies that have failed
+//! with their ranks.
 
 use super::input::Prepared;
 use super::job::{JobSetup, JobStart};
@@ -74,9 +75,17 @@ impl<T: Transport> Group<T> {
                 let prepared = group.agree_on_input(prepared)?;
                 let id = group.draw_seed();
                 let data = Slice::from(data);
-                let bytes = prepared.layout.record_bytes();
+                let setup = JobSetup {
+                    input: data.clone(),
+                    record_bytes: prepared.layout.record_bytes(),
+                    retains: true,
+                    ..JobSetup::default()
+                };
+                let retained = group.run_job(start, setup, &LoadOnly)?.retained;
+                let held = retained.map(|retained| retained.into_inputs());
+                let released = || Error::new(Status::Internal, "the inputs were released");
                 Ok(ProtectedInput {
-                    held: group.load(start, None, (data.clone(), bytes))?,
+                    held: held.ok_or_else(released)?,
                     data,
                     layout: prepared.layout,
                     stable: prepared.stable,
@@ -161,49 +170,11 @@ impl<T: Transport> Group<T> {
             ..prepared
         });
         let sorted = self.sort_prepared(start, prepared, Some(&mut input.held));
-        input.held.recount();
-        match &sorted {
-            Err(error) if error.status == Status::DataLost => input.held.give_up(&self.lost),
-            Err(error) if error.status.sets_apart() => {}
-            // The next sort tries again, and reports an error.
-            _ => match self.renew(input) {
-                Err(error) if error.status.sets_apart() => return Err(error),
-                _ => {}
-            },
+        if let Err(error) = &sorted
+            && error.status == Status::DataLost
+        {
+            input.held.give_up(&self.lost);
         }
         sorted
-    }
-
-    /// Makes copies again that failed with their ranks. The statistics stay those of the last job.
-    fn renew(&mut self, input: &mut ProtectedInput) -> Result<()> {
-        if !input.held.needs_renewal(self.members.membership()) {
-            return Ok(());
-        }
-        let start = self.start_of_job();
-        let records = (input.data.clone(), input.layout.record_bytes());
-        let lost = self.lost.clone();
-        let renewed = self.keeping_stats(|group| group.load(start, Some(&mut input.held), records));
-        self.lost = lost;
-        input.held = renewed?;
-        Ok(())
-    }
-
-    /// Protects records of so many bytes each. `held`: those that were protected before.
-    fn load(
-        &mut self,
-        start: JobStart,
-        held: Option<&mut HeldInputs>,
-        (input, record_bytes): (Slice, usize),
-    ) -> Result<HeldInputs> {
-        let setup = JobSetup {
-            input,
-            record_bytes,
-            held,
-            retains: true,
-            ..JobSetup::default()
-        };
-        let finished = self.run_job(start, setup, &LoadOnly)?;
-        let retained = finished.retained.map(|retained| retained.into_inputs());
-        retained.ok_or_else(|| Error::new(Status::Internal, "the protected inputs were released"))
     }
 }

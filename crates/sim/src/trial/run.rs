@@ -10,9 +10,7 @@ use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
-use ftsort_core::engine::{
-    Checkpoints, Checks, HeldInputs, LoadOnly, PlacementPolicy, RetainedResult,
-};
+use ftsort_core::engine::{Checkpoints, Checks, LoadOnly, PlacementPolicy, RetainedResult};
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::mutants::set_mutant;
@@ -256,21 +254,17 @@ fn sort(
         can_reload: trial.store == StoreKind::Reload,
     };
     let input = Slice::from(input);
-    let load = |context: &mut JobContext<'_, '_>, held: Option<&mut HeldInputs>| {
+    let mut held = None;
+    if trial.protects > 0 {
         let run = JobRun {
             source: source(None),
             input: input.clone(),
             checks: None,
-            held,
+            held: None,
             retains: true,
         };
         let retained = context.run(&LoadOnly, run)?.retained;
-        let inputs = retained.map(RetainedResult::into_inputs);
-        inputs.ok_or_else(|| Error::new(Status::Internal, "the inputs were released"))
-    };
-    let mut held = None;
-    if trial.protects > 0 {
-        held = Some(load(&mut context, None)?);
+        held = retained.map(RetainedResult::into_inputs);
     }
     let mut finished;
     let mut turn = 0;
@@ -288,12 +282,6 @@ fn sort(
             break;
         }
         context.engine.readmit_all();
-        if let Some(held) = &mut held {
-            held.recount();
-            if held.needs_renewal(context.engine.members().membership()) {
-                *held = load(&mut context, Some(held))?;
-            }
-        }
     }
     let mut blocks = finished.blocks;
     if let Some(mut retained) = finished.retained {
@@ -323,7 +311,7 @@ fn sort(
 /// `Status::DataLost` if a rank has failed since a result without redundancy was made.
 fn none_failed(context: &mut JobContext<'_, '_>) -> Result<()> {
     let before = context.engine.members().faulty().clone();
-    context.engine.check_faults()?;
+    context.find_failures()?;
     let members = context.engine.members();
     let failed = members.faulty().iter();
     let failed = failed.filter(|rank| !before.contains(*rank));

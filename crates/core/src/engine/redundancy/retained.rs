@@ -54,23 +54,21 @@ impl HeldInputs {
         (self.state.clone(), &mut *self.store)
     }
 
-    /// Counts the copies that a job has added.
-    pub fn recount(&mut self) {
-        let ranks = Rank::all(self.state.held.ranks());
+    /// Takes over the copies that a job has added after failures. `membership`: that at the end of the job if it
+    /// succeeded, so that all holders have their copies.
+    pub fn after_job(&mut self, membership: Option<&Membership>) {
+        if mutant(Mutant::AddedCopiesForgotten) {
+            return;
+        }
         let has = |owner: &Rank| {
             let input = self.store.get(VersionId::INPUT, owner.home());
             input.is_ok_and(|input| input.is_some())
         };
-        for owner in ranks.filter(has).collect::<Vec<_>>() {
-            self.state.held.insert(owner);
+        let ranks = self.state.held.ranks();
+        self.state.held = RankSet::from_ranks(ranks, Rank::all(ranks).filter(has));
+        if let Some(membership) = membership {
+            self.state.membership = membership.clone();
         }
-    }
-
-    /// Returns whether copies in the memory of ranks are to be made again.
-    pub fn needs_renewal(&self, membership: &Membership) -> bool {
-        let has_copies = matches!(self.store.scope(), StoreScope::Copies(1..));
-        let is_whole = self.state.membership == *membership;
-        has_copies && !is_whole && !mutant(Mutant::HeldInputsNotRenewed)
     }
 
     /// Continues without the inputs of these ranks, which are lost.

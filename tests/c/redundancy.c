@@ -1,0 +1,232 @@
+/* Inputs that are protected before they are sorted, and results that are recovered after their ranks were killed.
+ *
+ *   redundancy DIR MODE STORE ALGORITHM    (under mpirun)
+ *
+ * MODE: "result" sorts, "input" protects the input and sorts it again and again, "states" runs rounds, "gather" gathers a
+ * recovered result at one rank. The ranks kill themselves one after the other, the highest first, down to one, and each
+ * time the survivors continue. STORE is memory, directory or reload; ALGORITHM is a number of ftsort_algorithm, or
+ * "dense". Rank 0, the last survivor, prints that it is fine. */
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ftsort.h"
+#include "ftsort_rounds.h"
+#include "ftsort_tree.h"
+#include "expect.h"
+
+#define COUNT 3000
+
+typedef struct pair {
+  uint32_t key, place;
+} pair;
+
+static const ftsort_record by_key = FTSORT_RECORD_MEMBER(pair, key, FTSORT_KEY_U32);
+static const ftsort_record by_place = FTSORT_RECORD_MEMBER(pair, place, FTSORT_KEY_U32);
+
+static void fill(pair *records, int owner)
+{
+  uint32_t i;
+  for (i = 0; i < COUNT; i++) {
+    records[i].place = (uint32_t)owner * COUNT + i;
+    records[i].key = (records[i].place * 2654435761u) >> 20;
+  }
+}
+
+static int reload(void *user, int32_t owner, ftsort_buffer *data)
+{
+  pair *records = (pair *)ftsort_buffer_resize(data, COUNT * sizeof *records);
+  (void)user;
+  if (records == NULL) return 1;
+  fill(records, owner);
+  return 0;
+}
+
+/* Kills the highest rank that is left, and returns once the others know it. */
+static void lose_one(ftsort *group, int victim)
+{
+  if (rank == victim) raise(SIGKILL);
+  while (!ftsort_is_failed(group, victim)) EXPECT(ftsort_fault_check(group, NULL) == FTSORT_OK);
+}
+
+/* The number of records in the blocks of this rank, which must be in order. */
+static uint64_t count_blocks(const ftsort_result *result, int by)
+{
+  uint64_t found = 0;
+  ftsort_block block;
+  size_t index, i;
+  for (index = 0; ftsort_result_block(result, index, &block) == FTSORT_OK; index++) {
+    const pair *records = (const pair *)block.data;
+    for (i = 1; i < block.count; i++) {
+      if (by) EXPECT(records[i - 1].place < records[i].place);
+      else EXPECT(records[i - 1].key <= records[i].key);
+    }
+    found += block.count;
+  }
+  return found;
+}
+
+/* At the last rank all records must be there, in order, each once. */
+static void expect_all(const ftsort_result *result)
+{
+  char *seen = (char *)calloc((size_t)ranks, COUNT);
+  uint64_t next = 0;
+  uint32_t last = 0;
+  ftsort_block block;
+  size_t index, i;
+  for (index = 0; ftsort_result_block(result, index, &block) == FTSORT_OK; index++) {
+    const pair *records = (const pair *)block.data;
+    EXPECT(block.count == 0 || block.offset == next);
+    next += block.count;
+    for (i = 0; i < block.count; i++) {
+      EXPECT(records[i].key >= last);
+      EXPECT(!seen[records[i].place]);
+      seen[records[i].place] = 1;
+      last = records[i].key;
+    }
+  }
+  EXPECT(next == (uint64_t)ranks * COUNT);
+  free(seen);
+}
+
+static void results(ftsort *group, const pair *mine)
+{
+  ftsort_result *result = NULL;
+  ftsort_block before, after;
+  int victim;
+  EXPECT(ftsort_run(group, &by_key, mine, COUNT, &result) == FTSORT_OK);
+  EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
+  for (victim = ranks - 1; victim > 0; victim--) {
+    EXPECT(ftsort_result_block(result, 0, &before) == FTSORT_OK);
+    lose_one(group, victim);
+    EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
+    EXPECT(ftsort_result_block(result, 0, &after) == FTSORT_OK);
+    EXPECT(before.data == after.data && before.count == after.count);
+    EXPECT(ftsort_lost_ranks(group, NULL, 0) == 0);
+    count_blocks(result, 0);
+  }
+  expect_all(result);
+  ftsort_result_free(result);
+}
+
+static void inputs(ftsort *group, pair *mine)
+{
+  ftsort_input *input = NULL;
+  ftsort_result *result = NULL;
+  int victim;
+  EXPECT(ftsort_protect(group, &by_key, mine, COUNT, &input) == FTSORT_OK);
+  memset(mine, 0, COUNT * sizeof *mine); /* the array is not needed any more */
+  for (victim = ranks - 1; victim > 0; victim--) {
+    lose_one(group, victim);
+    EXPECT(ftsort_run_protected(group, input, &by_place, &result) == FTSORT_OK);
+    EXPECT(ftsort_result_total(result) == (uint64_t)ranks * COUNT);
+    count_blocks(result, 1);
+    ftsort_result_free(result);
+  }
+  EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+  ftsort_input_free(input);
+  expect_all(result);
+  ftsort_result_free(result);
+}
+
+static int add(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
+{
+  uint64_t sum = 0;
+  (void)user;
+  if (task->state_bytes == sizeof sum) memcpy(&sum, task->state, sizeof sum);
+  if (bytes == sizeof sum) {
+    uint64_t more;
+    memcpy(&more, inbox, sizeof more);
+    sum += more;
+  }
+  return ftsort_buffer_append(next, &sum, sizeof sum);
+}
+
+static void states(ftsort *group)
+{
+  ftsort_rounds rounds = FTSORT_ROUNDS_INIT;
+  ftsort_result *result = NULL;
+  const uint64_t own = (uint64_t)1 << rank;
+  ftsort_block block;
+  size_t index;
+  int victim;
+  rounds.absorb = add;
+  EXPECT(ftsort_rounds_run(group, &rounds, &own, sizeof own, &result) == FTSORT_OK);
+  for (victim = ranks - 1; victim > 0; victim--) {
+    lose_one(group, victim);
+    EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
+  }
+  EXPECT(ftsort_result_count(result) >= (size_t)ranks);
+  for (index = 0; ftsort_result_block(result, index, &block) == FTSORT_OK; index++) {
+    uint64_t sum;
+    EXPECT(block.count == sizeof sum);
+    memcpy(&sum, block.data, sizeof sum);
+    EXPECT(sum == ((uint64_t)1 << ranks) - 1);
+  }
+  ftsort_result_free(result);
+}
+
+static uint64_t gathered;
+static uint32_t last_key;
+
+static int take(void *user, const void *records, size_t count)
+{
+  const pair *pairs = (const pair *)records;
+  size_t i;
+  (void)user;
+  for (i = 0; i < count; i++) {
+    if (pairs[i].key < last_key) return 1;
+    last_key = pairs[i].key;
+  }
+  gathered += count;
+  return 0;
+}
+
+static void gathers(ftsort *group, const pair *mine)
+{
+  ftsort_result *result = NULL;
+  ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
+  options.has_sink = 1;
+  EXPECT(ftsort_run(group, &by_key, mine, COUNT, &result) == FTSORT_OK);
+  lose_one(group, ranks - 1);
+  EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
+  EXPECT(ftsort_gather_sorted(group, &options, result, take, NULL) == FTSORT_OK);
+  EXPECT(gathered == (rank == 0 ? (uint64_t)ranks * COUNT : 0));
+  ftsort_result_free(result);
+}
+
+int main(int argc, char **argv)
+{
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  pair *mine = (pair *)malloc(COUNT * sizeof *mine);
+  if (argc != 5 || mine == NULL) return 2;
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  config.store_directory = argv[1];
+  if (strcmp(argv[3], "directory") == 0) config.store = FTSORT_STORE_DIRECTORY;
+  if (strcmp(argv[3], "reload") == 0) {
+    config.store = FTSORT_STORE_RELOAD;
+    config.reload = reload;
+  }
+  config.dense = strcmp(argv[4], "dense") == 0;
+  config.algorithm = config.dense ? FTSORT_AUTO : atoi(argv[4]);
+  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
+    fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(NULL));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  fill(mine, rank);
+  if (strcmp(argv[2], "result") == 0) results(group, mine);
+  else if (strcmp(argv[2], "input") == 0) inputs(group, mine);
+  else if (strcmp(argv[2], "gather") == 0) gathers(group, mine);
+  else states(group);
+  if (failures) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
+  else if (rank == 0) printf("redundancy: fine\n");
+  free(mine);
+  ftsort_leave(group, failures != 0);
+  return 1;
+}
