@@ -191,8 +191,8 @@ pub type ftsort_reload_fn =
 /// The configuration of a group. Start from FTSORT_CONFIG_INIT; zero selects the default of every member. Later
 /// versions append members, and treat missing members of a shorter struct as zero.
 ///
-/// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks` and `min_survivors` must be the same on
-/// all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may differ.
+/// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors` and `spares` must be the
+/// same on all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {
@@ -206,7 +206,7 @@ pub struct ftsort_config {
     pub pivot: i32,
     /// One of `ftsort_repair`.
     pub repair: i32,
-    /// Not 0: every survivor receives one block, in the order of ranks, and the sizes differ by at most one record,
+    /// Not 0: every survivor but idle spares receives one block, in the order of ranks, and the sizes differ by at most one record,
     /// also after failures. Costs two small rounds, and moves the records that are out of place.
     pub dense: i32,
     /// FTSORT_STORE_MEMORY only: copies of each input beside the original. 0: 1.
@@ -251,4 +251,6 @@ pub struct ftsort_config {
     pub store_sync: i32,
     /// Not 0: the group can read files of store and trace (mode 0640). 0: mode 0600.
     pub group_access: i32,
+    /// The number of spares, which replace failed ranks: docs/failure-model.md.
+    pub spares: u32,
 }

@@ -344,6 +344,7 @@ impl Settings {
             timeout: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,
+            spares: config.spares as usize,
             failures: Plan::parse(&faults.unwrap_or_default())?,
         };
         Ok(Settings {

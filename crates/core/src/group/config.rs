@@ -46,8 +46,8 @@ pub struct DataChecks {
 
 /// How a group works. The default sorts with the best algorithm and keeps one replica of every input.
 ///
-/// `method`, `store` (but for the directory's path), `repair`, `dense`, `checks`, `min_survivors`, and whether
-/// there is a timeout are the same on all ranks; the rest may differ.
+/// `method`, `store` (but for the directory's path), `repair`, `dense`, `checks`, `min_survivors`, `spares`, and
+/// whether there is a timeout are the same on all ranks; the rest may differ.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
     /// The sorting algorithm; None: the fastest for the number of ranks and the size.
@@ -68,6 +68,8 @@ pub struct GroupConfig {
     pub memory_limit: usize,
     /// The group goes on only as long as this many ranks survive; 0 and 1: one.
     pub min_survivors: usize,
+    /// The highest ranks execute no node and have no input, until they take over from failed ranks.
+    pub spares: usize,
     /// Failures to inject, for tests and experiments.
     pub failures: Plan,
 }
@@ -84,6 +86,7 @@ impl Default for GroupConfig {
             timeout: None,
             memory_limit: 0,
             min_survivors: 0,
+            spares: 0,
             failures: Plan::default(),
         }
     }
@@ -97,6 +100,14 @@ impl GroupConfig {
             return refuse(format!(
                 "config.min_survivors is {}, but comm has {ranks} ranks",
                 self.min_survivors
+            ));
+        }
+        if self.spares >= ranks {
+            return refuse(format!(
+                "config.spares is {}, but comm has {ranks} ranks, of which at least one must have a node: set \
+                 config.spares to at most {}",
+                self.spares,
+                ranks - 1
             ));
         }
         if let Some(timeout) = self.timeout
@@ -118,6 +129,7 @@ impl GroupConfig {
         self.checks.hash(&mut hasher);
         reloads.hash(&mut hasher);
         self.min_survivors.hash(&mut hasher);
+        self.spares.hash(&mut hasher);
         self.timeout.is_some().hash(&mut hasher);
         match &self.store {
             StoreChoice::Memory(replicas) => replicas.hash(&mut hasher),

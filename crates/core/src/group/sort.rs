@@ -201,8 +201,8 @@ impl<T: Transport> Group<T> {
         let mut finished = self.run_job(start, setup, &algorithm)?;
         if self.config.dense {
             // The other blocks are empty.
-            let own = self.members.me().home();
-            finished.blocks.retain(|node, _| *node == own);
+            let own = self.members.working_node();
+            finished.blocks.retain(|node, _| Some(*node) == own);
         }
         Ok(Sorted::new(finished, record_bytes, &self.members))
     }
@@ -211,6 +211,8 @@ impl<T: Transport> Group<T> {
     fn agree_on_input<'a>(&mut self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
         let method = self.config.method;
         let prepared = prepared.and_then(|prepared| {
+            let count = prepared.given.len() / prepared.layout.record_bytes();
+            self.check_spare("count", count)?;
             if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
                 return Err(Error::new(
                     Status::Argument,

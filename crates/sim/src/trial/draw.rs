@@ -72,6 +72,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         sink: None,
         links: Vec::new(),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
+        spares: draw_spares(seed, ranks),
         damage: draw.once_in(4),
         power: false,
         sync: false,
@@ -83,6 +84,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         // It needs equal inputs on a full cube, which a second sort after a failure does not have.
         trial.ranks = 1 << trial.ranks.ilog2();
         trial.quorum = trial.quorum.min(trial.ranks);
+        trial.spares = 0;
         trial.sorts = 1;
     }
     if trial.algorithm == Method::SftBitonic {
@@ -155,6 +157,17 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         draw_refusal(&mut draw, &mut trial);
     }
     trial
+}
+
+/// Draws the number of spares: none in two of three trials. Apart from the other values, so that a seed without spares
+/// draws the same trial as it did before there were any.
+fn draw_spares(seed: u64, ranks: usize) -> usize {
+    let mut draw = SplitMix::new(!seed);
+    if draw.once_in(3) {
+        draw.below(ranks as u64).min(1 + draw.below(3)) as usize
+    } else {
+        0
+    }
 }
 
 /// Draws an action of some rank that is refused. Another job shows that the group can still be used.

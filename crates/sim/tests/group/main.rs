@@ -3,6 +3,7 @@
 
 mod collectives;
 mod refusals;
+mod spares;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -5,6 +5,7 @@
 //! failure with small searches, and `all` searches pairs of failures and thousands of seeds.
 
 mod refusals;
+mod spares;
 
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;

@@ -11,16 +11,22 @@ use crate::vcube::Node;
 /// ranks are used only if no others are left.
 pub fn holders(node: Node, members: &Members, membership: &Membership, copies: usize) -> Vec<Rank> {
     let nodes = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
-    let living = nodes
+    let next = nodes
         .clone()
         .filter(|candidate| !membership.faulty.contains(*candidate));
+    // A spare's home gets no share, and so is not among the next ones.
+    let living = [node].into_iter().chain(next);
+    let living = living.filter_map(|candidate| membership.executor(candidate));
     let reserve = nodes.filter(|candidate| membership.reserve.contains(*candidate));
     let wanted = 1 + copies;
     let mut chosen: Vec<Rank> = Vec::with_capacity(wanted);
     let mut passed_over = Vec::new();
-    for candidate in living.map(|candidate| Rank(candidate.0)) {
+    for candidate in living {
         if chosen.len() == wanted {
             break;
+        }
+        if chosen.contains(&candidate) || passed_over.contains(&candidate) {
+            continue;
         }
         let host = members.host(candidate);
         let elsewhere = chosen.iter().all(|other| members.host(*other) != host);

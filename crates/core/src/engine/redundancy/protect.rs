@@ -25,9 +25,10 @@ impl Job<'_, '_> {
             return Ok(result);
         };
         let me = self.engine.members.me();
+        let has_input = self.home_with_input(me.home()).is_some();
         let own = self.with_digest(me, Block::input(me, given));
         match self.redundancy.store.scope() {
-            StoreScope::Everyone if mutant(Mutant::InputNotStored) => {}
+            StoreScope::Everyone if mutant(Mutant::InputNotStored) || !has_input => {}
             StoreScope::Everyone => {
                 self.versions()
                     .put_one(VersionId::INPUT, me.home(), &own, &mut result);
@@ -45,7 +46,7 @@ impl Job<'_, '_> {
         mut result: RoundResult,
     ) -> Result<RoundResult> {
         let me = self.engine.members.me();
-        let owners = self.engine.members.survivors();
+        let owners = self.owners();
         let copies = owners.filter_map(|origin| Some((origin, self.first_holder(origin)?)));
         let concern_me = |(origin, to): &(Rank, Rank)| *origin == me || *to == me;
         let (origins, holders): (Vec<Rank>, Vec<Rank>) = copies.filter(concern_me).unzip();
@@ -76,6 +77,12 @@ impl Job<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The survivors that have an input.
+    fn owners(&self) -> impl Iterator<Item = Rank> + '_ {
+        let survivors = self.engine.members.survivors();
+        survivors.filter(|rank| self.home_with_input(rank.home()).is_some())
     }
 
     /// Returns the first rank but its owner that holds an input.
@@ -109,7 +116,7 @@ impl Job<'_, '_> {
             && self.inputs.owners_are_alive(self.engine.members.faulty())
         {
             // All ranks that come here know it: the protection was not interrupted on any of them.
-            for origin in self.engine.members.survivors() {
+            for origin in self.owners() {
                 let protected = self.redundancy.protected;
                 let first = self.first_holder(origin).filter(|_| protected);
                 let holders = [origin].into_iter().chain(first);
