@@ -99,6 +99,8 @@ int ftsort_is_spare(const ftsort *group, int32_t rank);
 /**
  * Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). [L]
  *
+ * Its executor (ftsort_executor) is the rank with that number, unless a spare took over from it.
+ *
  * \param node   a node
  * \param s      a dimension, from 0 to ftsort_dimension(group) - 1
  * \return the node; -1 if no node of the cluster is fault-free, for a node or a dimension that does not exist, for
