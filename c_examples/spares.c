@@ -9,8 +9,9 @@
  *
  * After the first sort, the survivors sort PAIRS times in the group, and as many times in a second group without spares
  * that consists only of the ranks that have a node, by turns. Prints one line for scripts: `total` is the median time
- * of the sorts in the group in seconds, `beside` the median ratio of the times of a pair, and `imbalance` the largest
- * block of any sort divided by an equal share. The time of a sort is that of the slowest rank. */
+ * of the sorts in the group in seconds, `beside` the median ratio of the times of a pair, `imbalance` the largest block of
+ * any sort divided by an equal share, and `peak` the largest memory of a rank in a sort, in inputs of a rank. The time of
+ * a sort is that of the slowest rank. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +83,8 @@ int main(int argc, char **argv)
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group, *beside = NULL;
   int spares = 1, kills = 0, k = 22, pairs = 21, option, rank, ranks, n, working, has_node;
-  double imbalance = 0, seconds, records, mine[3], most[3];
+  double imbalance = 0, peak = 0, seconds, records, mine[4], most[4];
+  ftsort_stats stats = FTSORT_STATS_INIT;
   MPI_Comm survivors, with_node;
   uint32_t *keys, state;
   size_t count, i;
@@ -121,20 +123,24 @@ int main(int argc, char **argv)
       wait_for_all(survivors);
       if ((turn + n) % 2) {
         sort_once(group, keys, has_node ? count : 0, &mine[0], &mine[2]);
+        ftsort_get_stats(group, &stats);
+        mine[3] = (double)stats.peak_bytes / (double)(count * sizeof *keys);
       } else if (has_node) {
         sort_once(beside, keys, count, &mine[1], &records);
       } else {
         mine[1] = 0;
       }
     }
-    MPI_Allreduce(mine, most, 3, MPI_DOUBLE, MPI_MAX, survivors);
+    MPI_Allreduce(mine, most, 4, MPI_DOUBLE, MPI_MAX, survivors);
     most[2] /= (double)count; /* the number of ranks with an input is that of working nodes */
     if (most[2] > imbalance) imbalance = most[2];
+    if (most[3] > peak) peak = most[3];
     if (n >= 0) totals[n] = most[0], ratios[n] = most[0] / most[1];
   }
   if (ftsort_executor(group, working - 1) == rank)
-    printf("ftsort-bench working=%d spares=%d failures=%d log2=%d total=%.6f beside=%.4f imbalance=%.4f\n", working,
-           spares, kills, k, median(totals, pairs), median(ratios, pairs), imbalance);
+    printf("ftsort-bench working=%d spares=%d failures=%d log2=%d total=%.6f beside=%.4f imbalance=%.4f "
+           "peak=%.2f\n",
+           working, spares, kills, k, median(totals, pairs), median(ratios, pairs), imbalance, peak);
   fflush(stdout);
   ftsort_leave(group, 0);
   return 1;

@@ -255,8 +255,9 @@ def small(bench, options):
 
 def spares(bench, options):
     """Later sorts in a group with one spare after one failure, and without failures: speed (the time without failures
-    divided by the time after the failure), both relative to a group of the ranks with a node alone, and the largest
-    block relative to an equal share."""
+    divided by the time after the failure), both times relative to a group of the ranks with a node alone, and the largest
+    block relative to an equal share. The times relative to the group alone are of the same processes, so that they
+    can be compared to a thousandth."""
     program = launch.build_c(launch.ROOT / "c_examples/spares.c", bench.folder)
     cases = list(itertools.product(options.sizes, options.ranks))
     bench.total += len(cases) * bench.turns * 2
@@ -265,9 +266,9 @@ def spares(bench, options):
         run = lambda failures: bench.measure(ranks + 1, [program, "-k", log2, "-n", 15, "-f", failures])[0]
         results = bench.in_turns({"without": lambda: run(0), "after": lambda: run(1)})
         without, after = results["without"], results["after"]
+        figures = [median(without, "beside"), median(after, "beside"), max(run["imbalance"] for run in without + after)]
         yield [log2, ranks, median(without) * 1e3, median(after) * 1e3, ratio(without, after),
-               median(without, "beside"), median(after, "beside"),
-               max(words["imbalance"] for words in without + after)]
+               *[f"{figure:.3f}" for figure in figures]]
 
 
 SECTIONS = {"floor": floor, "stores": stores, "algorithms": algorithms, "checks": checks, "faults": faults,

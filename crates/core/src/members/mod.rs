@@ -23,7 +23,9 @@ pub struct Membership {
     /// The nodes that get no share of the records: their home has failed and no spare took over, or executes
     /// nothing, or is a spare; and the nodes without a home.
     pub faulty: NodeSet,
-    /// The homes of the live ranks that execute nothing and may hold copies.
+    /// The homes of the idle spares.
+    pub idle: NodeSet,
+    /// The homes of the live ranks that a placement policy excludes, which may hold copies.
     pub reserve: NodeSet,
     /// The ranks that execute nodes.
     executing: RankSet,
@@ -75,6 +77,7 @@ impl Members {
             ranks,
             membership: Membership {
                 faulty: NodeSet::new(cube.len()),
+                idle: NodeSet::new(cube.len()),
                 reserve: NodeSet::new(cube.len()),
                 executing: RankSet::new(ranks),
                 executors: Vec::new(),
@@ -139,14 +142,18 @@ impl Members {
             holder(node).or_else(cover).unwrap_or(self.me)
         };
         let executors = self.cube.nodes().map(executor).collect();
+        let mut idle = NodeSet::new(self.cube.len());
         let mut reserve = NodeSet::new(self.cube.len());
-        for rank in self.survivors() {
-            if !executing.contains(rank) && !self.stopped.contains(rank) {
+        for rank in self.survivors().filter(|rank| !executing.contains(*rank)) {
+            if self.is_idle_spare(rank) {
+                idle.insert(rank.home());
+            } else if !self.stopped.contains(rank) {
                 reserve.insert(rank.home());
             }
         }
         self.membership = Membership {
             faulty,
+            idle,
             reserve,
             executing,
             executors,
