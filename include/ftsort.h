@@ -332,8 +332,8 @@ typedef struct ftsort_config {
   int32_t store;            /**< One of `ftsort_store`. */
   int32_t pivot;            /**< One of `ftsort_pivot`. */
   int32_t repair;           /**< One of `ftsort_repair`. */
-  /** Not 0: every survivor receives one block, in the order of ranks, and the sizes differ by at most one record,
-   * also after failures. Costs two small rounds, and moves the records that are out of place. */
+  /** Not 0: every survivor but idle spares receives one block, in the order of ranks, and the sizes differ by at
+   * most one record, also after failures. Costs two small rounds, and moves the records that are out of place. */
   int32_t dense;
   uint32_t replicas;        /**< FTSORT_STORE_MEMORY only: copies of each input beside the original. 0: 1. */
   /** Threads for local sorting and merging. 0: the processors that this process may use, divided by the survivors
@@ -592,8 +592,7 @@ ftsort_status ftsort_agree(ftsort *group, uint32_t *flags, size_t *new_failures)
  * Lends a communicator of the survivors, in ascending order of rank. [C]
  *
  * Its error handler is MPI_ERRORS_RETURN. It is created again only if ranks failed since the last call. MPI
- * libraries survive failures worst while they create a communicator, so call this function when no failure is
- * expected, and no more often than needed.
+ * libraries survive failures worst while they create a communicator: call this function as seldom as possible.
  *
  * \param survivors  receives the communicator, which belongs to the group: do not free it. It is valid until the
  *                   group is released, or until the next ftsort_comm that finds new failures
@@ -615,8 +614,8 @@ int ftsort_is_failed(const ftsort *group, int32_t rank);
 /**
  * Returns the rank that executes `node`; -1 for a node that does not exist, NULL, or a busy group. [L]
  *
- * That is the rank `node` itself if it has not failed; otherwise the first fault-free node of c(node,s), taken for
- * s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
+ * That is the rank `node` if it has not failed, or the spare that took over from it; otherwise the first fault-free
+ * node of c(node,s), taken for s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
  */
 int32_t ftsort_executor(const ftsort *group, int32_t node);
 

@@ -53,7 +53,8 @@ typedef struct ftsort_task {
 /** The proposal of one node for the value that its subcube shares. Valid during the callback. */
 typedef struct ftsort_proposal {
   int32_t node;     /**< The node. */
-  /** Not 0: the home rank of the node has failed, or does not exist; the proposal is of its executor. */
+  /** Not 0: the home rank of the node has failed and no spare took over, or is a spare, or does not exist; the
+   * proposal is of the executor. */
   int32_t is_failed;
   const void *data; /**< The bytes, aligned to 64; not NULL, even if empty. */
   size_t bytes;     /**< The number of bytes. */

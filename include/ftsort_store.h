@@ -89,7 +89,17 @@ ftsort_status ftsort_store_clear(ftsort *group);
 uint32_t ftsort_dimension(const ftsort *group);
 
 /**
+ * Returns 1 if `rank` is a live spare (`ftsort_config.spares`) that has not taken over from a failed rank, else 0.
+ * [L]
+ *
+ * Such a rank has no node and must pass no input. 0 for NULL and while the group is busy.
+ */
+int ftsort_is_spare(const ftsort *group, int32_t rank);
+
+/**
  * Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). [L]
+ *
+ * Its executor (ftsort_executor) is the rank with that number, unless a spare took over from it.
  *
  * \param node   a node
  * \param s      a dimension, from 0 to ftsort_dimension(group) - 1

@@ -11,6 +11,7 @@ The sections, any of which can be chosen:
   faults      no failure, one, half of the ranks, all but one; and one rank that sorts everything alone
   growth      many sizes and numbers of ranks, and a cost model fitted to them
   small       a thousand records, compared with MPI_Allreduce of one number
+  spares      sorts in a group with spares after failures, and without failures
 
 The commands of a section run in turns, so that noise of the machine affects all of them. Every ratio is that of two
 runs of the same turn; the median of the turns is printed. The results are CSV files, plots (SVG and PNG) and a page
@@ -252,8 +253,26 @@ def small(bench, options):
         yield [ranks, allreduce, *both, *[time / allreduce for time in both]]
 
 
+def spares(bench, options):
+    """Later sorts in a group with one spare after one failure, and without failures: speed (the time without failures
+    divided by the time after the failure), both times relative to a group of the ranks with a node alone, and the largest
+    block relative to an equal share. The times relative to the group alone are of the same processes, so that they
+    can be compared to a thousandth."""
+    program = launch.build_c(launch.ROOT / "c_examples/spares.c", bench.folder)
+    cases = list(itertools.product(options.sizes, options.ranks))
+    bench.total += len(cases) * bench.turns * 2
+    yield ["log2", "working ranks", "without ms", "after ms", "speed", "without / alone", "after / alone", "imbalance"]
+    for log2, ranks in cases:
+        run = lambda failures: bench.measure(ranks + 1, [program, "-k", log2, "-n", 15, "-f", failures])[0]
+        results = bench.in_turns({"without": lambda: run(0), "after": lambda: run(1)})
+        without, after = results["without"], results["after"]
+        figures = [median(without, "beside"), median(after, "beside"), max(run["imbalance"] for run in without + after)]
+        yield [log2, ranks, median(without) * 1e3, median(after) * 1e3, ratio(without, after),
+               *[f"{figure:.3f}" for figure in figures]]
+
+
 SECTIONS = {"floor": floor, "stores": stores, "algorithms": algorithms, "checks": checks, "faults": faults,
-            "growth": growth, "small": small}
+            "growth": growth, "small": small, "spares": spares}
 
 
 def text(value):

@@ -172,6 +172,7 @@ fn configs(values: &mut Values<'_>) {
         trace: pointer(directory),
         store_sync: 0,
         group_access: 0,
+        spares: values.number() as u32,
         release_after_run: 0,
     };
     let given = Sized::new(&config, values);

@@ -193,8 +193,9 @@ pub type ftsort_reload_fn =
 /// The configuration of a group. Start from FTSORT_CONFIG_INIT; zero selects the default of every member. Later
 /// versions append members, and treat missing members of a shorter struct as zero.
 ///
-/// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors` and `release_after_run`
-/// must be the same on all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may differ.
+/// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors`, `spares` and
+/// `release_after_run` must be the same on all ranks; `reload` and `timeout_ms` must be set on all ranks or on none;
+/// the others may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {
@@ -208,7 +209,7 @@ pub struct ftsort_config {
     pub pivot: i32,
     /// One of `ftsort_repair`.
     pub repair: i32,
-    /// Not 0: every survivor receives one block, in the order of ranks, and the sizes differ by at most one record,
+    /// Not 0: every survivor but idle spares receives one block, in the order of ranks, and the sizes differ by at most one record,
     /// also after failures. Costs two small rounds, and moves the records that are out of place.
     pub dense: i32,
     /// FTSORT_STORE_MEMORY only: copies of each input beside the original. 0: 1.
@@ -253,6 +254,8 @@ pub struct ftsort_config {
     pub store_sync: i32,
     /// Not 0: the group can read files of store and trace (mode 0640). 0: mode 0600.
     pub group_access: i32,
+    /// The number of spares, which replace failed ranks: docs/failure-model.md.
+    pub spares: u32,
     /// Not 0: the redundancy of an input is released at the end of each call. That saves its memory (`replicas`
     /// inputs, and one more divided by the number of ranks), but a rank that fails later takes its blocks of the
     /// result along. 0: it is kept until ftsort_result_free.

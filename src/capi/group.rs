@@ -253,8 +253,7 @@ pub unsafe extern "C" fn ftsort_inject(group: *mut Handle, round: u32) -> ftsort
 /// Lends a communicator of the survivors, in ascending order of rank. [C]
 ///
 /// Its error handler is MPI_ERRORS_RETURN. It is created again only if ranks failed since the last call. MPI
-/// libraries survive failures worst while they create a communicator, so call this function when no failure
-/// is expected, and no more often than needed.
+/// libraries survive failures worst while they create a communicator: call this function as seldom as possible.
 ///
 /// \param survivors  receives the communicator, which belongs to the group: do not free it. It is valid until
 ///                   the group is released, or until the next ftsort_comm that finds new failures

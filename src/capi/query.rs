@@ -58,17 +58,36 @@ pub unsafe extern "C" fn ftsort_is_failed(group: *const Handle, rank: i32) -> c_
     // SAFETY: this function's contract.
     unsafe {
         look(group, 1, |group| {
-            let node = node_of(group, rank);
-            node.is_none_or(|node| group.group.members().faulty_nodes().contains(node))
-                .into()
+            let members = group.group.members();
+            let rank = u32::try_from(rank).ok().map(Rank);
+            let rank = rank.filter(|rank| rank.index() < members.ranks());
+            rank.is_none_or(|rank| members.is_faulty(rank)).into()
+        })
+    }
+}
+
+/// Returns 1 if `rank` is a live spare (`ftsort_config.spares`) that has not taken over from a failed rank, else 0. [L]
+///
+/// Such a rank has no node and must pass no input. 0 for NULL and while the group is busy.
+///
+/// # Safety
+/// `group` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_is_spare(group: *const Handle, rank: i32) -> c_int {
+    // SAFETY: this function's contract.
+    unsafe {
+        look(group, 0, |group| {
+            let rank = u32::try_from(rank).ok().map(Rank);
+            let members = group.group.members();
+            rank.is_some_and(|rank| members.is_idle_spare(rank)).into()
         })
     }
 }
 
 /// Returns the rank that executes `node`; -1 for a node that does not exist, NULL, or a busy group. [L]
 ///
-/// That is the rank `node` itself if it has not failed; otherwise the first fault-free node of c(node,s),
-/// taken for s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
+/// That is the rank `node` if it has not failed, or the spare that took over from it; otherwise the first fault-free
+/// node of c(node,s), taken for s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
 ///
 /// # Safety
 /// `group` is NULL or live.
@@ -83,6 +102,8 @@ pub unsafe extern "C" fn ftsort_executor(group: *const Handle, node: i32) -> i32
 }
 
 /// Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). [L]
+///
+/// Its executor (ftsort_executor) is the rank with that number, unless a spare took over from it.
 ///
 /// \param node   a node
 /// \param s      a dimension, from 0 to ftsort_dimension(group) - 1

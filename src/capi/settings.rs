@@ -346,6 +346,7 @@ impl Settings {
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,
             release_after_run: config.release_after_run != 0,
+            spares: config.spares as usize,
             failures: Plan::parse(&faults.unwrap_or_default())?,
         };
         Ok(Settings {

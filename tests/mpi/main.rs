@@ -25,6 +25,7 @@ mod originals;
 mod rounds;
 mod sorter;
 mod sorts;
+mod spares;
 mod traces;
 mod trees;
 
@@ -52,6 +53,7 @@ fn main() {
         sorts::cases(),
         corruption::cases(),
         failures::cases(),
+        spares::cases(),
         traces::cases(),
     ];
     let side_by_side = trials(side_by_side.into_iter().flatten());

@@ -141,6 +141,14 @@ mutants! {
     RefusalNotAgreedOn,
     /// The memory limit applies to the buffers into which messages are discarded.
     DiscardsAreLimited,
+    /// A spare that failed together with a rank takes over from it.
+    FailedSpareActivated,
+    /// Idle spares execute nodes after the first job.
+    SparesReadmitted,
+    /// After a job, a spare has no longer taken over from a failed rank.
+    SuccessorsForgotten,
+    /// The ranks that had blocks are derived from the spares that have taken over since.
+    CurrentSuccessorsAsked,
     /// Rank 0 forwards messages even if it has failed (the papers' programs).
     CoordinatorIsRankZero,
     /// A rank does not keep the pieces of its input that belong to the holders of its copies.

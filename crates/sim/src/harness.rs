@@ -116,6 +116,8 @@ pub struct Harness {
     pub hosts: usize,
     /// The number of ranks that must survive.
     pub quorum: usize,
+    /// The number of spares; at least one rank has a node.
+    pub spares: usize,
     /// Whether the ranks run callbacks of a program, which may need large stacks.
     pub large_stacks: bool,
     /// The actions that are refused.
@@ -147,6 +149,7 @@ impl Harness {
             repair: Repair::Agree,
             hosts: 1,
             quorum: 1,
+            spares: 0,
             large_stacks: false,
             refusals: Vec::new(),
         }
@@ -222,6 +225,8 @@ pub struct SimRank<'y> {
     commits: Rc<RefCell<CommitLog>>,
     /// The results of the jobs, until the rank has run all of them.
     results: Vec<RetainedResult>,
+    /// The failed ranks of each agreement so far, with its epoch.
+    agreed_failures: Vec<(u32, Vec<Rank>)>,
 }
 
 impl<'y> SimRank<'y> {
@@ -242,6 +247,7 @@ impl<'y> SimRank<'y> {
         let hosts = (0..harness.ranks).map(|rank| (rank % harness.hosts) as u64);
         members.set_hosts(hosts.collect());
         members.set_quorum(harness.quorum);
+        members.set_spares(harness.spares.min(harness.ranks - 1));
         let directory = || InMemoryDirectory::new(files, &handle, harness.files);
         let store: Box<dyn Store> = match harness.store.replicas() {
             Some(replicas) => Box::new(Memory::new(replicas)),
@@ -259,6 +265,7 @@ impl<'y> SimRank<'y> {
             files: Rc::clone(files),
             commits: Rc::clone(commits),
             results: Vec::new(),
+            agreed_failures: Vec::new(),
         })
     }
 
@@ -306,13 +313,17 @@ impl<'y> SimRank<'y> {
         self.handle.begin_job(options.number);
         let _entered = self.budget.enter();
         let ranks = self.members.ranks();
-        let absent = self.members.faulty().clone();
+        let failed_before = self.members.faulty().clone();
+        let without_input = self.members.without_input();
+        let idle_spares = Rank::all(ranks).filter(|rank| self.members.is_idle_spare(*rank));
+        let idle_spares = idle_spares.collect();
         let ignore_commits = Rc::new(Cell::new(false));
         let mut observer = CommitObserver {
             handle: self.handle.clone(),
             job: options.number,
             commits: Rc::clone(&self.commits),
-            failed: absent.iter().collect(),
+            failed: failed_before.iter().collect(),
+            agreed_failures: &mut self.agreed_failures,
             failed_at_commit: None,
             ignore_commits: Rc::clone(&ignore_commits),
         };
@@ -336,11 +347,12 @@ impl<'y> SimRank<'y> {
             engine: &mut engine,
             store: &mut *self.store,
             kind: self.kind,
-            absent: &absent,
+            absent: &without_input,
             lost: &mut lost,
             ignore_commits: &ignore_commits,
             results: &mut self.results,
         });
+        let failed_at_commit = observer.failed_at_commit.take();
         let survivors = self.members.survivors();
         let excluded = survivors.filter(|rank| self.members.is_excluded(*rank));
         let excluded = excluded.collect();
@@ -355,9 +367,11 @@ impl<'y> SimRank<'y> {
         }
         JobReport {
             result,
-            absent: absent.iter().collect(),
+            absent: failed_before.iter().collect(),
+            idle_spares,
+            agreed_failures: self.agreed_failures.clone(),
             failed: self.members.faulty().iter().collect(),
-            failed_at_commit: observer.failed_at_commit,
+            failed_at_commit,
             lost: lost.iter().collect(),
             excluded,
             weights,
@@ -392,6 +406,10 @@ pub struct JobReport<T> {
     pub result: Result<T>,
     /// The ranks that had failed before the job began.
     pub absent: Vec<Rank>,
+    /// The spares that were alive and had not taken over from a failed rank when the job began.
+    pub idle_spares: Vec<Rank>,
+    /// The failed ranks of each agreement until the end of the job, with its epoch.
+    pub agreed_failures: Vec<(u32, Vec<Rank>)>,
     /// The failed ranks that the rank knows of after the job.
     pub failed: Vec<Rank>,
     /// The failed ranks that were known when a version or a recovery was last committed. None: nothing was
@@ -406,21 +424,23 @@ pub struct JobReport<T> {
 }
 
 /// Adds events to the trace, and counts a commit as a step.
-struct CommitObserver {
+struct CommitObserver<'o> {
     handle: RankHandle,
     job: usize,
     commits: Rc<RefCell<CommitLog>>,
     failed: Vec<Rank>,
+    agreed_failures: &'o mut Vec<(u32, Vec<Rank>)>,
     failed_at_commit: Option<Vec<Rank>>,
     ignore_commits: Rc<Cell<bool>>,
 }
 
-impl Observer for CommitObserver {
+impl Observer for CommitObserver<'_> {
     fn event(&mut self, occasion: Occasion) {
         let Occasion {
             event,
             round,
             rounds,
+            epoch,
             ..
         } = occasion;
         self.handle.trace(|| TraceEvent::Reports {
@@ -431,6 +451,10 @@ impl Observer for CommitObserver {
         let is_commit = match event {
             Event::Failure(rank) => {
                 self.failed.push(rank);
+                match self.agreed_failures.last_mut() {
+                    Some((last, ranks)) if *last == epoch => ranks.push(rank),
+                    _ => self.agreed_failures.push((epoch, vec![rank])),
+                }
                 false
             }
             Event::Round | Event::Renewed => true,

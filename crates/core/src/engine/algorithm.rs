@@ -1,7 +1,7 @@
 //! The interface between algorithms on the virtual hypercube and the engine.
 
 use crate::block::Block;
-use crate::members::{Members, Rank};
+use crate::members::Members;
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::Slice;
@@ -61,7 +61,8 @@ pub struct Subcube {
     pub dimension: u32,
     /// Its smallest node.
     pub first: Node,
-    /// Its fault-free nodes, ascending.
+    /// Its nodes that get a share of the records, ascending: those with a home that executes them, and those of
+    /// failed ranks from which a spare took over.
     pub fault_free: Vec<Node>,
     /// The share of the records that each of these nodes gets, in proportion to the others, as all ranks have
     /// agreed.
@@ -74,7 +75,7 @@ impl Subcube {
         let faulty = members.faulty_nodes();
         let nodes = members.cube().subcube(node, dimension);
         let fault_free: Vec<Node> = nodes.filter(|node| !faulty.contains(*node)).collect();
-        let weight = |node: &Node| members.weights()[Rank(node.0).index()];
+        let weight = |node: &Node| members.weights()[members.executor(*node).index()];
         Subcube {
             dimension,
             first: first_of(node, dimension),

@@ -112,7 +112,7 @@ pub(super) struct Inputs<'a> {
     loaded: Option<Slice>,
     /// Whether `own` has been this rank's input since the start: the job was not started over.
     pub own_is_here: bool,
-    /// The ranks that had failed when the job began, and so have no input.
+    /// The ranks without an input: those that had failed when the job began, and idle spares.
     pub absent: RankSet,
     /// Sizes and hashes of the inputs, where they may be reloaded.
     pub hashes: BTreeMap<Rank, InputHash>,

@@ -137,7 +137,7 @@ impl<'a, 'e> Job<'a, 'e> {
     /// Makes a job over this rank's `input` and those of the other ranks. Where the source can copy this
     /// rank's input, `input` is only protected, and the copy is sorted.
     ///
-    /// `absent`: the ranks that had failed before the job, which have no input. `checks`: on all ranks or on
+    /// `absent`: the ranks that have no input: those that had failed before the job, and idle spares. `checks`: on all ranks or on
     /// none; their key is the engine's.
     pub fn new(
         engine: &'a mut Engine<'e>,

@@ -105,7 +105,10 @@ impl Progress {
         if mutant(Mutant::LostNodesByCurrentFailures) {
             return Some(members.executor(node));
         }
-        let executor = members.cube().executor(node, &membership.faulty);
-        executor.map(|node| Rank(node.0))
+        let executor = membership.executor(node)?;
+        if mutant(Mutant::CurrentSuccessorsAsked) {
+            return Some(members.last_successor(executor));
+        }
+        Some(executor)
     }
 }

@@ -91,8 +91,7 @@ impl Job<'_, '_> {
         if self.redundancy.lost.is_empty() {
             // The ranks that missed data have failed too.
             let before = self.progress.membership.as_ref();
-            let was_lost =
-                |rank: &Rank| before.is_some_and(|before| before.faulty.contains(rank.home()));
+            let was_lost = |rank: &Rank| before.is_some_and(|before| !before.is_executing(*rank));
             let failed = self.engine.members.faulty().iter();
             let suspects =
                 failed.filter(|rank| !was_lost(rank) && !self.inputs.absent.contains(*rank));

@@ -46,7 +46,7 @@ pub struct DataChecks {
 
 /// How a group works. The default sorts with the best algorithm and keeps one replica of every input.
 ///
-/// `method`, `store` (but for the directory's path), `repair`, `dense`, `checks`, `min_survivors`,
+/// `method`, `store` (but for the directory's path), `repair`, `dense`, `checks`, `min_survivors`, `spares`,
 /// `release_after_run`, and whether there is a timeout are the same on all ranks; the rest may differ.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
@@ -71,6 +71,8 @@ pub struct GroupConfig {
     /// The redundancy of a job is released at its end, so that a rank that fails later takes its part of the result
     /// along.
     pub release_after_run: bool,
+    /// The highest ranks execute no node and have no input, until they take over from failed ranks.
+    pub spares: usize,
     /// Failures to inject, for tests and experiments.
     pub failures: Plan,
 }
@@ -88,6 +90,7 @@ impl Default for GroupConfig {
             memory_limit: 0,
             min_survivors: 0,
             release_after_run: false,
+            spares: 0,
             failures: Plan::default(),
         }
     }
@@ -101,6 +104,14 @@ impl GroupConfig {
             return refuse(format!(
                 "config.min_survivors is {}, but comm has {ranks} ranks",
                 self.min_survivors
+            ));
+        }
+        if self.spares >= ranks {
+            return refuse(format!(
+                "config.spares is {}, but comm has {ranks} ranks, of which at least one must have a node: set \
+                 config.spares to at most {}",
+                self.spares,
+                ranks - 1
             ));
         }
         if let Some(timeout) = self.timeout
@@ -122,6 +133,7 @@ impl GroupConfig {
         self.checks.hash(&mut hasher);
         reloads.hash(&mut hasher);
         self.min_survivors.hash(&mut hasher);
+        self.spares.hash(&mut hasher);
         self.timeout.is_some().hash(&mut hasher);
         self.release_after_run.hash(&mut hasher);
         match &self.store {

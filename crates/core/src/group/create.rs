@@ -78,10 +78,11 @@ impl<T: Transport> Group<T> {
             agree_on_equal(
                 engine,
                 fingerprint,
-                "config (algorithm, store, replicas, pivot, repair, dense, checks, min_survivors, release_after_run, or \
-                 whether there is a reload or a timeout)",
+                "config (algorithm, store, replicas, pivot, repair, dense, checks, min_survivors, spares, \
+                 release_after_run, or whether there is a reload or a timeout)",
             )
         })?;
+        self.members.set_spares(self.config.spares);
         self.transport.repair_by(self.config.repair);
         self.id = all
             .first()

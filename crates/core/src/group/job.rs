@@ -15,7 +15,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 
 /// The circumstances in which a job began.
 pub(super) struct JobStart {
-    /// The ranks that had failed by then.
+    /// The ranks without an input: those that had failed by then, and idle spares.
     absent: RankSet,
     time: f64,
     /// Stops the timer of an injected failure at the end of the job.
@@ -74,7 +74,7 @@ impl<T: Transport> Group<T> {
         let timers = self.config.failures.resolve(self.members.ranks(), 1);
         let timer = timers.timer(self.members.me());
         JobStart {
-            absent: self.members.faulty().clone(),
+            absent: self.members.without_input(),
             time: self.transport.now(),
             _timer: timer.map(self.services.kill_timer),
         }

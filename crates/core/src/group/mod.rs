@@ -317,6 +317,19 @@ impl<T: Transport> Group<T> {
         })
     }
 
+    /// `Status::Argument` if this rank is an idle spare and passes data: `name` is `amount`.
+    fn check_spare(&self, name: &str, amount: usize) -> Result<()> {
+        let me = self.members.me();
+        if amount == 0 || !self.members.is_idle_spare(me) {
+            return Ok(());
+        }
+        let text = format!(
+            "{name} is {amount}, but rank {me} is an idle spare, which has no input: pass 0 until the rank has \
+             taken over from a failed rank"
+        );
+        Err(Error::new(Status::Argument, text))
+    }
+
     fn forget_losses(&mut self) {
         self.lost = RankSet::new(self.members.ranks());
     }

@@ -118,7 +118,7 @@ const FINGERPRINT_BITS: u32 = Comparison::bits_in(2);
 fn provided(members: &Members) -> NodeSet {
     let mut nodes = NodeSet::new(members.cube().len());
     for rank in Rank::all(members.ranks()) {
-        if !members.is_faulty(rank) {
+        if !members.is_faulty(rank) && !members.is_idle_spare(rank) {
             nodes.insert(rank.home());
         }
     }
@@ -158,6 +158,7 @@ impl<T: Transport> Group<T> {
         let provided = provided(&self.members);
         let prepared = input.and_then(|input| {
             let copy = input.copied()?;
+            self.check_spare("the size of state", copy.len())?;
             // An impossible plan is refused before anything is done.
             Hypercube::new(input.rounds, dimension, provided.clone())?;
             Ok((input, copy))

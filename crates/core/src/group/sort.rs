@@ -28,8 +28,9 @@ pub struct Sorted {
     layout: Layout,
     total: u64,
     method: Method,
-    /// If the result is dense, the node of the only block that is listed although it is empty.
-    dense: Option<Node>,
+    dense: bool,
+    /// The node of the only block of a dense result that is listed although it is empty.
+    own: Option<Node>,
     pub(super) safety: Safety,
     /// Blocks that other ranks list since a recovery. Pointers to them stay valid.
     _moved: Vec<Slice>,
@@ -63,10 +64,10 @@ impl<'a> SortedBlock<'a> {
 impl Sorted {
     /// Lists the blocks of a job, or of a recovery.
     fn list(&mut self, blocks: &BTreeMap<Node, Block>) {
-        let dense = self.dense;
+        let (dense, own) = (self.dense, self.own);
         let listed = blocks.iter().filter_map(|(node, block)| {
             let (offset, data) = global_offset(block)?;
-            let counts = dense.is_none_or(|own| own == *node || !data.is_empty());
+            let counts = !dense || own == Some(*node) || !data.is_empty();
             counts.then(|| (*node, offset, data.clone()))
         });
         let listed = listed.collect();
@@ -98,7 +99,7 @@ impl Sorted {
             sort: &*sort,
             kernel: &*kernel,
             dimension,
-            dense: self.dense.is_some(),
+            dense: self.dense,
         };
         with(&mut self.safety, &algorithm)
     }
@@ -253,7 +254,8 @@ impl<T: Transport> Group<T> {
             layout: prepared.layout,
             total: total_records(&finished.decision),
             method,
-            dense: self.config.dense.then(|| self.members.me().home()),
+            dense: self.config.dense,
+            own: self.members.working_node(),
             safety: Safety::new((self.id, seed), &self.members, finished.retained),
             _moved: Vec::new(),
         };
@@ -268,6 +270,8 @@ impl<T: Transport> Group<T> {
     ) -> Result<Prepared<'a>> {
         let method = self.config.method;
         let prepared = prepared.and_then(|prepared| {
+            let count = prepared.given.len() / prepared.layout.record_bytes();
+            self.check_spare("count", count)?;
             if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
                 return Err(Error::new(
                     Status::Argument,

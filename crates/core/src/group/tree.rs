@@ -209,8 +209,9 @@ impl<T: Transport> Group<T> {
         arguments: Result<TreeMerge<'_>>,
     ) -> Result<Option<Slice>> {
         self.call_with_limit(|group| {
-            let absent = group.members.faulty().clone();
+            let absent = group.members.without_input();
             let prepared = arguments.and_then(|given| {
+                group.check_spare("the size of the contribution", given.contribution.len())?;
                 let fingerprint = given.operation.fingerprint();
                 let operation = Prepared::new(given.operation, &group.threads);
                 operation.check(given.contribution)?;
@@ -247,12 +248,18 @@ impl<T: Transport> Group<T> {
         length: usize,
     ) -> Result<Slice> {
         self.call_with_limit(|group| {
-            let absent = group.members.faulty().clone();
+            let absent = group.members.without_input();
             let ranks = group.members.ranks();
+            let idle = |rank| group.members.is_idle_spare(rank);
             let prepared = arguments.and_then(|(options, root, bytes)| {
                 if root.index() >= ranks {
                     let last = ranks - 1;
                     let text = format!("root is {root}, but the group has ranks 0 to {last}");
+                    return Err(Error::new(Status::Argument, text));
+                }
+                if idle(root) {
+                    let text =
+                        format!("root is {root}, an idle spare: pass a rank that has a node");
                     return Err(Error::new(Status::Argument, text));
                 }
                 Ok((options, root, copied(bytes)?))

@@ -74,6 +74,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         sink: None,
         links: Vec::new(),
         quorum: if draw.once_in(3) { ranks / 2 + 1 } else { 1 },
+        spares: draw_spares(seed, ranks),
         damage: draw.once_in(4),
         power: false,
         sync: false,
@@ -85,6 +86,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         // It needs equal inputs on a full cube, which a second sort after a failure does not have.
         trial.ranks = 1 << trial.ranks.ilog2();
         trial.quorum = trial.quorum.min(trial.ranks);
+        trial.spares = 0;
         trial.sorts = 1;
     }
     if trial.algorithm == Method::SftBitonic {
@@ -163,7 +165,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
 /// Lets some sorts protect their inputs before, or recover their results afterwards. The draws of the other values
 /// do not depend on it.
 fn draw_redundancy(seed: u64, trial: &mut Trial) {
-    let mut draw = SplitMix::new(!seed);
+    let mut draw = SplitMix::new(seed.rotate_left(32));
     if trial.custom_loop || trial.tree.is_some() || !draw.once_in(3) {
         return;
     }
@@ -172,6 +174,17 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
     // The digests of a sort do not cover the time before and after it.
     if trial.protects + trial.recoveries > 0 {
         trial.corruptions.clear();
+    }
+}
+
+/// Draws the number of spares: none in two of three trials. Apart from the other values, so that a seed without spares
+/// draws the same trial as it did before there were any.
+fn draw_spares(seed: u64, ranks: usize) -> usize {
+    let mut draw = SplitMix::new(!seed);
+    if draw.once_in(3) {
+        draw.below(ranks as u64).min(1 + draw.below(3)) as usize
+    } else {
+        0
     }
 }
 

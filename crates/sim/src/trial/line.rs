@@ -111,6 +111,7 @@ impl Trial {
             "tree" => self.tree = Some(named(&TREE_USES, value)?),
             "sink" => self.sink = Some(Rank(value.parse().ok()?)),
             "links" => self.links = read_list(value, read_link)?,
+            "spares" => self.spares = value.parse().ok()?,
             "quorum" => self.quorum = value.parse().ok()?,
             "damage" | "rot" => self.damage = value == "1",
             "power" => self.power = value == "1",
@@ -124,7 +125,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 36] = [
+const KEYWORDS: [&str; 37] = [
     "ranks",
     "seed",
     "records",
@@ -149,6 +150,7 @@ const KEYWORDS: [&str; 36] = [
     "sink",
     "links",
     "quorum",
+    "spares",
     "damage",
     "power",
     "sync",
@@ -162,7 +164,7 @@ const KEYWORDS: [&str; 36] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 29;
+const CURRENT: usize = 30;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,6 +210,9 @@ impl fmt::Display for Trial {
         write_list(out, "links", &links.collect::<Vec<_>>())?;
         if self.quorum != 1 {
             write!(out, " quorum={}", self.quorum)?;
+        }
+        if self.spares != 0 {
+            write!(out, " spares={}", self.spares)?;
         }
         write_flag(out, "damage", self.damage)?;
         write_flag(out, "power", self.power)?;

@@ -13,6 +13,7 @@ mod oracle;
 mod run;
 mod scripted_policy;
 mod shrink;
+mod spare_checks;
 mod tree_op;
 
 use bytemuck::{Pod, Zeroable};
@@ -97,6 +98,8 @@ pub struct Trial {
     pub links: Vec<(Rank, Rank)>,
     /// The number of ranks that must survive.
     pub quorum: usize,
+    /// The number of spares, the highest ranks; at least one rank has a node.
+    pub spares: usize,
     /// Whether files of failed ranks may be damaged.
     pub damage: bool,
     /// Whether every rank is a host whose power fails with it: files that it has not synced may be lost.
@@ -182,6 +185,7 @@ impl Default for Trial {
             sink: None,
             links: Vec::new(),
             quorum: 1,
+            spares: 0,
             damage: false,
             power: false,
             sync: false,

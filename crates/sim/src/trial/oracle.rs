@@ -1,6 +1,7 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
 use super::run::input_bytes;
+use super::spare_checks::{judge_loads, members_after};
 use std::collections::BTreeMap;
 
 use super::{
@@ -108,6 +109,8 @@ const CONTINUES_BELOW_QUORUM: &str = "the job goes on although fewer ranks than 
 fn judge_agreement(living: &Living<'_>, first: &SortOutcome) -> Option<String> {
     for (rank, outcome) in living {
         let same_view = outcome.absent == first.absent
+            && outcome.idle_spares == first.idle_spares
+            && outcome.agreed_failures == first.agreed_failures
             && outcome.failed == first.failed
             && outcome.lost == first.lost
             && outcome.excluded == first.excluded
@@ -160,13 +163,11 @@ fn judge_result(
     living: &Living<'_>,
     first: &SortOutcome,
 ) -> Option<String> {
-    let present = Rank::all(trial.ranks).filter(|rank| !first.absent.contains(rank));
+    let present = Rank::all(trial.ranks).filter(|rank| has_input(first, *rank));
     let mut expected: Vec<TestRecord> = present.flat_map(|rank| trial.records(job, rank)).collect();
     // The sort is stable: equal keys stay in the order of ranks and positions.
     expected.sort_by_key(|record| record.key);
-    let mut members = Members::new(living[0].0, trial.ranks);
-    let failed = first.failed.iter().copied();
-    members.absorb(&RankSet::from_ranks(trial.ranks, failed));
+    let mut members = members_after(trial, living[0].0, first);
     for rank in &first.excluded {
         members.excluded_for_corruption(*rank);
     }
@@ -179,8 +180,10 @@ fn judge_result(
         }
         count += records_of(result);
     }
-    if let Some(wrong) = judge_shares(trial, living, expected.len()) {
-        return Some(wrong);
+    let wrong = judge_shares(trial, living, expected.len());
+    let wrong = wrong.or_else(|| judge_loads(trial, living, first, expected.len()));
+    if wrong.is_some() {
+        return wrong;
     }
     let all_here = living.len() == members.survivors().count();
     (all_here && count != expected.len()).then(|| {
@@ -189,6 +192,11 @@ fn judge_result(
             expected.len()
         )
     })
+}
+
+/// Whether the rank was alive and no idle spare when the job began.
+fn has_input(first: &SortOutcome, rank: Rank) -> bool {
+    !first.absent.contains(&rank) && !first.idle_spares.contains(&rank)
 }
 
 fn records_of(result: &RankResult) -> usize {
@@ -204,7 +212,9 @@ fn judge_rank(
     expected: &[TestRecord],
 ) -> Option<String> {
     let total = expected.len();
-    if result.total != total as u64 {
+    // In a loop of the program's own, a rank without nodes has no state from which it could learn the total.
+    let knows_total = !trial.custom_loop || !result.blocks.is_empty();
+    if knows_total && result.total != total as u64 {
         return Some(format!(
             "rank {rank} reports a total of {} records instead of {total}",
             result.total
@@ -265,9 +275,12 @@ fn judge_shares(trial: &Trial, living: &Living<'_>, total: usize) -> Option<Stri
         )
     };
     let mut weights: Vec<usize> = Rank::all(trial.ranks).map(weight).collect();
+    let spares = trial.spares.min(trial.ranks - 1);
+    weights.truncate(trial.ranks - spares);
     if weights.iter().all(|weight| *weight == 0) {
         weights.fill(1);
     }
+    weights.resize(trial.ranks, 0);
     let all: usize = weights.iter().sum();
     // Each cut is off by less than the records that a sample stands for, and the errors of bisections add up.
     let sample = if total <= FULL_SAMPLES * trial.ranks {
@@ -286,14 +299,14 @@ fn judge_shares(trial: &Trial, living: &Living<'_>, total: usize) -> Option<Stri
 }
 
 /// The number of records up to which shares are judged.
-const MAX_JUDGED: usize = 512;
+pub const MAX_JUDGED: usize = 512;
 
 /// The smallest number of samples of a larger block.
-const MIN_SAMPLES: usize = 48;
+pub const MIN_SAMPLES: usize = 48;
 
 /// The number of records for each rank up to which a node shows every record of its block, although some blocks are
 /// larger than others.
-const FULL_SAMPLES: usize = 24;
+pub const FULL_SAMPLES: usize = 24;
 
 /// Checks that the result of a tree is on the rank at which the tree ends and nowhere else, or, for a broadcast, on all
 /// ranks.
@@ -305,7 +318,7 @@ fn judge_tree(
 ) -> Option<String> {
     let on_all_ranks = trial.tree == Some(TreeUse::Broadcast);
     let root = trial.tree_request().sink.unwrap_or(Rank(0));
-    let present = Rank::all(trial.ranks).filter(|rank| !first.absent.contains(rank));
+    let present = Rank::all(trial.ranks).filter(|rank| has_input(first, *rank));
     let contributing = present.filter(|rank| !on_all_ranks || *rank == root);
     let records = contributing.flat_map(|rank| trial.sorted_records(job, rank));
     let mut expected: Vec<TestRecord> = records.collect();
@@ -344,8 +357,12 @@ fn may_refuse(trial: &Trial, outcome: &SortOutcome) -> bool {
     let Some(tree) = trial.tree else { return false };
     let request = trial.tree_request();
     let root = request.sink.unwrap_or(Rank(0));
-    if tree == TreeUse::Broadcast && outcome.absent.contains(&root) {
+    if tree == TreeUse::Broadcast && !has_input(outcome, root) {
         return true;
+    }
+    if trial.spares > 0 {
+        // The executors depend on the order of the failures.
+        return !request.links.is_empty();
     }
     // It is not known which of the later failures were known when the tree was chosen.
     let absent = &outcome.absent;
@@ -405,6 +422,15 @@ fn judge_data_loss(
     if outcome.lost.is_empty() {
         return Some("data loss is reported without the owner of the lost data".into());
     }
+    let partitioned =
+        |failure: &Failure| failure.mode == FailureMode::Partition && trial.quorum <= 1;
+    let unsynced = trial.power && !trial.sync;
+    let may_lose_files = trial.store == StoreKind::Directory
+        && (trial.damage || unsynced || trial.failures.iter().any(partitioned));
+    if may_lose_files && trial.spares > 0 {
+        // The file of a node that moves from a survivor to its home, a spare, may be lost.
+        return None;
+    }
     // The data of an excluded rank may be lost with their executor.
     let is_survivor = |rank: &&Rank| !outcome.failed.contains(rank);
     let survivor = outcome.lost.iter().find(is_survivor);
@@ -413,11 +439,7 @@ fn judge_data_loss(
             "the data of rank {rank} are reported as lost, although it survives"
         ));
     }
-    let partitioned =
-        |failure: &Failure| failure.mode == FailureMode::Partition && trial.quorum <= 1;
-    let unsynced = trial.power && !trial.sync;
-    let may_lose_files = trial.damage || unsynced || trial.failures.iter().any(partitioned);
-    if may_lose_files && trial.store == StoreKind::Directory {
+    if may_lose_files {
         // A partitioned rank that sees itself as the last survivor removes all files at its end.
         return None;
     }

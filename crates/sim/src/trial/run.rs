@@ -89,6 +89,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         repair: trial.repair,
         hosts: trial.hosts,
         quorum: trial.quorum,
+        spares: trial.spares,
         refusals: trial.refusals.clone(),
         ..Harness::new(trial.ranks, config, trial.store)
     };
@@ -172,6 +173,15 @@ fn run_one(
         Err(error) => (Schedule::default(), Some(error)),
     };
     let me = rank.members.me();
+    let members = &rank.members;
+    let idle = Rank::all(trial.ranks).filter(|rank| members.is_idle_spare(*rank));
+    let idle: Vec<Rank> = idle.collect();
+    let input_of = |rank: Rank| {
+        if idle.contains(&rank) {
+            return Ok(Buffer::default());
+        }
+        input_bytes(trial, number, rank)
+    };
     let is_sort = !trial.custom_loop && trial.tree.is_none();
     let digest_key =
         (is_sort && trial.checks).then(|| DigestKey::new(trial.seed, record_bytes(trial)));
@@ -191,7 +201,7 @@ fn run_one(
         }
         if trial.custom_loop {
             // The memory of the program's own loop is not ftsort's.
-            let input = without_limit(|| input_bytes(trial, number, me))?;
+            let input = without_limit(|| input_of(me))?;
             let mut custom_loop = CustomLoop {
                 trial,
                 context: &mut context,
@@ -199,7 +209,7 @@ fn run_one(
             };
             return without_limit(|| custom_loop.run(input));
         }
-        let input = input_bytes(trial, number, me);
+        let input = input_of(me);
         let prepared = input.and_then(|input| prepare(trial, input));
         let (kernel, input) = context.engine.all_or_none(prepared)?;
         if let Some(kind) = trial.tree {
@@ -217,7 +227,13 @@ fn run_one(
             kernel: &*kernel,
             input: key.digest(&input),
         });
-        sort(trial, number, context, (&*kernel, checks.as_ref()), input)
+        sort(
+            trial,
+            &input_of,
+            context,
+            (&*kernel, checks.as_ref()),
+            input,
+        )
     })
 }
 
@@ -233,7 +249,7 @@ fn prepare(trial: &Trial, mut input: Buffer) -> Result<(Box<dyn Kernel>, Buffer)
 /// Runs one sort on one rank: protects the input first and recovers the result afterwards, if the trial says so.
 fn sort(
     trial: &Trial,
-    number: usize,
+    input_of: &dyn Fn(Rank) -> Result<Buffer>,
     mut context: JobContext<'_, '_>,
     (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
     input: Buffer,
@@ -247,9 +263,8 @@ fn sort(
         dimension,
         dense: trial.dense,
     };
-    let read = |rank| input_bytes(trial, number, rank);
     let source = |own| InputSource {
-        read: &read,
+        read: input_of,
         own,
         can_reload: trial.store == StoreKind::Reload,
     };

@@ -59,6 +59,9 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
     offer(&|smaller| smaller.sorts = 1);
     offer(&|smaller| smaller.protects = smaller.protects.saturating_sub(1));
     offer(&|smaller| smaller.recoveries = smaller.recoveries.saturating_sub(1));
+    for spares in [0, trial.spares.saturating_sub(1)] {
+        offer(&|smaller| smaller.spares = spares);
+    }
     for records in [0, 1, trial.records / 2, trial.records.saturating_sub(1)] {
         offer(&|smaller| smaller.records = records.min(smaller.records));
     }

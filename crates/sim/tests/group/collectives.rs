@@ -16,7 +16,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 
 /// A loop that adds its round to a state for each node, and survives failures.
-fn count_rounds(group: &mut SimGroup<'_>) -> Result<Vec<(u32, u8)>> {
+pub fn count_rounds(group: &mut SimGroup<'_>) -> Result<Vec<(u32, u8)>> {
     let mut round = 0;
     while round < 3 {
         group.inject(round)?;

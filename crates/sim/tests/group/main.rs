@@ -4,6 +4,7 @@
 mod collectives;
 mod redundancy;
 mod refusals;
+mod spares;
 
 use std::cell::RefCell;
 use std::rc::Rc;

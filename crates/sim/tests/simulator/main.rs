@@ -6,6 +6,7 @@
 
 mod redundancy;
 mod refusals;
+mod spares;
 
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;

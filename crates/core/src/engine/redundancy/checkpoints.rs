@@ -239,7 +239,8 @@ fn nothing() -> Block {
     Block::empty()
 }
 
-/// Adds the homes of the nodes to `lost`; for a node without a home, the rank that executed it.
+/// Adds the homes of the nodes to `lost`; for a node without a home, or with an idle spare as its home, the rank
+/// that executed it.
 fn report(
     gone: &NodeSet,
     held_with: &Membership,
@@ -249,9 +250,12 @@ fn report(
     let ranks = members.ranks();
     let homes = gone.iter().filter_map(|node| {
         let home = Some(node).filter(|node| (node.0 as usize) < ranks);
-        home.or_else(|| members.cube().executor(node, &held_with.faulty))
+        let home = home.map(|node| Rank(node.0));
+        // The state of an idle spare's node was that of the executor.
+        let had_node = |home: &Rank| held_with.is_executing(*home) || members.is_faulty(*home);
+        home.filter(had_node).or_else(|| held_with.executor(node))
     });
-    *lost = RankSet::from_ranks(ranks, homes.map(|node| Rank(node.0)));
+    *lost = RankSet::from_ranks(ranks, homes);
     let names: Vec<String> = gone.iter().map(|node| node.to_string()).collect();
     let text = format!("the state of node {} is lost", names.join(", "));
     Err(Error::new(Status::DataLost, text))

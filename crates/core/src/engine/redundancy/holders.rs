@@ -7,20 +7,30 @@ use crate::vcube::Node;
 /// Returns the ranks that hold a node's block, or its home's input, with this membership: its executor, and
 /// then the ranks that would execute it next if those before them failed, ranks on other hosts first.
 ///
-/// So the next executor mostly has the block already, and the loss of a host takes one copy along. Excluded
-/// ranks are used only if no others are left.
+/// So the next executor mostly has the block already, and the loss of a host takes one copy along. Idle spares are
+/// used only if they are on other hosts, or if too few others are left; excluded ranks only in the latter case.
 pub fn holders(node: Node, members: &Members, membership: &Membership, copies: usize) -> Vec<Rank> {
     let nodes = (0..members.cube().len() as u32).map(|distance| Node(node.0 ^ distance));
-    let living = nodes
+    let next = nodes
         .clone()
         .filter(|candidate| !membership.faulty.contains(*candidate));
+    // A spare's home gets no share, and so is not among the next ones.
+    let living = [node].into_iter().chain(next);
+    let living = living.filter_map(|candidate| membership.executor(candidate));
+    let idle = nodes
+        .clone()
+        .filter(|candidate| membership.idle.contains(*candidate));
+    let living = living.chain(idle.map(|node| Rank(node.0)));
     let reserve = nodes.filter(|candidate| membership.reserve.contains(*candidate));
     let wanted = 1 + copies;
     let mut chosen: Vec<Rank> = Vec::with_capacity(wanted);
     let mut passed_over = Vec::new();
-    for candidate in living.map(|candidate| Rank(candidate.0)) {
+    for candidate in living {
         if chosen.len() == wanted {
             break;
+        }
+        if chosen.contains(&candidate) || passed_over.contains(&candidate) {
+            continue;
         }
         let host = members.host(candidate);
         let elsewhere = chosen.iter().all(|other| members.host(*other) != host);
@@ -60,8 +70,10 @@ mod tests {
             hosts in prop::collection::vec(0_u64..4, 40),
             copies in 0_usize..5,
             node in 0_u32..40,
+            spares in 0_usize..6,
         ) {
             let mut members = Members::new(Rank(0), ranks);
+            members.set_spares(spares.min(ranks - 1));
             members.set_hosts(hosts[..ranks].to_vec());
             let failed = failed.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
             members.absorb(&RankSet::from_ranks(ranks, failed.map(Rank)));

@@ -130,19 +130,17 @@ impl Job<'_, '_> {
         }
         let home = members.me().home();
         // After one failure others may follow, and each needs the input once more.
-        let undisturbed = *members.faulty() == self.inputs.absent && members.my_nodes() == [home];
+        let nodes = members.my_nodes();
+        let own_input_only = |node: &Node| *node == home || self.home_with_input(*node).is_none();
+        let undisturbed =
+            self.inputs.owners_are_alive(members.faulty()) && nodes.iter().all(own_input_only);
         let held = self.redundancy.held.contains(members.me()) && !self.redundancy.released;
         if !(self.recomputes() && undisturbed && held && self.inputs.source.has_own()) {
             return Ok(());
         }
-        let Some(block) = self.progress.blocks.get_mut(&home) else {
-            return Ok(());
-        };
-        for run in block
-            .runs
-            .iter_mut()
-            .filter(|run| run.origin.home() == home)
-        {
+        let blocks = self.progress.blocks.values_mut();
+        let runs = blocks.flat_map(|block| &mut block.runs);
+        for run in runs.filter(|run| run.origin.home() == home) {
             run.data = run.data.detach_if_small()?;
         }
         self.keep_pieces()?;

@@ -27,9 +27,10 @@ impl Job<'_, '_> {
             return Ok(result);
         };
         let me = self.engine.members.me();
+        let has_input = self.home_with_input(me.home()).is_some();
         let own = self.with_digest(me, Block::input(me, given));
         match self.redundancy.store.scope() {
-            StoreScope::Everyone if mutant(Mutant::InputNotStored) => {}
+            StoreScope::Everyone if mutant(Mutant::InputNotStored) || !has_input => {}
             StoreScope::Everyone => {
                 self.versions()
                     .put_one(VersionId::INPUT, me.home(), &own, &mut result);
@@ -47,7 +48,7 @@ impl Job<'_, '_> {
         mut result: RoundResult,
     ) -> Result<RoundResult> {
         let me = self.engine.members.me();
-        let owners = self.engine.members.survivors();
+        let owners = self.owners();
         let copies = owners.filter_map(|origin| Some((origin, self.first_holder(origin)?)));
         let concern_me = |(origin, to): &(Rank, Rank)| *origin == me || *to == me;
         let (origins, holders): (Vec<Rank>, Vec<Rank>) = copies.filter(concern_me).unzip();
@@ -78,6 +79,12 @@ impl Job<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The survivors that have an input.
+    fn owners(&self) -> impl Iterator<Item = Rank> + '_ {
+        let survivors = self.engine.members.survivors();
+        survivors.filter(|rank| self.home_with_input(rank.home()).is_some())
     }
 
     /// Returns the first rank but its owner that holds an input.
@@ -117,7 +124,7 @@ impl Job<'_, '_> {
         {
             // All ranks that come here know it: the protection was not interrupted on any of them.
             let mut holdings = Holdings::new();
-            for origin in self.engine.members.survivors() {
+            for origin in self.owners() {
                 let others = self.other_holders(origin).into_iter();
                 let others = others.take(self.redundancy.in_place);
                 let holders = [origin].into_iter().chain(others);

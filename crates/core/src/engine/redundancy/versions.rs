@@ -164,8 +164,15 @@ impl<'e> Job<'_, 'e> {
             result.starts_over = true;
             return Ok(result);
         }
-        for node in result.lost.clone() {
-            self.lose_node(node);
+        for node in &result.lost {
+            // The block of a node without an input is lost with the rank that executed it.
+            let home = self.home_with_input(*node);
+            let executor = || {
+                let executor = held_with.executor(*node);
+                executor.filter(|rank| self.engine.members.is_faulty(*rank))
+            };
+            let owner = home.or_else(executor);
+            owner.map(|owner| self.redundancy.lost.insert(owner));
         }
         result.check::<()>(Err(lost(&result.lost)));
         Ok(result)
@@ -193,12 +200,6 @@ impl<'e> Job<'_, 'e> {
             in_place: Holdings::new(),
             in_part: false,
             afresh: self.integrity.distrusted,
-        }
-    }
-
-    fn lose_node(&mut self, node: Node) {
-        if node.0 < self.engine.members.ranks() as u32 {
-            self.redundancy.lost.insert(Rank(node.0));
         }
     }
 }

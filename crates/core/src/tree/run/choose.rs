@@ -41,7 +41,8 @@ impl TreeRequest {
         }
     }
 
-    fn is_faulty(&self, one: Rank, other: Rank) -> bool {
+    /// Returns whether the caller declared that these ranks cannot exchange messages directly.
+    pub fn is_faulty(&self, one: Rank, other: Rank) -> bool {
         let mut links = self.links.iter();
         links.any(|link| *link == (one, other) || *link == (other, one))
     }
@@ -137,14 +138,15 @@ impl TreeRoute {
     }
 }
 
-/// Returns the sink as `find_tree_anyway` does, but only home nodes of survivors are candidates. Each
-/// connected part has one, because a rank is connected to all nodes that it executes.
+/// Returns the sink as `find_tree_anyway` does, but only home nodes of ranks that execute nodes are candidates.
+/// Without spares each connected part has one, because a rank is connected to all nodes that it executes.
 fn best_sink(faults: &Faults, members: &Members) -> Node {
     let part = faults.largest_component();
-    let homes = members.survivors().map(Rank::home);
+    let executing = members.executing();
+    let homes = executing.iter().map(Rank::home);
     let candidates = homes.filter(|node| part.contains(*node));
     let best = candidates.min_by_key(|node| (faults.word(*node).count_ones(), node.0));
-    best.unwrap_or(members.lowest_survivor().home())
+    best.unwrap_or(members.lowest_executor().home())
 }
 
 fn cut_off_error(cut_off: &CutOff, members: &Members, request: &TreeRequest) -> Error {

@@ -21,7 +21,8 @@ pub mod traverse;
 
 use self::choose::{ChosenTree, TreeRequest, TreeRoute};
 use self::traverse::{MergeOperator, NodeData, Segment, downwards, traverse, upwards};
-use crate::engine::{Checkpoints, Engine, Verdict, agreed_error};
+use crate::block::Block;
+use crate::engine::{Checkpoints, Delivery, Engine, Transfer, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -43,7 +44,7 @@ pub struct TreeOp<'r, 'e> {
     pub checkpoints: &'r mut Checkpoints,
     /// The caller's request.
     pub request: &'r TreeRequest,
-    /// The ranks that had failed before the call. They contribute nothing.
+    /// The ranks that contribute nothing: those that had failed before the call, and idle spares.
     pub absent: &'r RankSet,
     /// The ranks with lost contributions.
     pub lost: &'r mut RankSet,
@@ -66,7 +67,7 @@ impl TreeOp<'_, '_> {
     /// failed before the call.
     pub fn broadcast(&mut self, root: Rank, mine: Slice) -> Result<(ChosenTree, Slice)> {
         if self.absent.contains(root) {
-            let text = format!("root is {root}, which has failed");
+            let text = format!("root is {root}, which has failed or is an idle spare");
             return Err(Error::new(Status::Argument, text));
         }
         let empty = Slice::from(Buffer::default());
@@ -161,8 +162,11 @@ impl TreeOp<'_, '_> {
             }
             self.begin_traversal()?;
             let steps = downwards(&route.schedule);
-            traverse(self.engine, &route, &steps, &mut node_data)?;
-            let received = node_data.result(self.engine.members.me().home());
+            let completed = traverse(self.engine, &route, &steps, &mut node_data)?;
+            let mut received = node_data.result(self.engine.members.me().home());
+            if completed {
+                self.pass_to_spares(&mut received, &mut node_data)?;
+            }
             match (self.commit(&node_data)?, received) {
                 (true, Some(received)) => return Ok((route.chosen, received)),
                 (true, None) => {
@@ -174,6 +178,55 @@ impl TreeOp<'_, '_> {
                 (false, _) => node_data.restart(),
             }
         }
+    }
+
+    /// Sends the data of a broadcast to the ranks that were idle spares when the call began, because the tree does
+    /// not reach their nodes. Each receives them from the first rank to which it has no faulty link.
+    fn pass_to_spares(
+        &mut self,
+        received: &mut Option<Slice>,
+        node_data: &mut NodeData<'_>,
+    ) -> Result<()> {
+        let members = &self.engine.members;
+        let me = members.me();
+        let (spares, others): (Vec<Rank>, Vec<Rank>) = members
+            .survivors()
+            .partition(|rank| self.absent.contains(*rank));
+        let mut transfers = Vec::new();
+        for to in spares {
+            let is_linked = |from: &&Rank| !self.request.is_faulty(**from, to);
+            let Some(from) = others.iter().find(is_linked).copied() else {
+                let text = format!("the faulty links leave no path to rank {to}");
+                node_data
+                    .error
+                    .get_or_insert(Error::new(Status::Argument, text));
+                continue;
+            };
+            if from == me || to == me {
+                let data = received.clone().filter(|_| from == me);
+                let block = data.filter(|_| node_data.is_complete());
+                let block = block.map(|data| Block::input(from, data));
+                transfers.push(Transfer { from, to, block });
+            }
+        }
+        if transfers.is_empty() {
+            return Ok(());
+        }
+        let Some(deliveries) = self.engine.transfer(transfers, 1, &mut node_data.error)? else {
+            node_data.miss();
+            return Ok(());
+        };
+        for delivery in deliveries {
+            match delivery {
+                Delivery::Got(block) => {
+                    let data = block.runs.into_iter().next().map(|run| run.data);
+                    *received = Some(data.unwrap_or_else(|| Buffer::default().into()));
+                }
+                Delivery::Nothing => node_data.miss(),
+                Delivery::NotMine => {}
+            }
+        }
+        Ok(())
     }
 
     fn begin_traversal(&mut self) -> Result<()> {

@@ -168,6 +168,11 @@ impl<'m> NodeData<'m> {
         self.all_arrived && self.error.is_none()
     }
 
+    /// Records that a message has not arrived.
+    pub fn miss(&mut self) {
+        self.all_arrived = false;
+    }
+
     fn take(&mut self, hop: &Hop) -> Option<Block> {
         if !self.is_complete() {
             return None;
@@ -214,13 +219,13 @@ fn join(mut segments: Vec<Segment>, merge: &dyn MergeOperator) -> Result<Vec<Seg
 }
 
 /// Sends and receives the messages of all steps. The result is in `node_data`. A rank that is interrupted by
-/// a failure sends no further messages.
+/// a failure sends no further messages; then the result is false.
 pub fn traverse(
     engine: &mut Engine<'_>,
     route: &TreeRoute,
     steps: &[Vec<Hop>],
     node_data: &mut NodeData<'_>,
-) -> Result<()> {
+) -> Result<bool> {
     let me = engine.members.me();
     let most_runs = if node_data.merge.is_ordered() {
         engine.members.cube().len()
@@ -246,7 +251,7 @@ pub fn traverse(
         }
         let Some(deliveries) = engine.transfer(transfers, most_runs, &mut node_data.error)? else {
             node_data.all_arrived = false;
-            return Ok(());
+            return Ok(false);
         };
         for (hop, delivery) in mine.into_iter().zip(deliveries) {
             match delivery {
@@ -257,5 +262,5 @@ pub fn traverse(
         }
         engine.inject_crash(Point::Send)?;
     }
-    Ok(())
+    Ok(true)
 }

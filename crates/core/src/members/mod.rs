@@ -4,145 +4,45 @@
 //! shrunk communicator is a [`Slot`], a different type on purpose. Pure: it learns failures from the
 //! transport's agreement, and must never detect them by itself.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod rank;
+mod spares;
 
-use twox_hash::XxHash3_64;
+pub use rank::{Rank, RankSet, Slot, SlotMap};
 
+use self::spares::Spares;
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, NodeSet, VCube};
-use ftsort_kernels::bits::Bits;
 use ftsort_kernels::error::{Error, Result, Status};
-
-/// A process, by its rank in the communicator given to `ftsort_init`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rank(pub u32);
-
-impl Rank {
-    /// Returns all ranks of a group of `ranks` ranks, ascending.
-    pub fn all(ranks: usize) -> impl Iterator<Item = Rank> {
-        (0..ranks as u32).map(Rank)
-    }
-
-    /// The rank as an index.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The node that has this rank as its home.
-    pub fn home(self) -> Node {
-        Node(self.0)
-    }
-}
-
-impl fmt::Display for Rank {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
-    }
-}
-
-/// A process, by its rank in a shrunk communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slot(pub u32);
-
-/// A set of ranks of one group, in ascending order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RankSet(Bits);
-
-impl RankSet {
-    /// The empty set, for a group of `ranks` ranks.
-    pub fn new(ranks: usize) -> RankSet {
-        RankSet(Bits::new(ranks))
-    }
-
-    /// The set of these ranks.
-    pub fn from_ranks(ranks: usize, members: impl IntoIterator<Item = Rank>) -> RankSet {
-        let mut set = RankSet::new(ranks);
-        for rank in members {
-            set.insert(rank);
-        }
-        set
-    }
-
-    /// The number of ranks of the group.
-    pub fn ranks(&self) -> usize {
-        self.0.length()
-    }
-
-    /// Adds a rank; false if it was in the set.
-    ///
-    /// # Panics
-    ///
-    /// If the group has no such rank.
-    pub fn insert(&mut self, rank: Rank) -> bool {
-        self.0.insert(rank.index())
-    }
-
-    /// Removes a rank.
-    pub fn remove(&mut self, rank: Rank) {
-        self.0.remove(rank.index());
-    }
-
-    /// Returns whether the rank is in the set.
-    pub fn contains(&self, rank: Rank) -> bool {
-        self.0.contains(rank.index())
-    }
-
-    /// The number of ranks.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns whether the set is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The ranks, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
-        self.0.iter().map(|index| Rank(index as u32))
-    }
-
-    /// Adds all ranks of another set of the same group.
-    pub fn extend(&mut self, other: &RankSet) {
-        for rank in other.iter() {
-            self.insert(rank);
-        }
-    }
-
-    /// Encodes the set with one bit for each rank; all sets of a group have the same size.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        self.0.to_bytes()
-    }
-
-    /// Decodes a set that [`RankSet::to_bytes`] made; ranks that the group does not have are ignored.
-    pub fn from_bytes(ranks: usize, bytes: &[u8]) -> RankSet {
-        RankSet(Bits::from_bytes(ranks, bytes))
-    }
-
-    /// Returns a number that is the same for equal sets and rarely the same for others; each 16 bits of it
-    /// can be used alone.
-    pub fn fingerprint(&self) -> u32 {
-        self.hash() as u32
-    }
-
-    /// Returns a hash of the set.
-    pub fn hash(&self) -> u64 {
-        XxHash3_64::oneshot(&self.to_bytes())
-    }
-}
 
 /// The weight of a rank at full speed: the unit of shares.
 pub const FULL_WEIGHT: u8 = 16;
 
-/// A snapshot of the membership: the nodes with an executor of their own, and the ranks that could keep
-/// copies.
+/// A snapshot of the membership: the executor of each node, and the ranks that could keep copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The nodes with a home that has failed or executes nothing, and the nodes without a home.
+    /// The nodes that get no share of the records: their home has failed and no spare took over, or executes
+    /// nothing, or is a spare; and the nodes without a home.
     pub faulty: NodeSet,
-    /// The faulty nodes with a home that is alive and only excluded.
+    /// The homes of the idle spares.
+    pub idle: NodeSet,
+    /// The homes of the live ranks that a placement policy excludes, which may hold copies.
     pub reserve: NodeSet,
+    /// The ranks that execute nodes.
+    executing: RankSet,
+    /// The executor of each node, in ascending order of node.
+    executors: Vec<Rank>,
+}
+
+impl Membership {
+    /// Returns the rank that executes a node; None for a node that the cube does not have.
+    pub fn executor(&self, node: Node) -> Option<Rank> {
+        self.executors.get(node.0 as usize).copied()
+    }
+
+    /// Returns whether the rank executes nodes.
+    pub fn is_executing(&self, rank: Rank) -> bool {
+        self.executing.contains(rank)
+    }
 }
 
 /// The membership as all survivors agreed.
@@ -152,6 +52,7 @@ pub struct Members {
     ranks: usize,
     cube: VCube,
     faulty: RankSet,
+    spares: Spares,
     /// Live ranks that were excluded for corruption for the rest of a sort.
     stopped: RankSet,
     /// Ranks that a placement policy excludes, as long as others are left.
@@ -176,10 +77,14 @@ impl Members {
             ranks,
             membership: Membership {
                 faulty: NodeSet::new(cube.len()),
+                idle: NodeSet::new(cube.len()),
                 reserve: NodeSet::new(cube.len()),
+                executing: RankSet::new(ranks),
+                executors: Vec::new(),
             },
             cube,
             faulty: RankSet::new(ranks),
+            spares: Spares::new(ranks, 0),
             stopped: RankSet::new(ranks),
             excluded: RankSet::new(ranks),
             weights: vec![FULL_WEIGHT; ranks],
@@ -192,31 +97,67 @@ impl Members {
         members
     }
 
-    /// Recomputes the faulty nodes. If no rank would be left to execute nodes, the ranks that a policy
-    /// excludes are readmitted, and as a last resort those excluded for corruption.
-    fn assign_nodes(&mut self) {
+    /// Makes the highest ranks spares: they execute no node until they take over from failed ranks. Ranks that have
+    /// failed already count as if they failed now. The same on all ranks; before the first job.
+    pub fn set_spares(&mut self, spares: usize) {
+        self.spares = Spares::new(self.ranks, spares);
+        let failed: Vec<Rank> = self.faulty.iter().collect();
+        self.spares.replace(&failed);
+        self.assign_nodes();
+    }
+
+    /// Returns the ranks that may execute nodes. If no rank would be left, the ranks that a policy excludes are
+    /// readmitted, and as a last resort those excluded for corruption. At least one survivor is no idle spare,
+    /// because each failed rank that was none activates one.
+    fn ranks_to_execute(&self) -> RankSet {
         let apart: [&[&RankSet]; 3] = [&[&self.stopped, &self.excluded], &[&self.stopped], &[]];
-        let executing = |apart: &[&RankSet]| -> Vec<Rank> {
-            let idle = |rank: &Rank| apart.iter().any(|set| set.contains(*rank));
-            self.survivors().filter(|rank| !idle(rank)).collect()
+        let executing = |apart: &[&RankSet]| -> RankSet {
+            let excluded = |rank: &Rank| apart.iter().any(|set| set.contains(*rank));
+            let able = self.survivors().filter(|rank| !self.is_idle_spare(*rank));
+            RankSet::from_ranks(self.ranks, able.filter(|rank| !excluded(rank)))
         };
-        let executing = apart.into_iter().map(executing);
-        let executing = executing.into_iter().find(|some| !some.is_empty());
+        let mut choices = apart.into_iter().map(executing);
+        let choice = choices.find(|some| !some.is_empty());
+        choice.unwrap_or_else(|| RankSet::new(self.ranks))
+    }
+
+    /// Recomputes the executor of each node.
+    fn assign_nodes(&mut self) {
+        let executing = self.ranks_to_execute();
+        // The rank that has the node, if it executes nodes.
+        let holder = |node: Node| {
+            let home = Some(Rank(node.0)).filter(|home| home.index() < self.ranks)?;
+            Some(self.spares.last_successor(home)).filter(|rank| executing.contains(*rank))
+        };
         let mut faulty = NodeSet::new(self.cube.len());
+        let is_working = |node: &Node| (node.0 as usize) < self.spares.working();
         for node in self.cube.nodes() {
-            faulty.insert(node);
+            if !is_working(&node) || holder(node).is_none() {
+                faulty.insert(node);
+            }
         }
-        for rank in executing.unwrap_or_default() {
-            faulty.remove(rank.home());
-        }
+        let executor = |node: Node| {
+            let cover = || self.cube.cover(node, &faulty).and_then(holder);
+            // This rank is alive, so there always is one.
+            holder(node).or_else(cover).unwrap_or(self.me)
+        };
+        let executors = self.cube.nodes().map(executor).collect();
+        let mut idle = NodeSet::new(self.cube.len());
         let mut reserve = NodeSet::new(self.cube.len());
-        let fit = self
-            .survivors()
-            .filter(|rank| !self.stopped.contains(*rank));
-        for node in fit.map(Rank::home).filter(|node| faulty.contains(*node)) {
-            reserve.insert(node);
+        for rank in self.survivors().filter(|rank| !executing.contains(*rank)) {
+            if self.is_idle_spare(rank) {
+                idle.insert(rank.home());
+            } else if !self.stopped.contains(rank) {
+                reserve.insert(rank.home());
+            }
         }
-        self.membership = Membership { faulty, reserve };
+        self.membership = Membership {
+            faulty,
+            idle,
+            reserve,
+            executing,
+            executors,
+        };
     }
 
     /// The present snapshot of the membership.
@@ -294,7 +235,7 @@ impl Members {
         &self.faulty
     }
 
-    /// The nodes with a home that has failed or executes nothing, and the nodes without a home.
+    /// The nodes that get no share of the records.
     pub fn faulty_nodes(&self) -> &NodeSet {
         &self.membership.faulty
     }
@@ -345,11 +286,31 @@ impl Members {
 
     /// Returns whether it is a live rank that executes no node.
     pub fn is_excluded(&self, rank: Rank) -> bool {
-        !self.is_faulty(rank) && self.membership.faulty.contains(rank.home())
+        !self.is_faulty(rank) && !self.membership.is_executing(rank)
     }
 
-    /// Readmits all live ranks, with equal weights.
+    /// Returns whether it is a spare that is alive and has not taken over from a failed rank.
+    pub fn is_idle_spare(&self, rank: Rank) -> bool {
+        self.spares.idle().contains(rank)
+    }
+
+    /// The ranks without an input of their own: those that have failed, and idle spares.
+    pub fn without_input(&self) -> RankSet {
+        let mut ranks = self.faulty.clone();
+        ranks.extend(self.spares.idle());
+        ranks
+    }
+
+    /// Returns the node for which this rank gets a share of the records: its home node, or that of the failed rank
+    /// from which it took over. None for a rank that executes nothing.
+    pub fn working_node(&self) -> Option<Node> {
+        let mut nodes = self.my_nodes().into_iter();
+        nodes.find(|node| !self.membership.faulty.contains(*node))
+    }
+
+    /// Readmits all live ranks that were excluded, with equal weights. Idle spares stay idle.
     pub fn readmit_all(&mut self) {
+        self.spares.end_job();
         self.weigh(&[]);
         self.stopped = RankSet::new(self.ranks);
         self.exclude(&RankSet::new(self.ranks));
@@ -377,8 +338,7 @@ impl Members {
 
     /// The survivors that execute nodes.
     pub fn executing(&self) -> RankSet {
-        let homes = self.survivors().filter(|rank| !self.is_excluded(*rank));
-        RankSet::from_ranks(self.ranks, homes)
+        self.membership.executing.clone()
     }
 
     /// Adds failed ranks; returns those that are new, ascending. The epoch grows by one if there are any.
@@ -397,6 +357,7 @@ impl Members {
                 newly_dead.push(rank);
             }
         }
+        self.spares.replace(&newly_dead);
         if !mutant(Mutant::StaleExecutors) {
             self.assign_nodes();
         }
@@ -406,11 +367,15 @@ impl Members {
         newly_dead
     }
 
-    /// Returns the rank that executes a node: its home, or the home of its cover.
+    /// Returns the rank that executes a node: its home, the spare that took over from its home, or the rank that
+    /// executes its cover.
     pub fn executor(&self, node: Node) -> Rank {
-        // This rank is alive, so there always is one.
-        let executor = self.cube.executor(node, &self.membership.faulty);
-        executor.map_or(self.me, |node| Rank(node.0))
+        self.membership.executor(node).unwrap_or(self.me)
+    }
+
+    /// Returns the rank that has taken over from this rank; the rank itself if none has.
+    pub fn last_successor(&self, rank: Rank) -> Rank {
+        self.spares.last_successor(rank)
     }
 
     /// Returns the nodes that a rank executes, ascending; none for a failed one.
@@ -422,36 +387,6 @@ impl Members {
     /// Returns the nodes that this rank executes, ascending.
     pub fn my_nodes(&self) -> Vec<Node> {
         self.nodes_of(self.me)
-    }
-}
-
-/// The positions of the survivors in a shrunk communicator.
-#[derive(Clone, Debug)]
-pub struct SlotMap {
-    slots: BTreeMap<Rank, Slot>,
-}
-
-impl SlotMap {
-    /// A communicator with these ranks, in this order.
-    pub fn new(survivors: impl IntoIterator<Item = Rank>) -> SlotMap {
-        SlotMap {
-            slots: survivors.into_iter().zip((0..).map(Slot)).collect(),
-        }
-    }
-
-    /// Returns the rank's position; None if it is not in the communicator.
-    pub fn slot_of(&self, rank: Rank) -> Option<Slot> {
-        self.slots.get(&rank).copied()
-    }
-
-    /// The number of ranks in the communicator.
-    pub fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Returns whether the communicator has no rank.
-    pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
     }
 }
 
@@ -534,6 +469,42 @@ mod tests {
             }
             members.readmit_all();
             prop_assert!(members.survivors().all(|rank| !members.is_excluded(rank)));
+        }
+
+        /// While not more ranks have failed than there are spares, each working node has an executor of its own, and a
+        /// rank that executes nodes has one working node, whatever fails together.
+        #[test]
+        fn spares_replace_failed_ranks(
+            ranks in 2_usize..40,
+            spares in 0_usize..8,
+            waves in prop::collection::vec(prop::collection::vec(0_u32..40, 0..4), 0..6),
+        ) {
+            let spares = spares.min(ranks - 1);
+            let me = Rank(0);
+            let mut members = Members::new(me, ranks);
+            members.set_spares(spares);
+            let working = ranks - spares;
+            for wave in waves {
+                let wave = wave.into_iter().filter(|rank| *rank > 0 && (*rank as usize) < ranks);
+                members.absorb(&RankSet::from_ranks(ranks, wave.map(Rank)));
+                members.readmit_all();
+                let mut all: Vec<Node> = members.survivors().flat_map(|rank| members.nodes_of(rank)).collect();
+                all.sort();
+                prop_assert_eq!(all, members.cube().nodes().collect::<Vec<_>>());
+                for rank in members.survivors() {
+                    let nodes = members.nodes_of(rank);
+                    prop_assert_eq!(nodes.is_empty(), members.is_idle_spare(rank));
+                    prop_assert!(nodes.is_empty() || nodes.contains(&rank.home()));
+                    let shares = nodes.iter().filter(|node| !members.faulty_nodes().contains(**node));
+                    prop_assert_eq!(shares.count(), usize::from(!members.is_idle_spare(rank)));
+                }
+                let with_share = members.cube().len() - members.faulty_nodes().len();
+                let with_node = members.survivors().filter(|rank| !members.is_idle_spare(*rank)).count();
+                prop_assert_eq!(with_share, with_node);
+                if members.faulty().len() <= spares {
+                    prop_assert_eq!(with_share, working);
+                }
+            }
         }
 
         #[test]

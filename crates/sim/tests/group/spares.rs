@@ -1,0 +1,116 @@
+//! Groups with spares: their arguments, and their part in each kind of call.
+
+use super::collectives::count_rounds;
+use super::{SEEDS, joined, keys, parts, play_group, refusal, statuses};
+use ftsort_core::group::{GroupConfig, MergeOperation, TreeMerge, TreeOptions};
+use ftsort_core::members::Rank;
+use ftsort_core::vcube::Node;
+use ftsort_kernels::error::{Result, Status};
+
+fn with_spares(spares: usize) -> GroupConfig {
+    GroupConfig {
+        spares,
+        ..GroupConfig::default()
+    }
+}
+
+#[test]
+fn a_group_without_a_working_rank_is_refused() {
+    let outcomes = play_group(3, 1, with_spares(3), "", |_, _| Ok(()));
+    for outcome in outcomes.into_iter().flatten() {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.status, Status::Argument);
+        let expected = "config.spares is 3, but comm has 3 ranks, of which at least one must have a \
+                        node: set config.spares to at most 2";
+        assert_eq!(error.text, expected);
+    }
+}
+
+#[test]
+fn records_on_an_idle_spare_are_refused_on_all_ranks() {
+    for seed in SEEDS {
+        let outcomes = play_group(3, seed, with_spares(1), "", |rank, group| {
+            let error = refusal(group.sort_keys(&keys(rank)))?;
+            if rank == Rank(2) {
+                assert!(error.text.contains("count is 100, but rank 2"), "{error}");
+                assert!(error.text.contains("pass 0 until"), "{error}");
+            }
+            let empty: &[i32] = &[];
+            let mine = keys(rank);
+            let sorted = group.sort_keys(if rank == Rank(2) { empty } else { &mine })?;
+            assert_eq!(sorted.total(), 200);
+            assert_eq!(sorted.is_empty(), rank == Rank(2));
+            Err::<(), _>(error)
+        });
+        let (spare, others) = (Status::Argument, Status::PeerArgument);
+        let expected = [others, others, spare].map(Some);
+        assert_eq!(statuses(&outcomes), expected, "seed {seed}");
+    }
+}
+
+/// The program of the documentation: a rank passes no input as long as it is an idle spare.
+#[test]
+fn later_sorts_have_the_shares_of_a_group_without_failures() {
+    for seed in SEEDS {
+        let outcomes = play_group(5, seed, with_spares(1), "1@2", |rank, group| {
+            let mut blocks = Vec::new();
+            for sort in 0..3 {
+                let is_spare = group.members().is_idle_spare(rank);
+                assert_eq!(is_spare, rank == Rank(4) && sort == 0);
+                let mine = if is_spare { Vec::new() } else { keys(rank) };
+                let sorted = group.sort_keys(&mine)?;
+                let full = sorted.blocks().filter(|block| !block.records.is_empty());
+                let nodes: Vec<Node> = full.map(|block| block.node).collect();
+                let node = if rank == Rank(4) {
+                    Node(1)
+                } else {
+                    rank.home()
+                };
+                assert_eq!(nodes, [node], "sort {sort}");
+                let largest = sorted.blocks().map(|block| block.records.len() / 4).max();
+                assert!(largest.is_some_and(|records| records <= 105));
+                blocks = parts(&sorted);
+            }
+            assert_eq!(group.members().executor(Node(1)), Rank(4));
+            Ok(blocks)
+        });
+        let mut expected: Vec<i32> = [0, 2, 3, 4].map(Rank).into_iter().flat_map(keys).collect();
+        expected.sort_unstable();
+        assert_eq!(joined(outcomes), expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn trees_and_states_leave_out_idle_spares_and_reach_them() -> Result<()> {
+    for seed in SEEDS {
+        let outcomes = play_group(4, seed, with_spares(1), "", |rank, group| {
+            let sent = if rank == Rank(1) { [7, 8] } else { [0, 0] };
+            let received = group.tree_broadcast(TreeOptions::default(), Rank(1), &sent)?;
+            assert_eq!(received[..], [7, 8]);
+            let from_spare = group.tree_broadcast(TreeOptions::default(), Rank(3), &sent);
+            let error = refusal(from_spare.map(drop))?;
+            assert!(error.text.contains("root is 3, an idle spare"), "{error}");
+            let contribution = [rank.0 as u8];
+            let merge = |contribution| TreeMerge {
+                options: TreeOptions::default(),
+                operation: MergeOperation::Concatenate,
+                contribution,
+            };
+            let refused = refusal(group.tree_merge(merge(&contribution)).map(drop))?;
+            let expected = match rank {
+                Rank(3) => Status::Argument,
+                _ => Status::PeerArgument,
+            };
+            assert_eq!(refused.status, expected);
+            let mine = &contribution[usize::from(rank == Rank(3))..];
+            let merged = group.tree_merge(merge(mine))?;
+            assert!(merged.is_none_or(|merged| merged[..] == [0, 1, 2]));
+            count_rounds(group)
+        });
+        let states = outcomes.into_iter().flatten();
+        let states: Vec<_> = states.collect::<Result<Vec<_>>>()?;
+        assert_eq!(states[3], [], "seed {seed}");
+        assert_eq!(states.concat().len(), 4, "seed {seed}");
+    }
+    Ok(())
+}
