@@ -180,6 +180,7 @@ impl<T: Transport> Group<T> {
     pub fn note_failure(&mut self, error: &Error) {
         if error.status.sets_apart() && self.poison.is_none() {
             self.poison = Some(error.clone());
+            self.transport.leave();
         }
     }
 

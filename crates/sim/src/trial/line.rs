@@ -113,6 +113,7 @@ impl Trial {
             "damage" | "rot" => self.damage = value == "1",
             "power" => self.power = value == "1",
             "sync" => self.sync = value == "1",
+            "timed" => self.timed = value == "1",
             "refuse" => self.refusals = read_list(value, Refusal::parse)?,
             "failures" | "lose" => self.failures = read_list(value, Failure::parse)?,
             _ => return None,
@@ -122,7 +123,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 34] = [
+const KEYWORDS: [&str; 35] = [
     "ranks",
     "seed",
     "records",
@@ -148,6 +149,7 @@ const KEYWORDS: [&str; 34] = [
     "damage",
     "power",
     "sync",
+    "timed",
     "refuse",
     "failures",
     "lose",
@@ -158,7 +160,7 @@ const KEYWORDS: [&str; 34] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 27;
+const CURRENT: usize = 28;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,6 +205,7 @@ impl fmt::Display for Trial {
         write_flag(out, "damage", self.damage)?;
         write_flag(out, "power", self.power)?;
         write_flag(out, "sync", self.sync)?;
+        write_flag(out, "timed", self.timed)?;
         write_list(out, "refuse", &self.refusals)?;
         write_list(out, "failures", &self.failures)
     }

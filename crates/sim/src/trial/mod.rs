@@ -14,6 +14,7 @@ mod run;
 mod scripted_policy;
 mod shrink;
 mod tree_op;
+mod unreported;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -99,6 +100,8 @@ pub struct Trial {
     pub power: bool,
     /// Whether ranks sync their files.
     pub sync: bool,
+    /// Whether waits end by the default timeout.
+    pub timed: bool,
     /// The mutant that is switched on.
     pub mutant: Option<Mutant>,
     /// The failures to inject.
@@ -179,6 +182,7 @@ impl Default for Trial {
             damage: false,
             power: false,
             sync: false,
+            timed: false,
             mutant: None,
             failures: Vec::new(),
             refusals: Vec::new(),
