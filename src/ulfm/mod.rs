@@ -390,6 +390,7 @@ impl MpiApi for Mpi {
     }
 
     fn agree(&mut self, flag: u32, mut watch: Option<&mut Watch>) -> Result<(Outcome, u32)> {
+        const SPINS: u32 = 100;
         // Without a timeout, the blocking call is used, with which MPI libraries are tested.
         if watch.is_none() && !self.among_threads {
             return self.comm.agree(flag);
@@ -397,12 +398,18 @@ impl MpiApi for Mpi {
         let turn = self.turn();
         let mut agreement = self.comm.start_agreement(flag)?;
         drop(turn);
+        let mut tests = 0;
         loop {
             let turn = self.turn();
             let agreed = agreement.test()?;
             drop(turn);
             if let Some(agreed) = agreed {
                 return Ok(agreed);
+            }
+            // Most agreements end within microseconds, and MPI itself yields if there are more ranks than processors.
+            tests += 1;
+            if tests < SPINS {
+                continue;
             }
             if let Some(watch) = &mut watch {
                 let now = self.now();

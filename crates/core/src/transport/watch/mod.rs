@@ -272,10 +272,10 @@ impl Watch {
                 continue;
             }
             let signs = mpi.signs_of_life(*rank);
-            let unanswered = signs.unanswered >= SILENT_AFTER;
             let is_silent = match signs.at_work {
-                Some(_) => unanswered && now - signs.unanswered_since > limit,
-                None => self.is_chosen && unanswered && waited > limit,
+                Some(_) => signs.unanswered >= SILENT_AFTER && now - signs.unanswered_since > limit,
+                // Perhaps it cannot even be probed.
+                None => self.is_chosen && waited > limit,
             };
             if is_silent {
                 silent.push(*rank);
