@@ -323,9 +323,9 @@ int ftsort_buffer_append(ftsort_buffer *buffer, const void *data, size_t bytes);
 /** The configuration of a group. Start from FTSORT_CONFIG_INIT; zero selects the default of every member. Later
  * versions append members, and treat missing members of a shorter struct as zero.
  *
- * `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors` and `release_after_run`
- * must be the same on all ranks; `reload` and `timeout_ms` must be set on all ranks or on none; the others may
- * differ. */
+ * `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors`, `spares` and
+ * `release_after_run` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT must be set on all ranks or on
+ * none; the others may differ. */
 typedef struct ftsort_config {
   size_t struct_size;       /**< `sizeof(ftsort_config)`. */
   int32_t algorithm;        /**< One of `ftsort_algorithm`. */
@@ -340,10 +340,9 @@ typedef struct ftsort_config {
    * on this host, at least 1. Threads that cannot be started are not used. */
   uint32_t threads;
   int32_t accept_no_ulfm;   /**< Not 0: accept an MPI without ULFM, on which failures are not tolerated. */
-  /** Milliseconds without progress in a wait for other ranks, after which a call returns FTSORT_ERR_MPI; choose
-   * more than the local sort of any rank takes. 0: no limit. For ranks that are stopped or cut off without notice
-   * by MPI (which trusts the kernel unless its heartbeat detector is on). Not with FTSORT_REPAIR_SHRINK, because a
-   * barrier cannot be abandoned. Call ftsort_leave afterwards. */
+  /** Milliseconds without a sign of life of a rank after which calls that wait return FTSORT_ERR_MPI; call
+   * ftsort_leave then. A rank that computes shows signs of life, a stopped one does not: docs/failure-model.md. 0:
+   * 60000. FTSORT_NO_TIMEOUT: no limit, as always with FTSORT_REPAIR_SHRINK, which refuses other values above 0. */
   uint32_t timeout_ms;
   /** The number of survivors below which calls return FTSORT_ERR_EXCLUDED. 0: 1. In a network that can split, more
    * than half of the ranks ensures that at most one part continues. */
@@ -369,14 +368,17 @@ typedef struct ftsort_config {
   const char *trace;
   int32_t store_sync;       /**< Not 0: files of the store survive power failures: docs/failure-model.md. */
   int32_t group_access;     /**< Not 0: the group can read files of store and trace (mode 0640). 0: mode 0600. */
+  uint32_t spares;          /**< The number of spares, which replace failed ranks: docs/failure-model.md. */
   /** Not 0: the redundancy of an input is released at the end of each call. That saves its memory (`replicas`
    * inputs, and one more divided by the number of ranks), but a rank that fails later takes its blocks of the
    * result along. 0: it is kept until ftsort_result_free. */
   int32_t release_after_run;
 } ftsort_config;
 
+#define FTSORT_NO_TIMEOUT UINT32_MAX /* ftsort_config.timeout_ms */
 #define FTSORT_CONFIG_INIT \
-  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0 }
+  { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, \
+    0 }
 
 /* ---- Groups ---------------------------------------------------------------------------------------------- */
 

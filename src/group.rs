@@ -39,7 +39,8 @@ use ftsort_core::group::{
 };
 use ftsort_core::members::{Rank, Slot};
 use ftsort_core::store::disk::{Disk, FileOptions};
-use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
+use ftsort_core::transport::mpi_api::MpiApi;
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout, Transport};
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The transport of a [`Group`].
@@ -176,13 +177,22 @@ impl Group {
         require_mpi()?;
         let ulfm = ulfm_state()?;
         // SAFETY: this function's contract.
-        let mpi = unsafe { Mpi::new(comm, ulfm)? };
+        let mut mpi = unsafe { Mpi::new(comm, ulfm)? };
+        let timeout = match config.group.repair {
+            Repair::Agree => config.group.timeout,
+            Repair::Shrink => Timeout::Never,
+        };
+        let answers = if timeout == Timeout::Never || mpi.ranks() == 1 {
+            Ok(())
+        } else {
+            mpi.answer_probes()
+        };
         let protocol = ProtocolConfig {
             // The ranks have not agreed on the configuration yet: in a barrier, a rank would wait without end
             // for ranks with another configuration.
             repair: Repair::Agree,
             chunk: CHUNK,
-            timeout: config.group.timeout,
+            timeout,
         };
         let transport = Protocol::new(mpi, protocol);
         let refusal = refusal.or_else(|| config.group.check(transport.ranks()).err());
@@ -213,6 +223,13 @@ impl Group {
         };
         let mut core = CoreGroup::new_checked(transport, config.group, services, refusal)?;
         log_settings(&mut core, ulfm);
+        if let Err(error) = answers {
+            let text = format!(
+                "a stopped rank is noticed only by a timeout that is set: {}",
+                error.text
+            );
+            core.log(LogLevel::Warning, &text);
+        }
         Ok(Group {
             monitor: None,
             survivors: None,

@@ -9,6 +9,7 @@ pub mod capi;
 pub mod group;
 mod host;
 mod launch;
+mod liveness;
 mod monitor_thread;
 pub mod ulfm;
 
@@ -18,6 +19,7 @@ pub use ftsort_core::group::{
     SortInput, Sorted, SortedBlock, StoreChoice, TreeMerge, TreeOptions,
 };
 pub use ftsort_core::store::disk::FileOptions;
+pub use ftsort_core::transport::Timeout;
 pub use ftsort_kernels::error::{Error, Result, Status};
 pub use group::{Config, Group};
 pub use launch::prepare;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout};
 use ftsort_kernels::test_size::sized;
 use ftsort_sim::transport::{SimConfig, run_ranks};
 use ftsort_sim::trial::{CONFORMANCE_CASES, ConformanceCase};
@@ -28,6 +28,7 @@ fn simulated_ranks_conform() {
             let script = SimConfig {
                 seed,
                 failures: Vec::new(),
+                timed: false,
                 record: false,
             };
             for repair in [Repair::Agree, Repair::Shrink] {
@@ -36,7 +37,7 @@ fn simulated_ranks_conform() {
                     let config = ProtocolConfig {
                         repair,
                         chunk: 500,
-                        timeout: None,
+                        timeout: Timeout::Never,
                     };
                     run(&mut Protocol::new(mpi, config))
                 });

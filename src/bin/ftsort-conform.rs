@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ftsort::capi::launch::ftsort_prepare;
 use ftsort::ulfm::{CHUNK, Mpi, Ulfm};
-use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Transport};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout, Transport};
 use ftsort_sim::trial::CONFORMANCE_CASES;
 
 fn main() {
@@ -22,7 +22,7 @@ fn main() {
     let config = ProtocolConfig {
         repair: Repair::Agree,
         chunk: CHUNK,
-        timeout: None,
+        timeout: Timeout::Never,
     };
     let mut transport = Protocol::new(mpi.expect("a communicator"), config);
     let rank = transport.me();

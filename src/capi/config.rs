@@ -194,8 +194,8 @@ pub type ftsort_reload_fn =
 /// versions append members, and treat missing members of a shorter struct as zero.
 ///
 /// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors`, `spares` and
-/// `release_after_run` must be the same on all ranks; `reload` and `timeout_ms` must be set on all ranks or on none;
-/// the others may differ.
+/// `release_after_run` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT must be set on all ranks or on
+/// none; the others may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ftsort_config {
@@ -219,10 +219,9 @@ pub struct ftsort_config {
     pub threads: u32,
     /// Not 0: accept an MPI without ULFM, on which failures are not tolerated.
     pub accept_no_ulfm: i32,
-    /// Milliseconds without progress in a wait for other ranks, after which a call returns FTSORT_ERR_MPI; choose more
-    /// than the local sort of any rank takes. 0: no limit. For ranks that are stopped or cut off without notice by MPI
-    /// (which trusts the kernel unless its heartbeat detector is on). Not with FTSORT_REPAIR_SHRINK, because a
-    /// barrier cannot be abandoned. Call ftsort_leave afterwards.
+    /// Milliseconds without a sign of life of a rank after which calls that wait return FTSORT_ERR_MPI; call ftsort_leave
+    /// then. A rank that computes shows signs of life, a stopped one does not: docs/failure-model.md. 0: 60000.
+    /// FTSORT_NO_TIMEOUT: no limit, as always with FTSORT_REPAIR_SHRINK, which refuses other values above 0.
     pub timeout_ms: u32,
     /// The number of survivors below which calls return FTSORT_ERR_EXCLUDED. 0: 1. In a network that can split, more
     /// than half of the ranks ensures that at most one part continues.

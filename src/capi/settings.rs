@@ -17,10 +17,13 @@ use ftsort_core::group::{DataChecks, GroupConfig, LogLevel, Reload, StoreChoice}
 use ftsort_core::members::Rank;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
 use ftsort_core::store::disk::FileOptions;
-use ftsort_core::transport::Repair;
+use ftsort_core::transport::{Repair, Timeout};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Threads;
+
+/// `ftsort_config.timeout_ms`: waits never end by a timeout.
+const FTSORT_NO_TIMEOUT: u32 = u32::MAX;
 
 const FAULTS_IGNORED: &str = "FTSORT_FAULTS is set but has no effect, because this program does not call \
      ftsort_allow_faults: unset it, or call that function in a test";
@@ -280,7 +283,12 @@ impl Settings {
             1 => Repair::Shrink,
             other => return Err(wrong("repair", other, "an ftsort_repair")),
         };
-        if config.timeout_ms > 0 && repair == Repair::Shrink {
+        let timeout = match config.timeout_ms {
+            0 => Timeout::Default,
+            FTSORT_NO_TIMEOUT => Timeout::Never,
+            milliseconds => Timeout::Seconds(f64::from(milliseconds) / 1e3),
+        };
+        if matches!(timeout, Timeout::Seconds(_)) && repair == Repair::Shrink {
             return Err(Error::new(
                 Status::Argument,
                 format!(
@@ -342,7 +350,7 @@ impl Settings {
                 0 => thread_share(),
                 threads => Threads::Fixed(threads as usize),
             },
-            timeout: (config.timeout_ms > 0).then(|| f64::from(config.timeout_ms) / 1e3),
+            timeout,
             memory_limit: config.memory_limit,
             min_survivors: config.min_survivors as usize,
             release_after_run: config.release_after_run != 0,

@@ -1,9 +1,8 @@
 //! An MPI communicator that the library owns: created once, freed once, with errors returned as values.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::time::Instant;
 
-use mpi_sys::{MPI_Comm, MPI_Group};
+use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};
 
 use super::ext;
 use ftsort_core::transport::mpi_api::Outcome;
@@ -142,51 +141,19 @@ impl Comm {
         Ok((outcome(code, "MPIX_Comm_agree")?, value as u32))
     }
 
-    /// As [`Comm::agree`], but gives up after `timeout` seconds; the communicator cannot be used afterwards.
-    /// Each call to MPI is made within a turn.
-    pub fn agree_within<T>(
-        &self,
-        flag: u32,
-        timeout: f64,
-        turn: impl Fn() -> T,
-    ) -> Result<(Outcome, u32)> {
-        let start = Instant::now();
-        let flags = Box::into_raw(Box::new([flag as c_int; 2]));
-        // SAFETY: a constant of the MPI library.
-        let mut request = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
-        let own = turn();
-        // SAFETY: `raw` is live; `flags` are freed only when the request is complete.
-        let code = unsafe { ext::iagree(self.raw, flags.cast(), &mut request) };
-        let mut agreed = outcome(code, "MPIX_Comm_iagree")?;
-        drop(own);
-        let mut done: c_int = 0;
-        while done == 0 {
-            let own = turn();
-            // SAFETY: the request belongs to this function.
-            let code =
-                unsafe { mpi_sys::MPI_Test(&mut request, &mut done, mpi_sys::RSMPI_STATUS_IGNORE) };
-            agreed = outcome(code, "MPI_Test")?;
-            drop(own);
-            if agreed == Outcome::Failed {
-                break;
-            }
-            if done == 0 {
-                let waited = start.elapsed().as_secs_f64();
-                if waited > timeout {
-                    return Err(Error::new(
-                        Status::Mpi,
-                        format!(
-                            "no agreement after {waited:.1} seconds: a process is stopped or cut \
-                             off, or MPI hangs"
-                        ),
-                    ));
-                }
-                std::thread::yield_now();
-            }
-        }
-        // SAFETY: it came from Box::into_raw, and the request is complete.
-        let flags = unsafe { Box::from_raw(flags) };
-        Ok((agreed, flags[0] as u32))
+    /// Starts what [`Comm::agree`] does, without waiting. The communicator cannot be used any more if the agreement is
+    /// dropped before its end.
+    pub fn start_agreement(&self, flag: u32) -> Result<Agreement> {
+        let mut agreement = Agreement {
+            flags: Box::into_raw(Box::new([flag as c_int; 2])),
+            is_done: false,
+            // SAFETY: a constant of the MPI library.
+            request: unsafe { mpi_sys::RSMPI_REQUEST_NULL },
+        };
+        // SAFETY: `raw` is live; the flags are freed only when the request is complete.
+        let code = unsafe { ext::iagree(self.raw, agreement.flags.cast(), &mut agreement.request) };
+        let _ = outcome(code, "MPIX_Comm_iagree")?;
+        Ok(agreement)
     }
 
     /// Calls `MPI_Barrier`.
@@ -216,6 +183,39 @@ impl Drop for Comm {
                 mpi_sys::MPI_Comm_free(&mut self.raw);
             }
         }
+    }
+}
+
+/// An agreement in progress.
+pub struct Agreement {
+    request: MPI_Request,
+    /// Leaked if the agreement does not end, because MPI may still write to them.
+    flags: *mut [c_int; 2],
+    is_done: bool,
+}
+
+impl Agreement {
+    /// Makes progress. Returns the bitwise AND over the survivors, and whether there are new failures, once the
+    /// agreement has ended.
+    ///
+    /// # Panics
+    ///
+    /// If it had ended before.
+    pub fn test(&mut self) -> Result<Option<(Outcome, u32)>> {
+        assert!(!self.is_done, "an agreement that has ended is tested");
+        let mut done: c_int = 0;
+        // SAFETY: the request belongs to this object.
+        let code = unsafe {
+            mpi_sys::MPI_Test(&mut self.request, &mut done, mpi_sys::RSMPI_STATUS_IGNORE)
+        };
+        let agreed = outcome(code, "MPI_Test")?;
+        if done == 0 && agreed == Outcome::Fine {
+            return Ok(None);
+        }
+        self.is_done = true;
+        // SAFETY: the flags came from Box::into_raw, the request is complete, and this is the only time.
+        let flags = unsafe { Box::from_raw(self.flags) };
+        Ok(Some((agreed, flags[0] as u32)))
     }
 }
 

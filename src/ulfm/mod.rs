@@ -21,9 +21,13 @@ use std::time::Instant;
 
 use mpi_sys::MPI_Comm;
 
+use crate::liveness::GroupLiveness;
 use comm::{Comm, Group};
 use ftsort_core::members::{Rank, RankSet, Slot, SlotMap};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
+use ftsort_core::transport::watch::{
+    Activity, CONTACT_BYTES, Contact, Liveness, SignsOfLife, Watch,
+};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use requests::{Peer, Requests};
@@ -65,6 +69,8 @@ pub struct Mpi {
     faulty: bool,
     requests: Requests,
     started: Instant,
+    /// None: other ranks cannot probe this one.
+    liveness: Option<GroupLiveness>,
 }
 
 /// Returns whether fault tolerance is available. MPI must be initialised.
@@ -173,7 +179,14 @@ impl Mpi {
             faulty: false,
             requests: Requests::default(),
             started: Instant::now(),
+            liveness: None,
         })
+    }
+
+    /// Lets other ranks probe this one, once they have its contact. `Status::State` if the system refuses it.
+    pub fn answer_probes(&mut self) -> Result<()> {
+        self.liveness = Some(GroupLiveness::new(self.me, self.started)?);
+        Ok(())
     }
 
     /// Makes a communicator of the survivors for the user, with the position of each survivor in it.
@@ -250,6 +263,45 @@ impl SurvivorComm {
     /// The rank's position in it.
     pub fn slot(&self, rank: Rank) -> Option<Slot> {
         self.slots.slot_of(rank)
+    }
+}
+
+impl Liveness for Mpi {
+    fn contact(&self) -> Contact {
+        let liveness = self.liveness.as_ref();
+        liveness.map_or([0; CONTACT_BYTES], GroupLiveness::contact)
+    }
+
+    fn meet(&mut self, contacts: &[(Rank, Contact)]) {
+        if let Some(liveness) = &self.liveness {
+            liveness.meet(self.ranks, contacts);
+        }
+    }
+
+    fn publish(&mut self, activity: Activity) {
+        if let Some(liveness) = &self.liveness {
+            liveness.publish(activity);
+        }
+    }
+
+    fn probe(&mut self, rank: Rank) {
+        if let Some(liveness) = &self.liveness {
+            liveness.probe(rank);
+        }
+    }
+
+    fn signs_of_life(&self, rank: Rank) -> SignsOfLife {
+        let liveness = self.liveness.as_ref();
+        liveness.map_or(SignsOfLife::default(), |liveness| {
+            liveness.signs_of_life(rank)
+        })
+    }
+
+    fn seen_failures(&mut self) -> Result<RankSet> {
+        let turn = self.turn();
+        let failed = self.comm.failed()?;
+        drop(turn);
+        self.ranks_of(&failed)
     }
 }
 
@@ -337,14 +389,35 @@ impl MpiApi for Mpi {
         Ok(failed)
     }
 
-    fn agree(&mut self, flag: u32, timeout: Option<f64>) -> Result<(Outcome, u32)> {
+    fn agree(&mut self, flag: u32, mut watch: Option<&mut Watch>) -> Result<(Outcome, u32)> {
+        const SPINS: u32 = 100;
         // Without a timeout, the blocking call is used, with which MPI libraries are tested.
-        match timeout {
-            None if !self.among_threads => self.comm.agree(flag),
-            _ => {
-                let timeout = timeout.unwrap_or(f64::INFINITY);
-                self.comm.agree_within(flag, timeout, || self.turn())
+        if watch.is_none() && !self.among_threads {
+            return self.comm.agree(flag);
+        }
+        let turn = self.turn();
+        let mut agreement = self.comm.start_agreement(flag)?;
+        drop(turn);
+        let mut tests = 0;
+        loop {
+            let turn = self.turn();
+            let agreed = agreement.test()?;
+            drop(turn);
+            if let Some(agreed) = agreed {
+                return Ok(agreed);
             }
+            // Most agreements end within microseconds, and MPI itself yields if there are more ranks than processors.
+            tests += 1;
+            if tests < SPINS {
+                continue;
+            }
+            if let Some(watch) = &mut watch {
+                let now = self.now();
+                if watch.is_due(now) {
+                    watch.look(self, now)?;
+                }
+            }
+            std::thread::yield_now();
         }
     }
 

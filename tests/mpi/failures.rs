@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 
-use crate::case::Case;
-use crate::harness::{Launch, Scratch, program, require};
+use crate::case::{Case, number, table};
+use crate::harness::{Launch, Scratch, program, require, self_checking};
 use crate::sorter::{sort_with, sorts};
 
 /// One rank at each point of each round. A rank that is killed after the agreement on the last round takes its
@@ -72,7 +72,15 @@ const OPTIONS: &str = "
  quick | ranks=3 algorithm=bitonic_merge shape=bitonic | | -1: equal shares, on 2^d ranks
 ";
 
-/// Stops rank 1 with a signal that MPI does not notice. The others must give up after the timeout, and say why.
+/// Arguments of tests/c/timeouts.c, ranks, and what they check.
+const TIMEOUTS: &str = "
+ quick | slow   | 4 | no rank gives up a rank that computes longer than the timeout
+ all   | late   | 4 | no rank gives up a rank that calls later than the timeout
+ quick | thread | 3 | the thread for signs of life exists as long as a group, and does not run without need
+";
+
+/// Stops rank 1 with a signal that MPI does not notice. The others must give up after the timeout, and say why. The
+/// program then ends by ftsort_leave.
 fn gives_up_a_stopped_rank() -> Result<(), Failed> {
     let folder = Scratch::new()?;
     let place = folder.argument();
@@ -90,12 +98,18 @@ fn gives_up_a_stopped_rank() -> Result<(), Failed> {
         .stderr(Stdio::null())
         .spawn()?;
     let statuses = [0, 2, 3].map(|rank| folder.path().join(format!("status.{rank}")));
+    let stopped = folder.path().join("stopped");
+    let start = Instant::now();
+    while !stopped.exists() && start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let start = Instant::now();
     while !statuses.iter().all(|file| file.exists()) && start.elapsed() < Duration::from_secs(40) {
         std::thread::sleep(Duration::from_millis(100));
     }
+    let seconds = start.elapsed().as_secs_f64();
     // mpirun does not return as long as a stopped process exists.
-    if let Ok(pid) = fs::read_to_string(folder.path().join("stopped")) {
+    if let Ok(pid) = fs::read_to_string(stopped) {
         Command::new("kill").args(["-KILL", pid.trim()]).status()?;
     }
     mpirun.wait()?;
@@ -104,6 +118,12 @@ fn gives_up_a_stopped_rank() -> Result<(), Failed> {
         let is_right = status.starts_with("status=-61 ") && status.contains("stopped");
         require(is_right, file.display(), &status)?;
     }
+    let is_timely = (1.9..8.0).contains(&seconds);
+    require(
+        is_timely,
+        "after a timeout of 2 seconds",
+        &format!("{seconds} seconds"),
+    )?;
     folder.remove()
 }
 
@@ -114,5 +134,10 @@ pub fn cases() -> Vec<Case> {
     cases.extend(sorts("keeps to its options and limits", OPTIONS));
     let name = "gives up a stopped rank after the timeout";
     cases.push(Case::new(true, name, gives_up_a_stopped_rank));
+    cases.extend(table(TIMEOUTS).map(|row| {
+        let [arguments, ranks, title] = row.cells();
+        let body = move || self_checking("timeouts", number(ranks), arguments);
+        Case::skippable(row.is_quick, title, body)
+    }));
     cases
 }

@@ -47,6 +47,10 @@ mutants! {
     LateCopiesDropped,
     /// A rank that waits for a survivor does not check for failures.
     WaitIgnoresFailures,
+    /// The timeout of a wait counts from the last message, and not from the last sign of life.
+    TimeoutFromLastMessage,
+    /// A rank that waits for other ranks answers probes as if it was at work.
+    WaitingCountsAsWork,
     /// Failures that were agreed on count as new failures.
     FailuresNotAcknowledged,
     /// A round that all survivors completed is committed, although a rank failed.

@@ -27,7 +27,8 @@ use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::store::Store;
 use ftsort_core::store::directory::Directory;
 use ftsort_core::store::memory::Memory;
-use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
+use ftsort_core::transport::watch::CONTACT_BYTES;
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout, Transport};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::Result;
 use ftsort_kernels::memory::MemoryBudget;
@@ -196,6 +197,7 @@ impl Harness {
                 received: sim.received,
                 hung: sim.hung,
                 misuse: sim.misuse,
+                seconds: sim.seconds,
             },
             commits: commits.take(),
             files: files.names(),
@@ -240,9 +242,16 @@ impl<'y> SimRank<'y> {
         let config = ProtocolConfig {
             repair: harness.repair,
             chunk: chunk_bytes(harness.ranks),
-            timeout: None,
+            timeout: if harness.config.timed {
+                Timeout::Default
+            } else {
+                Timeout::Never
+            },
         };
-        let transport = Protocol::new(mpi, config);
+        let mut transport = Protocol::new(mpi, config);
+        let others = Rank::all(harness.ranks).filter(|rank| *rank != handle.rank());
+        let contacts: Vec<_> = others.map(|rank| (rank, [0; CONTACT_BYTES])).collect();
+        transport.meet(&contacts);
         let mut members = Members::new(handle.rank(), harness.ranks);
         let hosts = (0..harness.ranks).map(|rank| (rank % harness.hosts) as u64);
         members.set_hosts(hosts.collect());

@@ -84,6 +84,9 @@ fn failure(mode: FailureMode) -> &'static str {
         FailureMode::Crash => "fails",
         FailureMode::EarlyReport => "is reported as failed, but goes on for a while,",
         FailureMode::Partition => "is separated from all other ranks",
+        FailureMode::Stop => "is stopped, and no rank is told,",
+        FailureMode::Slow => "works for 200 seconds",
+        FailureMode::Hang => "hangs in its next collective call",
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::commit::{Engine, Verdict, agreed_error};
 use crate::members::Rank;
+use crate::transport::Contact;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result};
 
@@ -13,18 +14,27 @@ pub struct Handshake {
     pub host: u64,
     /// A number that no other group is likely to have.
     pub nonce: u64,
+    /// The data with which other ranks can probe the rank.
+    pub contact: Contact,
 }
 
 impl Handshake {
     pub(super) fn encode(self) -> Vec<u8> {
-        [self.host.to_le_bytes(), self.nonce.to_le_bytes()].concat()
+        [
+            &self.host.to_le_bytes()[..],
+            &self.nonce.to_le_bytes(),
+            &self.contact,
+        ]
+        .concat()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Handshake> {
-        let (host, nonce) = bytes.split_at_checked(8)?;
+        let (host, rest) = bytes.split_at_checked(8)?;
+        let (nonce, contact) = rest.split_at_checked(8)?;
         Some(Handshake {
             host: u64::from_le_bytes(host.try_into().ok()?),
             nonce: u64::from_le_bytes(nonce.try_into().ok()?),
+            contact: contact.try_into().ok()?,
         })
     }
 }

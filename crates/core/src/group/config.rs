@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::faults::Plan;
 use crate::sort::Method;
 use crate::store::directory::Files;
-use crate::transport::Repair;
+use crate::transport::{Repair, Timeout};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Threads;
 
@@ -62,8 +62,8 @@ pub struct GroupConfig {
     pub checks: DataChecks,
     /// The threads for local work.
     pub threads: Threads,
-    /// Seconds without progress after which a call gives up with [`Status::Mpi`]; None: never.
-    pub timeout: Option<f64>,
+    /// When a call gives ranks up that show no sign of life, with [`Status::Mpi`].
+    pub timeout: Timeout,
     /// Bytes that blocks and messages of this group may take; 0: the rank's share of its host's memory.
     pub memory_limit: usize,
     /// The group goes on only as long as this many ranks survive; 0 and 1: one.
@@ -86,7 +86,7 @@ impl Default for GroupConfig {
             dense: false,
             checks: DataChecks::default(),
             threads: Threads::Fixed(1),
-            timeout: None,
+            timeout: Timeout::Default,
             memory_limit: 0,
             min_survivors: 0,
             release_after_run: false,
@@ -114,7 +114,7 @@ impl GroupConfig {
                 ranks - 1
             ));
         }
-        if let Some(timeout) = self.timeout
+        if let Timeout::Seconds(timeout) = self.timeout
             && self.repair == Repair::Shrink
         {
             return refuse(format!(
@@ -134,7 +134,7 @@ impl GroupConfig {
         reloads.hash(&mut hasher);
         self.min_survivors.hash(&mut hasher);
         self.spares.hash(&mut hasher);
-        self.timeout.is_some().hash(&mut hasher);
+        (self.timeout == Timeout::Never).hash(&mut hasher);
         self.release_after_run.hash(&mut hasher);
         match &self.store {
             StoreChoice::Memory(replicas) => replicas.hash(&mut hasher),

@@ -71,8 +71,14 @@ impl<T: Transport> Group<T> {
         let mine = Handshake {
             host: self.services.host,
             nonce: self.services.nonce,
+            contact: self.transport.contact(),
         };
         let (all, _) = self.on_engine(|engine| handshake(engine, mine, refusal))?;
+        let contacts: Vec<_> = all
+            .iter()
+            .map(|(rank, handshake)| (*rank, handshake.contact))
+            .collect();
+        self.transport.meet(&contacts);
         let fingerprint = self.config.fingerprint(self.services.reload.is_some());
         self.on_engine(|engine| {
             agree_on_equal(

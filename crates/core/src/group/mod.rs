@@ -208,6 +208,7 @@ impl<T: Transport> Group<T> {
         if error.status.sets_apart() && self.poison.is_none() {
             self.poison = Some(error.clone());
             self.store.set_apart();
+            self.transport.leave();
         }
     }
 

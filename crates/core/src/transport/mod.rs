@@ -9,9 +9,11 @@ pub mod comparison;
 pub mod mpi_api;
 mod protocol;
 pub mod recv_buffers;
+pub mod watch;
 
 pub use comparison::Comparison;
 pub use protocol::{Protocol, ProtocolConfig, Repair};
+pub use watch::{Contact, Timeout};
 
 use std::convert::Infallible;
 
@@ -109,6 +111,15 @@ pub trait Transport {
     /// Sets the way in which failures are agreed on from now on; on all ranks at the same place of the
     /// program.
     fn repair_by(&mut self, repair: Repair);
+
+    /// Returns the data with which other ranks can probe this rank for signs of life.
+    fn contact(&self) -> Contact;
+
+    /// Receives the contacts of all survivors. From now on a timeout counts from their signs of life.
+    fn meet(&mut self, contacts: &[(Rank, Contact)]);
+
+    /// Tells the ranks that probe this rank that it takes part in no agreement any more.
+    fn leave(&mut self);
 
     /// Kills this process as a failure would. A transport in which several ranks share a process returns
     /// an error that must be passed up without another call to the transport.

@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::ops::Range;
 
+use super::watch::{Liveness, Watch};
 use crate::members::{Rank, RankSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
@@ -50,7 +51,7 @@ pub enum Look {
 /// Ranks are those of the communicator from which the group was made, whatever the implementation uses
 /// inside. Messages with one tag from one rank to another match receives in the order in which both were
 /// posted.
-pub trait MpiApi {
+pub trait MpiApi: Liveness {
     /// This process's rank.
     fn me(&self) -> Rank;
 
@@ -108,9 +109,9 @@ pub trait MpiApi {
     fn acknowledge(&mut self) -> Result<RankSet>;
 
     /// `MPIX_Comm_agree`: the bitwise AND over the survivors, and whether there is a failed rank that not all
-    /// of them had acknowledged; both the same on all survivors. Collective. `Status::Mpi` if it takes longer
-    /// than `timeout` seconds.
-    fn agree(&mut self, flag: u32, timeout: Option<f64>) -> Result<(Outcome, u32)>;
+    /// of them had acknowledged; both the same on all survivors. Collective. While it waits it looks at the
+    /// `watch`, if there is one, and ends with its error.
+    fn agree(&mut self, flag: u32, watch: Option<&mut Watch>) -> Result<(Outcome, u32)>;
 
     /// `MPI_Barrier`. May succeed on some ranks and fail on others. Collective.
     fn barrier(&mut self) -> Result<Outcome>;

@@ -113,6 +113,7 @@ pub fn run(
     let config = SimConfig {
         seed: setting.seed,
         failures: setting.failures.clone(),
+        timed: false,
         record: false,
     };
     let harness = Harness {

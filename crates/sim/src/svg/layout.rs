@@ -181,6 +181,9 @@ impl Builder {
                     FailureMode::Crash => "fails",
                     FailureMode::EarlyReport => "is reported as failed",
                     FailureMode::Partition => "is separated from the others",
+                    FailureMode::Stop => "is stopped",
+                    FailureMode::Slow => "works for 200 seconds",
+                    FailureMode::Hang => "hangs in its next collective call",
                 };
                 let text = format!("rank {rank} {text} {}", moment(*step));
                 self.mark(MarkKind::Fails, rank, column, text);
@@ -190,6 +193,8 @@ impl Builder {
                     FailureMode::EarlyReport | FailureMode::Partition => {
                         lifetime.reported = Some(column);
                     }
+                    FailureMode::Stop => lifetime.stopped = Some(column),
+                    FailureMode::Slow | FailureMode::Hang => {}
                 }
                 self.close_call(rank, column);
             }

@@ -231,6 +231,9 @@ impl SimState {
 
     /// Fixes the rank's result now. The rank continues some time later.
     fn complete(&mut self, rank: Rank, result: CallResult) {
+        if self.process(rank).hangs {
+            return;
+        }
         self.process(rank).result = Some(result);
         self.events.push(SimEvent::Leave { rank });
     }

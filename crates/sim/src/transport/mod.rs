@@ -11,6 +11,8 @@
 //! - A rank can be reported as failed and go on for a while ([`FailureMode::EarlyReport`]), during which it still
 //!   sends messages and writes files. Or it can be separated from all others and go on alone
 //!   ([`FailureMode::Partition`]).
+//! - A rank can stop, be slow, or hang in a collective call without a report to any rank ([`FailureMode::Stop`],
+//!   [`FailureMode::Slow`], [`FailureMode::Hang`]). Timed runs have a clock, by which the other ranks notice it.
 //!
 //! Ranks are coroutines of one thread, time is logical, and a run is repeated exactly by its [`SimConfig`]. Up to
 //! about a thousand ranks can be simulated.
@@ -18,6 +20,7 @@
 //! Must never: take a decision that does not follow from the seed.
 
 mod calls;
+mod liveness;
 mod mpi;
 mod network;
 mod scheduler;
@@ -29,6 +32,7 @@ use std::fmt;
 use ftsort_core::members::Rank;
 
 pub use calls::CollectiveCall;
+pub use liveness::SLOW_SECONDS;
 pub use mpi::{RankHandle, SimMpi};
 pub use scheduler::{SimResult, run_ranks, run_ranks_on_large_stacks};
 pub use trace::{TraceEntry, TraceEvent};
@@ -42,6 +46,12 @@ pub enum FailureMode {
     EarlyReport,
     /// The rank's link is cut. The others see it as failed, it sees the others as failed, and it goes on alone.
     Partition,
+    /// The rank takes no step any more, and no rank is told: a stopped process. Only in timed runs.
+    Stop,
+    /// The rank works at the step for 200 seconds, and then goes on. Only in timed runs.
+    Slow,
+    /// The rank's collective calls do not return any more: a hang of MPI. Only in timed runs.
+    Hang,
 }
 
 /// One injected failure.
@@ -56,12 +66,16 @@ pub struct Failure {
 }
 
 impl fmt::Display for Failure {
-    /// Writes `RANK@STEP`, followed by `z` for an early report and by `c` for a partition.
+    /// Writes `RANK@STEP`, followed by `z` for an early report, `c` for a partition, `s` for a stop, `w` for slow work,
+    /// and `h` for a hang.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match self.mode {
             FailureMode::Crash => "",
             FailureMode::EarlyReport => "z",
             FailureMode::Partition => "c",
+            FailureMode::Stop => "s",
+            FailureMode::Slow => "w",
+            FailureMode::Hang => "h",
         };
         write!(out, "{}@{}{mode}", self.rank, self.step)
     }
@@ -70,10 +84,17 @@ impl fmt::Display for Failure {
 impl Failure {
     /// Parses the form that `to_string` writes.
     pub fn parse(text: &str) -> Option<Failure> {
-        let (text, mode) = match (text.strip_suffix('z'), text.strip_suffix('c')) {
-            (Some(text), _) => (text, FailureMode::EarlyReport),
-            (_, Some(text)) => (text, FailureMode::Partition),
-            _ => (text, FailureMode::Crash),
+        let mode = match text.chars().next_back()? {
+            'z' => FailureMode::EarlyReport,
+            'c' => FailureMode::Partition,
+            's' => FailureMode::Stop,
+            'w' => FailureMode::Slow,
+            'h' => FailureMode::Hang,
+            _ => FailureMode::Crash,
+        };
+        let text = match mode {
+            FailureMode::Crash => text,
+            _ => &text[..text.len() - 1],
         };
         let (rank, step) = text.split_once('@')?;
         Some(Failure {
@@ -93,6 +114,8 @@ pub struct SimConfig {
     pub failures: Vec<Failure>,
     /// Whether to record a trace.
     pub record: bool,
+    /// Whether the run has a clock by which waits end.
+    pub timed: bool,
 }
 
 /// A message that has arrived at a receive of exactly its size.

@@ -13,6 +13,9 @@ use super::state::SimState;
 use super::trace::TraceEvent;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
+use ftsort_core::transport::watch::{
+    Activity, CONTACT_BYTES, Contact, Liveness, SignsOfLife, Watch,
+};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory;
@@ -115,6 +118,9 @@ impl<'y> SimMpi<'y> {
     /// Counts a step. Sometimes other ranks continue within it.
     fn step(&self, kind: SimStep) -> Result<()> {
         self.handle.step(kind)?;
+        if self.state(|state| state.is_held(self.handle.rank)) {
+            self.yielder.suspend(Pause::Busy);
+        }
         if self.state(|state| state.draw.once_in(3)) {
             self.yielder.suspend(Pause::Busy);
         }
@@ -126,7 +132,7 @@ impl<'y> SimMpi<'y> {
     }
 
     /// Waits for the result of a collective call.
-    fn call_result(&self) -> Result<CallResult> {
+    fn call_result(&mut self, mut watch: Option<&mut Watch>) -> Result<CallResult> {
         loop {
             self.handle.check()?;
             let result = self.state(|state| {
@@ -135,6 +141,12 @@ impl<'y> SimMpi<'y> {
             });
             if let Some(result) = result {
                 return Ok(result);
+            }
+            if let Some(watch) = &mut watch {
+                let now = self.now();
+                if watch.is_due(now) {
+                    watch.look(self, now)?;
+                }
             }
             self.yielder.suspend(Pause::Waiting);
         }
@@ -155,6 +167,45 @@ fn unexpected_result() -> Error {
     )
 }
 
+impl Liveness for SimMpi<'_> {
+    fn contact(&self) -> Contact {
+        [0; CONTACT_BYTES]
+    }
+
+    fn meet(&mut self, contacts: &[(Rank, Contact)]) {
+        // The ranks met before the run began.
+        let me = self.handle.rank;
+        self.state(|state| {
+            let now = state.clock;
+            let signs = &mut state.process(me).signs;
+            signs.extend(contacts.iter().map(|(rank, _)| {
+                let met = SignsOfLife {
+                    at_work: Some(now),
+                    ..SignsOfLife::default()
+                };
+                (*rank, met)
+            }));
+        });
+    }
+
+    fn publish(&mut self, activity: Activity) {
+        self.state(|state| state.publish(self.handle.rank, activity));
+    }
+
+    fn probe(&mut self, rank: Rank) {
+        self.state(|state| state.probe(self.handle.rank, rank));
+    }
+
+    fn signs_of_life(&self, rank: Rank) -> SignsOfLife {
+        self.state(|state| state.signs_of_life(self.handle.rank, rank))
+    }
+
+    fn seen_failures(&mut self) -> Result<RankSet> {
+        self.handle.check()?;
+        Ok(self.state(|state| state.failures(self.handle.rank)))
+    }
+}
+
 impl MpiApi for SimMpi<'_> {
     fn me(&self) -> Rank {
         self.handle.rank
@@ -173,7 +224,11 @@ impl MpiApi for SimMpi<'_> {
         // does not wake a rank that waits.
         self.state(|state| {
             state.time += 1;
-            state.time as f64
+            if state.timed {
+                state.look_at_clock()
+            } else {
+                state.time as f64
+            }
         })
     }
 
@@ -250,11 +305,11 @@ impl MpiApi for SimMpi<'_> {
         Ok(self.state(|state| state.acknowledge(self.handle.rank)))
     }
 
-    fn agree(&mut self, flag: u32, _timeout: Option<f64>) -> Result<(Outcome, u32)> {
+    fn agree(&mut self, flag: u32, watch: Option<&mut Watch>) -> Result<(Outcome, u32)> {
         self.step(SimStep::Agreeing)?;
         self.state(|state| state.enter(self.handle.rank, CollectiveCall::Agree, flag));
         self.step(SimStep::Waiting)?;
-        let CallResult::Agreed(outcome, flag) = self.call_result()? else {
+        let CallResult::Agreed(outcome, flag) = self.call_result(watch)? else {
             return Err(unexpected_result());
         };
         self.leave(CollectiveCall::Agree, outcome);
@@ -266,7 +321,7 @@ impl MpiApi for SimMpi<'_> {
         self.step(SimStep::Entering)?;
         self.state(|state| state.enter(self.handle.rank, CollectiveCall::Barrier, 0));
         self.step(SimStep::Waiting)?;
-        let CallResult::Passed(outcome) = self.call_result()? else {
+        let CallResult::Passed(outcome) = self.call_result(None)? else {
             return Err(unexpected_result());
         };
         self.leave(CollectiveCall::Barrier, outcome);
@@ -284,7 +339,7 @@ impl MpiApi for SimMpi<'_> {
         self.step(SimStep::Shrinking)?;
         self.state(|state| state.enter(self.handle.rank, CollectiveCall::Shrink, 0));
         self.step(SimStep::Waiting)?;
-        let CallResult::Shrunk(comm) = self.call_result()? else {
+        let CallResult::Shrunk(comm) = self.call_result(None)? else {
             return Err(unexpected_result());
         };
         self.state(|state| {

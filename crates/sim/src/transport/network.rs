@@ -208,7 +208,7 @@ impl SimState {
             return;
         }
         // The bytes are in the sender's memory. If it has failed, the receive cannot complete.
-        if !self.is_running(from) {
+        if !self.is_running(from) || self.processes[from.index()].stopped {
             if self.process(to).known_failures.contains(from) {
                 self.fail(to, receive);
             }

@@ -28,6 +28,8 @@ pub struct SimResult<T> {
     pub hung: Vec<Rank>,
     /// A use of the network that its interface forbids.
     pub misuse: Option<String>,
+    /// The seconds that a timed run took.
+    pub seconds: f64,
 }
 
 impl<T> Default for SimResult<T> {
@@ -39,6 +41,7 @@ impl<T> Default for SimResult<T> {
             received: BTreeMap::new(),
             hung: Vec::new(),
             misuse: None,
+            seconds: 0.0,
         }
     }
 }
@@ -154,6 +157,7 @@ fn run_on_stacks<T: 'static>(
         received: std::mem::take(&mut state.received),
         hung,
         misuse: state.misuse.take(),
+        seconds: state.clock,
     }
 }
 
@@ -179,10 +183,11 @@ fn take_turn<T>(
     let mut now = state.borrow_mut();
     now.time += 1;
     let ready: Vec<usize> = (0..tasks.len())
-        .filter(|index| !tasks[*index].waiting || now.process(tasks[*index].rank).changed)
+        .filter(|index| !now.is_held(tasks[*index].rank))
+        .filter(|index| !tasks[*index].waiting || now.processes[tasks[*index].rank.index()].changed)
         .collect();
     if ready.is_empty() && now.events.is_empty() {
-        return false;
+        return now.timed && now.let_time_pass(tasks.iter().map(|task| task.rank));
     }
     if let Some(event) = now.next_event(ready.len()) {
         now.apply(event);
@@ -199,6 +204,7 @@ fn take_turn<T>(
         CoroutineResult::Return(outcome) => {
             let task = tasks.swap_remove(index);
             // A rank that was reported as failed is not a survivor, even if it returns.
+            state.borrow_mut().process(task.rank).ended = true;
             let is_alive = state.borrow().is_alive(task.rank);
             outcomes[task.rank.index()] = is_alive.then_some(outcome);
             keep_stack(task.coroutine);

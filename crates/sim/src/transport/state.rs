@@ -14,6 +14,7 @@ use super::{Failure, FailureMode, Received, SimConfig, SimStep, StepRecord};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
 use ftsort_core::transport::recv_buffers::RecvBuffers;
+use ftsort_core::transport::watch::{Activity, SignsOfLife};
 use ftsort_kernels::random::SplitMix;
 
 /// An event that can happen while all ranks pause.
@@ -75,6 +76,17 @@ pub struct Process {
     /// Whether something has changed for it since it last paused.
     pub changed: bool,
     pub next: u64,
+    /// It takes no step any more, and no rank is told.
+    pub stopped: bool,
+    /// It works at a step until this time of the clock.
+    pub busy_until: f64,
+    /// Its collective calls do not return any more.
+    pub hangs: bool,
+    /// Its program has ended.
+    pub ended: bool,
+    pub activity: Activity,
+    /// The answers of other ranks to its probes.
+    pub signs: BTreeMap<Rank, SignsOfLife>,
 }
 
 /// One communicator.
@@ -99,6 +111,9 @@ struct Delays {
 pub struct SimState {
     pub draw: SplitMix,
     pub time: u64,
+    /// The seconds of a timed run.
+    pub clock: f64,
+    pub timed: bool,
     pub processes: Vec<Process>,
     pub events: Vec<SimEvent>,
     pub comms: Vec<Communicator>,
@@ -152,10 +167,18 @@ impl SimState {
             result: None,
             changed: true,
             next: 0,
+            stopped: false,
+            busy_until: 0.0,
+            hangs: false,
+            ended: false,
+            activity: Activity::AtWork,
+            signs: BTreeMap::new(),
         };
         SimState {
             draw,
             time: 0,
+            clock: 0.0,
+            timed: config.timed,
             processes: (0..ranks).map(|_| process()).collect(),
             events: Vec::new(),
             comms: vec![Communicator {
@@ -245,6 +268,10 @@ impl SimState {
             step: kind,
         });
         match failure.mode {
+            FailureMode::Stop | FailureMode::Slow | FailureMode::Hang => {
+                self.inject_unreported(rank, failure.mode);
+                return;
+            }
             FailureMode::Crash => {
                 self.process(rank).status = ProcessStatus::Failed;
                 self.drop_unsent(rank);

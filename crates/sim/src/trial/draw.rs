@@ -78,6 +78,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         damage: draw.once_in(4),
         power: false,
         sync: false,
+        timed: false,
         mutant: range.mutant,
         failures: Vec::new(),
         refusals: Vec::new(),

@@ -50,7 +50,8 @@ pub struct ExhaustiveSearch<'a> {
     /// Whether to skip the steps after a committed state that was searched before. A committed state depends only
     /// on the round and the set of failed ranks.
     pub memo: bool,
-    /// Whether to inject early reports and partitions besides crashes.
+    /// Whether to inject early reports and partitions besides crashes, or in timed trials ranks that are stopped, are
+    /// slow, or hang.
     pub all_modes: bool,
     /// Whether to refuse each action of each rank in turn besides the failures: that action alone, and together
     /// with all later ones of the job. Then no steps are skipped.
@@ -123,7 +124,14 @@ fn with_each_failure(
     result: &TrialRun,
 ) -> Vec<Trial> {
     let steps = fresh_steps(trial, result, seen);
-    let modes: &[FailureMode] = if search.all_modes {
+    let modes: &[FailureMode] = if search.all_modes && trial.timed {
+        &[
+            FailureMode::Crash,
+            FailureMode::Stop,
+            FailureMode::Slow,
+            FailureMode::Hang,
+        ]
+    } else if search.all_modes {
         &[
             FailureMode::Crash,
             FailureMode::EarlyReport,

@@ -116,6 +116,7 @@ impl Trial {
             "damage" | "rot" => self.damage = value == "1",
             "power" => self.power = value == "1",
             "sync" => self.sync = value == "1",
+            "timed" => self.timed = value == "1",
             "refuse" => self.refusals = read_list(value, Refusal::parse)?,
             "failures" | "lose" => self.failures = read_list(value, Failure::parse)?,
             _ => return None,
@@ -125,7 +126,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 37] = [
+const KEYWORDS: [&str; 38] = [
     "ranks",
     "seed",
     "records",
@@ -154,6 +155,7 @@ const KEYWORDS: [&str; 37] = [
     "damage",
     "power",
     "sync",
+    "timed",
     "refuse",
     "failures",
     "lose",
@@ -164,7 +166,7 @@ const KEYWORDS: [&str; 37] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 30;
+const CURRENT: usize = 31;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,6 +219,7 @@ impl fmt::Display for Trial {
         write_flag(out, "damage", self.damage)?;
         write_flag(out, "power", self.power)?;
         write_flag(out, "sync", self.sync)?;
+        write_flag(out, "timed", self.timed)?;
         write_list(out, "refuse", &self.refusals)?;
         write_list(out, "failures", &self.failures)
     }

@@ -15,6 +15,7 @@ mod scripted_policy;
 mod shrink;
 mod spare_checks;
 mod tree_op;
+mod unreported;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -106,6 +107,8 @@ pub struct Trial {
     pub power: bool,
     /// Whether ranks sync their files.
     pub sync: bool,
+    /// Whether waits end by the default timeout.
+    pub timed: bool,
     /// The mutant that is switched on.
     pub mutant: Option<Mutant>,
     /// The failures to inject.
@@ -189,6 +192,7 @@ impl Default for Trial {
             damage: false,
             power: false,
             sync: false,
+            timed: false,
             mutant: None,
             failures: Vec::new(),
             refusals: Vec::new(),

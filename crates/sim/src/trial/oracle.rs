@@ -2,6 +2,7 @@
 
 use super::run::input_bytes;
 use super::spare_checks::{judge_loads, members_after};
+use super::unreported;
 use std::collections::BTreeMap;
 
 use super::{
@@ -18,6 +19,9 @@ use ftsort_kernels::error::{Error, Status};
 pub fn judge(trial: &Trial, run: &TrialRun) -> Option<String> {
     if let Some(panic) = &run.panic {
         return Some(panic.clone());
+    }
+    if trial.failures.iter().any(unreported::is_endless) {
+        return unreported::judge(trial, run);
     }
     if !run.hung.is_empty() {
         return Some(format!("ranks {:?} hang", run.hung));
@@ -61,7 +65,7 @@ fn was_refused(outcomes: &[Option<SortOutcome>]) -> bool {
     })
 }
 
-type Living<'a> = [(Rank, &'a SortOutcome)];
+pub(super) type Living<'a> = [(Rank, &'a SortOutcome)];
 
 fn judge_job(
     trial: &Trial,
@@ -157,7 +161,7 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
 
 /// Checks that every block is correct and on its executor, and that all records are there. The blocks of a rank that
 /// failed after the end of the job are missing.
-fn judge_result(
+pub(super) fn judge_result(
     trial: &Trial,
     job: usize,
     living: &Living<'_>,
@@ -310,7 +314,7 @@ pub const FULL_SAMPLES: usize = 24;
 
 /// Checks that the result of a tree is on the rank at which the tree ends and nowhere else, or, for a broadcast, on all
 /// ranks.
-fn judge_tree(
+pub(super) fn judge_tree(
     trial: &Trial,
     job: usize,
     living: &Living<'_>,

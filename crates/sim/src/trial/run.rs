@@ -69,6 +69,8 @@ pub struct TrialRun {
     pub finished_files: Vec<String>,
     /// The number of actions of each rank that could be refused.
     pub actions: Vec<u32>,
+    /// The seconds that a timed run took.
+    pub seconds: f64,
     /// The text of an error that ended the run at once.
     pub panic: Option<String>,
 }
@@ -78,6 +80,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
     let config = SimConfig {
         seed: trial.seed,
         failures: trial.failures.clone(),
+        timed: trial.timed,
         record,
     };
     let harness = Harness {
@@ -120,6 +123,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         leftover_files: result.files,
         finished_files: result.finished_files,
         actions: result.actions,
+        seconds: result.sim.seconds,
         panic,
     }
 }
@@ -144,12 +148,11 @@ fn run_jobs(trial: &Trial, rank: &mut SimRank<'_>) -> Vec<SortOutcome> {
         if !rank.is_running() {
             break;
         }
-        let is_excluded = outcome
-            .result
-            .as_ref()
-            .is_err_and(|error| error.status == Status::Excluded);
+        let error = outcome.result.as_ref().err();
+        let is_apart =
+            error.is_some_and(|error| matches!(error.status, Status::Excluded | Status::Mpi));
         outcomes.push(outcome);
-        if is_excluded {
+        if is_apart {
             return outcomes;
         }
     }

@@ -17,7 +17,7 @@ use ftsort_core::group::{
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::{Rounds, Task};
 use ftsort_core::sort::{Method, PivotRule};
-use ftsort_core::transport::{Protocol, ProtocolConfig, Repair};
+use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -37,7 +37,7 @@ fn transport_with(mpi: SimMpi<'_>, chunk: usize) -> Protocol<SimMpi<'_>> {
     let config = ProtocolConfig {
         repair: Repair::Agree,
         chunk,
-        timeout: None,
+        timeout: Timeout::Never,
     };
     Protocol::new(mpi, config)
 }
@@ -51,6 +51,7 @@ fn play<R: 'static>(
     let config = SimConfig {
         seed,
         failures: Vec::new(),
+        timed: false,
         record: false,
     };
     let run: SimResult<Option<R>> = run_ranks_on_large_stacks(ranks, &config, move |rank, mpi| {

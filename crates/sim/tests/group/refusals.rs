@@ -53,6 +53,7 @@ fn play_limited(
     let config = SimConfig {
         seed,
         failures: Vec::new(),
+        timed: false,
         record: false,
     };
     let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {

@@ -7,6 +7,7 @@
 mod redundancy;
 mod refusals;
 mod spares;
+mod timeouts;
 
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
@@ -457,6 +458,9 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
         Mutant::StaleTree => {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
             Some((line, 2))
+        }
+        Mutant::TimeoutFromLastMessage | Mutant::WaitingCountsAsWork => {
+            Some(("ranks=3 records=6 store=memory:1 timed=1", 1))
         }
         Mutant::SyncLeftOut => Some(("ranks=3 records=6 store=directory power=1 sync=1", 1)),
         Mutant::WritesInPlace => Some(("ranks=4 records=6 store=directory", 2)),

@@ -15,6 +15,7 @@ mod repair;
 use std::convert::Infallible;
 
 use super::mpi_api::{MpiApi, Outcome};
+use super::watch::{Activity, Contact, Timeout, Watch};
 use super::{Agreed, Flow, Ticket, Transport};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
@@ -38,8 +39,8 @@ pub struct ProtocolConfig {
     pub repair: Repair,
     /// The greatest size in bytes of the messages in which payloads travel.
     pub chunk: usize,
-    /// Seconds without any progress after which a wait ends with `Status::Mpi`; None: never.
-    pub timeout: Option<f64>,
+    /// When waits end with `Status::Mpi`.
+    pub timeout: Timeout,
 }
 
 /// A transport over an implementation of [`MpiApi`].
@@ -47,6 +48,7 @@ pub struct Protocol<F> {
     mpi: F,
     config: ProtocolConfig,
     pending: Pending,
+    watch: Watch,
     dead: RankSet,
     /// The number of failures in the present communicator that all ranks know.
     known_failures: usize,
@@ -59,8 +61,14 @@ pub struct Protocol<F> {
 impl<F: MpiApi> Protocol<F> {
     /// The transport of one rank.
     pub fn new(mpi: F, config: ProtocolConfig) -> Protocol<F> {
+        let absent = mpi.absent();
+        let timeout = match config.repair {
+            Repair::Agree => config.timeout,
+            Repair::Shrink => Timeout::Never,
+        };
         Protocol {
-            dead: mpi.absent(),
+            watch: Watch::new(timeout, mpi.me(), &absent, mpi.ranks()),
+            dead: absent,
             pending: Pending::new(config.chunk),
             mpi,
             config,
@@ -84,6 +92,40 @@ impl<F: MpiApi> Protocol<F> {
                 format!("rank {rank} is dead, but a message names it"),
             ))
         }
+    }
+
+    /// Polls until everything posted is complete, or a rank fails.
+    fn wait_for_messages(&mut self) -> Result<Flow> {
+        while !self.pending.is_settled() {
+            let before = self.pending.open();
+            if self.pending.poll(&mut self.mpi)? == Outcome::Failed {
+                return Ok(Flow::Interrupted);
+            }
+            let now = self.mpi.now();
+            if self.pending.open() < before {
+                self.watch.progress(now);
+                continue;
+            }
+            if self.watch.is_due(now) {
+                if self.sees_new_failures()? && !mutant(Mutant::WaitIgnoresFailures) {
+                    return Ok(Flow::Interrupted);
+                }
+                self.watch.look(&mut self.mpi, now)?;
+            }
+            self.mpi.rest()?;
+        }
+        Ok(Flow::Done)
+    }
+
+    /// Agrees by the implementation, as a wait of the watch.
+    fn agree_watched(&mut self, flag: u32) -> Result<(Outcome, u32)> {
+        if !self.watch.is_on() {
+            return self.mpi.agree(flag, None);
+        }
+        self.watch.begin(self.mpi.now());
+        let agreed = self.mpi.agree(flag, Some(&mut self.watch))?;
+        self.watch.end(&mut self.mpi);
+        Ok(agreed)
     }
 
     /// Returns whether this rank sees failures that are not agreed on yet.
@@ -134,32 +176,13 @@ impl<F: MpiApi> Transport for Protocol<F> {
     }
 
     fn settle(&mut self) -> Result<Flow> {
-        const LOOK_EVERY: f64 = 0.001;
         if self.unsent {
             return Ok(Flow::Interrupted);
         }
-        let mut looked = self.now();
-        let mut progressed = looked;
-        while !self.pending.is_settled() {
-            let before = self.pending.open();
-            if self.pending.poll(&mut self.mpi)? == Outcome::Failed {
-                return Ok(Flow::Interrupted);
-            }
-            let now = self.now();
-            if self.pending.open() < before {
-                progressed = now;
-                continue;
-            }
-            if now - looked > LOOK_EVERY {
-                looked = now;
-                if self.sees_new_failures()? && !mutant(Mutant::WaitIgnoresFailures) {
-                    return Ok(Flow::Interrupted);
-                }
-                timed_out(self.config.timeout, now - progressed)?;
-            }
-            self.mpi.rest()?;
-        }
-        Ok(Flow::Done)
+        self.watch.begin(self.mpi.now());
+        let flow = self.wait_for_messages()?;
+        self.watch.end(&mut self.mpi);
+        Ok(flow)
     }
 
     fn is_complete(&self, ticket: Ticket) -> bool {
@@ -183,6 +206,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
             Repair::Shrink => self.shrink_to_survivors()?,
         }
         self.pending.forget(&mut self.mpi, keep);
+        self.watch.forget(&self.dead);
         self.epoch = self.epoch.wrapping_add(1);
         self.unsent = false;
         Ok(self.dead.clone())
@@ -194,23 +218,27 @@ impl<F: MpiApi> Transport for Protocol<F> {
 
     fn repair_by(&mut self, repair: Repair) {
         self.config.repair = repair;
+        if repair == Repair::Shrink {
+            self.watch.turn_off();
+        }
+    }
+
+    fn contact(&self) -> Contact {
+        self.mpi.contact()
+    }
+
+    fn meet(&mut self, contacts: &[(Rank, Contact)]) {
+        if self.watch.is_on() {
+            self.mpi.meet(contacts);
+            self.watch.contacts_are_known();
+        }
+    }
+
+    fn leave(&mut self) {
+        self.mpi.publish(Activity::Left);
     }
 
     fn crash(&mut self) -> Result<Infallible> {
         self.mpi.crash()
-    }
-}
-
-/// Returns `Status::Mpi` if there was no progress for longer than the timeout.
-fn timed_out(timeout: Option<f64>, waited: f64) -> Result<()> {
-    match timeout {
-        Some(timeout) if waited > timeout => Err(Error::new(
-            Status::Mpi,
-            format!(
-                "no progress for {waited:.1} seconds, but no fault was reported: a process is \
-                 stopped or cut off, or MPI hangs"
-            ),
-        )),
-        _ => Ok(()),
     }
 }

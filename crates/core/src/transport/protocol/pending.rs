@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::timed_out;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::transport::Ticket;
 use crate::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
+use crate::transport::watch::Watch;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
 use ftsort_kernels::memory;
@@ -228,9 +228,9 @@ impl Pending {
         mpi: &mut impl MpiApi,
         live: &[Rank],
         epoch: u32,
-        timeout: Option<f64>,
+        watch: &mut Watch,
     ) -> Result<()> {
-        let theirs = self.exchange_counts(mpi, live, epoch, timeout)?;
+        let theirs = self.exchange_counts(mpi, live, epoch, watch)?;
         for (peer, sent) in live.iter().zip(theirs) {
             let Some(sent) = sent else { continue };
             let receives = self.posted.get(peer).copied().unwrap_or_default().receives;
@@ -242,7 +242,7 @@ impl Pending {
                 self.post_discard(mpi, *peer, epoch)?;
             }
         }
-        self.finish_with(mpi, live, timeout)
+        self.finish_with(mpi, live, watch)
     }
 
     /// Begins the next epoch: gives up all receives but the complete ones in `keep`.
@@ -267,7 +267,7 @@ impl Pending {
         mpi: &mut impl MpiApi,
         live: &[Rank],
         epoch: u32,
-        timeout: Option<f64>,
+        watch: &mut Watch,
     ) -> Result<Vec<Option<u64>>> {
         let mut requests = Vec::with_capacity(live.len());
         for peer in live {
@@ -280,8 +280,8 @@ impl Pending {
         }
         let mut theirs = Vec::with_capacity(live.len());
         for (receive, send, buffer) in requests {
-            let received = wait(mpi, receive, timeout)? != Look::Failed;
-            let alive = wait(mpi, send, timeout)? != Look::Failed && received;
+            let received = wait(mpi, receive, watch)? != Look::Failed;
+            let alive = wait(mpi, send, watch)? != Look::Failed && received;
             let count = mpi.lift(buffer);
             let count = count[..].try_into().map_or(0, u64::from_ne_bytes);
             theirs.push(alive.then_some(count));
@@ -313,12 +313,12 @@ impl Pending {
         &mut self,
         mpi: &mut impl MpiApi,
         live: &[Rank],
-        timeout: Option<f64>,
+        watch: &mut Watch,
     ) -> Result<()> {
         const POLLS: usize = 10_000;
         for open in std::mem::take(&mut self.open) {
             let end = if live.contains(&open.peer) {
-                wait(mpi, open.request, timeout)?
+                wait(mpi, open.request, watch)?
             } else {
                 end_within(mpi, open.request, POLLS)?
             };
@@ -334,8 +334,8 @@ impl Pending {
     }
 
     /// After a revocation every request ends by itself, without a message.
-    pub fn abandon(&mut self, mpi: &mut impl MpiApi) -> Result<()> {
-        self.finish_with(mpi, &[], None)
+    pub fn abandon(&mut self, mpi: &mut impl MpiApi, watch: &mut Watch) -> Result<()> {
+        self.finish_with(mpi, &[], watch)
     }
 }
 
@@ -359,14 +359,20 @@ fn count_arrival(incoming: &mut BTreeMap<Ticket, Incoming>, purpose: Purpose, by
 }
 
 /// Polls a request to its end. `Look::Failed` if the peer has failed.
-fn wait(mpi: &mut impl MpiApi, request: Request, timeout: Option<f64>) -> Result<Look> {
-    let start = mpi.now();
+fn wait(mpi: &mut impl MpiApi, request: Request, watch: &mut Watch) -> Result<Look> {
+    watch.begin(mpi.now());
     loop {
         match mpi.test(request)? {
             Look::Pending => mpi.rest()?,
-            end => return Ok(end),
+            end => {
+                watch.end(mpi);
+                return Ok(end);
+            }
         }
-        timed_out(timeout, mpi.now() - start)?;
+        let now = mpi.now();
+        if watch.is_due(now) {
+            watch.look(mpi, now)?;
+        }
     }
 }
 

@@ -17,7 +17,7 @@ impl<F: MpiApi> Protocol<F> {
     /// Agrees; a failure that is not acknowledged yet is reported to all alike.
     pub(super) fn agree_alone(&mut self, flag: u32) -> Result<Agreed> {
         let own = flag & !ON_THE_DEAD | ON_A_FLAG;
-        let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
+        let (outcome, agreed) = self.agree_watched(own)?;
         let mixed = agreed & ON_A_FLAG == 0 && !mutant(Mutant::AgreementsNotDistinguished);
         Ok(Agreed {
             flag: if mixed { !0 } else { agreed & !ON_A_FLAG },
@@ -44,7 +44,7 @@ impl<F: MpiApi> Protocol<F> {
             });
         }
         let own = flag & !BARRIER_PASSED | passed;
-        let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
+        let (outcome, agreed) = self.agree_watched(own)?;
         Ok(Agreed {
             flag: agreed & !BARRIER_PASSED,
             faults: outcome == Outcome::Failed || agreed & BARRIER_PASSED == 0,
@@ -80,7 +80,7 @@ impl<F: MpiApi> Protocol<F> {
         let mut comparison = Comparison::of_set(seen, self.mpi.ranks());
         loop {
             let own = ON_THE_DEAD | comparison.word();
-            let (outcome, agreed) = self.mpi.agree(own, self.config.timeout)?;
+            let (outcome, agreed) = self.agree_watched(own)?;
             if outcome == Outcome::Failed {
                 return Ok(false);
             }
@@ -103,13 +103,13 @@ impl<F: MpiApi> Protocol<F> {
             .filter(|rank| !newly_dead.contains(*rank) && !self.dead.contains(*rank))
             .collect();
         self.pending
-            .drain(&mut self.mpi, &live, self.epoch, self.config.timeout)
+            .drain(&mut self.mpi, &live, self.epoch, &mut self.watch)
     }
 
     /// Revokes, acknowledges, shrinks, and restores the survivors' ranks.
     pub(super) fn shrink_to_survivors(&mut self) -> Result<()> {
         self.mpi.revoke()?;
-        self.pending.abandon(&mut self.mpi)?;
+        self.pending.abandon(&mut self.mpi, &mut self.watch)?;
         let seen = self.mpi.acknowledge()?;
         let mut dead = self.mpi.shrink()?;
         if mutant(Mutant::FailuresBeforeShrinking) {

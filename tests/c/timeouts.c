@@ -1,0 +1,203 @@
+/* Tests that a timeout gives no healthy rank up, and the thread that shows signs of life.
+ *
+ *   timeouts slow|late|thread      (under mpirun, 2 to 4 ranks)
+ *
+ * slow    one rank computes for 6 seconds in a sort with a timeout of 1.5 seconds
+ * late    one rank calls ftsort_run 6 seconds after the others, with a timeout of 1.5 seconds
+ * thread  the thread exists while a group with a timeout does, does not run in short sorts, and outlives neither a
+ *         group nor a forked process
+ *
+ * Prints "timeouts: fine" on rank 0 if all expectations hold on all ranks. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "expect.h"
+#include "ftsort.h"
+
+#define SLOW_SECONDS 6
+#define RECORDS 3000
+
+static double seconds(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void sleep_for(double time)
+{
+  double end = seconds() + time;
+  while (seconds() < end) usleep(1000);
+}
+
+/* Compares numbers, and takes its time once on rank 1. */
+static int slowly(void *user, const void *a, const void *b)
+{
+  static int has_slept;
+  int32_t one, other;
+  (void)user;
+  if (rank == 1 && !has_slept) {
+    has_slept = 1;
+    sleep_for(SLOW_SECONDS);
+  }
+  memcpy(&one, a, sizeof one);
+  memcpy(&other, b, sizeof other);
+  return one < other ? -1 : one > other;
+}
+
+/* Sorts the numbers 0 to ranks * RECORDS - 1, of which every rank has every `ranks`th, and checks the result. */
+static void sort(ftsort *group, const ftsort_record *record)
+{
+  static int32_t input[RECORDS];
+  ftsort_result *result = NULL;
+  ftsort_status status;
+  size_t i, k;
+  for (i = 0; i < RECORDS; i++) input[i] = (int32_t)((RECORDS - 1 - i) * (size_t)ranks) + rank;
+  status = ftsort_run(group, record, input, RECORDS, &result);
+  EXPECT(status == FTSORT_OK);
+  if (status != FTSORT_OK) {
+    fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
+    return;
+  }
+  EXPECT(ftsort_result_total(result) == (uint64_t)ranks * RECORDS);
+  for (i = 0; i < ftsort_result_count(result); i++) {
+    ftsort_block block;
+    int wrong = 0;
+    EXPECT(ftsort_result_block(result, i, &block) == FTSORT_OK);
+    for (k = 0; k < block.count; k++) wrong += ((const int32_t *)block.data)[k] != (int32_t)(block.offset + k);
+    EXPECT(wrong == 0);
+  }
+  ftsort_result_free(result);
+}
+
+/* Sorts with a timeout that one rank exceeds. */
+static void exceed(int late)
+{
+  static const ftsort_record plain = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  static const ftsort_record compared = FTSORT_RECORD_COMPARE(int32_t, slowly, NULL);
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *group = NULL;
+  double start;
+  config.timeout_ms = 1500;
+  config.threads = 1;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &group) == FTSORT_OK);
+  start = seconds();
+  if (late && rank == 1) sleep_for(SLOW_SECONDS);
+  sort(group, late ? &plain : &compared);
+  EXPECT(seconds() - start >= SLOW_SECONDS - 0.1);
+  sort(group, &plain);
+  ftsort_free(group);
+}
+
+/* The number of threads that answer probes; `runs` receives the number of times that they have been woken. */
+static int threads(long *runs)
+{
+  DIR *tasks = opendir("/proc/self/task");
+  struct dirent *task;
+  int count = 0;
+  *runs = 0;
+  while (tasks && (task = readdir(tasks))) {
+    char path[512], line[256];
+    FILE *file;
+    int is_one = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+    file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+      long switches;
+      if (strcmp(line, "Name:\tftsort liveness\n") == 0) is_one = 1;
+      if (is_one && sscanf(line, "voluntary_ctxt_switches: %ld", &switches) == 1) *runs += switches;
+    }
+    if (file) fclose(file);
+    count += is_one;
+  }
+  if (tasks) closedir(tasks);
+  return count;
+}
+
+static int threads_now(void)
+{
+  long runs;
+  return threads(&runs);
+}
+
+/* A forked process has no such thread, and need not end before the group does. */
+static void fork_and_free(ftsort *group)
+{
+  pid_t lasting, program;
+  int status = 1;
+  lasting = fork();
+  if (lasting == 0) {
+    pause();
+    _exit(0);
+  }
+  program = fork();
+  if (program == 0) {
+    execl("/bin/true", "true", (char *)NULL);
+    _exit(127);
+  }
+  EXPECT(waitpid(program, &status, 0) == program);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  ftsort_free(group);
+  EXPECT(threads_now() == 0);
+  EXPECT(kill(lasting, SIGKILL) == 0);
+  EXPECT(waitpid(lasting, &status, 0) == lasting);
+}
+
+static void thread(void)
+{
+  static const ftsort_record plain = FTSORT_RECORD_PLAIN(int32_t, FTSORT_KEY_I32);
+  ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort *one = NULL, *other = NULL;
+  long before, after;
+  double start;
+  config.timeout_ms = FTSORT_NO_TIMEOUT;
+  EXPECT(ftsort_init(MPI_COMM_WORLD, &config, &one) == FTSORT_OK);
+  sort(one, &plain);
+  EXPECT(threads_now() == 0);
+  ftsort_free(one);
+
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &one) == FTSORT_OK);
+  EXPECT(ftsort_init(MPI_COMM_WORLD, NULL, &other) == FTSORT_OK);
+  EXPECT(threads_now() == 1);
+  sort(one, &plain);
+  sort(other, &plain);
+  ftsort_free(one);
+  EXPECT(threads_now() == 1);
+  /* The probes of ftsort_init have been answered after a moment. */
+  sleep_for(0.5);
+  sort(other, &plain);
+  start = seconds();
+  EXPECT(threads(&before) == 1);
+  sort(other, &plain);
+  sort(other, &plain);
+  EXPECT(threads(&after) == 1);
+  /* On a busy machine a rank may have waited for longer than a second. */
+  EXPECT(after == before || seconds() - start > 0.9);
+  sort(other, &plain);
+  fork_and_free(other);
+}
+
+int main(int argc, char **argv)
+{
+  int all = 0;
+  if (argc != 2) return 2;
+  ftsort_prepare();
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (strcmp(argv[1], "thread") == 0)
+    thread();
+  else
+    exceed(strcmp(argv[1], "late") == 0);
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0 && all == 0) printf("timeouts: fine\n");
+  MPI_Finalize();
+  return all != 0;
+}
