@@ -65,7 +65,7 @@ const BUNDLE: usize = 64 << 10;
 
 /// A block travels with its header if it is at most this part of an eager message, because a second message
 /// takes longer.
-const ENCLOSED_PART: usize = 2048;
+pub const ENCLOSED_PART: usize = 2048;
 
 /// The records of a block for which receives are posted.
 pub(super) enum Awaited {

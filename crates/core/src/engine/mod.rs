@@ -32,7 +32,7 @@ pub mod wire_formats;
 
 pub use algorithm::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 pub use commit::{Engine, EngineContext, Verdict, agreed_error};
-pub use exchange::{ControlMessage, Delivery, Transfer};
+pub use exchange::{ControlMessage, Delivery, ENCLOSED_PART, Transfer};
 pub use handshake::{Handshake, handshake, sum};
 pub use inputs::{InputHash, InputHasher, Source};
 pub use integrity::{Accusation, Checks};

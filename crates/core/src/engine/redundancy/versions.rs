@@ -35,8 +35,12 @@ impl<'e> Job<'_, 'e> {
             return Ok(result.interrupted());
         };
         for node in self.engine.members.my_nodes() {
-            let block = match brought.remove(&node) {
-                Some(delivery) => delivery.got().ok_or_else(|| not_brought(node)),
+            let block = match brought.remove(&node).map(Delivery::got) {
+                Some(Some(block)) if self.redundancy.outlives_job => {
+                    // The executor is one of the holders of the input from now on.
+                    self.redundancy.store.hold(node, &block).map(|()| block)
+                }
+                Some(block) => block.ok_or_else(|| not_brought(node)),
                 None => self.input_of(node),
             };
             if let Some(block) = result.check(block) {
@@ -165,13 +169,17 @@ impl<'e> Job<'_, 'e> {
             return Ok(result);
         }
         for node in &result.lost {
-            // The block of a node without an input is lost with the rank that executed it.
-            let home = self.home_with_input(*node);
-            let executor = || {
-                let executor = held_with.executor(*node);
-                executor.filter(|rank| self.engine.members.is_faulty(*rank))
+            // The block of a node without an input is lost with the rank that executed it, or with one that had
+            // written it before.
+            let faulty = self.engine.members.faulty();
+            let executor = held_with.executor(*node);
+            let executor = executor.filter(|rank| faulty.contains(*rank));
+            let writer = || {
+                faulty
+                    .iter()
+                    .find(|rank| !self.inputs.absent.contains(*rank))
             };
-            let owner = home.or_else(executor);
+            let owner = self.home_with_input(*node).or(executor).or_else(writer);
             owner.map(|owner| self.redundancy.lost.insert(owner));
         }
         result.check::<()>(Err(lost(&result.lost)));
