@@ -139,22 +139,22 @@ typedef int (*ftsort_consume_fn)(void *user, const void *records, size_t count);
  * contributions and holds the merged whole in the memory of one rank, this function needs memory for a few pieces
  * on any rank, and takes the blocks of a result, which are already in order.
  *
- * Each record is handed over once, after all survivors have agreed that its piece arrived. The blocks of a result
- * have no copies: if a rank fails whose blocks were not handed over completely, or the rank that receives them, the
- * call returns FTSORT_ERR_DATA_LOST on all survivors and ftsort_lost_ranks names the rank; the records handed over
- * before are correct. The result is not changed. In fault schedules every piece is round 2.
+ * Each record is handed over once, after all survivors have agreed that its piece arrived. After failures the call
+ * recovers the result, as ftsort_result_recover does, and continues. If the receiving rank fails, the rank that
+ * executes the sink then receives all records from the first one on. In fault schedules every piece is round 2.
  *
  * \param options  borrowed for the call; NULL selects all defaults. The sink of the tree receives the records
  *                 (`ftsort_tree_info.executor`). The operation has no effect, but must be the same on all ranks
- * \param result   the result of this rank of a sort of this group, of the same sort on all ranks
+ * \param result   the result of this rank of a sort of this group, of the same sort on all ranks; it receives
+ *                 blocks that are rebuilt
  * \param consume  see `ftsort_consume_fn`; not NULL on any rank, because any rank may receive the records
  * \param user     passed to `consume` and never read
  * \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if `options` differs between ranks, if `options->links`
  *         separates a rank, or if the results are not of one sort; FTSORT_ERR_STATE also if links that
- *         `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST; FTSORT_ERR_CALLBACK; or another status
- *         of "Collective calls"
+ *         `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if the result cannot be recovered;
+ *         FTSORT_ERR_CALLBACK; or another status of "Collective calls"
  */
-ftsort_status ftsort_gather_sorted(ftsort *group, const ftsort_tree_options *options, const ftsort_result *result,
+ftsort_status ftsort_gather_sorted(ftsort *group, const ftsort_tree_options *options, ftsort_result *result,
                                    ftsort_consume_fn consume, void *user);
 
 /** The tree of the last ftsort_tree_merge, ftsort_tree_broadcast or ftsort_gather_sorted that succeeded, the same

@@ -21,21 +21,21 @@ pub type ftsort_consume_fn =
 /// contributions and holds the merged whole in the memory of one rank, this function needs memory for a few
 /// pieces on any rank, and takes the blocks of a result, which are already in order.
 ///
-/// Each record is handed over once, after all survivors have agreed that its piece arrived. The blocks of a
-/// result have no copies: if a rank fails whose blocks were not handed over completely, or the rank that
-/// receives them, the call returns FTSORT_ERR_DATA_LOST on all survivors and ftsort_lost_ranks names the rank;
-/// the records handed over before are correct. The result is not changed. In fault schedules every piece is
+/// Each record is handed over once, after all survivors have agreed that its piece arrived. After failures the
+/// call recovers the result, as ftsort_result_recover does, and continues. If the receiving rank fails, the rank
+/// that executes the sink then receives all records from the first one on. In fault schedules every piece is
 /// round 2.
 ///
 /// \param options  borrowed for the call; NULL selects all defaults. The sink of the tree receives the records
 ///                 (`ftsort_tree_info.executor`). The operation has no effect, but must be the same on all ranks
-/// \param result   the result of this rank of a sort of this group, of the same sort on all ranks
+/// \param result   the result of this rank of a sort of this group, of the same sort on all ranks; it receives
+///                 blocks that are rebuilt
 /// \param consume  see `ftsort_consume_fn`; not NULL on any rank, because any rank may receive the records
 /// \param user     passed to `consume` and never read
 /// \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if `options` differs between ranks, if `options->links`
 ///         separates a rank, or if the results are not of one sort; FTSORT_ERR_STATE also if links that
-///         `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST; FTSORT_ERR_CALLBACK; or another
-///         status of "Collective calls"
+///         `options->detect_ms` found separate a rank; FTSORT_ERR_DATA_LOST if the result cannot be recovered;
+///         FTSORT_ERR_CALLBACK; or another status of "Collective calls"
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -43,7 +43,7 @@ pub type ftsort_consume_fn =
 pub unsafe extern "C" fn ftsort_gather_sorted(
     group: *mut Handle,
     options: *const ftsort_tree_options,
-    result: *const ftsort_result,
+    result: *mut ftsort_result,
     consume: ftsort_consume_fn,
     user: *mut c_void,
 ) -> ftsort_status {
@@ -54,12 +54,12 @@ pub unsafe extern "C" fn ftsort_gather_sorted(
                 return refuse("consume is NULL: pass a function on every rank");
             };
             // SAFETY: this function's contract.
-            let (result, options) = unsafe { (result.as_ref(), Options::read(options, ranks)?) };
+            let (result, options) = unsafe { (result.as_mut(), Options::read(options, ranks)?) };
             let Some(result) = result else {
                 return refuse("result is NULL: pass the result of this rank");
             };
             result.require_ranks(ranks)?;
-            Ok((consume, (options.tree, result.of_sort()?)))
+            Ok((consume, (options.tree, result.of_sort_mut()?)))
         };
         let (consume, arguments) = match prepare() {
             Ok((consume, arguments)) => (Some(consume), Ok(arguments)),

@@ -141,8 +141,8 @@ impl ftsort_result {
     }
 
     /// The result of a sort, to be handed to one rank.
-    pub(super) fn of_sort(&self) -> Result<&Sorted> {
-        match &self.content {
+    pub(super) fn of_sort_mut(&mut self) -> Result<&mut Sorted> {
+        match &mut self.content {
             Content::Sorted(sorted) => Ok(sorted),
             _ => refuse("result is not of a sort: pass a result of ftsort_sort or ftsort_run"),
         }

@@ -3,22 +3,23 @@
 use super::config::agree_on_equal;
 use super::{Group, Sorted, TreeOptions};
 use crate::transport::Transport;
-use crate::tree::run::collect::Collect;
-use ftsort_kernels::error::{Error, Result, Status};
+use crate::tree::run::collect::{Collect, Progress};
+use ftsort_kernels::error::{Result, Status};
 
 /// The bytes that travel at once.
 const WINDOW: usize = 4 << 20;
 
 impl<T: Transport> Group<T> {
     /// Passes the whole result to `consume` on the rank that executes the tree's sink: in order, in pieces of about
-    /// 4 MiB, each once. Collective.
+    /// 4 MiB, each once. After failures it recovers the result, as [`Group::recover`], and continues. If the receiving
+    /// rank fails, the rank that executes the sink then receives the result from the beginning. Collective.
     ///
     /// # Errors
-    /// `Status::DataLost` if the receiving rank fails, or a rank that has not passed on its blocks completely.
+    /// As [`Group::recover`]; `Status::Callback` if `consume` fails.
     pub fn gather(
         &mut self,
         options: TreeOptions,
-        result: &Sorted,
+        result: &mut Sorted,
         consume: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         self.gather_checked(Ok((options, result)), consume)
@@ -27,34 +28,50 @@ impl<T: Transport> Group<T> {
     /// As [`Group::gather`], for a caller that may have found an argument wrong.
     pub fn gather_checked(
         &mut self,
-        arguments: Result<(TreeOptions, &Sorted)>,
+        arguments: Result<(TreeOptions, &mut Sorted)>,
         consume: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         self.call_with_limit(|group| {
-            let ranks = group.members.ranks();
-            let arguments = arguments.and_then(|(options, result)| {
-                if result.ranks() != ranks {
-                    let text = "result is of another group";
-                    return Err(Error::new(Status::Argument, text));
-                }
-                Ok((options, result))
-            });
-            let chosen = group.on_trees(|_, engine, lost| {
-                let (mut options, result) = engine.all_or_none(arguments)?;
+            let (arguments, options) = match arguments {
+                Ok((options, result)) => (Ok(result), Ok(options)),
+                Err(error) => (Err(error.clone()), Err(error)),
+            };
+            let result = group.agree_on_result(arguments, |sorted| &sorted.safety)?;
+            let mut options = options?;
+            group.on_trees(|_, engine, _| {
                 agree_on_equal(engine, options.fingerprint(0), "options")?;
-                options.detect(engine)?;
-                let local = result.local_part();
-                let collect = Collect {
-                    engine,
-                    request: &options.request,
-                    local: &local,
-                    window: WINDOW,
-                    lost,
-                };
-                collect.run(consume)
+                options.detect(engine)
             })?;
-            group.last_tree = Some(chosen);
-            Ok(())
+            let mut progress = Progress::default();
+            let mut recovered = None;
+            loop {
+                let local = result.local_part();
+                let collected = group.on_trees(|_, engine, lost| {
+                    let collect = Collect {
+                        engine,
+                        request: &options.request,
+                        local: &local,
+                        window: WINDOW,
+                        lost,
+                        progress: &mut progress,
+                    };
+                    collect.run(consume)
+                });
+                match collected {
+                    Err(error) if error.status == Status::DataLost => {
+                        let failures = group.members.faulty().len();
+                        if recovered.replace(failures) == Some(failures) {
+                            return Err(error);
+                        }
+                        group.recover_agreed(result)?;
+                        progress.continue_with(&group.members);
+                    }
+                    collected => {
+                        group.last_tree = Some(collected?);
+                        return Ok(());
+                    }
+                }
+            }
         })
     }
 }

@@ -62,15 +62,20 @@ impl<T: Transport> Group<T> {
     pub fn recover_checked(&mut self, result: Result<&mut Sorted>) -> Result<()> {
         self.call_with_limit(|group| {
             let result = group.agree_on_result(result, |sorted| &sorted.safety)?;
-            let record_bytes = result.record_bytes();
-            let dimension = group.members.cube().dimension();
-            let threads = group.threads.clone();
-            let recovered = result.with_algorithm(&threads, dimension, |safety, algorithm| {
-                group.restore(safety, algorithm, record_bytes)
-            });
-            result.relist();
-            recovered
+            group.recover_agreed(result)
         })
+    }
+
+    /// As [`Group::recover`], after the failures since the result was made are known. Collective.
+    pub(super) fn recover_agreed(&mut self, result: &mut Sorted) -> Result<()> {
+        let record_bytes = result.record_bytes();
+        let dimension = self.members.cube().dimension();
+        let threads = self.threads.clone();
+        let recovered = result.with_algorithm(&threads, dimension, |safety, algorithm| {
+            self.restore(safety, algorithm, record_bytes)
+        });
+        result.relist();
+        recovered
     }
 
     /// As [`Group::recover`], for the final states of a user-defined algorithm. Its functions are not called.
@@ -90,7 +95,7 @@ impl<T: Transport> Group<T> {
     }
 
     /// Agrees that all ranks pass the same result, and finds failures. Collective.
-    fn agree_on_result<R>(
+    pub(super) fn agree_on_result<R>(
         &mut self,
         result: Result<R>,
         safety: impl Fn(&R) -> &Safety,

@@ -448,6 +448,10 @@ fn judge_data_loss(
         // A partitioned rank that sees itself as the last survivor removes all files at its end.
         return None;
     }
+    if trial.store == StoreKind::None && trial.protects > 1 {
+        // A sort can end although a rank that had handed its block over has failed, and the next one misses its input.
+        return None;
+    }
     let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
     if trial.store == StoreKind::Reload && trial.recoveries > 0 && !is_recomputable {
         // The result of such a sort cannot be made again from inputs.

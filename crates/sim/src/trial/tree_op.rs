@@ -13,7 +13,7 @@ use ftsort_core::tree::fold::Sorted;
 use ftsort_core::tree::plan::Remedy;
 use ftsort_core::tree::run::TreeOp;
 use ftsort_core::tree::run::choose::TreeRequest;
-use ftsort_core::tree::run::collect::{Collect, LocalResult};
+use ftsort_core::tree::run::collect::{Collect, LocalResult, Progress};
 use ftsort_core::tree::run::probe::slow_pairs;
 use ftsort_core::tree::run::traverse::MergeOperator;
 use ftsort_kernels::buffer::Buffer;
@@ -136,6 +136,7 @@ impl TreeJob<'_, '_, '_> {
             local: &local,
             window: MIN_WINDOW.max(third),
             lost: self.context.lost,
+            progress: &mut Progress::default(),
         };
         let mut bytes = Vec::new();
         let chosen = collect.run(&mut |records| {

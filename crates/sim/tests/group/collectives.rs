@@ -200,14 +200,14 @@ fn a_result_is_verified_and_gathered() {
         let outcomes = play_group(3, seed, GroupConfig::default(), "", |rank, group| {
             let mine = keys(rank);
             let input = SortInput::of_keys(&mine);
-            let sorted = group.sort(input.clone())?;
+            let mut sorted = group.sort(input.clone())?;
             let violations = group.verify(&input.layout, &sorted, Some(input.records))?;
             assert_eq!(violations, 0);
             // The input of one rank is missing: the multisets differ.
             let part = if rank == Rank(1) { &[] } else { input.records };
             assert_eq!(group.verify(&input.layout, &sorted, Some(part))?, 1);
             let mut whole: Vec<i32> = Vec::new();
-            group.gather(TreeOptions::default(), &sorted, &mut |records| {
+            group.gather(TreeOptions::default(), &mut sorted, &mut |records| {
                 whole.extend(bytemuck::cast_slice::<u8, i32>(records));
                 Ok(())
             })?;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{
     Blocks, SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services,
-    statuses,
+    statuses, transport,
 };
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{Group, GroupConfig, SortInput, Sorted, StoreChoice, TreeOptions};
@@ -16,6 +16,7 @@ use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
+use ftsort_sim::transport::{Failure, FailureMode, SimConfig, run_ranks_on_large_stacks};
 
 /// Lets the rank of the failure schedule fail in this round of the program, and waits until the others know.
 fn fail_in(group: &mut SimGroup<'_>, round: u32, failed: u32) -> Result<()> {
@@ -214,7 +215,7 @@ fn a_recovered_result_is_gathered() {
             fail_in(group, 10, 2)?;
             group.recover(&mut sorted)?;
             let mut whole = Vec::new();
-            group.gather(TreeOptions::default(), &sorted, &mut |records| {
+            group.gather(TreeOptions::default(), &mut sorted, &mut |records| {
                 whole.extend(bytemuck::cast_slice::<u8, i32>(records));
                 Ok(())
             })?;
@@ -392,6 +393,63 @@ fn different_protected_inputs_are_refused_on_all_ranks() {
         Err::<(), _>(error)
     });
     assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+}
+
+/// Gathers a result at rank 0 or at its successor, in pieces of which each is noted with the rank that received it.
+fn gather_with_failure(seed: u64, failure: Option<Failure>) -> (Vec<Vec<i32>>, usize) {
+    let config = SimConfig {
+        seed,
+        failures: failure.into_iter().collect(),
+        record: false,
+        timed: false,
+    };
+    let run = run_ranks_on_large_stacks(3, &config, move |rank, mpi| {
+        let handle = mpi.handle();
+        let gathered = || -> Result<Vec<i32>> {
+            let mut group = Group::new(transport(mpi), GroupConfig::default(), services(rank))?;
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            // The failures are those of the gathering.
+            group.fault_check()?;
+            let mut whole = Vec::new();
+            let mut options = TreeOptions::default();
+            options.request.sink = Some(Rank(0));
+            group.gather(options, &mut sorted, &mut |records| {
+                whole.extend(bytemuck::cast_slice::<u8, i32>(records));
+                Ok(())
+            })?;
+            group.fault_check()?;
+            Ok(whole)
+        };
+        let gathered = gathered();
+        handle.check().is_ok().then_some(gathered)
+    });
+    assert_eq!((run.hung, run.misuse), (vec![], None), "seed {seed}");
+    let wholes = run.outcomes.into_iter().flatten().flatten();
+    let wholes = wholes.map(|whole| whole.expect("survivors succeed"));
+    (wholes.collect(), run.steps.len())
+}
+
+#[test]
+fn a_failure_at_any_step_of_a_gathering_loses_nothing() {
+    for seed in 1..4 {
+        let (wholes, _) = gather_with_failure(seed, None);
+        assert_eq!(wholes.concat(), all_keys(3));
+        for (rank, step) in (0..3).flat_map(|rank| (50..160).map(move |step| (rank, step))) {
+            let failure = Failure {
+                rank: Rank(rank),
+                step,
+                mode: FailureMode::Crash,
+            };
+            let (wholes, _) = gather_with_failure(seed, Some(failure));
+            // A sink that fails after it has received everything takes it along only if it is the failed rank.
+            let received = wholes.concat();
+            assert!(
+                received == all_keys(3) || received.is_empty() && rank == 0,
+                "seed {seed}: rank {rank} failed at step {step}: {} records",
+                received.len()
+            );
+        }
+    }
 }
 
 /// A loop of rounds without a last exchange, whose functions must not be called by a recovery.

@@ -57,15 +57,15 @@ impl HeldInputs {
     /// Takes over the copies that a job has added after failures. `membership`: that at the end of the job if it
     /// succeeded, so that all holders have their copies.
     pub fn after_job(&mut self, membership: Option<&Membership>) {
-        if mutant(Mutant::AddedCopiesForgotten) {
-            return;
+        let has_copies = self.store.scope() != StoreScope::Everyone;
+        if has_copies && !mutant(Mutant::AddedCopiesForgotten) {
+            let has = |owner: &Rank| {
+                let input = self.store.get(VersionId::INPUT, owner.home());
+                input.is_ok_and(|input| input.is_some())
+            };
+            let ranks = self.state.held.ranks();
+            self.state.held = RankSet::from_ranks(ranks, Rank::all(ranks).filter(has));
         }
-        let has = |owner: &Rank| {
-            let input = self.store.get(VersionId::INPUT, owner.home());
-            input.is_ok_and(|input| input.is_some())
-        };
-        let ranks = self.state.held.ranks();
-        self.state.held = RankSet::from_ranks(ranks, Rank::all(ranks).filter(has));
         if let Some(membership) = membership {
             self.state.membership = membership.clone();
         }

@@ -1,9 +1,10 @@
 //! Collects a whole sorted result at one rank, in order and in bounded memory: one window after the other is
 //! sent along the tree, and each is passed to the caller before the next one is sent.
 //!
-//! The blocks of a result belong to their ranks, and have no replicas. If a rank fails before its block was
-//! passed on completely, or the rank that collects fails, the call fails on all survivors. Must never: pass a
-//! record on twice, or before all ranks agree that its window has arrived.
+//! If a rank fails before its block was passed on completely, or the rank that collects fails, a run ends with an error
+//! on all survivors. After the recovery of the result another run continues where that one ended, or from the
+//! beginning if the rank that collected has failed. Must never: pass a record on twice to a rank, or before all ranks
+//! agree that its window has arrived.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,7 +13,7 @@ use super::choose::{ChosenTree, TreeRequest, TreeRoute};
 use super::traverse::{NodeData, Segment, traverse, upwards};
 use crate::engine::{Engine, Verdict, agreed_error};
 use crate::faults::Point;
-use crate::members::{Rank, RankSet};
+use crate::members::{Members, Rank, RankSet};
 use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
@@ -52,6 +53,31 @@ pub struct Collect<'c, 'e> {
     pub window: usize,
     /// The ranks with lost records.
     pub lost: &'c mut RankSet,
+    /// The progress of the call; the same on all ranks.
+    pub progress: &'c mut Progress,
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// The number of records that were passed on.
+    at: u64,
+    /// The sink of the tree, and the rank that executes it, once they were chosen.
+    sink: Option<(Node, Rank)>,
+}
+
+impl Progress {
+    /// Begins again if the rank that collects has failed: the new executor of the sink has nothing yet.
+    pub fn continue_with(&mut self, members: &Members) {
+        if let Some((sink, rank)) = self.sink
+            && members.is_faulty(rank)
+        {
+            *self = Progress {
+                at: 0,
+                sink: Some((sink, members.executor(sink))),
+            };
+        }
+    }
 }
 
 const ENTRY_BYTES: usize = 8 + 8 + 4;
@@ -64,13 +90,14 @@ impl Collect<'_, '_> {
         let all_owners = self.owners(table.iter());
         let mut request = self.request.clone();
         let chosen = TreeRoute::new(self.engine.members, &request, &all_owners)?.chosen;
-        let sink_rank = chosen.sink_rank;
+        let (sink, sink_rank) =
+            *(self.progress.sink).get_or_insert((chosen.tree.sink(), chosen.sink_rank));
         // The sink stays the same: another rank would have to start again, with records that were passed on
         // already.
-        request.sink = Some(Rank(chosen.tree.sink().0));
+        request.sink = Some(Rank(sink.0));
         let step = (self.window / self.local.record_bytes).clamp(1, u32::MAX as usize) as u64;
         let mut consume_error = None;
-        let (mut at, mut last) = (0, chosen);
+        let (mut at, mut last) = (self.progress.at, chosen);
         while at < self.local.total {
             let window = at..(at + step).min(self.local.total);
             let within =
@@ -87,6 +114,7 @@ impl Collect<'_, '_> {
                         consume_error = consume(&records).err();
                     }
                     (at, last) = (window.end, route.chosen);
+                    self.progress.at = at;
                 }
                 Verdict::Failed(status) => return Err(agreed_error(status, node_data.error)),
                 Verdict::Replay => self.check(&table, at, sink_rank)?,
