@@ -158,7 +158,7 @@ static int consume(void *user, const void *records, size_t count)
 }
 
 /* Brings the result of a sort to one rank. The parts are the records that were handed out. */
-static ftsort_status gather(ftsort *group, const ftsort_result *result)
+static ftsort_status gather(ftsort *group, ftsort_result *result)
 {
   ftsort_tree_options options = FTSORT_TREE_OPTIONS_INIT;
   ftsort_status status;

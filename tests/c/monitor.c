@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ftsort_verify.h"
 #include "monitored.h"
 
 #define MOST_SORTS 20000

@@ -34,8 +34,8 @@ const FUNCTIONS: &str = "
 /// that each of them prints.
 const GATHER: &str = "
  all   | none  | 4 | gather: status=0 lost=-1
- all   | sink  | 3 | gather: status=-40 lost=1
- quick | owner | 3 | gather: status=-40 lost=3
+ all   | sink  | 3 | gather: status=0 lost=-1
+ quick | owner | 3 | gather: status=0 lost=-1
 ";
 
 fn example(name: &str, ranks: usize, arguments: &str, faults: &str) -> Result<(), Failed> {
