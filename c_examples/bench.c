@@ -4,7 +4,8 @@
  *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x checks] [-f faults]
  *                               [-b STORE]
  *
- * STORE  memory, directory, synced (a directory with store_sync), reload or none
+ * STORE  memory, released (memory with release_after_run), directory, synced (a directory with store_sync), reload
+ *        or none
  * -a  a number of ftsort_algorithm
  * -p  the papers' pivots
  * -x  the sum of numbers of ftsort_check
@@ -226,9 +227,9 @@ static int place_of(const char *word, const char *const *words)
 int main(int argc, char **argv)
 {
   static const char *const types[] = {"i32", "u64", "f64", "pairs", NULL};
-  static const char *const stores[] = {"memory", "directory", "synced", "reload", "none", NULL};
-  static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY, FTSORT_STORE_DIRECTORY,
-                                       FTSORT_STORE_RELOAD, FTSORT_STORE_NONE};
+  static const char *const stores[] = {"memory", "released", "directory", "synced", "reload", "none", NULL};
+  static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY,    FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY,
+                                       FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD, FTSORT_STORE_NONE};
   static double seconds[PHASES][100], ratios[100];
   ftsort_config config = FTSORT_CONFIG_INIT;
   const ftsort_record numbers = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
@@ -275,8 +276,10 @@ int main(int argc, char **argv)
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   config.store_sync = beside && strcmp(beside, "synced") == 0;
+  config.release_after_run = beside && strcmp(beside, "released") == 0;
   if (beside) neighbour = group_with(kinds[place_of(beside, stores)], &config);
   config.store_sync = strcmp(store, "synced") == 0;
+  config.release_after_run = strcmp(store, "released") == 0;
   group = group_with(kinds[place_of(store, stores)], &config);
   count = ((size_t)1 << k) / (size_t)ranks;
   input.type = type;

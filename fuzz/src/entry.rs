@@ -14,12 +14,14 @@ use ftsort::capi::group::{
     ftsort_last_error,
 };
 use ftsort::capi::merge::{ftsort_tree_broadcast, ftsort_tree_get_info, ftsort_tree_merge};
+use ftsort::capi::protect::{ftsort_input_free, ftsort_protect, ftsort_run_protected};
 use ftsort::capi::query::{
     ftsort_cluster, ftsort_executor, ftsort_is_failed, ftsort_lost_ranks, ftsort_partner,
 };
 use ftsort::capi::record::ftsort_record;
 use ftsort::capi::result::{
-    ftsort_result_block, ftsort_result_count, ftsort_result_free, ftsort_result_total,
+    ftsort_result_block, ftsort_result_count, ftsort_result_free, ftsort_result_recover,
+    ftsort_result_total,
 };
 use ftsort::capi::run::ftsort_run;
 use ftsort::capi::stats::{ftsort_get_stats, ftsort_version};
@@ -302,7 +304,7 @@ fn trees(values: &mut Values<'_>) {
         assert_eq!(status, ARGUMENT);
         let status = ftsort_tree_broadcast(group, options, 0, state, bytes);
         assert_eq!(status, ARGUMENT);
-        let status = ftsort_gather_sorted(group, options, null(), None, null_mut());
+        let status = ftsort_gather_sorted(group, options, null_mut(), None, null_mut());
         assert_eq!(status, ARGUMENT);
         ftsort_result_free(result);
         assert_eq!(ftsort_tree_get_info(group, null_mut()), ARGUMENT);
@@ -317,8 +319,15 @@ fn others(values: &mut Values<'_>) {
     let (mut stats, mut state, mut committed) = (Default::default(), null(), 0);
     let stats: &mut [u64; 32] = &mut stats;
     stats[0] = values.size() as u64;
-    // SAFETY: NULL groups and results; the arrays have the given sizes.
+    // SAFETY: NULL groups, inputs and results; the arrays have the given sizes.
     unsafe {
+        let (group, mut input, mut result) = (null_mut(), null_mut(), null_mut());
+        let protected = ftsort_protect(group, null(), null(), bytes, &mut input);
+        let sorted = ftsort_run_protected(group, null_mut(), null(), &mut result);
+        let recovered = ftsort_result_recover(group, null_mut());
+        assert_eq!([protected, sorted, recovered], [ARGUMENT; 3]);
+        ftsort_input_free(input);
+        ftsort_result_free(result);
         let size = ftsort_cluster(node, s, nodes.as_mut_ptr(), room);
         assert!(size == 0 || size.is_power_of_two());
         assert!(nodes[..size.min(room)].iter().all(|member| *member >= 0));

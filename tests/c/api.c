@@ -196,6 +196,32 @@ static void bad_runs(ftsort *group)
   EXPECT(strstr(ftsort_last_error(group), "not the same") != NULL);
 }
 
+static void bad_inputs(ftsort *group)
+{
+  int32_t data[3] = {3, 1, 2};
+  ftsort_record wide = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
+  ftsort_input *input = (ftsort_input *)&failures;
+  ftsort_result *result = (ftsort_result *)&failures;
+
+  EXPECT(ftsort_protect(NULL, &i32, data, 3, &input) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_protect(group, NULL, data, 3, &input) == FTSORT_ERR_ARGUMENT && input == NULL);
+  EXPECT(ftsort_protect(group, &i32, data, 3, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_run_protected(group, NULL, NULL, &result) == FTSORT_ERR_ARGUMENT && result == NULL);
+  EXPECT(strstr(ftsort_last_error(group), "input is NULL") != NULL);
+  EXPECT(ftsort_result_recover(group, NULL) == FTSORT_ERR_ARGUMENT);
+  EXPECT(ftsort_protect(group, &i32, data, 3, &input) == FTSORT_OK);
+  EXPECT(ftsort_run_protected(group, input, &wide, &result) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "record.record_bytes is 8") != NULL);
+  EXPECT(ftsort_run_protected(group, rank == 1 ? NULL : input, NULL, &result) ==
+         (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
+  EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+  EXPECT(ftsort_result_recover(group, result) == FTSORT_OK);
+  EXPECT(ftsort_result_total(result) == 3 * (uint64_t)ranks);
+  ftsort_result_free(result);
+  ftsort_input_free(input);
+  ftsort_input_free(NULL);
+}
+
 /* Sorts `count` numbers of this rank, and checks the blocks, their offsets and the total. */
 static void sort_and_check(ftsort *group, MPI_Comm comm, size_t count)
 {
@@ -286,7 +312,9 @@ static int events_seen, warnings_seen;
 static void on_event(void *user, const ftsort_event *event)
 {
   EXPECT(user == &events_seen && event->struct_size >= 32);
-  if (event->kind == FTSORT_EVENT_ROUND) EXPECT((int)event->round == events_seen++);
+  if (event->kind != FTSORT_EVENT_ROUND) return;
+  if (event->round == 0) events_seen = 0;
+  EXPECT((int)event->round == events_seen++);
 }
 
 static void on_log(void *user, int level, const char *line)
@@ -319,15 +347,12 @@ static void reuse_and_several_groups(void)
 
   topology(world);
   bad_runs(world);
-  events_seen = 0;
+  bad_inputs(world);
   sort_and_check(world, MPI_COMM_WORLD, 1000);
   EXPECT(events_seen == 3); /* the loading round, one exchange, the merge round */
   sort_and_check(half, halves, 5000);
-  events_seen = 0;
   sort_and_check(world, MPI_COMM_WORLD, 0);
-  events_seen = 0;
   sort_and_check(world, MPI_COMM_WORLD, rank == 0 ? 0 : 777);
-  events_seen = 0;
   sort_and_check(world, MPI_COMM_WORLD, rank == 0 ? 100000 : 0);
   EXPECT(ftsort_get_stats(world, &stats) == FTSORT_OK);
   EXPECT(stats.algorithm == FTSORT_SAMPLESORT);

@@ -274,6 +274,23 @@ static ftsort_status run(ftsort *group, const given *g, ftsort_result **result)
   return status;
 }
 
+static ftsort_status protect(ftsort *group, const given *g)
+{
+  ftsort_input *input = NULL;
+  ftsort_result *fresh = NULL;
+  ftsort_status status;
+  doing = "ftsort_protect";
+  status = ftsort_protect(group, g->a_record, g->input, g->count, g->has_place ? &input : NULL);
+  EXPECT((status == FTSORT_OK) == (input != NULL));
+  if (status != FTSORT_OK) return status;
+  doing = "ftsort_run_protected";
+  status = ftsort_run_protected(group, input, below(4) ? NULL : g->a_record, below(16) ? &fresh : NULL);
+  EXPECT((status == FTSORT_OK) == (fresh != NULL));
+  ftsort_result_free(fresh);
+  ftsort_input_free(input);
+  return status;
+}
+
 static ftsort_status merge_on_a_tree(ftsort *group, const given *g)
 {
   ftsort_result *merged = NULL;
@@ -326,6 +343,8 @@ static ftsort_status collective(size_t function, ftsort *group, given *g, ftsort
   case 8:
     doing = "ftsort_gather_sorted";
     return ftsort_gather_sorted(group, g->a_tree, below(16) ? *result : NULL, below(16) ? consume : NULL, NULL);
+  case 9: doing = "ftsort_result_recover"; return ftsort_result_recover(group, below(4) ? *result : NULL);
+  case 10: return protect(group, g);
   default: return run(group, g, result);
   }
 }
@@ -367,13 +386,13 @@ static int call(ftsort *group, ftsort_result **result)
 {
   static given g;
   ftsort_status status;
-  size_t function = (size_t)below(16);
+  size_t function = (size_t)below(18);
   uint64_t kept = apart();
   alarm(40);
   draw_given(&g);
-  if (function >= 14) {
+  if (function >= 16) {
     doing = "local functions";
-    if (function == 14) states(group, &g);
+    if (function == 16) states(group, &g);
     else queries(group, *result);
     together(kept);
     return 1;
