@@ -2,9 +2,10 @@
  *
  *   ftsort-mpirun -np 8 ./sort_file [options] INPUT OUTPUT
  *
- * Each rank reads its share of INPUT and writes the blocks of its result into OUTPUT.part. If a rank fails after the
- * sort and before its blocks are written, the survivors sort again. Only the existence of OUTPUT means success: the
- * file is renamed to this name when it is complete.
+ * Each rank reads its share of INPUT and protects it at once. After the sort it writes the blocks of its result into
+ * OUTPUT.part. If ranks fail before all blocks are written, the survivors recover the lost blocks and write those too,
+ * without another sort. Only the existence of OUTPUT means success: the file is renamed to this name when it is
+ * complete.
  *
  * Prints its progress: rounds, failures, and recoveries as they happen. With --events these are lines for scripts, and
  * with --quiet only errors are printed. */
@@ -27,10 +28,11 @@ struct job {
   ftsort_record record;
   ftsort_config config;
   uint64_t records; /* in the whole file */
-  int ranks, self, lost;
+  int ranks, self;
   struct progress progress;
   ftsort *group;
   int32_t *reader; /* the rank that reads each rank's share: the rank itself, or the executor of its node */
+  char *written;   /* by node (there are fewer than 2 * ranks): whether this rank has written the block */
   double seconds;
   uint64_t replayed, peak;
 };
@@ -107,40 +109,74 @@ static int lowest_survivor(const struct job *job)
   return rank;
 }
 
-/* Sorts, and writes this rank's blocks. Returns 0 if that fails for good. */
-static int sort_once(struct job *job)
+static void add_stats(struct job *job)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
-  ftsort_result *result = NULL;
-  ftsort_status status;
-  ftsort_block block;
-  size_t records, i, size = job->record.record_bytes;
-  char *data;
-  int rank, fd, failed;
-  for (rank = 0; rank < job->ranks; rank++) job->reader[rank] = ftsort_executor(job->group, rank);
-  read_input(job, job->self, NULL, &records);
-  data = (char *)malloc(records * size + 1);
-  failed = !data || read_input(job, job->self, data, &records);
-  if (failed) fprintf(stderr, "rank %d: cannot read %s\n", job->self, job->input);
-  /* A rank that cannot read its share calls ftsort_run with an invalid argument, so that the call fails on all ranks:
-   * no rank waits for it, and no result lacks its share. */
-  status = ftsort_run(job->group, &job->record, failed ? NULL : data, records + (size_t)failed, &result);
-  free(data);
   ftsort_get_stats(job->group, &stats);
   job->seconds += stats.total_seconds;
   job->replayed += stats.rounds_replayed;
   if (stats.peak_bytes > job->peak) job->peak = stats.peak_bytes;
-  job->lost = status == FTSORT_ERR_DATA_LOST; /* on all ranks; the file still exists, so the survivors sort again */
-  if (job->lost) return 1;
-  if (status != FTSORT_OK) return fprintf(stderr, "rank %d: %s\n", job->self, ftsort_last_error(job->group)), 0;
-  fd = open(job->part, O_CREAT | O_WRONLY | O_NOFOLLOW, 0644); /* all ranks write to it, so not O_EXCL */
-  failed = fd < 0;
-  for (i = 0; !failed && ftsort_result_block(result, i, &block) == FTSORT_OK; i++)
+}
+
+/* Reads this rank's share and protects it. Afterwards the share survives the failure of this rank. */
+static ftsort_status read_and_protect(struct job *job, ftsort_input **input)
+{
+  ftsort_status status;
+  size_t records;
+  char *data;
+  int rank, failed;
+  for (rank = 0; rank < job->ranks; rank++) job->reader[rank] = ftsort_executor(job->group, rank);
+  read_input(job, job->self, NULL, &records);
+  data = (char *)malloc(records * job->record.record_bytes + 1);
+  failed = !data || read_input(job, job->self, data, &records);
+  if (failed) fprintf(stderr, "rank %d: cannot read %s\n", job->self, job->input);
+  /* A rank that cannot read its share passes an invalid argument, so that the call fails on all ranks: no rank waits
+   * for it, and no result lacks its share. */
+  status = ftsort_protect(job->group, &job->record, failed ? NULL : data, records + (size_t)failed, input);
+  free(data);
+  add_stats(job);
+  return status;
+}
+
+/* Writes the blocks that this rank has not written yet. Returns 0 if that fails. */
+static uint32_t write_blocks(struct job *job, const ftsort_result *result)
+{
+  size_t size = job->record.record_bytes, i;
+  ftsort_block block;
+  int fd = open(job->part, O_CREAT | O_WRONLY | O_NOFOLLOW, 0644); /* all ranks write to it, so not O_EXCL */
+  int failed = fd < 0;
+  for (i = 0; !failed && ftsort_result_block(result, i, &block) == FTSORT_OK; i++) {
+    if (job->written[block.node]) continue;
     failed = transfer(fd, (char *)block.data, block.count * size, block.offset * size, 1);
+    job->written[block.node] = 1;
+  }
   if (fd >= 0 && close(fd) != 0) failed = 1;
   if (failed) fprintf(stderr, "rank %d: cannot write %s: %s\n", job->self, job->part, strerror(errno));
-  ftsort_result_free(result);
   return !failed;
+}
+
+/* Sorts the file into OUTPUT.part. `fine`: receives whether all ranks could write; the same on all ranks. */
+static ftsort_status sort_into_part(struct job *job, uint32_t *fine)
+{
+  ftsort_result *result = NULL;
+  ftsort_input *input = NULL;
+  ftsort_status status = read_and_protect(job, &input);
+  size_t failures = 1;
+  if (status == FTSORT_OK) {
+    status = ftsort_run_protected(job->group, input, NULL, &result);
+    add_stats(job);
+  }
+  ftsort_input_free(input); /* the result has redundancy of its own */
+  memset(job->written, 0, 2 * (size_t)job->ranks);
+  *fine = 1;
+  /* Ends if all survivors have written their blocks, and no rank has failed before that. */
+  while (status == FTSORT_OK && *fine && failures > 0) {
+    *fine = write_blocks(job, result);
+    status = ftsort_agree(job->group, fine, &failures);
+    if (status == FTSORT_OK && *fine && failures > 0) status = ftsort_result_recover(job->group, result);
+  }
+  ftsort_result_free(result);
+  return status;
 }
 
 int main(int argc, char **argv)
@@ -148,6 +184,7 @@ int main(int argc, char **argv)
   static struct job job;
   ftsort_config config = FTSORT_CONFIG_INIT;
   struct stat info;
+  ftsort_status status;
   size_t failures, size;
   uint32_t fine;
 
@@ -175,15 +212,18 @@ int main(int argc, char **argv)
     say(&job.progress, "sorting %llu numbers, %.1f MB, on %d ranks", (unsigned long long)job.records,
         job.progress.bytes / 1e6, job.ranks);
   job.reader = (int32_t *)calloc((size_t)job.ranks, sizeof *job.reader);
-  if (!job.reader || ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
+  job.written = (char *)malloc(2 * (size_t)job.ranks);
+  if (!job.reader || !job.written || ftsort_init(MPI_COMM_WORLD, &job.config, &job.group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  do {
-    fine = (uint32_t)sort_once(&job);
-    /* Continues if all survivors have written their blocks, and no rank has failed before that. */
-    if (ftsort_agree(job.group, &fine, &failures) != FTSORT_OK) fine = 0;
-  } while (fine && (failures > 0 || job.lost));
+  /* Data without any copy left are lost on all ranks alike, but the file still exists: the survivors read it again. */
+  do status = sort_into_part(&job, &fine);
+  while (status == FTSORT_ERR_DATA_LOST);
+  if (status != FTSORT_OK) {
+    fprintf(stderr, "rank %d: %s\n", job.self, ftsort_last_error(job.group));
+    fine = 0;
+  }
   /* The executor of node 0 renames the file. If it fails meanwhile, the next executor does it. */
   for (failures = 1; fine && failures > 0;) {
     if (ftsort_executor(job.group, 0) == job.self && access(job.part, F_OK) == 0)

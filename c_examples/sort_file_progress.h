@@ -30,6 +30,9 @@ static void say(const struct progress *progress, const char *format, ...)
   fflush(stdout);
 }
 
+/* ftsort_protect has one round, and a sort has more. A sort after failures protects the input again. */
+static int is_protection(const ftsort_event *event) { return event->rounds == 1; }
+
 /* An event of the sort as a line for a person. */
 static void say_event(const struct progress *progress, const ftsort_event *event)
 {
@@ -37,7 +40,8 @@ static void say_event(const struct progress *progress, const ftsort_event *event
   unsigned round = event->round + 1, rounds = event->rounds;
   switch (event->kind) {
   case FTSORT_EVENT_ROUND:
-    say(progress, "round %u of %u committed, %.1f MB, %d of %d ranks alive", round, rounds, progress->bytes / 1e6,
+    if (is_protection(event)) say(progress, "the input is protected, %d of %d ranks alive", alive, progress->ranks);
+    else say(progress, "round %u of %u committed, %.1f MB, %d of %d ranks alive", round, rounds, progress->bytes / 1e6,
         alive, progress->ranks);
     break;
   case FTSORT_EVENT_FAILURE:
@@ -45,6 +49,7 @@ static void say_event(const struct progress *progress, const ftsort_event *event
     break;
   case FTSORT_EVENT_EXECUTOR: say(progress, "rank %d now runs node %d", peer, rank); break;
   case FTSORT_EVENT_REPLAY: say(progress, "round %u of %u starts again", round, rounds); break;
+  case FTSORT_EVENT_RENEWED: say(progress, "the blocks of failed ranks are recovered"); break;
   default: break;
   }
 }
@@ -53,10 +58,12 @@ static void say_event(const struct progress *progress, const ftsort_event *event
 static void print_event(const ftsort_event *event)
 {
   int rank = (int)event->rank, peer = (int)event->peer;
-  if (event->kind == FTSORT_EVENT_ROUND) printf("round %u of %u\n", event->round + 1, event->rounds);
+  if (event->kind == FTSORT_EVENT_ROUND && is_protection(event)) printf("protected\n");
+  else if (event->kind == FTSORT_EVENT_ROUND) printf("round %u of %u\n", event->round + 1, event->rounds);
   if (event->kind == FTSORT_EVENT_FAILURE) printf("failed %d\n", rank);
   if (event->kind == FTSORT_EVENT_EXECUTOR) printf("executor %d is %d\n", rank, peer);
   if (event->kind == FTSORT_EVENT_REPLAY) printf("replay %u of %u\n", event->round + 1, event->rounds);
+  if (event->kind == FTSORT_EVENT_RENEWED) printf("recovered\n");
   fflush(stdout);
 }
 

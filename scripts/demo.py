@@ -55,6 +55,10 @@ class Progress:
     def read(self, line):
         """Takes in a line; returns a message for the log, or None."""
         word, *rest = line.split() or [""]
+        if word == "protected":
+            return "the input is protected"
+        if word == "recovered":
+            return "the blocks of failed ranks are recovered"
         if word == "round":
             self.round, self.rounds = int(rest[0]), int(rest[2])
             self.phase = "sorting" if self.round < self.rounds else "writing"

@@ -119,7 +119,7 @@ class GeneratedRecords:
 
 
 class RealFile:
-    """Sorts a file with c_examples/sort_file.c, which reads the file and sorts again after a loss of data."""
+    """Sorts a file with c_examples/sort_file.c, which reads the file again after a loss of data."""
 
     def __init__(self, options, folder):
         self.sorter = launch.build_c(launch.ROOT / "c_examples/sort_file.c", folder, options.profile)

@@ -7,6 +7,7 @@ their pids. The signals of a plan are sent at instants relative to it. A plan is
 import math
 import os
 import pathlib
+import queue
 import signal
 import threading
 import time
@@ -61,9 +62,13 @@ class Sender:
             self.thread = threading.Thread(target=self.send, daemon=True)
             self.thread.start()
 
+    def steps(self):
+        """Yields the steps of the plan, each when the one before it has been sent."""
+        yield from self.plan
+
     def send(self):
         killed = set()
-        for seconds, rank, number in self.plan:
+        for seconds, rank, number in self.steps():
             if self.over.wait(max(0, self.start + seconds - time.monotonic())):
                 return
             if rank in killed or not is_running(self.pids[rank], self.program):
@@ -87,9 +92,51 @@ class Sender:
         return {rank: seconds for seconds, rank, number in self.sent if number == signal.SIGKILL}
 
 
-def run(ranks, command, limit, plan):
+class SuccessiveKills(Sender):
+    """Kills ranks one after another, each when the recovery from the kill before it has ended.
+
+    `plan` is a list of (seconds, rank): how long after the end of a recovery (or the start) a rank is killed. A recovery
+    has ended when every survivor has printed "whole RANK SECONDS RANKS" in which RANKS names all ranks that were killed
+    before. It ended at the last one of these instants. A kill whose instant has passed when the lines arrive follows at
+    once.
+    """
+
+    def __init__(self, program, plan):
+        super().__init__(program, [])
+        self.kills, self.lines = plan, queue.SimpleQueue()
+
+    def read(self, line):
+        if line.startswith("whole "):
+            self.lines.put(line.split()[1:])
+        super().read(line)
+
+    def steps(self):
+        ended, killed = 0.0, set()
+        for delay, rank in self.kills:
+            yield ended + delay, rank, signal.SIGKILL
+            killed.add(rank)
+            ended = self.end_of_recovery(killed)
+            if ended is None:
+                return
+
+    def end_of_recovery(self, killed):
+        """Waits for the end of the recovery from these kills; returns its seconds after the start, or None at the end."""
+        instants = {}
+        while set(range(len(self.pids))) - killed - instants.keys():
+            try:
+                rank, seconds, failed = self.lines.get(timeout=0.01)
+            except queue.Empty:
+                if self.over.is_set():
+                    return None
+                continue
+            if failed != "-" and set(map(int, failed.split(","))) >= killed:
+                instants.setdefault(int(rank), float(seconds) - self.start)
+        return max(instants.values(), default=0.0)
+
+
+def run(ranks, command, limit, plan, sender=Sender):
     """Runs a program while the signals of a plan are sent; returns the launch.Run and the Sender."""
-    sender = Sender(command[0], plan)
+    sender = sender(command[0], plan)
     try:
         done = launch.launch(ranks, command, limit, on_line=sender.read)
     finally:

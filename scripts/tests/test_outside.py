@@ -107,43 +107,128 @@ class Digests(unittest.TestCase):
             self.assertNotIn(verdict, ("right", "short"), wrong)
 
 
-def output(blocks, statuses, lost="", freed=None):
-    """Returns the lines of three ranks."""
-    lines = [f"input {rank} " + " ".join(map(str, digest)) for rank, digest in enumerate(INPUTS)]
+def inputs():
+    return [f"input {rank} " + " ".join(map(str, digest)) for rank, digest in enumerate(INPUTS)]
+
+
+def output(blocks, statuses, lost="-", freed=None):
+    """Returns the lines of three ranks that sort once and print their blocks."""
+    lines = inputs()
+    lines += [f"enter {rank} 10.5" for rank in range(3)]
     for rank, status in statuses.items():
-        lines += [f"enter {rank} 10.5", f"return {rank} 11.{rank} {status}", f"lost {rank} {lost}"]
+        lines += [f"return {rank} 11.{rank} {status}", f"lost {rank} {lost}"]
     lines += ["block " + " ".join(map(str, words)) for words in blocks]
     lines += [f"free {rank} 12" for rank in (statuses if freed is None else freed)]
     return "\n".join(lines)
 
 
-class Outcomes(unittest.TestCase):
-    def judge(self, text, victim, ranges=lambda wanted: []):
-        return random_kills.judge(random_kills.Report(text), 3, victim, ranges)[0]
+def outcome_of(text, killed, ranges=lambda wanted: []):
+    return random_kills.judge(random_kills.Report(text), 3, set(killed), ranges)[0]
 
+
+class Outcomes(unittest.TestCase):
     def test_of_complete_and_lost_results(self):
-        self.assertEqual(self.judge(output(BLOCKS, {0: 0, 1: 0, 2: 0}), None), "right")
-        self.assertEqual(self.judge(output(BLOCKS, {0: 0, 2: 0}), 1), "right")
-        self.assertEqual(self.judge(output([], {0: -40, 2: -40}, "1"), 1), "lost")
+        self.assertEqual(outcome_of(output(BLOCKS, {0: 0, 1: 0, 2: 0}), []), "right")
+        self.assertEqual(outcome_of(output(BLOCKS, {0: 0, 2: 0}), [1]), "right")
+        self.assertEqual(outcome_of(output([], {0: -40, 2: -40}, "1"), [1]), "lost")
 
     def test_of_bad_results(self):
-        self.assertEqual(self.judge(output([], {0: -40, 2: -40}, "2"), 1), "wrong")
-        self.assertEqual(self.judge(output([], {0: -40, 2: -40}), 1), "wrong")
-        self.assertEqual(self.judge(output(BLOCKS, {0: 0, 2: -40}, "1"), 1), "wrong")
-        self.assertEqual(self.judge(output(BLOCKS, {0: -61, 2: -61}), 1), "wrong")
-        self.assertEqual(self.judge(output(BLOCKS, {0: 0, 2: 0}, freed=[0]), 1), "crash")
-        self.assertEqual(self.judge(output(BLOCKS[:1], {0: 0, 1: 0, 2: 0}), None), "wrong")
+        self.assertEqual(outcome_of(output([], {0: -40, 2: -40}, "2"), [1]), "wrong")
+        self.assertEqual(outcome_of(output([], {0: -40, 2: -40}), [1]), "wrong")
+        self.assertEqual(outcome_of(output(BLOCKS, {0: 0, 2: -40}, "1"), [1]), "wrong")
+        self.assertEqual(outcome_of(output(BLOCKS, {0: -61, 2: -61}), [1]), "wrong")
+        self.assertEqual(outcome_of(output(BLOCKS, {0: 0, 2: 0}, freed=[0]), [1]), "crash")
+        self.assertEqual(outcome_of(output(BLOCKS[:1], {0: 0, 1: 0, 2: 0}), []), "wrong")
+        self.assertEqual(outcome_of(output(BLOCKS, {0: 0, 2: 0}) + "\nchanged 2 2", [1]), "wrong")
 
     def test_of_short_results(self):
         right = lambda wanted: [words[2:6] for words in BLOCKS if words[2:4] in set(wanted)]
         short = output(BLOCKS[:2], {0: 0, 1: 0})
-        self.assertEqual(self.judge(short, 2, right), "short")
-        self.assertEqual(self.judge(short, 2, lambda wanted: [(0, 2, 0, 0)]), "wrong")
+        self.assertEqual(outcome_of(short, [2], right), "short")
+        self.assertEqual(outcome_of(short, [2], lambda wanted: [(0, 2, 0, 0)]), "wrong")
         # The killed rank's block is there, and another one is missing.
-        self.assertEqual(self.judge(output(BLOCKS[1:], {0: 0, 1: 0}), 2, right), "wrong")
+        self.assertEqual(outcome_of(output(BLOCKS[1:], {0: 0, 1: 0}), [2], right), "wrong")
 
     def test_of_times(self):
-        self.assertAlmostEqual(random_kills.Report(output(BLOCKS, {0: 0, 2: 0})).length(), 0.7)
+        report = random_kills.Report(output(BLOCKS, {0: 0, 2: 0}))
+        self.assertAlmostEqual(random_kills.Report(output(BLOCKS, {0: 0, 1: 0, 2: 0})).length("returned"), 0.7)
+        self.assertEqual((report.moment(0), report.moment(1)), ("after", "call"))
+
+
+def written(rank, blocks, ends, failed="-"):
+    """Returns the lines of a rank in a sort whose blocks it writes. `ends`: the statuses of the sort and of recoveries."""
+    lines = [f"enter {rank} 10", f"return {rank} 11 {ends[0]}", f"lost {rank} -"]
+    lines += ["block " + " ".join(map(str, (rank, *words[1:]))) for words in blocks]
+    lines += [line for status in ends[1:] for line in (f"recovered {rank} 12 {status}", f"lost {rank} -")]
+    return lines + ([] if failed is None else [f"written {rank} 13 {failed}", f"free {rank} 14"])
+
+
+class WrittenOutputs(unittest.TestCase):
+    def outcome(self, killed, *ranks):
+        lines = inputs() + [line for lines in ranks for line in lines]
+        right = lambda wanted: [words[2:6] for words in BLOCKS if words[2:4] in set(wanted)]
+        return outcome_of("\n".join(lines), killed, right)
+
+    def test_consist_of_the_blocks_of_survivors(self):
+        victim = written(2, BLOCKS[2:], [0], None)
+        rebuilt = written(1, BLOCKS[1:], [0, 0], "2")
+        self.assertEqual(self.outcome([2], written(0, BLOCKS[:1], [0, 0], "2"), rebuilt, victim), "right")
+        # The killed rank has written its block, but the survivors have found its failure and not recovered the block.
+        hole = written(1, BLOCKS[1:2], [0, 0], "2")
+        self.assertEqual(self.outcome([2], written(0, BLOCKS[:1], [0, 0], "2"), hole, victim), "short")
+
+    def test_contain_the_blocks_of_a_rank_that_is_killed_after_the_agreement(self):
+        ranks = [written(0, BLOCKS[:1], [0]), written(1, BLOCKS[1:2], [0])]
+        self.assertEqual(self.outcome([2], *ranks, written(2, BLOCKS[2:], [0], None)), "right")
+        self.assertEqual(self.outcome([2], *ranks, written(2, [], [0], None)), "short")
+
+    def test_must_be_agreed_on(self):
+        victim = written(2, BLOCKS[2:], [0], None)
+        rebuilt = written(1, BLOCKS[1:], [0, 0], "2")
+        self.assertEqual(self.outcome([2], written(0, BLOCKS[:1], [0, 0], "-"), rebuilt, victim), "wrong")
+        self.assertEqual(self.outcome([2], written(0, BLOCKS[:1], [0], "2"), rebuilt, victim), "wrong")
+        # A living rank counts as failed.
+        rebuilt = written(1, BLOCKS[1:], [0, 0], "0,2")
+        self.assertEqual(self.outcome([2], written(0, BLOCKS[:1], [0, 0], "0,2"), rebuilt, victim), "wrong")
+
+    def test_can_be_lost_in_a_recovery(self):
+        lost = lambda rank: [line.replace(f"lost {rank} -", f"lost {rank} 2") for line in written(rank, [], [0, -40])]
+        self.assertEqual(self.outcome([2], lost(0), lost(1), written(2, [], [0], None)), "lost")
+        self.assertEqual(self.outcome([1, 2], lost(0), written(1, [], [0], None), written(2, [], [0], None)), "lost")
+
+    def test_of_each_sort_must_be_complete(self):
+        first = [written(rank, [BLOCKS[rank]], [0]) for rank in range(3)]
+        second = written(0, BLOCKS, [0, 0, 0], "1,2")
+        self.assertEqual(self.outcome([1, 2], *first, second), "right")
+        self.assertEqual(self.outcome([1, 2], *first, written(0, BLOCKS[:2], [0, 0, 0], "1,2")), "short")
+        self.assertEqual(self.outcome([1, 2], first[0], first[1], written(2, [], [0]), second), "short")
+        self.assertEqual(self.outcome([2], *first, second), "wrong")
+
+    def test_losses_and_short_results_are_failures_in_some_modes(self):
+        row = {"store": "memory:1", "moments": "call"}
+        bad = lambda mode, outcome, **more: random_kills.is_bad({**row, "mode": mode, "outcome": outcome, **more})
+        self.assertEqual([bad(mode, "lost") for mode in random_kills.MODES], [False, True, False, True])
+        self.assertEqual([bad(mode, "short") for mode in random_kills.MODES], [False, False, True, True])
+        self.assertEqual([bad(mode, "lost", store="none") for mode in random_kills.MODES], [False] * 4)
+        self.assertTrue(bad("free", "lost", moments="kept"))
+        self.assertTrue(all(bad(mode, outcome) for mode in random_kills.MODES for outcome in random_kills.BAD))
+
+
+class SuccessiveKills(unittest.TestCase):
+    def test_leave_one_rank_and_wait_for_all_survivors(self):
+        again, steps = random_kills.draw_successive("cell", 3, 4, 0.5)
+        self.assertTrue(0 <= again < 4)
+        self.assertEqual(len({rank for _, rank in steps}), 3)
+        self.assertTrue(all(0 <= delay <= 0.5 for delay, _ in steps))
+        sender = outside.SuccessiveKills("program", steps)
+        sender.start, sender.pids = 100.0, [0, 0, 0, 0]
+        for line in ["whole 0 101 -", "whole 3 102 1", "whole 2 102.1 1", "whole 0 102.5 1", "whole 3 102.7 1",
+                     "whole 3 103 1,2", "whole 0 103 1", "whole 0 104 1,2"]:
+            sender.lines.put(line.split()[1:])
+        self.assertAlmostEqual(sender.end_of_recovery({1}), 2.5)
+        self.assertAlmostEqual(sender.end_of_recovery({1, 2}), 4)
+        sender.over.set()
+        self.assertIsNone(sender.end_of_recovery({1, 2, 3}))
 
 
 class Traces(unittest.TestCase):

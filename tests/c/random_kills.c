@@ -1,18 +1,30 @@
-/* The program of scripts/random_kills.py: a sort in which one rank is killed from outside at any instant.
+/* The program of scripts/random_kills.py: a sort in which ranks are killed from outside at any instant.
  *
- *   random_kills sort DIR STORE REPLICAS COUNT SEED             (under mpirun)
- *   random_kills measure DIR STORE REPLICAS COUNT SEED TURNS    (under mpirun)
- *   random_kills check RANKS COUNT SEED OFFSET:COUNT...         (without mpirun)
+ *   random_kills sort DIR STORE REPLICAS COUNT SEED MODE AGAIN HOLD    (under mpirun)
+ *   random_kills measure DIR STORE REPLICAS COUNT SEED TURNS           (under mpirun)
+ *   random_kills check RANKS COUNT SEED OFFSET:COUNT...                (without mpirun)
  *
  * Every rank has COUNT random integers of 32 bits. STORE is memory, directory or none.
  *
- * "sort" prints lines, each with the rank and some with the seconds of the monotonic clock:
+ * "sort" has four modes. "call" sorts by ftsort_run. "protected" calls ftsort_protect before the start, and sorts by
+ * ftsort_run_protected. "free" sorts by ftsort_run and behaves like a program that writes its output: it reads every
+ * block several times and prints its digest, agrees that all ranks have done so, and recovers the result and prints the
+ * rebuilt blocks until an agreement finds no new failure. "successive" protects its input and writes its results in the
+ * same way. It sorts again until a sort returns with at least AGAIN failed ranks. Then it releases the input, and keeps
+ * the result until HOLD ranks have failed. The other modes ignore AGAIN and HOLD.
+ *
+ * "sort" prints lines, each with the rank and some with the seconds of the monotonic clock. RANKS are joined by commas;
+ * "-" stands for none. The lines from "enter" to "free" belong to one sort.
  *
  *   input RANK COUNT SUM XOR           the digest of the rank's records, before the sort
- *   enter RANK SECONDS                 ftsort_run begins
- *   return RANK SECONDS STATUS         ftsort_run has returned
- *   lost RANK RANKS                    the ranks of ftsort_lost_ranks, joined by commas
+ *   enter RANK SECONDS                 ftsort_run or ftsort_run_protected begins
+ *   return RANK SECONDS STATUS         it has returned
+ *   lost RANK RANKS                    the ranks of ftsort_lost_ranks
  *   block RANK NODE OFFSET COUNT SUM XOR FIRST LAST ORDERED
+ *   changed RANK NODE                  a block differs from its digest of before
+ *   recovered RANK SECONDS STATUS      ftsort_result_recover has returned
+ *   whole RANK SECONDS RANKS           the data tolerate the next failure, after these ranks have failed ("successive")
+ *   written RANK SECONDS RANKS         an agreement found all blocks printed; these ranks had failed by then
  *   free RANK SECONDS                  ftsort_result_free has returned
  *
  * Digests and order are computed without ftsort; the script combines those of all ranks. "check" sorts the records of
@@ -32,6 +44,16 @@ static int rank, ranks;
 struct digest {
   uint64_t sum, folded;
 };
+
+/* The digests of the blocks that this rank has written, by node. */
+struct output {
+  struct digest digests[64];
+  char written[64];
+};
+
+/* A rank reads each block so many times before it prints the digest, so that the time after a sort is about as long as
+ * the sort. */
+static const int passes = 6;
 
 static struct digest digest_of(const int32_t *keys, size_t count)
 {
@@ -84,6 +106,32 @@ static ftsort *group_of(char **arg, const char *trace)
   return group;
 }
 
+/* Joins the numbers of failed ranks with commas; returns how many there are. */
+static int failed_ranks(const ftsort *group, char *text, size_t size)
+{
+  int other, count = 0;
+  text[0] = '\0';
+  for (other = 0; other < ranks; other++) {
+    if (!ftsort_is_failed(group, other)) continue;
+    snprintf(text + strlen(text), size - strlen(text), "%s%d", count++ ? "," : "", other);
+  }
+  if (count == 0) snprintf(text, size, "-");
+  return count;
+}
+
+static void say_failed(const ftsort *group, const char *word)
+{
+  char text[256];
+  failed_ranks(group, text, sizeof text);
+  say(1, "%s %d %.6f %s\n", word, rank, seconds_of(CLOCK_MONOTONIC), text);
+}
+
+static int count_failed(const ftsort *group)
+{
+  char text[256];
+  return failed_ranks(group, text, sizeof text);
+}
+
 static void print_lost(const ftsort *group)
 {
   char text[256] = "";
@@ -91,45 +139,122 @@ static void print_lost(const ftsort *group)
   size_t count = ftsort_lost_ranks(group, lost, 32), i;
   for (i = 0; i < count && i < 32; i++)
     snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", i ? "," : "", (int)lost[i]);
-  say(1, "lost %d %s\n", rank, text);
+  say(1, "lost %d %s\n", rank, count ? text : "-");
 }
 
-static void print_blocks(const ftsort_result *result)
+/* Prints the blocks that have not been printed yet, and reads the others again. */
+static void print_blocks(const ftsort_result *result, struct output *output, int reads)
 {
   ftsort_block block;
   size_t i;
   for (i = 0; ftsort_result_block(result, i, &block) == FTSORT_OK; i++) {
     const int32_t *keys = (const int32_t *)block.data;
-    const struct digest digest = digest_of(keys, block.count);
+    struct digest digest = digest_of(keys, block.count), *before = &output->digests[block.node];
+    int left;
+    for (left = reads; !output->written[block.node] && left > 1; left--) {
+      const struct digest same = digest_of(keys, block.count);
+      if (memcmp(&same, &digest, sizeof same) != 0) say(1, "changed %d %d\n", rank, (int)block.node);
+    }
+    if (output->written[block.node]) {
+      if (memcmp(before, &digest, sizeof digest) != 0) say(1, "changed %d %d\n", rank, (int)block.node);
+      continue;
+    }
     say(1, "block %d %d %llu %zu %llu %llu %d %d %d\n", rank, (int)block.node, (unsigned long long)block.offset,
         block.count, (unsigned long long)digest.sum, (unsigned long long)digest.folded, block.count ? keys[0] : 0,
         block.count ? keys[block.count - 1] : 0, is_ordered(keys, block.count));
+    *before = digest;
+    output->written[block.node] = 1;
   }
+}
+
+static int is_fine(const ftsort *group, ftsort_status status)
+{
+  if (status != FTSORT_OK) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
+  return status == FTSORT_OK;
+}
+
+/* Writes all blocks, also those of ranks that fail meanwhile, and keeps the result until `hold` ranks have failed.
+ * Returns 0 after an error. */
+static int write_result(ftsort *group, ftsort_result *result, int hold)
+{
+  struct output output;
+  size_t failures;
+  memset(&output, 0, sizeof output);
+  do {
+    uint32_t written = 1;
+    print_blocks(result, &output, passes);
+    if (!is_fine(group, ftsort_agree(group, &written, &failures))) return 0;
+    if (failures > 0) {
+      const ftsort_status status = ftsort_result_recover(group, result);
+      say(1, "recovered %d %.6f %d\n", rank, seconds_of(CLOCK_MONOTONIC), (int)status);
+      print_lost(group);
+      if (!is_fine(group, status)) return 0;
+      if (hold > 0) say_failed(group, "whole");
+    }
+  } while (failures > 0 || count_failed(group) < hold);
+  say_failed(group, "written");
+  return 1;
+}
+
+/* Sorts once. `again`, `hold`: see above. Returns whether to sort again. */
+static int sort_once(ftsort *group, ftsort_input **held, const int32_t *input, size_t count, int writes, int again,
+                     int hold)
+{
+  ftsort_result *result = NULL;
+  ftsort_status status;
+  const int is_successive = hold > 0;
+  double end;
+  int fine, is_last;
+
+  say(1, "enter %d %.6f\n", rank, seconds_of(CLOCK_MONOTONIC));
+  status = *held ? ftsort_run_protected(group, *held, NULL, &result) : ftsort_run(group, &i32, input, count, &result);
+  end = seconds_of(CLOCK_MONOTONIC);
+  say(1, "return %d %.6f %d\n", rank, end, (int)status);
+  print_lost(group);
+  fine = is_fine(group, status);
+  is_last = !is_successive || count_failed(group) >= again;
+  if (is_successive && fine) {
+    /* The result has redundancy of its own; the copies of the input are renewed by sorts only. */
+    if (is_last) ftsort_input_free(*held);
+    if (is_last) *held = NULL;
+    say_failed(group, "whole");
+  }
+  if (fine && writes) {
+    fine = write_result(group, result, is_last ? hold : 0);
+  } else {
+    struct output output;
+    memset(&output, 0, sizeof output);
+    print_blocks(result, &output, 1);
+  }
+  ftsort_result_free(result);
+  say(1, "free %d %.6f\n", rank, seconds_of(CLOCK_MONOTONIC));
+  return fine && !is_last;
 }
 
 static int sort(char **arg)
 {
   const size_t count = strtoull(arg[3], NULL, 10);
+  const char *mode = arg[5];
+  const int is_successive = strcmp(mode, "successive") == 0, writes = is_successive || strcmp(mode, "free") == 0;
+  const int again = is_successive ? atoi(arg[6]) : 0, hold = is_successive ? atoi(arg[7]) : 0;
   int32_t *input = allocate(count);
   struct digest digest;
   ftsort *group = group_of(arg, "");
-  ftsort_result *result = NULL;
-  ftsort_status status;
-  double end;
+  ftsort_input *held = NULL;
 
   fill(input, count, strtoull(arg[4], NULL, 10), rank);
   digest = digest_of(input, count);
   say(1, "input %d %zu %llu %llu\n", rank, count, (unsigned long long)digest.sum, (unsigned long long)digest.folded);
+  if ((is_successive || strcmp(mode, "protected") == 0) &&
+      !is_fine(group, ftsort_protect(group, &i32, input, count, &held)))
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  if (held != NULL) { /* the caller's array is not needed any more */
+    free(input);
+    input = NULL;
+  }
   start_together(rank, ranks);
-  say(1, "enter %d %.6f\n", rank, seconds_of(CLOCK_MONOTONIC));
-  status = ftsort_run(group, &i32, input, count, &result);
-  end = seconds_of(CLOCK_MONOTONIC);
-  say(1, "return %d %.6f %d\n", rank, end, (int)status);
-  print_lost(group);
-  if (status != FTSORT_OK) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
-  print_blocks(result);
-  ftsort_result_free(result);
-  say(1, "free %d %.6f\n", rank, seconds_of(CLOCK_MONOTONIC));
+  while (sort_once(group, &held, input, count, writes, again, hold)) continue;
+  ftsort_input_free(held);
   free(input);
   ftsort_leave(group, 0);
   return 1;
@@ -204,7 +329,7 @@ int main(int argc, char **argv)
 {
   const char *mode = argc > 1 ? argv[1] : "";
   if (argc > 5 && strcmp(mode, "check") == 0) return check(argc - 2, argv + 2);
-  if ((argc != 7 || strcmp(mode, "sort") != 0) && (argc != 8 || strcmp(mode, "measure") != 0)) {
+  if ((argc != 10 || strcmp(mode, "sort") != 0) && (argc != 8 || strcmp(mode, "measure") != 0)) {
     fprintf(stderr, "the first lines of random_kills.c describe the arguments\n");
     return 2;
   }
@@ -212,5 +337,6 @@ int main(int argc, char **argv)
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  return argc == 7 ? sort(argv + 2) : measure(argv + 2);
+  if (ranks > (int)(sizeof((struct output *)0)->written)) MPI_Abort(MPI_COMM_WORLD, 2);
+  return argc == 10 ? sort(argv + 2) : measure(argv + 2);
 }

@@ -5,7 +5,9 @@ use std::fs;
 use libtest_mimic::Failed;
 
 use crate::case::{Case, Row, number, table};
-use crate::harness::{Scratch, compiler, launch, program, require, root, run, victims, words};
+use crate::harness::{
+    Launch, Scratch, compiler, launch, program, require, root, run, victims, words,
+};
 use crate::originals::{bytes, random_keys};
 
 /// Example, ranks, arguments, failures.
@@ -116,6 +118,83 @@ fn sort_file() -> Result<(), Failed> {
     folder.remove()
 }
 
+/// Ranks, failures in the sort, kills while the output is written (see `tests/c/sort_file_killed.c`), whether the
+/// survivors sort again, options. They do if more ranks fail at once than there are copies of a recovered result.
+const KILLED_WRITERS: &str = "
+ quick | 5 |          | 2@write.1                                         | once |
+ all   | 4 |          | 0@write.1                                         | once |
+ quick | 4 |          | 2@write.1 3@write.2                               | once |
+ all   | 5 |          | 2@write.1 3@write.1                               | once |
+ all   | 4 | 1@1.send | 0@write.1 3@write.1                               | any  |
+ all   | 8 |          | 1@write.1 2@write.1 6@write.1 7@write.1 5@write.2 | once |
+ all   | 4 |          | 1@write.1 2@write.1 3@write.1                     | any  |
+ all   | 4 |          | 2@write.1 3@write.2 0@before                      | once |
+ quick | 4 |          | 0@before                                          | once |
+ all   | 4 |          | 0@after                                           | once |
+ all   | 4 |          | 2@write.1 3@write.2                               | once | --store directory --directory DIR
+ all   | 4 |          | 2@write.1 3@write.2                               | once | --store reload
+ all   | 4 |          | 2@write.1 3@write.2                               | once | --algorithm bitonic
+ all   | 4 |          | 2@write.1                                         | any  | --algorithm bitonic --store reload
+";
+
+/// Sorts a file while ranks are killed that write the output.
+fn write_while_ranks_fail(
+    ranks: usize,
+    [faults, kills, sorts, options]: [&str; 4],
+) -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let (input, output) = (folder.path().join("input"), folder.path().join("output"));
+    let mut keys = random_keys(11, 100_003);
+    fs::write(&input, bytes(&keys))?;
+    keys.sort_unstable();
+    let program = program("tests/c/sort_file_killed.c")?;
+    let mut arguments = words(options, &folder);
+    arguments.extend([input, output.clone()].map(|path| path.display().to_string()));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let launch = Launch {
+        ranks,
+        faults,
+        ulfm: true,
+    };
+    let text = run(launch.command(&program, &arguments).env("KILLS", kills))?;
+    let sorted = fs::read(&output)? == bytes(&keys);
+    require(sorted, "the output is not sorted", &text)?;
+    let count = |words: [&str; 2]| {
+        let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+        text.lines().filter(has_all).count()
+    };
+    let failed = count(["rank ", " has failed, "]);
+    let expected = victims(faults).len() + victims(kills).len();
+    require(
+        failed == expected,
+        format!("{failed} ranks have failed"),
+        &text,
+    )?;
+    if sorts == "once" {
+        let sorts = count(["round 2 of ", " committed"]);
+        require(sorts == 1, format!("{sorts} sorts"), &text)?;
+        let recovered = count(["the blocks of failed ranks are recovered", ""]) > 0;
+        let needed = kills.contains("write");
+        require(
+            recovered == needed,
+            format!("recovered: {recovered}"),
+            &text,
+        )?;
+    }
+    folder.remove()
+}
+
+fn killed_writers(row: &Row) -> Case {
+    let [ranks, cells @ ..] = row.cells::<5>();
+    let [faults, kills, _, options] = cells;
+    let name = format!(
+        "example sort_file {options} on {ranks} ranks, failures {faults:?}, killed writers {kills:?}"
+    );
+    let ranks = number(ranks);
+    let body = move || write_while_ranks_fail(ranks, cells);
+    Case::new(row.is_quick, name, body)
+}
+
 /// The language standards in which the header and all examples must compile without a warning.
 const STANDARDS: &str = "
  quick | c99
@@ -166,5 +245,6 @@ pub fn cases() -> Vec<Case> {
     cases.extend(table(EXAMPLES).map(|row| example(&row)));
     let name = "example sort_file on 5 ranks, failures \"3@1.send 0@2\"";
     cases.push(Case::new(true, name, sort_file));
+    cases.extend(table(KILLED_WRITERS).map(|row| killed_writers(&row)));
     cases
 }

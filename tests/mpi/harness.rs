@@ -77,10 +77,17 @@ pub fn run(command: &mut Command) -> Result<String, Failed> {
     unreachable!("the last attempt returns")
 }
 
-/// The time of the last change to a source, to the headers beside it, and to those of the library.
+/// The time of the last change to a source, to the sources that it includes, to the headers beside them, and to those
+/// of the library.
 fn last_change(source: &Path) -> Result<std::time::SystemTime, Failed> {
     let folder = source.parent().expect("a source is in a folder");
     let mut newest = fs::metadata(source)?.modified()?;
+    for line in fs::read_to_string(source)?.lines() {
+        let name = line.strip_prefix("#include \"");
+        if let Some(name) = name.and_then(|name| name.strip_suffix(".c\"")) {
+            newest = newest.max(last_change(&folder.join(format!("{name}.c")))?);
+        }
+    }
     for entry in fs::read_dir(folder)?.chain(fs::read_dir(root().join("include"))?) {
         let entry = entry?;
         if entry.path().extension().is_some_and(|end| end == "h") {
