@@ -23,7 +23,7 @@ pub mod launch;
 pub mod merge;
 pub mod monitor;
 pub mod one_call;
-mod protect;
+pub mod protect;
 pub mod query;
 pub mod record;
 pub mod result;
