@@ -2,10 +2,11 @@
 //!
 //! A sort keeps the copies of the inputs and the logged decisions, which cost no time. The block of a rank that
 //! fails later consists of one piece of each input. A rank's own sorted input has become its result, so each rank
-//! keeps, besides the copies of the inputs of others, those pieces of its own input that belong to the holders of
-//! its copies. Then after up to as many failures at once as there are copies, every piece of a lost block is
-//! left: if the owner of an input keeps the piece, the owner is alive or one of the failures; otherwise the lost
-//! block's executor is not a holder, and one holder is left.
+//! keeps, besides the copies of the inputs of others, those pieces of its own input that belong to nodes of the
+//! holders of its copies. Then every piece of a lost block is left after up to as many failures at once as there
+//! are copies: if the failed rank held no copy of the piece's input, not all holders of that input have failed.
+//! If it did, the owner of the input keeps the piece; and if the owner has failed as well, again not all holders
+//! have failed.
 //!
 //! After the first recovery the blocks themselves are copied to other ranks, and the inputs are released:
 //! later recoveries fetch lost blocks and renew their copies. Where every version is stored, in files or as
@@ -435,5 +436,45 @@ impl Job<'_, '_> {
         let last = nodes.filter_map(|node| self.progress.last_executor(node, members));
         let failed = last.filter(|rank| members.is_faulty(*rank));
         RankSet::from_ranks(members.ranks(), failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::holders::holders;
+    use super::*;
+    use crate::members::Members;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// After at most as many failures as there are copies, each piece of a lost block is at a holder of its input,
+        /// or at its owner.
+        #[test]
+        fn every_piece_of_a_lost_block_is_left(
+            ranks in 2_usize..40,
+            copies in 1_usize..5,
+            before in prop::collection::vec(1_u32..40, 0..20),
+            failed in prop::collection::vec(1_u32..40, 1..5),
+            hosts in prop::collection::vec(0_u64..4, 40),
+        ) {
+            let within = |some: Vec<u32>, most: usize| {
+                let some = some.into_iter().filter(|rank| (*rank as usize) < ranks);
+                RankSet::from_ranks(ranks, some.take(most).map(Rank))
+            };
+            let mut members = Members::new(Rank(0), ranks);
+            members.set_hosts(hosts[..ranks].to_vec());
+            members.absorb(&within(before, ranks));
+            let failed = within(failed, copies);
+            let is_left = |rank: &Rank| !failed.contains(*rank);
+            for owner in members.survivors() {
+                let mut others = holders(owner.home(), &members, members.membership(), copies);
+                others.retain(|rank| *rank != owner);
+                for node in failed.iter().flat_map(|rank| members.nodes_of(rank)) {
+                    let executor = members.executor(node);
+                    let at_owner = is_left(&owner) && others.contains(&executor);
+                    prop_assert!(others.iter().any(is_left) || at_owner, "{owner}: {node}");
+                }
+            }
+        }
     }
 }
