@@ -83,7 +83,7 @@ typedef struct ftsort_result ftsort_result;
 
 /** A protected input: the records of this rank and the redundancy that this rank keeps for other ranks.
  *
- * Belongs to the caller, who uses it with the group that made it. */
+ * Belongs to the caller, and is used with the group that made it. */
 typedef struct ftsort_input ftsort_input;
 
 /** Growable bytes that a callback fills. Belongs to ftsort, which also releases them if the callback refuses. */

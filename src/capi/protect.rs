@@ -13,7 +13,7 @@ use ftsort_kernels::error::Result;
 
 /// A protected input: the records of this rank and the redundancy that this rank keeps for other ranks.
 ///
-/// Belongs to the caller, who uses it with the group that made it.
+/// Belongs to the caller, and is used with the group that made it.
 pub struct ftsort_input {
     input: ProtectedInput,
 }

@@ -9,12 +9,11 @@ use crate::harness::StoreKind;
 use crate::refusal::callback_allowed;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Algorithm, Checks, Engine, Event, Finished, HeldInputs, Job, RetainedResult, RoundContext,
-    Source, Split, Step, Subcube,
+    Algorithm, Checks, Engine, Event, Finished, HeldInputs, JobParts, RetainedResult, RoundContext,
+    Source, Split, Step, Subcube, run_job,
 };
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::store::Store;
-use ftsort_core::store::overlay::Overlay;
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::Result;
@@ -59,41 +58,16 @@ impl JobContext<'_, '_> {
             StoreKind::Versions(_) if algorithm.rounds() > 0 => &stored,
             _ => algorithm,
         };
-        let absent = self.absent.clone();
-        let mut overlay;
-        let mut state = None;
-        let mut held = run.held;
-        let store: &mut dyn Store = match &mut held {
-            Some(held) => {
-                let (held_state, below) = held.lend();
-                state = Some(held_state);
-                let above = &mut *self.store;
-                overlay = Overlay { below, above };
-                &mut overlay
-            }
-            None => &mut *self.store,
+        let parts = JobParts {
+            store: self.store,
+            source: &mut run.source,
+            input: run.input,
+            absent: self.absent.clone(),
+            checks: run.checks,
+            held: run.held,
+            retains: run.retains,
         };
-        let source = &mut run.source;
-        let job = Job::new(
-            self.engine,
-            algorithm,
-            store,
-            source,
-            run.input,
-            absent,
-            run.checks,
-        );
-        let job = job.retaining(run.retains);
-        let job = match state {
-            Some(state) => job.with_held(state),
-            None => job,
-        };
-        let finished = job.run(self.lost);
-        if let Some(held) = held {
-            let members = self.engine.members();
-            held.after_job(finished.is_ok().then(|| members.membership()));
-        }
-        finished
+        run_job(self.engine, algorithm, parts, self.lost)
     }
 
     /// Finds failures. A rank that is separated from the others leaves its files to them.

@@ -7,13 +7,14 @@ use super::decision::Decisions;
 use super::inputs::{InputHash, Inputs};
 use super::integrity::{Checks, InputDigests, Integrity};
 use super::progress::Progress;
-use super::redundancy::retained::RetainedResult;
+use super::redundancy::retained::{HeldInputs, RetainedResult};
 use super::redundancy::{Redundancy, retire_before};
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
+use crate::store::overlay::Overlay;
 use crate::store::{Store, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -133,13 +134,59 @@ impl RoundResult {
     }
 }
 
+/// The parts of a job besides its engine and its algorithm.
+pub struct JobParts<'a> {
+    /// Keeps the redundancy.
+    pub store: &'a mut dyn Store,
+    /// Gives inputs again.
+    pub source: &'a mut dyn Source,
+    /// This rank's input. Where the source can copy it, it is only protected, and the copy is sorted.
+    pub input: Slice,
+    /// The ranks that had failed before the job or are idle spares, and have no input.
+    pub absent: RankSet,
+    /// The detection of changed data, on all ranks or on none; its key is the engine's.
+    pub checks: Option<&'a Checks<'a>>,
+    /// The inputs that were protected before, in place of `input` and `absent`; on all ranks or on none.
+    pub held: Option<&'a mut HeldInputs>,
+    /// The redundancy is kept after the job; on all ranks or on none.
+    pub retains: bool,
+}
+
+/// Runs an algorithm on the inputs of all ranks. Collective; all survivors return the same status. After
+/// `Status::DataLost`, `lost` has the owners of the data that cannot be recovered, the same on all survivors.
+pub fn run_job(
+    engine: &mut Engine<'_>,
+    algorithm: &dyn Algorithm,
+    parts: JobParts<'_>,
+    lost: &mut RankSet,
+) -> Result<Finished> {
+    let JobParts {
+        store,
+        source,
+        input,
+        absent,
+        checks,
+        held,
+        retains,
+    } = parts;
+    let Some(held) = held else {
+        let job = Job::new(engine, algorithm, store, source, input, absent, checks);
+        return job.retaining(retains).run(lost);
+    };
+    let (state, below) = held.lend();
+    let mut store = Overlay {
+        below,
+        above: store,
+    };
+    let job = Job::new(engine, algorithm, &mut store, source, input, absent, checks);
+    let finished = job.retaining(retains).with_held(state).run(lost);
+    held.after_job(finished.is_ok().then(|| engine.members().membership()));
+    finished
+}
+
 impl<'a, 'e> Job<'a, 'e> {
-    /// Makes a job over this rank's `input` and those of the other ranks. Where the source can copy this
-    /// rank's input, `input` is only protected, and the copy is sorted.
-    ///
-    /// `absent`: the ranks that have no input: those that had failed before the job, and idle spares. `checks`: on all ranks or on
-    /// none; their key is the engine's.
-    pub fn new(
+    /// Makes a job over this rank's `input` and those of the other ranks; see [`JobParts`].
+    pub(super) fn new(
         engine: &'a mut Engine<'e>,
         algorithm: &'a dyn Algorithm,
         store: &'a mut dyn Store,
@@ -159,9 +206,8 @@ impl<'a, 'e> Job<'a, 'e> {
         }
     }
 
-    /// Runs the job. Collective; all survivors return the same status. After `Status::DataLost`, `lost` has
-    /// the owners of the data that cannot be recovered, the same on all survivors.
-    pub fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
+    /// Runs the job; see [`run_job`]. Collective.
+    fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
         let result = match self.run_rounds() {
             Err(error) if error.status == Status::DataLost => {
                 // A rank that is separated from the others needs no list.

@@ -36,12 +36,10 @@ pub use exchange::{ControlMessage, Delivery, ENCLOSED_PART, Transfer};
 pub use handshake::{Handshake, handshake, sum};
 pub use inputs::{InputHash, InputHasher, Source};
 pub use integrity::{Accusation, Checks};
-pub use job::{Finished, Job};
+pub use job::{Finished, JobParts, run_job};
 pub use policy::{Load, Placement, PlacementPolicy};
 pub use redundancy::checkpoints::Checkpoints;
-pub use redundancy::retained::{
-    FinishedRounds, HeldInputs, HeldState, LoadOnly, NoSource, RetainedResult,
-};
+pub use redundancy::retained::{FinishedRounds, HeldInputs, LoadOnly, RetainedResult};
 pub use stats::{Phase, Stats};
 pub use verify::{VerifyInput, verify};
 

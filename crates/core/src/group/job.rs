@@ -4,10 +4,10 @@ use std::any::Any;
 
 use super::input::InputCopies;
 use super::{Group, JobKind, Reload, StepSetup};
-use crate::engine::{Algorithm, Checks, Finished, HeldInputs, InputHash, Job, Source, Stats};
+use crate::engine::{
+    Algorithm, Checks, Finished, HeldInputs, InputHash, JobParts, Source, Stats, run_job,
+};
 use crate::members::{Rank, RankSet};
-use crate::store::Store;
-use crate::store::overlay::Overlay;
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
@@ -98,49 +98,26 @@ impl<T: Transport> Group<T> {
             record_bytes: setup.record_bytes,
             key: setup.key,
         };
-        let mut held = setup.held;
         let finished = self.engage(step, |engine, beside| {
             let mut inputs = Inputs {
                 copies: setup.copies,
                 reload: beside.reload,
             };
-            let source: &mut dyn Source = if setup.starts_empty {
-                &mut EmptyInputs
-            } else {
-                &mut inputs
+            let parts = JobParts {
+                store: beside.store,
+                source: if setup.starts_empty {
+                    &mut EmptyInputs
+                } else {
+                    &mut inputs
+                },
+                input: setup.input,
+                absent: start.absent,
+                checks: setup.checks,
+                held: setup.held,
+                retains: setup.retains,
             };
-            let mut overlay;
-            let mut state = None;
-            let store: &mut dyn Store = match &mut held {
-                Some(held) => {
-                    let (held_state, below) = held.lend();
-                    state = Some(held_state);
-                    let above = beside.store;
-                    overlay = Overlay { below, above };
-                    &mut overlay
-                }
-                None => beside.store,
-            };
-            let (input, absent) = (setup.input, start.absent);
-            let job = Job::new(
-                engine,
-                algorithm,
-                store,
-                source,
-                input,
-                absent,
-                setup.checks,
-            );
-            let job = job.retaining(setup.retains);
-            let job = match state {
-                Some(state) => job.with_held(state),
-                None => job,
-            };
-            job.run(beside.lost)
+            run_job(engine, algorithm, parts, beside.lost)
         });
-        if let Some(held) = held {
-            held.after_job(finished.is_ok().then(|| self.members.membership()));
-        }
         // A rank that was excluded in this job may have been corrupted by chance.
         self.members.readmit_all();
         self.stats.total_seconds = self.transport.now() - start.time;

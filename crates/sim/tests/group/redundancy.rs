@@ -452,7 +452,7 @@ fn a_failure_at_any_step_of_a_gathering_loses_nothing() {
     }
 }
 
-/// A loop of rounds without a last exchange, whose functions must not be called by a recovery.
+/// Counts the rounds of each node. A recovery must not call it.
 struct Counted;
 
 impl Rounds for Counted {

@@ -26,7 +26,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::store::memory::Memory;
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
-use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// Inputs that were protected, on one rank.
@@ -39,7 +39,7 @@ pub struct HeldInputs {
 
 /// Which inputs are protected, and where.
 #[derive(Clone, Debug)]
-pub struct HeldState {
+pub(in crate::engine) struct HeldState {
     /// The owners of the inputs in this rank's store.
     held: RankSet,
     /// The ranks that have no input.
@@ -51,13 +51,13 @@ pub struct HeldState {
 
 impl HeldInputs {
     /// The store and its state, for a job that sorts the inputs and may add copies.
-    pub fn lend(&mut self) -> (HeldState, &mut dyn Store) {
+    pub(in crate::engine) fn lend(&mut self) -> (HeldState, &mut dyn Store) {
         (self.state.clone(), &mut *self.store)
     }
 
     /// Takes over the copies that a job has added after failures. `membership`: that at the end of the job if it
     /// succeeded, so that all holders have their copies.
-    pub fn after_job(&mut self, membership: Option<&Membership>) {
+    pub(in crate::engine) fn after_job(&mut self, membership: Option<&Membership>) {
         let has_copies = self.store.scope() != StoreScope::Everyone;
         if has_copies && !mutant(Mutant::AddedCopiesForgotten) {
             let has = |owner: &Rank| {
@@ -138,8 +138,8 @@ impl Algorithm for LoadOnly {
     }
 }
 
-/// Stands for a finished algorithm of the caller's, whose functions are not called again: its final states are
-/// stored as they are.
+/// Stands for a finished algorithm of the caller's. Its functions are not called again: its final states are stored
+/// as they are.
 pub struct FinishedRounds {
     /// The number of its rounds.
     pub rounds: u32,
@@ -163,23 +163,9 @@ impl Algorithm for FinishedRounds {
     }
 }
 
-/// Has no inputs.
-pub struct NoSource;
-
-impl Source for NoSource {
-    fn can_reload(&self) -> bool {
-        false
-    }
-
-    fn reload(&mut self, rank: Rank) -> Result<Buffer> {
-        let text = format!("the input of rank {rank} cannot be reloaded");
-        Err(Error::new(Status::Internal, text))
-    }
-}
-
 impl<'a, 'e> Job<'a, 'e> {
     /// Lets the job use inputs that were protected before, in place of an input that the caller passes.
-    pub fn with_held(mut self, held: HeldState) -> Job<'a, 'e> {
+    pub(in crate::engine) fn with_held(mut self, held: HeldState) -> Job<'a, 'e> {
         let members = &self.engine.members;
         self.redundancy.whole_with = Some(held.membership);
         self.redundancy.outlives_job = true;
@@ -193,7 +179,7 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// Keeps the redundancy after the end of the job. The same on all ranks.
-    pub fn retaining(mut self, retains: bool) -> Job<'a, 'e> {
+    pub(in crate::engine) fn retaining(mut self, retains: bool) -> Job<'a, 'e> {
         let is_redundant = match self.redundancy.store.scope() {
             StoreScope::Copies(0) => {
                 self.inputs.source.can_reload() && self.algorithm.is_recomputable()
@@ -256,7 +242,7 @@ impl<'a, 'e> Job<'a, 'e> {
 impl RetainedResult {
     /// Brings the block of every node to its present executor after failures, and renews the redundancy. A failure
     /// in the meantime makes it start again. `algorithm`: that of the job. Collective; after
-    /// `Status::DataLost`, `lost` has the ranks whose blocks cannot be recovered, the same on all survivors.
+    /// `Status::DataLost`, `lost` has the ranks with blocks that cannot be recovered, the same on all survivors.
     pub fn recover(
         &mut self,
         engine: &mut Engine<'_>,
