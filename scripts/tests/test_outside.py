@@ -156,7 +156,7 @@ class Outcomes(unittest.TestCase):
 
 
 def written(rank, blocks, ends, failed="-"):
-    """Returns the lines of a rank in a sort whose blocks it writes. `ends`: the statuses of the sort and of recoveries."""
+    """Returns the lines of a rank that sorts and writes its blocks. `ends`: the statuses of the sort and of recoveries."""
     lines = [f"enter {rank} 10", f"return {rank} 11 {ends[0]}", f"lost {rank} -"]
     lines += ["block " + " ".join(map(str, (rank, *words[1:]))) for words in blocks]
     lines += [line for status in ends[1:] for line in (f"recovered {rank} 12 {status}", f"lost {rank} -")]

@@ -141,8 +141,8 @@ impl Comm {
         Ok((outcome(code, "MPIX_Comm_agree")?, value as u32))
     }
 
-    /// Starts what [`Comm::agree`] does, without waiting. The communicator cannot be used any more if the agreement is
-    /// dropped before its end.
+    /// Starts the agreement of [`Comm::agree`] without waiting for it. The communicator cannot be used any more if
+    /// the agreement is dropped before its end.
     pub fn start_agreement(&self, flag: u32) -> Result<Agreement> {
         let mut agreement = Agreement {
             flags: Box::into_raw(Box::new([flag as c_int; 2])),

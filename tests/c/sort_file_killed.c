@@ -1,4 +1,4 @@
-/* c_examples/sort_file.c, whose ranks kill themselves while they write the output.
+/* c_examples/sort_file.c with ranks that kill themselves while they write the output.
  *
  * KILLS names the instants, separated by spaces: RANK@write.N is in the middle of the rank's Nth block that has records,
  * counted from 1; RANK@before and RANK@after are before and after the rank renames the file. */

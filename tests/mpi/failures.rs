@@ -72,7 +72,7 @@ const OPTIONS: &str = "
  quick | ranks=3 algorithm=bitonic_merge shape=bitonic | | -1: equal shares, on 2^d ranks
 ";
 
-/// Arguments of tests/c/timeouts.c, ranks, and what they check.
+/// The arguments of tests/c/timeouts.c, the number of ranks, and a description of the check.
 const TIMEOUTS: &str = "
  quick | slow   | 4 | no rank gives up a rank that computes longer than the timeout
  all   | late   | 4 | no rank gives up a rank that calls later than the timeout

@@ -308,7 +308,7 @@ impl<T: Transport> Group<T> {
         result
     }
 
-    /// Runs a call whose buffers have the memory limit of a job.
+    /// Runs a call with the memory limit of a job on its buffers.
     fn call_with_limit<R>(&mut self, work: impl FnOnce(&mut Group<T>) -> Result<R>) -> Result<R> {
         self.call(|group| {
             let here = group.members.living_here();

@@ -264,29 +264,26 @@ impl RetainedResult {
         );
         job.engine.round = algorithm.rounds();
         job.engine.rounds = algorithm.rounds() + 1;
-        std::mem::swap(&mut job.progress, &mut self.progress);
-        std::mem::swap(&mut job.redundancy.held, &mut state.held);
-        std::mem::swap(&mut job.redundancy.kept, &mut self.kept);
-        std::mem::swap(&mut job.inputs.hashes, &mut state.hashes);
+        // Lends the state to the job, and takes it back.
+        let mut exchange = |job: &mut Job<'_, '_>| {
+            std::mem::swap(&mut job.progress, &mut self.progress);
+            std::mem::swap(&mut job.redundancy.held, &mut state.held);
+            std::mem::swap(&mut job.redundancy.kept, &mut self.kept);
+            std::mem::swap(&mut job.inputs.hashes, &mut state.hashes);
+        };
+        exchange(&mut job);
         job.redundancy.of_result = true;
         job.redundancy.has_versions = self.has_versions;
         let recovered = job.recover_result(&mut self.lacks_copies);
-        if recovered
-            .as_ref()
-            .is_err_and(|error| error.status.sets_apart())
-        {
-            job.redundancy.store.set_apart();
+        if let Err(error) = &recovered {
+            if error.status.sets_apart() {
+                job.redundancy.store.set_apart();
+            }
+            if error.status == Status::DataLost {
+                *lost = job.failed_executors();
+            }
         }
-        if recovered
-            .as_ref()
-            .is_err_and(|error| error.status == Status::DataLost)
-        {
-            *lost = job.failed_executors();
-        }
-        std::mem::swap(&mut job.progress, &mut self.progress);
-        std::mem::swap(&mut job.redundancy.held, &mut state.held);
-        std::mem::swap(&mut job.redundancy.kept, &mut self.kept);
-        std::mem::swap(&mut job.inputs.hashes, &mut state.hashes);
+        exchange(&mut job);
         self.has_versions = job.redundancy.has_versions;
         recovered
     }
