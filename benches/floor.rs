@@ -1,13 +1,18 @@
-//! A sample sort on plain MPI with the local kernels of ftsort: without engine, replicas and agreements. The time that
-//! ftsort takes in addition is the cost of fault tolerance. A rank that fails here ends the job.
+//! A sample sort on plain MPI with the local kernels of ftsort: a local sort, samples by MPI_Allgather, the parts by
+//! MPI_Alltoallv, and one merge; without engine, replicas and agreements. The time that ftsort takes in addition is the
+//! cost of fault tolerance. A rank that fails here ends the job.
 //!
 //!     cargo bench --bench floor --no-run      # prints the path of the program
-//!     mpirun -np 4 FLOOR [-k K] [-t i32|u64|f64|pairs] [-n repetitions] [-l ours|std] [-r 0|1]
+//!     mpirun -np 4 FLOOR [-k K] [-t i32|u64|f64|pairs] [-n repetitions] [-l ours|std] [-r 0|1] [-c STORES]
 //!
 //! With `-l std` the standard library sorts, before the exchange and again after it, as in most sample sorts.
 //!
 //! With `-r 1` each rank also sends a copy of its input to the next one, in one message, before it sorts. This is the
 //! least that a sort with one replica has to send.
+//!
+//! With `-c none,memory` each repetition also sorts the same records by ftsort with each of these stores, in the same
+//! processes and by turns, and the program prints for each store the median of its time relative to the plain sort,
+//! and the time of one agreement of the ranks (`agreement`).
 //!
 //! The ranks sort 2^K random records together, the same as `c_examples/bench.c`, and the program prints the same
 //! machine-readable line: the times of the slowest rank in each phase, as medians of the repetitions. The input is
@@ -27,8 +32,14 @@ use ftsort_kernels::pages::ProcessPages;
 use ftsort_kernels::random::SplitMix;
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 
-/// The number of samples from each rank. The largest share is then about 2 % above the mean.
-const SAMPLES: usize = 1 << 10;
+/// The greatest number of samples from each rank. The largest share is then about 2 % above the mean.
+const MOST_SAMPLES: usize = 1 << 10;
+
+/// A small input gives one sample for so many records, since the samples of all ranks are sorted on each rank.
+const RECORDS_PER_SAMPLE: usize = 16;
+
+/// As many records as all ranks sort in about a millisecond.
+const SHORTEST_REPETITION: usize = 1 << 17;
 
 const PHASES: [&str; 5] = ["total", "store", "sort", "exchange", "merge"];
 
@@ -42,29 +53,47 @@ fn main() {
     let kernel = kernel_for(&layout, 1);
     let count = (1 << options.log2) / world.size;
     let input = input(&options.record, world.rank, count, layout.record_bytes());
+    let mut groups: Vec<ftsort::Group> = options.stores.iter().map(|store| group(store)).collect();
     let mut times: Vec<[f64; PHASES.len()]> = Vec::new();
+    let mut beside: Vec<Vec<f64>> = vec![Vec::new(); groups.len()];
+    let mut agreements = Vec::new();
+    // A repetition has so many sorts that they take about a millisecond.
+    let sorts = (SHORTEST_REPETITION >> options.log2).max(1);
     for repetition in 0..=options.repetitions {
-        world.barrier();
-        let mut clock = Clock::default();
-        let start = Instant::now();
-        let sorted = sort(&world, &*kernel, &options, &input, &mut clock);
-        // The time ends when all ranks have finished, as for a run of ftsort. Otherwise, with more ranks than
-        // processors, ranks that have finished would check their results while others still sort, and a rank that
-        // begins late would measure from its own beginning.
-        world.barrier();
-        clock.total = start.elapsed().as_secs_f64();
-        assert_eq!(kernel.first_disorder(&sorted), None, "out of order");
-        let slowest = world.largest(clock.phases());
+        let mut phases = [0.0; PHASES.len()];
+        phases[0] = world.time_each(sorts, || {
+            let mut clock = Clock::default();
+            let sorted = sort(&world, &*kernel, &options, &input, &mut clock);
+            for (phase, seconds) in phases.iter_mut().zip(clock.phases()) {
+                *phase += seconds / sorts as f64;
+            }
+            sorted
+        });
+        let slowest = world.largest(phases);
+        let by_ftsort = groups.iter_mut().map(|group| {
+            let seconds = world.time_each(sorts, || sort_by_ftsort(group, &layout, &input));
+            world.largest([seconds])[0]
+        });
+        let by_ftsort: Vec<f64> = by_ftsort.collect();
+        let agreement = groups.first_mut().map(|group| {
+            let agree = || group.all_or_none(Ok(())).expect("no failure");
+            world.largest([world.time_each(sorts, agree)])[0]
+        });
         // The first repetition warms up.
         if repetition > 0 {
             times.push(slowest);
+            for (ratios, seconds) in beside.iter_mut().zip(by_ftsort) {
+                ratios.push(seconds / slowest[0]);
+            }
+            agreements.extend(agreement);
         }
     }
+    let sorted = sort(&world, &*kernel, &options, &input, &mut Clock::default());
+    assert_eq!(kernel.first_disorder(&sorted), None, "out of order");
+    drop(groups);
     if world.rank == 0 {
         let medians = std::array::from_fn::<f64, { PHASES.len() }, _>(|phase| {
-            let mut times: Vec<f64> = times.iter().map(|times| times[phase]).collect();
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
+            median(times.iter().map(|times| times[phase]).collect())
         });
         print!(
             "ftsort-bench type={} log2={} ranks={} local={} replicas={}",
@@ -75,7 +104,13 @@ fn main() {
             u8::from(options.replicate)
         );
         for (name, seconds) in PHASES.iter().zip(medians) {
-            print!(" {name}={seconds:.6}");
+            print!(" {name}={seconds:.7}");
+        }
+        for (store, ratios) in options.stores.iter().zip(beside) {
+            print!(" {store}={:.3}", median(ratios));
+        }
+        if !agreements.is_empty() {
+            print!(" agreement={:.7}", median(agreements));
         }
         println!(" input={}", input.len());
     }
@@ -91,6 +126,8 @@ struct Options {
     local: String,
     /// Whether the next rank gets a copy of the input.
     replicate: bool,
+    /// The stores of the sorts by ftsort.
+    stores: Vec<String>,
 }
 
 impl Options {
@@ -101,6 +138,7 @@ impl Options {
             repetitions: 5,
             local: "ours".to_owned(),
             replicate: false,
+            stores: Vec::new(),
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(flag) = arguments.next() {
@@ -109,6 +147,10 @@ impl Options {
                 "-n" => options.repetitions = number(arguments.next()) as usize,
                 "-t" => options.record = arguments.next().expect("a type after -t"),
                 "-l" => options.local = arguments.next().expect("a kernel after -l"),
+                "-c" => {
+                    let stores = arguments.next().expect("stores after -c");
+                    options.stores = stores.split(',').map(str::to_owned).collect();
+                }
                 "-r" => options.replicate = number(arguments.next()) > 0,
                 // Cargo passes `--bench` to every benchmark.
                 _ => {}
@@ -116,6 +158,36 @@ impl Options {
         }
         options
     }
+}
+
+/// A group of all ranks with this store.
+fn group(store: &str) -> ftsort::Group {
+    let config = ftsort::Config::default();
+    let replicas = match store {
+        "none" => 0,
+        "memory" => 1,
+        other => panic!("a store {other}: none and memory are known"),
+    };
+    let store = ftsort::StoreChoice::Memory(replicas);
+    let group = ftsort::GroupConfig {
+        store,
+        ..config.group
+    };
+    ftsort::Group::world_with_config(ftsort::Config { group, ..config }).expect("a group")
+}
+
+fn sort_by_ftsort(group: &mut ftsort::Group, layout: &Layout, input: &[u8]) -> ftsort::Sorted {
+    let sorted = group.sort(ftsort::SortInput {
+        layout: layout.clone(),
+        stable: false,
+        records: input,
+    });
+    sorted.expect("no failure")
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 fn number(argument: Option<String>) -> u32 {
@@ -157,7 +229,6 @@ fn input(record: &str, rank: usize, count: usize, bytes: usize) -> Buffer {
 
 #[derive(Default)]
 struct Clock {
-    total: f64,
     store: f64,
     sort: f64,
     exchange: f64,
@@ -166,7 +237,7 @@ struct Clock {
 
 impl Clock {
     fn phases(&self) -> [f64; PHASES.len()] {
-        [self.total, self.store, self.sort, self.exchange, self.merge]
+        [0.0, self.store, self.sort, self.exchange, self.merge]
     }
 }
 
@@ -214,27 +285,27 @@ fn sort(
 
     let start = Instant::now();
     let records = block.len() / size;
-    let mut samples = Buffer::zeroed(SAMPLES * size).expect("memory");
+    let count = records.div_ceil(RECORDS_PER_SAMPLE).min(MOST_SAMPLES);
+    let mut samples = Buffer::zeroed(count * size).expect("memory");
     for (index, sample) in samples.chunks_exact_mut(size).enumerate() {
-        let at = (2 * index + 1) * records / (2 * SAMPLES) * size;
+        let at = (2 * index + 1) * records / (2 * count) * size;
         sample.copy_from_slice(&block[at..at + size]);
     }
     let mut all = world.gather(&samples);
     kernel.sort(&mut all).expect("memory");
     let mut cuts = vec![0];
     for part in 1..world.size {
-        let cut = &all[part * SAMPLES * size..][..size];
+        let cut = &all[part * count * size..][..size];
         cuts.push(kernel.lower_bound(&block, cut) * size);
     }
     cuts.push(block.len());
-    let received = world.exchange(&block, &cuts);
+    let (received, starts) = world.exchange(&block, &cuts);
     clock.exchange = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let mut runs: Vec<&[u8]> = received.iter().map(|part| &**part).collect();
-    runs[world.rank] = &block[cuts[world.rank]..cuts[world.rank + 1]];
-    let bytes = runs.iter().map(|run| run.len()).sum();
-    let mut out = Buffer::unset(bytes).expect("memory");
+    let runs = starts.windows(2).map(|start| &received[start[0]..start[1]]);
+    let runs: Vec<&[u8]> = runs.collect();
+    let mut out = Buffer::unset(received.len()).expect("memory");
     if by_std {
         let mut rest = &mut out[..];
         for run in &runs {
@@ -277,6 +348,19 @@ impl World {
 
     fn barrier(&self) {
         unsafe { mpi_sys::MPI_Barrier(mpi_sys::RSMPI_COMM_WORLD) };
+    }
+
+    /// Does something several times, and returns the seconds that each time takes. The time ends when all ranks have
+    /// finished. Otherwise, with more ranks than processors, ranks that have finished would do something else while
+    /// others still work, and a rank that begins late would measure from its own beginning.
+    fn time_each<R>(&self, times: usize, mut act: impl FnMut() -> R) -> f64 {
+        self.barrier();
+        let start = Instant::now();
+        for _ in 0..times {
+            drop(act());
+        }
+        self.barrier();
+        start.elapsed().as_secs_f64() / times as f64
     }
 
     /// Returns the element-wise maximum over all ranks.
@@ -335,64 +419,47 @@ impl World {
         received
     }
 
-    /// Sends each other rank its part of the block, between two cuts, and returns the parts from the other ranks.
-    fn exchange(&self, block: &[u8], cuts: &[usize]) -> Vec<Buffer> {
-        let send_bytes: Vec<usize> = cuts.windows(2).map(|cut| cut[1] - cut[0]).collect();
-        let mut receive_bytes = vec![0_usize; self.size];
+    /// Sends each rank its part of the block, between two cuts. Returns the parts of all ranks, one after the other,
+    /// and where each begins, in bytes.
+    fn exchange(&self, block: &[u8], cuts: &[usize]) -> (Buffer, Vec<usize>) {
+        let send_bytes: Vec<c_int> = cuts
+            .windows(2)
+            .map(|cut| (cut[1] - cut[0]) as c_int)
+            .collect();
+        let send_starts: Vec<c_int> = cuts.iter().map(|cut| *cut as c_int).collect();
+        let mut receive_bytes: Vec<c_int> = vec![0; self.size];
         unsafe {
             mpi_sys::MPI_Alltoall(
                 send_bytes.as_ptr().cast(),
                 1,
-                mpi_sys::RSMPI_UINT64_T,
+                mpi_sys::RSMPI_INT32_T,
                 receive_bytes.as_mut_ptr().cast(),
                 1,
-                mpi_sys::RSMPI_UINT64_T,
+                mpi_sys::RSMPI_INT32_T,
                 mpi_sys::RSMPI_COMM_WORLD,
             );
         }
-        receive_bytes[self.rank] = 0;
-        let buffers = receive_bytes.iter().map(|bytes| Buffer::unset(*bytes));
-        let mut buffers: Vec<Buffer> = buffers.collect::<Result<_, _>>().expect("memory");
-        let mut requests = Vec::new();
-        // Each rank starts with another partner.
-        let others = (1..self.size).map(|distance| (self.rank + distance) % self.size);
-        for other in others.clone() {
-            let mut request = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
-            unsafe {
-                mpi_sys::MPI_Irecv(
-                    buffers[other].as_mut_ptr().cast(),
-                    receive_bytes[other] as c_int,
-                    mpi_sys::RSMPI_UINT8_T,
-                    other as c_int,
-                    0,
-                    mpi_sys::RSMPI_COMM_WORLD,
-                    &mut request,
-                );
-            }
-            requests.push(request);
+        let mut starts = vec![0];
+        for bytes in &receive_bytes {
+            starts.push(starts[starts.len() - 1] + bytes);
         }
-        for other in others {
-            let mut request = unsafe { mpi_sys::RSMPI_REQUEST_NULL };
-            unsafe {
-                mpi_sys::MPI_Isend(
-                    block[cuts[other]..].as_ptr().cast(),
-                    send_bytes[other] as c_int,
-                    mpi_sys::RSMPI_UINT8_T,
-                    other as c_int,
-                    0,
-                    mpi_sys::RSMPI_COMM_WORLD,
-                    &mut request,
-                );
-            }
-            requests.push(request);
-        }
+        let mut received = Buffer::unset(starts[self.size] as usize).expect("memory");
         unsafe {
-            mpi_sys::MPI_Waitall(
-                requests.len() as c_int,
-                requests.as_mut_ptr(),
-                mpi_sys::RSMPI_STATUSES_IGNORE,
+            mpi_sys::MPI_Alltoallv(
+                block.as_ptr().cast(),
+                send_bytes.as_ptr(),
+                send_starts.as_ptr(),
+                mpi_sys::RSMPI_UINT8_T,
+                received.as_mut_ptr().cast(),
+                receive_bytes.as_ptr(),
+                starts.as_ptr(),
+                mpi_sys::RSMPI_UINT8_T,
+                mpi_sys::RSMPI_COMM_WORLD,
             );
         }
-        buffers
+        (
+            received,
+            starts.into_iter().map(|start| start as usize).collect(),
+        )
     }
 }
