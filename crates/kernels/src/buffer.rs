@@ -8,19 +8,14 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use crate::error::{Error, Result, Status};
+use crate::lines::Lines;
 use crate::memory::{Charge, MemoryBudget};
 use crate::pages::Pages;
-use bytemuck::{Pod, Zeroable};
 
 /// The memory of a large buffer is donated to another one in units of this many bytes ([`Buffer::commit`]).
 pub use crate::pages::UNIT;
 
-/// The alignment of buffers in bytes: a cache line, which is more than any record needs.
-pub const ALIGNMENT: usize = 64;
-
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct CacheLine([u8; ALIGNMENT]);
+pub use crate::lines::ALIGNMENT;
 
 /// Bytes with one owner, aligned to [`ALIGNMENT`], and charged to the [`MemoryBudget`] that was current when they were
 /// allocated.
@@ -37,7 +32,7 @@ pub struct Buffer {
 }
 
 enum Storage {
-    Lines(Vec<CacheLine>),
+    Lines(Lines),
     Pages(Pages),
     /// Bytes of the caller, which only views show ([`Slice::borrowed`]).
     Borrowed(&'static [u8]),
@@ -45,7 +40,7 @@ enum Storage {
 
 impl Default for Storage {
     fn default() -> Storage {
-        Storage::Lines(Vec::new())
+        Storage::Lines(Lines::default())
     }
 }
 
@@ -62,10 +57,13 @@ impl Storage {
     /// Allocates at least `len` bytes. Returns None if the system refuses.
     fn new(len: usize, fill: Fill) -> Option<Storage> {
         // An allocator usually retains smaller pieces itself, but requests larger ones from the system each time.
-        const LARGE: usize = 256 << 10;
+        const LARGE: usize = 512 << 10;
         if len < LARGE {
-            let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT));
-            return lines.ok().map(Storage::Lines);
+            let lines = match fill {
+                Fill::Zeroes => Lines::zeroed(len),
+                Fill::Anything | Fill::Reserved => Lines::unset(len),
+            };
+            return lines.map(Storage::Lines);
         }
         let pages = match fill {
             Fill::Zeroes => Pages::zeroed(len),
@@ -85,8 +83,8 @@ impl Buffer {
         Buffer::new(len, Fill::Zeroes, len)
     }
 
-    /// Allocates `len` bytes, which the caller writes before it reads them: a large buffer has the values of whatever
-    /// was in its memory before.
+    /// Allocates `len` bytes, which the caller writes before it reads them: a buffer may have the values of whatever was
+    /// in its memory before.
     ///
     /// # Errors
     /// As for [`Buffer::zeroed`].
@@ -220,7 +218,7 @@ impl Deref for Buffer {
 
     fn deref(&self) -> &[u8] {
         match &self.storage {
-            Storage::Lines(lines) => &bytemuck::cast_slice(lines)[..self.len],
+            Storage::Lines(lines) => &lines.bytes()[..self.len],
             Storage::Pages(pages) => &pages[..self.len],
             Storage::Borrowed(bytes) => bytes,
         }
@@ -231,7 +229,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.borders.clear();
         match &mut self.storage {
-            Storage::Lines(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.len],
+            Storage::Lines(lines) => &mut lines.bytes_mut()[..self.len],
             Storage::Pages(pages) => &mut pages[..self.len],
             Storage::Borrowed(_) => unreachable!("views never give out a buffer of borrowed bytes"),
         }

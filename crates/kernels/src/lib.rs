@@ -7,6 +7,7 @@ pub mod checksum;
 pub mod digest;
 pub mod error;
 pub mod kernel;
+mod lines;
 pub mod memory;
 pub mod pages;
 pub mod random;

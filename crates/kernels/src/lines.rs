@@ -1,0 +1,139 @@
+//! Small buffers: cache lines from the allocator, which each thread uses again.
+//!
+//! A buffer that is written before it is read need not be zeroed, but safe code cannot allocate memory without a
+//! value. So a thread keeps a few freed buffers, and gives them out with the bytes that they have.
+//!
+//! Must never: keep more than [`MOST_KEPT`] bytes for a thread.
+
+use std::cell::RefCell;
+
+use bytemuck::{Pod, Zeroable};
+
+/// The alignment of buffers in bytes: a cache line, which is more than any record needs.
+pub const ALIGNMENT: usize = 64;
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct CacheLine([u8; ALIGNMENT]);
+
+/// The most bytes that a thread keeps.
+const MOST_KEPT: usize = 4 << 20;
+
+/// The sizes of kept buffers are powers of two of cache lines. Smaller buffers are cheap to zero.
+const SMALLEST: u32 = 4;
+const CLASSES: usize = 10;
+
+#[derive(Default)]
+struct Kept {
+    by_class: [Vec<Vec<CacheLine>>; CLASSES],
+    bytes: usize,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// Bytes in whole cache lines, with one owner.
+#[derive(Default)]
+pub struct Lines(Vec<CacheLine>);
+
+/// Returns the class of buffers with at least so many lines: 2^([`SMALLEST`] + class) lines. None: such buffers are not
+/// kept.
+fn class_of(lines: usize) -> Option<usize> {
+    let class = lines.next_power_of_two().ilog2().checked_sub(SMALLEST)? as usize;
+    (class < CLASSES).then_some(class)
+}
+
+impl Lines {
+    /// Allocates at least `len` zero bytes. Returns None if the system refuses.
+    pub fn zeroed(len: usize) -> Option<Lines> {
+        bytemuck::allocation::try_zeroed_vec(len.div_ceil(ALIGNMENT))
+            .ok()
+            .map(Lines)
+    }
+
+    /// Allocates at least `len` bytes with any values. Returns None if the system refuses.
+    pub fn unset(len: usize) -> Option<Lines> {
+        let Some(class) = class_of(len.div_ceil(ALIGNMENT)) else {
+            return Lines::zeroed(len);
+        };
+        let kept = KEPT.try_with(|kept| {
+            let kept = &mut *kept.borrow_mut();
+            let lines = kept.by_class[class].pop()?;
+            kept.bytes -= size_of_val(&lines[..]);
+            Some(lines)
+        });
+        match kept.ok().flatten() {
+            Some(lines) => Some(Lines(lines)),
+            None => Lines::zeroed(ALIGNMENT << (SMALLEST as usize + class)),
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+
+    /// The bytes, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let lines = std::mem::take(&mut self.0);
+        let class = class_of(lines.len()).filter(|_| lines.len().is_power_of_two());
+        let (Some(class), bytes) = (class, size_of_val(&lines[..])) else {
+            return;
+        };
+        // A thread that ends keeps nothing any more.
+        let _ = KEPT.try_with(|kept| {
+            let kept = &mut *kept.borrow_mut();
+            if kept.bytes + bytes <= MOST_KEPT {
+                kept.bytes += bytes;
+                kept.by_class[class].push(lines);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept_bytes() -> usize {
+        KEPT.with_borrow(|kept| kept.bytes)
+    }
+
+    #[test]
+    fn freed_buffers_are_used_again_within_the_limit() {
+        let sizes = [0, 1, 1000, 1025, 5000, 64 << 10, (512 << 10) - 1];
+        for len in sizes {
+            let mut lines = Lines::unset(len).unwrap();
+            assert!(lines.bytes().len() >= len);
+            lines.bytes_mut().fill(7);
+            let (address, is_kept) = (lines.bytes().as_ptr(), class_of(len.div_ceil(64)).is_some());
+            drop(lines);
+            assert_eq!(kept_bytes() > 0, is_kept, "{len}");
+            let again = Lines::unset(len).unwrap();
+            assert_eq!(
+                again.bytes().as_ptr() == address && len > 0,
+                is_kept,
+                "{len}"
+            );
+            assert_eq!(again.bytes().first() == Some(&7), is_kept, "{len}");
+            assert!(
+                Lines::zeroed(len)
+                    .unwrap()
+                    .bytes()
+                    .iter()
+                    .all(|byte| *byte == 0)
+            );
+            KEPT.take();
+        }
+        let many: Vec<Lines> = (0..50).map(|_| Lines::unset(200_000).unwrap()).collect();
+        drop(many);
+        assert!((MOST_KEPT - (256 << 10)..=MOST_KEPT).contains(&kept_bytes()));
+    }
+}
