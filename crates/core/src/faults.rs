@@ -206,9 +206,18 @@ impl Plan {
         Some(())
     }
 
+    /// Returns whether it injects nothing.
+    pub fn is_empty(&self) -> bool {
+        let has_victims = !matches!(self.scenario, None | Some(Scenario::None));
+        self.deaths.is_empty() && self.spoils.is_empty() && !has_victims
+    }
+
     /// Returns the schedule for a group of `ranks` and a sort of `rounds`, the same on every rank. Ranks that
     /// do not exist are ignored.
     pub fn resolve(&self, ranks: usize, rounds: u32) -> Schedule {
+        if self.is_empty() {
+            return Schedule::default();
+        }
         let mut deaths = BTreeMap::new();
         let victims = match self.scenario {
             None | Some(Scenario::None) => 0,

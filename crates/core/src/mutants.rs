@@ -45,6 +45,14 @@ mutants! {
     CancelledReceivesCount,
     /// Copies of inputs that arrive while a failure interrupts the step are not kept.
     LateCopiesDropped,
+    /// Inputs that were gathered in a step that failed do not count as copies.
+    GatheredCopiesDropped,
+    /// The result that is made of gathered inputs is returned without an agreement.
+    GatheredWithoutCommit,
+    /// Gathered inputs are used although a failure interrupted the step, if all of them have arrived.
+    GatheredInSpiteOfFailure,
+    /// Gathered inputs are not kept with the result.
+    GatheredInputsNotKept,
     /// A rank that waits for a survivor does not check for failures.
     WaitIgnoresFailures,
     /// The timeout of a wait counts from the last message, and not from the last sign of life.

@@ -9,8 +9,8 @@ use crate::harness::StoreKind;
 use crate::refusal::callback_allowed;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Algorithm, Checks, Engine, Event, Finished, HeldInputs, JobParts, RetainedResult, RoundContext,
-    Source, Split, Step, Subcube, run_job,
+    Algorithm, Checks, Engine, Event, Finished, Gathered, HeldInputs, JobParts, RetainedResult,
+    RoundContext, Source, Split, Step, Subcube, finish_gathered, run_job,
 };
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::store::Store;
@@ -48,6 +48,8 @@ pub struct JobRun<'r> {
     pub held: Option<&'r mut HeldInputs>,
     /// Whether the redundancy is kept after the job.
     pub retains: bool,
+    /// The inputs of other ranks that have arrived already.
+    pub gathered: Gathered,
 }
 
 impl JobContext<'_, '_> {
@@ -66,8 +68,30 @@ impl JobContext<'_, '_> {
             checks: run.checks,
             held: run.held,
             retains: run.retains,
+            gathered: run.gathered,
         };
         run_job(self.engine, algorithm, parts, self.lost)
+    }
+
+    /// Finishes a job with the inputs of all ranks. None: a rank failed.
+    pub fn finish(
+        &mut self,
+        algorithm: &dyn Algorithm,
+        mut source: InputSource<'_>,
+        gathered: &Gathered,
+        retains: bool,
+    ) -> Result<Option<Finished>> {
+        let parts = JobParts {
+            store: self.store,
+            source: &mut source,
+            input: Slice::default(),
+            absent: self.absent.clone(),
+            checks: None,
+            held: None,
+            retains,
+            gathered: Gathered::default(),
+        };
+        finish_gathered(self.engine, algorithm, parts, gathered, self.lost)
     }
 
     /// Finds failures. A rank that is separated from the others leaves its files to them.

@@ -1,11 +1,12 @@
 //! The interface between algorithms on the virtual hypercube and the engine.
 
+use super::gather::MadeAtOnce;
 use crate::block::Block;
 use crate::members::Members;
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::Result;
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// The pairs of nodes between which a round moves records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,6 +226,19 @@ pub trait Algorithm {
     /// can be made again from the block before it and the last decision.
     fn finishes_locally(&self) -> bool {
         false
+    }
+
+    /// Returns the decisions of all rounds and the final blocks of `nodes`, made of the prepared inputs of all ranks at
+    /// once, in ascending order of owner. `subcube`: the whole cube. The decisions are such that the rounds would
+    /// make the same blocks of these inputs.
+    fn make_at_once(
+        &self,
+        _subcube: &Subcube,
+        _inputs: &[&Block],
+        _nodes: &[Node],
+    ) -> Result<MadeAtOnce> {
+        let text = "the algorithm cannot do without its rounds";
+        Err(Error::new(Status::Internal, text))
     }
 
     /// Returns the number of records of the result, if a decision of the last round states it; the caller

@@ -69,7 +69,8 @@ impl Engine<'_> {
 
     /// The receives of which a recovery must keep the bytes.
     pub(super) fn late_tickets(&self) -> Vec<Ticket> {
-        self.arriving.iter().flat_map(Arriving::tickets).collect()
+        let inputs = self.arriving.iter().flat_map(Arriving::tickets);
+        inputs.chain(self.late_messages.iter().copied()).collect()
     }
 
     /// Returns the inputs that arrived although the step was interrupted, after a recovery. The others are

@@ -7,7 +7,7 @@ use crate::faults::{Point, Schedule};
 use crate::members::{Members, Rank};
 use crate::mutants::{Mutant, mutant};
 use crate::store::{Store, StoreScope};
-use crate::transport::{Agreed, Comparison, Transport};
+use crate::transport::{Agreed, Comparison, Ticket, Transport};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
@@ -77,6 +77,8 @@ pub struct Engine<'a> {
     pub(crate) corrupted: Vec<usize>,
     /// Inputs that may arrive although a failure interrupted the step.
     pub(super) arriving: Vec<Arriving>,
+    /// Receives of messages that count although a failure interrupted the step.
+    pub(super) late_messages: Vec<Ticket>,
     /// The size of a record in bytes; 1 for blocks without records.
     pub(crate) record_bytes: usize,
     /// The present round; for events.
@@ -108,6 +110,7 @@ impl<'a> Engine<'a> {
             accusations: Vec::new(),
             corrupted: Vec::new(),
             arriving: Vec::new(),
+            late_messages: Vec::new(),
             record_bytes: 1,
             round: 0,
             rounds: 0,

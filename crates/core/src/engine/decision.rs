@@ -28,12 +28,11 @@ impl Decisions {
         self.by_first_node.get(&first_of(node, self.scope))
     }
 
-    /// The empty decision that holds before the first one, in a cube of this dimension.
-    fn nothing(dimension: u32) -> Decisions {
-        let nothing = Slice::from(Buffer::default());
+    /// A decision of all nodes of a cube of this dimension.
+    pub fn of_cube(dimension: u32, decision: Slice) -> Decisions {
         Decisions {
             scope: dimension,
-            by_first_node: BTreeMap::from([(Node(0), nothing)]),
+            by_first_node: BTreeMap::from([(Node(0), decision)]),
         }
     }
 
@@ -73,7 +72,8 @@ impl Job<'_, '_> {
             let dimension = self.engine.members.cube().dimension();
             let before = self.progress.log.last().cloned();
             return Ok(Some(
-                before.unwrap_or_else(|| Decisions::nothing(dimension)),
+                // Before the first decision it is empty.
+                before.unwrap_or_else(|| Decisions::of_cube(dimension, Buffer::default().into())),
             ));
         };
         let members = &self.engine.members;

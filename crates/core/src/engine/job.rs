@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::commit::agreed_error;
 use super::decision::Decisions;
+use super::gather::Gathered;
 use super::inputs::{InputHash, Inputs};
 use super::integrity::{Checks, InputDigests, Integrity};
 use super::progress::Progress;
@@ -150,6 +151,8 @@ pub struct JobParts<'a> {
     pub held: Option<&'a mut HeldInputs>,
     /// The redundancy is kept after the job; on all ranks or on none.
     pub retains: bool,
+    /// Inputs of other ranks that have arrived already ([`Engine::gather`]).
+    pub gathered: Gathered,
 }
 
 /// Runs an algorithm on the inputs of all ranks. Collective; all survivors return the same status. After
@@ -157,29 +160,29 @@ pub struct JobParts<'a> {
 pub fn run_job(
     engine: &mut Engine<'_>,
     algorithm: &dyn Algorithm,
-    parts: JobParts<'_>,
+    mut parts: JobParts<'_>,
     lost: &mut RankSet,
 ) -> Result<Finished> {
-    let JobParts {
-        store,
-        source,
-        input,
-        absent,
-        checks,
-        held,
-        retains,
-    } = parts;
-    let Some(held) = held else {
-        let job = Job::new(engine, algorithm, store, source, input, absent, checks);
-        return job.retaining(retains).run(lost);
+    let Some(held) = parts.held.take() else {
+        return Job::of_parts(engine, algorithm, parts).run(lost);
     };
     let (state, below) = held.lend();
     let mut store = Overlay {
         below,
-        above: store,
+        above: parts.store,
     };
-    let job = Job::new(engine, algorithm, &mut store, source, input, absent, checks);
-    let finished = job.retaining(retains).with_held(state).run(lost);
+    let parts = JobParts {
+        store: &mut store,
+        source: parts.source,
+        input: parts.input,
+        absent: parts.absent,
+        checks: parts.checks,
+        held: None,
+        retains: parts.retains,
+        gathered: parts.gathered,
+    };
+    let job = Job::of_parts(engine, algorithm, parts);
+    let finished = job.with_held(state).run(lost);
     held.after_job(finished.is_ok().then(|| engine.members().membership()));
     finished
 }
@@ -206,9 +209,37 @@ impl<'a, 'e> Job<'a, 'e> {
         }
     }
 
+    /// Makes a job of its parts, but for inputs that were protected before.
+    pub(super) fn of_parts<'p: 'a>(
+        engine: &'a mut Engine<'e>,
+        algorithm: &'a dyn Algorithm,
+        parts: JobParts<'p>,
+    ) -> Job<'a, 'e> {
+        let JobParts {
+            store,
+            source,
+            input,
+            absent,
+            checks,
+            held: _,
+            retains,
+            gathered,
+        } = parts;
+        let me = engine.members.me();
+        let mut job = Job::new(engine, algorithm, store, source, input, absent, checks);
+        job.redundancy.gathered = gathered.into_copies(me);
+        job.retaining(retains)
+    }
+
     /// Runs the job; see [`run_job`]. Collective.
     fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
-        let result = match self.run_rounds() {
+        let result = self.run_rounds();
+        self.finish(result, lost)
+    }
+
+    /// Ends the job after its last commit or an error on which all survivors have agreed. Collective.
+    pub(super) fn finish(mut self, result: Result<()>, lost: &mut RankSet) -> Result<Finished> {
+        let result = match result {
             Err(error) if error.status == Status::DataLost => {
                 // A rank that is separated from the others needs no list.
                 Err(self.share_losses().err().unwrap_or(error))

@@ -91,6 +91,13 @@ impl<'a> Prepared<'a> {
     }
 }
 
+impl Prepared<'_> {
+    /// A hash of all that must be the same on all ranks.
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.layout.fingerprint().wrapping_add(self.input_id)
+    }
+}
+
 /// Copies of an input, each in an order that is good to sort.
 pub(super) struct InputCopies<'a> {
     pub kernel: &'a dyn Kernel,

@@ -5,7 +5,7 @@ use std::any::Any;
 use super::input::InputCopies;
 use super::{Group, JobKind, Reload, StepSetup};
 use crate::engine::{
-    Algorithm, Checks, Finished, HeldInputs, InputHash, JobParts, Source, Stats, run_job,
+    Algorithm, Checks, Finished, Gathered, HeldInputs, InputHash, JobParts, Source, Stats, run_job,
 };
 use crate::members::{Rank, RankSet};
 use crate::transport::Transport;
@@ -16,8 +16,9 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// The circumstances in which a job began.
 pub(super) struct JobStart {
     /// The ranks without an input: those that had failed by then, and idle spares.
-    absent: RankSet,
-    time: f64,
+    pub absent: RankSet,
+    /// The time of the transport's clock.
+    pub time: f64,
     /// Stops the timer of an injected failure at the end of the job.
     _timer: Option<Box<dyn Any>>,
 }
@@ -41,6 +42,8 @@ pub(super) struct JobSetup<'a> {
     pub held: Option<&'a mut HeldInputs>,
     /// The redundancy is kept after the end.
     pub retains: bool,
+    /// Inputs of other ranks that have arrived already.
+    pub gathered: Gathered,
 }
 
 impl<T: Transport> Group<T> {
@@ -115,6 +118,7 @@ impl<T: Transport> Group<T> {
                 checks: setup.checks,
                 held: setup.held,
                 retains: setup.retains,
+                gathered: setup.gathered,
             };
             run_job(engine, algorithm, parts, beside.lost)
         });

@@ -12,7 +12,8 @@
 //! | `failures` | failure checks, agreement on numbers, injected failures |
 //! | `job`, [`input`] | jobs: set-up, timers, reloaded inputs; the copy of a rank's input |
 //! | [`protected`], `results` | inputs that are protected before they are sorted; recovery of results |
-//! | [`sort`], `rounds`, [`tree`], `gather` | sorts, user-defined algorithms, tree collectives, results at one rank |
+//! | [`sort`], `gathered` | sorts; the short way for small inputs |
+//! | `rounds`, [`tree`], `gather` | user-defined algorithms, tree collectives, results at one rank |
 //! | `states`, [`verify`] | states of the caller's own loop; verification of results |
 //! | [`monitor`] | placement by speed |
 //!
@@ -23,6 +24,7 @@ pub mod config;
 mod create;
 mod failures;
 mod gather;
+mod gathered;
 pub mod input;
 mod job;
 pub mod monitor;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::config::agree_on_equal;
+use super::gathered::Attempt;
 use super::input::{InputCopies, Key, Prepared, SortInput};
 use super::job::{JobSetup, JobStart};
 use super::results::Safety;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
-use crate::engine::{Algorithm, Checks, HeldInputs, sum};
+use crate::engine::{Algorithm, Checks, Finished, Gathered, HeldInputs, sum};
 use crate::sort::{MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records};
 use crate::transport::Transport;
 use crate::tree::run::collect::LocalResult;
@@ -208,7 +209,19 @@ impl<T: Transport> Group<T> {
         prepared: Result<Prepared<'_>>,
         held: Option<&mut HeldInputs>,
     ) -> Result<Sorted> {
-        let prepared = self.agree_on_input(prepared)?;
+        let prepared = self.checked(prepared);
+        let mut gathered = Gathered::default();
+        if held.is_none() {
+            gathered = match self.sort_gathered(&start, &prepared)? {
+                Attempt::Finished(finished) => {
+                    self.last_run = Some(LastRun::Sort(Method::SampleSort));
+                    let seed = self.draw_seed();
+                    return Ok(self.sorted(finished, prepared?.layout, Method::SampleSort, seed));
+                }
+                Attempt::TakesRounds(gathered) => gathered,
+            };
+        }
+        let prepared = self.agree_on_checked(prepared)?;
         let kernel = &*prepared.kernel;
         let given = prepared.given;
         let method = self.choose_method(given.len())?;
@@ -247,20 +260,26 @@ impl<T: Transport> Group<T> {
             starts_empty: false,
             held,
             retains: !self.config.release_after_run,
+            gathered,
         };
         let finished = self.run_job(start, setup, &algorithm)?;
+        Ok(self.sorted(finished, prepared.layout, method, seed))
+    }
+
+    /// The result of a job. `id`: drawn for this result.
+    fn sorted(&self, finished: Finished, layout: Layout, method: Method, id: u64) -> Sorted {
         let mut sorted = Sorted {
             blocks: Vec::new(),
-            layout: prepared.layout,
+            layout,
             total: total_records(&finished.decision),
             method,
             dense: self.config.dense,
             own: self.members.working_node(),
-            safety: Safety::new((self.id, seed), &self.members, finished.retained),
+            safety: Safety::new((self.id, id), &self.members, finished.retained),
             _moved: Vec::new(),
         };
         sorted.list(&finished.blocks);
-        Ok(sorted)
+        sorted
     }
 
     /// Agrees that the arguments of all ranks are right and their records alike. Collective.
@@ -268,36 +287,36 @@ impl<T: Transport> Group<T> {
         &mut self,
         prepared: Result<Prepared<'a>>,
     ) -> Result<Prepared<'a>> {
-        let method = self.config.method;
-        let prepared = prepared.and_then(|prepared| {
-            let count = prepared.given.len() / prepared.layout.record_bytes();
-            self.check_spare("count", count)?;
-            if prepared.stable && method == Some(Method::Bitonic(Shape::Bitonic)) {
-                return Err(Error::new(
-                    Status::Argument,
-                    "record.stable is set, but FTSORT_BITONIC_MERGE does not keep the order of equal \
-                     keys",
-                ));
-            }
-            Ok(prepared)
-        });
-        let fingerprint = |prepared: &Prepared<'_>| {
-            prepared
-                .layout
-                .fingerprint()
-                .wrapping_add(prepared.input_id)
-        };
+        let prepared = self.checked(prepared);
+        self.agree_on_checked(prepared)
+    }
+
+    /// Checks an input against the configuration.
+    fn checked<'a>(&self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
+        let prepared = prepared?;
+        let count = prepared.given.len() / prepared.layout.record_bytes();
+        self.check_spare("count", count)?;
+        if prepared.stable && self.config.method == Some(Method::Bitonic(Shape::Bitonic)) {
+            return Err(Error::new(
+                Status::Argument,
+                "record.stable is set, but FTSORT_BITONIC_MERGE does not keep the order of equal keys",
+            ));
+        }
+        Ok(prepared)
+    }
+
+    fn agree_on_checked<'a>(&mut self, prepared: Result<Prepared<'a>>) -> Result<Prepared<'a>> {
         // Ranks need not agree again on the layout of their last sort.
         let before = self.agreed_layout;
-        let again = prepared.as_ref().map(fingerprint).ok() == before;
+        let again = prepared.as_ref().map(Prepared::fingerprint).ok() == before;
         let (prepared, _) = self.on_engine(|engine| {
             let (prepared, again) = engine.all_or_none_with(prepared, again)?;
             if !again {
-                agree_on_equal(engine, fingerprint(&prepared), "record or input")?;
+                agree_on_equal(engine, prepared.fingerprint(), "record or input")?;
             }
             Ok(prepared)
         })?;
-        self.agreed_layout = Some(fingerprint(&prepared));
+        self.agreed_layout = Some(prepared.fingerprint());
         Ok(prepared)
     }
 

@@ -7,10 +7,11 @@
 //! rank fails in that round, the replayed round computes other parts. Must never: compare records except with
 //! the kernel.
 
+use super::at_once::made_at_once;
 use super::merging::{merged, merged_each};
 use super::pivot::{self, Cut, CutPoint};
 use crate::block::{Block, Run};
-use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
+use crate::engine::{Algorithm, Exchange, MadeAtOnce, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
@@ -112,21 +113,27 @@ impl ResultLayout {
         if counts.len() != nodes || !rest.is_empty() {
             return Err(undecodable());
         }
+        let counts = counts.iter().map(|count| u64::from_le_bytes(*count));
+        Ok(ResultLayout::of_counts(counts))
+    }
+
+    /// The layout of blocks with these record counts, which stay on their nodes.
+    pub(super) fn of_counts(counts: impl Iterator<Item = u64>) -> ResultLayout {
         let mut total = 0;
-        let starts = counts.iter().map(|count| {
+        let starts = counts.map(|count| {
             let start = total;
             // Counts of other ranks may be corrupted. The verification finds a result that is wrong because
             // of them.
-            total = u64::wrapping_add(total, u64::from_le_bytes(*count));
+            total = u64::wrapping_add(total, count);
             start
         });
         let starts: Vec<u64> = starts.collect();
-        Ok(ResultLayout {
+        ResultLayout {
             old_starts: starts.clone(),
             starts,
             total,
             cuts: Vec::new(),
-        })
+        }
     }
 }
 
@@ -217,6 +224,15 @@ impl MergeAndPlace<'_> {
 impl Algorithm for MergeAndPlace<'_> {
     fn rounds(&self) -> u32 {
         self.sort.rounds() + 1 + u32::from(self.dense)
+    }
+
+    fn make_at_once(
+        &self,
+        subcube: &Subcube,
+        inputs: &[&Block],
+        nodes: &[Node],
+    ) -> Result<MadeAtOnce> {
+        made_at_once(self.kernel, subcube, inputs, nodes)
     }
 
     fn promised(&self, decision: &[u8]) -> Option<u64> {

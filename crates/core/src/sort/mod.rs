@@ -14,6 +14,7 @@
 
 #[cfg(test)]
 mod any_bytes;
+mod at_once;
 mod bitonic;
 mod hyperquicksort;
 mod merge_and_place;

@@ -65,7 +65,7 @@ pub fn undecodable() -> Error {
 }
 
 impl<R: AsRef<[u8]>> CutPoint<R> {
-    fn compare(&self, other: &CutPoint<R>, kernel: &dyn Kernel) -> Ordering {
+    pub(super) fn compare(&self, other: &CutPoint<R>, kernel: &dyn Kernel) -> Ordering {
         kernel
             .compare(self.record.as_ref(), other.record.as_ref())
             .then(self.origin.cmp(&other.origin))
@@ -79,7 +79,8 @@ impl<R: AsRef<[u8]>> CutPoint<R> {
         out.extend(self.position.to_le_bytes());
     }
 
-    fn to_owned(&self) -> CutPoint {
+    /// Copies the record.
+    pub(super) fn to_owned(&self) -> CutPoint {
         CutPoint {
             record: self.record.as_ref().to_vec(),
             origin: self.origin,
@@ -89,7 +90,8 @@ impl<R: AsRef<[u8]>> CutPoint<R> {
 }
 
 impl<'a> CutPoint<&'a [u8]> {
-    fn of(run: &'a Run, index: usize, record_bytes: usize) -> CutPoint<&'a [u8]> {
+    /// The point at a record of a run.
+    pub(super) fn of(run: &'a Run, index: usize, record_bytes: usize) -> CutPoint<&'a [u8]> {
         CutPoint {
             record: &run.data[index * record_bytes..(index + 1) * record_bytes],
             origin: run.origin.0,

@@ -40,6 +40,7 @@ pub use check::{Check, FailingRun, Tally};
 use crate::harness::{Harness, JobOptions, JobReport, StoreKind};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Failure, FailureMode, SimConfig, StepRecord};
+use ftsort_core::engine::Gathered;
 use ftsort_core::faults::Schedule;
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::purity::PurityCheck;
@@ -169,6 +170,7 @@ fn run_rounds(
         checks: None,
         held: None,
         retains: false,
+        gathered: Gathered::default(),
     };
     let finished = context.run(&algorithm, run)?;
     let blocks = finished.blocks.iter();

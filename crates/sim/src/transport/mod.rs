@@ -118,7 +118,7 @@ pub struct SimConfig {
     pub timed: bool,
 }
 
-/// A message that has arrived at a receive of exactly its size.
+/// A message that has arrived at a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Received {
     /// The receiver's job, as [`RankHandle::begin_job`] numbers it.
@@ -127,6 +127,8 @@ pub struct Received {
     pub from: Rank,
     /// The receiver.
     pub to: Rank,
+    /// Whether the receive was of exactly its size.
+    pub fills: bool,
     /// The checksum of its bytes.
     pub checksum: u64,
 }

@@ -258,13 +258,12 @@ impl SimState {
         }
         open.done = Some(Look::Complete(bytes.len()));
         let (from, job) = (open.peer, process.job);
-        if let RequestKind::Receive { range, .. } = &open.kind
-            && range.len() == bytes.len()
-        {
+        if let RequestKind::Receive { range, .. } = &open.kind {
             let received = Received {
                 job,
                 from,
                 to: rank,
+                fills: range.len() == bytes.len(),
                 checksum: Checksum::of(bytes),
             };
             *self.received.entry(received).or_default() += 1;

@@ -22,7 +22,7 @@ pub struct SimResult<T> {
     pub steps: Vec<StepRecord>,
     /// The trace, if the configuration asks for it.
     pub trace: Vec<TraceEntry>,
-    /// The messages that arrived at receives of exactly their sizes, and how many of each there were.
+    /// The messages that arrived at receives, and how many of each there were.
     pub received: BTreeMap<Received, usize>,
     /// Ranks that wait for something that cannot happen any more.
     pub hung: Vec<Rank>,

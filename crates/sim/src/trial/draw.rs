@@ -63,6 +63,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
         protects: 0,
+        gathers: SplitMix::new(seed.rotate_left(16)).once_in(2),
         recoveries: 0,
         custom_loop: false,
         checks: draw.once_in(3),

@@ -97,6 +97,7 @@ impl Trial {
             "sorts" => self.sorts = value.parse().ok()?,
             "protects" => self.protects = value.parse().ok()?,
             "recoveries" => self.recoveries = value.parse().ok()?,
+            "gathers" => self.gathers = value == "1",
             "mutant" | "set_mutant" | "plant" => self.mutant = Some(read_mutant(value)?),
             "dense" => self.dense = value == "1",
             "tagged" => self.tagged = value == "1",
@@ -126,7 +127,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 38] = [
+const KEYWORDS: [&str; 39] = [
     "ranks",
     "seed",
     "records",
@@ -138,6 +139,7 @@ const KEYWORDS: [&str; 38] = [
     "sorts",
     "protects",
     "recoveries",
+    "gathers",
     "mutant",
     "dense",
     "tagged",
@@ -166,7 +168,7 @@ const KEYWORDS: [&str; 38] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 31;
+const CURRENT: usize = 32;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -188,6 +190,7 @@ impl fmt::Display for Trial {
                 write!(out, " {name}={count}")?;
             }
         }
+        write_flag(out, "gathers", self.gathers)?;
         if let Some(mutant) = self.mutant {
             write!(out, " mutant={mutant:?}")?;
         }

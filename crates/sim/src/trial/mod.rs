@@ -79,6 +79,9 @@ pub struct Trial {
     pub protects: usize,
     /// How many times the result of each sort is recovered after failures.
     pub recoveries: usize,
+    /// Whether the ranks give their inputs to all others first, and need no rounds if none fails. It has an effect only
+    /// where a group would do so ([`Trial::may_gather`]).
+    pub gathers: bool,
     /// Whether the job is a loop of the program's own that sorts with checkpoints.
     pub custom_loop: bool,
     /// Whether blocks are checked by digests.
@@ -118,6 +121,27 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// Whether the ranks gather their inputs.
+    pub fn may_gather(&self) -> bool {
+        let has_copies = matches!(self.store, StoreKind::None | StoreKind::Memory(_));
+        let is_plain_sort = self.algorithm == Method::SampleSort
+            && !(self.dense || self.checks || self.custom_loop)
+            && self.tree.is_none();
+        let has_policy = !(self.exclusions.is_empty() && self.speeds.is_empty());
+        let is_injected = !self.corruptions.is_empty();
+        self.gathers
+            && has_copies
+            && is_plain_sort
+            && self.protects == 0
+            && !has_policy
+            && !is_injected
+    }
+
+    /// The fingerprint of a job in which ranks gather inputs.
+    pub fn fingerprint(&self, job: usize) -> u64 {
+        !self.seed.rotate_left(job as u32)
+    }
+
     /// The input of a rank in one of the jobs.
     pub fn records(&self, job: usize, rank: Rank) -> Vec<TestRecord> {
         let keys = self.keys(job, rank).into_iter();
@@ -178,6 +202,7 @@ impl Default for Trial {
             sorts: 1,
             protects: 0,
             recoveries: 0,
+            gathers: false,
             custom_loop: false,
             checks: false,
             corruptions: Vec::new(),

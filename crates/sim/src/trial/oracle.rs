@@ -1,6 +1,6 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
-use super::run::input_bytes;
+use super::run::{input_bytes, kernel};
 use super::spare_checks::{judge_loads, members_after};
 use super::unreported;
 use std::collections::BTreeMap;
@@ -493,7 +493,10 @@ fn judge_early_loss(
     };
     let is_held = |owner: &&Rank| {
         let mut survivors = run.survivors.iter();
-        survivors.any(|holder| has_arrived(trial, run, job, **owner, *holder))
+        survivors.any(|holder| {
+            has_arrived(trial, run, job, **owner, *holder)
+                || was_gathered(trial, run, job, **owner, *holder)
+        })
     };
     let mut lost = outcome.lost.iter();
     let owner = match trial.store {
@@ -526,10 +529,36 @@ fn has_arrived(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: R
             job,
             from: owner,
             to: holder,
+            fills: true,
             checksum: Checksum::of(chunk),
         };
         *chunks.entry(received).or_insert(0) += 1;
     }
     let mut chunks = chunks.iter();
     chunks.all(|(chunk, count)| run.received.get(chunk) >= Some(count))
+}
+
+/// Returns whether a rank has received another rank's whole input in the step in which ranks gather inputs.
+fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: Rank) -> bool {
+    let Ok(mut message) = sorted_bytes(trial, job, owner) else {
+        return false;
+    };
+    let trailer = [trial.fingerprint(job), 1].map(u64::to_le_bytes);
+    message.extend(trailer.as_flattened());
+    let received = |fills| Received {
+        job,
+        from: owner,
+        to: holder,
+        fills,
+        checksum: Checksum::of(&message),
+    };
+    let arrived = |fills| run.received.contains_key(&received(fills));
+    trial.may_gather() && (arrived(false) || arrived(true))
+}
+
+/// The bytes of a rank's sorted input.
+fn sorted_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Vec<u8>, Error> {
+    let mut sorted = input_bytes(trial, job, rank)?;
+    kernel(trial)?.sort(&mut sorted)?;
+    Ok(sorted.to_vec())
 }

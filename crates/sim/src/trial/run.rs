@@ -10,7 +10,9 @@ use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
-use ftsort_core::engine::{Checkpoints, Checks, LoadOnly, PlacementPolicy, RetainedResult};
+use ftsort_core::engine::{
+    Algorithm, Checkpoints, Checks, Finished, Gathered, LoadOnly, PlacementPolicy, RetainedResult,
+};
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::mutants::set_mutant;
@@ -59,7 +61,7 @@ pub struct TrialRun {
     pub commits: CommitLog,
     /// The trace, if it was asked for.
     pub trace: Vec<TraceEntry>,
-    /// The messages that arrived at receives of exactly their sizes, and how many of each there were.
+    /// The messages that arrived at receives, and how many of each there were.
     pub received: BTreeMap<Received, usize>,
     /// The ranks that hang.
     pub hung: Vec<Rank>,
@@ -214,6 +216,13 @@ fn run_one(
         }
         let input = input_of(me);
         let prepared = input.and_then(|input| prepare(trial, input));
+        let mut gathered = Gathered::default();
+        if trial.may_gather() {
+            gathered = match gather(trial, number, &input_of, &mut context, &prepared)? {
+                Attempt::Finished(result) => return Ok(result),
+                Attempt::TakesRounds(gathered) => gathered,
+            };
+        }
         let (kernel, input) = context.engine.all_or_none(prepared)?;
         if let Some(kind) = trial.tree {
             let tree = TreeJob {
@@ -235,9 +244,56 @@ fn run_one(
             &input_of,
             context,
             (&*kernel, checks.as_ref()),
-            input,
+            (input, gathered),
         )
     })
+}
+
+/// The outcome of an attempt to sort without rounds.
+enum Attempt {
+    /// The sort is done.
+    Finished(RankResult),
+    /// The sort takes rounds. These inputs have arrived.
+    TakesRounds(Gathered),
+}
+
+/// Gives this rank's input to all others, and sorts without rounds if all inputs have arrived.
+fn gather(
+    trial: &Trial,
+    job: usize,
+    input_of: &dyn Fn(Rank) -> Result<Buffer>,
+    context: &mut JobContext<'_, '_>,
+    prepared: &Result<(Box<dyn Kernel>, Buffer)>,
+) -> Result<Attempt> {
+    let sorted = prepared.as_ref().ok().and_then(|(kernel, input)| {
+        let mut sorted = Buffer::copy_of(input).ok()?;
+        kernel.sort(&mut sorted).ok()?;
+        Some(sorted)
+    });
+    let fingerprint = trial.fingerprint(job);
+    let gathered = context.engine.gather(sorted, fingerprint)?;
+    let (Ok((kernel, _)), true) = (prepared, gathered.is_complete()) else {
+        return Ok(Attempt::TakesRounds(gathered));
+    };
+    let dimension = context.engine.members().cube().dimension();
+    let sort = trial.algorithm.on(&**kernel, dimension);
+    let algorithm = MergeAndPlace {
+        sort: &*sort,
+        kernel: &**kernel,
+        dimension,
+        dense: trial.dense,
+    };
+    let source = || InputSource {
+        read: input_of,
+        own: None,
+        can_reload: false,
+    };
+    let finished = context.finish(&algorithm, source(), &gathered, trial.recoveries > 0)?;
+    let Some(finished) = finished else {
+        return Ok(Attempt::TakesRounds(gathered));
+    };
+    let result = recovered(trial, context, &algorithm, &source, finished)?;
+    Ok(Attempt::Finished(result))
 }
 
 /// Returns the kernel, and the input in the form that the job needs.
@@ -255,7 +311,7 @@ fn sort(
     input_of: &dyn Fn(Rank) -> Result<Buffer>,
     mut context: JobContext<'_, '_>,
     (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
-    input: Buffer,
+    (input, mut gathered): (Buffer, Gathered),
 ) -> Result<RankResult> {
     let me = context.engine.members().me();
     let dimension = context.engine.members().cube().dimension();
@@ -280,6 +336,7 @@ fn sort(
             checks: None,
             held: None,
             retains: true,
+            gathered: Gathered::default(),
         };
         let retained = context.run(&LoadOnly, run)?.retained;
         held = retained.map(RetainedResult::into_inputs);
@@ -294,6 +351,7 @@ fn sort(
             checks,
             held: held.as_mut(),
             retains: trial.recoveries > 0,
+            gathered: std::mem::take(&mut gathered),
         };
         finished = context.run(&algorithm, run)?;
         if turn >= trial.protects {
@@ -301,16 +359,27 @@ fn sort(
         }
         context.engine.readmit_all();
     }
+    recovered(trial, &mut context, &algorithm, &|| source(None), finished)
+}
+
+/// Recovers the result of a job after failures, if the trial says so.
+fn recovered<'i>(
+    trial: &Trial,
+    context: &mut JobContext<'_, '_>,
+    algorithm: &dyn Algorithm,
+    source: &dyn Fn() -> InputSource<'i>,
+    finished: Finished,
+) -> Result<RankResult> {
     let mut blocks = finished.blocks;
     if let Some(mut retained) = finished.retained {
         context.engine.readmit_all();
         for _ in 0..trial.recoveries {
-            context.recover(&algorithm, source(None), &mut retained)?;
+            context.recover(algorithm, source(), &mut retained)?;
         }
         blocks = retained.blocks().clone();
         context.results.push(retained);
     } else if trial.recoveries > 0 {
-        none_failed(&mut context)?;
+        none_failed(context)?;
     }
     let blocks = blocks.iter().filter_map(|(node, block)| {
         let (offset, data) = global_offset(block)?;
@@ -369,7 +438,8 @@ fn record_bytes(trial: &Trial) -> usize {
     }
 }
 
-fn kernel(trial: &Trial) -> Result<Box<dyn Kernel>> {
+/// The kernel for the trial's records.
+pub fn kernel(trial: &Trial) -> Result<Box<dyn Kernel>> {
     let fields = Fields {
         record_bytes: record_bytes(trial),
         key: KeyKind::I32 as i32,

@@ -315,7 +315,8 @@ fn every_refusal_in_every_collective_call_is_agreed_on() {
                 assert!(!statuses[0].iter().any(apart), "{action}: {statuses:?}");
             }
         }
-        assert_eq!(without_error, 0);
+        // A sort of small inputs that has no memory for one more copy takes rounds.
+        assert_eq!(without_error, usize::from(!in_files));
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Redundancy<'a> {
     pub store: &'a mut dyn Store,
     /// The owners of the inputs in this rank's store.
     pub held: RankSet,
+    /// Copies of inputs that arrived before the job, and are still to be put into the store.
+    pub gathered: Vec<(Rank, Block)>,
     /// How many ranks besides its owner are known to hold each input in this attempt at round 0; files count as
     /// one.
     pub in_place: usize,
@@ -62,6 +64,7 @@ impl<'a> Redundancy<'a> {
         Redundancy {
             store,
             held: RankSet::new(ranks),
+            gathered: Vec::new(),
             in_place: 0,
             whole_with: None,
             released: false,

@@ -71,9 +71,12 @@ impl Job<'_, '_> {
         Ok(result)
     }
 
-    /// Keeps the inputs that arrived although a failure interrupted the step that moved them.
+    /// Keeps the inputs that arrived before the job, or although a failure interrupted the step that moved them.
     pub(in crate::engine) fn hold_arrived(&mut self, result: &mut RoundResult) -> Result<()> {
-        for (origin, block) in self.engine.take_arrived()? {
+        let gathered = std::mem::take(&mut self.redundancy.gathered);
+        let has_copies = matches!(self.redundancy.store.scope(), StoreScope::Copies(1..));
+        let gathered = gathered.into_iter().filter(|_| has_copies);
+        for (origin, block) in gathered.chain(self.engine.take_arrived()?) {
             if self.home_with_input(origin.home()).is_some() {
                 self.hold(origin, Delivery::Got(block), result);
             }
@@ -93,7 +96,7 @@ impl Job<'_, '_> {
     }
 
     /// Returns the ranks but its owner that hold an input, in their order.
-    pub(super) fn other_holders(&self, origin: Rank) -> Vec<Rank> {
+    pub(in crate::engine) fn other_holders(&self, origin: Rank) -> Vec<Rank> {
         let StoreScope::Copies(copies @ 1..) = self.redundancy.store.scope() else {
             return Vec::new();
         };

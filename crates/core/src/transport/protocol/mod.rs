@@ -96,9 +96,10 @@ impl<F: MpiApi> Protocol<F> {
 
     /// Polls until everything posted is complete, or a rank fails.
     fn wait_for_messages(&mut self) -> Result<Flow> {
+        let mut tests_all = true;
         while !self.pending.is_settled() {
             let before = self.pending.open();
-            if self.pending.poll(&mut self.mpi)? == Outcome::Failed {
+            if self.pending.poll(&mut self.mpi, tests_all)? == Outcome::Failed {
                 return Ok(Flow::Interrupted);
             }
             let now = self.mpi.now();
@@ -106,7 +107,8 @@ impl<F: MpiApi> Protocol<F> {
                 self.watch.progress(now);
                 continue;
             }
-            if self.watch.is_due(now) {
+            tests_all = self.watch.is_due(now);
+            if tests_all {
                 if self.sees_new_failures()? && !mutant(Mutant::WaitIgnoresFailures) {
                     return Ok(Flow::Interrupted);
                 }

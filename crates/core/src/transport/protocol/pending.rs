@@ -175,29 +175,31 @@ impl Pending {
         Ok(())
     }
 
-    /// Tests every open request once, and drops those that are complete.
-    pub fn poll(&mut self, mpi: &mut impl MpiApi) -> Result<Outcome> {
+    /// Tests open requests in their order, and drops those that are complete: all of them, or those before the first
+    /// one that is not. Each test makes progress for all, and takes its time only if the request is not complete.
+    pub fn poll(&mut self, mpi: &mut impl MpiApi, tests_all: bool) -> Result<Outcome> {
         let mut result = Ok(Outcome::Fine);
+        let mut goes_on = true;
         let incoming = &mut self.incoming;
         self.open.retain(|open| {
-            if result != Ok(Outcome::Fine) {
+            if !goes_on {
                 return true;
             }
             match mpi.test(open.request) {
-                Ok(Look::Pending) => true,
+                Ok(Look::Pending) => {
+                    goes_on = tests_all;
+                    return true;
+                }
                 Ok(Look::Complete(bytes)) => {
                     count_arrival(incoming, open.purpose, bytes);
-                    false
+                    return false;
                 }
-                Ok(Look::Failed) => {
-                    result = Ok(Outcome::Failed);
-                    false
-                }
-                Err(error) => {
-                    result = Err(error);
-                    true
-                }
+                Ok(Look::Failed) => result = Ok(Outcome::Failed),
+                Err(error) => result = Err(error),
             }
+            goes_on = false;
+            // MPI has completed a request that it reports as failed.
+            result.is_err()
         });
         result
     }

@@ -1,0 +1,308 @@
+//! Jobs with inputs that are so small that each rank sends its whole input to every other rank.
+//!
+//! One message between each pair of ranks and one agreement are all of the communication. Every rank then has all
+//! inputs, divides them at exact positions, and makes the blocks of its nodes. This replaces the rounds of the
+//! algorithm: the decisions that it logs are those of rounds with the same cuts, so that a block is recovered as
+//! after these.
+//!
+//! A rank with an input that is too large, or that has a reason to run the rounds, states it in its message. As all
+//! ranks read the same messages, all of them continue with the rounds, without an agreement. If a rank fails in the
+//! meantime, some ranks may have read its message and others not. The agreement that follows fails, whether it is that
+//! of this step or the first one of the rounds, and all survivors continue with the rounds. The inputs that have arrived
+//! are copies then, which count as if they had been sent to protect them.
+//!
+//! Must never: use a message of a step that was interrupted for anything but a copy.
+
+use std::collections::BTreeMap;
+
+use super::commit::{Verdict, agreed_error};
+use super::decision::Decisions;
+use super::job::{Finished, Job, JobParts, RoundResult};
+use super::{Algorithm, Engine, Event, Phase, Subcube};
+use crate::block::{Block, Run};
+use crate::members::{Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::store::VersionId;
+use crate::transport::{Flow, Ticket};
+use crate::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::memory;
+
+/// The greatest size in bytes of an input, and of all inputs together, with which the step is faster than rounds. Of two
+/// or three ranks each sends little to others, so that their inputs may be larger.
+const MOST_OF_A_RANK: usize = 128 << 10;
+const MOST_TOGETHER: std::ops::RangeInclusive<usize> = 512 << 10..=1 << 20;
+
+/// The end of a message, behind the records: the fingerprint of the job (u64), and whether the records are the whole
+/// input (u64).
+pub const TRAILER: usize = 16;
+
+/// The inputs that a rank has received.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// The inputs with their owners, this rank's own one included; sorted, in ascending order of owner.
+    inputs: Vec<(Rank, Block)>,
+    /// They are the inputs of all survivors, of the same job, and all survivors know it unless one fails.
+    is_complete: bool,
+}
+
+impl Gathered {
+    /// Returns whether the job can be finished with these inputs ([`finish_gathered`]).
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The inputs of other ranks, which count as copies.
+    pub(super) fn into_copies(self, me: Rank) -> Vec<(Rank, Block)> {
+        let mut inputs = self.inputs;
+        inputs.retain(|(owner, _)| *owner != me && !mutant(Mutant::GatheredCopiesDropped));
+        inputs
+    }
+}
+
+/// The decisions and the blocks of a job that was made of all inputs at once.
+pub struct MadeAtOnce {
+    /// The decision of each round, for the whole cube.
+    pub decisions: Vec<Vec<u8>>,
+    /// The final blocks, in the order of the nodes that were asked for.
+    pub blocks: Vec<Block>,
+}
+
+/// The state of a job after the commit of a result that was made at once.
+struct Committable {
+    decisions: Vec<Decisions>,
+    blocks: BTreeMap<Node, Block>,
+    /// The inputs that this rank keeps, with their owners.
+    inputs: Vec<(Rank, Block)>,
+}
+
+/// A message of the step, without its trailer.
+struct Contribution {
+    input: Option<Slice>,
+    fingerprint: u64,
+}
+
+impl Contribution {
+    fn read(message: Slice) -> Result<Contribution> {
+        let undecodable =
+            || Error::new(Status::Internal, "a message with an input does not decode");
+        let length = message.len().checked_sub(TRAILER).ok_or_else(undecodable)?;
+        let (numbers, _) = message[length..].as_chunks::<8>();
+        let [fingerprint, is_whole] = [numbers[0], numbers[1]].map(u64::from_le_bytes);
+        Ok(Contribution {
+            input: (is_whole == 1).then(|| message.part(0..length)),
+            fingerprint,
+        })
+    }
+}
+
+impl Engine<'_> {
+    /// The greatest size of an input that a rank can give to all others.
+    pub fn gather_limit(&self) -> usize {
+        let ranks = self.members.ranks();
+        let together = (ranks * MOST_OF_A_RANK).clamp(*MOST_TOGETHER.start(), *MOST_TOGETHER.end());
+        (together / ranks).min(self.transport.eager_limit().saturating_sub(TRAILER))
+    }
+
+    /// Gives this rank's sorted input to all survivors, and receives theirs. `own`: None if this rank cannot give its
+    /// input, because it is larger than [`Engine::gather_limit`], or invalid, or for another reason. `fingerprint`: of
+    /// all that must be the same on all ranks. Collective.
+    ///
+    /// # Errors
+    /// The error of another rank, if the step is interrupted and that rank has left it with one.
+    pub fn gather(&mut self, own: Option<Buffer>, fingerprint: u64) -> Result<Gathered> {
+        let limit = self.gather_limit();
+        let own = own.filter(|own| own.len() <= limit);
+        // The limit does not apply: a rank that refuses a message would leave the others waiting.
+        let message = memory::without_limit(|| message(own, fingerprint))?;
+        let me = self.members.me();
+        let others: Vec<Rank> = self
+            .members
+            .survivors()
+            .filter(|rank| *rank != me)
+            .collect();
+        let mut tickets = Vec::with_capacity(others.len());
+        for rank in &others {
+            let receive = || self.transport.receive(*rank, limit + TRAILER);
+            tickets.push((*rank, memory::without_limit(receive)?));
+        }
+        for rank in &others {
+            self.stats.bytes_sent += message.len() as u64;
+            self.emit_message(me, *rank, message.len());
+            self.transport.send(*rank, message.clone())?;
+        }
+        let is_interrupted = self.transport.settle()? == Flow::Interrupted;
+        if is_interrupted {
+            self.late_messages = tickets.iter().map(|(_, ticket)| *ticket).collect();
+            let verdict = self.commit(false, None)?;
+            self.late_messages.clear();
+            tickets.retain(|(_, ticket)| self.transport.is_complete(*ticket));
+            if let Verdict::Failed(status) = verdict {
+                tickets
+                    .into_iter()
+                    .for_each(|(_, ticket)| drop(self.transport.take(ticket)));
+                return Err(agreed_error(status, None));
+            }
+        }
+        let gathered = self.read_gathered(message, tickets)?;
+        Ok(Gathered {
+            is_complete: gathered.is_complete
+                && (!is_interrupted || mutant(Mutant::GatheredInSpiteOfFailure)),
+            ..gathered
+        })
+    }
+
+    fn read_gathered(&mut self, own: Slice, tickets: Vec<(Rank, Ticket)>) -> Result<Gathered> {
+        let me = self.members.me();
+        let mut messages = vec![(me, own)];
+        for (rank, ticket) in tickets {
+            let message = self.transport.take(ticket);
+            self.emit_message(rank, me, message.len());
+            messages.push((rank, message.into()));
+        }
+        messages.sort_unstable_by_key(|(rank, _)| *rank);
+        let mut gathered = Gathered {
+            inputs: Vec::with_capacity(messages.len()),
+            is_complete: true,
+        };
+        let mut fingerprint = None;
+        for (owner, message) in messages {
+            let contribution = Contribution::read(message)?;
+            let same =
+                *fingerprint.get_or_insert(contribution.fingerprint) == contribution.fingerprint;
+            gathered.is_complete &= same && contribution.input.is_some();
+            if let Some(data) = contribution.input {
+                let run = Run {
+                    origin: owner,
+                    start: 0,
+                    data,
+                };
+                gathered.inputs.push((owner, Block::of_sorted(vec![run])));
+            }
+        }
+        Ok(gathered)
+    }
+}
+
+/// Appends the trailer to a rank's sorted records.
+fn message(own: Option<Buffer>, fingerprint: u64) -> Result<Slice> {
+    let is_whole = u64::from(own.is_some());
+    let mut message = own.unwrap_or_default();
+    message.append([fingerprint, is_whole].map(u64::to_le_bytes).as_flattened())?;
+    Ok(message.into())
+}
+
+/// Finishes a job with the inputs of all ranks, which are in `gathered`. None: a rank failed, and all survivors
+/// run the rounds. Collective, on all ranks with a complete [`Gathered`].
+///
+/// # Errors
+/// As [`run_job`](super::run_job).
+pub fn finish_gathered(
+    engine: &mut Engine<'_>,
+    algorithm: &dyn Algorithm,
+    parts: JobParts<'_>,
+    gathered: &Gathered,
+    lost: &mut RankSet,
+) -> Result<Option<Finished>> {
+    let mut job = Job::of_parts(engine, algorithm, parts);
+    match job.make_at_once(gathered) {
+        Ok(false) => Ok(None),
+        Ok(true) => job.finish(Ok(()), lost).map(Some),
+        Err(error) => job.finish(Err(error), lost).map(Some),
+    }
+}
+
+impl Job<'_, '_> {
+    /// Makes the blocks of this rank's nodes, and commits them. False: a rank failed.
+    fn make_at_once(&mut self, gathered: &Gathered) -> Result<bool> {
+        let (algorithm, rounds) = (self.algorithm, self.algorithm.rounds());
+        self.engine.rounds = rounds + 1;
+        self.engine.round = rounds;
+        let dimension = self.engine.members.cube().dimension();
+        let subcube = Subcube::of(self.engine.members, Node(0), dimension);
+        let nodes = self.engine.members.my_nodes();
+        let inputs: Vec<&Block> = gathered.inputs.iter().map(|(_, input)| input).collect();
+        let mut result = RoundResult::new();
+        let made = self.engine.timed(Phase::Merge, |_| {
+            caught(|| algorithm.make_at_once(&subcube, &inputs, &nodes))
+        });
+        // After the commit nothing can be refused any more.
+        let made = made.and_then(|made| self.committable(made, nodes, gathered));
+        let made = result.check(made);
+        let verdict = match mutant(Mutant::GatheredWithoutCommit) && made.is_some() {
+            true => Verdict::Committed,
+            false => self.engine.commit(result.complete, result.error.as_ref())?,
+        };
+        match (verdict, made) {
+            (Verdict::Committed, Some(made)) => self.accept_at_once(made),
+            (Verdict::Committed, None) => {
+                let text = "a job without blocks was committed";
+                return Err(Error::new(Status::Internal, text));
+            }
+            (Verdict::Replay, _) => return Ok(false),
+            (Verdict::Failed(status), _) => return Err(agreed_error(status, result.error)),
+        }
+        Ok(true)
+    }
+
+    /// Brings the blocks, and the inputs that a job of rounds would have kept, into the form in which they are kept.
+    fn committable(
+        &self,
+        made: MadeAtOnce,
+        nodes: Vec<Node>,
+        gathered: &Gathered,
+    ) -> Result<Committable> {
+        let members = &self.engine.members;
+        let (me, dimension) = (members.me(), members.cube().dimension());
+        let decisions = made.decisions.iter().map(|decision| {
+            let decision = Buffer::copy_of(decision)?.into();
+            Ok(Decisions::of_cube(dimension, decision))
+        });
+        let is_kept = |owner: Rank| {
+            let is_holder = owner == me || self.other_holders(owner).contains(&me);
+            is_holder && !mutant(Mutant::GatheredInputsNotKept)
+        };
+        let inputs = gathered.inputs.iter();
+        let inputs = inputs.filter(|(owner, _)| self.redundancy.retains && is_kept(*owner));
+        let inputs = inputs.map(|(owner, input)| {
+            let mut input = input.clone();
+            for run in &mut input.runs {
+                // Its buffer has room for the largest message.
+                if run.data.len() < self.engine.gather_limit() / 2 {
+                    run.data = Buffer::copy_of(&run.data)?.into();
+                }
+            }
+            Ok((*owner, input))
+        });
+        Ok(Committable {
+            decisions: decisions.collect::<Result<_>>()?,
+            inputs: inputs.collect::<Result<_>>()?,
+            blocks: nodes.into_iter().zip(made.blocks).collect(),
+        })
+    }
+
+    /// Makes the blocks the result of the job, after its commit.
+    fn accept_at_once(&mut self, made: Committable) {
+        self.progress.log = made.decisions;
+        self.progress.blocks = made.blocks;
+        self.progress.version = VersionId {
+            version: self.algorithm.rounds(),
+            faults: self.engine.members.faulty().fingerprint(),
+        };
+        self.progress.membership = Some(self.engine.members.membership().clone());
+        for (owner, input) in made.inputs {
+            let stored = self
+                .redundancy
+                .store
+                .put(VersionId::INPUT, owner.home(), &input);
+            // The store is in memory, which takes any block.
+            if stored.is_ok() {
+                self.engine.stats.bytes_stored += input.bytes() as u64;
+                self.redundancy.held.insert(owner);
+            }
+        }
+        self.engine.stats.rounds += 1;
+        self.engine.tell(Event::Round);
+    }
+}

@@ -1,0 +1,119 @@
+//! Sorts of small inputs, for which every rank receives all of them ([`Engine::gather`]): they take one message between
+//! each pair of ranks, and one agreement, which also stands for that on the arguments.
+//!
+//! [`Engine::gather`]: crate::engine::Engine::gather
+
+use super::input::{InputCopies, Prepared};
+use super::job::{Inputs, JobStart};
+use super::{Group, StepSetup, StoreChoice};
+use crate::engine::{Finished, Gathered, JobParts, Phase, TRAILER, finish_gathered};
+use crate::sort::{MergeAndPlace, Method};
+use crate::transport::Transport;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Result, caught};
+
+/// The greatest number of ranks of which each sends its input to all others.
+const MOST_RANKS: usize = 64;
+
+/// The outcome of an attempt to sort without rounds.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is moved once, and a box would be allocated"
+)]
+pub(super) enum Attempt {
+    /// The sort is done.
+    Finished(Finished),
+    /// The sort takes rounds. These inputs have arrived.
+    TakesRounds(Gathered),
+}
+
+impl<T: Transport> Group<T> {
+    /// Sorts without rounds if all inputs are so small. Collective.
+    pub(super) fn sort_gathered(
+        &mut self,
+        start: &JobStart,
+        prepared: &Result<Prepared<'_>>,
+    ) -> Result<Attempt> {
+        if !self.may_gather() {
+            return Ok(Attempt::TakesRounds(Gathered::default()));
+        }
+        let step = || StepSetup {
+            record_bytes: prepared
+                .as_ref()
+                .map_or(1, |prepared| prepared.layout.record_bytes()),
+            ..StepSetup::default()
+        };
+        // Failures are injected at points of rounds.
+        let has_plan = !self.config.failures.is_empty();
+        let gathered = self.engage(step(), |engine, _| {
+            let own = prepared.as_ref().ok().filter(|_| !has_plan);
+            let limit = engine.gather_limit();
+            let own = own.filter(|own| own.given.len() <= limit);
+            // A rank with an error tells the others when they agree on the arguments.
+            let own = engine.timed(Phase::Sort, |_| own.and_then(|own| sorted_copy(own).ok()));
+            let fingerprint = prepared.as_ref().map_or(0, Prepared::fingerprint);
+            engine.timed(Phase::Exchange, |engine| engine.gather(own, fingerprint))
+        })?;
+        let prepared = match prepared {
+            Ok(prepared) if gathered.is_complete() => prepared,
+            _ => return Ok(Attempt::TakesRounds(gathered)),
+        };
+        let dimension = self.members.cube().dimension();
+        let kernel = &*prepared.kernel;
+        let sort = Method::SampleSort.on(kernel, dimension);
+        let algorithm = MergeAndPlace {
+            sort: &*sort,
+            kernel,
+            dimension,
+            dense: false,
+        };
+        let absent = start.absent.clone();
+        let retains = !self.config.release_after_run;
+        let finished = self.engage(step(), |engine, beside| {
+            let mut source = Inputs {
+                copies: None::<InputCopies<'_>>,
+                reload: None,
+            };
+            let parts = JobParts {
+                store: beside.store,
+                source: &mut source,
+                input: Slice::default(),
+                absent,
+                checks: None,
+                held: None,
+                retains,
+                gathered: Gathered::default(),
+            };
+            finish_gathered(engine, &algorithm, parts, &gathered, beside.lost)
+        })?;
+        let Some(finished) = finished else {
+            return Ok(Attempt::TakesRounds(gathered));
+        };
+        self.stats.total_seconds = self.transport.now() - start.time;
+        self.agreed_layout = Some(prepared.fingerprint());
+        Ok(Attempt::Finished(finished))
+    }
+
+    /// Whether the ranks gather small inputs; the same on all ranks.
+    fn may_gather(&self) -> bool {
+        let config = &self.config;
+        let is_plain_sort = matches!(config.method, None | Some(Method::SampleSort))
+            && !config.dense
+            && !config.checks.digest;
+        is_plain_sort
+            && matches!(config.store, StoreChoice::Memory(_))
+            && self.services.reload.is_none()
+            && self.policy.is_none()
+            && self.members.ranks() <= MOST_RANKS
+    }
+}
+
+/// Returns a sorted copy of an input, with room for the trailer of a message.
+fn sorted_copy(prepared: &Prepared<'_>) -> Result<Buffer> {
+    let given = prepared.given;
+    let mut copy = Buffer::unset(given.len() + TRAILER)?;
+    copy.truncate(given.len());
+    copy.copy_from_slice(given);
+    caught(|| prepared.kernel.sort(&mut copy))?;
+    Ok(copy)
+}

@@ -1,0 +1,230 @@
+//! A sort of all inputs at once, on a rank that has all of them: cuts at exact positions, and one merge.
+//!
+//! Must never: depend on the rank; only on the inputs and the shares of the nodes.
+
+use super::merge_and_place::ResultLayout;
+use super::pivot::{Cut, CutPoint};
+use crate::block::{Block, Run};
+use crate::engine::{MadeAtOnce, Subcube};
+use crate::members::Rank;
+use crate::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::Result;
+use ftsort_kernels::kernel::Kernel;
+
+/// Inputs of at most this many bytes together are merged as a whole, which is faster than to look for cuts before.
+const MERGED_WHOLE: usize = 8 << 10;
+
+/// The number of samples divided by the square of the number of runs. If the runs have equal sizes, the share of a node is
+/// off by at most 5 %, and mostly by this divided by the square root of the number of runs.
+const SAMPLES_PER_CUT_AND_RUN: usize = 10;
+
+/// Returns the blocks of `nodes` in a sort of all inputs, which are sorted. The decisions are those of sample sort with
+/// cuts that give each node its share, and of the layout of the result.
+pub(super) fn made_at_once(
+    kernel: &dyn Kernel,
+    subcube: &Subcube,
+    inputs: &[&Block],
+    nodes: &[Node],
+) -> Result<MadeAtOnce> {
+    let runs: Vec<&Run> = inputs.iter().flat_map(|input| &input.runs).collect();
+    let data: Vec<&[u8]> = runs.iter().map(|run| &run.data[..]).collect();
+    let size = kernel.record_bytes();
+    let samples = Samples::of(kernel, &data)?;
+    let bounds = bounds(kernel, &data, &samples, &subcube.shares());
+    let starts: Vec<usize> = bounds.iter().map(|bound| bound.iter().sum()).collect();
+    let is_whole = samples.weight == 1;
+    let merged = Slice::from(samples.sorted);
+    let mut blocks = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let place = node.0 as usize;
+        let (start, end) = (starts[place], starts[place + 1]);
+        let data = if is_whole {
+            merged.part(start * size..end * size)
+        } else {
+            let parts = bounds[place].iter().zip(&bounds[place + 1]).zip(&data);
+            let parts = parts.map(|((from, to), run)| &run[from * size..to * size]);
+            let parts: Vec<&[u8]> = parts.filter(|part| !part.is_empty()).collect();
+            let mut block = Buffer::unset((end - start) * size)?;
+            kernel.merge(&parts, &mut block)?;
+            block.into()
+        };
+        blocks.push(Block {
+            runs: vec![Run {
+                origin: Rank(node.0),
+                start: start as u64,
+                data,
+            }],
+            sorted: true,
+            digest: None,
+        });
+    }
+    let inner = &bounds[1..bounds.len() - 1];
+    let cuts = inner.iter().map(|bound| cut_at(kernel, &runs, bound));
+    let cuts: Vec<Cut> = cuts.collect();
+    let counts = starts.windows(2).map(|start| (start[1] - start[0]) as u64);
+    let layout = ResultLayout::of_counts(counts);
+    Ok(MadeAtOnce {
+        decisions: vec![Cut::encode_all(&cuts, size), layout.encode(size)],
+        blocks,
+    })
+}
+
+/// Returns how many records of each run are before the part of each node, and after the last part, in proportion to the
+/// nodes' shares. Records with equal keys are in the order of the runs.
+fn bounds(
+    kernel: &dyn Kernel,
+    runs: &[&[u8]],
+    samples: &Samples,
+    shares: &[usize],
+) -> Vec<Vec<usize>> {
+    let size = kernel.record_bytes();
+    let counts: Vec<usize> = runs.iter().map(|run| run.len() / size).collect();
+    let total: usize = counts.iter().sum();
+    let all: usize = shares.iter().sum();
+    let mut bounds = vec![vec![0; runs.len()]];
+    let (mut before, mut last) = (0, 0);
+    for share in shares {
+        before += share;
+        let target = (total as u128 * before as u128 / all.max(1) as u128) as usize;
+        bounds.push(if target == last {
+            bounds[bounds.len() - 1].clone()
+        } else if target == total {
+            counts.clone()
+        } else {
+            bound_near(kernel, runs, samples.near(target, size), target)
+        });
+        last = target;
+    }
+    bounds
+}
+
+/// Sorted samples of runs, each of which stands for `weight` records.
+struct Samples {
+    sorted: Buffer,
+    weight: usize,
+}
+
+impl Samples {
+    /// All records of small runs, and some of larger ones.
+    fn of(kernel: &dyn Kernel, runs: &[&[u8]]) -> Result<Samples> {
+        let size = kernel.record_bytes();
+        let bytes: usize = runs.iter().map(|run| run.len()).sum();
+        let most = SAMPLES_PER_CUT_AND_RUN * runs.len() * runs.len();
+        let weight = (bytes / size).div_ceil(most.max(1));
+        if bytes <= MERGED_WHOLE || weight <= 1 {
+            let mut sorted = Buffer::unset(bytes)?;
+            kernel.merge(runs, &mut sorted)?;
+            return Ok(Samples { sorted, weight: 1 });
+        }
+        let samples = runs.iter().flat_map(|run| {
+            let records = run.chunks_exact(size);
+            records.skip(weight / 2).step_by(weight)
+        });
+        let mut sorted = Buffer::unset(samples.clone().count() * size)?;
+        for (place, sample) in sorted.chunks_exact_mut(size).zip(samples) {
+            place.copy_from_slice(sample);
+        }
+        kernel.sort(&mut sorted)?;
+        Ok(Samples { sorted, weight })
+    }
+
+    /// The sample that has about so many records before it.
+    fn near(&self, records: usize, record_bytes: usize) -> &[u8] {
+        let last = self.sorted.len() - record_bytes;
+        let start = (records / self.weight * record_bytes).min(last);
+        &self.sorted[start..start + record_bytes]
+    }
+}
+
+/// Returns how many records of each run are before the place between records with the key of `record`, or beside all of
+/// these, that is nearest to `target`.
+fn bound_near(kernel: &dyn Kernel, runs: &[&[u8]], record: &[u8], target: usize) -> Vec<usize> {
+    let mut bound: Vec<usize> = runs
+        .iter()
+        .map(|run| kernel.lower_bound(run, record))
+        .collect();
+    let mut missing = target.saturating_sub(bound.iter().sum());
+    for (run, below) in runs.iter().zip(&mut bound) {
+        if missing == 0 {
+            break;
+        }
+        let equal = kernel
+            .upper_bound(run, record)
+            .saturating_sub(*below)
+            .min(missing);
+        *below += equal;
+        missing -= equal;
+    }
+    bound
+}
+
+/// Returns the cut before the first record that is not below a bound.
+fn cut_at(kernel: &dyn Kernel, runs: &[&Run], bound: &[usize]) -> Cut {
+    let size = kernel.record_bytes();
+    let heads = runs.iter().zip(bound);
+    let heads = heads.filter(|(run, at)| *at * size < run.data.len());
+    let heads = heads.map(|(run, at)| CutPoint::of(run, *at, size));
+    let first = heads.min_by(|one, other| one.compare(other, kernel));
+    first.map_or(Cut::AllLower, |point| Cut::At(point.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{block_of, kernel};
+    use super::super::{MergeAndPlace, SampleSort, total_records};
+    use super::*;
+    use crate::engine::{Algorithm, RoundContext};
+    use crate::members::Members;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The blocks are shares of the sorted records, and those that the rounds make with the same decisions.
+        #[test]
+        fn blocks_are_those_of_rounds_with_the_same_decisions(
+            inputs in prop::collection::vec(prop::collection::vec(0_i32..20, 0..600), 1..10),
+            weights in prop::collection::vec(0_u8..17, 10),
+        ) {
+            let kernel = kernel();
+            let mut members = Members::new(Rank(0), inputs.len());
+            members.weigh(&weights[..inputs.len()]);
+            let dimension = members.cube().dimension();
+            let sort = SampleSort { kernel: &*kernel, dimension };
+            let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false };
+            let blocks = inputs.iter().enumerate().map(|(rank, input)| {
+                algorithm.prepare(block_of(rank as u32, input)).unwrap()
+            });
+            let blocks: Vec<Block> = blocks.collect();
+            let subcube = Subcube::of(&members, Node(0), dimension);
+            let nodes: Vec<Node> = members.cube().nodes().collect();
+            let made = algorithm.make_at_once(&subcube, &blocks.iter().collect::<Vec<_>>(), &nodes).unwrap();
+            let mut expected = inputs.concat();
+            expected.sort_unstable();
+            let whole: Vec<u8> = made.blocks.iter().flat_map(|block| block.runs[0].data.to_vec()).collect();
+            prop_assert_eq!(bytemuck::pod_collect_to_vec::<u8, i32>(&whole), &expected[..]);
+            prop_assert_eq!(total_records(&made.decisions[1]), expected.len() as u64);
+            let shares = subcube.shares();
+            let all: usize = shares.iter().sum();
+            for (block, share) in made.blocks.iter().zip(&shares) {
+                let exact = expected.len() as f64 * *share as f64 / all as f64;
+                let samples = if expected.len() * 4 <= MERGED_WHOLE { expected.len() } else { 10 };
+                let tolerance = 1.0 + expected.len() as f64 / samples as f64;
+                prop_assert!((block.bytes() as f64 / 4.0 - exact).abs() <= tolerance);
+            }
+            for (node, block) in nodes.iter().zip(&made.blocks) {
+                let pieces = blocks.iter().enumerate().map(|(rank, input)| {
+                    let from = Node(rank as u32);
+                    let split = algorithm.split(&RoundContext::new(1, from, &made.decisions[0]), input).unwrap();
+                    if from == *node {
+                        return split.keep;
+                    }
+                    split.give[node.0 as usize - usize::from(*node > from)].clone()
+                });
+                let united = Block::unite(pieces);
+                let context = RoundContext::new(2, *node, &made.decisions[1]);
+                let joined = algorithm.join(&context, united, Block::empty()).unwrap();
+                prop_assert_eq!(&joined, block);
+            }
+        }
+    }
+}
