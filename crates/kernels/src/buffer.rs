@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use crate::error::{Error, Result, Status};
-use crate::lines::Lines;
+use crate::lines::{Lines, MOST_REUSED};
 use crate::memory::{Charge, MemoryBudget};
 use crate::pages::Pages;
 
@@ -56,9 +56,8 @@ enum Fill {
 impl Storage {
     /// Allocates at least `len` bytes. Returns None if the system refuses.
     fn new(len: usize, fill: Fill) -> Option<Storage> {
-        // An allocator usually retains smaller pieces itself, but requests larger ones from the system each time.
-        const LARGE: usize = 512 << 10;
-        if len < LARGE {
+        // An allocator requests larger pieces from the system each time.
+        if len <= MOST_REUSED + ALIGNMENT {
             let lines = match fill {
                 Fill::Zeroes => Lines::zeroed(len),
                 Fill::Anything | Fill::Reserved => Lines::unset(len),

@@ -19,9 +19,13 @@ struct CacheLine([u8; ALIGNMENT]);
 /// The most bytes that a thread keeps.
 const MOST_KEPT: usize = 4 << 20;
 
-/// The sizes of kept buffers are powers of two of cache lines. Smaller buffers are cheap to zero.
+/// The sizes of kept buffers are powers of two of cache lines, and one more for what comes before or after the records
+/// of a message. Smaller buffers are cheap to zero.
 const SMALLEST: u32 = 4;
 const CLASSES: usize = 10;
+
+/// The greatest size in bytes of a buffer that is used again.
+pub const MOST_REUSED: usize = ALIGNMENT << (SMALLEST as usize + CLASSES - 1);
 
 #[derive(Default)]
 struct Kept {
@@ -37,11 +41,16 @@ thread_local! {
 #[derive(Default)]
 pub struct Lines(Vec<CacheLine>);
 
-/// Returns the class of buffers with at least so many lines: 2^([`SMALLEST`] + class) lines. None: such buffers are not
-/// kept.
+/// Returns the class of buffers with at least so many lines. None: such buffers are not kept.
 fn class_of(lines: usize) -> Option<usize> {
-    let class = lines.next_power_of_two().ilog2().checked_sub(SMALLEST)? as usize;
+    let power = lines.saturating_sub(1).next_power_of_two().ilog2();
+    let class = power.checked_sub(SMALLEST)? as usize;
     (class < CLASSES).then_some(class)
+}
+
+/// The number of lines of the buffers of a class.
+fn lines_in(class: usize) -> usize {
+    (1 << (SMALLEST as usize + class)) + 1
 }
 
 impl Lines {
@@ -65,7 +74,7 @@ impl Lines {
         });
         match kept.ok().flatten() {
             Some(lines) => Some(Lines(lines)),
-            None => Lines::zeroed(ALIGNMENT << (SMALLEST as usize + class)),
+            None => Lines::zeroed(ALIGNMENT * lines_in(class)),
         }
     }
 
@@ -83,7 +92,7 @@ impl Lines {
 impl Drop for Lines {
     fn drop(&mut self) {
         let lines = std::mem::take(&mut self.0);
-        let class = class_of(lines.len()).filter(|_| lines.len().is_power_of_two());
+        let class = class_of(lines.len()).filter(|class| lines_in(*class) == lines.len());
         let (Some(class), bytes) = (class, size_of_val(&lines[..])) else {
             return;
         };
@@ -108,7 +117,16 @@ mod tests {
 
     #[test]
     fn freed_buffers_are_used_again_within_the_limit() {
-        let sizes = [0, 1, 1000, 1025, 5000, 64 << 10, (512 << 10) - 1];
+        let sizes = [
+            0,
+            1,
+            1000,
+            1025,
+            5000,
+            64 << 10,
+            512 << 10,
+            (512 << 10) + 64,
+        ];
         for len in sizes {
             let mut lines = Lines::unset(len).unwrap();
             assert!(lines.bytes().len() >= len);

@@ -29,10 +29,10 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status, caught};
 use ftsort_kernels::memory;
 
-/// The greatest size in bytes of an input, and of all inputs together, with which the step is faster than rounds. Of two
-/// or three ranks each sends little to others, so that their inputs may be larger.
-const MOST_OF_A_RANK: usize = 128 << 10;
-const MOST_TOGETHER: std::ops::RangeInclusive<usize> = 512 << 10..=1 << 20;
+/// The greatest size in bytes of an input, and of all messages of the step together if all inputs have that size, with
+/// which the step is faster than rounds.
+const MOST_OF_A_RANK: usize = 512 << 10;
+const MOST_TOGETHER: usize = 8 << 20;
 
 /// The end of a message, behind the records: the fingerprint of the job (u64), and whether the records are the whole
 /// input (u64).
@@ -101,8 +101,8 @@ impl Engine<'_> {
     /// The greatest size of an input that a rank can give to all others.
     pub fn gather_limit(&self) -> usize {
         let ranks = self.members.ranks();
-        let together = (ranks * MOST_OF_A_RANK).clamp(*MOST_TOGETHER.start(), *MOST_TOGETHER.end());
-        (together / ranks).min(self.transport.eager_limit().saturating_sub(TRAILER))
+        let most = MOST_OF_A_RANK.min(MOST_TOGETHER / (ranks * ranks));
+        most.min(self.transport.eager_limit().saturating_sub(TRAILER))
     }
 
     /// Gives this rank's sorted input to all survivors, and receives theirs. `own`: None if this rank cannot give its
