@@ -16,7 +16,7 @@
 #include "expect.h"
 #include "ftsort_all.h"
 
-enum { COUNT = 20000, MOST_RANKS = 64 };
+enum { COUNT = 70000, MOST_RANKS = 64 };
 
 static int sort_number, kill_in = -1;
 

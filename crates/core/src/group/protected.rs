@@ -123,7 +123,14 @@ impl<T: Transport> Group<T> {
                 });
                 match arguments {
                     Ok((input, order)) => group.sort_held(start, input, order),
-                    Err(error) => group.sort_prepared(start, Err(error), None),
+                    Err(error) => {
+                        // The other ranks agree on the input first.
+                        let refused = group.agree_on_input(Err(error));
+                        let text = "an invalid input was accepted";
+                        Err(refused
+                            .err()
+                            .unwrap_or_else(|| Error::new(Status::Internal, text)))
+                    }
                 }
             })
         })

@@ -390,6 +390,13 @@ fn different_protected_inputs_are_refused_on_all_ranks() {
         };
         let text = refusal(group.sort_protected(&mut first, Some(order)))?.text;
         assert!(text.contains("record.record_bytes is 8"), "{text}");
+        // An order that is invalid on one rank alone.
+        let order = (rank == Rank(1)).then(|| Order {
+            layout: SortInput::of_keys::<u64>(&[]).layout,
+            stable: false,
+        });
+        let status = refusal(group.sort_protected(&mut first, order))?.status;
+        assert_eq!(status == Status::Argument, rank == Rank(1));
         Err::<(), _>(error)
     });
     assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
