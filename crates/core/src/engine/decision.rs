@@ -28,13 +28,17 @@ impl Decisions {
         self.by_first_node.get(&first_of(node, self.scope))
     }
 
-    /// The empty decision that holds before the first one, in a cube of this dimension.
-    fn nothing(dimension: u32) -> Decisions {
-        let nothing = Slice::from(Buffer::default());
+    /// One decision for a cube of this dimension.
+    pub fn of_cube(dimension: u32, decision: Slice) -> Decisions {
         Decisions {
             scope: dimension,
-            by_first_node: BTreeMap::from([(Node(0), nothing)]),
+            by_first_node: BTreeMap::from([(Node(0), decision)]),
         }
+    }
+
+    /// The empty decision that holds before the first one, in a cube of this dimension.
+    fn nothing(dimension: u32) -> Decisions {
+        Decisions::of_cube(dimension, Slice::from(Buffer::default()))
     }
 
     /// Keeps only the decision for this node.
