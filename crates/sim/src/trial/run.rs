@@ -270,6 +270,7 @@ fn sort(
         read: input_of,
         own,
         can_reload: trial.store == StoreKind::Reload,
+        lies: trial.lies,
     };
     let input = Slice::from(input);
     let mut held = None;
