@@ -76,9 +76,9 @@ fn pairs_of_crashes_while_copies_of_inputs_are_renewed() {
     }
 }
 
-/// A recomputed result is copied to other ranks, for which a rank has no memory.
+/// The failure is before or after the end of the sort.
 #[test]
-fn refusals_while_a_result_is_copied_again() {
+fn refusals_after_a_failure_while_a_result_is_recovered() {
     for first in ["1@80", "1@100", "2@110"] {
         let line = "ranks=3 records=40 store=memory:1 algorithm=samplesort recoveries=2";
         assert!(every_refusal(&format!("{line} failures={first}"), 0) > 10);
