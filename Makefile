@@ -10,14 +10,16 @@ FEATURES = $(if $(filter dev,$(PROFILE)),testing)
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
 .PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
-        kills-short kills-medium kills chaos hosts sanitize models explore fuzz paper reliable-paper injections tree-paper \
-        dgrp-paper slowdown bench header pictures site site-check clean distclean
+        kills-short kills-medium kills chaos hosts sanitize coverage mutants models explore fuzz paper reliable-paper injections \
+        tree-paper dgrp-paper slowdown bench header pictures site site-check clean distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
 	@echo "make check          the tests that every change must pass (7 minutes on 2 cores, builds included)"
 	@echo "make check-all      all tests at full size, and the optimised library (less than an hour)"
 	@echo "make sanitize       AddressSanitizer on the kernels"
+	@echo "make coverage       lines of the protocol that no unit test and no simulated trial executes"
+	@echo "make mutants        generated changes of the protocol that no test detects (an hour; SHARD=0/16)"
 	@echo "make build          build the optimised library"
 	@echo "make header         generate include/*.h from the sources"
 	@echo "make site           build the documentation site into target/site"
@@ -116,6 +118,14 @@ models: setup
 # AddressSanitizer on the kernels, with the stable compiler.
 sanitize: setup
 	PROPTEST_CASES=32 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(RUN) cargo test --target x86_64-unknown-linux-gnu -p ftsort-kernels --lib
+
+# Installs cargo-tarpaulin into target/tools.
+coverage: setup
+	$(RUN) python3 scripts/coverage.py
+
+# Installs cargo-mutants into target/tools. SHARD=K/N tries every N-th change from the K-th.
+mutants: setup
+	$(RUN) python3 scripts/mutants.py $(if $(SHARD),--shard $(SHARD))
 
 install-check: setup
 	$(RUN) python3 scripts/check_install.py --profile $(PROFILE) --features "$(FEATURES)"

@@ -173,6 +173,16 @@ mutants! {
     RestoredBlockNotFinished,
     /// Copies of protected inputs that a sort has renewed after failures are forgotten at its end.
     AddedCopiesForgotten,
+    /// A reloaded input is not compared with the size and hash that its owner reported.
+    ReloadNotVerified,
+    /// A block that was read from a file is used although it does not have the digest that the file states.
+    CorruptFilesUsed,
+    /// Messages are sent to ranks that this rank has seen fail.
+    SendsToFailedRanks,
+    /// A checkpoint that is given up is not replaced at its holders.
+    LostCheckpointsNotReplaced,
+    /// Checkpoints are committed although a rank is not done.
+    UnfinishedCheckpointsCommitted,
 }
 
 #[cfg(feature = "testing")]

@@ -112,3 +112,29 @@ impl Progress {
         Some(executor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftsort_kernels::buffer::{Buffer, Slice};
+
+    fn decided(text: &[u8]) -> Decisions {
+        Decisions::of_cube(2, Slice::from(Buffer::copy_of(text).unwrap()))
+    }
+
+    /// Decisions that came from corrupt data would cut other pieces than the blocks have.
+    #[test]
+    fn a_job_that_continues_from_the_inputs_has_the_decisions_since_then() {
+        let members = Members::new(Rank(0), 4);
+        let mut progress = Progress::new();
+        progress.commit(0, BTreeMap::new(), Decisions::default(), &members);
+        progress.commit(1, BTreeMap::new(), decided(b"corrupt"), &members);
+        progress.rewind();
+        assert_eq!(progress.version, VersionId::INPUT);
+        assert!(progress.decision(1, Node(3)).is_err());
+        progress.commit(1, BTreeMap::new(), decided(b"right"), &members);
+        assert_eq!(progress.decision(1, Node(3)).unwrap(), b"right");
+        assert_eq!(progress.last_decision(Node(3)), b"right");
+        assert!(progress.decision(2, Node(3)).is_err());
+    }
+}

@@ -404,6 +404,16 @@ mod tests {
         assert!(members.faulty().is_empty());
     }
 
+    /// They share the memory of the host.
+    #[test]
+    fn the_survivors_on_the_host_of_a_rank_are_counted() {
+        let mut members = Members::new(Rank(1), 5);
+        members.set_hosts(vec![7, 8, 8, 8, 7]);
+        assert_eq!(members.living_here(), 3);
+        members.absorb(&RankSet::from_ranks(5, [Rank(0), Rank(3)]));
+        assert_eq!(members.living_here(), 2);
+    }
+
     #[test]
     fn slots_are_consecutive() {
         let slots = SlotMap::new([Rank(1), Rank(4), Rank(5)]);

@@ -348,6 +348,7 @@ mod tests {
 
     use super::*;
     use crate::block::Run;
+    use crate::members::RankSet;
     use crate::store::disk::{Disk, FileOptions};
 
     fn open(folder: &Path, group: u64) -> Result<Directory> {
@@ -392,6 +393,23 @@ mod tests {
         store.retire(4);
         assert_eq!(other.get(at(3), Node(2)).unwrap(), None);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    /// A rank that the others take for failed may still write its blocks of a round that they run again without it.
+    #[test]
+    fn keeps_blocks_apart_that_were_made_with_other_failed_ranks() {
+        let folder = folder("faults");
+        let mut store = open(&folder, 1).unwrap();
+        let with_failed = |rank: u32| VersionId {
+            version: 3,
+            faults: RankSet::from_ranks(4, [Rank(rank)]).fingerprint(),
+        };
+        store.put(with_failed(1), Node(2), &sample()).unwrap();
+        assert_eq!(store.get(with_failed(2), Node(2)).unwrap(), None);
+        store.put(with_failed(2), Node(2), &Block::empty()).unwrap();
+        assert_eq!(store.get(with_failed(1), Node(2)).unwrap(), Some(sample()));
+        store.clear();
         fs::remove_dir(&folder).unwrap();
     }
 

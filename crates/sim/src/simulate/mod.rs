@@ -163,6 +163,7 @@ fn run_rounds(
         read: &|rank| Buffer::copy_of(&inputs[rank.index()]),
         own: None,
         can_reload,
+        lies: false,
     };
     let run = JobRun {
         source,

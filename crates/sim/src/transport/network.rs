@@ -64,6 +64,7 @@ impl SimState {
         let process = self.process(from);
         let comm = process.comm;
         let failed = process.known_failures.contains(to) || process.revoked.contains(&comm);
+        let is_seen = process.seen_failures.contains(to);
         let done = match (failed, eager) {
             (true, _) => Some(Look::Failed),
             (_, true) => Some(Look::Complete(payload.len())),
@@ -75,6 +76,11 @@ impl SimState {
             kind: RequestKind::Send,
             done,
         });
+        if is_seen {
+            // Open MPI may crash.
+            let text = format!("rank {from} sends to rank {to}, which it has seen fail");
+            self.misuse.get_or_insert(text);
+        }
         let id = self.next_message;
         self.next_message += 1;
         if !failed {

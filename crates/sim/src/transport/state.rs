@@ -60,6 +60,8 @@ pub struct Process {
     pub comm: usize,
     /// The failures that it knows of.
     pub known_failures: RankSet,
+    /// Those among them that it has asked for.
+    pub seen_failures: RankSet,
     pub acknowledged: RankSet,
     pub revoked: BTreeSet<usize>,
     pub open: BTreeMap<Request, OpenRequest>,
@@ -156,6 +158,7 @@ impl SimState {
             job: 0,
             comm: 0,
             known_failures: RankSet::new(ranks),
+            seen_failures: RankSet::new(ranks),
             acknowledged: RankSet::new(ranks),
             revoked: BTreeSet::new(),
             open: BTreeMap::new(),
@@ -452,7 +455,9 @@ impl SimState {
         let known = &self.processes[rank.index()].known_failures;
         let members = &self.comms[comm].members;
         let seen = known.iter().filter(|other| members.contains(*other));
-        RankSet::from_ranks(self.ranks(), seen)
+        let seen = RankSet::from_ranks(self.ranks(), seen);
+        self.process(rank).seen_failures = seen.clone();
+        seen
     }
 
     /// Acknowledges the failures that the rank knows of.

@@ -4,8 +4,8 @@
 //! In round s every node sends all its records to its neighbour in dimension s. After the last round every node has
 //! all records, and takes its part of them, sorted.
 
-use super::Trial;
 use super::run::{RankResult, ResultBlock, read_records};
+use super::{StoreKind, Trial};
 use crate::job::JobContext;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{Checkpoints, Transfer};
@@ -33,11 +33,16 @@ impl CustomLoop<'_, '_, '_> {
             // The loop goes on with the data that are left, through more failures.
             self.context.ignore_commits.set(true);
             let mut also_lost = RankSet::new(self.trial.ranks);
+            let before = self.context.engine.members().faulty().len();
             for _ in 0..2 {
                 let found = self.find_failures(&mut also_lost);
                 let committed = found.and_then(|()| self.commit_to(true, &mut also_lost));
                 match committed {
                     Err(error) if !is_data_loss(&error) => result = Err(error),
+                    Err(_) if self.has_copies_since(before) => {
+                        let text = "states are lost although they have replicas";
+                        result = Err(Error::new(Status::Internal, text));
+                    }
                     _ => {}
                 }
             }
@@ -48,6 +53,17 @@ impl CustomLoop<'_, '_, '_> {
             self.checkpoints.clear(self.context.engine)?;
         }
         result
+    }
+
+    /// Whether no more ranks have failed since the first loss than each state has replicas: of a state that was lost
+    /// then, the replicas say so. `before`: the number of failed ranks at that time.
+    fn has_copies_since(&self, before: usize) -> bool {
+        let replicas = match self.trial.store {
+            StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
+            StoreKind::None | StoreKind::Reload | StoreKind::Directory => 0,
+        };
+        let failed = self.context.engine.members().faulty().len() - before;
+        replicas > 0 && failed <= replicas && self.trial.refusals.is_empty()
     }
 
     fn rounds(&mut self, input: &Slice) -> Result<()> {
@@ -78,16 +94,28 @@ impl CustomLoop<'_, '_, '_> {
             }
         }
         let mut s = 0;
+        let mut holds_up = self.holds_up();
         while s < self.context.engine.members().cube().dimension() {
             self.begin()?;
             let done = self.exchange(s)?;
             // An agreement of the program's own, which also clears the messages of an interrupted exchange.
             self.context.engine.agree_on(1)?;
+            let done = done && !std::mem::take(&mut holds_up);
             if self.commit(done)? {
+                if !done {
+                    let text = "states are committed although this rank is not done";
+                    return Err(Error::new(Status::Internal, text));
+                }
                 s += 1;
             }
         }
         Ok(())
+    }
+
+    /// Whether this rank is not done in the first round, in one of five trials.
+    fn holds_up(&self) -> bool {
+        let members = self.context.engine.members();
+        self.trial.seed % 5 == 4 && members.survivors().last() == Some(members.me())
     }
 
     fn begin(&mut self) -> Result<()> {

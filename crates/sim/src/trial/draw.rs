@@ -67,6 +67,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         recoveries: 0,
         custom_loop: false,
         checks: draw.once_in(3),
+        lies: false,
         corruptions: Vec::new(),
         exclusions: Vec::new(),
         speeds: Vec::new(),

@@ -102,6 +102,7 @@ impl Trial {
             "dense" => self.dense = value == "1",
             "tagged" => self.tagged = value == "1",
             "checks" => self.checks = value == "1",
+            "lies" => self.lies = value == "1",
             "corrupt" | "spoil" => {
                 self.corruptions = value.split(',').map(str::to_string).collect();
             }
@@ -127,7 +128,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 39] = [
+const KEYWORDS: [&str; 40] = [
     "ranks",
     "seed",
     "records",
@@ -144,6 +145,7 @@ const KEYWORDS: [&str; 39] = [
     "dense",
     "tagged",
     "checks",
+    "lies",
     "corrupt",
     "exclusions",
     "speeds",
@@ -168,7 +170,7 @@ const KEYWORDS: [&str; 39] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 32;
+const CURRENT: usize = 33;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -197,6 +199,7 @@ impl fmt::Display for Trial {
         write_flag(out, "dense", self.dense)?;
         write_flag(out, "tagged", self.tagged)?;
         write_flag(out, "checks", self.checks)?;
+        write_flag(out, "lies", self.lies)?;
         write_list(out, "corrupt", &self.corruptions)?;
         write_list(out, "exclusions", &self.exclusions)?;
         write_list(out, "speeds", &self.speeds)?;

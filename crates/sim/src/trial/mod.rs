@@ -86,6 +86,8 @@ pub struct Trial {
     pub custom_loop: bool,
     /// Whether blocks are checked by digests.
     pub checks: bool,
+    /// Whether the callback that loads inputs again returns wrong ones.
+    pub lies: bool,
     /// The corruptions to inject, each in the words of a schedule.
     pub corruptions: Vec<String>,
     /// The observations at which a rank begins to count as slow, or as fast again, for a placement policy.
@@ -205,6 +207,7 @@ impl Default for Trial {
             gathers: false,
             custom_loop: false,
             checks: false,
+            lies: false,
             corruptions: Vec::new(),
             exclusions: Vec::new(),
             speeds: Vec::new(),

@@ -6,7 +6,8 @@ use super::unreported;
 use std::collections::BTreeMap;
 
 use super::{
-    RankResult, ResultBlock, SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun,
+    CommitRecord, RankResult, ResultBlock, SortOutcome, StoreKind, TestRecord, TreeUse, Trial,
+    TrialRun,
 };
 use crate::harness::chunk_bytes;
 use crate::transport::{Failure, FailureMode, Received};
@@ -36,7 +37,7 @@ pub fn judge(trial: &Trial, run: &TrialRun) -> Option<String> {
         ));
     }
     let refused = run.outcomes.iter().filter(|job| was_refused(job)).count();
-    if refused > trial.refusals.len() {
+    if refused > trial.refusals.len() && !trial.lies {
         let refusals = trial.refusals.len();
         return Some(format!(
             "{refused} jobs were refused, but only {refusals} actions"
@@ -93,12 +94,14 @@ fn judge_job(
         Err(error) => error,
         Ok(_) if below_quorum => return Some(CONTINUES_BELOW_QUORUM.into()),
         Ok(_) if trial.tree.is_some() => return judge_tree(trial, job, &living, first),
+        Ok(_) if trial.lies && has_unknown_input(run, job, first) => return None,
         Ok(_) => return judge_result(trial, job, &living, first),
     };
     match error.status {
         Status::Excluded | Status::DataLost if below_quorum => None,
         _ if below_quorum => Some(CONTINUES_BELOW_QUORUM.into()),
         status if REFUSED.contains(&status) && !trial.refusals.is_empty() => None,
+        Status::Callback if trial.lies && first.failed != first.absent => None,
         Status::Corrupt => judge_corruption(trial, first, error),
         // A corrupt replica counts as none.
         Status::DataLost if !trial.corruptions.is_empty() => judge_corruption(trial, first, error),
@@ -106,6 +109,15 @@ fn judge_job(
         Status::DataLost => judge_data_loss(trial, run, job, first),
         _ => Some(format!("all ranks return an error: {error}")),
     }
+}
+
+/// Whether a rank failed before its input was known, so that a wrong one in place of it cannot be detected.
+fn has_unknown_input(run: &TrialRun, job: usize, first: &SortOutcome) -> bool {
+    let loaded = |commit: &&CommitRecord| (commit.job, commit.round) == (job, 0);
+    let mut commits = run.commits.iter().map(|(_, commit)| commit);
+    commits
+        .find(loaded)
+        .is_some_and(|commit| commit.failed != first.absent)
 }
 
 const CONTINUES_BELOW_QUORUM: &str = "the job goes on although fewer ranks than the quorum survive";
@@ -147,6 +159,12 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
     }
     if trial.algorithm == Method::SftBitonic && !trial.checks {
         return None;
+    }
+    let of_a_version = |words: &String| {
+        words.contains(".stored") && !words.contains("~0.") && !words.ends_with('*')
+    };
+    if error.status == Status::Corrupt && trial.corruptions.iter().all(of_a_version) {
+        return Some(format!("a corrupt file does not count as absent: {error}"));
     }
     let is_single = trial.corruptions.len() == 1 && !trial.corruptions[0].ends_with('*');
     let of_an_input = trial

@@ -287,6 +287,7 @@ fn gather(
         read: input_of,
         own: None,
         can_reload: false,
+        lies: false,
     };
     let finished = context.finish(&algorithm, source(), &gathered, trial.recoveries > 0)?;
     let Some(finished) = finished else {
@@ -326,6 +327,7 @@ fn sort(
         read: input_of,
         own,
         can_reload: trial.store == StoreKind::Reload,
+        lies: trial.lies,
     };
     let input = Slice::from(input);
     let mut held = None;

@@ -2,6 +2,7 @@
 //! user-defined algorithms, tree collectives, verification, and memory limits.
 
 mod collectives;
+mod points;
 mod redundancy;
 mod refusals;
 mod spares;
@@ -390,15 +391,23 @@ fn a_panic_in_a_callback_poisons_the_group() {
     assert_eq!(statuses(&outcomes), [Some(Status::State)]);
 }
 
-/// Counts the commits and failures of which a group reports.
-struct Counter(Rc<RefCell<(usize, usize)>>);
+/// Counts the commits and failures of which a group reports, and keeps the nodes with a new executor.
+#[derive(Default)]
+struct Reports {
+    commits: u64,
+    failures: usize,
+    executors: Vec<(Node, Rank)>,
+}
+
+struct Counter(Rc<RefCell<Reports>>);
 
 impl Observer for Counter {
     fn event(&mut self, occasion: Occasion) {
         let mut counts = self.0.borrow_mut();
         match occasion.event {
-            Event::Round => counts.0 += 1,
-            Event::Failure(_) => counts.1 += 1,
+            Event::Round => counts.commits += 1,
+            Event::Failure(_) => counts.failures += 1,
+            Event::Executor(node, rank) => counts.executors.push((node, rank)),
             _ => {}
         }
     }
@@ -409,7 +418,7 @@ impl GroupObserver for Counter {}
 #[test]
 fn the_observer_sees_commits_and_failures() {
     let outcomes = play(3, 1, |rank, transport, _| {
-        let counts = Rc::new(RefCell::new((0, 0)));
+        let counts = Rc::new(RefCell::new(Reports::default()));
         let config = GroupConfig {
             failures: Plan::parse("1@1")?,
             ..GroupConfig::default()
@@ -420,12 +429,13 @@ fn the_observer_sees_commits_and_failures() {
         };
         let mut group = Group::new(transport, config, services)?;
         group.sort_keys(&keys(rank))?;
-        assert_eq!(counts.borrow().0 as u64, group.stats().rounds);
-        Ok(counts.borrow().1)
+        let counts = counts.borrow();
+        assert_eq!(counts.commits, group.stats().rounds);
+        Ok((counts.failures, counts.executors.clone()))
     });
     for failures in outcomes.into_iter().flatten() {
-        let failures: Result<usize> = failures;
-        assert_eq!(failures, Ok(1));
+        let failures: Result<_> = failures;
+        assert_eq!(failures, Ok((1, vec![(Node(1), Rank(0))])));
     }
 }
 

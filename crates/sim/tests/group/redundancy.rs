@@ -1,13 +1,18 @@
 //! Inputs that are protected before they are sorted, and results that are recovered after failures.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::{
     Blocks, SEEDS, SimGroup, all_keys, joined, keys, parts, play, play_group, refusal, services,
     statuses, transport,
 };
+use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::group::protected::Order;
-use ftsort_core::group::{Group, GroupConfig, SortInput, Sorted, StoreChoice, TreeOptions};
+use ftsort_core::group::{
+    Group, GroupConfig, GroupObserver, SortInput, Sorted, StoreChoice, TreeOptions,
+};
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::Rounds;
 use ftsort_core::sort::{Method, PivotRule, Shape};
@@ -499,4 +504,59 @@ fn states_of_several_hosts_survive_the_loss_of_one() {
         .flat_map(|states: Result<Vec<u8>>| states.expect("survivors succeed"))
         .collect();
     assert_eq!(states, [2; 4]);
+}
+
+/// Keeps the greatest number of versions of blocks that the files of a directory had at a commit.
+struct MostVersions(SharedFiles, Rc<Cell<usize>>);
+
+impl Observer for MostVersions {
+    fn event(&mut self, occasion: Occasion) {
+        if occasion.event != Event::Round {
+            return;
+        }
+        let names = self.0.borrow().names();
+        let versions = names.iter().filter_map(|name| name.split("-v").nth(1));
+        let versions: BTreeSet<&str> = versions.filter_map(|rest| rest.split('-').next()).collect();
+        self.1.set(self.1.get().max(versions.len()));
+    }
+}
+
+impl GroupObserver for MostVersions {}
+
+/// The last two versions are kept. A rank that learns of a commit later has not removed the one before, and another
+/// may have stored the next.
+#[test]
+fn files_of_old_versions_are_removed_while_a_sort_runs() {
+    for seed in 1..4 {
+        let files = SharedFiles::default();
+        let outcomes = play(8, seed, move |rank, transport, handle| {
+            let (shared, accessed) = (Rc::clone(&files), Rc::clone(&files));
+            let open = move || -> Box<dyn ftsort_core::store::directory::Files> {
+                Box::new(InMemoryDirectory::new(
+                    &shared,
+                    &handle,
+                    FileModel::default(),
+                ))
+            };
+            let most = Rc::new(Cell::new(0));
+            let config = GroupConfig {
+                store: StoreChoice::Directory(Rc::new(open)),
+                method: Some(Method::Bitonic(Shape::Any)),
+                ..GroupConfig::default()
+            };
+            let services = ftsort_core::group::Services {
+                observer: Box::new(MostVersions(accessed, Rc::clone(&most))),
+                ..services(rank)
+            };
+            let mut group = Group::new(transport, config, services)?;
+            drop(group.sort_keys(&keys(rank))?);
+            group.finish()?;
+            Ok(most.get())
+        });
+        for most in outcomes.into_iter().flatten() {
+            let most: Result<usize> = most;
+            let most = most.unwrap();
+            assert!((2..=4).contains(&most), "seed {seed}: {most}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! The environment variable FTSORT_TESTS selects the size: `quick` (the default) covers every kind of job, store and
 //! failure with small searches, and `all` searches pairs of failures and thousands of seeds.
 
+mod corruption;
 mod gather;
 mod redundancy;
 mod refusals;
@@ -478,6 +479,20 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             Some(("ranks=3 records=6 store=memory:1 recoveries=1", 1))
         }
         Mutant::AddedCopiesForgotten => Some(("ranks=3 records=6 store=memory:1 protects=2", 2)),
+        Mutant::ReloadNotVerified => Some(("ranks=3 records=6 store=reload lies=1", 1)),
+        Mutant::CorruptFilesUsed => Some((
+            "ranks=3 records=40 keys=1000 algorithm=bitonic store=directory checks=1 \
+             corrupt=1~2.stored",
+            1,
+        )),
+        Mutant::SendsToFailedRanks => Some(("ranks=3 records=6 store=memory:1", 1)),
+        Mutant::LostCheckpointsNotReplaced => {
+            let line = "ranks=4 records=6 store=memory:1 loop=1 failures=1@60,0@55";
+            Some((line, 3))
+        }
+        Mutant::UnfinishedCheckpointsCommitted => {
+            Some(("ranks=3 records=6 store=memory:1 loop=1", 1))
+        }
         Mutant::StoreClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),
         _ => None,
     }

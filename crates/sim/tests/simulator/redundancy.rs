@@ -2,7 +2,7 @@
 //! every step from the protection to the release.
 
 use super::refusals::every_refusal;
-use super::{every_crash, every_single_crash, every_single_failure, expect_correct, parse};
+use super::{every_crash, every_single_crash, every_single_failure, expect_correct, parse, search};
 use ftsort_kernels::test_size::sized;
 
 #[test]
@@ -54,6 +54,35 @@ fn crashes_of_four_ranks_with_protected_inputs_and_kept_results() {
         "ranks=4 records=6 algorithm=samplesort store=memory:1 recoveries=1 exclusions=1/0@2,2/3@4",
     );
     every_single_crash("ranks=4 algorithm=bitonic_merge store=memory:1 protects=1 recoveries=1");
+}
+
+/// The executor of an excluded rank gets the rank's input before it is loaded.
+#[test]
+fn crashes_while_inputs_move_to_other_executors() {
+    for job in [
+        "algorithm=bitonic exclusions=1/0@1",
+        "algorithm=bitonic protects=2 exclusions=1/0@1",
+    ] {
+        every_crash(&format!("ranks=3 records=6 store=memory:1 {job}"));
+    }
+}
+
+/// Two failures, the second of which interrupts the renewal of the copies that the first took along.
+#[test]
+fn pairs_of_crashes_while_copies_of_inputs_are_renewed() {
+    for first in ["1@60", "1@90", "2@120", "2@150"] {
+        let line = "ranks=3 records=6 store=memory:1 algorithm=bitonic protects=2";
+        search(&format!("{line} failures={first}"), 2, false, false);
+    }
+}
+
+/// The failure is before or after the end of the sort.
+#[test]
+fn refusals_after_a_failure_while_a_result_is_recovered() {
+    for first in ["1@80", "1@100", "2@110"] {
+        let line = "ranks=3 records=40 store=memory:1 algorithm=samplesort recoveries=2";
+        assert!(every_refusal(&format!("{line} failures={first}"), 0) > 10);
+    }
 }
 
 #[test]

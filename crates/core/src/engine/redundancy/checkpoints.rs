@@ -108,7 +108,7 @@ impl Checkpoints {
             faults: engine.members.faulty().fingerprint(),
         };
         let mut result = RoundResult::new();
-        result.complete = done;
+        result.complete = done || mutant(Mutant::UnfinishedCheckpointsCommitted);
         result.check(sound);
         for node in engine.members.my_nodes() {
             let staged = self.staged.remove(&node);
@@ -198,7 +198,8 @@ impl Checkpoints {
             if executed {
                 self.blocks.insert(node, nothing());
             }
-            if executed || self.store.scope() != StoreScope::Everyone {
+            let is_holder = executed || self.store.scope() != StoreScope::Everyone;
+            if is_holder && !mutant(Mutant::LostCheckpointsNotReplaced) {
                 // An entry that cannot be written counts as lost again when it is read.
                 let _ = self.store.put(self.version_id, node, &nothing());
             }

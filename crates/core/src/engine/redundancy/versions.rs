@@ -353,7 +353,9 @@ impl Versions<'_, '_> {
             }
             let found = self.store.get(self.version_id, node);
             // A file that was written from a corrupt block counts as absent.
-            let found = found.map(|block| block.filter(|block| self.engine.is_intact(block)));
+            let is_right =
+                |block: &Block| self.engine.is_intact(block) || mutant(Mutant::CorruptFilesUsed);
+            let found = found.map(|block| block.filter(is_right));
             result.restored_from(node, found, None);
         }
         result

@@ -62,7 +62,9 @@ impl Directions {
             return;
         }
         let change = u8::from(self.last != next.first);
-        self.changes = (self.changes + change + next.changes).min(3);
+        // A message may state any number.
+        let changes = self.changes.saturating_add(next.changes);
+        self.changes = changes.saturating_add(change).min(3);
         self.last = next.last;
     }
 }
@@ -207,6 +209,18 @@ mod tests {
         assert_eq!(error.status, Status::Argument);
         let error = check_shares(&[&[1, 2], &[3]]).unwrap_err();
         assert!(error.text.contains("count is 1 on node 1 and 2 on node 0"));
+    }
+
+    #[test]
+    fn counts_any_numbers_of_changes_as_too_many() {
+        let stated = |direction, changes| Directions {
+            first: direction,
+            last: direction,
+            changes,
+        };
+        let mut directions = stated(1, u8::MAX);
+        directions.append(stated(2, u8::MAX));
+        assert_eq!(directions.changes, 3);
     }
 
     proptest! {

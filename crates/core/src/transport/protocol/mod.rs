@@ -155,7 +155,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
         // send to it. It learns of failures only while it makes progress, so nothing changes between this
         // test and the send.
         self.unsent |= self.sees_new_failures()?;
-        if self.unsent {
+        if self.unsent && !mutant(Mutant::SendsToFailedRanks) {
             return Ok(());
         }
         self.pending.send(&mut self.mpi, to, self.epoch, &payload)

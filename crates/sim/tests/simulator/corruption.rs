@@ -1,0 +1,101 @@
+//! Corruptions of data: of every kind of data in every round, and together with crashes. A corruption is repaired, or
+//! reported on all ranks; it never leads to a wrong result.
+
+use super::{every_single_crash, expect_correct, first_outcome, parse};
+use ftsort_kernels::error::Status;
+use ftsort_kernels::test_size::sized;
+use rayon::prelude::*;
+
+const TARGETS: [&str; 8] = [
+    "message", "block", "input", "replica", "stored", "result", "order", "swap",
+];
+
+/// A sort with digests of its blocks. No round of it has a higher number than 6.
+const SORTS: [&str; 6] = [
+    "algorithm=samplesort store=memory:1",
+    "algorithm=hyperquicksort store=memory:2",
+    "algorithm=hyperquicksort store=directory",
+    "algorithm=bitonic store=memory:1",
+    "algorithm=samplesort store=reload",
+    "algorithm=quickmerge store=versions:1",
+];
+
+#[test]
+fn a_corruption_of_any_data_in_any_round_never_gives_a_wrong_result() {
+    let changes = ["flip", "key", "copy", "drop", "double"];
+    let rounds = (0..=6).flat_map(|round| TARGETS.map(|target| (round, target)));
+    let cases = rounds.flat_map(|at| (0..sized(2, changes.len())).map(move |change| (at, change)));
+    let cases: Vec<_> = cases.collect();
+    for sort in SORTS {
+        cases.par_iter().for_each(|((round, target), change)| {
+            let change = changes[(*round + change) % changes.len()];
+            for rank in 0..sized(2, 4) {
+                expect_correct(&parse(&format!(
+                    "ranks=4 seed=3 records=40 keys=1000 tagged=1 {sort} checks=1 \
+                     corrupt={rank}~{round}.{target}.{change}"
+                )));
+            }
+        });
+    }
+}
+
+/// A rank sends a wrong block while it recovers the blocks of a failed rank.
+#[test]
+fn every_crash_with_a_corrupt_message() {
+    for (sort, round) in [
+        ("algorithm=samplesort store=memory:2", 1),
+        ("algorithm=hyperquicksort store=memory:2", 2),
+        ("algorithm=bitonic store=memory:1", 2),
+    ] {
+        every_single_crash(&format!(
+            "ranks=4 seed=3 records=40 keys=1000 {sort} checks=1 corrupt=1~{round}.message"
+        ));
+    }
+}
+
+/// The first message of a rank has a copy of its input, which is sent again.
+#[test]
+fn a_corruption_on_the_way_to_a_holder_is_repaired() {
+    for store in ["memory:1", "memory:2"] {
+        for rank in 0..4 {
+            let line = format!(
+                "ranks=4 seed=3 records=40 keys=1000 store={store} checks=1 corrupt={rank}~0.message"
+            );
+            assert!(first_outcome(&line).result.is_ok(), "{line}");
+        }
+    }
+}
+
+/// The file of a block is wrong, and the rank that has the block fails before the next round is committed.
+#[test]
+fn a_corrupt_file_counts_as_absent() {
+    let line = "ranks=3 seed=3 records=40 keys=1000 algorithm=bitonic store=directory checks=1 \
+                corrupt=1~2.stored";
+    assert!(first_outcome(line).result.is_ok());
+    every_single_crash(line);
+    let losses = (20..120).filter(|step| {
+        let outcome = first_outcome(&format!("{line} failures=1@{step}"));
+        outcome
+            .result
+            .is_err_and(|error| error.status == Status::DataLost)
+    });
+    assert!(losses.count() > 0);
+}
+
+/// The callback is called for the input of a failed rank, and returns other bytes than the rank had.
+#[test]
+fn a_wrong_input_from_the_callback_is_reported_on_all_ranks() {
+    for algorithm in ["samplesort", "hyperquicksort", "bitonic"] {
+        let line = format!("ranks=3 seed=3 records=40 algorithm={algorithm} store=reload lies=1");
+        assert!(first_outcome(&line).result.is_ok());
+        every_single_crash(&line);
+        let failures = (5..60).flat_map(|step| [format!("1@{step}"), format!("2@{step}")]);
+        let refused = failures.filter(|failure| {
+            let outcome = first_outcome(&format!("{line} failures={failure}"));
+            outcome
+                .result
+                .is_err_and(|error| error.status == Status::Callback)
+        });
+        assert!(refused.count() > 0, "{line}");
+    }
+}
