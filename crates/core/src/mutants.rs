@@ -137,6 +137,8 @@ mutants! {
     CallerRoundSpansFailure,
     /// The checkpoints of a failed rank are not moved to the executors of its nodes.
     CheckpointsNotMoved,
+    /// The contributions of a failed rank to a tree are not moved to the executors of its nodes.
+    ContributionsNotMoved,
     /// Data that were merged before a failure are merged again.
     ContributionMergedTwice,
     /// A tree is used that was chosen before the last failure.

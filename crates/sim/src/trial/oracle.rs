@@ -1,6 +1,6 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
-use super::run::input_bytes;
+use super::run::{bytes_of, input_bytes};
 use super::spare_checks::{judge_loads, members_after};
 use super::unreported;
 use std::collections::BTreeMap;
@@ -482,6 +482,10 @@ fn judge_early_loss(
         return Some("data loss is reported, although inputs can be loaded again".into());
     }
     let was_stored = |owner: &&Rank| {
+        if trial.tree.is_some() && job > 0 {
+            // Trees before this job may have used any number of stores.
+            return false;
+        }
         // The number of stores of inputs and results before this job.
         let stores = if trial.protects > 0 {
             job * (1 + trial.protects)
@@ -497,8 +501,8 @@ fn judge_early_loss(
     };
     let mut lost = outcome.lost.iter();
     let owner = match trial.store {
-        // States and contributions become a version together.
-        _ if trial.custom_loop || trial.tree.is_some() => None,
+        // States become a version together, and the blocks of a result that is collected are in no store.
+        _ if trial.custom_loop || trial.tree == Some(TreeUse::Collect) => None,
         StoreKind::Directory => lost.find(was_stored),
         StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
         _ => None,
@@ -510,10 +514,14 @@ fn judge_early_loss(
     })
 }
 
-/// Returns whether a rank has received another rank's whole input. False if the input is so small that it travels
-/// with other data.
+/// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree. False if it
+/// is so small that it travels with other data.
 fn has_arrived(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: Rank) -> bool {
-    let Ok(input) = input_bytes(trial, job, owner) else {
+    let input = match trial.tree {
+        Some(_) => bytes_of(trial, &trial.sorted_records(job, owner)),
+        None => input_bytes(trial, job, owner),
+    };
+    let Ok(input) = input else {
         return false;
     };
     if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {

@@ -220,7 +220,6 @@ fn run_one(
                 trial,
                 job: number,
                 context: &mut context,
-                checkpoints,
                 kernel: &*kernel,
             };
             return tree.run(kind, input);
@@ -342,9 +341,13 @@ fn none_failed(context: &mut JobContext<'_, '_>) -> Result<()> {
 
 /// Returns the bytes of a rank's input.
 pub fn input_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Buffer> {
-    let records = trial.records(job, rank);
+    bytes_of(trial, &trial.records(job, rank))
+}
+
+/// Converts records to bytes.
+pub fn bytes_of(trial: &Trial, records: &[TestRecord]) -> Result<Buffer> {
     if trial.tagged {
-        return Buffer::copy_of(bytemuck::cast_slice(&records));
+        return Buffer::copy_of(bytemuck::cast_slice(records));
     }
     let keys: Vec<i32> = records.iter().map(|record| record.key).collect();
     Buffer::copy_of(bytemuck::cast_slice(&keys))

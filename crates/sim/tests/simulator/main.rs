@@ -455,7 +455,7 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge tagged=1";
             Some((line, 2))
         }
-        Mutant::StaleTree => {
+        Mutant::StaleTree | Mutant::ContributionsNotMoved => {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
             Some((line, 2))
         }

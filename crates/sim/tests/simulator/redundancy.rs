@@ -4,6 +4,7 @@
 use super::refusals::every_refusal;
 use super::{every_crash, every_single_crash, every_single_failure, expect_correct, parse};
 use ftsort_kernels::test_size::sized;
+use ftsort_sim::trial::{ExhaustiveSearch, exhaust};
 
 #[test]
 fn crashes_from_the_call_to_the_release_of_the_result() {
@@ -62,6 +63,26 @@ fn refusals_while_inputs_are_protected_and_results_recovered() {
         let line = format!("ranks=3 records=6 sorts=2 protects=2 recoveries=1 store={store}");
         assert!(every_refusal(&line, 0) > 10);
         every_refusal(&format!("{line} failures=1@120"), 0);
+    }
+}
+
+/// The oracle knows which contributions to a tree have left their ranks: it detects that copies do not count.
+#[test]
+fn a_contribution_that_has_left_its_rank_is_not_lost() {
+    let line = "ranks=3 records=6 store=memory:1 tree=merge tagged=1 links=1-2";
+    every_crash(line);
+    for mutant in ["LateCopiesDropped", "ReplicasNotReported"] {
+        let search = ExhaustiveSearch {
+            trial: parse(&format!("{line} mutant={mutant}")),
+            failures: 2,
+            memo: false,
+            all_modes: false,
+            refusals: false,
+            progress: &|| {},
+        };
+        let failing = exhaust(&search).expect_err(mutant);
+        let wrong = &failing.1;
+        assert!(wrong.contains("had reached a survivor"), "{wrong}");
     }
 }
 

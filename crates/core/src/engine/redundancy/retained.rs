@@ -72,6 +72,24 @@ impl HeldInputs {
         }
     }
 
+    /// Removes the inputs, once no rank will read them any more. `jobs`: the store of the group's jobs. Collective.
+    pub fn release(mut self, engine: &mut Engine<'_>, jobs: &mut dyn Store) -> Result<()> {
+        if !engine.is_over(&*self.store)? {
+            self.store.leave();
+            return Ok(());
+        }
+        drop(self);
+        if engine.members.lowest_survivor() == engine.members.me() {
+            jobs.sweep();
+        }
+        Ok(())
+    }
+
+    /// Leaves the inputs to the other ranks: this rank is separated from them.
+    pub fn set_apart(&mut self) {
+        self.store.set_apart();
+    }
+
     /// Continues without the inputs of these ranks, which are lost.
     pub fn give_up(&mut self, lost: &RankSet) {
         self.state.absent.extend(lost);
