@@ -2,10 +2,13 @@
  *
  *   redundancy DIR MODE STORE ALGORITHM    (under mpirun)
  *
- * MODE: "result" sorts, "input" protects the input and sorts it again and again, "states" runs rounds, "gather" gathers a
- * recovered result at one rank. The ranks kill themselves one after the other, the highest first, down to one, and each
+ * MODE: "result" sorts, "input" protects the input and sorts it again and again, "update" replaces it before each sort,
+ * "states" runs rounds, "gather" gathers a recovered result at one rank. The ranks kill themselves one after the other, the highest first, down to one, and each
  * time the survivors continue. STORE is memory, directory or reload; ALGORITHM is a number of ftsort_algorithm, or
- * "dense". Rank 0, the last survivor, prints that it is fine. */
+ * "dense". Rank 0, the last survivor, prints that it is fine.
+ *
+ * MODE "killed" replaces a small input by a large one, and the last rank is killed meanwhile, STORE microseconds after
+ * the call. All survivors have either the old or the new records. ALGORITHM is not used. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,6 +17,7 @@
 
 #include "ftsort.h"
 #include "ftsort_rounds.h"
+#include "ftsort_store.h"
 #include "ftsort_tree.h"
 #include "expect.h"
 
@@ -131,6 +135,88 @@ static void inputs(ftsort *group, pair *mine)
   ftsort_result_free(result);
 }
 
+/* Records of an update; `place` tells the owner, and `key` the update. */
+static void fill_update(pair *records, size_t count, uint32_t update)
+{
+  size_t i;
+  for (i = 0; i < count; i++) {
+    records[i].place = (uint32_t)rank;
+    records[i].key = update;
+  }
+}
+
+/* The records of `owner` with the number `update` in the blocks of this rank. */
+static uint64_t count_of(const ftsort_result *result, uint32_t owner, uint32_t update)
+{
+  uint64_t found = 0;
+  ftsort_block block;
+  size_t index, i;
+  for (index = 0; ftsort_result_block(result, index, &block) == FTSORT_OK; index++) {
+    const pair *records = (const pair *)block.data;
+    for (i = 0; i < block.count; i++) found += records[i].place == owner && records[i].key == update;
+  }
+  return found;
+}
+
+static void updates(ftsort *group, pair *mine)
+{
+  ftsort_input *input = NULL;
+  ftsort_result *result = NULL;
+  uint32_t update = 0, owner;
+  int victim;
+  fill_update(mine, COUNT, update);
+  EXPECT(ftsort_protect(group, &by_key, mine, COUNT, &input) == FTSORT_OK);
+  for (victim = ranks - 1; victim > 0; victim--) {
+    fill_update(mine, COUNT, ++update);
+    EXPECT(ftsort_input_update(group, input, mine, COUNT) == FTSORT_OK);
+    memset(mine, 0, COUNT * sizeof *mine); /* the array is not needed any more */
+    lose_one(group, victim);
+    EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+    EXPECT(ftsort_result_total(result) == (uint64_t)ranks * COUNT);
+    ftsort_result_free(result);
+  }
+  EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+  /* The records of a rank that has failed are those of its last update. */
+  for (owner = 0; owner < (uint32_t)ranks; owner++)
+    EXPECT(count_of(result, owner, owner == 0 ? update : (uint32_t)ranks - owner) == COUNT);
+  ftsort_result_free(result);
+  ftsort_input_free(input);
+}
+
+/* The last rank is killed from outside while the others replace the input. */
+static void killed(ftsort *group, useconds_t delay)
+{
+  const size_t old = 1000, new = 4000000;
+  pair *mine = (pair *)malloc(new * sizeof *mine);
+  ftsort_input *input = NULL;
+  ftsort_result *result = NULL;
+  ftsort_status status;
+  uint64_t total;
+  if (mine == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  fill_update(mine, new, 0);
+  EXPECT(ftsort_protect(group, &by_key, mine, old, &input) == FTSORT_OK);
+  fill_update(mine, new, 1);
+  if (rank == ranks - 1) {
+    const pid_t parent = getpid();
+    if (fork() == 0) {
+      usleep(delay);
+      kill(parent, SIGKILL);
+      _exit(0);
+    }
+  }
+  status = ftsort_input_update(group, input, mine, new);
+  EXPECT(status == FTSORT_OK || status == FTSORT_ERR_DATA_LOST);
+  while (!ftsort_is_failed(group, ranks - 1)) EXPECT(ftsort_fault_check(group, NULL) == FTSORT_OK);
+  EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+  total = ftsort_result_total(result);
+  if (status == FTSORT_OK) /* the last rank has new records, or it had failed before its part in the call */
+    EXPECT(total == (uint64_t)ranks * new || total == (uint64_t)(ranks - 1) * new + old);
+  else EXPECT(total == (uint64_t)ranks * old);
+  ftsort_result_free(result);
+  ftsort_input_free(input);
+  free(mine);
+}
+
 static int add(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
 {
   uint64_t sum = 0;
@@ -222,6 +308,8 @@ int main(int argc, char **argv)
   fill(mine, rank);
   if (strcmp(argv[2], "result") == 0) results(group, mine);
   else if (strcmp(argv[2], "input") == 0) inputs(group, mine);
+  else if (strcmp(argv[2], "update") == 0) updates(group, mine);
+  else if (strcmp(argv[2], "killed") == 0) killed(group, (useconds_t)atoi(argv[3]));
   else if (strcmp(argv[2], "gather") == 0) gathers(group, mine);
   else states(group);
   if (failures) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));

@@ -167,6 +167,10 @@ mutants! {
     RestoredBlockNotFinished,
     /// Copies of protected inputs that a sort has renewed after failures are forgotten at its end.
     AddedCopiesForgotten,
+    /// New copies of an input that is replaced overwrite the old ones before the commit.
+    UpdatedInPlace,
+    /// The update of an input leaves out the inputs of ranks that had failed before.
+    FailedInputsForgotten,
 }
 
 #[cfg(feature = "testing")]

@@ -177,6 +177,7 @@ pub fn run_job(
     let mut store = Overlay {
         below,
         above: store,
+        unchanged: None,
     };
     let job = Job::new(engine, algorithm, &mut store, source, input, absent, checks);
     let finished = job.retaining(retains).with_held(state).run(lost);
@@ -207,7 +208,7 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// Runs the job; see [`run_job`]. Collective.
-    fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
+    pub(super) fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
         let result = match self.run_rounds() {
             Err(error) if error.status == Status::DataLost => {
                 // A rank that is separated from the others needs no list.

@@ -96,6 +96,53 @@ impl<T: Transport> Group<T> {
         })
     }
 
+    /// Replaces the records of this rank in a protected input. Inputs of ranks that had failed before the call stay.
+    /// A failure during the call leaves either the old or the new records on all ranks. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sort`]; then the input has its old records on all ranks. `Status::DataLost` if a rank fails before
+    /// its new records have left it: [`Group::lost_ranks`] names it, and another call succeeds without it.
+    pub fn update(&mut self, input: &mut ProtectedInput, records: &[u8]) -> Result<()> {
+        self.update_checked(Ok((input, records)))
+    }
+
+    /// As [`Group::update`], for a caller that may have found an argument wrong.
+    pub fn update_checked(
+        &mut self,
+        arguments: Result<(&mut ProtectedInput, &[u8])>,
+    ) -> Result<()> {
+        self.call(|group| {
+            group.job(JobKind::Protect, |group, start| {
+                MemoryBudget::current().start_peak();
+                let prepared = arguments.and_then(|(input, records)| {
+                    let Order { layout, stable } = group.order_of(input, None)?;
+                    let given = SortInput {
+                        layout,
+                        stable,
+                        records,
+                    };
+                    let mut prepared = Prepared::new(given, &group.threads)?;
+                    prepared.input_id = input.id;
+                    Ok((input, Slice::from(Buffer::copy_of(records)?), prepared))
+                });
+                let (replaced, prepared) = match prepared {
+                    Ok((input, data, prepared)) => (Ok((input, data)), Ok(prepared)),
+                    Err(error) => (Err(error.clone()), Err(error)),
+                };
+                let prepared = group.agree_on_input(prepared)?;
+                let (input, data) = replaced?;
+                let setup = JobSetup {
+                    input: data.clone(),
+                    record_bytes: prepared.layout.record_bytes(),
+                    ..JobSetup::default()
+                };
+                group.run_update(start, setup, &mut input.held)?;
+                input.data = data;
+                Ok(())
+            })
+        })
+    }
+
     /// Sorts a protected input, which stays as it is and can be sorted again. Copies that failed with their ranks
     /// are renewed. Collective.
     ///

@@ -6,6 +6,7 @@
 
 use super::Trial;
 use super::run::{RankResult, ResultBlock, read_records};
+use super::update::Updates;
 use crate::job::JobContext;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{Checkpoints, Transfer};
@@ -180,6 +181,7 @@ impl CustomLoop<'_, '_, '_> {
             }
         });
         RankResult {
+            updates: Updates::default(),
             blocks: blocks.collect(),
             total: total as u64,
         }

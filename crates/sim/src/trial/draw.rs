@@ -63,6 +63,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
         protects: 0,
+        updates: 0,
         recoveries: 0,
         custom_loop: false,
         checks: draw.once_in(3),
@@ -172,6 +173,13 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
     }
     trial.protects = draw.below(3) as usize;
     trial.recoveries = draw.below(3) as usize;
+    // A reload does not know at which update its rank failed, and the records of all updates must be a bitonic sequence.
+    let fits = trial.ranks <= 8 && trial.store != StoreKind::Reload;
+    let is_possible =
+        trial.protects > 0 && fits && trial.algorithm != Method::Bitonic(Shape::Bitonic);
+    if is_possible && draw.once_in(2) {
+        trial.updates = 1 + draw.below(2) as usize;
+    }
     // The digests of a sort do not cover the time before and after it.
     if trial.protects + trial.recoveries > 0 {
         trial.corruptions.clear();

@@ -96,6 +96,7 @@ impl Trial {
             "hosts" => self.hosts = value.parse().ok()?,
             "sorts" => self.sorts = value.parse().ok()?,
             "protects" => self.protects = value.parse().ok()?,
+            "updates" => self.updates = value.parse().ok()?,
             "recoveries" => self.recoveries = value.parse().ok()?,
             "mutant" | "set_mutant" | "plant" => self.mutant = Some(read_mutant(value)?),
             "dense" => self.dense = value == "1",
@@ -126,7 +127,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 38] = [
+const KEYWORDS: [&str; 39] = [
     "ranks",
     "seed",
     "records",
@@ -137,6 +138,7 @@ const KEYWORDS: [&str; 38] = [
     "hosts",
     "sorts",
     "protects",
+    "updates",
     "recoveries",
     "mutant",
     "dense",
@@ -166,7 +168,7 @@ const KEYWORDS: [&str; 38] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 31;
+const CURRENT: usize = 32;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -183,7 +185,11 @@ impl fmt::Display for Trial {
             self.hosts,
             self.sorts,
         )?;
-        for (name, count) in [("protects", self.protects), ("recoveries", self.recoveries)] {
+        for (name, count) in [
+            ("protects", self.protects),
+            ("updates", self.updates),
+            ("recoveries", self.recoveries),
+        ] {
             if count > 0 {
                 write!(out, " {name}={count}")?;
             }

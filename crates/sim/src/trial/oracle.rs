@@ -1,8 +1,9 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
-use super::run::{bytes_of, input_bytes};
+use super::run::bytes_of;
 use super::spare_checks::{judge_loads, members_after};
 use super::unreported;
+use super::update::{judge_updates, possible_inputs};
 use std::collections::BTreeMap;
 
 use super::{
@@ -93,7 +94,10 @@ fn judge_job(
         Err(error) => error,
         Ok(_) if below_quorum => return Some(CONTINUES_BELOW_QUORUM.into()),
         Ok(_) if trial.tree.is_some() => return judge_tree(trial, job, &living, first),
-        Ok(_) => return judge_result(trial, job, &living, first),
+        Ok(_) => {
+            let wrong = judge_updates(trial, run, job, &living, first);
+            return wrong.or_else(|| judge_result(trial, job, &living, first));
+        }
     };
     match error.status {
         Status::Excluded | Status::DataLost if below_quorum => None,
@@ -169,7 +173,24 @@ pub(super) fn judge_result(
     first: &SortOutcome,
 ) -> Option<String> {
     let present = Rank::all(trial.ranks).filter(|rank| has_input(first, *rank));
-    let mut expected: Vec<TestRecord> = present.flat_map(|rank| trial.records(job, rank)).collect();
+    let present: Vec<Rank> = present.collect();
+    let mut wrong = None;
+    for inputs in possible_inputs(trial, job, &present, first) {
+        wrong = judge_contents(trial, living, first, inputs);
+        if wrong.is_none() {
+            break;
+        }
+    }
+    wrong
+}
+
+/// As [`judge_result`], for one possibility of the records of all ranks.
+fn judge_contents(
+    trial: &Trial,
+    living: &Living<'_>,
+    first: &SortOutcome,
+    mut expected: Vec<TestRecord>,
+) -> Option<String> {
     // The sort is stable: equal keys stay in the order of ranks and positions.
     expected.sort_by_key(|record| record.key);
     let mut members = members_after(trial, living[0].0, first);
@@ -488,7 +509,7 @@ fn judge_early_loss(
         }
         // The number of stores of inputs and results before this job.
         let stores = if trial.protects > 0 {
-            job * (1 + trial.protects)
+            job * (1 + trial.update_count() + trial.protects)
         } else {
             job
         };
@@ -497,7 +518,11 @@ fn judge_early_loss(
     };
     let is_held = |owner: &&Rank| {
         let mut survivors = run.survivors.iter();
-        survivors.any(|holder| has_arrived(trial, run, job, **owner, *holder))
+        let records = match trial.tree {
+            Some(_) => trial.sorted_records(job, **owner),
+            None => trial.version_of_records(job, **owner, 0),
+        };
+        survivors.any(|holder| has_arrived(trial, run, (job, **owner, *holder), &records))
     };
     let mut lost = outcome.lost.iter();
     let owner = match trial.store {
@@ -514,14 +539,15 @@ fn judge_early_loss(
     })
 }
 
-/// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree. False if it
-/// is so small that it travels with other data.
-fn has_arrived(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: Rank) -> bool {
-    let input = match trial.tree {
-        Some(_) => bytes_of(trial, &trial.sorted_records(job, owner)),
-        None => input_bytes(trial, job, owner),
-    };
-    let Ok(input) = input else {
+/// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree, in a job. False
+/// if it is so small that it travels with other data.
+pub(super) fn has_arrived(
+    trial: &Trial,
+    run: &TrialRun,
+    (job, owner, holder): (usize, Rank, Rank),
+    records: &[TestRecord],
+) -> bool {
+    let Ok(input) = bytes_of(trial, records) else {
         return false;
     };
     if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use super::custom_loop::CustomLoop;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
+use super::update::{Updates, protect};
 use super::{StoreKind, TestRecord, Trial};
 use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
-use ftsort_core::engine::{Checkpoints, Checks, LoadOnly, PlacementPolicy, RetainedResult};
+use ftsort_core::engine::{Checkpoints, Checks, PlacementPolicy};
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::mutants::set_mutant;
@@ -41,6 +42,8 @@ pub struct RankResult {
     pub blocks: Vec<ResultBlock>,
     /// The number of records of the whole result. For a tree: the rank that has the result.
     pub total: u64,
+    /// The updates of the protected input.
+    pub updates: Updates,
 }
 
 /// The outcome of one job on one rank.
@@ -231,7 +234,7 @@ fn run_one(
         });
         sort(
             trial,
-            &input_of,
+            (number, &input_of),
             context,
             (&*kernel, checks.as_ref()),
             input,
@@ -251,7 +254,7 @@ fn prepare(trial: &Trial, mut input: Buffer) -> Result<(Box<dyn Kernel>, Buffer)
 /// Runs one sort on one rank: protects the input first and recovers the result afterwards, if the trial says so.
 fn sort(
     trial: &Trial,
-    input_of: &dyn Fn(Rank) -> Result<Buffer>,
+    (number, input_of): (usize, &dyn Fn(Rank) -> Result<Buffer>),
     mut context: JobContext<'_, '_>,
     (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
     input: Buffer,
@@ -265,24 +268,28 @@ fn sort(
         dimension,
         dense: trial.dense,
     };
+    let mut input = Slice::from(input);
+    let (mut held, mut updates) = (None, Updates::default());
+    if trial.protects > 0 {
+        let protected = protect(trial, number, &mut context, input_of)?;
+        updates = protected.updates;
+        (held, input) = (Some(protected.held), protected.input);
+    }
+    // The digest of the caller's array.
+    let checks = checks.map(|checks| Checks {
+        input: checks.key.digest(&input),
+        ..*checks
+    });
+    let checks = checks.as_ref();
+    let updated = |rank: Rank| match rank == me && trial.protects > 0 {
+        true => Buffer::copy_of(&input),
+        false => input_of(rank),
+    };
     let source = |own| InputSource {
-        read: input_of,
+        read: &updated,
         own,
         can_reload: trial.store == StoreKind::Reload,
     };
-    let input = Slice::from(input);
-    let mut held = None;
-    if trial.protects > 0 {
-        let run = JobRun {
-            source: source(None),
-            input: input.clone(),
-            checks: None,
-            held: None,
-            retains: true,
-        };
-        let retained = context.run(&LoadOnly, run)?.retained;
-        held = retained.map(RetainedResult::into_inputs);
-    }
     let mut finished;
     let mut turn = 0;
     loop {
@@ -322,6 +329,7 @@ fn sort(
     Ok(RankResult {
         blocks: blocks.collect(),
         total: total_records(&finished.decision),
+        updates,
     })
 }
 

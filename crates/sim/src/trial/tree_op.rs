@@ -4,6 +4,7 @@
 //! Must never: give a rank more information than a C program has.
 
 use super::run::{RankResult, ResultBlock, read_records};
+use super::update::Updates;
 use super::{TestRecord, Trial};
 use crate::job::JobContext;
 use crate::refusal::callback_allowed;
@@ -105,6 +106,7 @@ impl TreeJob<'_, '_, '_> {
             records: read_records(trial, &data),
         });
         Ok(RankResult {
+            updates: Updates::default(),
             blocks: block.into_iter().collect(),
             total: u64::from(chosen.sink_rank.0),
         })
@@ -149,6 +151,7 @@ impl TreeJob<'_, '_, '_> {
             });
         }
         Ok(RankResult {
+            updates: Updates::default(),
             blocks,
             total: u64::from(chosen.sink_rank.0),
         })

@@ -476,6 +476,10 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
         Mutant::RestoredBlockNotFinished => {
             Some(("ranks=3 records=6 store=memory:1 recoveries=1", 1))
         }
+        Mutant::UpdatedInPlace | Mutant::FailedInputsForgotten => Some((
+            "ranks=3 records=6 store=memory:1 protects=1 updates=1 tagged=1",
+            1,
+        )),
         Mutant::AddedCopiesForgotten => Some(("ranks=3 records=6 store=memory:1 protects=2", 2)),
         Mutant::StoreClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),
         _ => None,

@@ -37,6 +37,27 @@ fn crashes_while_protected_inputs_are_sorted() {
     }
 }
 
+/// An update leaves either the old or the new records on all ranks, and the records of ranks that failed before it.
+#[test]
+fn crashes_while_protected_inputs_are_replaced() {
+    for job in [
+        "store=memory:1 updates=1",
+        "store=memory:1 updates=2 algorithm=bitonic",
+        "store=memory:2 updates=1 protects=2",
+        "store=versions:1 updates=1",
+        "store=directory updates=2",
+        "store=none updates=1",
+        "store=memory:1 updates=1 spares=1",
+    ] {
+        every_crash(&format!("ranks=3 records=6 tagged=1 protects=1 {job}"));
+    }
+    for job in ["store=memory:1 hosts=2", "store=directory"] {
+        every_single_failure(&format!(
+            "ranks=4 records=6 tagged=1 protects=1 updates=1 {job}"
+        ));
+    }
+}
+
 #[test]
 fn crashes_of_four_ranks_with_protected_inputs_and_kept_results() {
     for job in [
@@ -63,6 +84,9 @@ fn refusals_while_inputs_are_protected_and_results_recovered() {
         let line = format!("ranks=3 records=6 sorts=2 protects=2 recoveries=1 store={store}");
         assert!(every_refusal(&line, 0) > 10);
         every_refusal(&format!("{line} failures=1@120"), 0);
+        if store != "reload" {
+            every_refusal(&format!("{line} updates=1"), 0);
+        }
     }
 }
 

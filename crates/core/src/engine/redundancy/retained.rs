@@ -33,18 +33,18 @@ use ftsort_kernels::error::{Error, Result, Status, caught};
 #[derive(Debug)]
 pub struct HeldInputs {
     /// The inputs of this rank and copies of those of others, or files that all ranks see.
-    store: Box<dyn Store>,
-    state: HeldState,
+    pub(super) store: Box<dyn Store>,
+    pub(super) state: HeldState,
 }
 
 /// Which inputs are protected, and where.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct HeldState {
     /// The owners of the inputs in this rank's store.
-    held: RankSet,
+    pub(super) held: RankSet,
     /// The ranks that have no input.
-    absent: RankSet,
-    hashes: BTreeMap<Rank, InputHash>,
+    pub(super) absent: RankSet,
+    pub(super) hashes: BTreeMap<Rank, InputHash>,
     /// The membership with which all holders had their copies.
     membership: Membership,
 }
