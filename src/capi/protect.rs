@@ -66,7 +66,7 @@ pub unsafe extern "C" fn ftsort_protect(
 ///
 /// As ftsort_run, but no moment of the call is unprotected. The input stays as it is and can be sorted again without
 /// new copies, also by another key. If ranks have failed, their records are sorted all the same, and copies that
-/// failed with them are renewed. After FTSORT_ERR_DATA_LOST the input continues without the records of the lost ranks.
+/// failed with them are renewed. After FTSORT_ERR_DATA_LOST the input continues without the lost records.
 ///
 /// \param input   a protected input of this group, the same on all ranks
 /// \param record  the layout for this sort, the same on all ranks and with the record size of the input; NULL: that

@@ -1,11 +1,12 @@
 /* Inputs that are protected before they are sorted, and results that are recovered after their ranks were killed.
  *
- *   redundancy DIR MODE STORE ALGORITHM    (under mpirun)
+ *   redundancy DIR MODE STORE ALGORITHM [CORRUPTION]    (under mpirun)
  *
  * MODE: "result" sorts, "input" protects the input and sorts it again and again, "update" replaces it before each sort,
  * "states" runs rounds, "gather" gathers a recovered result at one rank. The ranks kill themselves one after the other, the highest first, down to one, and each
  * time the survivors continue. STORE is memory, directory or reload; ALGORITHM is a number of ftsort_algorithm, or
- * "dense". Rank 0, the last survivor, prints that it is fine.
+ * "dense". CORRUPTION changes data, which FTSORT_CHECK_DIGEST must find and repair (docs/fault-injection.md). Rank 0, the
+ * last survivor, prints that it is fine.
  *
  * MODE "killed" replaces a small input by a large one, and the last rank is killed meanwhile, STORE microseconds after
  * the call. All survivors have either the old or the new records. ALGORITHM is not used. */
@@ -13,11 +14,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ftsort.h"
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
+#include "ftsort_verify.h"
 #include "ftsort_tree.h"
 #include "expect.h"
 
@@ -183,8 +186,24 @@ static void updates(ftsort *group, pair *mine)
   ftsort_input_free(input);
 }
 
-/* The last rank is killed from outside while the others replace the input. */
-static void killed(ftsort *group, useconds_t delay)
+/* Lets the system send SIGKILL to this process. */
+static void kill_after(long microseconds)
+{
+  struct sigevent event;
+  struct itimerspec at;
+  timer_t timer;
+  memset(&event, 0, sizeof event);
+  memset(&at, 0, sizeof at);
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  at.it_value.tv_sec = microseconds / 1000000;
+  at.it_value.tv_nsec = microseconds % 1000000 * 1000;
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &at, NULL) != 0)
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* The last rank is killed while it replaces the input. */
+static void killed(ftsort *group, long microseconds)
 {
   const size_t old = 1000, new = 4000000;
   pair *mine = (pair *)malloc(new * sizeof *mine);
@@ -196,14 +215,7 @@ static void killed(ftsort *group, useconds_t delay)
   fill_update(mine, new, 0);
   EXPECT(ftsort_protect(group, &by_key, mine, old, &input) == FTSORT_OK);
   fill_update(mine, new, 1);
-  if (rank == ranks - 1) {
-    const pid_t parent = getpid();
-    if (fork() == 0) {
-      usleep(delay);
-      kill(parent, SIGKILL);
-      _exit(0);
-    }
-  }
+  if (rank == ranks - 1) kill_after(microseconds);
   status = ftsort_input_update(group, input, mine, new);
   EXPECT(status == FTSORT_OK || status == FTSORT_ERR_DATA_LOST);
   while (!ftsort_is_failed(group, ranks - 1)) EXPECT(ftsort_fault_check(group, NULL) == FTSORT_OK);
@@ -283,12 +295,20 @@ static void gathers(ftsort *group, const pair *mine)
   ftsort_result_free(result);
 }
 
+static int corruptions;
+
+static void count_corruptions(void *user, const ftsort_event *event)
+{
+  (void)user;
+  corruptions += event->kind == FTSORT_EVENT_CORRUPT;
+}
+
 int main(int argc, char **argv)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group = NULL;
   pair *mine = (pair *)malloc(COUNT * sizeof *mine);
-  if (argc != 5 || mine == NULL) return 2;
+  if (argc < 5 || mine == NULL) return 2;
   ftsort_prepare();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -298,6 +318,11 @@ int main(int argc, char **argv)
   if (strcmp(argv[3], "reload") == 0) {
     config.store = FTSORT_STORE_RELOAD;
     config.reload = reload;
+  }
+  if (argc == 6) {
+    config.checks = FTSORT_CHECK_DIGEST;
+    config.faults = argv[5];
+    config.on_event = count_corruptions;
   }
   config.dense = strcmp(argv[4], "dense") == 0;
   config.algorithm = config.dense ? FTSORT_AUTO : atoi(argv[4]);
@@ -309,9 +334,10 @@ int main(int argc, char **argv)
   if (strcmp(argv[2], "result") == 0) results(group, mine);
   else if (strcmp(argv[2], "input") == 0) inputs(group, mine);
   else if (strcmp(argv[2], "update") == 0) updates(group, mine);
-  else if (strcmp(argv[2], "killed") == 0) killed(group, (useconds_t)atoi(argv[3]));
+  else if (strcmp(argv[2], "killed") == 0) killed(group, atol(argv[3]));
   else if (strcmp(argv[2], "gather") == 0) gathers(group, mine);
   else states(group);
+  EXPECT((argc == 6) == (corruptions > 0));
   if (failures) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
   else if (rank == 0) printf("redundancy: fine\n");
   free(mine);

@@ -3,8 +3,8 @@
 use crate::case::{Case, number, table};
 use crate::harness::self_checking;
 
-/// Mode, store (for "killed" the microseconds until the kill) and algorithm of tests/c/redundancy.c, and the number of
-/// ranks.
+/// Mode, store (for "killed" the microseconds until the kill), algorithm and corruption of tests/c/redundancy.c, and
+/// the number of ranks.
 const CASES: &str = "
  quick | result memory 6        | 4
  all   | result memory 4        | 4
@@ -12,6 +12,7 @@ const CASES: &str = "
  all   | result reload dense    | 3
  quick | input memory 0         | 4
  all   | input directory 4      | 3
+ quick | input memory 0 1~0.input.drop | 4
  quick | update memory 0        | 4
  quick | update directory 0     | 3
  all   | update memory 4        | 4

@@ -169,6 +169,12 @@ mutants! {
     AddedCopiesForgotten,
     /// New copies of an input that is replaced overwrite the old ones before the commit.
     UpdatedInPlace,
+    /// A sort of a protected input compares its blocks with the records that this rank has now.
+    ProtectedDigestForgotten,
+    /// A protected input that has changed is not replaced by a copy of another rank.
+    ChangedInputsNotRepaired,
+    /// A recovery of a result uses copies without comparing them with their digests.
+    RecoveryUnchecked,
     /// The update of an input leaves out the inputs of ranks that had failed before.
     FailedInputsForgotten,
 }

@@ -223,11 +223,14 @@ impl<T: Transport> Group<T> {
         };
         let record_bytes = prepared.layout.record_bytes();
         let seed = self.draw_seed();
-        let key = (self.config.checks.digest).then(|| DigestKey::new(seed, record_bytes));
+        // A protected input has the digests with which it was protected.
+        let before = prepared.digest;
+        let key_seed = before.map_or(seed, |before| before.seed);
+        let key = (self.config.checks.digest).then(|| DigestKey::new(key_seed, record_bytes));
         let checks = key.as_ref().map(|key| Checks {
             key,
             kernel,
-            input: key.digest(given),
+            input: before.map_or_else(|| key.digest(given), |before| before.digest),
         });
         let copies = InputCopies {
             kernel,
@@ -256,7 +259,7 @@ impl<T: Transport> Group<T> {
             method,
             dense: self.config.dense,
             own: self.members.working_node(),
-            safety: Safety::new((self.id, seed), &self.members, finished.retained),
+            safety: Safety::new((self.id, seed), &self.members, finished.retained, key),
             _moved: Vec::new(),
         };
         sorted.list(&finished.blocks);

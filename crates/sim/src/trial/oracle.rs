@@ -153,10 +153,13 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
         return None;
     }
     let is_single = trial.corruptions.len() == 1 && !trial.corruptions[0].ends_with('*');
-    let of_an_input = trial
-        .corruptions
-        .iter()
-        .any(|words| words.contains("input"));
+    // A protected input is replaced by a copy.
+    let has_copy = trial.protects > 0 && matches!(trial.store, StoreKind::Memory(1..));
+    let of_an_input = !has_copy
+        && trial
+            .corruptions
+            .iter()
+            .any(|words| words.contains("input"));
     let has_replicas = matches!(trial.store, StoreKind::Memory(1..) | StoreKind::Reload);
     let one_rank = trial.ranks - outcome.failed.len() == 1;
     let is_repairable =

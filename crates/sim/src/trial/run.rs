@@ -11,10 +11,10 @@ use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
-use ftsort_core::engine::{Checkpoints, Checks, PlacementPolicy};
+use ftsort_core::engine::{Checkpoints, Checks, PlacementPolicy, repair_inputs};
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::mutants::set_mutant;
+use ftsort_core::mutants::{Mutant, mutant, set_mutant};
 use ftsort_core::sort::{MergeAndPlace, global_offset, total_records};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -270,14 +270,20 @@ fn sort(
     };
     let mut input = Slice::from(input);
     let (mut held, mut updates) = (None, Updates::default());
+    let mut digest = None;
     if trial.protects > 0 {
-        let protected = protect(trial, number, &mut context, input_of)?;
+        let protected = protect(trial, number, &mut context, input_of, checks)?;
+        digest = protected
+            .digest
+            .filter(|_| !mutant(Mutant::ProtectedDigestForgotten));
         updates = protected.updates;
         (held, input) = (Some(protected.held), protected.input);
     }
-    // The digest of the caller's array.
+    if let (Some(held), Some(digest)) = (&held, digest) {
+        input = repair_inputs(context.engine, held, input, digest)?;
+    }
     let checks = checks.map(|checks| Checks {
-        input: checks.key.digest(&input),
+        input: digest.unwrap_or_else(|| checks.key.digest(&input)),
         ..*checks
     });
     let checks = checks.as_ref();

@@ -7,9 +7,10 @@ use super::oracle::{Living, has_arrived};
 use super::run::bytes_of;
 use super::{SortOutcome, StoreKind, TestRecord, Trial, TrialRun};
 use crate::job::{InputSource, JobContext, JobRun};
-use ftsort_core::engine::{HeldInputs, LoadOnly, RetainedResult};
+use ftsort_core::engine::{Checks, HeldInputs, LoadOnly, RetainedResult};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::digest::Digest;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The updates of a protected input, as one rank sees them.
@@ -27,6 +28,8 @@ pub struct Protected {
     pub held: HeldInputs,
     /// The records of this rank.
     pub input: Slice,
+    /// The digest of the records as the program passed them, where blocks are checked.
+    pub digest: Option<Digest>,
     /// The updates so far.
     pub updates: Updates,
 }
@@ -37,6 +40,7 @@ pub fn protect(
     job: usize,
     context: &mut JobContext<'_, '_>,
     input_of: &dyn Fn(Rank) -> Result<Buffer>,
+    checks: Option<&Checks<'_>>,
 ) -> Result<Protected> {
     let members = context.engine.members();
     let (me, is_idle) = (members.me(), members.is_idle_spare(members.me()));
@@ -44,27 +48,32 @@ pub fn protect(
         true => Ok(Slice::from(Buffer::default())),
         false => bytes_of(trial, &trial.version_of_records(job, me, version)).map(Slice::from),
     };
-    let run = |input: &Result<Slice>| JobRun {
-        source: InputSource {
-            read: input_of,
-            own: None,
-            can_reload: trial.store == StoreKind::Reload,
-        },
-        input: input.clone().unwrap_or_default(),
-        checks: None,
-        held: None,
-        retains: true,
+    let checks_of = |input: &Slice| {
+        checks.map(|checks| Checks {
+            input: checks.key.digest(input),
+            ..*checks
+        })
     };
-    let mut input = context.engine.all_or_none(version_of(0));
-    let retained = context.run(&LoadOnly, run(&input))?.retained;
-    let held = retained.map(RetainedResult::into_inputs);
+    let mut input = context.engine.all_or_none(version_of(0))?;
+    let mut given = checks_of(&input);
+    let run = protection(trial, input_of, &input, given.as_ref());
+    let loaded = context.run(&LoadOnly, run)?;
+    // The copy that this rank has from now on may have been changed by the schedule.
+    let own = loaded.blocks.get(&me.home());
+    input = own.map_or(input, |block| {
+        let own = block.runs.first();
+        own.map_or_else(Slice::default, |run| run.data.clone())
+    });
+    let held = loaded.retained.map(RetainedResult::into_inputs);
     let released = || Error::new(Status::Internal, "the inputs were released");
     let mut held = held.ok_or_else(released)?;
     let mut updates = Updates::default();
     for version in 1..=trial.update_count() {
-        let new = Ok(context.engine.all_or_none(version_of(version))?);
-        match context.update(&mut held, run(&new)) {
-            Ok(()) => (updates.version, input) = (version, new),
+        let new = context.engine.all_or_none(version_of(version))?;
+        let given_now = checks_of(&new);
+        let run = protection(trial, input_of, &new, given_now.as_ref());
+        match context.update(&mut held, run) {
+            Ok(()) => (updates.version, input, given) = (version, new, given_now),
             Err(error) if error.status == Status::DataLost => {
                 let lost = std::mem::replace(context.lost, RankSet::new(trial.ranks));
                 updates.refused.push((version, lost.iter().collect()));
@@ -74,9 +83,30 @@ pub fn protect(
     }
     Ok(Protected {
         held,
-        input: input?,
+        input,
+        digest: given.map(|checks| checks.input),
         updates,
     })
+}
+
+/// The set-up of a job that protects this input.
+fn protection<'r>(
+    trial: &Trial,
+    input_of: &'r dyn Fn(Rank) -> Result<Buffer>,
+    input: &Slice,
+    checks: Option<&'r Checks<'r>>,
+) -> JobRun<'r> {
+    JobRun {
+        source: InputSource {
+            read: input_of,
+            own: None,
+            can_reload: trial.store == StoreKind::Reload,
+        },
+        input: input.clone(),
+        checks,
+        held: None,
+        retains: true,
+    }
 }
 
 /// Returns the inputs of all ranks that a result may consist of, one list for each possibility: the survivors have the

@@ -7,13 +7,15 @@ use super::{
     statuses, transport,
 };
 use ftsort_core::group::protected::Order;
-use ftsort_core::group::{Group, GroupConfig, SortInput, Sorted, StoreChoice, TreeOptions};
+use ftsort_core::group::{
+    DataChecks, Group, GroupConfig, SortInput, Sorted, StoreChoice, TreeOptions,
+};
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::Rounds;
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{Failure, FailureMode, SimConfig, run_ranks_on_large_stacks};
@@ -156,6 +158,38 @@ fn an_input_is_replaced_after_failures_and_keeps_the_records_of_failed_ranks() {
         let mut all = all.concat();
         all.sort_unstable();
         assert_eq!(joined(outcomes), all, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_protected_input_that_changes_is_replaced_by_a_copy() {
+    for seed in SEEDS {
+        let config = GroupConfig {
+            checks: DataChecks {
+                digest: true,
+                ..DataChecks::default()
+            },
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(3, seed, config, "1~0.input.drop", |rank, group| {
+            let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+            let intact = input.records() == bytemuck::cast_slice::<i32, u8>(&keys(rank));
+            assert_eq!(intact, rank != Rank(1));
+            let wrong = Err(Error::new(Status::Argument, "a wrong argument"));
+            let refused = match rank {
+                Rank(2) => group.sort_protected_checked(wrong),
+                _ => group.sort_protected_checked(Ok((&mut input, None))),
+            };
+            refusal(refused.map(drop))?;
+            group.sort_protected(&mut input, None)?;
+            assert_eq!(
+                input.records(),
+                bytemuck::cast_slice::<i32, u8>(&keys(rank))
+            );
+            let sorted = group.sort_protected(&mut input, None)?;
+            Ok(parts(&sorted))
+        });
+        assert_eq!(joined(outcomes), all_keys(3), "seed {seed}");
     }
 }
 

@@ -2,7 +2,9 @@
 //! every step from the protection to the release.
 
 use super::refusals::every_refusal;
-use super::{every_crash, every_single_crash, every_single_failure, expect_correct, parse};
+use super::{
+    every_crash, every_single_crash, every_single_failure, expect_correct, first_outcome, parse,
+};
 use ftsort_kernels::test_size::sized;
 use ftsort_sim::trial::{ExhaustiveSearch, exhaust};
 
@@ -87,6 +89,31 @@ fn refusals_while_inputs_are_protected_and_results_recovered() {
         if store != "reload" {
             every_refusal(&format!("{line} updates=1"), 0);
         }
+    }
+}
+
+/// Data that change between the calls, or during the recovery of a result, are found, and replaced where another copy is
+/// left.
+#[test]
+fn changed_copies_are_found_between_calls_and_in_recoveries() {
+    let line = "ranks=3 records=6 tagged=1 checks=1 algorithm=samplesort";
+    for job in [
+        "store=memory:1 protects=1 corrupt=1~0.input.key",
+        "store=memory:2 protects=2 updates=1 corrupt=1~0.input.key",
+        "store=memory:1 protects=1 corrupt=1~0.replica.key",
+        "store=memory:2 protects=1 corrupt=1~0.replica.key",
+        "store=memory:1 recoveries=2 corrupt=0~0.replica.key",
+        "store=memory:1 recoveries=1 corrupt=1~2.input.key",
+        "store=memory:1 recoveries=2 corrupt=0~2.replica.key",
+        "store=memory:1 recoveries=1 corrupt=0~2.message.key",
+        "store=directory protects=1 recoveries=1 corrupt=1~2.stored.key",
+    ] {
+        every_crash(&format!("{line} {job}"));
+    }
+    for copies in [1, 2] {
+        let job = format!("store=memory:{copies} protects=2 corrupt=1~0.input.key");
+        let outcome = first_outcome(&format!("{line} {job}"));
+        assert!(outcome.result.is_ok(), "{job}: {:?}", outcome.result);
     }
 }
 
