@@ -1,5 +1,5 @@
-/* ftsort_store.h: loops of the caller that survive failures: stored states, protected inputs that change from one
- * iteration to the next, and the virtual hypercube.
+/* ftsort_store.h: loops of the caller that survive failures: stored states, inputs and algorithms that change from
+ * one sort to the next, and the virtual hypercube.
  *
  *   for (d = dimensions; d > 0; d -= committed) {
  *     ftsort_fault_check(group, NULL);                // moves the states of failed ranks to the executors
@@ -80,7 +80,7 @@ ftsort_status ftsort_store_commit(ftsort *group, int done, int *committed);
  */
 ftsort_status ftsort_store_clear(ftsort *group);
 
-/* ---- Protected inputs ------------------------------------------------------------------------------------ */
+/* ---- Sorts in loops -------------------------------------------------------------------------------------- */
 
 /**
  * Replaces the records of this rank in a protected input. [C]
@@ -100,6 +100,21 @@ ftsort_status ftsort_store_clear(ftsort *group);
  *         ranks
  */
 ftsort_status ftsort_input_update(ftsort *group, ftsort_input *input, const void *data, size_t count);
+
+/**
+ * Selects the algorithm of the sorts that follow. [C]
+ *
+ * In place of `config.algorithm` and `config.pivot`, until the next call of this function; for ftsort_run,
+ * ftsort_run_protected and ftsort_sort (if `group` is that of its communicator). So a protected input can be sorted
+ * by one algorithm after the other. Results of earlier sorts are recovered by the algorithm that made them.
+ *
+ * \param algorithm  one of `ftsort_algorithm`, the same on all ranks; FTSORT_BITONIC if `config.checks` has the
+ *                   checks of 1989
+ * \param pivot      one of `ftsort_pivot`, the same on all ranks
+ * \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if the arguments differ between ranks; or another status of
+ *         "Collective calls". After an error the algorithm is the same as before
+ */
+ftsort_status ftsort_set_algorithm(ftsort *group, int32_t algorithm, int32_t pivot);
 
 /* ---- The virtual hypercube ------------------------------------------------------------------------------- */
 

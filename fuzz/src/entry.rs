@@ -7,6 +7,7 @@ use std::ptr::{null, null_mut};
 
 use ftsort::capi::arguments::{check_array, check_config, check_run, check_tree};
 use ftsort::capi::buffer::{ftsort_buffer, ftsort_buffer_resize};
+use ftsort::capi::choice::ftsort_set_algorithm;
 use ftsort::capi::config::ftsort_config;
 use ftsort::capi::gather::ftsort_gather_sorted;
 use ftsort::capi::group::{
@@ -329,6 +330,7 @@ fn others(values: &mut Values<'_>) {
         let recovered = ftsort_result_recover(group, null_mut());
         let updated = ftsort_input_update(group, null_mut(), null(), bytes);
         assert_eq!([protected, sorted, recovered, updated], [ARGUMENT; 4]);
+        assert_eq!(ftsort_set_algorithm(group, node, node), ARGUMENT);
         ftsort_input_free(input);
         ftsort_result_free(result);
         let size = ftsort_cluster(node, s, nodes.as_mut_ptr(), room);

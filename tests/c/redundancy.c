@@ -120,15 +120,22 @@ static void results(ftsort *group, const pair *mine)
 
 static void inputs(ftsort *group, pair *mine)
 {
+  static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_QUICKMERGE, FTSORT_BITONIC, FTSORT_HYPERQUICKSORT};
+  ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort_input *input = NULL;
   ftsort_result *result = NULL;
   int victim;
   EXPECT(ftsort_protect(group, &by_key, mine, COUNT, &input) == FTSORT_OK);
   memset(mine, 0, COUNT * sizeof *mine); /* the array is not needed any more */
+  EXPECT(ftsort_set_algorithm(group, 99, FTSORT_PIVOT_SAMPLED) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "algorithm is 99") != NULL);
+  EXPECT(ftsort_set_algorithm(group, rank == 0, FTSORT_PIVOT_SAMPLED) == FTSORT_ERR_ARGUMENT);
   for (victim = ranks - 1; victim > 0; victim--) {
+    EXPECT(ftsort_set_algorithm(group, algorithms[victim % 4], FTSORT_PIVOT_SAMPLED) == FTSORT_OK);
     lose_one(group, victim);
     EXPECT(ftsort_run_protected(group, input, &by_place, &result) == FTSORT_OK);
     EXPECT(ftsort_result_total(result) == (uint64_t)ranks * COUNT);
+    EXPECT(ftsort_get_stats(group, &stats) == FTSORT_OK && stats.algorithm == algorithms[victim % 4]);
     count_blocks(result, 1);
     ftsort_result_free(result);
   }

@@ -1,6 +1,9 @@
 //! Sorts, and their results.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use twox_hash::XxHash3_64;
 
 use super::config::agree_on_equal;
 use super::input::{InputCopies, Key, Prepared, SortInput};
@@ -172,6 +175,12 @@ impl Sorted {
     }
 }
 
+fn fingerprint_of(method: Option<Method>) -> u64 {
+    let mut hasher = XxHash3_64::new();
+    method.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl<T: Transport> Group<T> {
     /// Sorts the records of all ranks. Each survivor receives the blocks of the nodes that it executes. Collective.
     ///
@@ -198,6 +207,28 @@ impl<T: Transport> Group<T> {
                 let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
                 group.sort_prepared(start, prepared, None)
             })
+        })
+    }
+
+    /// Selects the algorithm of the sorts that follow, in place of that of the configuration; None: the best for the
+    /// number of ranks and the size. Results of earlier sorts are recovered by theirs. Collective.
+    ///
+    /// # Errors
+    /// `Status::Argument` where the algorithm differs between ranks. Then it is the same as before.
+    pub fn set_method(&mut self, method: Option<Method>) -> Result<()> {
+        self.set_method_checked(Ok(method))
+    }
+
+    /// As [`Group::set_method`], for a caller that may have found an argument wrong.
+    pub fn set_method_checked(&mut self, method: Result<Option<Method>>) -> Result<()> {
+        self.call(|group| {
+            let (method, _) = group.apart_from_jobs(|engine| {
+                let method = engine.all_or_none(method)?;
+                agree_on_equal(engine, fingerprint_of(method), "algorithm or pivot")?;
+                Ok(method)
+            })?;
+            group.config.method = method;
+            Ok(())
         })
     }
 
