@@ -5,7 +5,7 @@
  *   matrix_vector SIZE [LINKS]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
  *
  *   ftsort-mpirun -np 4 ./matrix_vector 512 0-2
- *   FTSORT_FAULTS="1@2.send" ftsort-mpirun -np 4 ./matrix_vector 512      (kills rank 1 in round 2)
+ *   FTSORT_FAULTS="1@1.send" ftsort-mpirun -np 4 ./matrix_vector 512      (kills rank 1 in round 1)
  *
  * The grid is embedded in the hypercube by Gray code, so that neighbours in the grid are neighbours in the hypercube:
  * the column is in the upper half of a node's bits, the row in the lower half. A tree without faulty links crosses the

@@ -5,7 +5,7 @@
  *   tree_sort COUNT [LINKS [SINK]]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
  *
  *   ftsort-mpirun -np 4 ./tree_sort 100000 0-1,1-3 2
- *   FTSORT_FAULTS="2@2.send" ftsort-mpirun -np 4 ./tree_sort 100000        (kills rank 2 in round 2)
+ *   FTSORT_FAULTS="2@1.send" ftsort-mpirun -np 4 ./tree_sort 100000        (kills rank 2 in round 1)
  *
  * Any rank can generate the part of a node from the node's number. If a rank fails before its part is stored, the
  * executor of its node brings this part in the next call. */

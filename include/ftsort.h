@@ -472,9 +472,9 @@ ftsort_status ftsort_run(ftsort *group, const ftsort_record *record, const void 
  *
  * Copies the records of this rank and stores the redundancy that the configured store provides. Once this function
  * has returned, the input survives the failure of its rank, and the array of the caller is not needed any more.
- * Call it as early as the data exist, for example after reading a file. To replace the data, protect the new input
- * and then release the old one. An input takes the memory of 1 + `replicas` copies of the records (`replicas` is 0
- * for stores other than FTSORT_STORE_MEMORY).
+ * Call it as early as the data exist, for example after reading a file. ftsort_input_update (ftsort_store.h)
+ * replaces the records. An input takes the memory of 1 + `replicas` copies of the records (`replicas` is 0 for
+ * stores other than FTSORT_STORE_MEMORY).
  *
  * \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
  *                `user`, which are used again by the sorts of the input
@@ -492,8 +492,7 @@ ftsort_status ftsort_protect(ftsort *group, const ftsort_record *record, const v
  *
  * As ftsort_run, but no moment of the call is unprotected. The input stays as it is and can be sorted again without
  * new copies, also by another key. If ranks have failed, their records are sorted all the same, and copies that
- * failed with them are renewed. After FTSORT_ERR_DATA_LOST the input continues without the records of the lost
- * ranks.
+ * failed with them are renewed. After FTSORT_ERR_DATA_LOST the input continues without the lost records.
  *
  * \param input   a protected input of this group, the same on all ranks
  * \param record  the layout for this sort, the same on all ranks and with the record size of the input; NULL: that
@@ -543,15 +542,15 @@ uint64_t ftsort_result_total(const ftsort_result *result);
  * `ftsort_store`), and any number one after another, until a rank releases it. Blocks of survivors stay where they
  * are, and pointers to them stay valid. Without failures the call only finds that there are none. `compare` of the
  * record and `reload` are used again, the callbacks of ftsort_rounds_run are not. With FTSORT_STORE_RELOAD, results
- * of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST does not cover the recovery.
+ * of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
  *
  * \param group   the group that made the result
  * \param result  the result of this rank, of ftsort_sort, ftsort_run, ftsort_run_protected or ftsort_rounds_run; it
  *                receives the rebuilt blocks
  * \return FTSORT_OK, with failures or without; FTSORT_ERR_DATA_LOST if blocks cannot be rebuilt (ftsort_lost_ranks
  *         names the ranks that had them; the blocks of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
- *         refuses; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for results of different
- *         calls; or another status of "Collective calls" (after FTSORT_ERR_MEMORY the next call tries again)
+ *         refuses; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for
+ *         results of different calls; or another status of "Collective calls" (after FTSORT_ERR_MEMORY, call again)
  */
 ftsort_status ftsort_result_recover(ftsort *group, ftsort_result *result);
 

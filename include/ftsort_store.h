@@ -1,4 +1,5 @@
-/* ftsort_store.h: loops of the caller that survive failures: stored states and the virtual hypercube.
+/* ftsort_store.h: loops of the caller that survive failures: stored states, inputs and algorithms that change from
+ * one sort to the next, and the virtual hypercube.
  *
  *   for (d = dimensions; d > 0; d -= committed) {
  *     ftsort_fault_check(group, NULL);                // moves the states of failed ranks to the executors
@@ -78,6 +79,42 @@ ftsort_status ftsort_store_commit(ftsort *group, int done, int *committed);
  * \return FTSORT_OK, or a status of "Collective calls"
  */
 ftsort_status ftsort_store_clear(ftsort *group);
+
+/* ---- Sorts in loops -------------------------------------------------------------------------------------- */
+
+/**
+ * Replaces the records of this rank in a protected input. [C]
+ *
+ * All survivors pass their new records, in the layout of ftsort_protect; the counts may change. The new records are
+ * protected beside the old ones, and then all ranks go over to the new ones or none: a failure during the call
+ * leaves either the old or the new records on all ranks. Records of ranks that had failed before the call stay in
+ * the input. During the call the input takes twice its memory. Results of earlier sorts stay valid.
+ *
+ * \param input  a protected input of this group, the same on all ranks; not in use by another thread
+ * \param data   `count` records of this rank, of any alignment; copied; NULL if `count` is 0
+ * \param count  the number of records of this rank; may differ between ranks
+ * \return FTSORT_OK; FTSORT_ERR_DATA_LOST if a rank failed before its new records had left it (ftsort_lost_ranks
+ *         names it; the next call succeeds without it), or if records of ranks that had failed before cannot be
+ *         recovered; FTSORT_ERR_CALLBACK; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT on all ranks for different
+ *         inputs; or another status of "Collective calls". After an error the input has its old records on all
+ *         ranks
+ */
+ftsort_status ftsort_input_update(ftsort *group, ftsort_input *input, const void *data, size_t count);
+
+/**
+ * Selects the algorithm of the sorts that follow. [C]
+ *
+ * In place of `config.algorithm` and `config.pivot`, until the next call of this function; for ftsort_run,
+ * ftsort_run_protected and ftsort_sort (if `group` is that of its communicator). So a protected input can be sorted
+ * by one algorithm after the other. Results of earlier sorts are recovered by the algorithm that made them.
+ *
+ * \param algorithm  one of `ftsort_algorithm`, the same on all ranks; FTSORT_BITONIC if `config.checks` has the
+ *                   checks of 1989
+ * \param pivot      one of `ftsort_pivot`, the same on all ranks
+ * \return FTSORT_OK; FTSORT_ERR_ARGUMENT on all ranks if the arguments differ between ranks; or another status of
+ *         "Collective calls". After an error the algorithm is the same as before
+ */
+ftsort_status ftsort_set_algorithm(ftsort *group, int32_t algorithm, int32_t pivot);
 
 /* ---- The virtual hypercube ------------------------------------------------------------------------------- */
 

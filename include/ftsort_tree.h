@@ -85,12 +85,12 @@ typedef struct ftsort_tree_options {
  * merged where they meet, so the result must fit into the memory of one rank. To bring the result of a sort to one
  * rank without that limit, use ftsort_gather_sorted.
  *
- * Tolerates failures at any moment: every contribution is first kept in the configured store (nothing is kept with
- * FTSORT_STORE_RELOAD and FTSORT_STORE_NONE). After a failure the survivors choose a tree again and start over with
- * the contributions of the failed ranks. If a rank fails before its contribution is kept, the call returns
- * FTSORT_ERR_DATA_LOST, and a second call proceeds without that rank. A rank that was known to have failed before
- * the call contributes nothing. `options->links` concerns the tree only; agreements and copies use any link. In
- * fault schedules round 1 keeps contributions, and round 2 carries them.
+ * Tolerates failures at any moment: every contribution is first protected by the configured store (nothing is kept
+ * with FTSORT_STORE_RELOAD and FTSORT_STORE_NONE). After a failure the survivors choose a tree again and start over
+ * with the contributions of the failed ranks. A copy counts as soon as its holder has all of it. If a rank fails
+ * before that, the call returns FTSORT_ERR_DATA_LOST, and a second call proceeds without that rank. A rank that was
+ * known to have failed before the call contributes nothing. `options->links` concerns the tree only; agreements and
+ * copies use any link. In fault schedules round 0 protects contributions, and round 1 carries them.
  *
  * \param options  borrowed for the call; NULL selects all defaults, and concatenation
  * \param state    the contribution of this rank; copied; any alignment; NULL if `bytes` is 0
@@ -110,7 +110,7 @@ ftsort_status ftsort_tree_merge(ftsort *group, const ftsort_tree_options *option
  * Copies bytes of one rank to all ranks, along a tree. [C]
  *
  * The tree avoids faulty links. Tolerates failures at any moment, as ftsort_tree_merge does; `root` may fail as
- * soon as its bytes are kept. In fault schedules round 1 keeps the bytes, and round 2 carries them.
+ * soon as a copy of its bytes is kept. In fault schedules round 0 protects the bytes, and round 1 carries them.
  *
  * \param options  borrowed for the call; NULL selects all defaults. The sink and the operation have no effect, but
  *                 must be the same on all ranks

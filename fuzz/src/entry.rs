@@ -7,6 +7,7 @@ use std::ptr::{null, null_mut};
 
 use ftsort::capi::arguments::{check_array, check_config, check_run, check_tree};
 use ftsort::capi::buffer::{ftsort_buffer, ftsort_buffer_resize};
+use ftsort::capi::choice::ftsort_set_algorithm;
 use ftsort::capi::config::ftsort_config;
 use ftsort::capi::gather::ftsort_gather_sorted;
 use ftsort::capi::group::{
@@ -14,7 +15,9 @@ use ftsort::capi::group::{
     ftsort_last_error,
 };
 use ftsort::capi::merge::{ftsort_tree_broadcast, ftsort_tree_get_info, ftsort_tree_merge};
-use ftsort::capi::protect::{ftsort_input_free, ftsort_protect, ftsort_run_protected};
+use ftsort::capi::protect::{
+    ftsort_input_free, ftsort_input_update, ftsort_protect, ftsort_run_protected,
+};
 use ftsort::capi::query::{
     ftsort_cluster, ftsort_executor, ftsort_is_failed, ftsort_lost_ranks, ftsort_partner,
 };
@@ -325,7 +328,9 @@ fn others(values: &mut Values<'_>) {
         let protected = ftsort_protect(group, null(), null(), bytes, &mut input);
         let sorted = ftsort_run_protected(group, null_mut(), null(), &mut result);
         let recovered = ftsort_result_recover(group, null_mut());
-        assert_eq!([protected, sorted, recovered], [ARGUMENT; 3]);
+        let updated = ftsort_input_update(group, null_mut(), null(), bytes);
+        assert_eq!([protected, sorted, recovered, updated], [ARGUMENT; 4]);
+        assert_eq!(ftsort_set_algorithm(group, node, node), ARGUMENT);
         ftsort_input_free(input);
         ftsort_result_free(result);
         let size = ftsort_cluster(node, s, nodes.as_mut_ptr(), room);

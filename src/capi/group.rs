@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use mpi_sys::MPI_Comm;
 
+use super::choice::SortChoice;
 use super::config::{ftsort_algorithm, ftsort_config};
 use super::guard::without_group;
 use super::handle::{Handle, last_error, on_group, on_group_locally, place_of, refuse};
@@ -15,19 +16,32 @@ use super::trace::{Place, Reporter, SharedTrace, Trace};
 use crate::group::{Config, Group};
 use crate::ulfm::require_mpi;
 use ftsort_core::group::{LastRun, Reload};
-use ftsort_core::sort::Method;
+use ftsort_core::sort::{Method, Shape, Splitters};
 use ftsort_core::transport::Transport;
 use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// A group of MPI processes, with the additional state for C programs.
 pub struct ftsort {
     pub(super) group: Group,
-    /// The number of the configured algorithm in `ftsort_algorithm`.
-    algorithm_code: i32,
+    /// The sort that is configured, or was selected later.
+    pub(super) sort: SortChoice,
     /// The trace, which the group's observer writes.
     pub(super) trace: SharedTrace,
     pub(super) monitor: Option<Box<ftsort_monitor>>,
     pub(super) last_error: CString,
+}
+
+/// Returns the algorithm that a sort used.
+fn name_of(method: Method) -> ftsort_algorithm {
+    use ftsort_algorithm::*;
+    match method {
+        Method::HyperQuickSort(_) => FTSORT_HYPERQUICKSORT,
+        Method::QuickMerge(Splitters::Averaged) => FTSORT_QUICKMERGE_MODIFIED,
+        Method::QuickMerge(_) => FTSORT_QUICKMERGE,
+        Method::Bitonic(Shape::Bitonic) => FTSORT_BITONIC_MERGE,
+        Method::Bitonic(Shape::Any) | Method::SftBitonic => FTSORT_BITONIC,
+        Method::SampleSort => FTSORT_SAMPLESORT,
+    }
 }
 
 impl ftsort {
@@ -37,9 +51,11 @@ impl ftsort {
         match self.group.last_run() {
             None => ftsort_algorithm::FTSORT_AUTO as i32,
             Some(LastRun::Rounds) => ROUNDS,
-            Some(LastRun::Sort(_)) if self.group.config().method.is_some() => self.algorithm_code,
-            Some(LastRun::Sort(Method::SampleSort)) => ftsort_algorithm::FTSORT_SAMPLESORT as i32,
-            Some(LastRun::Sort(_)) => ftsort_algorithm::FTSORT_HYPERQUICKSORT as i32,
+            // Some algorithms have two names.
+            Some(LastRun::Sort(method)) if self.group.config().method == Some(method) => {
+                self.sort.algorithm
+            }
+            Some(LastRun::Sort(method)) => name_of(method) as i32,
         }
     }
 
@@ -135,7 +151,7 @@ pub(super) unsafe fn make_group(
     let Settings {
         group,
         accept_no_ulfm,
-        algorithm_code,
+        sort,
         reload,
         listener,
         trace,
@@ -163,7 +179,7 @@ pub(super) unsafe fn make_group(
     *shared.borrow_mut() = opened.map(|trace| trace.of_group(group.id()));
     Ok(ftsort {
         group,
-        algorithm_code,
+        sort,
         trace: shared,
         monitor: None,
         last_error: CString::default(),

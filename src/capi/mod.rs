@@ -13,6 +13,7 @@ pub mod algorithm;
 #[cfg(feature = "testing")]
 pub mod arguments;
 pub mod buffer;
+pub mod choice;
 pub mod config;
 pub mod datatype;
 pub mod gather;

@@ -6,6 +6,7 @@ use super::handle::{Handle, on_group, place_of, refuse};
 use super::record::{Wanted, ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::run::{has_place, input_of};
+use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::ProtectedInput;
 use ftsort_core::group::protected::Order;
@@ -22,9 +23,9 @@ pub struct ftsort_input {
 ///
 /// Copies the records of this rank and stores the redundancy that the configured store provides. Once this function
 /// has returned, the input survives the failure of its rank, and the array of the caller is not needed any more. Call
-/// it as early as the data exist, for example after reading a file. To replace the data, protect the new input and
-/// then release the old one. An input takes the memory of 1 + `replicas` copies of the records (`replicas` is 0 for
-/// stores other than FTSORT_STORE_MEMORY).
+/// it as early as the data exist, for example after reading a file. ftsort_input_update (ftsort_store.h) replaces the
+/// records. An input takes the memory of 1 + `replicas` copies of the records (`replicas` is 0 for stores other than
+/// FTSORT_STORE_MEMORY).
 ///
 /// \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
 ///                `user`, which are used again by the sorts of the input
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn ftsort_protect(
 ///
 /// As ftsort_run, but no moment of the call is unprotected. The input stays as it is and can be sorted again without
 /// new copies, also by another key. If ranks have failed, their records are sorted all the same, and copies that
-/// failed with them are renewed. After FTSORT_ERR_DATA_LOST the input continues without the records of the lost ranks.
+/// failed with them are renewed. After FTSORT_ERR_DATA_LOST the input continues without the lost records.
 ///
 /// \param input   a protected input of this group, the same on all ranks
 /// \param record  the layout for this sort, the same on all ranks and with the record size of the input; NULL: that
@@ -97,6 +98,51 @@ pub unsafe extern "C" fn ftsort_run_protected(
         *place = std::ptr::null_mut();
         *place = hand_over(ftsort_result::sorted(sorted?));
         Ok(())
+    })
+}
+
+/// Replaces the records of this rank in a protected input. [C]
+///
+/// All survivors pass their new records, in the layout of ftsort_protect; the counts may change. The new records are
+/// protected beside the old ones, and then all ranks go over to the new ones or none: a failure during the call leaves
+/// either the old or the new records on all ranks. Records of ranks that had failed before the call stay in the input.
+/// During the call the input takes twice its memory. Results of earlier sorts stay valid.
+///
+/// \param input  a protected input of this group, the same on all ranks; not in use by another thread
+/// \param data   `count` records of this rank, of any alignment; copied; NULL if `count` is 0
+/// \param count  the number of records of this rank; may differ between ranks
+/// \return FTSORT_OK; FTSORT_ERR_DATA_LOST if a rank failed before its new records had left it (ftsort_lost_ranks names
+///         it; the next call succeeds without it), or if records of ranks that had failed before cannot be recovered;
+///         FTSORT_ERR_CALLBACK; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT on all ranks for different inputs; or another
+///         status of "Collective calls". After an error the input has its old records on all ranks
+///
+/// # Safety
+/// `input` is NULL or live; `data` is valid for `count` records.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_input_update(
+    group: *mut Handle,
+    input: *mut ftsort_input,
+    data: *const c_void,
+    count: usize,
+) -> ftsort_status {
+    on_group(group, |group| {
+        // SAFETY: this function's contract.
+        let input = match unsafe { input.as_mut() } {
+            Some(input) => Ok(&mut input.input),
+            None => refuse("input is NULL: pass the input of ftsort_protect"),
+        };
+        let arguments = input.and_then(|input| {
+            let array = CArray {
+                name: "data",
+                data,
+                count_name: "count",
+                count,
+                element_bytes: input.layout().record_bytes(),
+            };
+            // SAFETY: this function's contract.
+            Ok((input, unsafe { array.bytes()? }))
+        });
+        group.group.update_checked(arguments)
     })
 }
 

@@ -263,15 +263,15 @@ pub unsafe extern "C" fn ftsort_result_total(result: *const ftsort_result) -> u6
 /// `ftsort_store`), and any number one after another, until a rank releases it. Blocks of survivors stay where they
 /// are, and pointers to them stay valid. Without failures the call only finds that there are none. `compare` of the
 /// record and `reload` are used again, the callbacks of ftsort_rounds_run are not. With FTSORT_STORE_RELOAD, results
-/// of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST does not cover the recovery.
+/// of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
 ///
 /// \param group   the group that made the result
 /// \param result  the result of this rank, of ftsort_sort, ftsort_run, ftsort_run_protected or ftsort_rounds_run; it
 ///                receives the rebuilt blocks
 /// \return FTSORT_OK, with failures or without; FTSORT_ERR_DATA_LOST if blocks cannot be rebuilt (ftsort_lost_ranks
 ///         names the ranks that had them; the blocks of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
-///         refuses; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for results of different
-///         calls; or another status of "Collective calls" (after FTSORT_ERR_MEMORY the next call tries again)
+///         refuses; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for
+///         results of different calls; or another status of "Collective calls" (after FTSORT_ERR_MEMORY, call again)
 ///
 /// # Safety
 /// `result` is NULL or live, and no other thread uses it.

@@ -4,9 +4,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 
 use super::buffer::ftsort_buffer;
-use super::config::{
-    ftsort_algorithm, ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_finding,
-};
+use super::choice::SortChoice;
+use super::config::{ftsort_check, ftsort_config, ftsort_event, ftsort_event_kind, ftsort_finding};
 use super::guard::c_text;
 use crate::group::directory_store;
 use crate::host::thread_share;
@@ -15,7 +14,6 @@ use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::faults::Plan;
 use ftsort_core::group::{DataChecks, GroupConfig, LogLevel, Reload, StoreChoice};
 use ftsort_core::members::Rank;
-use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
 use ftsort_core::store::disk::FileOptions;
 use ftsort_core::transport::{Repair, Timeout};
 use ftsort_kernels::buffer::Buffer;
@@ -32,8 +30,8 @@ const FAULTS_IGNORED: &str = "FTSORT_FAULTS is set but has no effect, because th
 pub(super) struct Settings {
     pub group: GroupConfig,
     pub accept_no_ulfm: bool,
-    /// The number of the algorithm in `ftsort_algorithm`.
-    pub algorithm_code: i32,
+    /// The configured sort.
+    pub sort: SortChoice,
     pub reload: Option<ReloadCallback>,
     pub listener: Listener,
     /// The prefix of trace files; None: no trace is written.
@@ -203,71 +201,6 @@ unsafe fn text_of(text: *const c_char) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-/// Returns the sort that `algorithm` and `pivot` select.
-fn read_method(algorithm: i32, pivot: i32) -> Result<Option<Method>> {
-    use ftsort_algorithm::*;
-    let rule = match pivot {
-        0 => PivotRule::Sampled,
-        1 => PivotRule::Paper,
-        other => return Err(wrong("pivot", other, "an ftsort_pivot")),
-    };
-    let splitters = |by_the_paper| match rule {
-        PivotRule::Sampled => Splitters::Sampled,
-        PivotRule::Paper => by_the_paper,
-    };
-    let methods = [
-        (FTSORT_AUTO, None),
-        (FTSORT_HYPERQUICKSORT, Some(Method::HyperQuickSort(rule))),
-        (
-            FTSORT_QUICKMERGE,
-            Some(Method::QuickMerge(splitters(Splitters::Root))),
-        ),
-        (
-            FTSORT_QUICKMERGE_MODIFIED,
-            Some(Method::QuickMerge(splitters(Splitters::Averaged))),
-        ),
-        (FTSORT_BITONIC, Some(Method::Bitonic(Shape::Any))),
-        (FTSORT_BITONIC_MERGE, Some(Method::Bitonic(Shape::Bitonic))),
-        (FTSORT_SAMPLESORT, Some(Method::SampleSort)),
-    ];
-    let found = methods
-        .into_iter()
-        .find(|(name, _)| *name as i32 == algorithm);
-    found
-        .map(|(_, method)| method)
-        .ok_or_else(|| wrong("algorithm", algorithm, "an ftsort_algorithm"))
-}
-
-/// The sort with the checks that these bits of `ftsort_check` ask for.
-fn with_checks(method: Option<Method>, checks: u32) -> Result<Option<Method>> {
-    use ftsort_check::*;
-    let predicates = [
-        FTSORT_CHECK_PROGRESS,
-        FTSORT_CHECK_FEASIBILITY,
-        FTSORT_CHECK_CONSISTENCY,
-    ];
-    let predicates = predicates
-        .into_iter()
-        .fold(0, |bits, one| bits | one as u32);
-    let others = FTSORT_CHECK_DIGEST as u32 | FTSORT_CHECK_PURITY as u32;
-    let refuse = |expected: &str| {
-        let text = format!("config.checks is {checks}, expected {expected}");
-        Err(Error::new(Status::Argument, text))
-    };
-    let plain = Some(Method::Bitonic(Shape::Any));
-    match checks & predicates {
-        _ if checks & !(predicates | others) != 0 => refuse("bits of ftsort_check"),
-        0 => Ok(method),
-        some if some != predicates => refuse(
-            "FTSORT_CHECK_PROGRESS, FTSORT_CHECK_FEASIBILITY and FTSORT_CHECK_CONSISTENCY together",
-        ),
-        _ if method != plain => {
-            refuse("no predicates of 1989, unless config.algorithm is FTSORT_BITONIC")
-        }
-        _ => Ok(Some(Method::SftBitonic)),
-    }
-}
-
 impl Settings {
     /// # Safety
     /// As for [`read_sized`] and [`text_of`].
@@ -276,8 +209,12 @@ impl Settings {
         let config = unsafe { read_sized(config, "config")? };
         // SAFETY: as above; a missing configuration is read as all zeroes.
         let config = config.unwrap_or_else(|| unsafe { std::mem::zeroed() });
-        let algorithm = read_method(config.algorithm, config.pivot)?;
-        let algorithm = with_checks(algorithm, config.checks)?;
+        let sort = SortChoice {
+            prefix: "config.",
+            algorithm: config.algorithm,
+            pivot: config.pivot,
+            checks: config.checks,
+        };
         let repair = match config.repair {
             0 => Repair::Agree,
             1 => Repair::Shrink,
@@ -338,7 +275,7 @@ impl Settings {
         let trace = trace.or_else(|| std::env::var("FTSORT_TRACE").ok());
         let has = |check: ftsort_check| config.checks & check as u32 != 0;
         let group = GroupConfig {
-            method: algorithm,
+            method: sort.method()?,
             store,
             repair,
             dense: config.dense != 0,
@@ -360,7 +297,7 @@ impl Settings {
         Ok(Settings {
             group,
             accept_no_ulfm: config.accept_no_ulfm != 0,
-            algorithm_code: config.algorithm,
+            sort,
             reload: config.reload.map(|function| ReloadCallback {
                 function,
                 user: config.user,

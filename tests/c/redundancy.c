@@ -1,19 +1,26 @@
 /* Inputs that are protected before they are sorted, and results that are recovered after their ranks were killed.
  *
- *   redundancy DIR MODE STORE ALGORITHM    (under mpirun)
+ *   redundancy DIR MODE STORE ALGORITHM [CORRUPTION]    (under mpirun)
  *
- * MODE: "result" sorts, "input" protects the input and sorts it again and again, "states" runs rounds, "gather" gathers a
- * recovered result at one rank. The ranks kill themselves one after the other, the highest first, down to one, and each
+ * MODE: "result" sorts, "input" protects the input and sorts it again and again, "update" replaces it before each sort,
+ * "states" runs rounds, "gather" gathers a recovered result at one rank. The ranks kill themselves one after the other, the highest first, down to one, and each
  * time the survivors continue. STORE is memory, directory or reload; ALGORITHM is a number of ftsort_algorithm, or
- * "dense". Rank 0, the last survivor, prints that it is fine. */
+ * "dense". CORRUPTION changes data, which FTSORT_CHECK_DIGEST must find and repair (docs/fault-injection.md). Rank 0, the
+ * last survivor, prints that it is fine.
+ *
+ * MODE "killed" replaces a small input by a large one, and the last rank is killed meanwhile, STORE microseconds after
+ * the call. All survivors have either the old or the new records. ALGORITHM is not used. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ftsort.h"
 #include "ftsort_rounds.h"
+#include "ftsort_store.h"
+#include "ftsort_verify.h"
 #include "ftsort_tree.h"
 #include "expect.h"
 
@@ -113,15 +120,22 @@ static void results(ftsort *group, const pair *mine)
 
 static void inputs(ftsort *group, pair *mine)
 {
+  static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_QUICKMERGE, FTSORT_BITONIC, FTSORT_HYPERQUICKSORT};
+  ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort_input *input = NULL;
   ftsort_result *result = NULL;
   int victim;
   EXPECT(ftsort_protect(group, &by_key, mine, COUNT, &input) == FTSORT_OK);
   memset(mine, 0, COUNT * sizeof *mine); /* the array is not needed any more */
+  EXPECT(ftsort_set_algorithm(group, 99, FTSORT_PIVOT_SAMPLED) == FTSORT_ERR_ARGUMENT);
+  EXPECT(strstr(ftsort_last_error(group), "algorithm is 99") != NULL);
+  EXPECT(ftsort_set_algorithm(group, rank == 0, FTSORT_PIVOT_SAMPLED) == FTSORT_ERR_ARGUMENT);
   for (victim = ranks - 1; victim > 0; victim--) {
+    EXPECT(ftsort_set_algorithm(group, algorithms[victim % 4], FTSORT_PIVOT_SAMPLED) == FTSORT_OK);
     lose_one(group, victim);
     EXPECT(ftsort_run_protected(group, input, &by_place, &result) == FTSORT_OK);
     EXPECT(ftsort_result_total(result) == (uint64_t)ranks * COUNT);
+    EXPECT(ftsort_get_stats(group, &stats) == FTSORT_OK && stats.algorithm == algorithms[victim % 4]);
     count_blocks(result, 1);
     ftsort_result_free(result);
   }
@@ -129,6 +143,97 @@ static void inputs(ftsort *group, pair *mine)
   ftsort_input_free(input);
   expect_all(result);
   ftsort_result_free(result);
+}
+
+/* Records of an update; `place` tells the owner, and `key` the update. */
+static void fill_update(pair *records, size_t count, uint32_t update)
+{
+  size_t i;
+  for (i = 0; i < count; i++) {
+    records[i].place = (uint32_t)rank;
+    records[i].key = update;
+  }
+}
+
+/* The records of `owner` with the number `update` in the blocks of this rank. */
+static uint64_t count_of(const ftsort_result *result, uint32_t owner, uint32_t update)
+{
+  uint64_t found = 0;
+  ftsort_block block;
+  size_t index, i;
+  for (index = 0; ftsort_result_block(result, index, &block) == FTSORT_OK; index++) {
+    const pair *records = (const pair *)block.data;
+    for (i = 0; i < block.count; i++) found += records[i].place == owner && records[i].key == update;
+  }
+  return found;
+}
+
+static void updates(ftsort *group, pair *mine)
+{
+  ftsort_input *input = NULL;
+  ftsort_result *result = NULL;
+  uint32_t update = 0, owner;
+  int victim;
+  fill_update(mine, COUNT, update);
+  EXPECT(ftsort_protect(group, &by_key, mine, COUNT, &input) == FTSORT_OK);
+  for (victim = ranks - 1; victim > 0; victim--) {
+    fill_update(mine, COUNT, ++update);
+    EXPECT(ftsort_input_update(group, input, mine, COUNT) == FTSORT_OK);
+    memset(mine, 0, COUNT * sizeof *mine); /* the array is not needed any more */
+    lose_one(group, victim);
+    EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+    EXPECT(ftsort_result_total(result) == (uint64_t)ranks * COUNT);
+    ftsort_result_free(result);
+  }
+  EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+  /* The records of a rank that has failed are those of its last update. */
+  for (owner = 0; owner < (uint32_t)ranks; owner++)
+    EXPECT(count_of(result, owner, owner == 0 ? update : (uint32_t)ranks - owner) == COUNT);
+  ftsort_result_free(result);
+  ftsort_input_free(input);
+}
+
+/* Lets the system send SIGKILL to this process. */
+static void kill_after(long microseconds)
+{
+  struct sigevent event;
+  struct itimerspec at;
+  timer_t timer;
+  memset(&event, 0, sizeof event);
+  memset(&at, 0, sizeof at);
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  at.it_value.tv_sec = microseconds / 1000000;
+  at.it_value.tv_nsec = microseconds % 1000000 * 1000;
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &at, NULL) != 0)
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* The last rank is killed while it replaces the input. */
+static void killed(ftsort *group, long microseconds)
+{
+  const size_t old = 1000, new = 4000000;
+  pair *mine = (pair *)malloc(new * sizeof *mine);
+  ftsort_input *input = NULL;
+  ftsort_result *result = NULL;
+  ftsort_status status;
+  uint64_t total;
+  if (mine == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  fill_update(mine, new, 0);
+  EXPECT(ftsort_protect(group, &by_key, mine, old, &input) == FTSORT_OK);
+  fill_update(mine, new, 1);
+  if (rank == ranks - 1) kill_after(microseconds);
+  status = ftsort_input_update(group, input, mine, new);
+  EXPECT(status == FTSORT_OK || status == FTSORT_ERR_DATA_LOST);
+  while (!ftsort_is_failed(group, ranks - 1)) EXPECT(ftsort_fault_check(group, NULL) == FTSORT_OK);
+  EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+  total = ftsort_result_total(result);
+  if (status == FTSORT_OK) /* the last rank has new records, or it had failed before its part in the call */
+    EXPECT(total == (uint64_t)ranks * new || total == (uint64_t)(ranks - 1) * new + old);
+  else EXPECT(total == (uint64_t)ranks * old);
+  ftsort_result_free(result);
+  ftsort_input_free(input);
+  free(mine);
 }
 
 static int add(void *user, const ftsort_task *task, const void *inbox, size_t bytes, ftsort_buffer *next)
@@ -197,12 +302,20 @@ static void gathers(ftsort *group, const pair *mine)
   ftsort_result_free(result);
 }
 
+static int corruptions;
+
+static void count_corruptions(void *user, const ftsort_event *event)
+{
+  (void)user;
+  corruptions += event->kind == FTSORT_EVENT_CORRUPT;
+}
+
 int main(int argc, char **argv)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group = NULL;
   pair *mine = (pair *)malloc(COUNT * sizeof *mine);
-  if (argc != 5 || mine == NULL) return 2;
+  if (argc < 5 || mine == NULL) return 2;
   ftsort_prepare();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -213,6 +326,11 @@ int main(int argc, char **argv)
     config.store = FTSORT_STORE_RELOAD;
     config.reload = reload;
   }
+  if (argc == 6) {
+    config.checks = FTSORT_CHECK_DIGEST;
+    config.faults = argv[5];
+    config.on_event = count_corruptions;
+  }
   config.dense = strcmp(argv[4], "dense") == 0;
   config.algorithm = config.dense ? FTSORT_AUTO : atoi(argv[4]);
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
@@ -222,8 +340,11 @@ int main(int argc, char **argv)
   fill(mine, rank);
   if (strcmp(argv[2], "result") == 0) results(group, mine);
   else if (strcmp(argv[2], "input") == 0) inputs(group, mine);
+  else if (strcmp(argv[2], "update") == 0) updates(group, mine);
+  else if (strcmp(argv[2], "killed") == 0) killed(group, atol(argv[3]));
   else if (strcmp(argv[2], "gather") == 0) gathers(group, mine);
   else states(group);
+  EXPECT((argc == 6) == (corruptions > 0));
   if (failures) fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
   else if (rank == 0) printf("redundancy: fine\n");
   free(mine);

@@ -1,8 +1,10 @@
-/* Tests the tree functions: invalid arguments, every operation, and the gathering of a result while a rank fails.
+/* Tests the tree functions: invalid arguments, every operation, and failures of ranks meanwhile.
  *
  *   tree args                     2 to 4 ranks; prints "tree: fine" on rank 0
  *   tree gather none|sink|owner   4 ranks; the rank that is killed when the second piece is handed out.
- *                                 Each survivor prints "gather: status=S lost=R" */
+ *                                 Each survivor prints "gather: status=S lost=R"
+ *   tree merge                    any number of ranks, of which FTSORT_FAULTS kills some. Each survivor prints
+ *                                 "merge: status=S lost=R", and the result is checked on the rank that has it */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,6 +298,30 @@ static void gather_with_failure(const char *victim)
   ftsort_result_free(result);
 }
 
+/* Concatenates contributions of different sizes. All of them must be in the result, those of killed ranks too. */
+static void merge_with_failures(void)
+{
+  unsigned char *mine = (unsigned char *)malloc(20000u + (unsigned)rank);
+  ftsort_result *result = NULL;
+  ftsort_block block;
+  ftsort_status status;
+  int32_t lost = -1;
+  size_t at = 0, i;
+  int owner;
+  memset(mine, rank + 1, 20000u + (unsigned)rank);
+  status = ftsort_tree_merge(group, NULL, mine, 20000u + (unsigned)rank, &result);
+  ftsort_lost_ranks(group, &lost, 1);
+  if (result != NULL && ftsort_result_block(result, 0, &block) == FTSORT_OK) {
+    const unsigned char *bytes = (const unsigned char *)block.data;
+    for (owner = 0; owner < ranks; owner++)
+      for (i = 0; i < 20000u + (unsigned)owner && at < block.count; i++) EXPECT(bytes[at++] == owner + 1);
+    EXPECT(at == block.count && at == 20000u * (unsigned)ranks + (unsigned)(ranks * (ranks - 1) / 2));
+  }
+  printf("merge: status=%d lost=%d%s\n", (int)status, (int)lost, failures ? " WRONG" : "");
+  ftsort_result_free(result);
+  free(mine);
+}
+
 int main(int argc, char **argv)
 {
   if (argc < 2) return 2;
@@ -307,6 +333,8 @@ int main(int argc, char **argv)
   if (ftsort_init(MPI_COMM_WORLD, NULL, &group) != FTSORT_OK) return 3;
   if (strcmp(argv[1], "gather") == 0 && argc == 3) {
     gather_with_failure(argv[2]);
+  } else if (strcmp(argv[1], "merge") == 0) {
+    merge_with_failures();
   } else {
     int all = 0;
     bad_arguments();

@@ -22,6 +22,7 @@ mod harness;
 mod interface;
 mod monitors;
 mod originals;
+mod redundancy;
 mod rounds;
 mod sorter;
 mod sorts;
@@ -54,6 +55,7 @@ fn main() {
         corruption::cases(),
         failures::cases(),
         spares::cases(),
+        redundancy::cases(),
         traces::cases(),
     ];
     let side_by_side = trials(side_by_side.into_iter().flatten());

@@ -145,6 +145,8 @@ mutants! {
     CallerRoundSpansFailure,
     /// The checkpoints of a failed rank are not moved to the executors of its nodes.
     CheckpointsNotMoved,
+    /// The contributions of a failed rank to a tree are not moved to the executors of its nodes.
+    ContributionsNotMoved,
     /// Data that were merged before a failure are merged again.
     ContributionMergedTwice,
     /// A tree is used that was chosen before the last failure.
@@ -183,6 +185,16 @@ mutants! {
     LostCheckpointsNotReplaced,
     /// Checkpoints are committed although a rank is not done.
     UnfinishedCheckpointsCommitted,
+    /// New copies of an input that is replaced overwrite the old ones before the commit.
+    UpdatedInPlace,
+    /// A sort of a protected input compares its blocks with the records that this rank has now.
+    ProtectedDigestForgotten,
+    /// A protected input that has changed is not replaced by a copy of another rank.
+    ChangedInputsNotRepaired,
+    /// A recovery of a result uses copies without comparing them with their digests.
+    RecoveryUnchecked,
+    /// The update of an input leaves out the inputs of ranks that had failed before.
+    FailedInputsForgotten,
 }
 
 #[cfg(feature = "testing")]

@@ -10,7 +10,7 @@ use crate::refusal::callback_allowed;
 use ftsort_core::block::Block;
 use ftsort_core::engine::{
     Algorithm, Checks, Engine, Event, Finished, Gathered, HeldInputs, JobParts, RetainedResult,
-    RoundContext, Source, Split, Step, Subcube, finish_gathered, run_job,
+    RoundContext, Source, Split, Step, Subcube, finish_gathered, run_job, update_inputs,
 };
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::store::Store;
@@ -92,6 +92,21 @@ impl JobContext<'_, '_> {
             gathered: Gathered::default(),
         };
         finish_gathered(self.engine, algorithm, parts, gathered, self.lost)
+    }
+
+    /// Replaces protected inputs by those of a run.
+    pub fn update(&mut self, inputs: &mut HeldInputs, mut run: JobRun<'_>) -> Result<()> {
+        let parts = JobParts {
+            store: self.store,
+            source: &mut run.source,
+            input: run.input,
+            absent: self.engine.members().without_input(),
+            checks: run.checks,
+            held: None,
+            retains: true,
+            gathered: Gathered::default(),
+        };
+        update_inputs(self.engine, inputs, parts, self.lost)
     }
 
     /// Finds failures. A rank that is separated from the others leaves its files to them.

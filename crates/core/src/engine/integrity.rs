@@ -253,6 +253,17 @@ impl Job<'_, '_> {
     /// and inputs that may be wrong. If there is nothing to restore them from, or corruptions do not end, all
     /// give up. Collective.
     pub(super) fn recover_from_corruption(&mut self, own: Option<Error>) -> Result<()> {
+        let found = self.report_corruption(own)?;
+        self.exclude_accused(&found);
+        self.distrust();
+        Ok(())
+    }
+
+    /// The first part of [`Job::recover_from_corruption`]: returns the accusations. Collective.
+    pub(super) fn report_corruption(
+        &mut self,
+        own: Option<Error>,
+    ) -> Result<Vec<(Rank, Accusation)>> {
         let found = self.share_accusations()?;
         self.engine.stats.corruptions += 1;
         for (by, accusation) in &found {
@@ -265,9 +276,7 @@ impl Job<'_, '_> {
         if self.integrity.recoveries > MOST_RECOVERIES || !has_copies {
             return Err(agreed_error(Status::Corrupt, own));
         }
-        self.exclude_accused(&found);
-        self.distrust();
-        Ok(())
+        Ok(found)
     }
 
     /// As [`Job::recover_from_corruption`]; then restores the blocks from intact copies.
@@ -354,6 +363,7 @@ impl Job<'_, '_> {
             let kept = store.get(VersionId::INPUT, origin.home()).ok().flatten();
             let known = self.integrity.input_digests.get(&origin.home()).copied();
             let right = kept.is_some_and(|block| {
+                let known = known.or(block.digest);
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
             if self.progress.membership.is_none() && origin == me {

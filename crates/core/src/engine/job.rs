@@ -170,6 +170,7 @@ pub fn run_job(
     let mut store = Overlay {
         below,
         above: parts.store,
+        unchanged: None,
     };
     let parts = JobParts {
         store: &mut store,
@@ -232,7 +233,7 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// Runs the job; see [`run_job`]. Collective.
-    fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
+    pub(super) fn run(mut self, lost: &mut RankSet) -> Result<Finished> {
         let result = self.run_rounds();
         self.finish(result, lost)
     }

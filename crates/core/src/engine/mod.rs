@@ -42,6 +42,7 @@ pub use job::{Finished, JobParts, run_job};
 pub use policy::{Load, Placement, PlacementPolicy};
 pub use redundancy::checkpoints::Checkpoints;
 pub use redundancy::retained::{FinishedRounds, HeldInputs, LoadOnly, RetainedResult};
+pub use redundancy::update::{repair_inputs, update_inputs};
 pub use stats::{Phase, Stats};
 pub use verify::{VerifyInput, verify};
 

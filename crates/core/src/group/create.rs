@@ -39,12 +39,10 @@ impl<T: Transport> Group<T> {
         if config.min_survivors <= members.ranks() {
             members.set_quorum(config.min_survivors);
         }
-        let empty = |members: &Members| Checkpoints::new(Box::new(Memory::new(0)), members);
         let mut group = Group {
             transport,
             store: Box::new(Memory::new(0)),
-            states: empty(&members),
-            contributions: empty(&members),
+            states: Checkpoints::new(Box::new(Memory::new(0)), &members),
             threads: ThreadPool::from(config.threads.clone()),
             id: 0,
             seed: 0,
@@ -96,11 +94,8 @@ impl<T: Transport> Group<T> {
         self.seed = self.id;
         let (id, choice) = (self.id, self.config.store.clone());
         (self.store, _) = self.on_engine(|engine| open_store(engine, &choice, id))?;
-        let kept_apart = |id| {
-            let store = separate_store(&choice, id, self.members.me());
-            Checkpoints::new(store, &self.members)
-        };
-        (self.states, self.contributions) = (kept_apart(id), kept_apart(id.rotate_left(32)));
+        let store = separate_store(&choice, id, self.members.me());
+        self.states = Checkpoints::new(store, &self.members);
         let mut hosts = vec![0; self.members.ranks()];
         for (rank, handshake) in &all {
             hosts[rank.index()] = handshake.host;

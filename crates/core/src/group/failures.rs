@@ -1,8 +1,8 @@
 //! Failure checks, agreement on numbers, injected failures, and the end of a group.
 
-use super::{Group, Kept};
+use super::Group;
 use crate::engine::Checkpoints;
-use crate::faults::{Point, Schedule};
+use crate::faults::Point;
 use crate::transport::Transport;
 use ftsort_kernels::error::Result;
 
@@ -37,7 +37,7 @@ impl<T: Transport> Group<T> {
 
     /// The second half of [`Group::fault_check`]. Collective.
     pub fn begin_round(&mut self) -> Result<()> {
-        self.call(|group| group.on_kept(Kept::States, &Schedule::default(), Checkpoints::begin))
+        self.call(|group| group.on_states(Checkpoints::begin))
     }
 
     /// Agrees on the bitwise AND of the numbers of all survivors. Returns it and the number of new failures.
@@ -75,9 +75,7 @@ impl<T: Transport> Group<T> {
             // All survivors are here, so that none of them recovers a result any more.
             group.store.give_up_detached();
             group.find_failures_now()?;
-            group.on_kept(Kept::States, &Schedule::default(), |states, engine, _| {
-                states.clear(engine)
-            })?;
+            group.on_states(|states, engine, _| states.clear(engine))?;
             group.policy = None;
             Ok(group.members.faulty().is_empty())
         })

@@ -38,7 +38,7 @@ impl<T: Transport> Group<T> {
             };
             let result = group.agree_on_result(arguments, |sorted| &sorted.safety)?;
             let mut options = options?;
-            group.on_trees(|_, engine, _| {
+            group.on_trees(|engine, _| {
                 agree_on_equal(engine, options.fingerprint(0), "options")?;
                 options.detect(engine)
             })?;
@@ -46,13 +46,13 @@ impl<T: Transport> Group<T> {
             let mut recovered = None;
             loop {
                 let local = result.local_part();
-                let collected = group.on_trees(|_, engine, lost| {
+                let collected = group.on_trees(|engine, beside| {
                     let collect = Collect {
                         engine,
                         request: &options.request,
                         local: &local,
                         window: WINDOW,
-                        lost,
+                        lost: beside.lost,
                         progress: &mut progress,
                     };
                     collect.run(consume)

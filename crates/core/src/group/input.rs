@@ -2,8 +2,9 @@
 
 use bytemuck::Pod;
 
-use crate::engine::{InputHash, InputHasher};
+use crate::engine::{Checks, InputHash, InputHasher};
 use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
@@ -70,6 +71,16 @@ pub struct Prepared<'a> {
     pub(super) given: &'a [u8],
     /// The number of the protected input that they are; 0: they are not protected yet.
     pub(super) input_id: u64,
+    /// The digest of the records from which they were copied, where blocks are checked and they were protected before.
+    pub(super) digest: Option<KeyedDigest>,
+}
+
+/// The digest of an input as the caller passed it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyedDigest {
+    /// The seed of the key; the same on all ranks.
+    pub seed: u64,
+    pub digest: Digest,
 }
 
 impl<'a> Prepared<'a> {
@@ -87,6 +98,7 @@ impl<'a> Prepared<'a> {
             stable,
             given: records,
             input_id: 0,
+            digest: None,
         })
     }
 }
@@ -95,6 +107,15 @@ impl Prepared<'_> {
     /// A hash of all that must be the same on all ranks.
     pub(super) fn fingerprint(&self) -> u64 {
         self.layout.fingerprint().wrapping_add(self.input_id)
+    }
+
+    /// The checks of a job that protects the records.
+    pub(super) fn checks<'c>(&'c self, key: &'c DigestKey) -> Checks<'c> {
+        Checks {
+            key,
+            kernel: &*self.kernel,
+            input: key.digest(self.given),
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::any::Any;
 use super::input::InputCopies;
 use super::{Group, JobKind, Reload, StepSetup};
 use crate::engine::{
-    Algorithm, Checks, Finished, Gathered, HeldInputs, InputHash, JobParts, Source, Stats, run_job,
+    Algorithm, Checks, Engine, Finished, Gathered, HeldInputs, InputHash, JobParts, LoadOnly,
+    Source, Stats, run_job, update_inputs,
 };
 use crate::members::{Rank, RankSet};
 use crate::transport::Transport;
@@ -90,8 +91,33 @@ impl<T: Transport> Group<T> {
         setup: JobSetup<'_>,
         algorithm: &dyn Algorithm,
     ) -> Result<Finished> {
-        let ranks = self.members.ranks();
-        let schedule = (self.config.failures).resolve(ranks, algorithm.rounds() + 1);
+        self.run_with(start, setup, algorithm.rounds(), |engine, parts, lost| {
+            run_job(engine, algorithm, parts, lost)
+        })
+    }
+
+    /// Replaces protected inputs by those of the set-up. Collective.
+    pub(super) fn run_update(
+        &mut self,
+        start: JobStart,
+        setup: JobSetup<'_>,
+        inputs: &mut HeldInputs,
+    ) -> Result<()> {
+        self.run_with(start, setup, LoadOnly.rounds(), |engine, parts, lost| {
+            update_inputs(engine, inputs, parts, lost)
+        })
+    }
+
+    /// Runs a job of so many rounds after the first. `run`: receives its engine, its parts, and the set of the owners
+    /// of lost data.
+    fn run_with<R>(
+        &mut self,
+        start: JobStart,
+        setup: JobSetup<'_>,
+        rounds: u32,
+        run: impl FnOnce(&mut Engine<'_>, JobParts<'_>, &mut RankSet) -> Result<R>,
+    ) -> Result<R> {
+        let schedule = (self.config.failures).resolve(self.members.ranks(), rounds + 1);
         if let Some(policy) = &self.policy {
             self.members.exclude(policy.excluded());
         }
@@ -120,7 +146,7 @@ impl<T: Transport> Group<T> {
                 retains: setup.retains,
                 gathered: setup.gathered,
             };
-            run_job(engine, algorithm, parts, beside.lost)
+            run(engine, parts, beside.lost)
         });
         // A rank that was excluded in this job may have been corrupted by chance.
         self.members.readmit_all();

@@ -80,8 +80,6 @@ pub struct Group<T: Transport> {
     store: Box<dyn Store>,
     /// States of the caller's own loop.
     states: Checkpoints,
-    /// Contributions to tree collectives.
-    contributions: Checkpoints,
     /// The same number on all ranks, and on no other group.
     id: u64,
     /// Known to all ranks and to nothing else: the keys of digests are drawn from it.
@@ -110,15 +108,6 @@ pub enum LastRun {
     Rounds,
 }
 
-/// Data that are kept apart from jobs.
-#[derive(Clone, Copy)]
-enum Kept {
-    /// States of the caller's own loop.
-    States,
-    /// Contributions to tree collectives.
-    Contributions,
-}
-
 /// The properties of a collective step on the engine.
 #[derive(Default)]
 struct StepSetup<'a> {
@@ -136,7 +125,6 @@ struct StepSetup<'a> {
 struct Beside<'a> {
     store: &'a mut dyn Store,
     states: &'a mut Checkpoints,
-    contributions: &'a mut Checkpoints,
     reload: Option<&'a mut (dyn Reload + 'static)>,
     lost: &'a mut RankSet,
 }
@@ -255,7 +243,6 @@ impl<T: Transport> Group<T> {
         let beside = Beside {
             store: &mut *self.store,
             states: &mut self.states,
-            contributions: &mut self.contributions,
             reload: self.services.reload.as_deref_mut(),
             lost: &mut self.lost,
         };
@@ -272,25 +259,15 @@ impl<T: Transport> Group<T> {
         Ok((value, self.members.faulty().len() - known))
     }
 
-    /// Runs a collective step on data that are kept apart from jobs. `work` also receives the set of the owners
+    /// Runs a collective step on the states of the caller's own loop. `work` also receives the set of the owners
     /// of lost data. The statistics stay those of the last job.
-    fn on_kept<R>(
+    fn on_states<R>(
         &mut self,
-        kept: Kept,
-        schedule: &Schedule,
         work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
     ) -> Result<R> {
         self.keeping_stats(|group| {
-            let step = StepSetup {
-                schedule: Some(schedule),
-                ..StepSetup::default()
-            };
-            group.engage(step, |engine, beside| {
-                let kept = match kept {
-                    Kept::States => beside.states,
-                    Kept::Contributions => beside.contributions,
-                };
-                work(kept, engine, beside.lost)
+            group.engage(StepSetup::default(), |engine, beside| {
+                work(beside.states, engine, beside.lost)
             })
         })
     }

@@ -4,12 +4,14 @@
 //! can be sorted any number of times, in different orders, without new copies. A sort renews the copies that have failed
 //! with their ranks.
 
-use super::input::Prepared;
+use super::input::{KeyedDigest, Prepared};
 use super::job::{JobSetup, JobStart};
-use super::{Group, JobKind, SortInput, Sorted};
-use crate::engine::{HeldInputs, LoadOnly};
+use super::{Group, JobKind, SortInput, Sorted, StepSetup};
+use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
+use crate::mutants::{Mutant, mutant};
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
@@ -26,6 +28,8 @@ pub struct ProtectedInput {
     /// The same number on all ranks, and for no other input.
     id: u64,
     group: u64,
+    /// The digest of the records as the caller passed them, where blocks are checked.
+    digest: Option<KeyedDigest>,
 }
 
 impl ProtectedInput {
@@ -75,23 +79,88 @@ impl<T: Transport> Group<T> {
                 let prepared = group.agree_on_input(prepared)?;
                 let id = group.draw_seed();
                 let data = Slice::from(data);
+                let key = group.input_key(id, &prepared.layout);
+                let checks = key.as_ref().map(|key| prepared.checks(key));
                 let setup = JobSetup {
                     input: data.clone(),
+                    key: key.as_ref(),
+                    checks: checks.as_ref(),
                     record_bytes: prepared.layout.record_bytes(),
                     retains: true,
                     ..JobSetup::default()
                 };
-                let retained = group.run_job(start, setup, &LoadOnly)?.retained;
-                let held = retained.map(|retained| retained.into_inputs());
+                let loaded = group.run_job(start, setup, &LoadOnly)?;
+                let own = loaded.blocks.get(&group.members.me().home());
+                let own = own.and_then(|block| Some(block.runs.first()?.data.clone()));
+                let digest = checks.map(|checks| checks.input);
+                let held = loaded.retained.map(|retained| retained.into_inputs());
                 let released = || Error::new(Status::Internal, "the inputs were released");
                 Ok(ProtectedInput {
                     held: held.ok_or_else(released)?,
-                    data,
+                    data: own.unwrap_or(data),
+                    digest: digest.map(|digest| KeyedDigest { seed: id, digest }),
                     layout: prepared.layout,
                     stable: prepared.stable,
                     id,
                     group: group.id,
                 })
+            })
+        })
+    }
+
+    /// Replaces the records of this rank in a protected input. Inputs of ranks that had failed before the call stay.
+    /// A failure during the call leaves either the old or the new records on all ranks. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sort`]; then the input has its old records on all ranks. `Status::DataLost` if a rank fails before
+    /// its new records have left it: [`Group::lost_ranks`] names it, and another call succeeds without it.
+    pub fn update(&mut self, input: &mut ProtectedInput, records: &[u8]) -> Result<()> {
+        self.update_checked(Ok((input, records)))
+    }
+
+    /// As [`Group::update`], for a caller that may have found an argument wrong.
+    pub fn update_checked(
+        &mut self,
+        arguments: Result<(&mut ProtectedInput, &[u8])>,
+    ) -> Result<()> {
+        self.call(|group| {
+            group.job(JobKind::Protect, |group, start| {
+                MemoryBudget::current().start_peak();
+                let prepared = arguments.and_then(|(input, records)| {
+                    let Order { layout, stable } = group.order_of(input, None)?;
+                    let given = SortInput {
+                        layout,
+                        stable,
+                        records,
+                    };
+                    let mut prepared = Prepared::new(given, &group.threads)?;
+                    prepared.input_id = input.id;
+                    Ok((input, Slice::from(Buffer::copy_of(records)?), prepared))
+                });
+                let (replaced, prepared) = match prepared {
+                    Ok((input, data, prepared)) => (Ok((input, data)), Ok(prepared)),
+                    Err(error) => (Err(error.clone()), Err(error)),
+                };
+                let prepared = group.agree_on_input(prepared)?;
+                let (input, data) = replaced?;
+                // Inputs of failed ranks keep their digests.
+                let key = group.input_key(input.id, &prepared.layout);
+                let checks = key.as_ref().map(|key| prepared.checks(key));
+                let setup = JobSetup {
+                    input: data.clone(),
+                    key: key.as_ref(),
+                    checks: checks.as_ref(),
+                    record_bytes: prepared.layout.record_bytes(),
+                    ..JobSetup::default()
+                };
+                group.run_update(start, setup, &mut input.held)?;
+                let seed = input.id;
+                input.digest = checks.map(|checks| KeyedDigest {
+                    seed,
+                    digest: checks.input,
+                });
+                input.data = data;
+                Ok(())
             })
         })
     }
@@ -121,6 +190,11 @@ impl<T: Transport> Group<T> {
                     let order = group.order_of(input, order)?;
                     Ok((input, order))
                 });
+                let arguments = match group.config.checks.digest {
+                    // The repair of the inputs needs all ranks.
+                    true => Ok(group.on_engine(|engine| engine.all_or_none(arguments))?.0),
+                    false => arguments,
+                };
                 match arguments {
                     Ok((input, order)) => group.sort_held(start, input, order),
                     Err(error) => {
@@ -134,6 +208,12 @@ impl<T: Transport> Group<T> {
                 }
             })
         })
+    }
+
+    /// Returns the key of the digests of an input, where blocks are checked. It is that of all updates and sorts.
+    fn input_key(&self, id: u64, layout: &Layout) -> Option<DigestKey> {
+        let is_checked = self.config.checks.digest;
+        is_checked.then(|| DigestKey::new(id, layout.record_bytes()))
     }
 
     /// Returns the order in which an input is to be sorted.
@@ -157,12 +237,32 @@ impl<T: Transport> Group<T> {
         Ok(order)
     }
 
+    /// Replaces the records of an input that have changed since they were protected, where blocks are checked.
+    /// Collective.
+    fn repair(&mut self, input: &mut ProtectedInput) -> Result<()> {
+        let (Some(key), Some(known)) = (self.input_key(input.id, &input.layout), input.digest)
+        else {
+            return Ok(());
+        };
+        let step = StepSetup {
+            record_bytes: input.layout.record_bytes(),
+            key: Some(&key),
+            ..StepSetup::default()
+        };
+        let own = input.data.clone();
+        input.data = self.engage(step, |engine, _| {
+            repair_inputs(engine, &input.held, own, known.digest)
+        })?;
+        Ok(())
+    }
+
     fn sort_held(
         &mut self,
         start: JobStart,
         input: &mut ProtectedInput,
         order: Order,
     ) -> Result<Sorted> {
+        self.repair(input)?;
         let data = input.data.clone();
         let prepared = Prepared::new(
             SortInput {
@@ -174,6 +274,9 @@ impl<T: Transport> Group<T> {
         );
         let prepared = prepared.map(|prepared| Prepared {
             input_id: input.id,
+            digest: input
+                .digest
+                .filter(|_| !mutant(Mutant::ProtectedDigestForgotten)),
             ..prepared
         });
         let sorted = self.sort_prepared(start, prepared, Some(&mut input.held));

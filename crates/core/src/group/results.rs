@@ -6,6 +6,7 @@ use super::{FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
 use crate::members::{Members, RankSet};
 use crate::transport::Transport;
+use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The redundancy of a result.
@@ -20,6 +21,8 @@ pub(super) struct Safety {
     ranks: usize,
     /// None: a rank that fails takes its blocks along.
     pub retained: Option<RetainedResult>,
+    /// The key of the digests of blocks and copies, where they are checked.
+    key: Option<DigestKey>,
 }
 
 impl Safety {
@@ -28,6 +31,7 @@ impl Safety {
         (group, id): (u64, u64),
         members: &Members,
         retained: Option<RetainedResult>,
+        key: Option<DigestKey>,
     ) -> Safety {
         Safety {
             id,
@@ -35,6 +39,7 @@ impl Safety {
             absent: members.faulty().clone(),
             ranks: members.ranks(),
             retained,
+            key,
         }
     }
 
@@ -52,6 +57,7 @@ impl<T: Transport> Group<T> {
     /// # Errors
     /// `Status::DataLost` if blocks cannot be rebuilt: [`Group::lost_ranks`] names the ranks that had them, and
     /// the blocks of the survivors stay. `Status::Argument` if the ranks pass results of different jobs.
+    /// `Status::Corrupt` if blocks or copies changed and no other copy is left: the blocks stay as they are.
     /// `Status::Memory`, `Status::Store`, `Status::Callback`: the blocks that were rebuilt by then are in the result,
     /// and the next call tries again.
     pub fn recover(&mut self, result: &mut Sorted) -> Result<()> {
@@ -123,15 +129,22 @@ impl<T: Transport> Group<T> {
         algorithm: &dyn Algorithm,
         record_bytes: usize,
     ) -> Result<()> {
+        let Safety {
+            absent,
+            retained,
+            key,
+            ..
+        } = safety;
         let step = StepSetup {
             record_bytes,
+            key: key.as_ref(),
             ..StepSetup::default()
         };
         self.keeping_stats(|group| {
             group.engage(step, |engine, beside| {
                 let present = engine.members().membership();
-                let Some(retained) = &mut safety.retained else {
-                    return none_failed(engine, &safety.absent, beside.lost);
+                let Some(retained) = retained else {
+                    return none_failed(engine, absent, beside.lost);
                 };
                 if retained.is_whole(present) {
                     return Ok(());
@@ -141,7 +154,7 @@ impl<T: Transport> Group<T> {
                     reload: beside.reload,
                 };
                 retained.recover(engine, algorithm, &mut source, beside.lost)?;
-                safety.absent = engine.members().faulty().clone();
+                *absent = engine.members().faulty().clone();
                 engine.tell(Event::Renewed);
                 Ok(())
             })

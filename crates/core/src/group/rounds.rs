@@ -197,7 +197,7 @@ impl<T: Transport> Group<T> {
         let mut result = FinalStates {
             states: Vec::new(),
             rounds: algorithm.rounds(),
-            safety: Safety::new((self.id, seed), &self.members, finished.retained),
+            safety: Safety::new((self.id, seed), &self.members, finished.retained, None),
             _moved: Vec::new(),
         };
         if algorithm.rounds() > 0 {

@@ -1,6 +1,9 @@
 //! Sorts, and their results.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use twox_hash::XxHash3_64;
 
 use super::config::agree_on_equal;
 use super::gathered::Attempt;
@@ -173,6 +176,12 @@ impl Sorted {
     }
 }
 
+fn fingerprint_of(method: Option<Method>) -> u64 {
+    let mut hasher = XxHash3_64::new();
+    method.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl<T: Transport> Group<T> {
     /// Sorts the records of all ranks. Each survivor receives the blocks of the nodes that it executes. Collective.
     ///
@@ -202,6 +211,28 @@ impl<T: Transport> Group<T> {
         })
     }
 
+    /// Selects the algorithm of the sorts that follow, in place of that of the configuration; None: the best for the
+    /// number of ranks and the size. Results of earlier sorts are recovered by theirs. Collective.
+    ///
+    /// # Errors
+    /// `Status::Argument` where the algorithm differs between ranks. Then it is the same as before.
+    pub fn set_method(&mut self, method: Option<Method>) -> Result<()> {
+        self.set_method_checked(Ok(method))
+    }
+
+    /// As [`Group::set_method`], for a caller that may have found an argument wrong.
+    pub fn set_method_checked(&mut self, method: Result<Option<Method>>) -> Result<()> {
+        self.call(|group| {
+            let (method, _) = group.apart_from_jobs(|engine| {
+                let method = engine.all_or_none(method)?;
+                agree_on_equal(engine, fingerprint_of(method), "algorithm or pivot")?;
+                Ok(method)
+            })?;
+            group.config.method = method;
+            Ok(())
+        })
+    }
+
     /// Sorts the input of this rank. `held`: it was protected before.
     pub(super) fn sort_prepared(
         &mut self,
@@ -216,7 +247,8 @@ impl<T: Transport> Group<T> {
                 Attempt::Finished(finished) => {
                     self.last_run = Some(LastRun::Sort(Method::SampleSort));
                     let seed = self.draw_seed();
-                    return Ok(self.sorted(finished, prepared?.layout, Method::SampleSort, seed));
+                    let layout = prepared?.layout;
+                    return Ok(self.sorted(finished, layout, Method::SampleSort, (seed, None)));
                 }
                 Attempt::TakesRounds(gathered) => gathered,
             };
@@ -236,11 +268,14 @@ impl<T: Transport> Group<T> {
         };
         let record_bytes = prepared.layout.record_bytes();
         let seed = self.draw_seed();
-        let key = (self.config.checks.digest).then(|| DigestKey::new(seed, record_bytes));
+        // A protected input has the digests with which it was protected.
+        let before = prepared.digest;
+        let key_seed = before.map_or(seed, |before| before.seed);
+        let key = (self.config.checks.digest).then(|| DigestKey::new(key_seed, record_bytes));
         let checks = key.as_ref().map(|key| Checks {
             key,
             kernel,
-            input: key.digest(given),
+            input: before.map_or_else(|| key.digest(given), |before| before.digest),
         });
         let copies = InputCopies {
             kernel,
@@ -263,11 +298,18 @@ impl<T: Transport> Group<T> {
             gathered,
         };
         let finished = self.run_job(start, setup, &algorithm)?;
-        Ok(self.sorted(finished, prepared.layout, method, seed))
+        let layout = prepared.layout.clone();
+        Ok(self.sorted(finished, layout, method, (seed, key)))
     }
 
-    /// The result of a job. `id`: drawn for this result.
-    fn sorted(&self, finished: Finished, layout: Layout, method: Method, id: u64) -> Sorted {
+    /// The result of a job. `id`: drawn for this result. `key`: of the digests by which its blocks are checked.
+    fn sorted(
+        &self,
+        finished: Finished,
+        layout: Layout,
+        method: Method,
+        (id, key): (u64, Option<DigestKey>),
+    ) -> Sorted {
         let mut sorted = Sorted {
             blocks: Vec::new(),
             layout,
@@ -275,7 +317,7 @@ impl<T: Transport> Group<T> {
             method,
             dense: self.config.dense,
             own: self.members.working_node(),
-            safety: Safety::new((self.id, id), &self.members, finished.retained),
+            safety: Safety::new((self.id, id), &self.members, finished.retained, key),
             _moved: Vec::new(),
         };
         sorted.list(&finished.blocks);

@@ -1,9 +1,6 @@
 //! States of nodes that the caller's own loop keeps: the papers' checkpoint and readCheckpoint.
 
-use super::{Group, Kept};
-use crate::engine::{Checkpoints, Engine};
-use crate::faults::Schedule;
-use crate::members::RankSet;
+use super::Group;
 use crate::transport::Transport;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
@@ -51,13 +48,6 @@ impl<T: Transport> Group<T> {
     /// Discards all states. Collective.
     pub fn clear_states(&mut self) -> Result<()> {
         self.call(|group| group.on_states(|states, engine, _| states.clear(engine)))
-    }
-
-    fn on_states<R>(
-        &mut self,
-        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
-    ) -> Result<R> {
-        self.on_kept(Kept::States, &Schedule::default(), work)
     }
 
     /// `Status::Argument` unless this rank executes the node.

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use twox_hash::XxHash3_64;
 
 use super::config::agree_on_equal;
-use super::{Group, Kept};
-use crate::engine::{Checkpoints, Engine};
+use super::{Beside, Group, StepSetup};
+use crate::engine::Engine;
 use crate::members::{Rank, RankSet};
 use crate::transport::Transport;
 use crate::tree::fold::{Concatenate, Elementwise, Sorted};
@@ -68,17 +68,16 @@ impl TreeOptions {
     fn tree_op<'r, 'e>(
         &'r mut self,
         engine: &'r mut Engine<'e>,
-        checkpoints: &'r mut Checkpoints,
+        beside: &'r mut Beside<'_>,
         absent: &'r RankSet,
-        lost: &'r mut RankSet,
     ) -> Result<TreeOp<'r, 'e>> {
         self.detect(engine)?;
         Ok(TreeOp {
             engine,
-            checkpoints,
+            store: &mut *beside.store,
             request: &self.request,
             absent,
-            lost,
+            lost: &mut *beside.lost,
         })
     }
 }
@@ -198,7 +197,7 @@ impl<T: Transport> Group<T> {
     /// 3.2). The rank that executes the tree's sink receives the result, the others None. Collective.
     ///
     /// # Errors
-    /// `Status::DataLost` if a rank fails before its contribution is kept: [`Group::lost_ranks`] names it.
+    /// `Status::DataLost` if a rank fails before its contribution has left it: [`Group::lost_ranks`] names it.
     pub fn tree_merge(&mut self, arguments: TreeMerge<'_>) -> Result<Option<Slice>> {
         self.tree_merge_checked(Ok(arguments))
     }
@@ -218,10 +217,13 @@ impl<T: Transport> Group<T> {
                 let mine = copied(given.contribution)?;
                 Ok((given.options, operation, fingerprint, mine))
             });
-            let (chosen, result) = group.on_trees(|kept, engine, lost| {
-                let (mut options, operation, fingerprint, mine) = engine.all_or_none(prepared)?;
+            let (mut options, operation, mine) = group.before_trees(|engine| {
+                let (options, operation, fingerprint, mine) = engine.all_or_none(prepared)?;
                 agree_on_equal(engine, options.fingerprint(fingerprint), "options")?;
-                let mut tree_op = options.tree_op(engine, kept, &absent, lost)?;
+                Ok((options, operation, mine))
+            })?;
+            let (chosen, result) = group.on_trees(|engine, mut beside| {
+                let mut tree_op = options.tree_op(engine, &mut beside, &absent)?;
                 tree_op.merge(mine, &operation)
             })?;
             group.last_tree = Some(chosen);
@@ -264,12 +266,15 @@ impl<T: Transport> Group<T> {
                 }
                 Ok((options, root, copied(bytes)?))
             });
-            let (chosen, received) = group.on_trees(|kept, engine, lost| {
-                let (mut options, root, mine) = engine.all_or_none(prepared)?;
+            let (mut options, root, mine) = group.before_trees(|engine| {
+                let (options, root, mine) = engine.all_or_none(prepared)?;
                 let root_and_options = options.fingerprint(u64::from(root.0));
                 agree_on_equal(engine, root_and_options, "options, or root,")?;
                 agree_on_equal(engine, length as u64, "bytes")?;
-                let mut tree_op = options.tree_op(engine, kept, &absent, lost)?;
+                Ok((options, root, mine))
+            })?;
+            let (chosen, received) = group.on_trees(|engine, mut beside| {
+                let mut tree_op = options.tree_op(engine, &mut beside, &absent)?;
                 tree_op.broadcast(root, mine)
             })?;
             group.last_tree = Some(chosen);
@@ -281,16 +286,28 @@ impl<T: Transport> Group<T> {
         })
     }
 
-    /// Runs a collective step on the contributions to trees.
+    /// Agrees on the arguments of a tree, in no round of the failure schedule.
+    fn before_trees<R>(&mut self, work: impl FnOnce(&mut Engine<'_>) -> Result<R>) -> Result<R> {
+        self.forget_losses();
+        Ok(self.apart_from_jobs(work)?.0)
+    }
+
+    /// Runs a collective step on trees. The statistics stay those of the last job.
     pub(super) fn on_trees<R>(
         &mut self,
-        work: impl FnOnce(&mut Checkpoints, &mut Engine<'_>, &mut RankSet) -> Result<R>,
+        work: impl FnOnce(&mut Engine<'_>, Beside<'_>) -> Result<R>,
     ) -> Result<R> {
         self.forget_losses();
         let schedule = (self.config.failures).resolve(self.members.ranks(), ROUNDS);
-        self.on_kept(Kept::Contributions, &schedule, |kept, engine, lost| {
-            engine.set_rounds(ROUNDS);
-            work(kept, engine, lost)
+        let step = StepSetup {
+            schedule: Some(&schedule),
+            ..StepSetup::default()
+        };
+        self.keeping_stats(|group| {
+            group.engage(step, |engine, beside| {
+                engine.set_rounds(ROUNDS);
+                work(engine, beside)
+            })
         })
     }
 }

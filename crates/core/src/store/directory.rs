@@ -207,6 +207,11 @@ impl Directory {
         Ok(intact.then(|| Ok(Block::from_parts(&header, parts))))
     }
 
+    /// A detached store has the entries of one sort only.
+    fn begin_next_sort(&mut self) {
+        self.sorts += u32::from(!self.is_detached);
+    }
+
     fn refusal(&self, what: &str, name: &str, error: &io::Error) -> Error {
         let place = self.files.place();
         let path = match name {
@@ -266,12 +271,12 @@ impl Store for Directory {
 
     fn clear(&mut self) {
         self.retire(u32::MAX);
-        self.sorts += 1;
+        self.begin_next_sort();
     }
 
     fn leave(&mut self) {
         self.mine.clear();
-        self.sorts += 1;
+        self.begin_next_sort();
     }
 
     fn sweep(&mut self) {

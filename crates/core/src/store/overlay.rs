@@ -1,8 +1,11 @@
 //! A store above another one: inputs that were protected by an earlier call are read from the store below, to which
-//! new copies of inputs are added; all other entries of the present job go into the store above.
+//! new copies of inputs are added; all other entries of the present job go into the store above. Where a job replaces
+//! inputs, the store below stays as it is, so that it has the old inputs until the new ones are committed.
 
 use super::{Store, StoreScope, VersionId};
 use crate::block::Block;
+use crate::members::{Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::error::Result;
 
@@ -13,6 +16,15 @@ pub struct Overlay<'a> {
     pub below: &'a mut dyn Store,
     /// Has the entries of the job. An input here replaces the one below.
     pub above: &'a mut dyn Store,
+    /// The owners of the inputs that are read from below, where the job replaces the others; None: all are.
+    pub unchanged: Option<RankSet>,
+}
+
+impl Overlay<'_> {
+    fn is_below(&self, owner: Node) -> bool {
+        let unchanged = self.unchanged.as_ref();
+        unchanged.is_none_or(|owners| owners.contains(Rank(owner.0)))
+    }
 }
 
 impl Store for Overlay<'_> {
@@ -25,12 +37,17 @@ impl Store for Overlay<'_> {
     }
 
     fn hold(&mut self, owner: Node, input: &Block) -> Result<()> {
+        if self.unchanged.is_some() && !mutant(Mutant::UpdatedInPlace) {
+            return self.put(VersionId::INPUT, owner, input);
+        }
         self.below.hold(owner, input)
     }
 
     fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>> {
         match self.above.get(version_id, node)? {
-            None if version_id == VersionId::INPUT => self.below.get(version_id, node),
+            None if version_id == VersionId::INPUT && self.is_below(node) => {
+                self.below.get(version_id, node)
+            }
             found => Ok(found),
         }
     }
@@ -89,6 +106,7 @@ mod tests {
         let mut overlay = Overlay {
             below: &mut below,
             above: &mut above,
+            unchanged: None,
         };
         let input = |overlay: &Overlay<'_>| overlay.get(VersionId::INPUT, Node(0)).unwrap();
         assert_eq!(input(&overlay), Some(block(1)));
@@ -101,5 +119,24 @@ mod tests {
         assert_eq!(overlay.get(VersionId::INPUT, Node(1)), Ok(Some(block(3))));
         assert_eq!(above.get(VersionId::INPUT, Node(1)), Ok(None));
         assert_eq!(below.get(VersionId::INPUT, Node(1)), Ok(Some(block(3))));
+    }
+
+    #[test]
+    fn keeps_the_old_inputs_below_while_others_replace_them() {
+        let (mut below, mut above) = (Memory::new(1), Memory::new(1));
+        below.put(VersionId::INPUT, Node(0), &block(1)).unwrap();
+        below.put(VersionId::INPUT, Node(1), &block(2)).unwrap();
+        let mut overlay = Overlay {
+            below: &mut below,
+            above: &mut above,
+            unchanged: Some(RankSet::from_ranks(2, [Rank(1)])),
+        };
+        assert_eq!(overlay.get(VersionId::INPUT, Node(0)), Ok(None));
+        assert_eq!(overlay.get(VersionId::INPUT, Node(1)), Ok(Some(block(2))));
+        overlay.hold(Node(0), &block(3)).unwrap();
+        overlay.hold(Node(1), &block(2)).unwrap();
+        assert_eq!(overlay.get(VersionId::INPUT, Node(0)), Ok(Some(block(3))));
+        assert_eq!(below.get(VersionId::INPUT, Node(0)), Ok(Some(block(1))));
+        assert_eq!(above.get(VersionId::INPUT, Node(1)), Ok(Some(block(2))));
     }
 }

@@ -5,6 +5,7 @@
 //! all records, and takes its part of them, sorted.
 
 use super::run::{RankResult, ResultBlock, read_records};
+use super::update::Updates;
 use super::{StoreKind, Trial};
 use crate::job::JobContext;
 use ftsort_core::block::Block;
@@ -208,6 +209,7 @@ impl CustomLoop<'_, '_, '_> {
             }
         });
         RankResult {
+            updates: Updates::default(),
             blocks: blocks.collect(),
             total: total as u64,
         }

@@ -64,6 +64,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         sorts: 1 + usize::from(draw.once_in(3)),
         protects: 0,
         gathers: SplitMix::new(seed.rotate_left(16)).once_in(2),
+        updates: 0,
         recoveries: 0,
         custom_loop: false,
         checks: draw.once_in(3),
@@ -174,9 +175,16 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
     }
     trial.protects = draw.below(3) as usize;
     trial.recoveries = draw.below(3) as usize;
-    // The digests of a sort do not cover the time before and after it.
-    if trial.protects + trial.recoveries > 0 {
+    // A changed input need not be a bitonic sequence any more, and a protected one is not copied again.
+    if trial.protects > 0 && trial.algorithm == Method::Bitonic(Shape::Bitonic) {
         trial.corruptions.clear();
+    }
+    // A reload does not know at which update its rank failed, and the records of all updates must be a bitonic sequence.
+    let fits = trial.ranks <= 8 && trial.store != StoreKind::Reload;
+    let is_possible =
+        trial.protects > 0 && fits && trial.algorithm != Method::Bitonic(Shape::Bitonic);
+    if is_possible && draw.once_in(2) {
+        trial.updates = 1 + draw.below(2) as usize;
     }
 }
 

@@ -96,6 +96,7 @@ impl Trial {
             "hosts" => self.hosts = value.parse().ok()?,
             "sorts" => self.sorts = value.parse().ok()?,
             "protects" => self.protects = value.parse().ok()?,
+            "updates" => self.updates = value.parse().ok()?,
             "recoveries" => self.recoveries = value.parse().ok()?,
             "gathers" => self.gathers = value == "1",
             "mutant" | "set_mutant" | "plant" => self.mutant = Some(read_mutant(value)?),
@@ -128,7 +129,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 40] = [
+const KEYWORDS: [&str; 41] = [
     "ranks",
     "seed",
     "records",
@@ -139,6 +140,7 @@ const KEYWORDS: [&str; 40] = [
     "hosts",
     "sorts",
     "protects",
+    "updates",
     "recoveries",
     "gathers",
     "mutant",
@@ -170,7 +172,7 @@ const KEYWORDS: [&str; 40] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 33;
+const CURRENT: usize = 34;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -187,7 +189,11 @@ impl fmt::Display for Trial {
             self.hosts,
             self.sorts,
         )?;
-        for (name, count) in [("protects", self.protects), ("recoveries", self.recoveries)] {
+        for (name, count) in [
+            ("protects", self.protects),
+            ("updates", self.updates),
+            ("recoveries", self.recoveries),
+        ] {
             if count > 0 {
                 write!(out, " {name}={count}")?;
             }

@@ -16,6 +16,7 @@ mod shrink;
 mod spare_checks;
 mod tree_op;
 mod unreported;
+mod update;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -77,6 +78,8 @@ pub struct Trial {
     pub sorts: usize,
     /// How many times each sort runs on an input that is protected before; 0: the input is not protected before.
     pub protects: usize,
+    /// How many times the protected input is replaced before it is sorted.
+    pub updates: usize,
     /// How many times the result of each sort is recovered after failures.
     pub recoveries: usize,
     /// Whether the ranks give their inputs to all others first, and need no rounds if none fails. It has an effect only
@@ -122,6 +125,9 @@ pub struct Trial {
     pub refusals: Vec<Refusal>,
 }
 
+/// More than the number of jobs of a trial.
+const OTHER_RECORDS: usize = 1000;
+
 impl Trial {
     /// Whether the ranks gather their inputs.
     pub fn may_gather(&self) -> bool {
@@ -160,6 +166,19 @@ impl Trial {
                 tag: tag(index),
             })
             .collect()
+    }
+
+    /// A version of a rank's protected input; the last one is the input of the job.
+    pub fn version_of_records(&self, job: usize, rank: Rank, version: usize) -> Vec<TestRecord> {
+        self.records(job + OTHER_RECORDS * (self.update_count() - version), rank)
+    }
+
+    /// The number of updates; 0 unless the input is protected.
+    pub fn update_count(&self) -> usize {
+        match self.protects {
+            0 => 0,
+            _ => self.updates,
+        }
     }
 
     /// The keys of a rank's input. Some inputs are empty and some keys repeat. For the bitonic merge, the inputs
@@ -203,6 +222,7 @@ impl Default for Trial {
             hosts: 1,
             sorts: 1,
             protects: 0,
+            updates: 0,
             recoveries: 0,
             gathers: false,
             custom_loop: false,

@@ -1,8 +1,9 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
-use super::run::{input_bytes, kernel};
+use super::run::{bytes_of, kernel};
 use super::spare_checks::{judge_loads, members_after};
 use super::unreported;
+use super::update::{judge_updates, possible_inputs};
 use std::collections::BTreeMap;
 
 use super::{
@@ -95,7 +96,10 @@ fn judge_job(
         Ok(_) if below_quorum => return Some(CONTINUES_BELOW_QUORUM.into()),
         Ok(_) if trial.tree.is_some() => return judge_tree(trial, job, &living, first),
         Ok(_) if trial.lies && has_unknown_input(run, job, first) => return None,
-        Ok(_) => return judge_result(trial, job, &living, first),
+        Ok(_) => {
+            let wrong = judge_updates(trial, run, job, &living, first);
+            return wrong.or_else(|| judge_result(trial, job, &living, first));
+        }
     };
     match error.status {
         Status::Excluded | Status::DataLost if below_quorum => None,
@@ -167,10 +171,13 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
         return Some(format!("a corrupt file does not count as absent: {error}"));
     }
     let is_single = trial.corruptions.len() == 1 && !trial.corruptions[0].ends_with('*');
-    let of_an_input = trial
-        .corruptions
-        .iter()
-        .any(|words| words.contains("input"));
+    // A protected input is replaced by a copy.
+    let has_copy = trial.protects > 0 && matches!(trial.store, StoreKind::Memory(1..));
+    let of_an_input = !has_copy
+        && trial
+            .corruptions
+            .iter()
+            .any(|words| words.contains("input"));
     let has_replicas = matches!(trial.store, StoreKind::Memory(1..) | StoreKind::Reload);
     let one_rank = trial.ranks - outcome.failed.len() == 1;
     let is_repairable =
@@ -187,7 +194,24 @@ pub(super) fn judge_result(
     first: &SortOutcome,
 ) -> Option<String> {
     let present = Rank::all(trial.ranks).filter(|rank| has_input(first, *rank));
-    let mut expected: Vec<TestRecord> = present.flat_map(|rank| trial.records(job, rank)).collect();
+    let present: Vec<Rank> = present.collect();
+    let mut wrong = None;
+    for inputs in possible_inputs(trial, job, &present, first) {
+        wrong = judge_contents(trial, living, first, inputs);
+        if wrong.is_none() {
+            break;
+        }
+    }
+    wrong
+}
+
+/// As [`judge_result`], for one possibility of the records of all ranks.
+fn judge_contents(
+    trial: &Trial,
+    living: &Living<'_>,
+    first: &SortOutcome,
+    mut expected: Vec<TestRecord>,
+) -> Option<String> {
     // The sort is stable: equal keys stay in the order of ranks and positions.
     expected.sort_by_key(|record| record.key);
     let mut members = members_after(trial, living[0].0, first);
@@ -500,9 +524,13 @@ fn judge_early_loss(
         return Some("data loss is reported, although inputs can be loaded again".into());
     }
     let was_stored = |owner: &&Rank| {
+        if trial.tree.is_some() && job > 0 {
+            // Trees before this job may have used any number of stores.
+            return false;
+        }
         // The number of stores of inputs and results before this job.
         let stores = if trial.protects > 0 {
-            job * (1 + trial.protects)
+            job * (1 + trial.update_count() + trial.protects)
         } else {
             job
         };
@@ -511,15 +539,19 @@ fn judge_early_loss(
     };
     let is_held = |owner: &&Rank| {
         let mut survivors = run.survivors.iter();
+        let records = match trial.tree {
+            Some(_) => trial.sorted_records(job, **owner),
+            None => trial.version_of_records(job, **owner, 0),
+        };
         survivors.any(|holder| {
-            has_arrived(trial, run, job, **owner, *holder)
+            has_arrived(trial, run, (job, **owner, *holder), &records)
                 || was_gathered(trial, run, job, **owner, *holder)
         })
     };
     let mut lost = outcome.lost.iter();
     let owner = match trial.store {
-        // States and contributions become a version together.
-        _ if trial.custom_loop || trial.tree.is_some() => None,
+        // States become a version together, and the blocks of a result that is collected are in no store.
+        _ if trial.custom_loop || trial.tree == Some(TreeUse::Collect) => None,
         StoreKind::Directory => lost.find(was_stored),
         StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
         _ => None,
@@ -531,10 +563,15 @@ fn judge_early_loss(
     })
 }
 
-/// Returns whether a rank has received another rank's whole input. False if the input is so small that it travels
-/// with other data.
-fn has_arrived(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: Rank) -> bool {
-    let Ok(input) = input_bytes(trial, job, owner) else {
+/// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree, in a job. False
+/// if it is so small that it travels with other data.
+pub(super) fn has_arrived(
+    trial: &Trial,
+    run: &TrialRun,
+    (job, owner, holder): (usize, Rank, Rank),
+    records: &[TestRecord],
+) -> bool {
+    let Ok(input) = bytes_of(trial, records) else {
         return false;
     };
     if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {
@@ -576,7 +613,7 @@ fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: 
 
 /// The bytes of a rank's sorted input.
 fn sorted_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Vec<u8>, Error> {
-    let mut sorted = input_bytes(trial, job, rank)?;
+    let mut sorted = bytes_of(trial, &trial.records(job, rank))?;
     kernel(trial)?.sort(&mut sorted)?;
     Ok(sorted.to_vec())
 }

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use super::custom_loop::CustomLoop;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
+use super::update::{Updates, protect};
 use super::{StoreKind, TestRecord, Trial};
 use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
 use ftsort_core::engine::{
-    Algorithm, Checkpoints, Checks, Finished, Gathered, LoadOnly, PlacementPolicy, RetainedResult,
+    Algorithm, Checkpoints, Checks, Finished, Gathered, PlacementPolicy, repair_inputs,
 };
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
-use ftsort_core::mutants::set_mutant;
+use ftsort_core::mutants::{Mutant, mutant, set_mutant};
 use ftsort_core::sort::{MergeAndPlace, global_offset, total_records};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -43,6 +44,8 @@ pub struct RankResult {
     pub blocks: Vec<ResultBlock>,
     /// The number of records of the whole result. For a tree: the rank that has the result.
     pub total: u64,
+    /// The updates of the protected input.
+    pub updates: Updates,
 }
 
 /// The outcome of one job on one rank.
@@ -229,7 +232,6 @@ fn run_one(
                 trial,
                 job: number,
                 context: &mut context,
-                checkpoints,
                 kernel: &*kernel,
             };
             return tree.run(kind, input);
@@ -241,7 +243,7 @@ fn run_one(
         });
         sort(
             trial,
-            &input_of,
+            (number, &input_of),
             context,
             (&*kernel, checks.as_ref()),
             (input, gathered),
@@ -309,7 +311,7 @@ fn prepare(trial: &Trial, mut input: Buffer) -> Result<(Box<dyn Kernel>, Buffer)
 /// Runs one sort on one rank: protects the input first and recovers the result afterwards, if the trial says so.
 fn sort(
     trial: &Trial,
-    input_of: &dyn Fn(Rank) -> Result<Buffer>,
+    (number, input_of): (usize, &dyn Fn(Rank) -> Result<Buffer>),
     mut context: JobContext<'_, '_>,
     (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
     (input, mut gathered): (Buffer, Gathered),
@@ -323,26 +325,35 @@ fn sort(
         dimension,
         dense: trial.dense,
     };
+    let mut input = Slice::from(input);
+    let (mut held, mut updates) = (None, Updates::default());
+    let mut digest = None;
+    if trial.protects > 0 {
+        let protected = protect(trial, number, &mut context, input_of, checks)?;
+        digest = protected
+            .digest
+            .filter(|_| !mutant(Mutant::ProtectedDigestForgotten));
+        updates = protected.updates;
+        (held, input) = (Some(protected.held), protected.input);
+    }
+    if let (Some(held), Some(digest)) = (&held, digest) {
+        input = repair_inputs(context.engine, held, input, digest)?;
+    }
+    let checks = checks.map(|checks| Checks {
+        input: digest.unwrap_or_else(|| checks.key.digest(&input)),
+        ..*checks
+    });
+    let checks = checks.as_ref();
+    let updated = |rank: Rank| match rank == me && trial.protects > 0 {
+        true => Buffer::copy_of(&input),
+        false => input_of(rank),
+    };
     let source = |own| InputSource {
-        read: input_of,
+        read: &updated,
         own,
         can_reload: trial.store == StoreKind::Reload,
         lies: trial.lies,
     };
-    let input = Slice::from(input);
-    let mut held = None;
-    if trial.protects > 0 {
-        let run = JobRun {
-            source: source(None),
-            input: input.clone(),
-            checks: None,
-            held: None,
-            retains: true,
-            gathered: Gathered::default(),
-        };
-        let retained = context.run(&LoadOnly, run)?.retained;
-        held = retained.map(RetainedResult::into_inputs);
-    }
     let mut finished;
     let mut turn = 0;
     loop {
@@ -361,7 +372,8 @@ fn sort(
         }
         context.engine.readmit_all();
     }
-    recovered(trial, &mut context, &algorithm, &|| source(None), finished)
+    let result = recovered(trial, &mut context, &algorithm, &|| source(None), finished)?;
+    Ok(RankResult { updates, ..result })
 }
 
 /// Recovers the result of a job after failures, if the trial says so.
@@ -394,6 +406,7 @@ fn recovered<'i>(
     Ok(RankResult {
         blocks: blocks.collect(),
         total: total_records(&finished.decision),
+        updates: Updates::default(),
     })
 }
 
@@ -413,9 +426,13 @@ fn none_failed(context: &mut JobContext<'_, '_>) -> Result<()> {
 
 /// Returns the bytes of a rank's input.
 pub fn input_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Buffer> {
-    let records = trial.records(job, rank);
+    bytes_of(trial, &trial.records(job, rank))
+}
+
+/// Converts records to bytes.
+pub fn bytes_of(trial: &Trial, records: &[TestRecord]) -> Result<Buffer> {
     if trial.tagged {
-        return Buffer::copy_of(bytemuck::cast_slice(&records));
+        return Buffer::copy_of(bytemuck::cast_slice(records));
     }
     let keys: Vec<i32> = records.iter().map(|record| record.key).collect();
     Buffer::copy_of(bytemuck::cast_slice(&keys))

@@ -59,6 +59,7 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
     offer(&|smaller| smaller.sorts = 1);
     offer(&|smaller| smaller.gathers = false);
     offer(&|smaller| smaller.protects = smaller.protects.saturating_sub(1));
+    offer(&|smaller| smaller.updates = smaller.updates.saturating_sub(1));
     offer(&|smaller| smaller.recoveries = smaller.recoveries.saturating_sub(1));
     for spares in [0, trial.spares.saturating_sub(1)] {
         offer(&|smaller| smaller.spares = spares);

@@ -4,10 +4,10 @@
 //! Must never: give a rank more information than a C program has.
 
 use super::run::{RankResult, ResultBlock, read_records};
+use super::update::Updates;
 use super::{TestRecord, Trial};
 use crate::job::JobContext;
 use crate::refusal::callback_allowed;
-use ftsort_core::engine::Checkpoints;
 use ftsort_core::members::Rank;
 use ftsort_core::tree::fold::Sorted;
 use ftsort_core::tree::plan::Remedy;
@@ -65,8 +65,6 @@ pub struct TreeJob<'l, 'j, 'e> {
     pub job: usize,
     /// The job's engine and its surroundings.
     pub context: &'l mut JobContext<'j, 'e>,
-    /// The store of the contributions.
-    pub checkpoints: &'l mut Checkpoints,
     /// The kernel of the records.
     pub kernel: &'l dyn Kernel,
 }
@@ -85,7 +83,7 @@ impl TreeJob<'_, '_, '_> {
         let root = request.sink.unwrap_or(Rank(0));
         let mut tree_op = TreeOp {
             engine: self.context.engine,
-            checkpoints: self.checkpoints,
+            store: self.context.store,
             request: &request,
             absent: self.context.absent,
             lost: self.context.lost,
@@ -108,6 +106,7 @@ impl TreeJob<'_, '_, '_> {
             records: read_records(trial, &data),
         });
         Ok(RankResult {
+            updates: Updates::default(),
             blocks: block.into_iter().collect(),
             total: u64::from(chosen.sink_rank.0),
         })
@@ -152,6 +151,7 @@ impl TreeJob<'_, '_, '_> {
             });
         }
         Ok(RankResult {
+            updates: Updates::default(),
             blocks,
             total: u64::from(chosen.sink_rank.0),
         })

@@ -182,7 +182,7 @@ fn an_unsorted_contribution_is_refused() {
 #[test]
 fn a_broadcast_reaches_all_ranks() {
     for seed in SEEDS {
-        let outcomes = play_group(4, seed, GroupConfig::default(), "1@2", |rank, group| {
+        let outcomes = play_group(4, seed, GroupConfig::default(), "1@1", |rank, group| {
             let own = [rank.0 as u8; 3];
             let bytes = group.tree_broadcast(TreeOptions::default(), Rank(2), &own)?;
             Ok(bytes.to_vec())

@@ -17,7 +17,7 @@ use ftsort_core::group::{
 };
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::{Rounds, Task};
-use ftsort_core::sort::{Method, PivotRule};
+use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -460,4 +460,33 @@ fn every_kind_of_number_is_sorted() {
         Ok(())
     });
     assert_eq!(statuses(&outcomes), [Some(Status::Ok)]);
+}
+
+/// A result of an earlier sort is recovered by the algorithm that made it.
+#[test]
+fn the_algorithm_of_later_sorts_is_the_same_on_all_ranks() {
+    for seed in SEEDS {
+        let outcomes = play_group(4, seed, GroupConfig::default(), "2@10", |rank, group| {
+            let mut first = group.sort_keys(&keys(rank))?;
+            let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+            let methods = [
+                Method::HyperQuickSort(PivotRule::Sampled),
+                Method::Bitonic(Shape::Any),
+            ];
+            for method in methods {
+                group.set_method(Some(method))?;
+                let own = (rank == Rank(1)).then_some(Method::SampleSort);
+                refusal(group.set_method(own))?;
+                group.sort_protected(&mut input, None)?;
+                assert_eq!(group.last_run(), Some(LastRun::Sort(method)));
+            }
+            group.inject(10)?;
+            while !group.members().is_faulty(Rank(2)) {
+                group.fault_check()?;
+            }
+            group.recover(&mut first)?;
+            Ok(parts(&first))
+        });
+        assert_eq!(joined(outcomes), all_keys(4), "seed {seed}");
+    }
 }

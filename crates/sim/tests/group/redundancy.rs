@@ -11,14 +11,14 @@ use super::{
 use ftsort_core::engine::{Event, Observer, Occasion};
 use ftsort_core::group::protected::Order;
 use ftsort_core::group::{
-    Group, GroupConfig, GroupObserver, SortInput, Sorted, StoreChoice, TreeOptions,
+    DataChecks, Group, GroupConfig, GroupObserver, SortInput, Sorted, StoreChoice, TreeOptions,
 };
 use ftsort_core::members::Rank;
 use ftsort_core::rounds::Rounds;
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use ftsort_sim::transport::{Failure, FailureMode, SimConfig, run_ranks_on_large_stacks};
@@ -126,6 +126,92 @@ fn a_result_is_recovered_from_files_which_are_removed_at_the_end() {
         Ok(parts(&second))
     });
     assert_eq!((all, files), (all_keys(4), 0));
+}
+
+/// The records that `rank` passes to the update of this number; sizes differ from update to update.
+fn changed(rank: Rank, update: i32) -> Vec<i32> {
+    let numbers = 0..20 + 10 * update;
+    numbers
+        .map(|at| at * 8 + rank.0 as i32 + 1000 * update)
+        .collect()
+}
+
+#[test]
+fn an_input_is_replaced_after_failures_and_keeps_the_records_of_failed_ranks() {
+    for seed in SEEDS {
+        let failures = "1@10 3@11";
+        let outcomes = play_group(4, seed, GroupConfig::default(), failures, |rank, group| {
+            let mut input = group.protect(SortInput::of_keys(&changed(rank, 0)))?;
+            let update = |group: &mut SimGroup<'_>, input: &mut _, number| {
+                group.update(input, bytemuck::cast_slice(&changed(rank, number)))
+            };
+            update(group, &mut input, 1)?;
+            fail_in(group, 10, 1)?;
+            update(group, &mut input, 2)?;
+            fail_in(group, 11, 3)?;
+            update(group, &mut input, 3)?;
+            assert_eq!(input.records().len(), 50 * size_of::<i32>());
+            let wrong = refusal(group.update(&mut input, &[0; 6]))?;
+            assert_eq!(wrong.status, Status::Argument);
+            let sorted = group.sort_protected(&mut input, None)?;
+            Ok(parts(&sorted))
+        });
+        let versions = [(0, 3), (1, 1), (2, 3), (3, 2)];
+        let all = versions.map(|(rank, update)| changed(Rank(rank), update));
+        let mut all = all.concat();
+        all.sort_unstable();
+        assert_eq!(joined(outcomes), all, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_protected_input_that_changes_is_replaced_by_a_copy() {
+    for seed in SEEDS {
+        let config = GroupConfig {
+            checks: DataChecks {
+                digest: true,
+                ..DataChecks::default()
+            },
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(3, seed, config, "1~0.input.drop", |rank, group| {
+            let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+            let intact = input.records() == bytemuck::cast_slice::<i32, u8>(&keys(rank));
+            assert_eq!(intact, rank != Rank(1));
+            let wrong = Err(Error::new(Status::Argument, "a wrong argument"));
+            let refused = match rank {
+                Rank(2) => group.sort_protected_checked(wrong),
+                _ => group.sort_protected_checked(Ok((&mut input, None))),
+            };
+            refusal(refused.map(drop))?;
+            group.sort_protected(&mut input, None)?;
+            assert_eq!(
+                input.records(),
+                bytemuck::cast_slice::<i32, u8>(&keys(rank))
+            );
+            let sorted = group.sort_protected(&mut input, None)?;
+            Ok(parts(&sorted))
+        });
+        assert_eq!(joined(outcomes), all_keys(3), "seed {seed}");
+    }
+}
+
+#[test]
+fn different_inputs_and_inputs_of_other_groups_are_not_replaced() {
+    let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {
+        let mut one = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let mut other = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let mine = if rank == Rank(0) {
+            &mut one
+        } else {
+            &mut other
+        };
+        let error = refusal(group.update(mine, &[1; 4]))?;
+        assert_eq!(error.status, Status::Argument);
+        let sorted = group.sort_protected(&mut one, None)?;
+        Ok(parts(&sorted))
+    });
+    assert_eq!(joined(outcomes), all_keys(2));
 }
 
 #[test]

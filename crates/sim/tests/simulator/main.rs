@@ -457,7 +457,7 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge tagged=1";
             Some((line, 2))
         }
-        Mutant::StaleTree => {
+        Mutant::StaleTree | Mutant::ContributionsNotMoved => {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
             Some((line, 2))
         }
@@ -478,6 +478,24 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
         Mutant::RestoredBlockNotFinished => {
             Some(("ranks=3 records=6 store=memory:1 recoveries=1", 1))
         }
+        Mutant::ChangedInputsNotRepaired => {
+            let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort protects=2 tagged=1 checks=1 \
+                        corrupt=1~0.input.key";
+            Some((line, 1))
+        }
+        Mutant::ProtectedDigestForgotten => {
+            let line = "ranks=3 records=6 store=memory:1 protects=1 tagged=1 checks=1 corrupt=1~0.input.key";
+            Some((line, 1))
+        }
+        Mutant::RecoveryUnchecked => {
+            let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=2 tagged=1 checks=1 \
+                        corrupt=0~2.replica.key";
+            Some((line, 2))
+        }
+        Mutant::UpdatedInPlace | Mutant::FailedInputsForgotten => Some((
+            "ranks=3 records=6 store=memory:1 protects=1 updates=1 tagged=1",
+            1,
+        )),
         Mutant::AddedCopiesForgotten => Some(("ranks=3 records=6 store=memory:1 protects=2", 2)),
         Mutant::ReloadNotVerified => Some(("ranks=3 records=6 store=reload lies=1", 1)),
         Mutant::CorruptFilesUsed => Some((

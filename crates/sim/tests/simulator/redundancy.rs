@@ -2,8 +2,12 @@
 //! every step from the protection to the release.
 
 use super::refusals::every_refusal;
-use super::{every_crash, every_single_crash, every_single_failure, expect_correct, parse, search};
+use super::{
+    every_crash, every_single_crash, every_single_failure, expect_correct, first_outcome, parse,
+    search,
+};
 use ftsort_kernels::test_size::sized;
+use ftsort_sim::trial::{ExhaustiveSearch, exhaust};
 
 #[test]
 fn crashes_from_the_call_to_the_release_of_the_result() {
@@ -33,6 +37,27 @@ fn crashes_while_protected_inputs_are_sorted() {
         "store=none algorithm=samplesort",
     ] {
         every_crash(&format!("ranks=3 records=6 tagged=1 protects=2 {job}"));
+    }
+}
+
+/// An update leaves either the old or the new records on all ranks, and the records of ranks that failed before it.
+#[test]
+fn crashes_while_protected_inputs_are_replaced() {
+    for job in [
+        "store=memory:1 updates=1",
+        "store=memory:1 updates=2 algorithm=bitonic",
+        "store=memory:2 updates=1 protects=2",
+        "store=versions:1 updates=1",
+        "store=directory updates=2",
+        "store=none updates=1",
+        "store=memory:1 updates=1 spares=1",
+    ] {
+        every_crash(&format!("ranks=3 records=6 tagged=1 protects=1 {job}"));
+    }
+    for job in ["store=memory:1 hosts=2", "store=directory"] {
+        every_single_failure(&format!(
+            "ranks=4 records=6 tagged=1 protects=1 updates=1 {job}"
+        ));
     }
 }
 
@@ -91,6 +116,54 @@ fn refusals_while_inputs_are_protected_and_results_recovered() {
         let line = format!("ranks=3 records=6 sorts=2 protects=2 recoveries=1 store={store}");
         assert!(every_refusal(&line, 0) > 10);
         every_refusal(&format!("{line} failures=1@120"), 0);
+        if store != "reload" {
+            every_refusal(&format!("{line} updates=1"), 0);
+        }
+    }
+}
+
+/// Data that change between the calls, or during the recovery of a result, are found, and replaced where another copy is
+/// left.
+#[test]
+fn changed_copies_are_found_between_calls_and_in_recoveries() {
+    let line = "ranks=3 records=6 tagged=1 checks=1 algorithm=samplesort";
+    for job in [
+        "store=memory:1 protects=1 corrupt=1~0.input.key",
+        "store=memory:2 protects=2 updates=1 corrupt=1~0.input.key",
+        "store=memory:1 protects=1 corrupt=1~0.replica.key",
+        "store=memory:2 protects=1 corrupt=1~0.replica.key",
+        "store=memory:1 recoveries=2 corrupt=0~0.replica.key",
+        "store=memory:1 recoveries=1 corrupt=1~2.input.key",
+        "store=memory:1 recoveries=2 corrupt=0~2.replica.key",
+        "store=memory:1 recoveries=1 corrupt=0~2.message.key",
+        "store=directory protects=1 recoveries=1 corrupt=1~2.stored.key",
+    ] {
+        every_crash(&format!("{line} {job}"));
+    }
+    for copies in [1, 2] {
+        let job = format!("store=memory:{copies} protects=2 corrupt=1~0.input.key");
+        let outcome = first_outcome(&format!("{line} {job}"));
+        assert!(outcome.result.is_ok(), "{job}: {:?}", outcome.result);
+    }
+}
+
+/// The oracle knows which contributions to a tree have left their ranks: it detects that copies do not count.
+#[test]
+fn a_contribution_that_has_left_its_rank_is_not_lost() {
+    let line = "ranks=3 records=6 store=memory:1 tree=merge tagged=1 links=1-2";
+    every_crash(line);
+    for mutant in ["LateCopiesDropped", "ReplicasNotReported"] {
+        let search = ExhaustiveSearch {
+            trial: parse(&format!("{line} mutant={mutant}")),
+            failures: 2,
+            memo: false,
+            all_modes: false,
+            refusals: false,
+            progress: &|| {},
+        };
+        let failing = exhaust(&search).expect_err(mutant);
+        let wrong = &failing.1;
+        assert!(wrong.contains("had reached a survivor"), "{wrong}");
     }
 }
 

@@ -119,6 +119,14 @@ fn a_spare_takes_over_the_share_of_a_failed_rank() {
     }
 }
 
+/// The root of a broadcast fails, and the spare that takes over is the only rank that is left.
+#[test]
+fn a_spare_has_the_broadcast_of_the_rank_whose_node_it_executes() {
+    for job in ["store=memory:1", "store=directory"] {
+        every_single_failure(&format!("ranks=2 spares=1 records=6 tree=broadcast {job}"));
+    }
+}
+
 /// If a spare fails before it took over, nothing is lost, although the store keeps no copies.
 #[test]
 fn the_failure_of_an_idle_spare_loses_nothing() {

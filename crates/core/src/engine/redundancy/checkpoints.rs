@@ -61,12 +61,6 @@ impl Checkpoints {
         kept.then(|| block.runs.first().map_or(&[][..], |run| &run.data))
     }
 
-    /// As [`Checkpoints::get`]; returns a view that shares the bytes, and None for a state of no bytes too.
-    pub fn view(&self, node: Node) -> Option<Slice> {
-        let run = self.blocks.get(&node)?.runs.first()?;
-        Some(run.data.clone())
-    }
-
     /// The number of commits so far.
     fn version(&self) -> u32 {
         self.version_id.version

@@ -365,6 +365,11 @@ impl Job<'_, '_> {
                 for run in &mut piece.runs {
                     run.data = Buffer::copy_of(&run.data)?.into();
                 }
+                let piece = self.engine.sealed(Block {
+                    digest: None,
+                    ..piece
+                });
+                let piece = self.engine.corrupt(Target::Input, piece);
                 self.redundancy.kept.insert(node, piece);
             }
         }

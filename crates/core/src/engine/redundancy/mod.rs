@@ -5,13 +5,14 @@
 //! further steps (plan transfers, move, keep, renew): [`lineage`] recomputes blocks from copies of inputs,
 //! [`versions`] stores the blocks of every round, and [`checkpoints`] keeps the states of loops of the caller's
 //! own with the steps of `versions`. [`retained`] keeps redundancy after the end of a job: for inputs that are
-//! sorted later, and for results.
+//! sorted later, and for results. [`update`] replaces protected inputs.
 
 pub mod checkpoints;
 pub mod holders;
 mod lineage;
 mod protect;
 pub mod retained;
+pub mod update;
 pub mod versions;
 
 pub(super) use versions::retire_before;

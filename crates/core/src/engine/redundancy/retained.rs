@@ -33,18 +33,18 @@ use ftsort_kernels::error::{Error, Result, Status, caught};
 #[derive(Debug)]
 pub struct HeldInputs {
     /// The inputs of this rank and copies of those of others, or files that all ranks see.
-    store: Box<dyn Store>,
-    state: HeldState,
+    pub(super) store: Box<dyn Store>,
+    pub(super) state: HeldState,
 }
 
 /// Which inputs are protected, and where.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct HeldState {
     /// The owners of the inputs in this rank's store.
-    held: RankSet,
+    pub(super) held: RankSet,
     /// The ranks that have no input.
-    absent: RankSet,
-    hashes: BTreeMap<Rank, InputHash>,
+    pub(super) absent: RankSet,
+    pub(super) hashes: BTreeMap<Rank, InputHash>,
     /// The membership with which all holders had their copies.
     membership: Membership,
 }
@@ -70,6 +70,24 @@ impl HeldInputs {
         if let Some(membership) = membership {
             self.state.membership = membership.clone();
         }
+    }
+
+    /// Removes the inputs, once no rank will read them any more. `jobs`: the store of the group's jobs. Collective.
+    pub fn release(mut self, engine: &mut Engine<'_>, jobs: &mut dyn Store) -> Result<()> {
+        if !engine.is_over(&*self.store)? {
+            self.store.leave();
+            return Ok(());
+        }
+        drop(self);
+        if engine.members.lowest_survivor() == engine.members.me() {
+            jobs.sweep();
+        }
+        Ok(())
+    }
+
+    /// Leaves the inputs to the other ranks: this rank is separated from them.
+    pub fn set_apart(&mut self) {
+        self.store.set_apart();
     }
 
     /// Continues without the inputs of these ranks, which are lost.
@@ -324,7 +342,9 @@ impl Job<'_, '_> {
             _ if self.recomputes() => match self.share_kept()? {
                 Some(kept_by) => {
                     self.redundancy.kept_by = kept_by;
-                    self.restore_lineage(RoundResult::new())?
+                    let mut result = RoundResult::new();
+                    result.check(self.discard_changed());
+                    self.restore_lineage(result)?
                 }
                 None => RoundResult::new().interrupted(),
             },
@@ -341,9 +361,40 @@ impl Job<'_, '_> {
                 }
             }
             Verdict::Replay => {}
+            Verdict::Failed(Status::Corrupt) => {
+                // Changed inputs were discarded, and a message is sent again.
+                self.report_corruption(result.error)?;
+                return Ok(Verdict::Replay);
+            }
             Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
         }
         Ok(verdict)
+    }
+
+    /// Discards the inputs and pieces in this rank's store that do not have their digests. Then the next attempt does
+    /// not count on them.
+    fn discard_changed(&mut self) -> Result<()> {
+        if self.engine.key.is_none() || mutant(Mutant::RecoveryUnchecked) {
+            return Ok(());
+        }
+        let mut outcome = Ok(());
+        for origin in self.redundancy.held.clone().iter() {
+            // An input that cannot be read is not held.
+            let input = self.redundancy.store.get(VersionId::INPUT, origin.home());
+            let input = input.ok().flatten().unwrap_or_else(Block::empty);
+            let checked = self.verify_own(&input);
+            if checked.is_err() {
+                self.redundancy.held.remove(origin);
+                outcome = checked;
+            }
+        }
+        for (node, piece) in std::mem::take(&mut self.redundancy.kept) {
+            match self.verify_own(&piece) {
+                Ok(()) => drop(self.redundancy.kept.insert(node, piece)),
+                changed => outcome = changed,
+            }
+        }
+        outcome
     }
 
     /// Runs the last round for the blocks that were restored as they were before it. A block of the result stays
@@ -356,10 +407,16 @@ impl Job<'_, '_> {
         for (node, block) in std::mem::take(&mut result.blocks) {
             let decision = self.progress.last_decision(node);
             let at = RoundContext::new(algorithm.rounds(), node, decision);
+            let digest = block.digest;
             let finished = caught(|| algorithm.join(&at, block, Block::empty()));
-            if let Some(block) = result.check(finished) {
-                result.blocks.insert(node, block);
+            let Some(block) = result.check(finished) else {
+                continue;
+            };
+            let block = Block { digest, ..block };
+            if !mutant(Mutant::RecoveryUnchecked) {
+                result.check(self.verify_own(&block));
             }
+            result.blocks.insert(node, block);
         }
     }
 
@@ -372,9 +429,10 @@ impl Job<'_, '_> {
         let mut result = RoundResult::new();
         for node in self.engine.members.my_nodes() {
             let block = self.progress.blocks.get(&node).cloned();
-            result
-                .blocks
-                .insert(node, block.unwrap_or_else(Block::empty));
+            let block = block.unwrap_or_else(Block::empty);
+            // Copies of a changed block would be as wrong as the block.
+            result.check(self.verify_own(&block));
+            result.blocks.insert(node, block);
         }
         let result = self.save_version(version_id, result)?;
         let verdict = self.engine.commit(result.complete, result.error.as_ref())?;
@@ -387,6 +445,10 @@ impl Job<'_, '_> {
                 self.redundancy.kept.clear();
             }
             Verdict::Replay => {}
+            Verdict::Failed(Status::Corrupt) => {
+                self.report_corruption(result.error)?;
+                return Ok(Verdict::Replay);
+            }
             Verdict::Failed(status) => return Err(agreed_error(status, result.error)),
         }
         Ok(verdict)

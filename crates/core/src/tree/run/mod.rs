@@ -1,47 +1,50 @@
 //! Tree communication over the engine: sends the messages of [`plan`](crate::tree::plan), and tolerates
 //! failures during the operation, which the 1996 paper excludes ("permanent before task initialization").
 //!
-//! A traversal of a tree is a transaction. First the contribution of every rank is stored, so that it
-//! survives a failure of the rank; then the tree is traversed; then all survivors agree. If a rank failed,
-//! executors have the contributions of failed ranks, a new tree is chosen, and the traversal starts again
-//! from the contributions. Must never: return a result before that agreement, or send data over a link that
-//! was declared faulty (the engine's replicas and agreements are not restricted to fault-free links).
+//! A traversal of a tree is a transaction. First the contribution of every rank is protected in the way of an
+//! input of a sort: a copy counts as soon as its holder has all of it. Then the tree is traversed; then all
+//! survivors agree. If a rank failed, the contributions move to the executors of the failed ranks' nodes, a new
+//! tree is chosen, and the traversal starts again from the contributions. Must never: return a result before that
+//! agreement, or send data over a link that was declared faulty (the engine's replicas and agreements are not
+//! restricted to fault-free links).
 //!
 //! | file | content |
 //! |---|---|
 //! | [`choose`] | the tree, which is the same on all ranks |
+//! | `contributions` | the contributions of all ranks, protected |
 //! | `traverse` | one traversal of the tree |
 //! | [`collect`] | a whole sorted result at one rank, in windows |
 //! | [`probe`] | slow links: DETECT over a transport that cannot cancel messages |
 
 pub mod choose;
 pub mod collect;
+mod contributions;
 pub mod probe;
 pub mod traverse;
 
 use self::choose::{ChosenTree, TreeRequest, TreeRoute};
+use self::contributions::Contributions;
 use self::traverse::{MergeOperator, NodeData, Segment, downwards, traverse, upwards};
 use crate::block::Block;
-use crate::engine::{Checkpoints, Delivery, Engine, Transfer, Verdict, agreed_error};
+use crate::engine::{Delivery, Engine, Transfer, Verdict, agreed_error};
 use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
+use crate::store::Store;
 use crate::tree::fold::Concatenate;
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 
-/// The round of fault schedules in which contributions are stored, as [`Checkpoints`] counts rounds.
-pub const CHECKPOINT_ROUND: u32 = 1;
-/// The round of fault schedules in which the tree is traversed.
-pub const TREE_ROUND: u32 = 2;
+/// The round of fault schedules in which the tree is traversed. Round 0 protects the contributions.
+pub const TREE_ROUND: u32 = 1;
 
 /// One collective tree operation.
 pub struct TreeOp<'r, 'e> {
     /// The engine of the group.
     pub engine: &'r mut Engine<'e>,
-    /// The store of the contributions, which has no other content.
-    pub checkpoints: &'r mut Checkpoints,
+    /// The store of jobs.
+    pub store: &'r mut dyn Store,
     /// The caller's request.
     pub request: &'r TreeRequest,
     /// The ranks that contribute nothing: those that had failed before the call, and idle spares.
@@ -58,9 +61,9 @@ impl TreeOp<'_, '_> {
         mine: Slice,
         merge: &dyn MergeOperator,
     ) -> Result<(ChosenTree, Option<Slice>)> {
-        let gathered = self.store_contributions(&mine, |_| true);
-        let gathered = gathered.and_then(|()| self.traverse_up(merge));
-        self.clear_contributions(gathered)
+        let mut contributions = self.protect(mine, self.absent.clone())?;
+        let gathered = self.traverse_up(&mut contributions, merge);
+        self.release(contributions, gathered)
     }
 
     /// Returns the contribution of `root` on all ranks. Collective. Returns `Status::Argument` if `root` had
@@ -76,54 +79,22 @@ impl TreeOp<'_, '_> {
         } else {
             empty
         };
-        let received = self.store_contributions(&mine, |rank| rank == root);
-        let received = received.and_then(|()| self.traverse_down(root));
-        self.clear_contributions(received)
+        let ranks = self.engine.members.ranks();
+        let others = Rank::all(ranks).filter(|rank| *rank != root);
+        let mut contributions = self.protect(mine, RankSet::from_ranks(ranks, others))?;
+        let received = self.traverse_down(&mut contributions, root);
+        self.release(contributions, received)
     }
 
-    /// Commits the contributions of all ranks. Returns `Status::DataLost` if a rank fails before this commit
-    /// and its contribution is needed.
-    fn store_contributions(&mut self, mine: &Slice, needed: impl Fn(Rank) -> bool) -> Result<()> {
-        self.engine.check_faults()?;
-        self.checkpoints.begin(self.engine, self.lost)?;
-        loop {
-            let faulty = self.engine.members.faulty().iter();
-            let newly_failed = faulty.filter(|rank| !self.absent.contains(*rank) && needed(*rank));
-            let newly_failed: Vec<Rank> = newly_failed.collect();
-            if !newly_failed.is_empty() {
-                let names: Vec<String> = newly_failed.iter().map(|rank| rank.to_string()).collect();
-                *self.lost = RankSet::from_ranks(self.engine.members.ranks(), newly_failed);
-                let text = format!(
-                    "rank {} failed before its contribution was stored",
-                    names.join(", ")
-                );
-                return Err(Error::new(Status::DataLost, text));
-            }
-            self.engine.round = CHECKPOINT_ROUND;
-            self.engine.inject_crash(Point::Begin)?;
-            let own = self.engine.members.me().home();
-            for node in self.engine.members.my_nodes() {
-                let state = if node == own {
-                    mine.clone()
-                } else {
-                    Buffer::default().into()
-                };
-                self.checkpoints.put(node, state);
-            }
-            if self
-                .checkpoints
-                .commit(self.engine, true, Ok(()), self.lost)?
-            {
-                return Ok(());
-            }
-        }
-    }
-
-    fn traverse_up(&mut self, merge: &dyn MergeOperator) -> Result<(ChosenTree, Option<Slice>)> {
+    fn traverse_up(
+        &mut self,
+        contributions: &mut Contributions,
+        merge: &dyn MergeOperator,
+    ) -> Result<(ChosenTree, Option<Slice>)> {
         let mut route = self.route(self.request)?;
         let mut node_data = NodeData::new(merge, false);
         loop {
-            for (node, data) in self.contributions() {
+            for (node, data) in contributions.of_nodes() {
                 let (first, span) = (u64::from(node.0), 1);
                 node_data.put(node, Segment { first, span, data });
             }
@@ -136,7 +107,7 @@ impl TreeOp<'_, '_> {
             } else {
                 None
             };
-            if self.commit(&node_data)? {
+            if self.commit(&node_data, contributions)? {
                 return Ok((route.chosen, result));
             }
             if !mutant(Mutant::StaleTree) {
@@ -146,7 +117,11 @@ impl TreeOp<'_, '_> {
         }
     }
 
-    fn traverse_down(&mut self, root: Rank) -> Result<(ChosenTree, Slice)> {
+    fn traverse_down(
+        &mut self,
+        contributions: &mut Contributions,
+        root: Rank,
+    ) -> Result<(ChosenTree, Slice)> {
         let mut node_data = NodeData::new(&Concatenate, true);
         let request = TreeRequest {
             sink: Some(root),
@@ -154,20 +129,20 @@ impl TreeOp<'_, '_> {
         };
         loop {
             let route = self.route(&request)?;
-            for (node, data) in self.contributions() {
-                if node == root.home() {
-                    let (first, span) = (u64::from(node.0), 1);
-                    node_data.put(node, Segment { first, span, data });
-                }
+            for (node, data) in contributions.of_nodes() {
+                let (first, span) = (u64::from(node.0), 1);
+                node_data.put(node, Segment { first, span, data });
             }
             self.begin_traversal()?;
             let steps = downwards(&route.schedule);
             let completed = traverse(self.engine, &route, &steps, &mut node_data)?;
-            let mut received = node_data.result(self.engine.members.me().home());
+            let me = self.engine.members.me();
+            let node = self.reached_node(me).unwrap_or(me.home());
+            let mut received = node_data.result(node);
             if completed {
                 self.pass_to_spares(&mut received, &mut node_data)?;
             }
-            match (self.commit(&node_data)?, received) {
+            match (self.commit(&node_data, contributions)?, received) {
                 (true, Some(received)) => return Ok((route.chosen, received)),
                 (true, None) => {
                     return Err(Error::new(
@@ -180,8 +155,8 @@ impl TreeOp<'_, '_> {
         }
     }
 
-    /// Sends the data of a broadcast to the ranks that were idle spares when the call began, because the tree does
-    /// not reach their nodes. Each receives them from the first rank to which it has no faulty link.
+    /// Sends the data of a broadcast to the idle spares, because the tree does not reach their nodes. Each receives
+    /// them from the first rank to which it has no faulty link.
     fn pass_to_spares(
         &mut self,
         received: &mut Option<Slice>,
@@ -189,9 +164,9 @@ impl TreeOp<'_, '_> {
     ) -> Result<()> {
         let members = &self.engine.members;
         let me = members.me();
-        let (spares, others): (Vec<Rank>, Vec<Rank>) = members
+        let (others, spares): (Vec<Rank>, Vec<Rank>) = members
             .survivors()
-            .partition(|rank| self.absent.contains(*rank));
+            .partition(|rank| self.reached_node(*rank).is_some());
         let mut transfers = Vec::new();
         for to in spares {
             let is_linked = |from: &&Rank| !self.request.is_faulty(**from, to);
@@ -229,6 +204,16 @@ impl TreeOp<'_, '_> {
         Ok(())
     }
 
+    /// Returns a node of a rank that the tree reaches. None: the rank is an idle spare.
+    fn reached_node(&self, rank: Rank) -> Option<Node> {
+        let members = &self.engine.members;
+        let is_reached = |node: &Node| {
+            let home = Rank(node.0);
+            home.index() < members.ranks() && !self.absent.contains(home)
+        };
+        members.nodes_of(rank).into_iter().find(is_reached)
+    }
+
     fn begin_traversal(&mut self) -> Result<()> {
         self.engine.round = TREE_ROUND;
         self.engine.inject_crash(Point::Begin)
@@ -245,35 +230,21 @@ impl TreeOp<'_, '_> {
         TreeRoute::new(self.engine.members, request, &contributors)
     }
 
-    /// Returns the stored contributions of the nodes that this rank executes, except empty ones. They are not
-    /// copied: a rank that had no memory for a copy could not tell the others, which wait for its messages.
-    fn contributions(&self) -> Vec<(Node, Slice)> {
-        let nodes = self.engine.members.my_nodes().into_iter();
-        nodes
-            .filter_map(|node| Some((node, self.checkpoints.view(node)?)))
-            .collect()
-    }
-
     /// Agrees on whether the traversal is committed. If it is not, the executors of failed ranks' nodes
-    /// restore their contributions.
-    fn commit(&mut self, node_data: &NodeData<'_>) -> Result<bool> {
+    /// receive their contributions.
+    fn commit(
+        &mut self,
+        node_data: &NodeData<'_>,
+        contributions: &mut Contributions,
+    ) -> Result<bool> {
         let complete = node_data.is_complete();
         match self.engine.commit(complete, node_data.error.as_ref())? {
             Verdict::Committed => Ok(true),
             Verdict::Failed(status) => Err(agreed_error(status, node_data.error.clone())),
             Verdict::Replay => {
-                self.checkpoints.begin(self.engine, self.lost)?;
+                self.restore(contributions)?;
                 Ok(false)
             }
         }
-    }
-
-    /// Removes the stored contributions, unless this rank is separated from the others.
-    fn clear_contributions<T>(&mut self, result: Result<T>) -> Result<T> {
-        let is_separated = |error: &Error| error.status.sets_apart();
-        if !result.as_ref().is_err_and(is_separated) {
-            self.checkpoints.clear(self.engine)?;
-        }
-        result
     }
 }

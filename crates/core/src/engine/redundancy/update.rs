@@ -1,0 +1,150 @@
+//! Replacement of protected inputs: a job protects the new ones beside the old ones, and its last commit makes all
+//! survivors go over to the new ones, or none. Must never: change the old inputs before that commit.
+//!
+//! Repair of protected inputs: a rank with records that have changed since they were protected gets a copy back.
+
+use super::holders::nearest;
+use super::retained::{HeldInputs, LoadOnly};
+use crate::block::Block;
+use crate::engine::commit::agreed_error;
+use crate::engine::job::{Job, JobParts};
+use crate::engine::{Delivery, Engine, Event, Transfer, Verdict};
+use crate::members::{Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::store::VersionId;
+use crate::store::overlay::Overlay;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::digest::Digest;
+use ftsort_kernels::error::{Error, Finding, Result, Status};
+
+/// Replaces the protected inputs of the survivors by the inputs in `parts`. Inputs of ranks that had failed before
+/// stay, and copies that failed with their ranks are made again. After an error all survivors have the old inputs,
+/// except those of failed ranks that cannot be recovered.
+/// Collective; after `Status::DataLost`, `lost` has the owners of the inputs that cannot be protected, the same on
+/// all survivors.
+pub fn update_inputs(
+    engine: &mut Engine<'_>,
+    inputs: &mut HeldInputs,
+    parts: JobParts<'_>,
+    lost: &mut RankSet,
+) -> Result<()> {
+    let (state, below) = inputs.lend();
+    let is_unchanged = |rank: &Rank| {
+        let has_none = state.absent.contains(*rank) || mutant(Mutant::FailedInputsForgotten);
+        engine.members.is_faulty(*rank) && !has_none
+    };
+    let ranks = engine.members.ranks();
+    let unchanged = RankSet::from_ranks(ranks, Rank::all(ranks).filter(is_unchanged));
+    let without_new = parts.absent.iter();
+    let absent = without_new.filter(|rank| !unchanged.contains(*rank));
+    let absent = RankSet::from_ranks(ranks, absent);
+    let mut store = Overlay {
+        below,
+        above: parts.store,
+        unchanged: Some(unchanged.clone()),
+    };
+    let mut job = Job::new(
+        engine,
+        &LoadOnly,
+        &mut store,
+        parts.source,
+        parts.input,
+        absent,
+        parts.checks,
+    );
+    let held = state.held.iter().filter(|rank| unchanged.contains(*rank));
+    job.redundancy.held = RankSet::from_ranks(ranks, held);
+    let updated = match job.retaining(true).run(lost) {
+        Ok(finished) => finished.retained,
+        Err(error) => {
+            // The others among the lost ranks still have their old inputs.
+            let unchanged = unchanged.iter().filter(|rank| lost.contains(*rank));
+            let is_loss = error.status == Status::DataLost;
+            let gone = RankSet::from_ranks(ranks, unchanged.filter(|_| is_loss));
+            inputs.give_up(&gone);
+            return Err(error);
+        }
+    };
+    let released = || Error::new(Status::Internal, "the new inputs were released");
+    let mut updated = updated.ok_or_else(released)?.into_inputs();
+    let hashes = state.hashes.into_iter();
+    let hashes = hashes.filter(|(owner, _)| unchanged.contains(*owner));
+    updated.state.hashes.extend(hashes);
+    *inputs = updated;
+    Ok(())
+}
+
+/// Returns this rank's protected input: `own`, or a copy from another rank if `own` does not have its digest any more.
+/// If no copy is intact, a sort of the input detects it. Collective, where blocks are checked.
+pub fn repair_inputs(
+    engine: &mut Engine<'_>,
+    inputs: &HeldInputs,
+    own: Slice,
+    digest: Digest,
+) -> Result<Slice> {
+    let me = engine.members.me();
+    let is_intact = |own: &Slice| engine.key.is_none_or(|key| key.digest(own) == digest);
+    let is_changed = !is_intact(&own) && !mutant(Mutant::ChangedInputsNotRepaired);
+    let ranks = engine.members.ranks();
+    loop {
+        let mut report = vec![u8::from(is_changed)];
+        report.extend(inputs.state.held.to_bytes());
+        let limit = report.len();
+        let reports = engine.share(report, limit)?;
+        if engine.commit(reports.is_some(), None)? != Verdict::Committed {
+            continue;
+        }
+        let (mut changed, mut holders) = (Vec::new(), Vec::new());
+        for (rank, words) in reports.iter().flatten() {
+            let Some((flag, held)) = words.split_first() else {
+                continue;
+            };
+            if *flag == 1 {
+                changed.push(*rank);
+            }
+            holders.push((*rank, RankSet::from_bytes(ranks, held)));
+        }
+        if changed.is_empty() {
+            return Ok(own);
+        }
+        let mut transfers = Vec::new();
+        for to in &changed {
+            let others = holders.iter();
+            let others = others.filter(|(rank, held)| rank != to && held.contains(*to));
+            let others: Vec<Rank> = others.map(|(rank, _)| *rank).collect();
+            let from = nearest(*to, &others);
+            if !others.is_empty() && (*to == me || from == me) {
+                let copy = inputs.store.get(VersionId::INPUT, to.home());
+                let block = copy.ok().flatten().filter(|_| from == me);
+                transfers.push(Transfer {
+                    from,
+                    to: *to,
+                    block,
+                });
+            }
+        }
+        let mut error = None;
+        let moved = engine.transfer(transfers, 1, &mut error)?;
+        let got = moved.map(|deliveries| deliveries.into_iter().find_map(Delivery::got));
+        match engine.commit(got.is_some(), error.as_ref())? {
+            Verdict::Committed => {
+                engine.stats.corruptions += 1;
+                for rank in changed {
+                    engine.tell(Event::Corrupt(Some(rank), rank, Finding::Memory));
+                }
+                return Ok(got.flatten().map_or(own, records_of));
+            }
+            Verdict::Replay => {}
+            Verdict::Failed(Status::Corrupt) => {
+                engine.accusations.clear();
+                return Ok(own);
+            }
+            Verdict::Failed(status) => return Err(agreed_error(status, error)),
+        }
+    }
+}
+
+fn records_of(input: Block) -> Slice {
+    let run = input.runs.into_iter().next();
+    run.map_or_else(Slice::default, |run| run.data)
+}

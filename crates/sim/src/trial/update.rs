@@ -1,0 +1,197 @@
+//! Protected inputs in a trial: the input is protected, and replaced as often as the trial says; and the oracle for the
+//! contents that a sort of it may have.
+//!
+//! Must never: give a rank more information than a C program has.
+
+use super::oracle::{Living, has_arrived};
+use super::run::bytes_of;
+use super::{SortOutcome, StoreKind, TestRecord, Trial, TrialRun};
+use crate::job::{InputSource, JobContext, JobRun};
+use ftsort_core::engine::{Checks, Gathered, HeldInputs, LoadOnly, RetainedResult};
+use ftsort_core::members::{Rank, RankSet};
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::digest::Digest;
+use ftsort_kernels::error::{Error, Result, Status};
+
+/// The updates of a protected input, as one rank sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Updates {
+    /// The version of the records that the survivors have: the number of the last update that succeeded.
+    pub version: usize,
+    /// The updates that failed with a data loss, and the ranks that it named.
+    pub refused: Vec<(usize, Vec<Rank>)>,
+}
+
+/// A protected input of one rank.
+pub struct Protected {
+    /// The inputs.
+    pub held: HeldInputs,
+    /// The records of this rank.
+    pub input: Slice,
+    /// The digest of the records as the program passed them, where blocks are checked.
+    pub digest: Option<Digest>,
+    /// The updates so far.
+    pub updates: Updates,
+}
+
+/// Protects the input of one rank, and replaces it. An update that fails leaves the records as they were.
+pub fn protect(
+    trial: &Trial,
+    job: usize,
+    context: &mut JobContext<'_, '_>,
+    input_of: &dyn Fn(Rank) -> Result<Buffer>,
+    checks: Option<&Checks<'_>>,
+) -> Result<Protected> {
+    let members = context.engine.members();
+    let (me, is_idle) = (members.me(), members.is_idle_spare(members.me()));
+    let version_of = |version| match is_idle {
+        true => Ok(Slice::from(Buffer::default())),
+        false => bytes_of(trial, &trial.version_of_records(job, me, version)).map(Slice::from),
+    };
+    let checks_of = |input: &Slice| {
+        checks.map(|checks| Checks {
+            input: checks.key.digest(input),
+            ..*checks
+        })
+    };
+    let mut input = context.engine.all_or_none(version_of(0))?;
+    let mut given = checks_of(&input);
+    let run = protection(trial, input_of, &input, given.as_ref());
+    let loaded = context.run(&LoadOnly, run)?;
+    // The copy that this rank has from now on may have been changed by the schedule.
+    let own = loaded.blocks.get(&me.home());
+    input = own.map_or(input, |block| {
+        let own = block.runs.first();
+        own.map_or_else(Slice::default, |run| run.data.clone())
+    });
+    let held = loaded.retained.map(RetainedResult::into_inputs);
+    let released = || Error::new(Status::Internal, "the inputs were released");
+    let mut held = held.ok_or_else(released)?;
+    let mut updates = Updates::default();
+    for version in 1..=trial.update_count() {
+        let new = context.engine.all_or_none(version_of(version))?;
+        let given_now = checks_of(&new);
+        let run = protection(trial, input_of, &new, given_now.as_ref());
+        match context.update(&mut held, run) {
+            Ok(()) => (updates.version, input, given) = (version, new, given_now),
+            Err(error) if error.status == Status::DataLost => {
+                let lost = std::mem::replace(context.lost, RankSet::new(trial.ranks));
+                updates.refused.push((version, lost.iter().collect()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Protected {
+        held,
+        input,
+        digest: given.map(|checks| checks.input),
+        updates,
+    })
+}
+
+/// The set-up of a job that protects this input.
+fn protection<'r>(
+    trial: &Trial,
+    input_of: &'r dyn Fn(Rank) -> Result<Buffer>,
+    input: &Slice,
+    checks: Option<&'r Checks<'r>>,
+) -> JobRun<'r> {
+    JobRun {
+        source: InputSource {
+            read: input_of,
+            own: None,
+            can_reload: trial.store == StoreKind::Reload,
+            lies: trial.lies,
+        },
+        input: input.clone(),
+        checks,
+        held: None,
+        retains: true,
+        gathered: Gathered::default(),
+    }
+}
+
+/// Returns the inputs of all ranks that a result may consist of, one list for each possibility: the survivors have the
+/// same version of the records, and a failed rank an older one if it failed before. It has none if an update reported
+/// its loss, and more ranks failed than there are copies.
+pub(super) fn possible_inputs(
+    trial: &Trial,
+    job: usize,
+    present: &[Rank],
+    first: &SortOutcome,
+) -> Vec<Vec<TestRecord>> {
+    let updates = first.result.as_ref().map(|result| &result.updates);
+    let agreed = updates.map_or(0, |updates| updates.version);
+    let reported = |rank: &Rank| {
+        updates.is_ok_and(|updates| updates.refused.iter().any(|(_, lost)| lost.contains(rank)))
+    };
+    let copies = match trial.store {
+        StoreKind::Memory(copies) | StoreKind::Versions(copies) => copies,
+        _ => 0,
+    };
+    let late = first
+        .failed
+        .iter()
+        .filter(|rank| !first.absent.contains(rank));
+    let may_lose = late.count() > copies;
+    let mut possible = vec![Vec::new()];
+    for rank in present {
+        let oldest = match first.failed.contains(rank) {
+            true => 0,
+            false => agreed,
+        };
+        let versions = oldest..=agreed;
+        let longer = |records: &Vec<TestRecord>| {
+            let version = |version| trial.version_of_records(job, *rank, version);
+            let all = versions.clone().map(version);
+            all.map(|more| [&records[..], &more].concat())
+                .collect::<Vec<_>>()
+        };
+        let with_records: Vec<_> = possible.iter().flat_map(longer).collect();
+        possible.retain(|_| may_lose && reported(rank));
+        possible.extend(with_records);
+    }
+    possible
+}
+
+/// Checks that all survivors agree on the updates, and that a new input counts once it has left its rank.
+pub(super) fn judge_updates(
+    trial: &Trial,
+    run: &TrialRun,
+    job: usize,
+    living: &Living<'_>,
+    first: &SortOutcome,
+) -> Option<String> {
+    let agreed = &first.result.as_ref().ok()?.updates;
+    let differs = |(_, outcome): &&(Rank, &SortOutcome)| {
+        let result = outcome.result.as_ref();
+        result.is_ok_and(|result| result.updates != *agreed)
+    };
+    if let Some((rank, _)) = living.iter().find(differs) {
+        return Some(format!(
+            "rank {rank} has another version of its protected input"
+        ));
+    }
+    let keeps_copies = matches!(
+        trial.store,
+        StoreKind::Memory(1..) | StoreKind::Versions(1..)
+    );
+    if !keeps_copies {
+        return None;
+    }
+    for (version, lost) in &agreed.refused {
+        if lost.is_empty() {
+            return Some("a lost update is reported without its owner".into());
+        }
+        for owner in lost {
+            let records = trial.version_of_records(job, *owner, *version);
+            let mut survivors = run.survivors.iter();
+            if survivors.any(|holder| has_arrived(trial, run, (job, *owner, *holder), &records)) {
+                return Some(format!(
+                    "update {version} of rank {owner} is reported as lost, but it had reached a survivor"
+                ));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,37 @@
+//! Protected inputs and kept results, while ranks are killed one after the other down to the last one.
+
+use crate::case::{Case, number, table};
+use crate::harness::self_checking;
+
+/// Mode, store (for "killed" the microseconds until the kill), algorithm and corruption of tests/c/redundancy.c, and
+/// the number of ranks.
+const CASES: &str = "
+ quick | result memory 6        | 4
+ all   | result memory 4        | 4
+ all   | result directory 1     | 4
+ all   | result reload dense    | 3
+ quick | input memory 0         | 4
+ all   | input directory 4      | 3
+ quick | input memory 0 1~0.input.drop | 4
+ quick | update memory 0        | 4
+ quick | update directory 0     | 3
+ all   | update memory 4        | 4
+ quick | killed 20000 0         | 4
+ all   | killed 1000 0          | 3
+ all   | killed 5000 0          | 4
+ all   | killed 40000 0         | 4
+ all   | killed 80000 0         | 4
+ all   | states memory 0        | 4
+ all   | gather memory 0        | 4
+";
+
+pub fn cases() -> Vec<Case> {
+    let cases = table(CASES).map(|row| {
+        let [arguments, ranks] = row.cells();
+        let name = format!("keeps inputs and results, {ranks} ranks: {arguments}");
+        let (ranks, arguments) = (number(ranks), format!("DIR {arguments}"));
+        let body = move || self_checking("redundancy", ranks, &arguments);
+        Case::skippable(row.is_quick, name, body)
+    });
+    cases.collect()
+}
