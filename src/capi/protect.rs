@@ -22,7 +22,7 @@ pub struct ftsort_input {
 ///
 /// Copies the records of this rank and stores the redundancy that the configured store provides. Once this function
 /// has returned, the input survives the failure of its rank, and the array of the caller is not needed any more. Call
-/// it as early as the data exist, for example after reading a file. To replace the data, protect the new input and
+/// it as early as the data exist. To replace the data, protect the new input and
 /// then release the old one. An input takes the memory of 1 + `replicas` copies of the records (`replicas` is 0 for
 /// stores other than FTSORT_STORE_MEMORY).
 ///

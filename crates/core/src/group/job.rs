@@ -16,7 +16,7 @@ use ftsort_kernels::error::{Error, Result, Status};
 /// The circumstances in which a job began.
 pub(super) struct JobStart {
     /// The ranks without an input: those that had failed by then, and idle spares.
-    absent: RankSet,
+    pub(super) absent: RankSet,
     time: f64,
     /// Stops the timer of an injected failure at the end of the job.
     _timer: Option<Box<dyn Any>>,

@@ -12,7 +12,8 @@
 //! | `failures` | failure checks, agreement on numbers, injected failures |
 //! | `job`, [`input`] | jobs: set-up, timers, reloaded inputs; the copy of a rank's input |
 //! | [`protected`], `results` | inputs that are protected before they are sorted; recovery of results |
-//! | [`sort`], `rounds`, [`tree`], `gather` | sorts, user-defined algorithms, tree collectives, results at one rank |
+//! | [`sort`], [`many`] | sorts of one array, and of many in one job |
+//! | `rounds`, [`tree`], `gather` | user-defined algorithms, tree collectives, results at one rank |
 //! | `states`, [`verify`] | states of the caller's own loop; verification of results |
 //! | [`monitor`] | placement by speed |
 //!
@@ -25,6 +26,7 @@ mod failures;
 mod gather;
 pub mod input;
 mod job;
+pub mod many;
 pub mod monitor;
 pub mod protected;
 mod results;

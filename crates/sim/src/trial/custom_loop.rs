@@ -182,6 +182,7 @@ impl CustomLoop<'_, '_, '_> {
         RankResult {
             blocks: blocks.collect(),
             total: total as u64,
+            others: Vec::new(),
         }
     }
 }

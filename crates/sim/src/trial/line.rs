@@ -89,6 +89,7 @@ impl Trial {
             "ranks" => self.ranks = value.parse().ok()?,
             "seed" => self.seed = value.parse().ok()?,
             "records" => self.records = value.parse().ok()?,
+            "arrays" => self.arrays = value.parse().ok()?,
             "keys" => self.keys = value.parse().ok()?,
             "algorithm" => self.algorithm = named(&METHODS, value)?,
             "store" => self.store = StoreKind::parse(value)?,
@@ -126,10 +127,11 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 38] = [
+const KEYWORDS: [&str; 39] = [
     "ranks",
     "seed",
     "records",
+    "arrays",
     "keys",
     "algorithm",
     "store",
@@ -166,7 +168,7 @@ const KEYWORDS: [&str; 38] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 31;
+const CURRENT: usize = 32;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -183,7 +185,11 @@ impl fmt::Display for Trial {
             self.hosts,
             self.sorts,
         )?;
-        for (name, count) in [("protects", self.protects), ("recoveries", self.recoveries)] {
+        for (name, count) in [
+            ("arrays", self.arrays),
+            ("protects", self.protects),
+            ("recoveries", self.recoveries),
+        ] {
             if count > 0 {
                 write!(out, " {name}={count}")?;
             }

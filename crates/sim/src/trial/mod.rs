@@ -9,6 +9,7 @@ mod custom_loop;
 mod draw;
 mod explore;
 mod line;
+mod many;
 mod oracle;
 mod run;
 mod scripted_policy;
@@ -57,6 +58,8 @@ pub struct Trial {
     pub seed: u64,
     /// The largest number of records of a rank.
     pub records: usize,
+    /// The number of arrays that are sorted in one job; 0: an ordinary sort.
+    pub arrays: usize,
     /// The number of different keys.
     pub keys: u32,
     /// The sort.
@@ -168,6 +171,7 @@ impl Default for Trial {
             ranks: 4,
             seed: 1,
             records: 20,
+            arrays: 0,
             keys: 30,
             algorithm: Method::HyperQuickSort(PivotRule::Sampled),
             dense: false,

@@ -1,5 +1,6 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
+use super::many::expected;
 use super::run::input_bytes;
 use super::spare_checks::{judge_loads, members_after};
 use super::unreported;
@@ -168,32 +169,42 @@ pub(super) fn judge_result(
     living: &Living<'_>,
     first: &SortOutcome,
 ) -> Option<String> {
-    let present = Rank::all(trial.ranks).filter(|rank| has_input(first, *rank));
-    let mut expected: Vec<TestRecord> = present.flat_map(|rank| trial.records(job, rank)).collect();
-    // The sort is stable: equal keys stay in the order of ranks and positions.
-    expected.sort_by_key(|record| record.key);
     let mut members = members_after(trial, living[0].0, first);
     for rank in &first.excluded {
         members.excluded_for_corruption(*rank);
     }
-    let mut count = 0;
-    for (rank, outcome) in living {
+    (0..trial.arrays.max(1))
+        .find_map(|array| judge_array(trial, job, living, (first, &members), array))
+}
+
+/// Checks the result of one of the arrays, or of the only one.
+fn judge_array(
+    trial: &Trial,
+    job: usize,
+    living: &Living<'_>,
+    (first, members): (&SortOutcome, &Members),
+    array: usize,
+) -> Option<String> {
+    let present = Rank::all(trial.ranks).filter(|rank| has_input(first, *rank));
+    let expected = expected(trial, job, &present.collect::<Vec<_>>(), array);
+    let results = living.iter().map(|(rank, outcome)| {
         let result = outcome.result.as_ref().ok()?;
-        let wrong = judge_rank(trial, &members, first, (*rank, result), &expected);
-        if wrong.is_some() {
-            return wrong;
-        }
-        count += records_of(result);
-    }
-    let wrong = judge_shares(trial, living, expected.len());
-    let wrong = wrong.or_else(|| judge_loads(trial, living, first, expected.len()));
+        Some((*rank, result.of_array(array)))
+    });
+    let results = results.collect::<Option<Vec<(Rank, &RankResult)>>>()?;
+    let wrong = results
+        .iter()
+        .find_map(|result| judge_rank(trial, members, first, *result, &expected));
+    let wrong = wrong.or_else(|| judge_shares(trial, &results, expected.len()));
+    let wrong = wrong.or_else(|| judge_loads(trial, &results, first, expected.len()));
     if wrong.is_some() {
         return wrong;
     }
+    let count: usize = results.iter().map(|(_, result)| records_of(result)).sum();
     let all_here = living.len() == members.survivors().count();
     (all_here && count != expected.len()).then(|| {
         format!(
-            "the result has {count} records instead of {}",
+            "the result of array {array} has {count} records instead of {}",
             expected.len()
         )
     })
@@ -254,7 +265,7 @@ fn judge_rank(
 
 /// Checks that each rank's share is in proportion to its weight. This holds if all speeds were known from the start,
 /// no rank was excluded or failed, and the records are so few that samples are exact.
-fn judge_shares(trial: &Trial, living: &Living<'_>, total: usize) -> Option<String> {
+fn judge_shares(trial: &Trial, results: &[(Rank, &RankResult)], total: usize) -> Option<String> {
     let weighted_methods = [
         Method::SampleSort,
         Method::HyperQuickSort(PivotRule::Sampled),
@@ -294,8 +305,8 @@ fn judge_shares(trial: &Trial, living: &Living<'_>, total: usize) -> Option<Stri
         1 + total / MIN_SAMPLES
     };
     let tolerance = 2 + sample * trial.ranks.next_power_of_two().ilog2() as usize;
-    living.iter().find_map(|(rank, outcome)| {
-        let share = records_of(outcome.result.as_ref().ok()?);
+    results.iter().find_map(|(rank, result)| {
+        let share = records_of(result);
         let expected = total * weights[rank.index()] / all;
         (share.abs_diff(expected) > tolerance).then(|| {
             format!("rank {rank} has {share} records instead of about {expected} by the weights {weights:?}")
@@ -478,6 +489,10 @@ fn judge_early_loss(
     job: usize,
     outcome: &SortOutcome,
 ) -> Option<String> {
+    if trial.store == StoreKind::Reload && trial.arrays > 0 {
+        // The counts of a rank's arrays cannot be loaded again.
+        return None;
+    }
     if trial.store == StoreKind::Reload {
         return Some("data loss is reported, although inputs can be loaded again".into());
     }

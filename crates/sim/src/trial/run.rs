@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::custom_loop::CustomLoop;
+use super::many::sort_many;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
 use super::{StoreKind, TestRecord, Trial};
@@ -10,7 +11,10 @@ use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
-use ftsort_core::engine::{Checkpoints, Checks, LoadOnly, PlacementPolicy, RetainedResult};
+use ftsort_core::block::Block;
+use ftsort_core::engine::{
+    Algorithm, Checkpoints, Checks, LoadOnly, PlacementPolicy, RetainedResult,
+};
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::mutants::set_mutant;
@@ -41,6 +45,8 @@ pub struct RankResult {
     pub blocks: Vec<ResultBlock>,
     /// The number of records of the whole result. For a tree: the rank that has the result.
     pub total: u64,
+    /// The results of the arrays after the first, if many are sorted.
+    pub others: Vec<RankResult>,
 }
 
 /// The outcome of one job on one rank.
@@ -225,9 +231,12 @@ fn run_one(
             };
             return tree.run(kind, input);
         }
+        if trial.arrays > 0 {
+            return sort_many(trial, &input_of, context, digest_key.as_ref(), input);
+        }
         let checks = digest_key.as_ref().map(|key| Checks {
             key,
-            kernel: &*kernel,
+            orders: vec![&*kernel],
             input: key.digest(&input),
         });
         sort(
@@ -242,14 +251,14 @@ fn run_one(
 
 /// Returns the kernel, and the input in the form that the job needs.
 fn prepare(trial: &Trial, mut input: Buffer) -> Result<(Box<dyn Kernel>, Buffer)> {
-    let kernel = kernel(trial)?;
+    let kernel = kernel_of(trial, false)?;
     if trial.tree.is_some() {
         kernel.sort(&mut input)?;
     }
     Ok((kernel, input))
 }
 
-/// Runs one sort on one rank: protects the input first and recovers the result afterwards, if the trial says so.
+/// Runs one sort on one rank.
 fn sort(
     trial: &Trial,
     input_of: &dyn Fn(Rank) -> Result<Buffer>,
@@ -257,7 +266,6 @@ fn sort(
     (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
     input: Buffer,
 ) -> Result<RankResult> {
-    let me = context.engine.members().me();
     let dimension = context.engine.members().cube().dimension();
     let sort = trial.algorithm.on(kernel, dimension);
     let algorithm = MergeAndPlace {
@@ -266,17 +274,66 @@ fn sort(
         dimension,
         dense: trial.dense,
     };
-    let source = |own| InputSource {
+    let run = SortRun {
+        algorithm: &algorithm,
+        checks,
+        source: &|own| input_source(trial, input_of, own),
+        input: input.into(),
+    };
+    let (blocks, decision) = run_sort(trial, &mut context, run)?;
+    let blocks = blocks.iter().filter_map(|(node, block)| {
+        let (offset, data) = global_offset(block)?;
+        Some(ResultBlock {
+            node: *node,
+            offset,
+            records: read_records(trial, data),
+        })
+    });
+    Ok(RankResult {
+        blocks: blocks.collect(),
+        total: total_records(&decision),
+        others: Vec::new(),
+    })
+}
+
+/// A sort of one rank.
+pub struct SortRun<'r> {
+    /// The sort with its last rounds.
+    pub algorithm: &'r dyn Algorithm,
+    /// The detection of changed data.
+    pub checks: Option<&'r Checks<'r>>,
+    /// Makes a source of inputs, from the rank that can copy its own one again.
+    pub source: &'r dyn Fn(Option<Rank>) -> InputSource<'r>,
+    /// The input of the rank.
+    pub input: Slice,
+}
+
+/// Returns a source of the inputs that `input_of` makes. `own`: the rank that can copy its own one again.
+pub fn input_source<'r>(
+    trial: &Trial,
+    input_of: &'r dyn Fn(Rank) -> Result<Buffer>,
+    own: Option<Rank>,
+) -> InputSource<'r> {
+    InputSource {
         read: input_of,
         own,
         can_reload: trial.store == StoreKind::Reload,
-    };
-    let input = Slice::from(input);
+    }
+}
+
+/// Runs a sort: protects the input first and recovers the result afterwards, if the trial says so. Returns the blocks
+/// of the result and the last decision.
+pub fn run_sort(
+    trial: &Trial,
+    context: &mut JobContext<'_, '_>,
+    sort: SortRun<'_>,
+) -> Result<(BTreeMap<Node, Block>, Slice)> {
+    let me = context.engine.members().me();
     let mut held = None;
     if trial.protects > 0 {
         let run = JobRun {
-            source: source(None),
-            input: input.clone(),
+            source: (sort.source)(None),
+            input: sort.input.clone(),
             checks: None,
             held: None,
             retains: true,
@@ -289,13 +346,13 @@ fn sort(
     loop {
         turn += 1;
         let run = JobRun {
-            source: source(Some(me)),
-            input: input.clone(),
-            checks,
+            source: (sort.source)(Some(me)),
+            input: sort.input.clone(),
+            checks: sort.checks,
             held: held.as_mut(),
             retains: trial.recoveries > 0,
         };
-        finished = context.run(&algorithm, run)?;
+        finished = context.run(sort.algorithm, run)?;
         if turn >= trial.protects {
             break;
         }
@@ -305,25 +362,14 @@ fn sort(
     if let Some(mut retained) = finished.retained {
         context.engine.readmit_all();
         for _ in 0..trial.recoveries {
-            context.recover(&algorithm, source(None), &mut retained)?;
+            context.recover(sort.algorithm, (sort.source)(None), &mut retained)?;
         }
         blocks = retained.blocks().clone();
         context.results.push(retained);
     } else if trial.recoveries > 0 {
-        none_failed(&mut context)?;
+        none_failed(context)?;
     }
-    let blocks = blocks.iter().filter_map(|(node, block)| {
-        let (offset, data) = global_offset(block)?;
-        Some(ResultBlock {
-            node: *node,
-            offset,
-            records: read_records(trial, data),
-        })
-    });
-    Ok(RankResult {
-        blocks: blocks.collect(),
-        total: total_records(&finished.decision),
-    })
+    Ok((blocks, finished.decision))
 }
 
 /// `Status::DataLost` if a rank has failed since a result without redundancy was made.
@@ -361,7 +407,8 @@ pub fn read_records(trial: &Trial, bytes: &[u8]) -> Vec<TestRecord> {
         .collect()
 }
 
-fn record_bytes(trial: &Trial) -> usize {
+/// Returns the size of a record of a trial.
+pub fn record_bytes(trial: &Trial) -> usize {
     if trial.tagged {
         size_of::<TestRecord>()
     } else {
@@ -369,10 +416,12 @@ fn record_bytes(trial: &Trial) -> usize {
     }
 }
 
-fn kernel(trial: &Trial) -> Result<Box<dyn Kernel>> {
+/// Returns the kernel of a trial's records.
+pub fn kernel_of(trial: &Trial, descending: bool) -> Result<Box<dyn Kernel>> {
     let fields = Fields {
         record_bytes: record_bytes(trial),
         key: KeyKind::I32 as i32,
+        descending,
         ..Fields::default()
     };
     Ok(kernel_for(&Layout::new(fields)?, 1))
