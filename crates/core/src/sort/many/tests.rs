@@ -1,5 +1,7 @@
 //! Runs sorts of many arrays as pure functions, and compares every array with a stable sort of its own.
 
+use std::io::Write;
+
 use proptest::prelude::*;
 
 use super::super::testing::run_nodes;
@@ -270,6 +272,23 @@ fn shares_are_about_equal() {
         let (largest, whole) = largest_shares(ranks, arrays, |_, _| each);
         let case = format!("{ranks} ranks, {arrays} arrays of {each}: {largest:.3}, {whole:.3}");
         assert!(largest <= of_array && whole <= of_all, "{case}");
+    }
+}
+
+/// Prints the largest shares: `cargo test -p ftsort-core table_of_array_shares -- --ignored`.
+#[test]
+#[ignore = "prints a table"]
+fn table_of_array_shares() {
+    for (ranks, arrays, each) in [
+        (8, 1000, 16),
+        (8, 1000, 125),
+        (8, 1000, 1000),
+        (8, 100, 1000),
+        (8, 10, 10_000),
+    ] {
+        let (largest, whole) = largest_shares(ranks, arrays, |_, _| each);
+        let row = format!("| {ranks} | {arrays} | {each} | {largest:.3} | {whole:.3} |\n");
+        std::io::stdout().write_all(row.as_bytes()).unwrap();
     }
 }
 
