@@ -291,12 +291,16 @@ pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sa
     let total = block.bytes() / size;
     let enough = (SAMPLES_PER_PART * parts).max(total / RECORDS_PER_SAMPLE);
     let wanted = total.min(most_samples(parts, size)).min(enough);
-    spaced_samples(block, wanted, kernel)
+    spaced_samples(block, (wanted, WHOLE / 2), kernel)
 }
 
 /// Returns `wanted` evenly spaced records of a block that has at least as many. Their weights add up to the block's
-/// size in records.
-pub fn spaced_samples<'a>(block: &'a Block, wanted: usize, kernel: &dyn Kernel) -> Vec<Sample<'a>> {
+/// size in records. Each is at `offset` / [`WHOLE`] of the records that it represents.
+pub fn spaced_samples<'a>(
+    block: &'a Block,
+    (wanted, offset): (usize, u32),
+    kernel: &dyn Kernel,
+) -> Vec<Sample<'a>> {
     let size = kernel.record_bytes();
     let total = (block.bytes() / size) as u64;
     let wanted = wanted as u64;
@@ -307,11 +311,11 @@ pub fn spaced_samples<'a>(block: &'a Block, wanted: usize, kernel: &dyn Kernel) 
     for index in 0..wanted {
         let from = index * total / wanted;
         let to = (index + 1) * total / wanted;
-        let middle = from + (to - from) / 2;
+        let at = from + (to - from) * u64::from(offset) / u64::from(WHOLE);
         while let Some(now) = run {
             let records = (now.data.len() / size) as u64;
-            if middle < run_starts + records {
-                let point = CutPoint::of(now, (middle - run_starts) as usize, size);
+            if at < run_starts + records {
+                let point = CutPoint::of(now, (at - run_starts) as usize, size);
                 samples.push(Sample {
                     point,
                     weight: to - from,
@@ -371,18 +375,18 @@ pub fn balanced(
     shares: &[usize],
     kernel: &dyn Kernel,
 ) -> Result<Vec<Cut>> {
-    shifted(proposals, shares, 0, kernel)
+    rounded(proposals, shares, None, kernel)
 }
 
-/// A record, as the unit of the shifts of [`shifted`].
-pub const WHOLE_SHIFT: u32 = 1 << 16;
+/// The unit of offsets of samples, and of roundings of cuts.
+pub const WHOLE: u32 = 1 << 16;
 
-/// Returns cuts as [`balanced`] does, each of them `shift` / [`WHOLE_SHIFT`] of a record later before it is rounded down
-/// to whole records.
-pub fn shifted(
+/// Returns cuts as [`balanced`] does. `rounding`: a number below [`WHOLE`]; with numbers that are spread evenly over many
+/// calls, the sums of the shares are in proportion, although each cut is at a sample.
+pub fn rounded(
     proposals: &[(Node, Slice)],
     shares: &[usize],
-    shift: u32,
+    rounding: Option<u32>,
     kernel: &dyn Kernel,
 ) -> Result<Vec<Cut>> {
     // If no node of the parts is fault-free, their executors are outside of the parts, which are then equal.
@@ -402,6 +406,15 @@ pub fn shifted(
     let weights = samples.iter().map(|sample| sample.weight);
     let total = weights.fold(0, u64::saturating_add);
     let all_shares: usize = shares.iter().sum();
+    // A sample that represents more than itself is, on average, in the middle of its records.
+    let (later, earlier) = match rounding.map(u128::from) {
+        None => (0, 0),
+        Some(up) if total == samples.len() as u64 => (2 * up, 0),
+        Some(up) => {
+            let weight = u128::from(total) / samples.len().max(1) as u128;
+            (0, 2 * (u128::from(WHOLE) - up) * weight)
+        }
+    };
     let mut samples = samples.into_iter().peekable();
     let (mut lower, mut before) = (0, 0_u128);
     let (_, inner) = shares.split_last().unwrap_or((&0, &[]));
@@ -414,8 +427,9 @@ pub fn shifted(
             return Cut::AllLower;
         }
         // Counted in half records, because a sample is in the middle of the records that it represents.
-        let exact = u128::from(total) * 2 * lower as u128 * u128::from(WHOLE_SHIFT);
-        let target = (exact / all_shares as u128 + 2 * u128::from(shift)) / u128::from(WHOLE_SHIFT);
+        let exact = u128::from(total) * 2 * lower as u128 * u128::from(WHOLE);
+        let target = exact / all_shares as u128;
+        let target = (target + later).saturating_sub(earlier) / u128::from(WHOLE);
         while let Some(sample) =
             samples.next_if(|sample: &Sample<'_>| before * 2 + u128::from(sample.weight) < target)
         {

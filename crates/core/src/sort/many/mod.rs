@@ -6,11 +6,12 @@
 //! consists of those of all arrays, and a part that is sent consists of the parts of all arrays.
 //!
 //! A node proposes about [`SAMPLES`] samples, of each array in proportion to its records there, and at least
-//! [`LEAST_SAMPLES`] of each. Cuts of different arrays are rounded differently, so that the records of arrays with fewer
-//! records than nodes are spread over all nodes. A block of the result has one run for each array. Must never: compare records of two arrays, or move a record from one array to another.
+//! [`LEAST_SAMPLES`] of each. Nodes take their samples at different places, and cuts of different arrays are rounded
+//! differently, so that the shares of all arrays together are in proportion, and the records of arrays with fewer records
+//! than nodes are spread over all nodes. A block of the result has one run for each array. Must never: compare records of two arrays, or move a record from one array to another.
 
 use super::merge_and_place::{block_start, encoded_cuts, total_records};
-use super::pivot::{self, Cut, WHOLE_SHIFT};
+use super::pivot::{self, Cut, WHOLE};
 use super::{MergeAndPlace, SampleSort};
 use crate::block::{Block, Run};
 use crate::engine::{Algorithm, RoundContext, Split, Step, Subcube};
@@ -309,11 +310,10 @@ fn tasks<'a, T>(
     tasks
 }
 
-/// Returns how much later the cuts of an array are than those of the first one. The multiples of the golden ratio are
-/// spread evenly.
-fn shift(array: usize) -> u32 {
+/// Returns numbers below [`WHOLE`] that are spread evenly: the fractions of the multiples of the golden ratio.
+fn spread(index: usize) -> u32 {
     const GOLDEN: u32 = 40_503;
-    (array as u32).wrapping_mul(GOLDEN) % WHOLE_SHIFT
+    (index as u32).wrapping_mul(GOLDEN) % WHOLE
 }
 
 impl Algorithm for SortMany<'_> {
@@ -347,7 +347,8 @@ impl Algorithm for SortMany<'_> {
             }
             let kernel = self.kernel(array);
             let wanted = self.samples(part.bytes() / kernel.record_bytes(), total);
-            let samples = pivot::spaced_samples(&part, wanted, kernel);
+            let samples =
+                pivot::spaced_samples(&part, (wanted, spread(at.node.0 as usize)), kernel);
             Ok(pivot::encode_samples(&samples))
         })?;
         Ok(pack(&proposals))
@@ -371,7 +372,8 @@ impl Algorithm for SortMany<'_> {
                 return self.sort_of(array, |sort| sort.decide(at, subcube, &of_array));
             }
             let kernel = self.kernel(array);
-            let cuts = pivot::shifted(&of_array, &subcube.shares(), shift(array), kernel)?;
+            let rounding = Some(spread(array));
+            let cuts = pivot::rounded(&of_array, &subcube.shares(), rounding, kernel)?;
             Ok(Cut::encode_all(&cuts, kernel.record_bytes()))
         })?;
         Ok(pack(&decisions))
