@@ -2,7 +2,7 @@
  *
  *   ftsort-mpirun -np 4 ./bench [-k K] [-t i32|u64|f64|pairs] [-s STORE] [-d DIR]
  *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x checks] [-f faults]
- *                               [-b STORE]
+ *                               [-b STORE] [-m arrays]
  *
  * STORE  memory, released (memory with release_after_run), directory, synced (a directory with store_sync), reload
  *        or none
@@ -11,6 +11,8 @@
  * -x  the sum of numbers of ftsort_check
  * -b  a second store to compare with: every sort is paired with one that uses this store, alternately before and
  *     after it, so that noise of the machine affects both. `beside` is the median ratio of their times.
+ * -m  divides the records of each rank into so many arrays, and compares one ftsort_run_many (`many`) with one ftsort_run
+ *     for each array (`each`), in turns. Both are seconds of the slowest rank, and `ratio` is the median of each / many.
  * -f  the failures of one more sort, as in FTSORT_FAULTS. MPI's collectives are not usable after a failure, so each
  *     survivor prints a line. `struck` is the time of the last agreement on a failure, `made` the time of generating
  *     inputs of failed ranks since then, and `peak` the largest memory in bytes.
@@ -141,6 +143,66 @@ static int sort_once(ftsort *group, const ftsort_record *record, const recipe *i
   return 1;
 }
 
+/* Sorts all arrays, together or one after the other. Returns the seconds of the slowest rank, or -1 if a sort fails or
+ * a result is wrong. */
+static double sort_arrays(ftsort *group, const ftsort_array *arrays, size_t count, const char *type, int together)
+{
+  ftsort_result **results = (ftsort_result **)calloc(count, sizeof *results);
+  ftsort_status status = results ? FTSORT_OK : FTSORT_ERR_MEMORY;
+  double start, seconds, slowest;
+  size_t i;
+  int ranks, right = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Barrier(MPI_COMM_WORLD);
+  start = MPI_Wtime();
+  if (together && status == FTSORT_OK) status = ftsort_run_many(group, arrays, count, results);
+  for (i = 0; !together && i < count && status == FTSORT_OK; i++)
+    status = ftsort_run(group, arrays[i].record, arrays[i].data, arrays[i].count, &results[i]);
+  seconds = MPI_Wtime() - start;
+  for (i = 0; i < count && status == FTSORT_OK; i++) {
+    right = right && is_right(results[i], type, (uint64_t)arrays[i].count * (uint64_t)ranks);
+    ftsort_result_free(results[i]);
+  }
+  free(results);
+  if (status != FTSORT_OK || !right) return -1;
+  MPI_Allreduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+/* Compares ftsort_run_many with ftsort_run for each array, and prints the medians of all repetitions. */
+static void compare_many(ftsort *group, const ftsort_record *record, const recipe *input, const char *data, int arrays,
+                         int repetitions)
+{
+  static double seconds[2][100], ratios[100];
+  ftsort_array *all = (ftsort_array *)calloc((size_t)arrays, sizeof *all);
+  size_t each = input->count / (size_t)arrays;
+  int i, n, rank, ranks;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  for (i = 0; all && i < arrays; i++) {
+    all[i].record = record;
+    all[i].data = data + (size_t)i * each * record->record_bytes;
+    all[i].count = each;
+  }
+  for (n = -1; n < repetitions; n++) { /* the first one warms up */
+    int turn;
+    for (turn = 0; turn < 2; turn++) {
+      int together = (turn + n) & 1;
+      double time = all ? sort_arrays(group, all, (size_t)arrays, input->type, together) : -1;
+      if (time < 0) {
+        fprintf(stderr, "rank %d: %s\n", rank, ftsort_last_error(group));
+        MPI_Abort(MPI_COMM_WORLD, 1);
+      }
+      if (n >= 0) seconds[together][n] = time;
+    }
+    if (n >= 0) ratios[n] = seconds[0][n] / seconds[1][n];
+  }
+  if (rank == 0)
+    printf("ftsort-bench type=%s ranks=%d arrays=%d records=%zu each=%.6f many=%.6f ratio=%.2f\n", input->type, ranks,
+           arrays, each, median(seconds[0], repetitions), median(seconds[1], repetitions), median(ratios, repetitions));
+  free(all);
+}
+
 static int reload(void *user, int32_t rank, ftsort_buffer *out)
 {
   recipe *input = (recipe *)user;
@@ -239,7 +301,7 @@ int main(int argc, char **argv)
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort *group, *neighbour = NULL;
   const char *type = "i32", *store = "memory", *beside = NULL, *faults = NULL;
-  int k = 22, repetitions = 5, option, rank, ranks, n, phase;
+  int k = 22, repetitions = 5, arrays = 0, option, rank, ranks, n, phase;
   unsigned long long peak, resident, most[2], mine[2];
   struct rusage usage;
   recipe input;
@@ -247,7 +309,7 @@ int main(int argc, char **argv)
   char *data;
   double allreduce;
 
-  while ((option = getopt(argc, argv, "k:t:s:b:d:c:n:a:f:x:p")) != -1) {
+  while ((option = getopt(argc, argv, "k:t:s:b:d:c:n:a:f:x:m:p")) != -1) {
     if (option == 'k') k = atoi(optarg);
     else if (option == 't') type = optarg;
     else if (option == 's') store = optarg;
@@ -257,6 +319,7 @@ int main(int argc, char **argv)
     else if (option == 'c') config.replicas = (uint32_t)atoi(optarg);
     else if (option == 'n') repetitions = atoi(optarg);
     else if (option == 'f') faults = optarg;
+    else if (option == 'm') arrays = atoi(optarg);
     else if (option == 'p') config.pivot = FTSORT_PIVOT_PAPER;
     else if (option == 'x') config.checks = (uint32_t)atoi(optarg);
     else return 2;
@@ -288,6 +351,12 @@ int main(int argc, char **argv)
   data = (char *)malloc(count * record.record_bytes + 1);
   if (!data) MPI_Abort(MPI_COMM_WORLD, 1);
   fill(type, rank, count, data);
+  if (arrays > 0) {
+    compare_many(group, &record, &input, data, arrays, repetitions);
+    free(data);
+    ftsort_leave(group, 0);
+    return 1;
+  }
   allreduce = seconds_of_allreduce();
   for (n = -1; n < repetitions; n++) { /* the first one warms up */
     double slowest[PHASES], other[PHASES];

@@ -140,10 +140,9 @@ typedef enum ftsort_key {
   FTSORT_KEY_COMPARE = 12, /**< The order of `compare`. */
 } ftsort_key;
 
-/** Compares two records: returns a number below, equal to or above 0, as for qsort. Must be a total order of keys
- * and pure: the same answer for the same bytes, on every rank and thread. Called by several threads at once. Must
- * not throw, longjmp, or call ftsort or MPI. The records are copies, of any rank, aligned as in an array that
- * starts at a multiple of 16. */
+/** Compares two records, as for qsort: returns a number below, equal to or above 0. Must be pure and a total order
+ * of keys, the same on every rank and thread. Called by several threads at once. Must not throw, longjmp, or call
+ * ftsort or MPI. The records are copies, of any rank, aligned as in an array that starts at a multiple of 16. */
 typedef int (*ftsort_compare_fn)(void *user, const void *a, const void *b);
 
 /** The layout of a record: contiguous bytes of a fixed size without pointers, because records move to other
@@ -300,23 +299,16 @@ typedef void (*ftsort_log_fn)(void *user, int level, const char *line);
 typedef int (*ftsort_reload_fn)(void *user, int32_t rank, ftsort_buffer *data);
 
 /**
- * Gives `buffer` the size `bytes`, fills it with zeros, and returns its address. [L]
- *
- * \param buffer  the buffer that a callback was given; NULL for NULL
- * \param bytes   the new size; 0 is allowed
- * \return the address, aligned to 64 bytes, valid until the next call with this buffer or the end of the callback;
- *         NULL if memory is exhausted
+ * Gives the `buffer` of a callback the size `bytes` (0 is allowed), fills it with zeros, and returns its address:
+ * aligned to 64 bytes, valid until the next call with this buffer or the end of the callback. Returns NULL for a
+ * NULL buffer, and if memory is exhausted. [L]
  */
 void *ftsort_buffer_resize(ftsort_buffer *buffer, size_t bytes);
 
 /**
- * Appends bytes to `buffer`. [L]
- *
- * \param buffer  the buffer that a callback was given
- * \param data    copied; not part of this buffer; NULL if `bytes` is 0
- * \param bytes   the number of bytes to append
- * \return 0; 1 for an invalid argument or if memory is exhausted, and the buffer is unchanged. A callback can
- *         return this number
+ * Appends a copy of `bytes` bytes, which are not part of this buffer, to the `buffer` of a callback; `data` is NULL
+ * if `bytes` is 0. Returns 0; 1 for an invalid argument or if memory is exhausted, and the buffer is unchanged. A
+ * callback can return this number. [L]
  */
 int ftsort_buffer_append(ftsort_buffer *buffer, const void *data, size_t bytes);
 
@@ -415,13 +407,11 @@ void ftsort_allow_faults(void);
 ftsort_status ftsort_init(MPI_Comm comm, const ftsort_config *config, ftsort **group);
 
 /**
- * Releases a group. [L]
+ * Releases a group, which must not be used afterwards. [L]
  *
  * Every survivor calls it before MPI_Finalize; it does not communicate. Results remain valid. Does nothing for
  * NULL, for a group of ftsort_group_of, which belongs to its communicator, and in a callback of the group. With
  * `ftsort_config.trace` the lowest survivor merges the trace files of all ranks as far as they are written.
- *
- * \param group  a group; it must not be used afterwards
  */
 void ftsort_free(ftsort *group);
 
@@ -431,8 +421,7 @@ void ftsort_free(ftsort *group);
  * After failures survivors can hang in MPI_Finalize, where they wait for failed ranks. This function waits for the
  * other survivors. If no rank has failed (and the heartbeat detector of Open MPI has no thread, with which
  * MPI_Finalize hangs in any case), it releases the group and calls MPI_Finalize and exit. Otherwise it flushes the
- * C streams and calls _exit, without MPI_Finalize and atexit handlers. An exit status of 0 from mpirun proves
- * nothing.
+ * C streams and calls _exit, without MPI_Finalize and atexit handlers. A zero exit status of mpirun proves nothing.
  *
  * \param group      a group, even an unusable one, or a group of ftsort_group_of
  * \param exit_code  the exit status of the process
@@ -449,9 +438,8 @@ ftsort_status ftsort_leave(ftsort *group, int exit_code);
  * The result is the same multiset in ascending order, from block to block in ascending order of node. Each survivor
  * receives the blocks of the nodes that it executes: its own, and those of failed ranks that it stands in for.
  * Ranks may fail at any moment, all but one of them; the store decides how many failures the data survive (see
- * `ftsort_store`). A rank that was known to have failed before the call contributes nothing. The result belongs to
- * the caller. If a rank fails after the call and before the result is released, ftsort_result_recover rebuilds its
- * blocks.
+ * `ftsort_store`). A rank that was known to have failed before the call contributes nothing. If a rank fails after
+ * the call and before the result is released, ftsort_result_recover rebuilds its blocks.
  *
  * \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
  *                `user`, which ftsort_result_verify uses again
@@ -466,6 +454,29 @@ ftsort_status ftsort_leave(ftsort *group, int exit_code);
  */
 ftsort_status ftsort_run(ftsort *group, const ftsort_record *record, const void *data, size_t count,
                          ftsort_result **result);
+
+/** One array of ftsort_run_many, as the arguments of ftsort_run describe it. */
+typedef struct ftsort_array {
+  const ftsort_record *record; /**< The layout. Arrays may differ in key and order, but not in `record_bytes`. */
+  const void *data;            /**< `count` records of this rank; NULL if `count` is 0. */
+  size_t count;                /**< The number of records of this rank. */
+} ftsort_array;
+
+/**
+ * Sorts several arrays, each by itself, with the messages and agreements of one sort. [C]
+ *
+ * As ftsort_run for each array, for example for each cell or field of a simulation, but many small arrays take much
+ * less time. Each array is divided over all ranks (docs/sorting.md states how evenly), and has a result of its own,
+ * to be recovered and released in any order. The algorithm is FTSORT_SAMPLESORT. A `reload` callback provides all
+ * arrays of its rank, one after the other.
+ *
+ * \param arrays       `array_count` arrays, in the same order and of the same layouts on all ranks
+ * \param array_count  the number of arrays, the same on all ranks
+ * \param results      receives `array_count` results; release each with ftsort_result_free; all NULL after an error
+ * \return as ftsort_run; FTSORT_ERR_DATA_LOST also if a rank fails before the others know its counts
+ */
+ftsort_status ftsort_run_many(ftsort *group, const ftsort_array *arrays, size_t array_count,
+                              ftsort_result **results);
 
 /**
  * Protects an input before it is sorted. [C]
@@ -521,13 +532,7 @@ typedef struct ftsort_block {
 /** Returns the number of blocks on this rank: one for each node that it executes, or 0 for NULL. [L] */
 size_t ftsort_result_count(const ftsort_result *result);
 
-/**
- * Describes one block of this rank. [L]
- *
- * \param result  a result
- * \param index   a number below ftsort_result_count
- * \param block   receives the block; its data live as long as the result
- * \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or an `index` that is too large
+/** Describes block `index`, which lives as long as the result; FTSORT_ERR_ARGUMENT for NULL or a large `index`. [L]
  */
 ftsort_status ftsort_result_block(const ftsort_result *result, size_t index, ftsort_block *block);
 
@@ -545,8 +550,7 @@ uint64_t ftsort_result_total(const ftsort_result *result);
  * of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
  *
  * \param group   the group that made the result
- * \param result  the result of this rank, of ftsort_sort, ftsort_run, ftsort_run_protected or ftsort_rounds_run; it
- *                receives the rebuilt blocks
+ * \param result  the result of this rank, of a sort or of ftsort_rounds_run; it receives the rebuilt blocks
  * \return FTSORT_OK, with failures or without; FTSORT_ERR_DATA_LOST if blocks cannot be rebuilt (ftsort_lost_ranks
  *         names the ranks that had them; the blocks of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
  *         refuses; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for
@@ -662,7 +666,7 @@ typedef struct ftsort_stats {
   uint64_t rounds;          /**< Committed rounds, including loading and the result. */
   uint64_t rounds_replayed; /**< Rounds that were replayed. */
   uint64_t failures;        /**< Ranks that were found failed. */
-  /** The peak of the bytes of blocks and messages in this process, including input copy and result. */
+  /** The peak bytes of blocks and messages of this process, input copy and result included. */
   uint64_t peak_bytes;
   int32_t algorithm;        /**< The algorithm that sorted, one of `ftsort_algorithm`; -1 for ftsort_rounds_run. */
   uint64_t corruptions;     /**< Detected data corruptions. */
@@ -672,23 +676,19 @@ typedef struct ftsort_stats {
 #define FTSORT_STATS_INIT { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
- * Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. [L]
- *
- * \param stats  set `struct_size` before (FTSORT_STATS_INIT); receives that many bytes
- * \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a `struct_size` that is too small; FTSORT_ERR_STATE while the
- *         group is busy
+ * Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. `stats` receives as
+ * many bytes as its `struct_size` says (FTSORT_STATS_INIT). Returns FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a
+ * `struct_size` that is too small; FTSORT_ERR_STATE while the group is busy. [L]
  */
 ftsort_status ftsort_get_stats(const ftsort *group, ftsort_stats *stats);
 
 /**
- * Returns the version of the loaded library, which may differ from the macros of the header. [L]
- *
- * Every minor version of 0.x has its own ABI. Each argument may be NULL.
+ * Returns the version of the loaded library, which may differ from the macros of the header. Every minor version of
+ * 0.x has its own ABI. Each argument may be NULL. [L]
  */
 void ftsort_version(int *major, int *minor, int *patch);
 
-/** Returns one static line for bug reports: the versions of ftsort, the compiler and MPI, and whether it has ULFM.
- * [L] */
+/** Returns a static line for bug reports: the versions of ftsort, compiler and MPI, and whether it has ULFM. [L] */
 const char *ftsort_build_info(void);
 
 #ifdef __cplusplus

@@ -11,6 +11,7 @@ The sections, any of which can be chosen:
   faults      no failure, one, half of the ranks, all but one; and one rank that sorts everything alone
   growth      many sizes and numbers of ranks, and a cost model fitted to them
   small       a thousand records, compared with MPI_Allreduce of one number
+  many        a thousand arrays by one ftsort_run_many, compared with one ftsort_run for each
   spares      sorts in a group with spares after failures, and without failures
 
 The commands of a section run in turns, so that noise of the machine affects all of them. Every ratio is that of two
@@ -253,6 +254,21 @@ def small(bench, options):
         yield [ranks, allreduce, *both, *[time / allreduce for time in both]]
 
 
+def many(bench, options):
+    """1024 arrays of 1024 records, in total or on each rank: one ftsort_run_many and one ftsort_run for each array, in
+    turns in the same processes."""
+    cases = [(ranks, per_rank, store) for ranks in options.ranks if ranks & (ranks - 1) == 0
+             for per_rank in (False, True) for store in ("none", "memory")]
+    bench.total += len(cases) * bench.turns
+    yield ["ranks", "records", "store", "each us", "many us", "each / many"]
+    for ranks, per_rank, store in cases:
+        log2 = 20 + (ranks.bit_length() - 1 if per_rank else 0)
+        command = [bench.bench, "-k", log2, "-s", store, "-m", 1024, "-n", 5]
+        results = [bench.measure(ranks, command)[0] for _ in range(bench.turns)]
+        yield [ranks, "1024 a rank" if per_rank else "1024 in all", store, median(results, "each") * 1e6,
+               median(results, "many") * 1e6, median(results, "ratio")]
+
+
 def spares(bench, options):
     """Later sorts in a group with one spare after one failure, and without failures: speed (the time without failures
     divided by the time after the failure), both times relative to a group of the ranks with a node alone, and the largest
@@ -272,7 +288,7 @@ def spares(bench, options):
 
 
 SECTIONS = {"floor": floor, "stores": stores, "algorithms": algorithms, "checks": checks, "faults": faults,
-            "growth": growth, "small": small, "spares": spares}
+            "growth": growth, "small": small, "many": many, "spares": spares}
 
 
 def text(value):

@@ -59,12 +59,9 @@ impl ftsort_buffer {
     }
 }
 
-/// Gives `buffer` the size `bytes`, fills it with zeros, and returns its address. [L]
-///
-/// \param buffer  the buffer that a callback was given; NULL for NULL
-/// \param bytes   the new size; 0 is allowed
-/// \return the address, aligned to 64 bytes, valid until the next call with this buffer or the end of the
-///         callback; NULL if memory is exhausted
+/// Gives the `buffer` of a callback the size `bytes` (0 is allowed), fills it with zeros, and returns its address:
+/// aligned to 64 bytes, valid until the next call with this buffer or the end of the callback. Returns NULL for a
+/// NULL buffer, and if memory is exhausted. [L]
 ///
 /// # Safety
 /// `buffer` is NULL or what a callback of ftsort was given and has not yet returned from.
@@ -86,13 +83,9 @@ pub unsafe extern "C" fn ftsort_buffer_resize(
     }
 }
 
-/// Appends bytes to `buffer`. [L]
-///
-/// \param buffer  the buffer that a callback was given
-/// \param data    copied; not part of this buffer; NULL if `bytes` is 0
-/// \param bytes   the number of bytes to append
-/// \return 0; 1 for an invalid argument or if memory is exhausted, and the buffer is unchanged. A callback can
-///         return this number
+/// Appends a copy of `bytes` bytes, which are not part of this buffer, to the `buffer` of a callback; `data` is NULL if
+/// `bytes` is 0. Returns 0; 1 for an invalid argument or if memory is exhausted, and the buffer is unchanged. A
+/// callback can return this number. [L]
 ///
 /// # Safety
 /// `buffer` is NULL or what a callback of ftsort was given and has not yet returned from; `data` is

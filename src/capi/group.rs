@@ -297,14 +297,12 @@ pub unsafe extern "C" fn ftsort_comm(
     })
 }
 
-/// Releases a group. [L]
+/// Releases a group, which must not be used afterwards. [L]
 ///
 /// Every survivor calls it before MPI_Finalize; it does not communicate. Results remain valid. Does nothing
 /// for NULL, for a group of ftsort_group_of, which belongs to its communicator, and in a callback of the
 /// group. With `ftsort_config.trace` the lowest survivor merges the trace files of all ranks as far as they
 /// are written.
-///
-/// \param group  a group; it must not be used afterwards
 ///
 /// # Safety
 /// `group` is NULL or live.

@@ -39,7 +39,7 @@ pub extern "C" fn ftsort_allow_faults() {
 /// After failures survivors can hang in MPI_Finalize, where they wait for failed ranks. This function waits for
 /// the other survivors. If no rank has failed (and the heartbeat detector of Open MPI has no thread, with which
 /// MPI_Finalize hangs in any case), it releases the group and calls MPI_Finalize and exit. Otherwise it flushes
-/// the C streams and calls _exit, without MPI_Finalize and atexit handlers. An exit status of 0 from
+/// the C streams and calls _exit, without MPI_Finalize and atexit handlers. A zero exit status of
 /// mpirun proves nothing.
 ///
 /// \param group      a group, even an unusable one, or a group of ftsort_group_of

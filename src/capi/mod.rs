@@ -21,6 +21,7 @@ pub mod group;
 mod guard;
 mod handle;
 pub mod launch;
+pub mod many;
 pub mod merge;
 pub mod monitor;
 pub mod one_call;

@@ -37,10 +37,9 @@ pub enum ftsort_key {
     FTSORT_KEY_COMPARE = 12,
 }
 
-/// Compares two records: returns a number below, equal to or above 0, as for qsort. Must be a total order of
-/// keys and pure: the same answer for the same bytes, on every rank and thread. Called by several threads at
-/// once. Must not throw, longjmp, or call ftsort or MPI. The records are copies, of any rank, aligned as in an
-/// array that starts at a multiple of 16.
+/// Compares two records, as for qsort: returns a number below, equal to or above 0. Must be pure and a total order of
+/// keys, the same on every rank and thread. Called by several threads at once. Must not throw, longjmp, or call ftsort
+/// or MPI. The records are copies, of any rank, aligned as in an array that starts at a multiple of 16.
 pub type ftsort_compare_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, a: *const c_void, b: *const c_void) -> c_int>;
 

@@ -217,12 +217,7 @@ pub unsafe extern "C" fn ftsort_result_count(result: *const ftsort_result) -> us
     unsafe { result.as_ref() }.map_or(0, ftsort_result::count)
 }
 
-/// Describes one block of this rank. [L]
-///
-/// \param result  a result
-/// \param index   a number below ftsort_result_count
-/// \param block   receives the block; its data live as long as the result
-/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or an `index` that is too large
+/// Describes block `index`, which lives as long as the result; FTSORT_ERR_ARGUMENT for NULL or a large `index`. [L]
 ///
 /// # Safety
 /// `result` is NULL or live; `block` is NULL or valid.
@@ -266,8 +261,7 @@ pub unsafe extern "C" fn ftsort_result_total(result: *const ftsort_result) -> u6
 /// of bitonic sorts and of ftsort_rounds_run cannot be recovered. FTSORT_CHECK_DIGEST covers the recovery.
 ///
 /// \param group   the group that made the result
-/// \param result  the result of this rank, of ftsort_sort, ftsort_run, ftsort_run_protected or ftsort_rounds_run; it
-///                receives the rebuilt blocks
+/// \param result  the result of this rank, of a sort or of ftsort_rounds_run; it receives the rebuilt blocks
 /// \return FTSORT_OK, with failures or without; FTSORT_ERR_DATA_LOST if blocks cannot be rebuilt (ftsort_lost_ranks
 ///         names the ranks that had them; the blocks of survivors stay valid); FTSORT_ERR_CALLBACK if `reload`
 ///         refuses; FTSORT_ERR_CORRUPT; FTSORT_ERR_ARGUMENT also for another kind of result, and on all ranks for

@@ -17,8 +17,8 @@ use ftsort_kernels::error::Result;
 /// survivor receives the blocks of the nodes that it executes: its own, and those of failed ranks that it
 /// stands in for. Ranks may fail at any moment, all but one of them; the store decides how many failures the
 /// data survive (see `ftsort_store`). A rank that was known to have failed before the call contributes
-/// nothing. The result belongs to the caller. If a rank fails after the call and before the result is released,
-/// ftsort_result_recover rebuilds its blocks.
+/// nothing. If a rank fails after the call and before the result is released, ftsort_result_recover rebuilds its
+/// blocks.
 ///
 /// \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
 ///                `user`, which ftsort_result_verify uses again

@@ -38,7 +38,7 @@ pub struct ftsort_stats {
     pub rounds_replayed: u64,
     /// Ranks that were found failed.
     pub failures: u64,
-    /// The peak of the bytes of blocks and messages in this process, including input copy and result.
+    /// The peak bytes of blocks and messages of this process, input copy and result included.
     pub peak_bytes: u64,
     /// The algorithm that sorted, one of `ftsort_algorithm`; -1 for ftsort_rounds_run.
     pub algorithm: i32,
@@ -48,11 +48,9 @@ pub struct ftsort_stats {
     pub injected: u64,
 }
 
-/// Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. [L]
-///
-/// \param stats  set `struct_size` before (FTSORT_STATS_INIT); receives that many bytes
-/// \return FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a `struct_size` that is too small; FTSORT_ERR_STATE while
-///         the group is busy
+/// Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. `stats` receives as many
+/// bytes as its `struct_size` says (FTSORT_STATS_INIT). Returns FTSORT_OK; FTSORT_ERR_ARGUMENT for NULL or a
+/// `struct_size` that is too small; FTSORT_ERR_STATE while the group is busy. [L]
 ///
 /// # Safety
 /// `group` is NULL or live; `stats` is NULL or valid for its `struct_size` bytes.
@@ -87,9 +85,8 @@ pub unsafe extern "C" fn ftsort_get_stats(
     })
 }
 
-/// Returns the version of the loaded library, which may differ from the macros of the header. [L]
-///
-/// Every minor version of 0.x has its own ABI. Each argument may be NULL.
+/// Returns the version of the loaded library, which may differ from the macros of the header. Every minor version of
+/// 0.x has its own ABI. Each argument may be NULL. [L]
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -105,7 +102,7 @@ pub unsafe extern "C" fn ftsort_version(major: *mut c_int, minor: *mut c_int, pa
     }
 }
 
-/// Returns one static line for bug reports: the versions of ftsort, the compiler and MPI, and whether it has ULFM. [L]
+/// Returns a static line for bug reports: the versions of ftsort, compiler and MPI, and whether it has ULFM. [L]
 #[unsafe(no_mangle)]
 pub extern "C" fn ftsort_build_info() -> *const c_char {
     static INFO: OnceLock<CString> = OnceLock::new();

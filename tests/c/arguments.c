@@ -274,6 +274,29 @@ static ftsort_status run(ftsort *group, const given *g, ftsort_result **result)
   return status;
 }
 
+/* Sorts several arrays, of which one may differ from the others. The first result replaces the last one. */
+static ftsort_status run_many(ftsort *group, const given *g, ftsort_result **result)
+{
+  ftsort_array arrays[5];
+  ftsort_result *fresh[5] = {NULL, NULL, NULL, NULL, NULL};
+  size_t count = (size_t)below(6), changed = (size_t)below(40), i;
+  size_t asked = below(24) ? count : SIZE_MAX - (size_t)below(4);
+  ftsort_status status;
+  for (i = 0; i < 5; i++) {
+    arrays[i].record = i == changed && below(2) ? NULL : g->a_record;
+    arrays[i].data = g->input;
+    arrays[i].count = i == changed && below(2) ? SIZE_MAX - (size_t)below(4) : g->count;
+  }
+  doing = "ftsort_run_many";
+  status = ftsort_run_many(group, below(24) ? arrays : NULL, asked, g->has_place ? fresh : NULL);
+  for (i = 0; i < 5; i++) {
+    EXPECT(fresh[i] == NULL || (status == FTSORT_OK && i < asked));
+    if (i == 0 && fresh[i]) ftsort_result_free(*result), *result = fresh[i];
+    else ftsort_result_free(fresh[i]);
+  }
+  return status;
+}
+
 static ftsort_status protect(ftsort *group, const given *g)
 {
   ftsort_input *input = NULL;
@@ -345,6 +368,7 @@ static ftsort_status collective(size_t function, ftsort *group, given *g, ftsort
     return ftsort_gather_sorted(group, g->a_tree, below(16) ? *result : NULL, below(16) ? consume : NULL, NULL);
   case 9: doing = "ftsort_result_recover"; return ftsort_result_recover(group, below(4) ? *result : NULL);
   case 10: return protect(group, g);
+  case 11: return run_many(group, g, result);
   default: return run(group, g, result);
   }
 }

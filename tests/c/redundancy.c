@@ -2,8 +2,9 @@
  *
  *   redundancy DIR MODE STORE ALGORITHM [CORRUPTION]    (under mpirun)
  *
- * MODE: "result" sorts, "input" protects the input and sorts it again and again, "update" replaces it before each sort,
- * "states" runs rounds, "gather" gathers a recovered result at one rank. The ranks kill themselves one after the other, the highest first, down to one, and each
+ * MODE: "result" sorts, "many" sorts many arrays by one call, "input" protects the input and sorts it again and again,
+ * "update" replaces it before each sort, "states" runs rounds, "gather" gathers a recovered result at one rank. The
+ * ranks kill themselves one after the other, the highest first, down to one, and each
  * time the survivors continue. STORE is memory, directory or reload; ALGORITHM is a number of ftsort_algorithm, or
  * "dense". CORRUPTION changes data, which FTSORT_CHECK_DIGEST must find and repair (docs/fault-injection.md). Rank 0, the
  * last survivor, prints that it is fine.
@@ -25,6 +26,7 @@
 #include "expect.h"
 
 #define COUNT 3000
+#define ARRAYS 20
 
 typedef struct pair {
   uint32_t key, place;
@@ -116,6 +118,45 @@ static void results(ftsort *group, const pair *mine)
   }
   expect_all(result);
   ftsort_result_free(result);
+}
+
+/* The records of a rank as arrays of different sizes, of which every second one is sorted by place. */
+static void describe(ftsort_array *arrays, const pair *mine)
+{
+  size_t start = 0, a;
+  for (a = 0; a < ARRAYS; a++) {
+    size_t end = a + 1 == ARRAYS ? COUNT : start + (a * 37 + (size_t)rank * 11) % (2 * COUNT / ARRAYS);
+    if (end > COUNT) end = COUNT;
+    arrays[a].record = a % 2 ? &by_place : &by_key;
+    arrays[a].data = mine + start;
+    arrays[a].count = end - start;
+    start = end;
+  }
+}
+
+/* The recovery of any result brings the blocks of all arrays to their places. */
+static void many(ftsort *group, const pair *mine)
+{
+  ftsort_array arrays[ARRAYS];
+  ftsort_result *results[ARRAYS];
+  uint64_t found = 0, total = 0;
+  int victim, a;
+  describe(arrays, mine);
+  EXPECT(ftsort_run_many(group, arrays, ARRAYS, results) == FTSORT_OK);
+  if (failures) return;
+  for (victim = ranks - 1; victim > 0; victim--) {
+    lose_one(group, victim);
+    for (a = 0; a < ARRAYS; a++) {
+      EXPECT(ftsort_result_recover(group, results[(a * 7 + victim) % ARRAYS]) == FTSORT_OK);
+      EXPECT(ftsort_lost_ranks(group, NULL, 0) == 0);
+    }
+  }
+  for (a = ARRAYS - 1; a >= 0; a--) {
+    found += count_blocks(results[a], a % 2);
+    total += ftsort_result_total(results[a]);
+    ftsort_result_free(results[a]);
+  }
+  EXPECT(total == (uint64_t)ranks * COUNT && found == total);
 }
 
 static void inputs(ftsort *group, pair *mine)
@@ -339,6 +380,7 @@ int main(int argc, char **argv)
   }
   fill(mine, rank);
   if (strcmp(argv[2], "result") == 0) results(group, mine);
+  else if (strcmp(argv[2], "many") == 0) many(group, mine);
   else if (strcmp(argv[2], "input") == 0) inputs(group, mine);
   else if (strcmp(argv[2], "update") == 0) updates(group, mine);
   else if (strcmp(argv[2], "killed") == 0) killed(group, atol(argv[3]));

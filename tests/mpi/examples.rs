@@ -31,6 +31,10 @@ const EXAMPLES: &str = "
  all   | records    | 4 |           |
  quick | records    | 4 |           | 1@1.send
  all   | records    | 4 |           | 0@1.stored
+ all   | cells      | 1 |           |
+ quick | cells      | 4 |           | 1@0.stored
+ all   | cells      | 3 |           |
+ all   | cells      | 5 |           | 0@1.send 3@2
 ";
 
 fn check(example: &str, ranks: usize, faults: &str, text: &str) -> Result<(), Failed> {
@@ -61,6 +65,11 @@ fn check(example: &str, ranks: usize, faults: &str, text: &str) -> Result<(), Fa
                 format!("{right} survivors were right"),
                 text,
             )
+        }
+        "cells" => {
+            // The cells of all ranks are in order, and complete.
+            let right = lines.filter(|line| line.ends_with("right")).count();
+            require(right == 1, "the cells are not as expected", text)
         }
         "records" => {
             // A line for each sort, of the lowest survivor; the last result is dense.

@@ -128,6 +128,23 @@ fn gives_up_a_stopped_rank() -> Result<(), Failed> {
     folder.remove()
 }
 
+/// Arguments of tests/c/redundancy.c, and ranks.
+const REDUNDANCY: &str = "
+ quick | result memory 0       | 4 | a result is recovered
+ all   | result directory 0    | 4 | a result is recovered
+ all   | result reload 0       | 3 | a result is recovered
+ all   | result memory dense   | 5 | a result is recovered
+ all   | result memory 4       | 4 | a result is recovered
+ quick | many memory 0         | 4 | the results of many arrays are recovered
+ all   | many directory 0      | 3 | the results of many arrays are recovered
+ all   | many reload 0         | 4 | the results of many arrays are recovered
+ all   | many memory dense     | 5 | the results of many arrays are recovered
+ quick | input memory 0        | 3 | a protected input is sorted
+ all   | input directory 0     | 4 | a protected input is sorted
+ all   | states memory 0       | 4 | final states are recovered
+ all   | gather memory 0       | 4 | a recovered result is gathered
+";
+
 pub fn cases() -> Vec<Case> {
     let mut cases = sorts("survives a failure at every point", POINTS);
     cases.extend(sorts("survives several failures", SEVERAL));
@@ -135,6 +152,13 @@ pub fn cases() -> Vec<Case> {
     cases.extend(sorts("keeps to its options and limits", OPTIONS));
     let name = "gives up a stopped rank after the timeout";
     cases.push(Case::new(true, name, gives_up_a_stopped_rank));
+    cases.extend(table(REDUNDANCY).map(|row| {
+        let [arguments, ranks, title] = row.cells();
+        let name = format!("{title} after kills, {ranks} ranks, {arguments}");
+        let arguments = format!("DIR {arguments}");
+        let body = move || self_checking("redundancy", number(ranks), &arguments);
+        Case::skippable(row.is_quick, name, body)
+    }));
     cases.extend(table(TIMEOUTS).map(|row| {
         let [arguments, ranks, title] = row.cells();
         let body = move || self_checking("timeouts", number(ranks), arguments);

@@ -43,6 +43,12 @@ mutants! {
     LastFailureIgnored,
     /// A receive that was cancelled counts as one of a message that has arrived.
     CancelledReceivesCount,
+    /// A rank uses the numbers of records of many arrays, although a rank failed while they were shared.
+    CountsNotCommitted,
+    /// The numbers of records of a rank that failed while they were shared are not passed on.
+    CountsOfFailedRanksForgotten,
+    /// A rank keeps the records of the first array alone of the pieces that belong to the holders of its input.
+    FirstArrayOfPiecesKept,
     /// Copies of inputs that arrive while a failure interrupts the step are not kept.
     LateCopiesDropped,
     /// Inputs that were gathered in a step that failed do not count as copies.

@@ -212,6 +212,11 @@ pub trait Algorithm {
         1
     }
 
+    /// The greatest number of runs of the records in a block that come from one input.
+    fn most_runs_of_input(&self) -> usize {
+        1
+    }
+
     /// Whether a block of any version before the result consists of pieces of inputs, so that it can be
     /// recomputed from the inputs and the decisions and versions need not be stored.
     ///

@@ -29,11 +29,12 @@ use ftsort_kernels::error::{Error, Finding, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 
 /// The checks of a sort.
+#[derive(Clone)]
 pub struct Checks<'a> {
     /// The key of the digests; the same on all ranks.
     pub key: &'a DigestKey,
-    /// The order of records.
-    pub kernel: &'a dyn Kernel,
+    /// The order of each array, at least one: a block of the result has one run for each. All have one record size.
+    pub orders: Vec<&'a dyn Kernel>,
     /// The digest of this rank's input, computed from the caller's array.
     pub input: Digest,
 }
@@ -216,9 +217,9 @@ impl Job<'_, '_> {
         let mut in_order = true;
         for (node, block) in &result.blocks {
             total = total.combine(block.digest.unwrap_or_default());
-            reports.extend(report_of(*node, block, checks.kernel));
-            let mut runs = block.runs.iter();
-            in_order &= runs.all(|run| checks.kernel.first_disorder(&run.data).is_none());
+            reports.extend(report_of(*node, block, &checks.orders));
+            let mut runs = block.runs.iter().zip(&checks.orders);
+            in_order &= runs.all(|(run, order)| order.first_disorder(&run.data).is_none());
         }
         if !in_order {
             let me = self.engine.members.me();
@@ -236,12 +237,16 @@ impl Job<'_, '_> {
         let complete = u8::from(result.complete);
         let mine = [&[complete][..], &total.encode(), &reports].concat();
         let nodes = self.engine.members.cube().len();
-        let limit =
-            1 + Digest::BYTES + nodes * (START_BYTES + Border::limit(checks.kernel.record_bytes()));
+        let record_bytes = checks
+            .orders
+            .first()
+            .map_or(0, |order| order.record_bytes());
+        let blocks = nodes * checks.orders.len();
+        let limit = 1 + Digest::BYTES + blocks * (START_BYTES + Border::limit(record_bytes));
         let Some(reports) = self.engine.share(mine, limit)? else {
             return Ok(result.interrupted());
         };
-        if let Some((finding, node)) = judged(&reports, known, checks.kernel) {
+        if let Some((finding, node)) = judged(&reports, known, &checks.orders) {
             let node = node.filter(|node| (node.0 as usize) < nodes);
             let accused = node.map(|node| self.engine.members.executor(node));
             result.check::<()>(Err(self.engine.accuse(accused, finding)));
@@ -380,26 +385,38 @@ impl Job<'_, '_> {
     }
 }
 
-/// The size of a block's start in the global order, which precedes its border in a report.
+/// The size of the start of a block's part of an array, which precedes its border in a report.
 const START_BYTES: usize = 8;
 
-fn report_of(node: Node, block: &Block, kernel: &dyn Kernel) -> Vec<u8> {
-    let data = block.runs.first().map_or(&[][..], |run| &run.data);
-    let start = block.runs.first().map_or(0, |run| run.start);
-    let mut words = start.to_le_bytes().to_vec();
-    Border::of(node, data, kernel).encode(&mut words);
+/// Returns the start and the border of each array in a block.
+fn report_of(node: Node, block: &Block, orders: &[&dyn Kernel]) -> Vec<u8> {
+    let mut words = Vec::new();
+    for (array, order) in orders.iter().enumerate() {
+        let run = block.runs.get(array);
+        let data = run.map_or(&[][..], |run| &run.data);
+        words.extend(run.map_or(0, |run| run.start).to_le_bytes());
+        Border::of(node, data, *order).encode(&mut words);
+    }
     words
 }
 
-/// Returns the borders in a rank's report; None if it cannot be read.
-fn read_reports<'r>(mut words: &'r [u8], kernel: &dyn Kernel) -> Option<Vec<(Border<'r>, u64)>> {
-    let mut borders = Vec::new();
+/// A border of a block, and its start in the whole array.
+type PlacedBorder<'r> = (Border<'r>, u64);
+
+/// Returns the borders in a rank's report, one for each array of each block; None if it cannot be read.
+fn read_reports<'r>(
+    mut words: &'r [u8],
+    orders: &[&dyn Kernel],
+) -> Option<Vec<Vec<PlacedBorder<'r>>>> {
+    let mut borders = vec![Vec::new(); orders.len()];
     while !words.is_empty() {
-        let (start, rest) = words.split_at_checked(START_BYTES)?;
-        let start = u64::from_le_bytes(start.try_into().ok()?);
-        let (border, rest) = Border::decode(rest, kernel.record_bytes())?;
-        borders.push((border, start));
-        words = rest;
+        for (order, borders) in orders.iter().zip(&mut borders) {
+            let (start, rest) = words.split_at_checked(START_BYTES)?;
+            let start = u64::from_le_bytes(start.try_into().ok()?);
+            let (border, rest) = Border::decode(rest, order.record_bytes())?;
+            borders.push((border, start));
+            words = rest;
+        }
     }
     Some(borders)
 }
@@ -408,31 +425,42 @@ fn read_reports<'r>(mut words: &'r [u8], kernel: &dyn Kernel) -> Option<Vec<(Bor
 pub(super) fn judged(
     reports: &[(Rank, Slice)],
     known: Digest,
-    kernel: &dyn Kernel,
+    orders: &[&dyn Kernel],
 ) -> Option<(Finding, Option<Node>)> {
     let mut total = Digest::default();
-    let mut borders = Vec::new();
+    let mut borders = vec![Vec::new(); orders.len()];
     let mut complete = true;
     for (rank, words) in reports {
         let read = || {
             let (part, words) = words.split_first()?;
             let (digest, reports) = words.split_at_checked(Digest::BYTES)?;
-            Some((
-                *part,
-                Digest::decode(digest)?,
-                read_reports(reports, kernel)?,
-            ))
+            let digest = Digest::decode(digest)?;
+            Some((*part, digest, read_reports(reports, orders)?))
         };
         let Some((part, digest, read)) = read() else {
             return Some((Finding::Whole, Some(rank.home())));
         };
         complete &= part == 1;
         total = total.combine(digest);
-        borders.extend(read);
+        for (all, of_rank) in borders.iter_mut().zip(read) {
+            all.extend(of_rank);
+        }
     }
+    let mut arrays = borders.into_iter().zip(orders);
+    let violation = arrays.find_map(|(borders, order)| misplaced(borders, complete, *order));
+    // A rank with an error has reported less than there is.
+    violation.or_else(|| (complete && total != known).then_some((Finding::Whole, None)))
+}
+
+/// Returns the first violation of the order of one array, and the node. `complete`: all blocks are there.
+fn misplaced(
+    mut borders: Vec<PlacedBorder<'_>>,
+    complete: bool,
+    order: &dyn Kernel,
+) -> Option<(Finding, Option<Node>)> {
     borders.sort_by_key(|(border, _)| border.node);
     let (borders, starts): (Vec<_>, Vec<_>) = borders.into_iter().unzip();
-    if let Some((one, other)) = violations(&borders, kernel).first() {
+    if let Some((one, other)) = violations(&borders, order).first() {
         // Between two neighbours either may be wrong, and its own digest tells.
         return Some((Finding::Order, Some(*one).filter(|one| one == other)));
     }
@@ -442,10 +470,9 @@ pub(super) fn judged(
             return Some((Finding::Order, None));
         }
         // Reported numbers may have any value.
-        place = place.wrapping_add(border.count);
+        place = u64::wrapping_add(place, border.count);
     }
-    // A rank with an error has reported less than there is.
-    (complete && total != known).then_some((Finding::Whole, None))
+    None
 }
 
 /// The digests of the inputs, by the home node of each.
@@ -473,7 +500,7 @@ mod tests {
             border.encode(&mut message);
             (Rank(node), Slice::from(Buffer::copy_of(&message).unwrap()))
         };
-        let judged = |reports: &[_]| judged(reports, Digest::default(), &*kernel);
+        let judged = |reports: &[_]| judged(reports, Digest::default(), &[&*kernel]);
         assert_eq!(judged(&[report(0, 0, 2), report(1, 2, 1)]), None);
         let wrong = Some((Finding::Order, None));
         assert_eq!(judged(&[report(0, 0, 2), report(1, 3, 1)]), wrong);

@@ -53,7 +53,7 @@ impl MessageKind {
 
 /// Decodes and compares the reports of survivors on a checked result; returns whether it is right.
 pub fn judge(told: &[(Rank, Slice)], known: Digest, kernel: &dyn Kernel) -> bool {
-    judged(told, known, kernel).is_none()
+    judged(told, known, &[kernel]).is_none()
 }
 
 /// Decodes and sums up the reports of survivors on a verified array: returns the number of violations.

@@ -51,13 +51,13 @@ impl<'a> SortInput<'a> {
         }
     }
 
-    /// `Status::Argument` if the records are not whole.
-    fn check(&self) -> Result<()> {
+    /// `Status::Argument` if the records, which `name` names, are not whole.
+    pub(super) fn check(&self, name: &str) -> Result<()> {
         let (bytes, size) = (self.records.len(), self.layout.record_bytes());
         if bytes.is_multiple_of(size) {
             return Ok(());
         }
-        let text = format!("records has {bytes} bytes, not a multiple of the record size {size}");
+        let text = format!("{name} has {bytes} bytes, not a multiple of the record size {size}");
         Err(Error::new(Status::Argument, text))
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct KeyedDigest {
 impl<'a> Prepared<'a> {
     /// Checks an input.
     pub fn new(input: SortInput<'a>, threads: &ThreadPool) -> Result<Prepared<'a>> {
-        input.check()?;
+        input.check("records")?;
         let SortInput {
             layout,
             stable,
@@ -113,7 +113,7 @@ impl Prepared<'_> {
     pub(super) fn checks<'c>(&'c self, key: &'c DigestKey) -> Checks<'c> {
         Checks {
             key,
-            kernel: &*self.kernel,
+            orders: vec![&*self.kernel],
             input: key.digest(self.given),
         }
     }
@@ -122,8 +122,8 @@ impl Prepared<'_> {
 /// Copies of an input, each in an order that is good to sort.
 pub(super) struct InputCopies<'a> {
     pub kernel: &'a dyn Kernel,
-    /// The caller's records.
-    pub given: &'a [u8],
+    /// The caller's arrays. Several are copied one after the other.
+    pub given: &'a [&'a [u8]],
     /// Whether the first copy computes the hash by which a reloaded input is recognised: not from the copy,
     /// which may be corrupted.
     pub hashes: bool,
@@ -134,12 +134,31 @@ impl InputCopies<'_> {
     /// Makes a copy.
     pub fn copy(&mut self) -> Result<Buffer> {
         let mut hasher = (self.hashes && self.hash.is_none()).then(InputHasher::default);
-        let copy = self.kernel.copy(self.given, &mut |records| {
+        let mut hash = |records: &[u8]| {
             if let Some(hasher) = &mut hasher {
                 hasher.add(records);
             }
-        })?;
+        };
+        let copy = match self.given {
+            [only] => self.kernel.copy(only, &mut hash)?,
+            arrays => {
+                arrays.iter().for_each(|array| hash(array));
+                concatenated(arrays)?
+            }
+        };
         self.hash = hasher.map(InputHasher::finish).or(self.hash);
         Ok(copy)
     }
+}
+
+/// Copies arrays one after the other.
+pub(super) fn concatenated(arrays: &[&[u8]]) -> Result<Buffer> {
+    let mut copy = Buffer::unset(arrays.iter().map(|array| array.len()).sum())?;
+    let mut rest = &mut copy[..];
+    for array in arrays {
+        let (place, later) = rest.split_at_mut(array.len());
+        place.copy_from_slice(array);
+        rest = later;
+    }
+    Ok(copy)
 }

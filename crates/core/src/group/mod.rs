@@ -12,7 +12,7 @@
 //! | `failures` | failure checks, agreement on numbers, injected failures |
 //! | `job`, [`input`] | jobs: set-up, timers, reloaded inputs; the copy of a rank's input |
 //! | [`protected`], `results` | inputs that are protected before they are sorted; recovery of results |
-//! | [`sort`], `gathered` | sorts; the short way for small inputs |
+//! | [`sort`], `gathered`, [`many`] | sorts of one array; the short way for small inputs; sorts of many arrays in one job |
 //! | `rounds`, [`tree`], `gather` | user-defined algorithms, tree collectives, results at one rank |
 //! | `states`, [`verify`] | states of the caller's own loop; verification of results |
 //! | [`monitor`] | placement by speed |
@@ -27,6 +27,7 @@ mod gather;
 mod gathered;
 pub mod input;
 mod job;
+pub mod many;
 pub mod monitor;
 pub mod protected;
 mod results;

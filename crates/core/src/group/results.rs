@@ -147,6 +147,8 @@ impl<T: Transport> Group<T> {
                     return none_failed(engine, absent, beside.lost);
                 };
                 if retained.is_whole(present) {
+                    // Another result of the same job may have been recovered.
+                    *absent = engine.members().faulty().clone();
                     return Ok(());
                 }
                 let mut source = Inputs {

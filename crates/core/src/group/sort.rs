@@ -9,6 +9,7 @@ use super::config::agree_on_equal;
 use super::gathered::Attempt;
 use super::input::{InputCopies, Key, Prepared, SortInput};
 use super::job::{JobSetup, JobStart};
+use super::many::ArrayOfMany;
 use super::results::Safety;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
@@ -28,16 +29,18 @@ use ftsort_kernels::record::Layout;
 /// executes for a failed rank. It may outlive its group.
 #[derive(Debug)]
 pub struct Sorted {
-    blocks: Vec<(Node, u64, Slice)>,
-    layout: Layout,
-    total: u64,
-    method: Method,
-    dense: bool,
+    pub(super) blocks: Vec<(Node, u64, Slice)>,
+    pub(super) layout: Layout,
+    pub(super) total: u64,
+    pub(super) method: Method,
+    pub(super) dense: bool,
     /// The node of the only block of a dense result that is listed although it is empty.
-    own: Option<Node>,
+    pub(super) own: Option<Node>,
     pub(super) safety: Safety,
+    /// The array that it is, if one job sorted many.
+    pub(super) array: Option<ArrayOfMany>,
     /// Blocks that other ranks list since a recovery. Pointers to them stay valid.
-    _moved: Vec<Slice>,
+    pub(super) _moved: Vec<Slice>,
 }
 
 /// One block of a result.
@@ -66,13 +69,17 @@ impl<'a> SortedBlock<'a> {
 }
 
 impl Sorted {
-    /// Lists the blocks of a job, or of a recovery.
-    fn list(&mut self, blocks: &BTreeMap<Node, Block>) {
+    /// Lists the blocks of a job, or of a recovery. `place`: returns the offset and the records of a block.
+    pub(super) fn list(
+        &mut self,
+        blocks: &BTreeMap<Node, Block>,
+        place: impl Fn(Node, &Block) -> Option<(u64, Slice)>,
+    ) {
         let (dense, own) = (self.dense, self.own);
         let listed = blocks.iter().filter_map(|(node, block)| {
-            let (offset, data) = global_offset(block)?;
+            let (offset, data) = place(*node, block)?;
             let counts = !dense || own == Some(*node) || !data.is_empty();
-            counts.then(|| (*node, offset, data.clone()))
+            counts.then_some((*node, offset, data))
         });
         let listed = listed.collect();
         let before = std::mem::replace(&mut self.blocks, listed);
@@ -84,8 +91,10 @@ impl Sorted {
 
     /// Lists the blocks that the redundancy has for this rank now.
     pub(super) fn relist(&mut self) {
-        if let Some(retained) = self.safety.retained.take() {
-            self.list(retained.blocks());
+        if let Some(array) = self.array.clone() {
+            array.relist(self);
+        } else if let Some(retained) = self.safety.retained.take() {
+            self.list(retained.blocks(), whole_block);
             self.safety.retained = Some(retained);
         }
     }
@@ -97,6 +106,9 @@ impl Sorted {
         dimension: u32,
         with: impl FnOnce(&mut Safety, &dyn Algorithm) -> R,
     ) -> R {
+        if let Some(array) = &self.array {
+            return array.with_algorithm(&mut self.safety, threads, dimension, with);
+        }
         let kernel = kernel_for(&self.layout, threads.clone());
         let sort = self.method.on(&*kernel, dimension);
         let algorithm = MergeAndPlace {
@@ -180,6 +192,12 @@ fn fingerprint_of(method: Option<Method>) -> u64 {
     let mut hasher = XxHash3_64::new();
     method.hash(&mut hasher);
     hasher.finish()
+}
+
+/// The offset and the records of a block of a job that sorted one array.
+fn whole_block(_: Node, block: &Block) -> Option<(u64, Slice)> {
+    let (offset, data) = global_offset(block)?;
+    Some((offset, data.clone()))
 }
 
 impl<T: Transport> Group<T> {
@@ -274,12 +292,12 @@ impl<T: Transport> Group<T> {
         let key = (self.config.checks.digest).then(|| DigestKey::new(key_seed, record_bytes));
         let checks = key.as_ref().map(|key| Checks {
             key,
-            kernel,
+            orders: vec![kernel],
             input: before.map_or_else(|| key.digest(given), |before| before.digest),
         });
         let copies = InputCopies {
             kernel,
-            given,
+            given: &[given],
             hashes: self.services.reload.is_some(),
             hash: None,
         };
@@ -318,9 +336,10 @@ impl<T: Transport> Group<T> {
             dense: self.config.dense,
             own: self.members.working_node(),
             safety: Safety::new((self.id, id), &self.members, finished.retained, key),
+            array: None,
             _moved: Vec::new(),
         };
-        sorted.list(&finished.blocks);
+        sorted.list(&finished.blocks, whole_block);
         sorted
     }
 

@@ -75,10 +75,7 @@ impl ResultLayout {
                 .collect::<Option<Vec<u64>>>()
                 .ok_or_else(undecodable)
         };
-        let cuts = bytes
-            .get(COUNT_BYTES * (1 + 2 * nodes)..)
-            .ok_or_else(undecodable)?;
-        let cuts = Cut::decode_all(cuts, record_bytes)?;
+        let cuts = Cut::decode_all(encoded_cuts(bytes, nodes)?, record_bytes)?;
         if !cuts.is_empty() && cuts.len() + 1 != nodes {
             return Err(undecodable());
         }
@@ -140,6 +137,17 @@ impl ResultLayout {
 /// Returns the number of records of the whole result, from the decision of the last round.
 pub fn total_records(decision: &[u8]) -> u64 {
     number(decision, 0).unwrap_or(0)
+}
+
+/// Returns the position at which a node's block starts in the whole result, from the decision of the last round.
+pub fn block_start(decision: &[u8], node: Node) -> Result<u64> {
+    number(decision, 1 + node.0 as usize).ok_or_else(undecodable)
+}
+
+/// Returns the cuts between the blocks of a dense result as a message, from the decision of the last round.
+pub fn encoded_cuts(decision: &[u8], nodes: usize) -> Result<&[u8]> {
+    let cuts = decision.get(COUNT_BYTES * (1 + 2 * nodes)..);
+    cuts.ok_or_else(undecodable)
 }
 
 /// Returns the position at which a finished block starts in the whole result, and its records.

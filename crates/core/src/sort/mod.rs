@@ -17,6 +17,7 @@ mod any_bytes;
 mod at_once;
 mod bitonic;
 mod hyperquicksort;
+mod many;
 mod merge_and_place;
 mod merging;
 mod method;
@@ -33,6 +34,7 @@ pub mod wire_formats;
 
 pub use bitonic::{Bitonic, Shape};
 pub use hyperquicksort::HyperQuickSort;
+pub use many::{ArrayPlaces, ArrayTable, SortMany};
 pub use merge_and_place::{MergeAndPlace, global_offset, total_records};
 pub use method::{MANY_RANKS, Method};
 pub use quickmerge::{QuickMerge, Splitters};

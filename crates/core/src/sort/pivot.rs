@@ -21,7 +21,7 @@ const SAMPLES_PER_PART: usize = 24;
 /// of a cut then differs by about sqrt(P) / (3.5 x 512) of a node's share, where P is the number of runs; if
 /// one node has all records, by 2 % of a part for up to 85 parts. Blocks of very large records have fewer
 /// samples.
-fn most_samples(parts: usize, record_bytes: usize) -> usize {
+pub fn most_samples(parts: usize, record_bytes: usize) -> usize {
     const MOST_BYTES: usize = 1 << 20;
     const LEAST_SAMPLES: usize = 16;
     let affordable = (MOST_BYTES / record_bytes).max(LEAST_SAMPLES);
@@ -41,13 +41,13 @@ pub struct CutPoint<R = Vec<u8>> {
 
 /// A division of records into a lower and an upper part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum Cut<R = Vec<u8>> {
     /// All records belong to the upper part.
     AllUpper,
     /// All records belong to the lower part.
     AllLower,
     /// The records before the point belong to the lower part.
-    At(CutPoint),
+    At(CutPoint<R>),
 }
 
 /// A record that represents `weight` records around it.
@@ -85,6 +85,20 @@ impl<R: AsRef<[u8]>> CutPoint<R> {
             record: self.record.as_ref().to_vec(),
             origin: self.origin,
             position: self.position,
+        }
+    }
+
+    /// Returns the number of records of a run that are before this point.
+    pub fn records_before(&self, run: &Run, kernel: &dyn Kernel) -> usize {
+        match run.origin.0.cmp(&self.origin) {
+            Ordering::Less => kernel.upper_bound(&run.data, self.record.as_ref()),
+            Ordering::Greater => kernel.lower_bound(&run.data, self.record.as_ref()),
+            Ordering::Equal => {
+                let first = kernel.lower_bound(&run.data, self.record.as_ref());
+                let end = kernel.upper_bound(&run.data, self.record.as_ref());
+                let at = self.position.saturating_sub(run.start);
+                usize::try_from(at).map_or(end, |at| at.clamp(first, end))
+            }
         }
     }
 }
@@ -141,20 +155,6 @@ impl CutPoint {
     pub fn encoded_bytes(record_bytes: usize) -> usize {
         record_bytes + 12
     }
-
-    /// Returns the number of records of a run that are before this point.
-    pub fn records_before(&self, run: &Run, kernel: &dyn Kernel) -> usize {
-        match run.origin.0.cmp(&self.origin) {
-            Ordering::Less => kernel.upper_bound(&run.data, &self.record),
-            Ordering::Greater => kernel.lower_bound(&run.data, &self.record),
-            Ordering::Equal => {
-                let first = kernel.lower_bound(&run.data, &self.record);
-                let end = kernel.upper_bound(&run.data, &self.record);
-                let at = self.position.saturating_sub(run.start);
-                usize::try_from(at).map_or(end, |at| at.clamp(first, end))
-            }
-        }
-    }
 }
 
 impl Cut {
@@ -179,12 +179,11 @@ impl Cut {
 
     /// Decodes the result of [`Cut::encode`].
     pub fn decode(bytes: &[u8], record_bytes: usize) -> Result<Cut> {
-        match bytes.split_first() {
-            Some((0, _)) => Ok(Cut::AllUpper),
-            Some((1, _)) => Ok(Cut::AllLower),
-            Some((2, point)) => Ok(Cut::At(CutPoint::decode(point, record_bytes)?)),
-            _ => Err(undecodable()),
-        }
+        Ok(match Cut::read(bytes, record_bytes)? {
+            Cut::AllUpper => Cut::AllUpper,
+            Cut::AllLower => Cut::AllLower,
+            Cut::At(point) => Cut::At(point.to_owned()),
+        })
     }
 
     /// Returns cuts as a message, one after the other.
@@ -226,20 +225,47 @@ impl Cut {
 
     /// Divides a block at this cut into a lower and an upper part. Copies no records.
     pub fn divide(&self, block: &Block, kernel: &dyn Kernel) -> (Block, Block) {
-        let size = kernel.record_bytes();
-        let (mut lower, mut upper) = (Vec::new(), Vec::new());
-        for run in &block.runs {
-            let records = run.data.len() / size;
-            let below = match self {
-                Cut::AllUpper => 0,
-                Cut::AllLower => records,
-                Cut::At(point) => point.records_before(run, kernel),
-            };
-            let (below, above) = divided(run, below, size);
-            lower.push(below);
-            upper.push(above);
-        }
+        let parts = block.runs.iter().map(|run| self.divide_run(run, kernel));
+        let (lower, upper) = parts.unzip();
         (Block::of_sorted(lower), Block::of_sorted(upper))
+    }
+}
+
+impl<'a> Cut<&'a [u8]> {
+    /// Decodes as [`Cut::decode`], without a copy of the record.
+    pub fn read(bytes: &'a [u8], record_bytes: usize) -> Result<Cut<&'a [u8]>> {
+        match bytes.split_first() {
+            Some((0, _)) => Ok(Cut::AllUpper),
+            Some((1, _)) => Ok(Cut::AllLower),
+            Some((2, point)) => Ok(Cut::At(CutPoint::read(point, record_bytes)?)),
+            _ => Err(undecodable()),
+        }
+    }
+
+    /// Decodes as [`Cut::decode_between`], without copies of the records.
+    pub fn read_between(
+        bytes: &'a [u8],
+        parts: usize,
+        record_bytes: usize,
+    ) -> Result<Vec<Cut<&'a [u8]>>> {
+        let cuts = whole_chunks(bytes, Cut::encoded_bytes(record_bytes))?;
+        if cuts.len() + 1 != parts {
+            return Err(undecodable());
+        }
+        cuts.map(|cut| Cut::read(cut, record_bytes)).collect()
+    }
+}
+
+impl<R: AsRef<[u8]>> Cut<R> {
+    /// Divides a run at this cut into a lower and an upper part. Copies no records.
+    pub fn divide_run(&self, run: &Run, kernel: &dyn Kernel) -> (Run, Run) {
+        let size = kernel.record_bytes();
+        let below = match self {
+            Cut::AllUpper => 0,
+            Cut::AllLower => run.data.len() / size,
+            Cut::At(point) => point.records_before(run, kernel),
+        };
+        divided(run, below, size)
     }
 }
 
@@ -266,8 +292,20 @@ pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sa
     let size = kernel.record_bytes();
     let total = block.bytes() / size;
     let enough = (SAMPLES_PER_PART * parts).max(total / RECORDS_PER_SAMPLE);
-    let wanted = total.min(most_samples(parts, size)).min(enough) as u64;
-    let total = total as u64;
+    let wanted = total.min(most_samples(parts, size)).min(enough);
+    spaced_samples(block, (wanted, WHOLE / 2), kernel)
+}
+
+/// Returns `wanted` evenly spaced records of a block that has at least as many. Their weights add up to the block's
+/// size in records. Each is at `offset` / [`WHOLE`] of the records that it represents.
+pub fn spaced_samples<'a>(
+    block: &'a Block,
+    (wanted, offset): (usize, u32),
+    kernel: &dyn Kernel,
+) -> Vec<Sample<'a>> {
+    let size = kernel.record_bytes();
+    let total = (block.bytes() / size) as u64;
+    let wanted = wanted as u64;
     let mut samples = Vec::with_capacity(wanted as usize);
     let mut runs = block.runs.iter();
     let mut run = runs.next();
@@ -275,11 +313,11 @@ pub fn sample<'a>(block: &'a Block, parts: usize, kernel: &dyn Kernel) -> Vec<Sa
     for index in 0..wanted {
         let from = index * total / wanted;
         let to = (index + 1) * total / wanted;
-        let middle = from + (to - from) / 2;
+        let at = from + (to - from) * u64::from(offset) / u64::from(WHOLE);
         while let Some(now) = run {
             let records = (now.data.len() / size) as u64;
-            if middle < run_starts + records {
-                let point = CutPoint::of(now, (middle - run_starts) as usize, size);
+            if at < run_starts + records {
+                let point = CutPoint::of(now, (at - run_starts) as usize, size);
                 samples.push(Sample {
                     point,
                     weight: to - from,
@@ -339,6 +377,20 @@ pub fn balanced(
     shares: &[usize],
     kernel: &dyn Kernel,
 ) -> Result<Vec<Cut>> {
+    rounded(proposals, shares, None, kernel)
+}
+
+/// The unit of offsets of samples, and of roundings of cuts.
+pub const WHOLE: u32 = 1 << 16;
+
+/// Returns cuts as [`balanced`] does. `rounding`: a number below [`WHOLE`]; with numbers that are spread evenly over many
+/// calls, the sums of the shares are in proportion, although each cut is at a sample.
+pub fn rounded(
+    proposals: &[(Node, Slice)],
+    shares: &[usize],
+    rounding: Option<u32>,
+    kernel: &dyn Kernel,
+) -> Result<Vec<Cut>> {
     // If no node of the parts is fault-free, their executors are outside of the parts, which are then equal.
     let equal = vec![1; shares.len()];
     let shares = if shares.iter().all(|share| *share == 0) {
@@ -356,6 +408,15 @@ pub fn balanced(
     let weights = samples.iter().map(|sample| sample.weight);
     let total = weights.fold(0, u64::saturating_add);
     let all_shares: usize = shares.iter().sum();
+    // A sample that represents more than itself is, on average, in the middle of its records.
+    let (later, earlier) = match rounding.map(u128::from) {
+        None => (0, 0),
+        Some(up) if total == samples.len() as u64 => (2 * up, 0),
+        Some(up) => {
+            let weight = u128::from(total) / samples.len().max(1) as u128;
+            (0, 2 * (u128::from(WHOLE) - up) * weight)
+        }
+    };
     let mut samples = samples.into_iter().peekable();
     let (mut lower, mut before) = (0, 0_u128);
     let (_, inner) = shares.split_last().unwrap_or((&0, &[]));
@@ -368,7 +429,9 @@ pub fn balanced(
             return Cut::AllLower;
         }
         // Counted in half records, because a sample is in the middle of the records that it represents.
-        let target = u128::from(total) * 2 * lower as u128 / all_shares as u128;
+        let exact = u128::from(total) * 2 * lower as u128 * u128::from(WHOLE);
+        let target = exact / all_shares as u128;
+        let target = (target + later).saturating_sub(earlier) / u128::from(WHOLE);
         while let Some(sample) =
             samples.next_if(|sample: &Sample<'_>| before * 2 + u128::from(sample.weight) < target)
         {

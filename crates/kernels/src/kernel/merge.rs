@@ -126,12 +126,16 @@ impl Job<'_> {
         let mut to = from.clone();
         let mut guess = None;
         while !out.is_empty() {
-            let count = match out.len() / size {
-                rest if rest <= piece => rest..=rest,
+            if out.len() / size <= piece {
+                // The last piece has all records that are left.
+                let lengths = runs.iter().map(|run| run.len() / size);
+                to.iter_mut()
+                    .zip(lengths)
+                    .for_each(|(to, length)| *to = length);
+            } else {
                 // Pieces may differ in size, so that most guesses are exact enough.
-                _ => piece / 2..=piece,
-            };
-            advance(order, runs, &mut to, count, guess);
+                advance(order, runs, &mut to, piece / 2..=piece, guess);
+            }
             slices.clear();
             slices.extend(parts(runs, &from, &to, size).filter(|part| !part.is_empty()));
             let bytes: usize = slices.iter().map(|slice| slice.len()).sum();

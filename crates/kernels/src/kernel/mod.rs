@@ -56,6 +56,12 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// order. The contents of the block are undefined then.
     fn sort(&self, block: &mut Buffer) -> Result<()>;
 
+    /// Sorts some of the records of a block, as [`Kernel::sort`] sorts all of them.
+    ///
+    /// # Errors
+    /// As for [`Kernel::sort`].
+    fn sort_part(&self, records: &mut [u8]) -> Result<()>;
+
     /// Compares two records, which need not be aligned.
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering;
 

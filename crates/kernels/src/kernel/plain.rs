@@ -309,12 +309,20 @@ impl<T: PlainKey> Kernel for Plain<T> {
         Ok(copy)
     }
 
+    fn sort_part(&self, records: &mut [u8]) -> Result<()> {
+        let records: &mut [T] = cast_slice_mut(records);
+        if !sort_if_monotonic(records) {
+            self.sort_all(records);
+        }
+        Ok(())
+    }
+
     fn sort(&self, block: &mut Buffer) -> Result<()> {
         let borders = block.take_borders();
-        let mut records: &mut [T] = cast_slice_mut(block);
-        if borders.is_empty() && sort_if_monotonic(records) {
-            return Ok(());
+        if borders.is_empty() {
+            return self.sort_part(block);
         }
+        let mut records: &mut [T] = cast_slice_mut(block);
         let mut start = 0;
         for border in borders {
             let (part, rest) = records.split_at_mut((border - start) / size_of::<T>());

@@ -93,6 +93,14 @@ impl ThreadPool {
             .map_or(1, |pool| pool.current_num_threads())
     }
 
+    /// Calls `work` for each item, on the threads of the pool, and returns the results in the order of the items.
+    pub fn map<T: Send, R: Send>(&self, items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+        match self.rayon_pool().filter(|_| items.len() > 1) {
+            Some(pool) => install(&pool, || map_parallel(items.into_iter(), &work)),
+            None => items.into_iter().map(work).collect(),
+        }
+    }
+
     /// Calls `work` for each item as soon as it is available, one after the other, and returns the results in order.
     /// Items are fetched on the caller's thread; if the pool has threads, `work` runs on one of them meanwhile.
     ///

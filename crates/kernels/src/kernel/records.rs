@@ -124,12 +124,20 @@ impl Kernel for Records {
         Ok(copy)
     }
 
+    fn sort_part(&self, records: &mut [u8]) -> Result<()> {
+        if self.sort_if_monotonic(records) {
+            return Ok(());
+        }
+        let pool = self.pool.rayon_pool();
+        self.catching_panics(|| msd_partition::sort(&self.order, pool.as_deref(), records, &[]))
+    }
+
     /// Allocates as much scratch space as the block takes; on one thread and after a copy that was divided, as much as
     /// its largest part takes.
     fn sort(&self, block: &mut Buffer) -> Result<()> {
         let borders = block.take_borders();
-        if borders.is_empty() && self.sort_if_monotonic(block) {
-            return Ok(());
+        if borders.is_empty() {
+            return self.sort_part(block);
         }
         let pool = self.pool.rayon_pool();
         self.catching_panics(|| msd_partition::sort(&self.order, pool.as_deref(), block, &borders))

@@ -215,16 +215,30 @@ impl Layout {
         self.kind.natural_bytes() == Some(self.record_bytes)
     }
 
-    /// Returns a hash of the layout. It depends on whether there is a comparator, but not on which.
-    pub fn fingerprint(&self) -> u64 {
-        let fields = [
+    /// Returns whether two layouts have the same fields and the same comparator.
+    pub fn is_same(&self, other: &Layout) -> bool {
+        let comparators = (&self.comparator, &other.comparator);
+        let is_same_comparator = match comparators {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(&one.0, &other.0),
+            _ => false,
+        };
+        is_same_comparator && self.fields() == other.fields()
+    }
+
+    fn fields(&self) -> [u64; 5] {
+        [
             self.record_bytes as u64,
             self.key_offset as u64,
             self.key_bytes as u64,
             self.kind as u64,
             u64::from(self.descending),
-        ];
-        XxHash3_64::oneshot(fields.map(u64::to_le_bytes).as_flattened())
+        ]
+    }
+
+    /// Returns a hash of the layout. It depends on whether there is a comparator, but not on which.
+    pub fn fingerprint(&self) -> u64 {
+        XxHash3_64::oneshot(self.fields().map(u64::to_le_bytes).as_flattened())
     }
 }
 
@@ -379,6 +393,16 @@ mod tests {
             descending: true,
             ..fields
         }));
+        for (index, one) in layouts.iter().enumerate() {
+            let one = Layout::new(one.clone()).unwrap();
+            assert!(one.is_same(&one.clone()));
+            let others = layouts[index + 1..].iter();
+            assert!(
+                others
+                    .cloned()
+                    .all(|other| !one.is_same(&Layout::new(other).unwrap()))
+            );
+        }
         let fingerprint = |fields: &Fields| Layout::new(fields.clone()).unwrap().fingerprint();
         let mut all: Vec<u64> = layouts.iter().map(fingerprint).collect();
         assert_eq!(all, layouts.iter().map(fingerprint).collect::<Vec<_>>());

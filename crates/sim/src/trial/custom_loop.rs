@@ -212,6 +212,7 @@ impl CustomLoop<'_, '_, '_> {
             updates: Updates::default(),
             blocks: blocks.collect(),
             total: total as u64,
+            others: Vec::new(),
         }
     }
 }

@@ -54,6 +54,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         ranks,
         seed,
         records,
+        arrays: 0,
         keys: [1, 4, 50, 1 << 30][draw.below(4) as usize],
         algorithm: algorithms[draw.below(algorithms.len() as u64) as usize],
         dense: draw.once_in(4),
@@ -104,6 +105,7 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         trial.checks = false;
         trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
     }
+    draw_arrays(seed, &mut trial);
     if trial.checks && draw.once_in(2) {
         trial.corruptions = (0..1 + draw.below(3))
             .map(|_| corruption(&mut draw, ranks))
@@ -185,6 +187,14 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
         trial.protects > 0 && fits && trial.algorithm != Method::Bitonic(Shape::Bitonic);
     if is_possible && draw.once_in(2) {
         trial.updates = 1 + draw.below(2) as usize;
+    }
+}
+
+/// Lets some sample sorts sort many arrays. The draws of the other values do not depend on it.
+fn draw_arrays(seed: u64, trial: &mut Trial) {
+    let mut draw = SplitMix::new(!seed.rotate_left(32));
+    if trial.algorithm == Method::SampleSort && draw.once_in(2) {
+        trial.arrays = [1, 2, 3, 7, 40][draw.below(5) as usize];
     }
 }
 
@@ -272,6 +282,7 @@ fn change(draw: &mut SplitMix) -> String {
 fn draw_tree(draw: &mut SplitMix, trial: &mut Trial) {
     let ranks = trial.ranks as u64;
     trial.algorithm = Method::HyperQuickSort(PivotRule::Sampled);
+    trial.arrays = 0;
     trial.checks = false;
     trial.corruptions.clear();
     trial.tree = Some(

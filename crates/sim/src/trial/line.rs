@@ -89,6 +89,7 @@ impl Trial {
             "ranks" => self.ranks = value.parse().ok()?,
             "seed" => self.seed = value.parse().ok()?,
             "records" => self.records = value.parse().ok()?,
+            "arrays" => self.arrays = value.parse().ok()?,
             "keys" => self.keys = value.parse().ok()?,
             "algorithm" => self.algorithm = named(&METHODS, value)?,
             "store" => self.store = StoreKind::parse(value)?,
@@ -129,10 +130,11 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 41] = [
+const KEYWORDS: [&str; 42] = [
     "ranks",
     "seed",
     "records",
+    "arrays",
     "keys",
     "algorithm",
     "store",
@@ -172,7 +174,7 @@ const KEYWORDS: [&str; 41] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 34;
+const CURRENT: usize = 35;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -190,6 +192,7 @@ impl fmt::Display for Trial {
             self.sorts,
         )?;
         for (name, count) in [
+            ("arrays", self.arrays),
             ("protects", self.protects),
             ("updates", self.updates),
             ("recoveries", self.recoveries),

@@ -7,8 +7,10 @@
 mod conformance;
 mod custom_loop;
 mod draw;
+mod early_loss;
 mod explore;
 mod line;
+mod many;
 mod oracle;
 mod run;
 mod scripted_policy;
@@ -58,6 +60,8 @@ pub struct Trial {
     pub seed: u64,
     /// The largest number of records of a rank.
     pub records: usize,
+    /// The number of arrays that are sorted in one job; 0: an ordinary sort.
+    pub arrays: usize,
     /// The number of different keys.
     pub keys: u32,
     /// The sort.
@@ -141,6 +145,7 @@ impl Trial {
             && has_copies
             && is_plain_sort
             && self.protects == 0
+            && self.arrays == 0
             && !has_policy
             && !is_injected
     }
@@ -213,6 +218,7 @@ impl Default for Trial {
             ranks: 4,
             seed: 1,
             records: 20,
+            arrays: 0,
             keys: 30,
             algorithm: Method::HyperQuickSort(PivotRule::Sampled),
             dense: false,

@@ -1,21 +1,18 @@
 //! The oracle: compares the result of a trial with a plain sort of the same records.
 
-use super::run::{bytes_of, kernel};
+use super::early_loss::judge_early_loss;
+use super::many::expected;
 use super::spare_checks::{judge_loads, members_after};
 use super::unreported;
 use super::update::{judge_updates, possible_inputs};
-use std::collections::BTreeMap;
 
 use super::{
     CommitRecord, RankResult, ResultBlock, SortOutcome, StoreKind, TestRecord, TreeUse, Trial,
     TrialRun,
 };
-use crate::harness::chunk_bytes;
-use crate::transport::{Failure, FailureMode, Received};
-use ftsort_core::engine::ENCLOSED_PART;
+use crate::transport::{Failure, FailureMode};
 use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
-use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::{Error, Status};
 
 /// Returns a description of the error in the result of a trial. None: the result is correct.
@@ -193,11 +190,31 @@ pub(super) fn judge_result(
     living: &Living<'_>,
     first: &SortOutcome,
 ) -> Option<String> {
+    let mut members = members_after(trial, living[0].0, first);
+    for rank in &first.excluded {
+        members.excluded_for_corruption(*rank);
+    }
+    (0..trial.arrays.max(1))
+        .find_map(|array| judge_array(trial, job, living, (first, &members), array))
+}
+
+/// Checks the result of one of the arrays, or of the only one.
+fn judge_array(
+    trial: &Trial,
+    job: usize,
+    living: &Living<'_>,
+    (first, members): (&SortOutcome, &Members),
+    array: usize,
+) -> Option<String> {
     let present = Rank::all(trial.ranks).filter(|rank| has_input(first, *rank));
     let present: Vec<Rank> = present.collect();
+    let possibilities = match trial.arrays {
+        0 => possible_inputs(trial, job, &present, first),
+        _ => vec![expected(trial, job, &present, array)],
+    };
     let mut wrong = None;
-    for inputs in possible_inputs(trial, job, &present, first) {
-        wrong = judge_contents(trial, living, first, inputs);
+    for expected in possibilities {
+        wrong = judge_contents(trial, living, (first, members), (array, &expected));
         if wrong.is_none() {
             break;
         }
@@ -205,37 +222,31 @@ pub(super) fn judge_result(
     wrong
 }
 
-/// As [`judge_result`], for one possibility of the records of all ranks.
+/// As [`judge_array`], for one possibility of its sorted records.
 fn judge_contents(
     trial: &Trial,
     living: &Living<'_>,
-    first: &SortOutcome,
-    mut expected: Vec<TestRecord>,
+    (first, members): (&SortOutcome, &Members),
+    (array, expected): (usize, &[TestRecord]),
 ) -> Option<String> {
-    // The sort is stable: equal keys stay in the order of ranks and positions.
-    expected.sort_by_key(|record| record.key);
-    let mut members = members_after(trial, living[0].0, first);
-    for rank in &first.excluded {
-        members.excluded_for_corruption(*rank);
-    }
-    let mut count = 0;
-    for (rank, outcome) in living {
+    let results = living.iter().map(|(rank, outcome)| {
         let result = outcome.result.as_ref().ok()?;
-        let wrong = judge_rank(trial, &members, first, (*rank, result), &expected);
-        if wrong.is_some() {
-            return wrong;
-        }
-        count += records_of(result);
-    }
-    let wrong = judge_shares(trial, living, expected.len());
-    let wrong = wrong.or_else(|| judge_loads(trial, living, first, expected.len()));
+        Some((*rank, result.of_array(array)))
+    });
+    let results = results.collect::<Option<Vec<(Rank, &RankResult)>>>()?;
+    let wrong = results
+        .iter()
+        .find_map(|result| judge_rank(trial, members, first, *result, expected));
+    let wrong = wrong.or_else(|| judge_shares(trial, &results, expected.len()));
+    let wrong = wrong.or_else(|| judge_loads(trial, &results, first, expected.len()));
     if wrong.is_some() {
         return wrong;
     }
+    let count: usize = results.iter().map(|(_, result)| records_of(result)).sum();
     let all_here = living.len() == members.survivors().count();
     (all_here && count != expected.len()).then(|| {
         format!(
-            "the result has {count} records instead of {}",
+            "the result of array {array} has {count} records instead of {}",
             expected.len()
         )
     })
@@ -296,7 +307,7 @@ fn judge_rank(
 
 /// Checks that each rank's share is in proportion to its weight. This holds if all speeds were known from the start,
 /// no rank was excluded or failed, and the records are so few that samples are exact.
-fn judge_shares(trial: &Trial, living: &Living<'_>, total: usize) -> Option<String> {
+fn judge_shares(trial: &Trial, results: &[(Rank, &RankResult)], total: usize) -> Option<String> {
     let weighted_methods = [
         Method::SampleSort,
         Method::HyperQuickSort(PivotRule::Sampled),
@@ -336,8 +347,8 @@ fn judge_shares(trial: &Trial, living: &Living<'_>, total: usize) -> Option<Stri
         1 + total / MIN_SAMPLES
     };
     let tolerance = 2 + sample * trial.ranks.next_power_of_two().ilog2() as usize;
-    living.iter().find_map(|(rank, outcome)| {
-        let share = records_of(outcome.result.as_ref().ok()?);
+    results.iter().find_map(|(rank, result)| {
+        let share = records_of(result);
         let expected = total * weights[rank.index()] / all;
         (share.abs_diff(expected) > tolerance).then(|| {
             format!("rank {rank} has {share} records instead of about {expected} by the weights {weights:?}")
@@ -510,110 +521,4 @@ fn judge_data_loss(
     };
     (at_once <= protected)
         .then(|| format!("data loss is reported, although only {at_once} ranks failed at once"))
-}
-
-/// Checks a data loss before the first commit. The input of a rank that fails is lost unless it can be loaded again, or
-/// all of it had reached a survivor or a file.
-fn judge_early_loss(
-    trial: &Trial,
-    run: &TrialRun,
-    job: usize,
-    outcome: &SortOutcome,
-) -> Option<String> {
-    if trial.store == StoreKind::Reload {
-        return Some("data loss is reported, although inputs can be loaded again".into());
-    }
-    let was_stored = |owner: &&Rank| {
-        if trial.tree.is_some() && job > 0 {
-            // Trees before this job may have used any number of stores.
-            return false;
-        }
-        // The number of stores of inputs and results before this job.
-        let stores = if trial.protects > 0 {
-            job * (1 + trial.update_count() + trial.protects)
-        } else {
-            job
-        };
-        let name = format!("-s{stores}-v0-f00000000-n{owner}");
-        run.finished_files.iter().any(|file| file.ends_with(&name))
-    };
-    let is_held = |owner: &&Rank| {
-        let mut survivors = run.survivors.iter();
-        let records = match trial.tree {
-            Some(_) => trial.sorted_records(job, **owner),
-            None => trial.version_of_records(job, **owner, 0),
-        };
-        survivors.any(|holder| {
-            has_arrived(trial, run, (job, **owner, *holder), &records)
-                || was_gathered(trial, run, job, **owner, *holder)
-        })
-    };
-    let mut lost = outcome.lost.iter();
-    let owner = match trial.store {
-        // States become a version together, and the blocks of a result that is collected are in no store.
-        _ if trial.custom_loop || trial.tree == Some(TreeUse::Collect) => None,
-        StoreKind::Directory => lost.find(was_stored),
-        StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
-        _ => None,
-    };
-    owner.map(|owner| {
-        format!(
-            "the input of rank {owner} is reported as lost, but it had reached a survivor or a file"
-        )
-    })
-}
-
-/// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree, in a job. False
-/// if it is so small that it travels with other data.
-pub(super) fn has_arrived(
-    trial: &Trial,
-    run: &TrialRun,
-    (job, owner, holder): (usize, Rank, Rank),
-    records: &[TestRecord],
-) -> bool {
-    let Ok(input) = bytes_of(trial, records) else {
-        return false;
-    };
-    if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {
-        // It travels with its header, and a control message may have the same bytes by chance.
-        return false;
-    }
-    let mut chunks = BTreeMap::new();
-    for chunk in input.chunks(chunk_bytes(trial.ranks)) {
-        let received = Received {
-            job,
-            from: owner,
-            to: holder,
-            fills: true,
-            checksum: Checksum::of(chunk),
-        };
-        *chunks.entry(received).or_insert(0) += 1;
-    }
-    let mut chunks = chunks.iter();
-    chunks.all(|(chunk, count)| run.received.get(chunk) >= Some(count))
-}
-
-/// Returns whether a rank has received another rank's whole input in the step in which ranks gather inputs.
-fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: Rank) -> bool {
-    let Ok(mut message) = sorted_bytes(trial, job, owner) else {
-        return false;
-    };
-    let trailer = [trial.fingerprint(job), 1].map(u64::to_le_bytes);
-    message.extend(trailer.as_flattened());
-    let received = |fills| Received {
-        job,
-        from: owner,
-        to: holder,
-        fills,
-        checksum: Checksum::of(&message),
-    };
-    let arrived = |fills| run.received.contains_key(&received(fills));
-    trial.may_gather() && (arrived(false) || arrived(true))
-}
-
-/// The bytes of a rank's sorted input.
-fn sorted_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Vec<u8>, Error> {
-    let mut sorted = bytes_of(trial, &trial.records(job, rank))?;
-    kernel(trial)?.sort(&mut sorted)?;
-    Ok(sorted.to_vec())
 }

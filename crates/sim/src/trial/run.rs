@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::custom_loop::CustomLoop;
+use super::many::sort_many;
 use super::scripted_policy::ScriptedPolicy;
 use super::tree_op::TreeJob;
 use super::update::{Updates, protect};
@@ -11,8 +12,9 @@ use crate::directory::FileModel;
 use crate::harness::{CommitLog, Harness, HarnessRun, JobOptions, JobReport, SimRank};
 use crate::job::{InputSource, JobContext, JobRun};
 use crate::transport::{Received, SimConfig, SimResult, StepRecord, TraceEntry};
+use ftsort_core::block::Block;
 use ftsort_core::engine::{
-    Algorithm, Checkpoints, Checks, Finished, Gathered, PlacementPolicy, repair_inputs,
+    Algorithm, Checkpoints, Checks, Finished, Gathered, HeldInputs, PlacementPolicy, repair_inputs,
 };
 use ftsort_core::faults::{Plan, Schedule};
 use ftsort_core::members::{Rank, RankSet};
@@ -46,6 +48,8 @@ pub struct RankResult {
     pub total: u64,
     /// The updates of the protected input.
     pub updates: Updates,
+    /// The results of the arrays after the first, if many are sorted.
+    pub others: Vec<RankResult>,
 }
 
 /// The outcome of one job on one rank.
@@ -236,9 +240,12 @@ fn run_one(
             };
             return tree.run(kind, input);
         }
+        if trial.arrays > 0 {
+            return sort_many(trial, &input_of, context, digest_key.as_ref(), input);
+        }
         let checks = digest_key.as_ref().map(|key| Checks {
             key,
-            kernel: &*kernel,
+            orders: vec![&*kernel],
             input: key.digest(&input),
         });
         sort(
@@ -285,36 +292,33 @@ fn gather(
         dimension,
         dense: trial.dense,
     };
-    let source = || InputSource {
-        read: input_of,
-        own: None,
-        can_reload: false,
-        lies: false,
-    };
-    let finished = context.finish(&algorithm, source(), &gathered, trial.recoveries > 0)?;
+    let source = |own| input_source(trial, input_of, own);
+    let retains = trial.recoveries > 0;
+    let finished = context.finish(&algorithm, source(None), &gathered, retains)?;
     let Some(finished) = finished else {
         return Ok(Attempt::TakesRounds(gathered));
     };
-    let result = recovered(trial, context, &algorithm, &source, finished)?;
+    let (blocks, decision) = recovered(trial, context, &algorithm, &source, finished)?;
+    let result = result_of(trial, &blocks, &decision);
     Ok(Attempt::Finished(result))
 }
 
 /// Returns the kernel, and the input in the form that the job needs.
 fn prepare(trial: &Trial, mut input: Buffer) -> Result<(Box<dyn Kernel>, Buffer)> {
-    let kernel = kernel(trial)?;
+    let kernel = kernel_of(trial, false)?;
     if trial.tree.is_some() {
         kernel.sort(&mut input)?;
     }
     Ok((kernel, input))
 }
 
-/// Runs one sort on one rank: protects the input first and recovers the result afterwards, if the trial says so.
+/// Runs one sort on one rank: protects the input before, if the trial says so.
 fn sort(
     trial: &Trial,
     (number, input_of): (usize, &dyn Fn(Rank) -> Result<Buffer>),
     mut context: JobContext<'_, '_>,
     (kernel, checks): (&dyn Kernel, Option<&Checks<'_>>),
-    (input, mut gathered): (Buffer, Gathered),
+    (input, gathered): (Buffer, Gathered),
 ) -> Result<RankResult> {
     let me = context.engine.members().me();
     let dimension = context.engine.members().cube().dimension();
@@ -341,60 +345,29 @@ fn sort(
     }
     let checks = checks.map(|checks| Checks {
         input: digest.unwrap_or_else(|| checks.key.digest(&input)),
-        ..*checks
+        ..checks.clone()
     });
-    let checks = checks.as_ref();
     let updated = |rank: Rank| match rank == me && trial.protects > 0 {
         true => Buffer::copy_of(&input),
         false => input_of(rank),
     };
-    let source = |own| InputSource {
-        read: &updated,
-        own,
-        can_reload: trial.store == StoreKind::Reload,
-        lies: trial.lies,
+    let run = SortRun {
+        algorithm: &algorithm,
+        checks: checks.as_ref(),
+        source: &|own| input_source(trial, &updated, own),
+        input: input.clone(),
+        held,
+        gathered,
     };
-    let mut finished;
-    let mut turn = 0;
-    loop {
-        turn += 1;
-        let run = JobRun {
-            source: source(Some(me)),
-            input: input.clone(),
-            checks,
-            held: held.as_mut(),
-            retains: trial.recoveries > 0,
-            gathered: std::mem::take(&mut gathered),
-        };
-        finished = context.run(&algorithm, run)?;
-        if turn >= trial.protects {
-            break;
-        }
-        context.engine.readmit_all();
-    }
-    let result = recovered(trial, &mut context, &algorithm, &|| source(None), finished)?;
-    Ok(RankResult { updates, ..result })
+    let (blocks, decision) = run_sort(trial, &mut context, run)?;
+    Ok(RankResult {
+        updates,
+        ..result_of(trial, &blocks, &decision)
+    })
 }
 
-/// Recovers the result of a job after failures, if the trial says so.
-fn recovered<'i>(
-    trial: &Trial,
-    context: &mut JobContext<'_, '_>,
-    algorithm: &dyn Algorithm,
-    source: &dyn Fn() -> InputSource<'i>,
-    finished: Finished,
-) -> Result<RankResult> {
-    let mut blocks = finished.blocks;
-    if let Some(mut retained) = finished.retained {
-        context.engine.readmit_all();
-        for _ in 0..trial.recoveries {
-            context.recover(algorithm, source(), &mut retained)?;
-        }
-        blocks = retained.blocks().clone();
-        context.results.push(retained);
-    } else if trial.recoveries > 0 {
-        none_failed(context)?;
-    }
+/// The result of a sort of one array.
+fn result_of(trial: &Trial, blocks: &BTreeMap<Node, Block>, decision: &[u8]) -> RankResult {
     let blocks = blocks.iter().filter_map(|(node, block)| {
         let (offset, data) = global_offset(block)?;
         Some(ResultBlock {
@@ -403,11 +376,93 @@ fn recovered<'i>(
             records: read_records(trial, data),
         })
     });
-    Ok(RankResult {
+    RankResult {
         blocks: blocks.collect(),
-        total: total_records(&finished.decision),
+        total: total_records(decision),
         updates: Updates::default(),
-    })
+        others: Vec::new(),
+    }
+}
+
+/// A sort of one rank.
+pub struct SortRun<'r> {
+    /// The sort with its last rounds.
+    pub algorithm: &'r dyn Algorithm,
+    /// The detection of changed data.
+    pub checks: Option<&'r Checks<'r>>,
+    /// Makes a source of inputs, from the rank that can copy its own one again.
+    pub source: &'r dyn Fn(Option<Rank>) -> InputSource<'r>,
+    /// The input of the rank.
+    pub input: Slice,
+    /// The inputs, if they were protected before.
+    pub held: Option<HeldInputs>,
+    /// The inputs of other ranks that have arrived already.
+    pub gathered: Gathered,
+}
+
+/// Returns a source of the inputs that `input_of` makes. `own`: the rank that can copy its own one again.
+pub fn input_source<'r>(
+    trial: &Trial,
+    input_of: &'r dyn Fn(Rank) -> Result<Buffer>,
+    own: Option<Rank>,
+) -> InputSource<'r> {
+    InputSource {
+        read: input_of,
+        own,
+        can_reload: trial.store == StoreKind::Reload,
+        lies: trial.lies,
+    }
+}
+
+/// Runs a sort, several times if its input is held, and recovers the result afterwards, if the trial says so. Returns
+/// the blocks of the result and the last decision.
+pub fn run_sort(
+    trial: &Trial,
+    context: &mut JobContext<'_, '_>,
+    mut sort: SortRun<'_>,
+) -> Result<(BTreeMap<Node, Block>, Slice)> {
+    let me = context.engine.members().me();
+    let mut finished;
+    let mut turn = 0;
+    loop {
+        turn += 1;
+        let run = JobRun {
+            source: (sort.source)(Some(me)),
+            input: sort.input.clone(),
+            checks: sort.checks,
+            held: sort.held.as_mut(),
+            retains: trial.recoveries > 0,
+            gathered: std::mem::take(&mut sort.gathered),
+        };
+        finished = context.run(sort.algorithm, run)?;
+        if turn >= trial.protects {
+            break;
+        }
+        context.engine.readmit_all();
+    }
+    recovered(trial, context, sort.algorithm, sort.source, finished)
+}
+
+/// Recovers the result of a job after failures, if the trial says so. Returns its blocks and the last decision.
+fn recovered<'i>(
+    trial: &Trial,
+    context: &mut JobContext<'_, '_>,
+    algorithm: &dyn Algorithm,
+    source: &dyn Fn(Option<Rank>) -> InputSource<'i>,
+    finished: Finished,
+) -> Result<(BTreeMap<Node, Block>, Slice)> {
+    let mut blocks = finished.blocks;
+    if let Some(mut retained) = finished.retained {
+        context.engine.readmit_all();
+        for _ in 0..trial.recoveries {
+            context.recover(algorithm, source(None), &mut retained)?;
+        }
+        blocks = retained.blocks().clone();
+        context.results.push(retained);
+    } else if trial.recoveries > 0 {
+        none_failed(context)?;
+    }
+    Ok((blocks, finished.decision))
 }
 
 /// `Status::DataLost` if a rank has failed since a result without redundancy was made.
@@ -449,7 +504,8 @@ pub fn read_records(trial: &Trial, bytes: &[u8]) -> Vec<TestRecord> {
         .collect()
 }
 
-fn record_bytes(trial: &Trial) -> usize {
+/// Returns the size of a record of a trial.
+pub fn record_bytes(trial: &Trial) -> usize {
     if trial.tagged {
         size_of::<TestRecord>()
     } else {
@@ -457,11 +513,12 @@ fn record_bytes(trial: &Trial) -> usize {
     }
 }
 
-/// The kernel for the trial's records.
-pub fn kernel(trial: &Trial) -> Result<Box<dyn Kernel>> {
+/// Returns the kernel of a trial's records.
+pub fn kernel_of(trial: &Trial, descending: bool) -> Result<Box<dyn Kernel>> {
     let fields = Fields {
         record_bytes: record_bytes(trial),
         key: KeyKind::I32 as i32,
+        descending,
         ..Fields::default()
     };
     Ok(kernel_for(&Layout::new(fields)?, 1))

@@ -67,6 +67,9 @@ fn candidates(trial: &Trial) -> Vec<Trial> {
     for records in [0, 1, trial.records / 2, trial.records.saturating_sub(1)] {
         offer(&|smaller| smaller.records = records.min(smaller.records));
     }
+    for arrays in [1, trial.arrays / 2, trial.arrays.saturating_sub(1)] {
+        offer(&|smaller| smaller.arrays = arrays.min(smaller.arrays));
+    }
     for keys in [1, trial.keys / 2] {
         offer(&|smaller| smaller.keys = keys.clamp(1, smaller.keys));
     }

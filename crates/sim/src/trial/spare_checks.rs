@@ -31,7 +31,7 @@ fn is_balanced(trial: &Trial) -> bool {
 /// one block with records, and a share as if no rank had failed. Both hold for the job in which a rank fails, too.
 pub fn judge_loads(
     trial: &Trial,
-    living: &[(Rank, &SortOutcome)],
+    results: &[(Rank, &RankResult)],
     first: &SortOutcome,
     total: usize,
 ) -> Option<String> {
@@ -52,8 +52,7 @@ pub fn judge_loads(
     };
     let most = total / working + 2 + sample * trial.ranks.next_power_of_two().ilog2() as usize;
     let exact = trial.algorithm != Method::Bitonic(Shape::Any) && total <= MAX_JUDGED;
-    living.iter().find_map(|(rank, outcome)| {
-        let result: &RankResult = outcome.result.as_ref().ok()?;
+    results.iter().find_map(|(rank, result)| {
         let blocks = result.blocks.iter();
         let full: Vec<_> = blocks.filter(|block| !block.records.is_empty()).collect();
         let records: usize = full.iter().map(|block| block.records.len()).sum();

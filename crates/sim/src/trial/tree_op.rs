@@ -109,6 +109,7 @@ impl TreeJob<'_, '_, '_> {
             updates: Updates::default(),
             blocks: block.into_iter().collect(),
             total: u64::from(chosen.sink_rank.0),
+            others: Vec::new(),
         })
     }
 
@@ -154,6 +155,7 @@ impl TreeJob<'_, '_, '_> {
             updates: Updates::default(),
             blocks,
             total: u64::from(chosen.sink_rank.0),
+            others: Vec::new(),
         })
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Must never: give a rank more information than a C program has.
 
-use super::oracle::{Living, has_arrived};
+use super::early_loss::has_arrived;
+use super::oracle::Living;
 use super::run::bytes_of;
 use super::{SortOutcome, StoreKind, TestRecord, Trial, TrialRun};
 use crate::job::{InputSource, JobContext, JobRun};
@@ -51,7 +52,7 @@ pub fn protect(
     let checks_of = |input: &Slice| {
         checks.map(|checks| Checks {
             input: checks.key.digest(input),
-            ..*checks
+            ..checks.clone()
         })
     };
     let mut input = context.engine.all_or_none(version_of(0))?;
@@ -111,7 +112,7 @@ fn protection<'r>(
     }
 }
 
-/// Returns the inputs of all ranks that a result may consist of, one list for each possibility: the survivors have the
+/// Returns the sorted inputs of all ranks that a result may consist of, one list for each possibility: the survivors have the
 /// same version of the records, and a failed rank an older one if it failed before. It has none if an update reported
 /// its loss, and more ranks failed than there are copies.
 pub(super) fn possible_inputs(
@@ -150,6 +151,10 @@ pub(super) fn possible_inputs(
         let with_records: Vec<_> = possible.iter().flat_map(longer).collect();
         possible.retain(|_| may_lose && reported(rank));
         possible.extend(with_records);
+    }
+    // The sort is stable: equal keys stay in the order of ranks and positions.
+    for records in &mut possible {
+        records.sort_by_key(|record| record.key);
     }
     possible
 }

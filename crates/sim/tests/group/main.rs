@@ -1,8 +1,10 @@
 //! The safe `Group` of the core on simulated ranks: creation, sorts, wrong arguments, failures, agreement, states,
 //! user-defined algorithms, tree collectives, verification, and memory limits.
 
+mod arrays;
 mod collectives;
 mod points;
+mod protected;
 mod redundancy;
 mod refusals;
 mod spares;

@@ -4,6 +4,7 @@
 //! The environment variable FTSORT_TESTS selects the size: `quick` (the default) covers every kind of job, store and
 //! failure with small searches, and `all` searches pairs of failures and thousands of seeds.
 
+mod arrays;
 mod corruption;
 mod gather;
 mod redundancy;
@@ -471,6 +472,18 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=2";
             Some((line, 2))
         }
+        Mutant::CountsNotCommitted => Some((
+            "ranks=3 records=12 arrays=3 store=memory:1 algorithm=samplesort",
+            1,
+        )),
+        Mutant::CountsOfFailedRanksForgotten => Some((
+            "ranks=4 records=12 arrays=3 store=directory algorithm=samplesort",
+            1,
+        )),
+        Mutant::FirstArrayOfPiecesKept => Some((
+            "ranks=3 records=60 arrays=3 store=memory:1 algorithm=samplesort recoveries=1",
+            1,
+        )),
         Mutant::LastVersionRetired => Some((
             "ranks=3 records=6 store=memory:1 algorithm=bitonic recoveries=1",
             1,

@@ -175,9 +175,9 @@ impl Job<'_, '_> {
             self.engine
                 .transfer_inputs(&origins, transfers, &mut result.error)?
         } else {
-            // A piece of an input is one run, and so is the input.
+            // An input is one run.
             let most_runs = match plan.moves[..] {
-                [] => 1,
+                [] => self.algorithm.most_runs_of_input(),
                 _ => self.algorithm.most_runs(),
             };
             self.engine
@@ -362,6 +362,9 @@ impl Job<'_, '_> {
         for holder in self.other_holders(me) {
             for node in self.engine.members.nodes_of(holder) {
                 let mut piece = self.piece(me, node)?;
+                if mutant(Mutant::FirstArrayOfPiecesKept) {
+                    piece.runs.truncate(1);
+                }
                 for run in &mut piece.runs {
                     run.data = Buffer::copy_of(&run.data)?.into();
                 }

@@ -1,0 +1,125 @@
+//! The oracle's knowledge of the inputs that had left their ranks before a failure.
+//!
+//! The input of a rank that fails before the first commit is lost, unless all of its bytes had arrived at a survivor or
+//! in a file, or it can be loaded again.
+
+use std::collections::BTreeMap;
+
+use super::run::{bytes_of, kernel_of};
+use super::{SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun};
+use crate::harness::chunk_bytes;
+use crate::transport::Received;
+use ftsort_core::engine::ENCLOSED_PART;
+use ftsort_core::members::Rank;
+use ftsort_kernels::checksum::Checksum;
+use ftsort_kernels::error::Error;
+
+/// Checks a data loss before the first commit. The input of a rank that fails is lost unless it can be loaded again, or
+/// all of it had reached a survivor or a file.
+pub(super) fn judge_early_loss(
+    trial: &Trial,
+    run: &TrialRun,
+    job: usize,
+    outcome: &SortOutcome,
+) -> Option<String> {
+    if trial.store == StoreKind::Reload && trial.arrays > 0 {
+        // The counts of a rank's arrays cannot be loaded again.
+        return None;
+    }
+    if trial.store == StoreKind::Reload {
+        return Some("data loss is reported, although inputs can be loaded again".into());
+    }
+    let was_stored = |owner: &&Rank| {
+        if trial.tree.is_some() && job > 0 {
+            // Trees before this job may have used any number of stores.
+            return false;
+        }
+        // The number of stores of inputs and results before this job.
+        let stores = if trial.protects > 0 {
+            job * (1 + trial.update_count() + trial.protects)
+        } else {
+            job
+        };
+        let name = format!("-s{stores}-v0-f00000000-n{owner}");
+        run.finished_files.iter().any(|file| file.ends_with(&name))
+    };
+    let is_held = |owner: &&Rank| {
+        let mut survivors = run.survivors.iter();
+        let records = match trial.tree {
+            Some(_) => trial.sorted_records(job, **owner),
+            None => trial.version_of_records(job, **owner, 0),
+        };
+        survivors.any(|holder| {
+            has_arrived(trial, run, (job, **owner, *holder), &records)
+                || was_gathered(trial, run, job, **owner, *holder)
+        })
+    };
+    let mut lost = outcome.lost.iter();
+    let owner = match trial.store {
+        // States become a version together, and the blocks of a result that is collected are in no store.
+        _ if trial.custom_loop || trial.tree == Some(TreeUse::Collect) => None,
+        StoreKind::Directory => lost.find(was_stored),
+        StoreKind::Memory(1..) | StoreKind::Versions(1..) => lost.find(is_held),
+        _ => None,
+    };
+    owner.map(|owner| {
+        format!(
+            "the input of rank {owner} is reported as lost, but it had reached a survivor or a file"
+        )
+    })
+}
+
+/// Returns whether a rank has received another rank's whole input, or its whole contribution to a tree, in a job. False
+/// if it is so small that it travels with other data.
+pub(super) fn has_arrived(
+    trial: &Trial,
+    run: &TrialRun,
+    (job, owner, holder): (usize, Rank, Rank),
+    records: &[TestRecord],
+) -> bool {
+    let Ok(input) = bytes_of(trial, records) else {
+        return false;
+    };
+    if input.len() <= chunk_bytes(trial.ranks) / ENCLOSED_PART {
+        // It travels with its header, and a control message may have the same bytes by chance.
+        return false;
+    }
+    let mut chunks = BTreeMap::new();
+    for chunk in input.chunks(chunk_bytes(trial.ranks)) {
+        let received = Received {
+            job,
+            from: owner,
+            to: holder,
+            fills: true,
+            checksum: Checksum::of(chunk),
+        };
+        *chunks.entry(received).or_insert(0) += 1;
+    }
+    let mut chunks = chunks.iter();
+    chunks.all(|(chunk, count)| run.received.get(chunk) >= Some(count))
+}
+
+/// Returns whether a rank has received another rank's whole input in the step in which ranks gather inputs.
+fn was_gathered(trial: &Trial, run: &TrialRun, job: usize, owner: Rank, holder: Rank) -> bool {
+    let Ok(mut message) = sorted_bytes(trial, job, owner) else {
+        return false;
+    };
+    let trailer = [trial.fingerprint(job), 1].map(u64::to_le_bytes);
+    message.extend(trailer.as_flattened());
+    let received = |fills| Received {
+        job,
+        from: owner,
+        to: holder,
+        fills,
+        checksum: Checksum::of(&message),
+    };
+    let arrived = |fills| run.received.contains_key(&received(fills));
+    trial.may_gather() && (arrived(false) || arrived(true))
+}
+
+/// The bytes of a rank's sorted input.
+fn sorted_bytes(trial: &Trial, job: usize, rank: Rank) -> Result<Vec<u8>, Error> {
+    let mut sorted = bytes_of(trial, &trial.records(job, rank))?;
+    kernel_of(trial, false)?.sort(&mut sorted)?;
+    Ok(sorted.to_vec())
+}

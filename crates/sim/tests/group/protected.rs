@@ -1,0 +1,238 @@
+//! Inputs that are protected before they are sorted: sorts in other orders, updates, and changed data.
+
+use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, with_directory};
+use super::{SEEDS, SimGroup, all_keys, joined, keys, parts, play_group, refusal, statuses};
+use ftsort_core::group::protected::Order;
+use ftsort_core::group::{DataChecks, GroupConfig, SortInput};
+use ftsort_core::members::Rank;
+use ftsort_core::sort::{Method, Shape};
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
+
+/// The records that `rank` passes to the update of this number; sizes differ from update to update.
+fn changed(rank: Rank, update: i32) -> Vec<i32> {
+    let numbers = 0..20 + 10 * update;
+    numbers
+        .map(|at| at * 8 + rank.0 as i32 + 1000 * update)
+        .collect()
+}
+
+#[test]
+fn an_input_is_replaced_after_failures_and_keeps_the_records_of_failed_ranks() {
+    for seed in SEEDS {
+        let failures = "1@10 3@11";
+        let outcomes = play_group(4, seed, GroupConfig::default(), failures, |rank, group| {
+            let mut input = group.protect(SortInput::of_keys(&changed(rank, 0)))?;
+            let update = |group: &mut SimGroup<'_>, input: &mut _, number| {
+                group.update(input, bytemuck::cast_slice(&changed(rank, number)))
+            };
+            update(group, &mut input, 1)?;
+            fail_in(group, 10, 1)?;
+            update(group, &mut input, 2)?;
+            fail_in(group, 11, 3)?;
+            update(group, &mut input, 3)?;
+            assert_eq!(input.records().len(), 50 * size_of::<i32>());
+            let wrong = refusal(group.update(&mut input, &[0; 6]))?;
+            assert_eq!(wrong.status, Status::Argument);
+            let sorted = group.sort_protected(&mut input, None)?;
+            Ok(parts(&sorted))
+        });
+        let versions = [(0, 3), (1, 1), (2, 3), (3, 2)];
+        let all = versions.map(|(rank, update)| changed(Rank(rank), update));
+        let mut all = all.concat();
+        all.sort_unstable();
+        assert_eq!(joined(outcomes), all, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_protected_input_that_changes_is_replaced_by_a_copy() {
+    for seed in SEEDS {
+        let config = GroupConfig {
+            checks: DataChecks {
+                digest: true,
+                ..DataChecks::default()
+            },
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(3, seed, config, "1~0.input.drop", |rank, group| {
+            let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+            let intact = input.records() == bytemuck::cast_slice::<i32, u8>(&keys(rank));
+            assert_eq!(intact, rank != Rank(1));
+            let wrong = Err(Error::new(Status::Argument, "a wrong argument"));
+            let refused = match rank {
+                Rank(2) => group.sort_protected_checked(wrong),
+                _ => group.sort_protected_checked(Ok((&mut input, None))),
+            };
+            refusal(refused.map(drop))?;
+            group.sort_protected(&mut input, None)?;
+            assert_eq!(
+                input.records(),
+                bytemuck::cast_slice::<i32, u8>(&keys(rank))
+            );
+            let sorted = group.sort_protected(&mut input, None)?;
+            Ok(parts(&sorted))
+        });
+        assert_eq!(joined(outcomes), all_keys(3), "seed {seed}");
+    }
+}
+
+#[test]
+fn different_inputs_and_inputs_of_other_groups_are_not_replaced() {
+    let outcomes = play_group(2, 1, GroupConfig::default(), "", |rank, group| {
+        let mut one = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let mut other = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let mine = if rank == Rank(0) {
+            &mut one
+        } else {
+            &mut other
+        };
+        let error = refusal(group.update(mine, &[1; 4]))?;
+        assert_eq!(error.status, Status::Argument);
+        let sorted = group.sort_protected(&mut one, None)?;
+        Ok(parts(&sorted))
+    });
+    assert_eq!(joined(outcomes), all_keys(2));
+}
+
+#[test]
+fn a_protected_input_is_sorted_although_its_rank_has_failed() {
+    let methods = [None, Some(Method::Bitonic(Shape::Any))];
+    for (method, seed) in methods.into_iter().flat_map(|m| SEEDS.map(move |s| (m, s))) {
+        let config = GroupConfig {
+            method,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(4, seed, config, ONE_AFTER_ANOTHER, |rank, group| {
+            let mut mine = keys(rank);
+            let mut input = group.protect(SortInput::of_keys(&mine))?;
+            // The array of the caller is not needed any more.
+            mine.fill(0);
+            for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
+                fail_in(group, round, failed)?;
+                let sorted = group.sort_protected(&mut input, None)?;
+                assert_eq!(sorted.total(), 400);
+            }
+            Ok(parts(&group.sort_protected(&mut input, None)?))
+        });
+        assert_eq!(joined(outcomes), all_keys(4), "{method:?} seed {seed}");
+    }
+}
+
+#[test]
+fn a_protected_input_is_kept_in_files_and_reloaded() {
+    let (all, files) = with_directory(ONE_AFTER_ANOTHER, |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
+            fail_in(group, round, failed)?;
+            group.sort_protected(&mut input, None)?;
+        }
+        Ok(parts(&group.sort_protected(&mut input, None)?))
+    });
+    assert_eq!((all, files), (all_keys(4), 0));
+}
+
+/// The input is sorted by one member, then by the other, and keeps the order of ranks and positions of its records.
+#[test]
+fn a_protected_input_is_sorted_in_other_orders() {
+    let layout = |key_offset, descending| {
+        let fields = Fields {
+            record_bytes: 8,
+            key_offset,
+            key: KeyKind::I32 as i32,
+            descending,
+            ..Fields::default()
+        };
+        Layout::new(fields).unwrap()
+    };
+    for seed in SEEDS {
+        let outcomes = play_group(
+            3,
+            seed,
+            GroupConfig::default(),
+            "1@10",
+            move |rank, group| {
+                let mine: Vec<[i32; 2]> =
+                    (0..50).map(|n| [n % 7, rank.0 as i32 * 50 + n]).collect();
+                let given = SortInput {
+                    layout: layout(0, false),
+                    stable: true,
+                    records: bytemuck::cast_slice(&mine),
+                };
+                let mut input = group.protect(given)?;
+                group.sort_protected(&mut input, None)?;
+                fail_in(group, 10, 1)?;
+                let order = Order {
+                    layout: layout(4, true),
+                    stable: true,
+                };
+                group.sort_protected(&mut input, Some(order))?;
+                let sorted = group.sort_protected(&mut input, None)?;
+                let blocks = sorted.blocks().map(|block| {
+                    let records: &[[i32; 2]] = bytemuck::cast_slice(block.records);
+                    (block.offset, records.to_vec())
+                });
+                Ok(blocks.collect::<Vec<_>>())
+            },
+        );
+        let mut blocks: Vec<(u64, Vec<[i32; 2]>)> = outcomes
+            .into_iter()
+            .flatten()
+            .flat_map(|blocks: Result<_>| blocks.expect("survivors succeed"))
+            .collect();
+        blocks.sort();
+        let all: Vec<[i32; 2]> = blocks.into_iter().flat_map(|(_, block)| block).collect();
+        assert_eq!(all.len(), 150);
+        assert!(all.is_sorted(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_lost_protected_input_is_reported_and_the_rest_is_sorted() {
+    let failures = "0@10 1@10";
+    let outcomes = play_group(4, 1, GroupConfig::default(), failures, |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        fail_in(group, 10, 0)?;
+        fail_in(group, 10, 1)?;
+        let error = refusal(group.sort_protected(&mut input, None))?;
+        assert_eq!(error.status, Status::DataLost);
+        let lost = group.lost_ranks().len() as u64;
+        let sorted = group.sort_protected(&mut input, None)?;
+        Ok((lost, sorted.total()))
+    });
+    for outcome in outcomes.into_iter().flatten() {
+        let (lost, total) = outcome.unwrap();
+        assert!(lost > 0);
+        assert_eq!(total, 400 - 100 * lost);
+    }
+}
+
+#[test]
+fn different_protected_inputs_are_refused_on_all_ranks() {
+    let outcomes = play_group(3, 1, GroupConfig::default(), "", |rank, group| {
+        let mut first = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let mut second = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let input = if rank == Rank(0) {
+            &mut first
+        } else {
+            &mut second
+        };
+        let error = refusal(group.sort_protected(input, None))?;
+        group.sort_protected(&mut first, None)?;
+        let order = Order {
+            layout: SortInput::of_keys::<u64>(&[]).layout,
+            stable: false,
+        };
+        let text = refusal(group.sort_protected(&mut first, Some(order)))?.text;
+        assert!(text.contains("record.record_bytes is 8"), "{text}");
+        // An order that is invalid on one rank alone.
+        let order = (rank == Rank(1)).then(|| Order {
+            layout: SortInput::of_keys::<u64>(&[]).layout,
+            stable: false,
+        });
+        let status = refusal(group.sort_protected(&mut first, order))?.status;
+        assert_eq!(status == Status::Argument, rank == Rank(1));
+        Err::<(), _>(error)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+}
