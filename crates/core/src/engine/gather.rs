@@ -256,7 +256,8 @@ impl Job<'_, '_> {
         let members = &self.engine.members;
         let (me, dimension) = (members.me(), members.cube().dimension());
         let decisions = made.decisions.iter().map(|decision| {
-            let decision = Buffer::copy_of(decision)?.into();
+            // The limit does not apply to decisions, as in rounds.
+            let decision = memory::without_limit(|| Buffer::copy_of(decision))?.into();
             Ok(Decisions::of_cube(dimension, decision))
         });
         let is_kept = |owner: Rank| {
@@ -302,7 +303,11 @@ impl Job<'_, '_> {
                 self.redundancy.held.insert(owner);
             }
         }
-        self.engine.stats.rounds += 1;
-        self.engine.tell(Event::Round);
+        // The commit is that of all rounds.
+        for round in 0..=self.algorithm.rounds() {
+            self.engine.round = round;
+            self.engine.stats.rounds += 1;
+            self.engine.tell(Event::Round);
+        }
     }
 }

@@ -1,0 +1,173 @@
+//! Mutants: every defect that is compiled in on purpose must be detected by some trial.
+
+use super::{all_tests, expect_correct, parse, range};
+use ftsort_core::mutants::Mutant;
+use ftsort_core::sort::{Method, PivotRule};
+use ftsort_sim::StoreKind;
+use ftsort_sim::trial::{ExhaustiveSearch, Trial, TrialRange, catch, exhaust, judge, run};
+use rayon::prelude::*;
+
+/// The stores in which a mutant can be detected. Empty: all stores.
+fn stores_of(mutant: Mutant) -> Vec<StoreKind> {
+    use Mutant::*;
+    match mutant {
+        InputNotStored => vec![StoreKind::Directory],
+        CurrentHoldersAsked | OldVersionTakenOver => vec![StoreKind::Versions(1)],
+        _ => Vec::new(),
+    }
+}
+
+/// The trial and the number of failures for a mutant that is seldom detected, so that every failure has to be tried.
+fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
+    match mutant {
+        Mutant::AgreementsNotDistinguished => Some(("ranks=3 store=directory", 2)),
+        Mutant::StoreClearedAtCommit | Mutant::VersionDroppedAtCommit => {
+            Some(("ranks=3 records=6 store=directory", 2))
+        }
+        Mutant::VersionsNotReplicated => {
+            Some(("ranks=3 records=6 store=versions:1 algorithm=bitonic", 1))
+        }
+        Mutant::StoreClearedBeforeCommit => Some(("ranks=3 records=6 store=memory:1", 1)),
+        Mutant::FailureSetsNotCompared => Some(("ranks=4 records=6 store=memory:1", 2)),
+        Mutant::ChecksumIgnored => Some(("ranks=3 records=6 store=directory damage=1", 2)),
+        Mutant::ContributionMergedTwice => {
+            let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge tagged=1";
+            Some((line, 2))
+        }
+        Mutant::StaleTree | Mutant::ContributionsNotMoved => {
+            let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
+            Some((line, 2))
+        }
+        Mutant::TimeoutFromLastMessage | Mutant::WaitingCountsAsWork => {
+            Some(("ranks=3 records=6 store=memory:1 timed=1", 1))
+        }
+        Mutant::SyncLeftOut => Some(("ranks=3 records=6 store=directory power=1 sync=1", 1)),
+        Mutant::WritesInPlace => Some(("ranks=4 records=6 store=directory", 2)),
+        Mutant::FilesOfOtherSortsUsed => Some(("ranks=4 records=6 store=directory sorts=2", 2)),
+        Mutant::PiecesForHoldersNotKept | Mutant::ResultNotCopiedAgain => {
+            let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=2";
+            Some((line, 2))
+        }
+        Mutant::CountsNotCommitted => Some((
+            "ranks=3 records=12 arrays=3 store=memory:1 algorithm=samplesort",
+            1,
+        )),
+        Mutant::CountsOfFailedRanksForgotten => Some((
+            "ranks=4 records=12 arrays=3 store=directory algorithm=samplesort",
+            1,
+        )),
+        Mutant::FirstArrayOfPiecesKept => Some((
+            "ranks=3 records=60 arrays=3 store=memory:1 algorithm=samplesort recoveries=1",
+            1,
+        )),
+        Mutant::LastVersionRetired => Some((
+            "ranks=3 records=6 store=memory:1 algorithm=bitonic recoveries=1",
+            1,
+        )),
+        Mutant::RestoredBlockNotFinished => {
+            Some(("ranks=3 records=6 store=memory:1 recoveries=1", 1))
+        }
+        Mutant::ChangedInputsNotRepaired => {
+            let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort protects=2 tagged=1 checks=1 \
+                        corrupt=1~0.input.key";
+            Some((line, 1))
+        }
+        Mutant::ProtectedDigestForgotten => {
+            let line = "ranks=3 records=6 store=memory:1 protects=1 tagged=1 checks=1 corrupt=1~0.input.key";
+            Some((line, 1))
+        }
+        Mutant::RecoveryUnchecked => {
+            let line = "ranks=3 records=6 store=memory:1 algorithm=samplesort recoveries=2 tagged=1 checks=1 \
+                        corrupt=0~2.replica.key";
+            Some((line, 2))
+        }
+        Mutant::UpdatedInPlace | Mutant::FailedInputsForgotten => Some((
+            "ranks=3 records=6 store=memory:1 protects=1 updates=1 tagged=1",
+            1,
+        )),
+        Mutant::AddedCopiesForgotten => Some(("ranks=3 records=6 store=memory:1 protects=2", 2)),
+        Mutant::ReloadNotVerified => Some(("ranks=3 records=6 store=reload lies=1", 1)),
+        Mutant::CorruptFilesUsed => Some((
+            "ranks=3 records=40 keys=1000 algorithm=bitonic store=directory checks=1 \
+             corrupt=1~2.stored",
+            1,
+        )),
+        Mutant::SendsToFailedRanks => Some(("ranks=3 records=6 store=memory:1", 1)),
+        Mutant::LostCheckpointsNotReplaced => {
+            let line = "ranks=4 records=6 store=memory:1 loop=1 failures=1@60,0@55";
+            Some((line, 3))
+        }
+        Mutant::UnfinishedCheckpointsCommitted => {
+            Some(("ranks=3 records=6 store=memory:1 loop=1", 1))
+        }
+        Mutant::StoreClearedAlone => Some(("ranks=4 store=directory quorum=3 sorts=2", 1)),
+        _ => None,
+    }
+}
+
+/// Searches for a trial that detects the mutant.
+fn is_detected_by_search(mutant: Mutant) -> bool {
+    if let Some((line, failures)) = rare(mutant) {
+        // The interleaving that detects the mutant changes with every additional message.
+        return (1..=20).any(|seed| {
+            let search = ExhaustiveSearch {
+                trial: Trial {
+                    mutant: Some(mutant),
+                    seed,
+                    ..parse(line)
+                },
+                failures,
+                memo: false,
+                all_modes: failures == 1,
+                refusals: false,
+                progress: &|| {},
+            };
+            exhaust(&search).is_err()
+        });
+    }
+    let range = TrialRange {
+        stores: stores_of(mutant),
+        algorithms: vec![
+            Method::SampleSort,
+            Method::HyperQuickSort(PivotRule::Sampled),
+        ],
+        ..range(4, 4)
+    };
+    catch(mutant, &range, 50_000).is_some()
+}
+
+/// Trials that detected a mutant before, one for each mutant, as `ftsort-sim mutants` and `ftsort-sim exhaust` print
+/// them. They are shortcuts: if a change of the engine changes the interleaving so that a trial does not detect its
+/// mutant any more, the test searches for another trial, which takes longer. Then replace the line.
+const DIRECTED: &str = include_str!("mutants.txt");
+
+fn is_detected_directly(mutant: Mutant) -> bool {
+    let mut trials = DIRECTED.lines().map(parse);
+    trials.any(|trial| trial.mutant == Some(mutant) && judge(&trial, &run(&trial, false)).is_some())
+}
+
+/// Every mutant is detected, with three or four ranks.
+#[test]
+fn every_mutant_is_detected() {
+    let missed: Vec<Mutant> = Mutant::ALL
+        .par_iter()
+        .copied()
+        .filter(|mutant| {
+            let directly = !all_tests() && is_detected_directly(*mutant);
+            !directly && !is_detected_by_search(*mutant)
+        })
+        .collect();
+    assert_eq!(missed, []);
+    assert!(Mutant::ALL.len() >= 30);
+}
+
+/// A trial of [`DIRECTED`] has a correct result without its mutant.
+#[test]
+fn the_trials_for_mutants_are_correct_without_them() {
+    for trial in DIRECTED.lines().map(parse) {
+        expect_correct(&Trial {
+            mutant: None,
+            ..trial
+        });
+    }
+}
