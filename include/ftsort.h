@@ -274,7 +274,8 @@ typedef struct ftsort_event {
   int32_t kind;       /**< One of `ftsort_event_kind`; ignore unknown kinds. */
   int32_t rank;       /**< See the kind; else -1. */
   int32_t peer;       /**< See the kind; else -1. */
-  uint32_t round;     /**< The round: 0 loads, and `rounds - 1` of a sort makes the result. */
+  /** The round: 0 loads, and `rounds - 1` of a sort makes the result. Small sorts commit all at once. */
+  uint32_t round;
   uint32_t rounds;    /**< The number of rounds. */
   uint32_t epoch;     /**< The number of repairs of this group so far. */
   /** The lowest surviving rank, for programs that report each event once. All survivors receive the same events,

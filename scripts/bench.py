@@ -10,6 +10,7 @@ The sections, any of which can be chosen:
   checks      the cost of detecting data corruption
   faults      no failure, one, half of the ranks, all but one; and one rank that sorts everything alone
   growth      many sizes and numbers of ranks, and a cost model fitted to them
+  lengths     sorts of 2^8 to 2^28 integers by ftsort and by the plain sample sort, alternating in the same processes
   small       a thousand records, compared with MPI_Allreduce of one number
   many        a thousand arrays by one ftsort_run_many, compared with one ftsort_run for each
   spares      sorts in a group with spares after failures, and without failures
@@ -240,6 +241,20 @@ def growth(bench, options):
                statistics.median(run["peak"] / run["input"] for run in results)]
 
 
+def lengths(bench, options):
+    """The time of ftsort without a store and with one replica, relative to the plain sample sort, and that of one
+    agreement, all alternating in the same processes."""
+    cases = list(itertools.product(options.lengths, options.ranks))
+    bench.total += len(cases) * bench.turns
+    yield ["log2", "ranks", "plain us", "none / plain", "memory / plain", "agreement / plain"]
+    for log2, ranks in cases:
+        repetitions = 41 if log2 <= 18 else 11 if log2 <= 22 else 3
+        command = [bench.floor, "-k", log2, "-c", "none,memory", "-n", repetitions]
+        results = [bench.measure(ranks, command)[0] for _ in range(bench.turns)]
+        yield [log2, ranks, median(results) * 1e6, median(results, "none"), median(results, "memory"),
+               ratio([{"total": run["agreement"]} for run in results], results)]
+
+
 def small(bench, options):
     """A thousand records, where messages take most of the time."""
     bench.total += len(options.crowd) * bench.turns * 2
@@ -288,7 +303,7 @@ def spares(bench, options):
 
 
 SECTIONS = {"floor": floor, "stores": stores, "algorithms": algorithms, "checks": checks, "faults": faults,
-            "growth": growth, "small": small, "many": many, "spares": spares}
+            "growth": growth, "lengths": lengths, "small": small, "many": many, "spares": spares}
 
 
 def text(value):
@@ -348,6 +363,14 @@ def draw(name, rows):
         figure, drawn = plots.axes("log2 of the number of records", "nanoseconds per record", size=(7, 4.2), yscale="log")
         counts = sorted({row[1] for row in body})
         plots.lines(drawn, [(f"{ranks} ranks", [(row[0], row[3]) for row in body if row[1] == ranks]) for ranks in counts])
+    elif name == "lengths":
+        figure, drawn = plots.axes("log2 of the number of records", "time relative to the plain sample sort", size=(7, 4.2))
+        for store, style in (("none", "-"), ("memory", ":")):
+            place = head.index(f"{store} / plain")
+            series = [(f"{ranks} ranks, {store}", [(row[0], row[place]) for row in body if row[1] == ranks])
+                      for ranks in sorted({row[1] for row in body})]
+            plots.lines(drawn, series, linestyle=style)
+        drawn.axhline(1, color=plots.INK, linewidth=0.8)
     elif name == "algorithms":
         figure, drawn = plots.axes("", "time relative to the one-exchange sort", size=(7, 4.2))
         plots.grouped_bars(drawn, [f"2^{row[0]}\nN={row[1]}" for row in body],
@@ -380,6 +403,7 @@ def main():
     parser.add_argument("--sizes", type=numbers, default=[24], help="log2 of the numbers of records")
     parser.add_argument("--ranks", type=numbers, default=[2, 4, 8])
     parser.add_argument("--grow", type=numbers, default=[16, 18, 20, 22, 24, 26], help="sizes for growth")
+    parser.add_argument("--lengths", type=numbers, default=list(range(8, 29, 2)), help="sizes for lengths")
     parser.add_argument("--crowd", type=numbers, default=[1, 2, 4, 8, 16, 32], help="ranks for growth and small")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--out", type=pathlib.Path, default=launch.ROOT / "bench-out")

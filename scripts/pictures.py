@@ -169,6 +169,24 @@ def scaling():
     return figure
 
 
+def lengths():
+    """The time of sorts of all sizes, relative to a plain sample sort."""
+    rows = tables.read_numbers(DATA / "lengths.csv")
+    figure, drawn = plots.axes("number of records", "time relative to the plain sample sort",
+                               "32-bit integers on 2 processors", size=(8.2, 4.4))
+    for ranks, colour in zip((2, 4, 8), (BLUE, ORANGE, GREEN)):
+        own = tables.chosen(rows, ranks=ranks)
+        for store, style, text in (("none_plain", "o-", "no store"), ("memory_plain", "o:", "one replica")):
+            drawn.plot([row["log2"] for row in own], [row[store] for row in own], style, color=colour,
+                       label=f"{ranks} ranks, {text}", markersize=4)
+    drawn.axhline(1, color=INK, linewidth=1)
+    sizes = sorted({int(row["log2"]) for row in rows if row["log2"] % 2 == 0})
+    drawn.set_xticks(sizes, [f"2^{size}" for size in sizes])
+    drawn.set_ylim(0, None)
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
 def balance():
     """The deviation of the largest block from the ideal share."""
     figure, (left, right) = plots.pyplot.subplots(1, 2, figsize=(10.4, 4.4), width_ratios=[1, 1.5])
@@ -243,7 +261,7 @@ def simulator():
 
 
 DRAWN = {function.__name__: function
-         for function in (timeline, time, stores, recovery, scaling, balance, dgrp, simulator)}
+         for function in (timeline, time, stores, recovery, lengths, scaling, balance, dgrp, simulator)}
 
 
 def draw(names, folder, png):

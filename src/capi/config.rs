@@ -159,7 +159,7 @@ pub struct ftsort_event {
     pub rank: i32,
     /// See the kind; else -1.
     pub peer: i32,
-    /// The round: 0 loads, and `rounds - 1` of a sort makes the result.
+    /// The round: 0 loads, and `rounds - 1` of a sort makes the result. Small sorts commit all at once.
     pub round: u32,
     /// The number of rounds.
     pub rounds: u32,
