@@ -1,7 +1,7 @@
 //! Jobs with inputs that are so small that each rank sends its whole input to every other rank.
 //!
 //! One message between each pair of ranks and one agreement are all of the communication. Every rank then has all
-//! inputs, divides them at exact positions, and makes the blocks of its nodes. This replaces the rounds of the
+//! inputs, divides them in the same way, and makes the blocks of its nodes. This replaces the rounds of the
 //! algorithm: the decisions that it logs are those of rounds with the same cuts, so that a block is recovered as
 //! after these.
 //!
