@@ -15,29 +15,22 @@ import re
 import subprocess
 import sys
 
+import tools
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = "crates/core/src"
 MODULES = ["engine", "engine/redundancy", "transport", "store", "members", "group", "rounds", "tree", "faults.rs"]
 VERSION = "0.37.5"
-TOOLS = ROOT / "target" / "tools"
 FOLDER = ROOT / "target" / "coverage"
 # Tests that switch on mutants.
 SKIPPED = ["every_mutant_is_detected"]
 
 
-def tool():
-    """Returns the path of cargo-tarpaulin, after installing it if it is missing."""
-    program = TOOLS / "bin" / "cargo-tarpaulin"
-    if not program.exists():
-        subprocess.run(["cargo", "install", "--locked", "--root", TOOLS, "--target-dir", TOOLS / "build",
-                        "--version", VERSION, "cargo-tarpaulin"], check=True)
-    return program
-
-
 def measure(jobs):
     """Runs the tests and returns the executions of each line, by file."""
     command = [
-        tool(), "tarpaulin", "--engine", "llvm", "--skip-clean", "--target-dir", FOLDER, "--output-dir", FOLDER,
+        tools.installed("cargo-tarpaulin", VERSION), "tarpaulin", "--engine", "llvm", "--skip-clean",
+        "--target-dir", FOLDER, "--output-dir", FOLDER,
         "--out", "json", "--jobs", str(jobs), "--timeout", "3600", "--include-files", f"{SOURCES}/*",
         "--no-fail-fast",
         "-p", "ftsort-core", "-p", "ftsort-sim", "--features", "ftsort-core/testing",

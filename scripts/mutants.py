@@ -14,10 +14,11 @@ import pathlib
 import subprocess
 import sys
 
+import tools
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSION = "27.1.0"
 TARGET = ROOT / "target"
-TOOLS = TARGET / "tools"
 FILES = [
     "engine/commit.rs", "engine/recovery.rs", "engine/redundancy/*.rs", "engine/job.rs", "engine/round.rs",
     "engine/exchange.rs", "engine/arrivals.rs", "transport/protocol/*.rs", "transport/comparison.rs", "members/*.rs",
@@ -35,15 +36,6 @@ TESTS = [
 ]
 
 
-def tool():
-    """Returns the path of cargo-mutants, after installing it if it is missing."""
-    program = TOOLS / "bin" / "cargo-mutants"
-    if not program.exists():
-        subprocess.run(["cargo", "install", "--locked", "--root", TOOLS, "--target-dir", TOOLS / "build",
-                        "--version", VERSION, "cargo-mutants"], check=True)
-    return program
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", default="0/16", help="the changes to try: every N-th from the K-th, as K/N")
@@ -51,7 +43,8 @@ def main():
     parser.add_argument("--timeout", type=int, default=90, help="seconds after which tests count as failed")
     options = parser.parse_args()
     command = [
-        tool(), "mutants", "--package", "ftsort-core", "--test-package", "ftsort-core,ftsort-sim",
+        tools.installed("cargo-mutants", VERSION), "mutants", "--package", "ftsort-core",
+        "--test-package", "ftsort-core,ftsort-sim",
         "--features", "ftsort-core/testing", "--output", TARGET, "--timeout", str(options.timeout),
         "--build-timeout", "600", "--baseline", "skip", "--colors", "never", "--no-shuffle",
     ]

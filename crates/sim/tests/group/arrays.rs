@@ -1,11 +1,10 @@
 //! Sorts of many arrays in one job, and the results of the arrays.
 
+use super::redundancy::{fail_in, whole};
 use super::{
     Blocks, SEEDS, SimGroup, joined, parts, play, play_group, refusal, services, statuses,
 };
-use ftsort_core::group::{
-    Group, GroupConfig, LastRun, Services, SortInput, Sorted, StoreChoice, TreeOptions,
-};
+use ftsort_core::group::{Group, GroupConfig, LastRun, Services, SortInput, Sorted, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::sort::Method;
 use ftsort_kernels::buffer::Buffer;
@@ -60,15 +59,6 @@ fn joined_arrays(outcomes: Vec<Option<Result<Vec<Blocks>>>>) -> Vec<Vec<i32>> {
 
 fn all_parts(results: &[Sorted]) -> Vec<Blocks> {
     results.iter().map(parts).collect()
-}
-
-/// Lets a rank fail in this round of the program, and waits until the others know.
-fn fail_in(group: &mut SimGroup<'_>, round: u32, failed: u32) -> Result<()> {
-    group.inject(round)?;
-    while !group.members().is_faulty(Rank(failed)) {
-        group.fault_check()?;
-    }
-    Ok(())
 }
 
 #[test]
@@ -176,12 +166,7 @@ fn an_array_is_gathered_although_another_one_was_recovered() {
             let mut results = sort_arrays(group, &all_arrays(rank))?;
             fail_in(group, 10, 2)?;
             group.recover(&mut results[0])?;
-            let mut whole = Vec::new();
-            group.gather(TreeOptions::default(), &mut results[7], &mut |records| {
-                whole.extend(bytemuck::cast_slice::<u8, i32>(records));
-                Ok(())
-            })?;
-            Ok(whole)
+            whole(group, &mut results[7])
         });
         let whole: Vec<i32> = outcomes
             .into_iter()

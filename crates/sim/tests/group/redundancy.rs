@@ -208,6 +208,16 @@ fn results_of_different_sorts_are_not_recovered() {
     assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
 }
 
+/// Gathers a result: all records on one rank, none on the others.
+pub fn whole(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Result<Vec<i32>> {
+    let mut whole = Vec::new();
+    group.gather(TreeOptions::default(), sorted, &mut |records| {
+        whole.extend(bytemuck::cast_slice::<u8, i32>(records));
+        Ok(())
+    })?;
+    Ok(whole)
+}
+
 #[test]
 fn a_recovered_result_is_gathered() {
     for seed in SEEDS {
@@ -215,12 +225,7 @@ fn a_recovered_result_is_gathered() {
             let mut sorted = group.sort_keys(&keys(rank))?;
             fail_in(group, 10, 2)?;
             group.recover(&mut sorted)?;
-            let mut whole = Vec::new();
-            group.gather(TreeOptions::default(), &mut sorted, &mut |records| {
-                whole.extend(bytemuck::cast_slice::<u8, i32>(records));
-                Ok(())
-            })?;
-            Ok(whole)
+            whole(group, &mut sorted)
         });
         let whole: Vec<i32> = outcomes
             .into_iter()
