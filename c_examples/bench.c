@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "ftsort.h"
+#include "ftsort_query.h"
 #include "ftsort_verify.h"
 
 enum { TOTAL, SORT, EXCHANGE, MERGE, STORE, COMMIT, REPAIR, PHASES };

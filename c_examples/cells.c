@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ftsort.h"
+#include "ftsort_query.h"
 
 #define CELLS 500
 #define MOST 40 /* particles of a cell on one rank */

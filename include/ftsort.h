@@ -10,9 +10,10 @@
  *   }
  *   ftsort_result_free(sorted);
  *
- * Other headers: ftsort_rounds.h (algorithms of the caller on the virtual hypercube, and their simulation),
- * ftsort_tree.h (collectives along trees that avoid faulty links), ftsort_store.h (loops of the caller that
- * keep states), ftsort_monitor.h (slow ranks), ftsort_verify.h (data corruption); ftsort_all.h includes all.
+ * Other headers: ftsort_query.h (operations beyond the sort of one array), ftsort_rounds.h (algorithms of the
+ * caller on the virtual hypercube, and their simulation), ftsort_tree.h (collectives along trees that avoid faulty
+ * links), ftsort_store.h (loops of the caller that keep states), ftsort_monitor.h (slow ranks), ftsort_verify.h
+ * (data corruption); ftsort_all.h includes all.
  * Documents: docs/sorting.md, docs/failure-model.md, docs/glossary.md, docs/fault-injection.md, docs/trace.md.
  *
  * Collective calls. Functions marked [C] are collective: all surviving ranks of the group call them in the same
@@ -455,29 +456,6 @@ ftsort_status ftsort_leave(ftsort *group, int exit_code);
  */
 ftsort_status ftsort_run(ftsort *group, const ftsort_record *record, const void *data, size_t count,
                          ftsort_result **result);
-
-/** One array of ftsort_run_many, as the arguments of ftsort_run describe it. */
-typedef struct ftsort_array {
-  const ftsort_record *record; /**< The layout. Arrays may differ in key and order, but not in `record_bytes`. */
-  const void *data;            /**< `count` records of this rank; NULL if `count` is 0. */
-  size_t count;                /**< The number of records of this rank. */
-} ftsort_array;
-
-/**
- * Sorts several arrays, each by itself, with the messages and agreements of one sort. [C]
- *
- * As ftsort_run for each array, for example for each cell or field of a simulation, but many small arrays take much
- * less time. Each array is divided over all ranks (docs/sorting.md states how evenly), and has a result of its own,
- * to be recovered and released in any order. The algorithm is FTSORT_SAMPLESORT. A `reload` callback provides all
- * arrays of its rank, one after the other.
- *
- * \param arrays       `array_count` arrays, in the same order and of the same layouts on all ranks
- * \param array_count  the number of arrays, the same on all ranks
- * \param results      receives `array_count` results; release each with ftsort_result_free; all NULL after an error
- * \return as ftsort_run; FTSORT_ERR_DATA_LOST also if a rank fails before the others know its counts
- */
-ftsort_status ftsort_run_many(ftsort *group, const ftsort_array *arrays, size_t array_count,
-                              ftsort_result **results);
 
 /**
  * Protects an input before it is sorted. [C]

@@ -6,6 +6,7 @@
 
 #include "ftsort.h"
 #include "ftsort_monitor.h"
+#include "ftsort_query.h"
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
 #include "ftsort_tree.h"

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "ftsort.h"
+#include "ftsort_query.h"
 #include "ftsort_rounds.h"
 #include "ftsort_store.h"
 #include "ftsort_verify.h"
