@@ -11,7 +11,7 @@ use crate::block::Block;
 use crate::engine::Algorithm;
 use crate::members::{Members, Rank, RankSet};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
-use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
+use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout, PartFields};
 use ftsort_kernels::test_size::sized;
 
 fn random_numbers(seed: u64) -> impl FnMut() -> u64 {
@@ -272,7 +272,7 @@ proptest! {
 
     #[test]
     fn sorts_records_of_every_kind(
-        key in 1_i32..=12,
+        key in 1_i32..=16,
         (before, key_bytes, after) in (0_usize..7, 1_usize..12, 0_usize..7),
         descending: bool,
         dense: bool,
@@ -282,16 +282,30 @@ proptest! {
     ) {
         let numbers = [1, 1, 2, 2, 4, 4, 8, 8, 4, 8];
         let natural = numbers.get(key as usize - 1);
-        let key_bytes = *natural.unwrap_or(&key_bytes);
+        let unit = KeyKind::from_code(key).and_then(KeyKind::unit_bytes).unwrap_or(1);
+        let key_bytes = *natural.unwrap_or(&key_bytes.next_multiple_of(unit));
         let by_last_byte = |one: &[u8], other: &[u8]| one.last().cmp(&other.last());
         let compares = key == KeyKind::Compare as i32;
+        let is_list = key == KeyKind::List as i32;
+        let text = PartFields {
+            offset: before,
+            bytes: key_bytes,
+            key: KeyKind::Text as i32,
+            descending: true,
+        };
+        let first = PartFields {
+            key: KeyKind::I8 as i32,
+            ..PartFields::default()
+        };
+        let has_no_key = compares || is_list;
         let fields = Fields {
             record_bytes: before + key_bytes + after,
-            key_offset: if compares { 0 } else { before },
-            key_bytes: if natural.is_some() || compares { 0 } else { key_bytes },
+            key_offset: if has_no_key { 0 } else { before },
+            key_bytes: if natural.is_some() || has_no_key { 0 } else { key_bytes },
             key,
             descending,
             compare: compares.then(|| Comparator::new(by_last_byte)),
+            parts: if is_list { vec![first, text] } else { Vec::new() },
         };
         let kernel = kernel_for(&Layout::new(fields).unwrap(), 1);
         let size = kernel.record_bytes();

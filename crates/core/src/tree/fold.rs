@@ -138,7 +138,13 @@ impl MergeOperator for Elementwise {
             KeyKind::U64 => combine::<u64>(operation, &mut out, high),
             KeyKind::F32 => combine::<f32>(operation, &mut out, high),
             KeyKind::F64 => combine::<f64>(operation, &mut out, high),
-            KeyKind::Bytes | KeyKind::Compare => {}
+            // `check` refuses kinds that are not numbers.
+            KeyKind::Bytes
+            | KeyKind::Compare
+            | KeyKind::Text
+            | KeyKind::Text16
+            | KeyKind::Text32
+            | KeyKind::List => {}
         }
         Ok(out)
     }

@@ -1,77 +1,103 @@
-//! The order of records that are more than a number: by a key within the record, or by a comparator.
+//! The order of records that are more than a number: by one or several keys within the record, or by a comparator.
 //!
-//! The leading bytes of a key are turned into a number of 64 bits, the prefix. Records with different prefixes have the
-//! order of their prefixes; only records with equal prefixes are compared. This module must never read beyond one
-//! record.
+//! The leading bytes of the keys make a number of 64 bits, the prefix. Records with different prefixes have the order of
+//! their prefixes; only records with equal prefixes are compared, by the keys that the prefix does not contain as a
+//! whole. This module must never read beyond one record.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::cut::Order;
-use crate::record::{Comparator, KeyKind, Layout};
-
-/// The number of bytes that a prefix is made of.
-pub const PREFIX_BYTES: usize = 8;
-const SIGN: u64 = 1 << 63;
+use super::prefix::{Component, Composed, PREFIX_BYTES, Prefix, Prefixes, Reader, Unit};
+use crate::record::{Comparator, KeyKind, KeyPart, Layout};
 
 /// The order of records of one layout.
 #[derive(Clone, Debug)]
 pub struct Keyed {
     record_bytes: usize,
-    prefix: Prefix,
+    prefixes: Prefixes,
     rest: Rest,
-    descending: bool,
-}
-
-/// Computes prefixes: reads eight bytes of the record, shifts them so that the key starts at the top bit, clears bytes
-/// that do not belong to the key, and flips bits so that the numbers have the order of the keys.
-#[derive(Clone, Copy, Debug)]
-pub struct Prefix {
-    offset: usize,
-    big_endian: bool,
-    shift: u32,
-    mask: u64,
-    /// The bits that are flipped if the top bit is set.
-    flip_negative: u64,
-    /// The bits that are always flipped.
-    flip: u64,
 }
 
 /// The part of the order that decides between records with equal prefixes.
 #[derive(Clone, Debug)]
 enum Rest {
     Nothing,
-    Bytes(Range<usize>),
-    Comparator(Comparator),
+    Keys(Box<[Key]>),
+    Comparator {
+        comparator: Comparator,
+        descending: bool,
+    },
+}
+
+/// A key, or the bytes of it that the prefix does not contain.
+#[derive(Clone, Debug)]
+enum Key {
+    Number(Reader),
+    Bytes {
+        range: Range<usize>,
+        descending: bool,
+    },
+    Text {
+        range: Range<usize>,
+        unit: Unit,
+        descending: bool,
+    },
 }
 
 impl Keyed {
     /// Returns the order of a layout.
     pub fn new(layout: &Layout) -> Keyed {
-        let (start, length) = (layout.key_offset(), layout.key_bytes());
-        let key = start..start + length;
+        let record_bytes = layout.record_bytes();
+        let keys = layout.keys();
+        let mut components = Vec::new();
+        let mut rest = Vec::new();
+        let mut above = 0_usize;
+        for key in &keys {
+            if above < PREFIX_BYTES {
+                let bits = above as u32 * u8::BITS;
+                components.push(Component::new(record_bytes, key, bits));
+            }
+            let covered = PREFIX_BYTES.saturating_sub(above);
+            if key.bytes > covered {
+                rest.push(Key::new(record_bytes, key, covered));
+            }
+            above = above.saturating_add(key.bytes);
+        }
+        let only_reader = match &components[..] {
+            // Without keys all prefixes are 0.
+            [] => Some(Reader::new(record_bytes, &NO_KEY)),
+            [component] => component.only_reader(),
+            _ => None,
+        };
+        let composed = || Prefixes::Composed(components.into());
         let rest = match layout.comparator() {
-            Some(comparator) => Rest::Comparator(comparator.clone()),
-            None if length > PREFIX_BYTES => Rest::Bytes(start + PREFIX_BYTES..key.end),
-            None => Rest::Nothing,
+            Some(comparator) => Rest::Comparator {
+                comparator: comparator.clone(),
+                descending: layout.is_descending(),
+            },
+            None if rest.is_empty() => Rest::Nothing,
+            None => Rest::Keys(rest.into()),
         };
         Keyed {
-            record_bytes: layout.record_bytes(),
-            prefix: Prefix::new(layout, key),
+            record_bytes,
+            prefixes: only_reader.map_or_else(composed, Prefixes::Single),
             rest,
-            descending: layout.is_descending(),
         }
     }
 
     /// Returns the prefix of a record. Different keys may have equal prefixes.
     #[inline(always)]
     pub fn prefix(&self, record: &[u8]) -> u64 {
-        self.prefix.of(record)
+        match &self.prefixes {
+            Prefixes::Single(reader) => reader.of(record),
+            Prefixes::Composed(components) => composed_prefix(components, record),
+        }
     }
 
-    /// Returns a copy of the object that computes prefixes, which makes loops faster.
-    pub fn prefix_maker(&self) -> Prefix {
-        self.prefix
+    /// Returns how prefixes are computed. A loop over records makes the distinction once.
+    pub fn prefixes(&self) -> &Prefixes {
+        &self.prefixes
     }
 
     /// Returns whether records with equal prefixes have equal keys.
@@ -81,16 +107,99 @@ impl Keyed {
 
     /// Compares two records with equal prefixes.
     pub fn compare_rest(&self, one: &[u8], other: &[u8]) -> Ordering {
-        let ascending = match &self.rest {
+        match &self.rest {
             Rest::Nothing => Ordering::Equal,
-            Rest::Bytes(range) => one[range.clone()].cmp(&other[range.clone()]),
-            Rest::Comparator(comparator) => comparator.compare(one, other),
-        };
-        if self.descending {
-            ascending.reverse()
-        } else {
-            ascending
+            Rest::Keys(keys) => {
+                let mut orders = keys.iter().map(|key| key.compare(one, other));
+                orders
+                    .find(|order| order.is_ne())
+                    .unwrap_or(Ordering::Equal)
+            }
+            Rest::Comparator {
+                comparator,
+                descending,
+            } => directed(comparator.compare(one, other), *descending),
         }
+    }
+}
+
+/// Not inlined, so that comparisons by a single key stay short.
+#[inline(never)]
+fn composed_prefix(components: &[Component], record: &[u8]) -> u64 {
+    Composed(components).prefix(record)
+}
+
+/// The key of records that a comparator compares.
+const NO_KEY: KeyPart = KeyPart {
+    offset: 0,
+    bytes: 0,
+    kind: KeyKind::Compare,
+    descending: false,
+};
+
+impl Key {
+    /// Returns a key, of which the prefix contains the first `covered` bytes.
+    fn new(record_bytes: usize, key: &KeyPart, covered: usize) -> Key {
+        let end = key.offset + key.bytes;
+        let descending = key.descending;
+        match Unit::of(key.kind) {
+            // The text may end within the prefix.
+            Some(unit) => Key::Text {
+                range: key.offset..end,
+                unit,
+                descending,
+            },
+            None if key.kind == KeyKind::Bytes => Key::Bytes {
+                range: key.offset + covered..end,
+                descending,
+            },
+            None => Key::Number(Reader::new(record_bytes, key)),
+        }
+    }
+
+    #[inline]
+    fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
+        match self {
+            Key::Number(reader) => reader.of(one).cmp(&reader.of(other)),
+            Key::Bytes { range, descending } => {
+                let order = one[range.clone()].cmp(&other[range.clone()]);
+                directed(order, *descending)
+            }
+            Key::Text {
+                range,
+                unit,
+                descending,
+            } => {
+                let order = compare_texts(&one[range.clone()], &other[range.clone()], *unit);
+                directed(order, *descending)
+            }
+        }
+    }
+}
+
+/// Compares two texts of the same size up to their terminators.
+fn compare_texts(one: &[u8], other: &[u8], unit: Unit) -> Ordering {
+    let pairs = one.chunks(PREFIX_BYTES).zip(other.chunks(PREFIX_BYTES));
+    for pair in pairs {
+        let words = [pair.0, pair.1].map(|chunk| {
+            let mut bytes = [0; PREFIX_BYTES];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            unit.terminated(u64::from_be_bytes(bytes))
+        });
+        match words[0].cmp(&words[1]) {
+            Ordering::Equal if unit.is_ended(words[0]) => return Ordering::Equal,
+            Ordering::Equal => {}
+            order => return order,
+        }
+    }
+    Ordering::Equal
+}
+
+fn directed(ascending: Ordering, descending: bool) -> Ordering {
+    if descending {
+        ascending.reverse()
+    } else {
+        ascending
     }
 }
 
@@ -105,81 +214,5 @@ impl Order for Keyed {
         self.prefix(one)
             .cmp(&self.prefix(other))
             .then_with(|| self.compare_rest(one, other))
-    }
-}
-
-impl Prefix {
-    fn new(layout: &Layout, key: Range<usize>) -> Prefix {
-        let kind = layout.kind();
-        let big_endian = cfg!(target_endian = "big") || kind == KeyKind::Bytes;
-        // If the key is at one end of the record, the eight bytes are, too: the merges are compiled for these offsets.
-        let last = layout.record_bytes().saturating_sub(PREFIX_BYTES);
-        let offset = match key.end {
-            ..=PREFIX_BYTES => 0,
-            _ => key.start.min(last),
-        };
-        let bits = key.len().min(PREFIX_BYTES) as u32 * u8::BITS;
-        let skipped = (key.start - offset) as u32 * u8::BITS;
-        let shift = if big_endian {
-            skipped
-        } else {
-            let unused = u64::BITS - bits;
-            unused.saturating_sub(skipped).min(u64::BITS - 1)
-        };
-        let mask = u64::MAX.checked_shl(u64::BITS - bits).unwrap_or(0);
-        let (flip_negative, flip) = match kind {
-            KeyKind::I8 | KeyKind::I16 | KeyKind::I32 | KeyKind::I64 => (0, SIGN),
-            KeyKind::F32 | KeyKind::F64 => (mask ^ SIGN, SIGN),
-            _ => (0, 0),
-        };
-        Prefix {
-            offset,
-            big_endian,
-            shift,
-            mask,
-            flip_negative,
-            flip: if layout.is_descending() {
-                flip ^ mask
-            } else {
-                flip
-            },
-        }
-    }
-
-    /// Returns the offset in a record of the eight bytes that its prefix is made of.
-    pub fn offset(&self) -> usize {
-        self.offset
-    }
-
-    /// Returns the bits that are flipped in these eight bytes, read as a number in the processor's byte order, if
-    /// flipping them is all that makes the prefix.
-    pub fn only_flip(&self) -> Option<u64> {
-        let is_native = self.big_endian == cfg!(target_endian = "big") && self.shift == 0;
-        (is_native && self.mask == u64::MAX && self.flip_negative == 0).then_some(self.flip)
-    }
-
-    /// Returns the prefix of a record.
-    #[inline(always)]
-    pub fn of(&self, record: &[u8]) -> u64 {
-        let mut bytes = [0; PREFIX_BYTES];
-        match record.len() {
-            // The eight bytes are within the record.
-            PREFIX_BYTES.. => bytes.copy_from_slice(&record[self.offset..][..PREFIX_BYTES]),
-            short => bytes[..short].copy_from_slice(record),
-        }
-        self.of_bytes(bytes)
-    }
-
-    /// Returns the prefix of a record that has these bytes at [`Prefix::offset`].
-    #[inline(always)]
-    pub fn of_bytes(&self, bytes: [u8; PREFIX_BYTES]) -> u64 {
-        let raw = if self.big_endian {
-            u64::from_be_bytes(bytes)
-        } else {
-            u64::from_le_bytes(bytes)
-        };
-        let key = raw << self.shift & self.mask;
-        let negative = (key as i64 >> (u64::BITS - 1)) as u64;
-        key ^ (negative & self.flip_negative) ^ self.flip
     }
 }

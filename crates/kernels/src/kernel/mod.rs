@@ -12,6 +12,7 @@ mod msd_partition;
 mod pair;
 mod plain;
 mod pool;
+mod prefix;
 mod radix;
 mod records;
 #[cfg(test)]
@@ -108,7 +109,12 @@ pub fn kernel_for(layout: &Layout, pool: impl Into<ThreadPool>) -> Box<dyn Kerne
         KeyKind::U64 => plain::<u64>(pool, descending),
         KeyKind::F32 => plain::<f32>(pool, descending),
         KeyKind::F64 => plain::<f64>(pool, descending),
-        KeyKind::Bytes | KeyKind::Compare => Box::new(records::Records::new(layout, pool)),
+        KeyKind::Bytes
+        | KeyKind::Compare
+        | KeyKind::Text
+        | KeyKind::Text16
+        | KeyKind::Text32
+        | KeyKind::List => Box::new(records::Records::new(layout, pool)),
     }
 }
 

@@ -13,6 +13,7 @@ use super::cut::Order;
 use super::keyed::Keyed;
 use super::merge::merge;
 use super::pool::{install, map_parallel};
+use super::prefix::{Composed, Prefix, Prefixes};
 use super::{Visitor, radix, vector};
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -37,22 +38,29 @@ const MOST_RUNS: usize = 256;
 /// Evaluates an expression with an [`MsdPartition`] for records of this order. Common sizes are constants, so that one
 /// or two instructions move a record.
 macro_rules! with_partition {
-    ($order:expr, $pool:expr, $partition:ident => $work:expr) => {
-        with_partition!($order, $pool, $partition => $work, 8 12 16 24 32)
-    };
-    ($order:expr, $pool:expr, $partition:ident => $work:expr, $($size:literal)*) => {{
+    ($order:expr, $pool:expr, $partition:ident => $work:expr) => {{
         let (order, pool) = ($order, $pool);
-        match order.record_bytes() {
-            $($size => {
-                let $partition = MsdPartition::<$size> { order, pool };
-                $work
-            })*
-            _ => {
-                let $partition = MsdPartition::<0> { order, pool };
-                $work
+        match order.prefixes() {
+            Prefixes::Single(reader) => {
+                with_partition!(order, *reader, pool, $partition => $work, 8 12 16 24 32)
+            }
+            Prefixes::Composed(keys) => {
+                with_partition!(order, Composed(keys), pool, $partition => $work, 16 24 32)
             }
         }
     }};
+    ($order:ident, $prefix:expr, $pool:ident, $partition:ident => $work:expr, $($size:literal)*) => {
+        match $order.record_bytes() {
+            $($size => {
+                let $partition = MsdPartition::<_, $size>::new($order, $prefix, $pool);
+                $work
+            })*
+            _ => {
+                let $partition = MsdPartition::<_, 0>::new($order, $prefix, $pool);
+                $work
+            }
+        }
+    };
 }
 
 /// Sorts the records of a block, on the threads of the pool or on the caller's thread. `borders` are those of
@@ -83,8 +91,10 @@ pub fn copy(
 }
 
 /// Sorts records of `SIZE` bytes; 0 means that the size is not a constant.
-struct MsdPartition<'a, const SIZE: usize> {
+struct MsdPartition<'a, P, const SIZE: usize> {
     order: &'a Keyed,
+    /// Computes the prefixes of this order.
+    prefix: P,
     pool: Option<&'a rayon::ThreadPool>,
 }
 
@@ -139,7 +149,15 @@ fn index_bits_for(count: usize) -> u32 {
     usize::BITS - count.saturating_sub(1).leading_zeros()
 }
 
-impl<const SIZE: usize> MsdPartition<'_, SIZE> {
+impl<'a, P: Prefix, const SIZE: usize> MsdPartition<'a, P, SIZE> {
+    fn new(order: &'a Keyed, prefix: P, pool: Option<&'a rayon::ThreadPool>) -> Self {
+        MsdPartition {
+            order,
+            prefix,
+            pool,
+        }
+    }
+
     /// Returns the size of a record in bytes.
     #[inline(always)]
     fn size(&self) -> usize {
@@ -161,11 +179,12 @@ impl<const SIZE: usize> MsdPartition<'_, SIZE> {
     /// Returns the prefixes of records.
     #[inline(always)]
     fn prefixes(&self, records: &[u8]) -> impl Iterator<Item = u64> {
-        let prefix = self.order.prefix_maker();
+        // A copy makes the loop faster.
+        let prefix = self.prefix;
         let records = records.chunks_exact(self.size());
         records.map(move |record| match SIZE {
-            0 => prefix.of(record),
-            _ => prefix.of(&record[..SIZE]),
+            0 => prefix.prefix(record),
+            _ => prefix.prefix(&record[..SIZE]),
         })
     }
 
@@ -295,7 +314,7 @@ impl<const SIZE: usize> MsdPartition<'_, SIZE> {
     /// Returns how many low bits of the prefixes differ in some records, which are at most `most`.
     fn differing_bits(&self, records: &[u8], most: u32) -> u32 {
         let count = records.len() / self.size();
-        let first = self.order.prefix(&records[..self.size()]);
+        let first = self.prefix.prefix(&records[..self.size()]);
         let share = count.div_ceil(self.threads(count)) * self.size();
         let differences = self.on_shares(count, records.chunks(share), |share| {
             let mut all = 0_u64;
@@ -400,7 +419,7 @@ impl<const SIZE: usize> MsdPartition<'_, SIZE> {
         // All steps have about the same width, and the last one leaves partitions that are buckets.
         let width = excess.div_ceil(excess.div_ceil(PARTITION_BITS));
         let sample = records.chunks_exact(size).step_by(count / radix::SAMPLE);
-        let crowding = radix::crowding(sample.map(|record| self.order.prefix(record)), bits);
+        let crowding = radix::crowding(sample.map(|record| self.prefix.prefix(record)), bits);
         (width + crowding).min(PARTITION_BITS).min(bits)
     }
 

@@ -7,10 +7,11 @@
 use std::cmp::Ordering;
 
 use super::cut::{Order, select};
-use super::keyed::{Keyed, PREFIX_BYTES, Prefix};
+use super::keyed::Keyed;
 use super::merge::{Merge, merge, merge_tree_by};
 use super::pair::Destination;
 use super::pool::ThreadPool;
+use super::prefix::{Composed, PREFIX_BYTES, Prefix, Prefixes, Reader};
 use super::{Kernel, Visitor, kernel_for, msd_partition};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result, Status, caught};
@@ -53,11 +54,25 @@ impl Records {
         block: &[u8],
         is_violation: impl Fn(Ordering) -> bool,
     ) -> Option<usize> {
+        match self.order.prefixes() {
+            Prefixes::Single(reader) => self.first_violation_by(*reader, block, is_violation),
+            Prefixes::Composed(keys) => {
+                self.first_violation_by(Composed(keys), block, is_violation)
+            }
+        }
+    }
+
+    fn first_violation_by(
+        &self,
+        prefix: impl Prefix,
+        block: &[u8],
+        is_violation: impl Fn(Ordering) -> bool,
+    ) -> Option<usize> {
         let mut records = block.chunks_exact(self.record_bytes());
         let mut last = records.next()?;
-        let mut last_prefix = self.order.prefix(last);
+        let mut last_prefix = prefix.prefix(last);
         records.position(|record| {
-            let prefix = self.order.prefix(record);
+            let prefix = prefix.prefix(record);
             let order = last_prefix
                 .cmp(&prefix)
                 .then_with(|| self.order.compare_rest(last, record));
@@ -196,15 +211,17 @@ struct Entry {
 /// The number of bits for the index in the run, which leaves 24 bits for the number of the run.
 const INDEX_BITS: u32 = 40;
 
-/// Merges runs of records by their prefixes into an output, through a scratch space.
-type MergeWhole = fn(Prefix, &[&[u8]], &mut [u8], &mut [u8]);
+/// Merges runs of records by their prefixes, which the reader makes, into an output, through a scratch space.
+type MergeWhole = fn(Reader, &[&[u8]], &mut [u8], &mut [u8]);
 
 impl Keyed {
-    /// Returns a function that merges records as they are. It exists for common sizes and key offsets, if prefixes
-    /// decide.
-    fn merge_whole(&self) -> Option<MergeWhole> {
-        let size_and_offset = (self.record_bytes(), self.prefix_maker().offset());
-        Some(match size_and_offset {
+    /// Returns a function that merges records as they are, and the reader of their prefixes. It exists for common sizes
+    /// and offsets of a single key, if prefixes decide.
+    fn merge_whole(&self) -> Option<(MergeWhole, Reader)> {
+        let Prefixes::Single(reader) = *self.prefixes() else {
+            return None;
+        };
+        let merge: MergeWhole = match (self.record_bytes(), reader.offset()) {
             _ if !self.is_decided_by_prefix() => return None,
             (8, _) => merge_whole::<8, 0>,
             (12, 0) => merge_whole::<12, 0>,
@@ -212,7 +229,8 @@ impl Keyed {
             (16, 0) => merge_whole::<16, 0>,
             (16, 8) => merge_whole::<16, 8>,
             _ => return None,
-        })
+        };
+        Some((merge, reader))
     }
 }
 
@@ -229,7 +247,7 @@ impl Merge for Keyed {
 
     fn merge_piece(&self, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u8], _: Destination) {
         match self.merge_whole() {
-            Some(merge) => merge(self.prefix_maker(), runs, out, scratch),
+            Some((merge, reader)) => merge(reader, runs, out, scratch),
             None => merge_entries(self, runs, out, scratch),
         }
     }
@@ -237,7 +255,7 @@ impl Merge for Keyed {
 
 /// Merges records of `SIZE` bytes with prefixes that are made of the eight bytes at `OFFSET`.
 fn merge_whole<const SIZE: usize, const OFFSET: usize>(
-    prefix: Prefix,
+    reader: Reader,
     runs: &[&[u8]],
     out: &mut [u8],
     scratch: &mut [u8],
@@ -252,11 +270,11 @@ fn merge_whole<const SIZE: usize, const OFFSET: usize>(
             .expect("a prefix")
     };
     // The closures contain all that a comparison needs, so that the merges are compiled for each of them.
-    if let Some(flip) = prefix.only_flip() {
+    if let Some(flip) = reader.only_flip() {
         let key = move |record| u64::from_ne_bytes(bytes(record)) ^ flip;
         merge_tree_by(&runs, out, scratch, move |one, other| key(one) < key(other));
     } else {
-        let key = move |record| prefix.of_bytes(bytes(record));
+        let key = move |record| reader.of_bytes(bytes(record));
         merge_tree_by(&runs, out, scratch, move |one, other| key(one) < key(other));
     }
 }
@@ -267,7 +285,10 @@ fn merge_entries(keyed: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u
     let scratch: &mut [Entry] = cast_slice_mut(scratch);
     let (staged, rest) = scratch.split_at_mut(out.len() / size);
     let (merged, scratch) = rest.split_at_mut(out.len() / size);
-    let entries = stage(keyed, runs, staged);
+    let entries = match keyed.prefixes() {
+        Prefixes::Single(reader) => stage(*reader, size, runs, staged),
+        Prefixes::Composed(keys) => stage(Composed(keys), size, runs, staged),
+    };
     let record = |entry: Entry| {
         let run = runs[(entry.position >> INDEX_BITS) as usize];
         let index = entry.position & ((1 << INDEX_BITS) - 1);
@@ -290,13 +311,17 @@ fn merge_entries(keyed: &Keyed, runs: &[&[u8]], out: &mut [u8], scratch: &mut [u
 }
 
 /// Writes an entry for every record to `to`, and returns the entries of each run.
-fn stage<'a>(order: &Keyed, runs: &[&[u8]], mut to: &'a mut [Entry]) -> Vec<&'a [Entry]> {
-    let size = order.record_bytes();
+fn stage<'a>(
+    prefix: impl Prefix,
+    size: usize,
+    runs: &[&[u8]],
+    mut to: &'a mut [Entry],
+) -> Vec<&'a [Entry]> {
     let entries = runs.iter().zip(0_u64..).map(|(run, number)| {
         let (entries, rest) = std::mem::take(&mut to).split_at_mut(run.len() / size);
         let records = run.chunks_exact(size).zip(number << INDEX_BITS..);
         for (entry, (record, position)) in entries.iter_mut().zip(records) {
-            let prefix = order.prefix(record);
+            let prefix = prefix.prefix(record);
             *entry = Entry { prefix, position };
         }
         to = rest;

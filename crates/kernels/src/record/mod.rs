@@ -1,87 +1,33 @@
 //! The layout of records: their size, the position of their keys, and the order of keys.
 //!
-//! Keys are integers, floating-point numbers in the total order of IEEE 754 (2019 edition, section 5.10), or bytes; or
-//! a comparator compares whole records. This module must never read more than two records: kernels sort.
+//! Keys are integers, floating-point numbers in the total order of IEEE 754 (2019 edition, section 5.10), bytes, texts,
+//! or lists of these; or a comparator compares whole records. This module must never read more than two records: kernels sort.
 
+mod check;
+mod kind;
 mod numbers;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
+pub use check::check_part_count;
+pub use kind::{KeyKind, KeyPart, PartFields};
 pub use numbers::{Descending, PlainKey, Sign, Word};
 
-use crate::error::{Error, Result, Status};
+use crate::error::Result;
 
 /// The largest size of a record in bytes. Samples, cuts and digest keys are a few times as large as a record; they must
 /// fit into memory on ranks without any record, too.
 const MOST_RECORD_BYTES: usize = 1 << 28;
 
-/// The kinds of keys. The numbers are those of `ftsort_key` in the C interface.
-#[repr(i32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyKind {
-    /// Signed, 8 bits.
-    I8 = 1,
-    /// Unsigned, 8 bits.
-    U8 = 2,
-    /// Signed, 16 bits.
-    I16 = 3,
-    /// Unsigned, 16 bits.
-    U16 = 4,
-    /// Signed, 32 bits.
-    I32 = 5,
-    /// Unsigned, 32 bits.
-    U32 = 6,
-    /// Signed, 64 bits.
-    I64 = 7,
-    /// Unsigned, 64 bits.
-    U64 = 8,
-    /// IEEE 754 binary32, in the total order.
-    F32 = 9,
-    /// IEEE 754 binary64, in the total order.
-    F64 = 10,
-    /// A fixed number of bytes, compared as unsigned numbers one after the other, as by `memcmp`.
-    Bytes = 11,
-    /// Whole records, compared by the caller's comparator.
-    Compare = 12,
-}
-
-impl KeyKind {
-    /// All kinds.
-    pub const ALL: [KeyKind; 12] = [
-        KeyKind::I8,
-        KeyKind::U8,
-        KeyKind::I16,
-        KeyKind::U16,
-        KeyKind::I32,
-        KeyKind::U32,
-        KeyKind::I64,
-        KeyKind::U64,
-        KeyKind::F32,
-        KeyKind::F64,
-        KeyKind::Bytes,
-        KeyKind::Compare,
-    ];
-
-    /// Returns the kind with this number, if there is one.
-    pub fn from_code(code: i32) -> Option<KeyKind> {
-        KeyKind::ALL.into_iter().find(|kind| *kind as i32 == code)
-    }
-
-    /// Returns the size of a key in bytes if it is a number, and None otherwise.
-    pub fn natural_bytes(self) -> Option<usize> {
-        match self {
-            KeyKind::I8 | KeyKind::U8 => Some(1),
-            KeyKind::I16 | KeyKind::U16 => Some(2),
-            KeyKind::I32 | KeyKind::U32 | KeyKind::F32 => Some(4),
-            KeyKind::I64 | KeyKind::U64 | KeyKind::F64 => Some(8),
-            KeyKind::Bytes | KeyKind::Compare => None,
-        }
-    }
-}
+/// The largest number of keys in a list.
+const MOST_PARTS: usize = 64;
 
 type Compare = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
 
@@ -123,6 +69,9 @@ pub struct Fields {
     pub descending: bool,
     /// The comparator, for [`KeyKind::Compare`] only.
     pub compare: Option<Comparator>,
+    /// The keys, for [`KeyKind::List`] only. The first one decides; among equal ones the second, and so on. They may
+    /// overlap. `descending` reverses their whole order.
+    pub parts: Vec<PartFields>,
 }
 
 /// The layout of records in memory, and their order.
@@ -134,6 +83,7 @@ pub struct Layout {
     kind: KeyKind,
     descending: bool,
     comparator: Option<Comparator>,
+    parts: Arc<[KeyPart]>,
 }
 
 impl Layout {
@@ -142,41 +92,69 @@ impl Layout {
     /// # Errors
     /// `Status::Argument`; the text names the field and its value.
     pub fn new(fields: Fields) -> Result<Layout> {
-        let key = fields.key;
-        let kind = KeyKind::from_code(key).ok_or_else(|| {
-            invalid(format!(
-                "record.key is {key}, which is not an FTSORT_KEY_ value of this version"
-            ))
-        })?;
-        let Fields {
-            record_bytes,
-            key_offset,
-            ..
-        } = fields;
+        let kind = check::kind_of("record", fields.key)?;
+        let record_bytes = fields.record_bytes;
         if !(1..=MOST_RECORD_BYTES).contains(&record_bytes) {
-            return Err(invalid(format!(
+            return Err(check::invalid(format!(
                 "record.record_bytes is {record_bytes}, but a record has from 1 to {MOST_RECORD_BYTES} bytes"
             )));
         }
-        check_comparator(&fields, kind)?;
-        let key_bytes = key_size(&fields, kind)?;
-        if key_bytes > record_bytes {
-            return Err(invalid(format!(
-                "record.record_bytes is {record_bytes}, but the key has {key_bytes} bytes"
-            )));
-        }
-        if key_offset > record_bytes - key_bytes {
-            return Err(invalid(format!(
-                "record.key_offset is {key_offset}, but {key_bytes} bytes there are not within the record of {record_bytes}"
-            )));
-        }
+        check::comparator(&fields, kind)?;
+        let parts = check::parts(&fields, kind)?;
+        let key_bytes = check::single_key(&fields, kind)?;
         Ok(Layout {
             record_bytes,
-            key_offset,
+            key_offset: fields.key_offset,
             key_bytes,
             kind,
             descending: fields.descending,
             comparator: fields.compare,
+            parts,
+        })
+    }
+
+    /// Returns the layout with the same keys in records of another size, in which the offsets of all keys are greater
+    /// by `shift`.
+    ///
+    /// # Errors
+    /// `Status::Argument` if a key is not within the new record, or if a comparator compares whole records.
+    pub fn moved(&self, record_bytes: usize, shift: isize) -> Result<Layout> {
+        if self.comparator.is_some() {
+            return Err(check::invalid(
+                "record.compare is not NULL, but compares whole records, so it cannot compare their keys alone: \
+                 describe the keys by record.parts"
+                    .into(),
+            ));
+        }
+        let moved = |name: String, offset: usize| {
+            offset.checked_add_signed(shift).ok_or_else(|| {
+                check::invalid(format!(
+                    "{name} is {offset}, and cannot be moved by {shift}"
+                ))
+            })
+        };
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for (index, part) in self.parts.iter().enumerate() {
+            parts.push(PartFields {
+                offset: moved(format!("record.parts[{index}].offset"), part.offset)?,
+                bytes: part.bytes,
+                key: part.kind as i32,
+                descending: part.descending,
+            });
+        }
+        // With a list there is no key to move.
+        let key_offset = match self.kind {
+            KeyKind::List => 0,
+            _ => moved("record.key_offset".into(), self.key_offset)?,
+        };
+        Layout::new(Fields {
+            record_bytes,
+            key_offset,
+            key_bytes: self.key_bytes,
+            key: self.kind as i32,
+            descending: self.descending,
+            compare: None,
+            parts,
         })
     }
 
@@ -185,12 +163,13 @@ impl Layout {
         self.record_bytes
     }
 
-    /// Returns the offset of the key in a record, in bytes.
+    /// Returns the offset of the key in a record, in bytes; 0 for a list of keys.
     pub fn key_offset(&self) -> usize {
         self.key_offset
     }
 
-    /// Returns the size of the key in bytes; 0 if a comparator compares whole records.
+    /// Returns the size of the key in bytes; 0 for a list of keys, and if a comparator
+    /// compares whole records.
     pub fn key_bytes(&self) -> usize {
         self.key_bytes
     }
@@ -210,12 +189,48 @@ impl Layout {
         self.comparator.as_ref()
     }
 
+    /// Returns the keys of a list as they were described, for [`KeyKind::List`] only; otherwise nothing.
+    pub fn parts(&self) -> &[KeyPart] {
+        &self.parts
+    }
+
+    /// Returns all keys, the one that decides first, each with its direction in the order of the records. Nothing if a
+    /// comparator compares whole records.
+    pub fn keys(&self) -> Vec<KeyPart> {
+        let single = KeyPart {
+            offset: self.key_offset,
+            bytes: self.key_bytes,
+            kind: self.kind,
+            descending: self.descending,
+        };
+        match self.kind {
+            KeyKind::Compare => Vec::new(),
+            KeyKind::List => {
+                let directed = |part: &KeyPart| KeyPart {
+                    descending: part.descending != self.descending,
+                    ..*part
+                };
+                self.parts.iter().map(directed).collect()
+            }
+            _ => vec![single],
+        }
+    }
+
+    /// Returns the smallest range of bytes in a record that contains the bytes of all keys. None if a comparator
+    /// compares whole records.
+    pub fn key_range(&self) -> Option<Range<usize>> {
+        let keys = self.keys();
+        let start = keys.iter().map(|key| key.offset).min()?;
+        let end = keys.iter().map(|key| key.offset + key.bytes).max()?;
+        Some(start..end)
+    }
+
     /// Returns whether a record consists of a number only.
     pub fn is_plain_number(&self) -> bool {
         self.kind.natural_bytes() == Some(self.record_bytes)
     }
 
-    /// Returns whether two layouts have the same fields and the same comparator.
+    /// Returns whether two layouts have the same fields, the same keys and the same comparator.
     pub fn is_same(&self, other: &Layout) -> bool {
         let comparators = (&self.comparator, &other.comparator);
         let is_same_comparator = match comparators {
@@ -223,191 +238,28 @@ impl Layout {
             (Some(one), Some(other)) => Arc::ptr_eq(&one.0, &other.0),
             _ => false,
         };
-        is_same_comparator && self.fields() == other.fields()
+        is_same_comparator && self.numbers() == other.numbers()
     }
 
-    fn fields(&self) -> [u64; 5] {
-        [
+    /// Returns the fields of the layout and of its keys as numbers.
+    fn numbers(&self) -> Vec<u64> {
+        let mut numbers = vec![
             self.record_bytes as u64,
             self.key_offset as u64,
             self.key_bytes as u64,
             self.kind as u64,
             u64::from(self.descending),
-        ]
+        ];
+        for part in &*self.parts {
+            let (offset, bytes) = (part.offset as u64, part.bytes as u64);
+            numbers.extend([offset, bytes, part.kind as u64, u64::from(part.descending)]);
+        }
+        numbers
     }
 
     /// Returns a hash of the layout. It depends on whether there is a comparator, but not on which.
     pub fn fingerprint(&self) -> u64 {
-        XxHash3_64::oneshot(self.fields().map(u64::to_le_bytes).as_flattened())
-    }
-}
-
-fn invalid(text: String) -> Error {
-    Error::new(Status::Argument, text)
-}
-
-/// Checks that there is a comparator if and only if the kind of key needs one, and no key with it.
-fn check_comparator(fields: &Fields, kind: KeyKind) -> Result<()> {
-    let is_needed = kind == KeyKind::Compare;
-    if is_needed != fields.compare.is_some() {
-        let actual = if is_needed { "NULL" } else { "not NULL" };
-        return Err(invalid(format!(
-            "record.compare is {actual}, but record.key is {}",
-            fields.key
-        )));
-    }
-    let part = [
-        ("key_offset", fields.key_offset),
-        ("key_bytes", fields.key_bytes),
-    ]
-    .into_iter()
-    .find(|(_, value)| is_needed && *value != 0);
-    match part {
-        Some((name, value)) => Err(invalid(format!(
-            "record.{name} is {value}, but must be 0 with a comparator, which compares whole records"
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Returns the size of the key in bytes, which may be left out for numbers.
-fn key_size(fields: &Fields, kind: KeyKind) -> Result<usize> {
-    let given = fields.key_bytes;
-    match kind.natural_bytes() {
-        Some(natural) if given != 0 && given != natural => Err(invalid(format!(
-            "record.key_bytes is {given}, but a key of this kind has {natural} bytes"
-        ))),
-        Some(natural) => Ok(natural),
-        None if kind == KeyKind::Bytes && given == 0 => Err(invalid(
-            "record.key_bytes is 0, but must be given for a key of bytes".into(),
-        )),
-        None => Ok(given),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn number(record_bytes: usize, key_offset: usize, key_bytes: usize, key: i32) -> Fields {
-        Fields {
-            record_bytes,
-            key_offset,
-            key_bytes,
-            key,
-            ..Fields::default()
-        }
-    }
-
-    fn compared(record_bytes: usize) -> Fields {
-        Fields {
-            record_bytes,
-            key: KeyKind::Compare as i32,
-            compare: Some(Comparator::new(<[u8]>::cmp)),
-            ..Fields::default()
-        }
-    }
-
-    #[test]
-    fn rejects_an_invalid_layout_and_names_the_field() {
-        let (i32, bytes) = (KeyKind::I32 as i32, KeyKind::Bytes as i32);
-        let invalid_comparators = [
-            Fields {
-                key_offset: 1,
-                ..compared(4)
-            },
-            Fields {
-                key_bytes: 4,
-                ..compared(4)
-            },
-            Fields {
-                compare: None,
-                ..compared(4)
-            },
-            Fields {
-                key: i32,
-                ..compared(4)
-            },
-        ];
-        let [offset, length, missing, superfluous] = invalid_comparators;
-        for (fields, text) in [
-            (number(4, 0, 0, 0), "record.key is 0"),
-            (number(4, 0, 0, 13), "record.key is 13"),
-            (number(4, 0, 0, 77), "record.key is 77"),
-            (number(0, 0, 0, i32), "record.record_bytes is 0"),
-            (number(1 << 40, 0, 0, i32), "record.record_bytes is 10"),
-            (number(3, 0, 0, i32), "record.record_bytes is 3"),
-            (number(4, 0, 8, i32), "record.key_bytes is 8"),
-            (number(4, 1, 0, i32), "record.key_offset is 1"),
-            (number(9, 6, 4, i32), "record.key_offset is 6"),
-            (number(9, usize::MAX, 4, i32), "record.key_offset is"),
-            (number(9, 0, 0, bytes), "record.key_bytes is 0"),
-            (number(9, 0, 10, bytes), "record.record_bytes is 9"),
-            (number(9, 7, 3, bytes), "record.key_offset is 7"),
-            (compared(0), "record.record_bytes is 0"),
-            (offset, "record.key_offset is 1"),
-            (length, "record.key_bytes is 4"),
-            (missing, "record.compare is NULL"),
-            (superfluous, "record.compare is not NULL"),
-        ] {
-            let error = Layout::new(fields).unwrap_err();
-            assert_eq!(error.status, Status::Argument);
-            assert!(error.text.contains(text), "{}", error.text);
-        }
-    }
-
-    #[test]
-    fn a_layout_returns_its_fields() {
-        for kind in KeyKind::ALL {
-            assert_eq!(KeyKind::from_code(kind as i32), Some(kind));
-            let Some(natural) = kind.natural_bytes() else {
-                continue;
-            };
-            let layout = Layout::new(number(natural, 0, 0, kind as i32)).unwrap();
-            assert_eq!(layout.kind(), kind);
-            assert_eq!(layout.key_bytes(), natural);
-            assert!(layout.is_plain_number());
-            let layout = Layout::new(number(natural + 5, 5, natural, kind as i32)).unwrap();
-            assert_eq!(layout.key_offset(), 5);
-            assert_eq!(layout.record_bytes(), natural + 5);
-            assert!(!layout.is_plain_number());
-        }
-        let layout = Layout::new(compared(7)).unwrap();
-        let compare = layout.comparator().unwrap();
-        assert_eq!(compare.compare(b"a", b"b"), Ordering::Less);
-        assert_eq!(layout.key_bytes(), 0);
-    }
-
-    #[test]
-    fn a_fingerprint_covers_every_field() {
-        let mut layouts = vec![
-            number(16, 0, 0, KeyKind::U64 as i32),
-            number(24, 0, 0, KeyKind::U64 as i32),
-            number(16, 8, 0, KeyKind::U64 as i32),
-            number(16, 0, 0, KeyKind::I64 as i32),
-            number(16, 0, 7, KeyKind::Bytes as i32),
-            number(16, 0, 8, KeyKind::Bytes as i32),
-            compared(16),
-        ];
-        layouts.extend(layouts.clone().into_iter().map(|fields| Fields {
-            descending: true,
-            ..fields
-        }));
-        for (index, one) in layouts.iter().enumerate() {
-            let one = Layout::new(one.clone()).unwrap();
-            assert!(one.is_same(&one.clone()));
-            let others = layouts[index + 1..].iter();
-            assert!(
-                others
-                    .cloned()
-                    .all(|other| !one.is_same(&Layout::new(other).unwrap()))
-            );
-        }
-        let fingerprint = |fields: &Fields| Layout::new(fields.clone()).unwrap().fingerprint();
-        let mut all: Vec<u64> = layouts.iter().map(fingerprint).collect();
-        assert_eq!(all, layouts.iter().map(fingerprint).collect::<Vec<_>>());
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), layouts.len());
+        let numbers = self.numbers().into_iter().map(u64::to_le_bytes);
+        XxHash3_64::oneshot(numbers.collect::<Vec<_>>().as_flattened())
     }
 }

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod collectives;
+mod lists;
 mod points;
 mod protected;
 mod redundancy;
