@@ -10,10 +10,9 @@
  *   }
  *   ftsort_result_free(sorted);
  *
- * Other headers: ftsort_query.h (operations beyond the sort of one array), ftsort_rounds.h (algorithms of the
- * caller on the virtual hypercube, and their simulation), ftsort_tree.h (collectives along trees that avoid faulty
- * links), ftsort_store.h (loops of the caller that keep states), ftsort_monitor.h (slow ranks), ftsort_verify.h
- * (data corruption); ftsort_all.h includes all.
+ * Other headers: ftsort_query.h (more than the sort of one array), ftsort_rounds.h (algorithms of the caller on the
+ * virtual hypercube, and their simulation), ftsort_tree.h (collectives that avoid faulty links), ftsort_store.h
+ * (loops that keep states), ftsort_monitor.h (slow ranks), ftsort_verify.h (data corruption); ftsort_all.h: all.
  * Documents: docs/sorting.md, docs/failure-model.md, docs/glossary.md, docs/fault-injection.md, docs/trace.md.
  *
  * Collective calls. Functions marked [C] are collective: all surviving ranks of the group call them in the same
@@ -139,6 +138,10 @@ typedef enum ftsort_key {
   FTSORT_KEY_F64 = 10,     /**< `double`, in the same order. */
   FTSORT_KEY_BYTES = 11,   /**< `key_bytes` bytes, in the order of memcmp. */
   FTSORT_KEY_COMPARE = 12, /**< The order of `compare`. */
+  FTSORT_KEY_TEXT = 13,    /**< `key_bytes` bytes up to the first 0, in the order of strncmp on unsigned bytes. */
+  FTSORT_KEY_TEXT16 = 14,  /**< `uint16_t` up to the first 0, by number: UTF-16 in native byte order. */
+  FTSORT_KEY_TEXT32 = 15,  /**< `uint32_t` up to the first 0, by number: UTF-32 in native byte order, NumPy `U`. */
+  FTSORT_KEY_LIST = 16,    /**< The keys at `parts`: the first decides, among equal ones the second, and so on. */
 } ftsort_key;
 
 /** Compares two records, as for qsort: returns a number below, equal to or above 0. Must be pure and a total order
@@ -146,37 +149,56 @@ typedef enum ftsort_key {
  * ftsort or MPI. The records are copies, of any rank, aligned as in an array that starts at a multiple of 16. */
 typedef int (*ftsort_compare_fn)(void *user, const void *a, const void *b);
 
+/** One of several keys of a record. Keys may overlap. */
+typedef struct ftsort_key_part {
+  size_t offset;      /**< The position in a record, in bytes; any alignment. */
+  size_t bytes;       /**< The size in bytes; 0 for the natural size of a number. */
+  int32_t key;        /**< One of `ftsort_key`, but not FTSORT_KEY_COMPARE and not FTSORT_KEY_LIST. */
+  int32_t descending; /**< Not 0: descending order. */
+} ftsort_key_part;
+
 /** The layout of a record: contiguous bytes of a fixed size without pointers, because records move to other
  * processes. Start from an FTSORT_RECORD_ macro. The same on all ranks. Later versions append members. */
 typedef struct ftsort_record {
-  size_t struct_size;        /**< `sizeof(ftsort_record)`. */
-  size_t record_bytes;       /**< The size of a record in bytes, including padding; up to 2^28. */
-  size_t key_offset;         /**< The position of the key in a record, in bytes; any alignment. */
-  size_t key_bytes;          /**< The size of the key in bytes; 0 for the natural size of a number. */
-  int32_t key;               /**< One of `ftsort_key`. */
-  int32_t descending;        /**< Not 0: descending order. */
+  size_t struct_size;           /**< `sizeof(ftsort_record)`. */
+  size_t record_bytes;          /**< The size of a record in bytes, including padding; up to 2^28. */
+  size_t key_offset;            /**< The position of the key, in bytes; any alignment. 0 without a single key. */
+  size_t key_bytes;             /**< Its size in bytes; 0: the natural size of a number, or no single key. */
+  int32_t key;                  /**< One of `ftsort_key`. */
+  int32_t descending;           /**< Not 0: descending order; of a list the reverse of its whole order. */
   /** Not 0: records with equal keys must keep the order of ranks and positions, also in descending order. All
    * algorithms keep it, except FTSORT_BITONIC_MERGE, which then returns FTSORT_ERR_ARGUMENT. */
   int32_t stable;
-  ftsort_compare_fn compare; /**< FTSORT_KEY_COMPARE only; ftsort_result_verify uses it too. */
-  void *user;                /**< Passed to `compare` and never read. */
+  ftsort_compare_fn compare;    /**< FTSORT_KEY_COMPARE only; ftsort_result_verify uses it too. */
+  void *user;                   /**< Passed to `compare` and never read. */
+  const ftsort_key_part *parts; /**< FTSORT_KEY_LIST only: `part_count` keys, borrowed for the call. */
+  size_t part_count;            /**< The number of keys at `parts`: 1 to 64 for FTSORT_KEY_LIST, otherwise 0. */
 } ftsort_record;
 
 /* A plain number: ftsort_record record = FTSORT_RECORD_PLAIN(double, FTSORT_KEY_F64); */
-#define FTSORT_RECORD_PLAIN(T, KIND) { sizeof(ftsort_record), sizeof(T), 0, 0, (KIND), 0, 0, NULL, NULL }
+#define FTSORT_RECORD_PLAIN(T, KIND) { sizeof(ftsort_record), sizeof(T), 0, 0, (KIND), 0, 0, NULL, NULL, NULL, 0 }
 
 /* A struct that is sorted by a member, a number: FTSORT_RECORD_MEMBER(struct star, mass, FTSORT_KEY_F32) */
 #define FTSORT_RECORD_MEMBER(T, MEMBER, KIND) \
-  { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), 0, (KIND), 0, 0, NULL, NULL }
+  { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), 0, (KIND), 0, 0, NULL, NULL, NULL, 0 }
 
-/* A struct that is sorted by a member, an array of bytes, in the order of memcmp. */
-#define FTSORT_RECORD_BYTES(T, MEMBER) \
-  { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), sizeof(((T *)0)->MEMBER), FTSORT_KEY_BYTES, 0, 0, NULL, \
-    NULL }
+/* A struct that is sorted by a member, an array: of bytes in the order of memcmp, or of text up to the first 0. */
+#define FTSORT_RECORD_BYTES(T, MEMBER) FTSORT_RECORD_ARRAY(T, MEMBER, FTSORT_KEY_BYTES)
+#define FTSORT_RECORD_TEXT(T, MEMBER) FTSORT_RECORD_ARRAY(T, MEMBER, FTSORT_KEY_TEXT)
+#define FTSORT_RECORD_ARRAY(T, MEMBER, KIND) \
+  { sizeof(ftsort_record), sizeof(T), offsetof(T, MEMBER), sizeof(((T *)0)->MEMBER), (KIND), 0, 0, NULL, NULL, \
+    NULL, 0 }
+
+/* A struct that is sorted by several keys:
+ *   ftsort_key_part keys[] = {FTSORT_KEY_PART(struct star, mass, FTSORT_KEY_F32), ...};
+ *   ftsort_record record = FTSORT_RECORD_LIST(struct star, keys); */
+#define FTSORT_KEY_PART(T, MEMBER, KIND) { offsetof(T, MEMBER), sizeof(((T *)0)->MEMBER), (KIND), 0 }
+#define FTSORT_RECORD_LIST(T, KEYS) \
+  { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_LIST, 0, 0, NULL, NULL, KEYS, sizeof(KEYS) / sizeof *(KEYS) }
 
 /* Records in the order of FUNCTION. */
 #define FTSORT_RECORD_COMPARE(T, FUNCTION, USER) \
-  { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_COMPARE, 0, 0, (FUNCTION), (USER) }
+  { sizeof(ftsort_record), sizeof(T), 0, 0, FTSORT_KEY_COMPARE, 0, 0, (FUNCTION), (USER), NULL, 0 }
 
 /**
  * Describes the elements of an MPI datatype as records. [L]
@@ -511,7 +533,7 @@ typedef struct ftsort_block {
 /** Returns the number of blocks on this rank: one for each node that it executes, or 0 for NULL. [L] */
 size_t ftsort_result_count(const ftsort_result *result);
 
-/** Describes block `index`, which lives as long as the result; FTSORT_ERR_ARGUMENT for NULL or a large `index`. [L]
+/** Describes block `index`, which lives as long as the result; FTSORT_ERR_ARGUMENT for NULL or large `index`. [L]
  */
 ftsort_status ftsort_result_block(const ftsort_result *result, size_t index, ftsort_block *block);
 

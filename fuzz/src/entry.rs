@@ -21,7 +21,7 @@ use ftsort::capi::protect::{
 use ftsort::capi::query::{
     ftsort_cluster, ftsort_executor, ftsort_is_failed, ftsort_lost_ranks, ftsort_partner,
 };
-use ftsort::capi::record::ftsort_record;
+use ftsort::capi::record::{ftsort_key_part, ftsort_record};
 use ftsort::capi::result::{
     ftsort_result_block, ftsort_result_count, ftsort_result_free, ftsort_result_recover,
     ftsort_result_total,
@@ -199,7 +199,18 @@ fn configs(values: &mut Values<'_>) {
     }
 }
 
-fn any_record(values: &mut Values<'_>) -> ftsort_record {
+fn any_parts(values: &mut Values<'_>) -> [ftsort_key_part; 3] {
+    std::array::from_fn(|_| ftsort_key_part {
+        offset: values.size(),
+        bytes: values.size(),
+        key: values.int(),
+        descending: values.int(),
+    })
+}
+
+/// The record is valid as long as the parts.
+fn any_record(values: &mut Values<'_>, parts: &[ftsort_key_part; 3]) -> ftsort_record {
+    let has_parts = values.byte() % 2 == 1;
     ftsort_record {
         struct_size: size_of::<ftsort_record>(),
         record_bytes: values.size(),
@@ -210,11 +221,18 @@ fn any_record(values: &mut Values<'_>) -> ftsort_record {
         stable: values.int(),
         compare: (values.byte() % 2 == 1).then_some(compare as _),
         user: null_mut(),
+        parts: if has_parts { parts.as_ptr() } else { null() },
+        // At most the existing number if there are parts; any number if there are none.
+        part_count: match has_parts {
+            true => values.size() % (parts.len() + 1),
+            false => values.size(),
+        },
     }
 }
 
 fn records(values: &mut Values<'_>) {
-    let record = any_record(values);
+    let parts = any_parts(values);
+    let record = any_record(values, &parts);
     let given = Sized::new(&record, values);
     let input = [0_u64; 128];
     let asked = values.size();
@@ -265,7 +283,8 @@ unsafe extern "C" fn merge(
 
 fn trees(values: &mut Values<'_>) {
     let links: [i32; 8] = std::array::from_fn(|_| values.int());
-    let record = any_record(values);
+    let parts = any_parts(values);
+    let record = any_record(values, &parts);
     let has_links = !values.byte().is_multiple_of(4);
     let options = ftsort_tree_options {
         struct_size: size_of::<ftsort_tree_options>(),

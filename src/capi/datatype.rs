@@ -151,6 +151,8 @@ pub(super) unsafe fn record_of(datatype: MPI_Datatype) -> Result<ftsort_record> 
         stable: 0,
         compare: None,
         user: std::ptr::null_mut(),
+        parts: std::ptr::null(),
+        part_count: 0,
     })
 }
 

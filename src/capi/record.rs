@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use super::settings::read_sized;
 use ftsort_kernels::error::{Error, Result, Status};
-use ftsort_kernels::record::{Comparator, Fields, Layout};
+use ftsort_kernels::record::{Comparator, Fields, Layout, PartFields, check_part_count};
 
 /// The type of a key.
 #[repr(C)]
@@ -35,6 +35,14 @@ pub enum ftsort_key {
     FTSORT_KEY_BYTES = 11,
     /// The order of `compare`.
     FTSORT_KEY_COMPARE = 12,
+    /// `key_bytes` bytes up to the first 0, in the order of strncmp on unsigned bytes.
+    FTSORT_KEY_TEXT = 13,
+    /// `uint16_t` up to the first 0, by number: UTF-16 in native byte order.
+    FTSORT_KEY_TEXT16 = 14,
+    /// `uint32_t` up to the first 0, by number: UTF-32 in native byte order, NumPy `U`.
+    FTSORT_KEY_TEXT32 = 15,
+    /// The keys at `parts`: the first decides, among equal ones the second, and so on.
+    FTSORT_KEY_LIST = 16,
 }
 
 /// Compares two records, as for qsort: returns a number below, equal to or above 0. Must be pure and a total order of
@@ -42,6 +50,20 @@ pub enum ftsort_key {
 /// or MPI. The records are copies, of any rank, aligned as in an array that starts at a multiple of 16.
 pub type ftsort_compare_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, a: *const c_void, b: *const c_void) -> c_int>;
+
+/// One of several keys of a record. Keys may overlap.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ftsort_key_part {
+    /// The position in a record, in bytes; any alignment.
+    pub offset: usize,
+    /// The size in bytes; 0 for the natural size of a number.
+    pub bytes: usize,
+    /// One of `ftsort_key`, but not FTSORT_KEY_COMPARE and not FTSORT_KEY_LIST.
+    pub key: i32,
+    /// Not 0: descending order.
+    pub descending: i32,
+}
 
 /// The layout of a record: contiguous bytes of a fixed size without pointers, because records move to other
 /// processes. Start from an FTSORT_RECORD_ macro. The same on all ranks. Later versions append members.
@@ -52,13 +74,13 @@ pub struct ftsort_record {
     pub struct_size: usize,
     /// The size of a record in bytes, including padding; up to 2^28.
     pub record_bytes: usize,
-    /// The position of the key in a record, in bytes; any alignment.
+    /// The position of the key, in bytes; any alignment. 0 without a single key.
     pub key_offset: usize,
-    /// The size of the key in bytes; 0 for the natural size of a number.
+    /// Its size in bytes; 0: the natural size of a number, or no single key.
     pub key_bytes: usize,
     /// One of `ftsort_key`.
     pub key: i32,
-    /// Not 0: descending order.
+    /// Not 0: descending order; of a list the reverse of its whole order.
     pub descending: i32,
     /// Not 0: records with equal keys must keep the order of ranks and positions, also in descending order. All
     /// algorithms keep it, except FTSORT_BITONIC_MERGE, which then returns FTSORT_ERR_ARGUMENT.
@@ -67,6 +89,10 @@ pub struct ftsort_record {
     pub compare: ftsort_compare_fn,
     /// Passed to `compare` and never read.
     pub user: *mut c_void,
+    /// FTSORT_KEY_LIST only: `part_count` keys, borrowed for the call.
+    pub parts: *const ftsort_key_part,
+    /// The number of keys at `parts`: 1 to 64 for FTSORT_KEY_LIST, otherwise 0.
+    pub part_count: usize,
 }
 
 /// The layout of a record, and whether the order of equal keys matters.
@@ -76,9 +102,9 @@ pub(super) struct Wanted {
 }
 
 /// # Safety
-/// As for [`read_sized`]; `compare` keeps its contract as long as the layout exists.
+/// As for [`read_sized`]; `parts` is NULL or valid for `part_count` keys; `compare` keeps its contract as long as the layout exists.
 pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted> {
-    // SAFETY: the caller's contract; the struct holds numbers, a pointer and an optional function.
+    // SAFETY: the caller's contract; the struct holds numbers, pointers and an optional function.
     let record = unsafe { read_sized(record, "record")? };
     let record = record.ok_or_else(|| {
         Error::new(
@@ -94,6 +120,8 @@ pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted>
         };
         Comparator::new(move |one, other| caller.compare(one, other))
     });
+    // SAFETY: this function's contract.
+    let parts = unsafe { parts_of(&record)? };
     let layout = Layout::new(Fields {
         record_bytes,
         key_offset: record.key_offset,
@@ -101,11 +129,40 @@ pub(super) unsafe fn read_layout(record: *const ftsort_record) -> Result<Wanted>
         key: record.key,
         descending: record.descending != 0,
         compare,
+        parts,
     })?;
     Ok(Wanted {
         layout,
         stable: record.stable != 0,
     })
+}
+
+/// Returns the keys of a list.
+///
+/// # Safety
+/// `parts` is NULL or valid for `part_count` keys.
+unsafe fn parts_of(record: &ftsort_record) -> Result<Vec<PartFields>> {
+    let count = record.part_count;
+    // No list is read that is longer than any valid one.
+    check_part_count(count)?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if record.parts.is_null() {
+        return Err(Error::new(
+            Status::Argument,
+            format!("record.parts is NULL, but record.part_count is {count}: pass {count} keys"),
+        ));
+    }
+    // SAFETY: not NULL, and valid by this function's contract.
+    let parts = unsafe { std::slice::from_raw_parts(record.parts, count) };
+    let fields = |part: &ftsort_key_part| PartFields {
+        offset: part.offset,
+        bytes: part.bytes,
+        key: part.key,
+        descending: part.descending != 0,
+    };
+    Ok(parts.iter().map(fields).collect())
 }
 
 /// The user's comparator.

@@ -20,6 +20,7 @@
 #define ROOM 4096 /* bytes of an input */
 #define CALLS 24  /* of each group */
 #define LINKS 4
+#define PARTS 3
 #define MOST_RANKS 64
 
 static long number_of_group;
@@ -178,6 +179,7 @@ static ftsort_status sort_valid(ftsort *group)
 typedef struct given {
   unsigned char room[ROOM];
   ftsort_record record;
+  ftsort_key_part parts[PARTS];
   size_t key_size;
   const ftsort_record *a_record;
   ftsort_tree_options tree;
@@ -192,17 +194,32 @@ static void draw_record(given *g)
 {
   static const size_t widths[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
   ftsort_record *record = &g->record;
+  int i;
   memset(record, 0, sizeof *record);
   record->struct_size = size_of_struct(sizeof *record);
-  record->key = (int32_t)mostly(1 + below(12));
+  record->key = (int32_t)mostly(1 + below(16));
   record->record_bytes = (size_t)mostly(1 + below(40));
   record->descending = (int32_t)mostly(below(2));
   record->stable = (int32_t)mostly(below(2));
   if (record->key >= 1 && record->key <= 10 && below(2)) record->record_bytes = widths[record->key];
-  if (record->key == FTSORT_KEY_BYTES) record->key_bytes = (size_t)mostly(record->record_bytes);
+  if (record->key >= FTSORT_KEY_TEXT && below(4)) record->record_bytes = 4 * (size_t)(1 + below(10));
+  if (record->key == FTSORT_KEY_BYTES || (record->key >= FTSORT_KEY_TEXT && record->key <= FTSORT_KEY_TEXT32))
+    record->key_bytes = (size_t)mostly(record->record_bytes);
   if (below(16) == 0) record->key_offset = (size_t)number();
   if (below(16) == 0) record->key_bytes = (size_t)number();
   if ((record->key == FTSORT_KEY_COMPARE) != (below(16) == 0)) record->compare = compare;
+  for (i = 0; i < PARTS; i++) {
+    ftsort_key_part *part = &g->parts[i];
+    part->key = (int32_t)mostly(1 + below(15));
+    part->offset = (size_t)mostly(below(8));
+    part->bytes = (size_t)mostly(part->key > FTSORT_KEY_F64 ? 4 * (1 + below(4)) : 0);
+    part->descending = (int32_t)mostly(below(2));
+  }
+  /* At most the existing number if there are parts; any number if there are none. */
+  if ((record->key == FTSORT_KEY_LIST) != (below(16) == 0)) {
+    record->parts = below(16) ? g->parts : NULL;
+    record->part_count = record->parts ? (size_t)below(PARTS + 1) : (size_t)number();
+  }
   g->key_size = record->record_bytes < ROOM ? record->record_bytes : 0;
   record->user = &g->key_size;
   g->a_record = below(24) ? record : NULL;

@@ -4,6 +4,7 @@
  *   records [few]      (under mpirun, 1, 3 or 4 ranks; few: with the memory store only)
  *
  * Prints "records: fine" on rank 0 if all results are right. */
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -271,6 +272,30 @@ static void refused(ftsort_record record, const char *words)
     fprintf(stderr, "  no \"%s\" in \"%s\"\n", words, ftsort_last_error(groups[0]));
 }
 
+static void refuse_lists(void)
+{
+  const ftsort_key_part wrong[2] = {{0, 0, FTSORT_KEY_I32, 0}, {2, 0, FTSORT_KEY_I32, 0}};
+  const ftsort_record list = FTSORT_RECORD_LIST(int32_t, wrong);
+  ftsort_record record = list;
+  refused(record, "record.parts[1].offset is 2, but 4 bytes");
+  record.part_count = 0;
+  refused(record, "record.part_count is 0");
+  record.part_count = SIZE_MAX;
+  refused(record, "record.part_count is ");
+  record.part_count = 2;
+  record.parts = NULL;
+  refused(record, "record.parts is NULL, but record.part_count is 2");
+  record = list;
+  record.key = FTSORT_KEY_I32;
+  refused(record, "record.part_count is 2, but record.key is 5");
+  record = list;
+  record.key_offset = 1;
+  refused(record, "record.key_offset is 1");
+  record = list;
+  record.struct_size = offsetof(ftsort_record, parts);
+  refused(record, "record.part_count is 0");
+}
+
 static void refusals(void)
 {
   int i;
@@ -313,8 +338,12 @@ static void refusals(void)
   record = i32;
   record.key = 0;
   refused(record, "record.key is 0");
-  record.key = 13;
-  refused(record, "record.key is 13");
+  record.key = 17;
+  refused(record, "record.key is 17");
+  record.key = FTSORT_KEY_TEXT32;
+  record.key_bytes = 3;
+  refused(record, "record.key_bytes is 3");
+  refuse_lists();
   record = i32;
   record.struct_size = 4096;
   refused(record, "record.struct_size is 4096");
@@ -342,6 +371,7 @@ static void expect_record(MPI_Datatype type, int32_t key, size_t size)
   EXPECT(record.struct_size == sizeof record && record.record_bytes == size && record.key == key);
   EXPECT(record.key_offset == 0 && (record.key_bytes == 0 || record.key_bytes == widths[key]));
   EXPECT(!record.descending && !record.stable && record.compare == NULL && record.user == NULL);
+  EXPECT(record.parts == NULL && record.part_count == 0);
 }
 
 static void expect_no_record(MPI_Datatype type, const char *words)

@@ -20,6 +20,9 @@ const PROGRAMS: &str = "
  quick | records   | 2 | few     | records of every kind by every algorithm with the memory store
  all   | records   | 3 |         | records of every kind by every algorithm
  all   | records   | 4 |         | records of every kind by every algorithm
+ quick | stars     | 4 | 1 0     | structs by a number and a text, and a rank that is killed
+ all   | stars     | 3 | 2 1     | structs by a number and a text of 16 bits, and a rank that is killed
+ all   | stars     | 4 | 4 4     | structs by a number and a text of 32 bits, and a rank that is killed
  quick | refusals  | 2 | memory  | a memory limit on one rank is an error on all
  all   | refusals  | 4 | memory  | a memory limit on one rank is an error on all
  quick | refusals  | 2 | comm    | a communicator that fails on one rank fails on all
