@@ -12,7 +12,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::random::SplitMix;
-use ftsort_kernels::record::{Fields, KeyKind, Layout};
+use ftsort_kernels::record::{Fields, KeyKind, Layout, PartFields};
 
 /// The binary logarithms of the numbers of records: blocks that fit into a cache, and blocks that do not.
 const SORTED: [u32; 4] = [10, 14, 20, 24];
@@ -35,6 +35,8 @@ struct Hundred([u8; 100]);
 struct Subject<T> {
     name: &'static str,
     key: KeyKind,
+    /// The keys of a list.
+    parts: Vec<PartFields>,
     /// Returns a record with a key that has the order of these bits.
     make: fn(u64) -> T,
     compare: fn(&T, &T) -> Ordering,
@@ -44,8 +46,12 @@ impl<T: Pod> Subject<T> {
     fn kernel(&self) -> Box<dyn Kernel> {
         let layout = Layout::new(Fields {
             record_bytes: size_of::<T>(),
-            key_bytes: self.key.natural_bytes().unwrap_or(10),
+            key_bytes: match self.key {
+                KeyKind::List => 0,
+                kind => kind.natural_bytes().unwrap_or(10),
+            },
             key: self.key as i32,
+            parts: self.parts.clone(),
             ..Fields::default()
         });
         kernel_for(&layout.expect("a layout"), 1)
@@ -132,6 +138,7 @@ fn numbers(criterion: &mut Criterion) {
     let of_16_bits = Subject {
         name: "i16",
         key: KeyKind::I16,
+        parts: Vec::new(),
         make: |bits| (bits >> 48) as i16,
         compare: i16::cmp,
     };
@@ -139,6 +146,7 @@ fn numbers(criterion: &mut Criterion) {
     let of_32_bits = Subject {
         name: "i32",
         key: KeyKind::I32,
+        parts: Vec::new(),
         make: |bits| (bits >> 32) as i32,
         compare: i32::cmp,
     };
@@ -146,6 +154,7 @@ fn numbers(criterion: &mut Criterion) {
     let of_64_bits = Subject {
         name: "u64",
         key: KeyKind::U64,
+        parts: Vec::new(),
         make: |bits| bits,
         compare: u64::cmp,
     };
@@ -153,16 +162,25 @@ fn numbers(criterion: &mut Criterion) {
     let floats = Subject {
         name: "f64",
         key: KeyKind::F64,
+        parts: Vec::new(),
         make: |bits| bits as f64,
         compare: f64::total_cmp,
     };
     floats.all(criterion);
 }
 
+/// Compares the low halves of the keys, and then the high halves in descending order.
+fn by_halves(one: &Pair, other: &Pair) -> Ordering {
+    let high = |pair: &Pair| (pair.key >> u32::BITS) as u32;
+    let low = (one.key as u32).cmp(&(other.key as u32));
+    low.then_with(|| high(other).cmp(&high(one)))
+}
+
 fn records(criterion: &mut Criterion) {
     let pairs = Subject {
         name: "pair of u64",
         key: KeyKind::U64,
+        parts: Vec::new(),
         make: |bits| Pair {
             key: bits,
             value: !bits,
@@ -170,9 +188,27 @@ fn records(criterion: &mut Criterion) {
         compare: |one, other| one.key.cmp(&other.key),
     };
     pairs.all(criterion);
+    let half = |offset, descending| PartFields {
+        offset,
+        bytes: 4,
+        key: KeyKind::U32 as i32,
+        descending,
+    };
+    let two_keys = Subject {
+        name: "two keys",
+        key: KeyKind::List,
+        parts: vec![half(0, false), half(4, true)],
+        make: |bits| Pair {
+            key: bits,
+            value: !bits,
+        },
+        compare: by_halves,
+    };
+    two_keys.all(criterion);
     let hundreds = Subject {
         name: "100 bytes",
         key: KeyKind::Bytes,
+        parts: Vec::new(),
         make: |bits| {
             let mut bytes = [0; 100];
             bytes[..8].copy_from_slice(&bits.to_be_bytes());

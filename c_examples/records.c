@@ -1,5 +1,5 @@
-/* Sorts structs: stars, by a number, by a text, and by a comparison function; and once more with a dense result,
- * which has one block of equal size for each survivor.
+/* Sorts structs: stars, by a number, by a text, by both, and by a comparison function; and once more with a dense
+ * result, which has one block of equal size for each survivor.
  *
  *   mpicc -std=c99 records.c -o records -lftsort
  *   mpirun --with-ft ulfm --oversubscribe -np 4 ./records
@@ -30,7 +30,13 @@ static int faintest_first(void *user, const void *a, const void *b)
 static int by_name(void *user, const void *a, const void *b)
 {
   const struct star *one = (const struct star *)a, *other = (const struct star *)b;
-  return (void)user, memcmp(one->name, other->name, sizeof one->name);
+  return (void)user, strncmp(one->name, other->name, sizeof one->name);
+}
+
+static int by_both(void *user, const void *a, const void *b)
+{
+  int order = faintest_first(user, a, b);
+  return order ? order : by_name(user, a, b);
 }
 
 /* Compares two members: shells around the sun, and in each shell the brightest star first. `user` is the thickness of
@@ -124,12 +130,15 @@ int main(int argc, char **argv)
 {
   double thickness = 250;
   ftsort_record magnitude = FTSORT_RECORD_MEMBER(struct star, magnitude, FTSORT_KEY_F32);
-  ftsort_record name = FTSORT_RECORD_BYTES(struct star, name);
+  ftsort_record name = FTSORT_RECORD_TEXT(struct star, name);
+  ftsort_key_part keys[] = {FTSORT_KEY_PART(struct star, magnitude, FTSORT_KEY_F32),
+                            FTSORT_KEY_PART(struct star, name, FTSORT_KEY_TEXT)};
+  ftsort_record both = FTSORT_RECORD_LIST(struct star, keys);
   ftsort_record shell = FTSORT_RECORD_COMPARE(struct star, by_shell, &thickness);
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group = NULL, *even = NULL;
   int fine;
-  magnitude.descending = 1; /* the greatest number first */
+  magnitude.descending = keys[0].descending = 1; /* the greatest number first */
   shell.stable = 1; /* an algorithm that does not keep the order of equal stars refuses this */
   ftsort_prepare();
   ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
@@ -142,6 +151,7 @@ int main(int argc, char **argv)
   }
   fine = sort_stars(group, &magnitude, faintest_first, NULL, 0);
   fine &= sort_stars(group, &name, by_name, NULL, 0);
+  fine &= sort_stars(group, &both, by_both, NULL, 0);
   fine &= sort_stars(group, &shell, by_shell, &thickness, 0);
   fine &= sort_stars(even, &shell, by_shell, &thickness, 1);
   ftsort_free(even);

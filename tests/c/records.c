@@ -289,6 +289,7 @@ static void refuse_lists(void)
   record.key = FTSORT_KEY_I32;
   refused(record, "record.part_count is 2, but record.key is 5");
   record = list;
+  record.part_count = 1; /* the first part is valid */
   record.key_offset = 1;
   refused(record, "record.key_offset is 1");
   record = list;
