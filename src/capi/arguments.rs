@@ -45,7 +45,11 @@ pub unsafe fn check_run(
         unsafe {
             place_of("result", place)?;
             let wanted = read_layout(record)?;
-            Prepared::new(input_of(wanted, input, count)?, &ThreadPool::from(1)).map(drop)
+            Prepared::new(
+                input_of(wanted, input, count, "data")?,
+                &ThreadPool::from(1),
+            )
+            .map(drop)
         }
     })
 }

@@ -110,7 +110,7 @@ unsafe fn arrays_of<'a>(arrays: *const ftsort_array, count: usize) -> Result<Vec
         };
         last = Some(array.record);
         // SAFETY: this function's contract.
-        let input = unsafe { input_of(wanted, array.data, array.count) };
+        let input = unsafe { input_of(wanted, array.data, array.count, "data") };
         inputs.push(input.map_err(named)?);
     }
     Ok(inputs)

@@ -9,11 +9,13 @@
 #![allow(non_camel_case_types)]
 #![allow(rustdoc::broken_intra_doc_links)]
 
+pub mod aggregate;
 pub mod algorithm;
 #[cfg(feature = "testing")]
 pub mod arguments;
 pub mod buffer;
 pub mod choice;
+pub mod columns;
 pub mod config;
 pub mod datatype;
 pub mod gather;
@@ -31,6 +33,7 @@ pub mod record;
 pub mod result;
 pub mod rounds;
 pub mod run;
+pub mod select;
 mod settings;
 pub mod simulate;
 mod slices;

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use super::handle::{Handle, on_group, place_of, refuse};
 use super::record::{Wanted, ftsort_record, read_layout};
-use super::result::{ftsort_result, hand_over};
-use super::run::{has_place, input_of};
+use super::result::ftsort_result;
+use super::run::{give_sorted, has_place, input_of};
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::ProtectedInput;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn ftsort_protect(
         let wanted = has_place(&place).and_then(|()| unsafe { read_layout(record) });
         let given = wanted.and_then(|wanted| {
             // SAFETY: this function's contract.
-            unsafe { input_of(wanted, data, count) }
+            unsafe { input_of(wanted, data, count, "data") }
         });
         let protected = group.group.protect_checked(given);
         let place = place?;
@@ -93,11 +93,7 @@ pub unsafe extern "C" fn ftsort_run_protected(
             // SAFETY: this function's contract.
             Ok((&mut input.input, unsafe { read_order(record)? }))
         });
-        let sorted = group.group.sort_protected_checked(arguments);
-        let place = place?;
-        *place = std::ptr::null_mut();
-        *place = hand_over(ftsort_result::sorted(sorted?));
-        Ok(())
+        give_sorted(place, group.group.sort_protected_checked(arguments))
     })
 }
 

@@ -151,7 +151,12 @@ impl ftsort_result {
     /// The records by node, and their layout.
     pub(super) fn records(&self) -> Result<(&Layout, Vec<NodeRecords<'_>>)> {
         match &self.content {
-            Content::Sorted(sorted) => Ok((sorted.layout(), sorted.parts(sorted.record_bytes())?)),
+            Content::Sorted(sorted) => match sorted.listed_layout() {
+                Some(layout) => Ok((layout, sorted.parts(sorted.record_bytes())?)),
+                None => refuse(
+                    "result holds positions or groups: pass a result of ftsort_run or ftsort_sort_by_key",
+                ),
+            },
             Content::Array(array) => Ok((&array.layout, vec![(array.node, array.bytes())])),
             Content::States(_) | Content::Bytes(_) => refuse(
                 "result holds bytes of rounds or of a tree: pass a result of a sort or of ftsort_result_of_array",
@@ -159,7 +164,27 @@ impl ftsort_result {
         }
     }
 
-    fn count(&self) -> usize {
+    /// The number of columns of each block.
+    pub(super) fn columns(&self) -> usize {
+        match &self.content {
+            Content::Sorted(sorted) => sorted.columns(),
+            _ => 1,
+        }
+    }
+
+    /// A column of a block, and the size of its elements.
+    pub(super) fn column(&self, index: usize, column: usize) -> Option<(&[u8], usize)> {
+        match &self.content {
+            Content::Sorted(sorted) => sorted.column(index, column),
+            Content::States(states) => Some((&states.get(index)?.1[..], 1)).filter(|_| column == 0),
+            Content::Bytes(bytes) => Some((&bytes.get(index)?.1[..], 1)).filter(|_| column == 0),
+            Content::Array(array) => {
+                (index == 0 && column == 0).then(|| (array.bytes(), array.layout.record_bytes()))
+            }
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
         match &self.content {
             Content::Sorted(sorted) => sorted.len(),
             Content::States(states) => states.len(),

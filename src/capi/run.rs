@@ -8,7 +8,7 @@ use super::record::{Wanted, ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
 use super::status::ftsort_status;
-use ftsort_core::group::SortInput;
+use ftsort_core::group::{SortInput, Sorted};
 use ftsort_kernels::error::Result;
 
 /// Sorts the records of all ranks. [C]
@@ -66,9 +66,16 @@ pub(super) unsafe fn run_on(
     let place = unsafe { place_of("result", result) };
     let input = has_place(&place).and(wanted).and_then(|wanted| {
         // SAFETY: this function's contract.
-        unsafe { input_of(wanted, data, count) }
+        unsafe { input_of(wanted, data, count, "data") }
     });
-    let sorted = group.group.sort_checked(input);
+    give_sorted(place, group.group.sort_checked(input))
+}
+
+/// Hands the result of a sort to the caller.
+pub(super) fn give_sorted(
+    place: Result<&mut *mut ftsort_result>,
+    sorted: Result<Sorted>,
+) -> Result<()> {
     let place = place?;
     *place = std::ptr::null_mut();
     *place = hand_over(ftsort_result::sorted(sorted?));
@@ -83,7 +90,7 @@ pub(super) fn has_place<T>(place: &Result<T>) -> Result<()> {
     }
 }
 
-/// The records of the caller as the input of a sort.
+/// The records of the caller as the input of a sort. `name`: that of `data` for error texts.
 ///
 /// # Safety
 /// `data` is NULL, or valid for `count` records and unchanged as long as the input is used.
@@ -91,10 +98,11 @@ pub(super) unsafe fn input_of<'a>(
     wanted: Wanted,
     data: *const c_void,
     count: usize,
+    name: &str,
 ) -> Result<SortInput<'a>> {
     let Wanted { layout, stable } = wanted;
     let array = CArray {
-        name: "data",
+        name,
         data,
         count_name: "count",
         count,

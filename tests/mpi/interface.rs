@@ -23,6 +23,15 @@ const PROGRAMS: &str = "
  quick | stars     | 4 | 1 0     | structs by a number and a text, and a rank that is killed
  all   | stars     | 3 | 2 1     | structs by a number and a text of 16 bits, and a rank that is killed
  all   | stars     | 4 | 4 4     | structs by a number and a text of 32 bits, and a rank that is killed
+ quick | queries   | 4 | by_key -1    | keys and values, and a rank that is killed
+ all   | queries   | 3 | argsort -1   | the order of records, and a rank that is killed
+ quick | queries   | 3 | positions -2 | positions of records, and a rank that is killed
+ all   | queries   | 4 | positions -1 | positions of records, and a rank that is killed
+ quick | queries   | 4 | unique -2    | groups of equal keys, and a rank that is killed
+ all   | queries   | 5 | group_by -1  | aggregates of groups, and a rank that is killed
+ all   | queries   | 4 | select 0     | records at given positions
+ all   | queries   | 3 | quantiles 0  | quantiles
+ quick | queries   | 4 | top -1       | the first records, and a rank that is killed
  quick | refusals  | 2 | memory  | a memory limit on one rank is an error on all
  all   | refusals  | 4 | memory  | a memory limit on one rank is an error on all
  quick | refusals  | 2 | comm    | a communicator that fails on one rank fails on all

@@ -10,6 +10,7 @@
 //! | [`transport`], [`store`] | messages and agreement; redundancy of inputs and versions |
 //! | [`engine`] | rounds as transactions: detect, agree, remap, restore, replay |
 //! | [`sort`], [`rounds`], [`tree`], [`monitor`] | sorting algorithms; user-defined algorithms; tree communication; slow ranks |
+//! | [`query`] | operations that follow from a sort: columns, groups, selection |
 //! | [`group`] | the safe interface of all of the above |
 
 pub mod block;
@@ -19,6 +20,7 @@ pub mod group;
 pub mod members;
 pub mod monitor;
 pub mod mutants;
+pub mod query;
 pub mod rounds;
 pub mod sort;
 pub mod store;

@@ -47,6 +47,12 @@ mutants! {
     CountsNotCommitted,
     /// The numbers of records of a rank that failed while they were shared are not passed on.
     CountsOfFailedRanksForgotten,
+    /// After a failure during the exchange of positions, the sorted blocks of the failed rank are not recovered.
+    PositionsNotRecovered,
+    /// Groups are made although the summary of a failed rank's block is missing.
+    SummariesMissing,
+    /// The ranks go on with a search although a rank failed.
+    SearchNotCommitted,
     /// A rank keeps the records of the first array alone of the pieces that belong to the holders of its input.
     FirstArrayOfPiecesKept,
     /// Copies of inputs that arrive while a failure interrupts the step are not kept.

@@ -3,7 +3,7 @@
 //!
 //! [`Engine::gather`]: crate::engine::Engine::gather
 
-use super::input::{InputCopies, Prepared};
+use super::input::{InputCopies, InputOrigin, Prepared};
 use super::job::{Inputs, JobStart};
 use super::{Group, StepSetup, StoreChoice};
 use crate::engine::{Finished, Gathered, JobParts, Phase, TRAILER, finish_gathered};
@@ -34,7 +34,9 @@ impl<T: Transport> Group<T> {
         start: &JobStart,
         prepared: &Result<Prepared<'_>>,
     ) -> Result<Attempt> {
-        if !self.may_gather() {
+        // The input of a rank that has failed since the call began is not gathered.
+        let has_failures = self.members.without_input() != start.absent;
+        if !self.may_gather() || has_failures {
             return Ok(Attempt::TakesRounds(Gathered::default()));
         }
         let step = || StepSetup {
@@ -66,6 +68,7 @@ impl<T: Transport> Group<T> {
             kernel,
             dimension,
             dense: false,
+            filter: None,
         };
         let absent = start.absent.clone();
         let retains = !self.config.release_after_run;
@@ -73,6 +76,7 @@ impl<T: Transport> Group<T> {
             let mut source = Inputs {
                 copies: None::<InputCopies<'_>>,
                 reload: None,
+                origin: InputOrigin::Caller,
             };
             let parts = JobParts {
                 store: beside.store,

@@ -1,9 +1,12 @@
 //! The input of a sort on one rank: records, their layout, and the copies that are sorted.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 
 use crate::engine::{Checks, InputHash, InputHasher};
-use ftsort_kernels::buffer::Buffer;
+use crate::query::zip::Zip;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::{Digest, DigestKey};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
@@ -62,6 +65,18 @@ impl<'a> SortInput<'a> {
     }
 }
 
+/// The way in which an input follows from the array that a reload provides.
+#[derive(Clone, Debug, Default)]
+pub(super) enum InputOrigin {
+    /// It is that array.
+    #[default]
+    Caller,
+    /// It is made of that array.
+    Zipped(Arc<Zip>),
+    /// It follows from blocks of an earlier job, so that no reload provides it.
+    Derived,
+}
+
 /// A checked input.
 pub struct Prepared<'a> {
     pub(super) layout: Layout,
@@ -69,8 +84,11 @@ pub struct Prepared<'a> {
     pub(super) kernel: Box<dyn Kernel>,
     /// The caller's records.
     pub(super) given: &'a [u8],
-    /// The number of the protected input that they are; 0: they are not protected yet.
-    pub(super) input_id: u64,
+    /// They are borrowed from this, which messages may keep; None: from the caller's array.
+    pub(super) owned: Option<Slice>,
+    pub(super) origin: InputOrigin,
+    /// A hash of further properties that are the same on all ranks.
+    pub(super) further: u64,
     /// The digest of the records from which they were copied, where blocks are checked and they were protected before.
     pub(super) digest: Option<KeyedDigest>,
 }
@@ -97,8 +115,31 @@ impl<'a> Prepared<'a> {
             layout,
             stable,
             given: records,
-            input_id: 0,
+            owned: None,
+            origin: InputOrigin::Caller,
+            further: 0,
             digest: None,
+        })
+    }
+}
+
+impl<'a> Prepared<'a> {
+    /// As [`Prepared::new`], for records that the library has made.
+    pub(super) fn of_made(
+        layout: Layout,
+        records: &'a Slice,
+        origin: InputOrigin,
+        threads: &ThreadPool,
+    ) -> Result<Prepared<'a>> {
+        let input = SortInput {
+            layout,
+            stable: false,
+            records,
+        };
+        Ok(Prepared {
+            owned: Some(records.clone()),
+            origin,
+            ..Prepared::new(input, threads)?
         })
     }
 }
@@ -106,7 +147,7 @@ impl<'a> Prepared<'a> {
 impl Prepared<'_> {
     /// A hash of all that must be the same on all ranks.
     pub(super) fn fingerprint(&self) -> u64 {
-        self.layout.fingerprint().wrapping_add(self.input_id)
+        self.layout.fingerprint().wrapping_add(self.further)
     }
 
     /// The checks of a job that protects the records.

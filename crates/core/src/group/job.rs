@@ -2,13 +2,14 @@
 
 use std::any::Any;
 
-use super::input::InputCopies;
+use super::input::{InputCopies, InputOrigin};
 use super::{Group, JobKind, Reload, StepSetup};
 use crate::engine::{
     Algorithm, Checks, Engine, Finished, Gathered, HeldInputs, InputHash, JobParts, LoadOnly,
     Source, Stats, run_job, update_inputs,
 };
 use crate::members::{Rank, RankSet};
+use crate::store::memory::Memory;
 use crate::transport::Transport;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
@@ -45,6 +46,10 @@ pub(super) struct JobSetup<'a> {
     pub retains: bool,
     /// Inputs of other ranks that have arrived already.
     pub gathered: Gathered,
+    /// How the input follows from that of a reload.
+    pub origin: InputOrigin,
+    /// The input has no redundancy: it follows from blocks that have.
+    pub unprotected: bool,
 }
 
 impl<T: Transport> Group<T> {
@@ -69,6 +74,17 @@ impl<T: Transport> Group<T> {
         let now = self.transport.now();
         self.services.observer.job_ends(status, now);
         result
+    }
+
+    /// The start of a further job of the same call, at this time of the call's begin. Its figures are added to those of
+    /// the jobs before.
+    pub(super) fn begin_next_job(&mut self, time: f64) -> JobStart {
+        self.forget_losses();
+        JobStart {
+            absent: self.members.without_input(),
+            time,
+            _timer: None,
+        }
     }
 
     fn begin_job(&mut self) -> JobStart {
@@ -131,9 +147,15 @@ impl<T: Transport> Group<T> {
             let mut inputs = Inputs {
                 copies: setup.copies,
                 reload: beside.reload,
+                origin: setup.origin,
             };
+            let mut nothing = Memory::new(0);
             let parts = JobParts {
-                store: beside.store,
+                store: if setup.unprotected {
+                    &mut nothing
+                } else {
+                    beside.store
+                },
                 source: if setup.starts_empty {
                     &mut EmptyInputs
                 } else {
@@ -159,6 +181,7 @@ impl<T: Transport> Group<T> {
 pub(super) struct Inputs<'a> {
     pub copies: Option<InputCopies<'a>>,
     pub reload: Option<&'a mut (dyn Reload + 'static)>,
+    pub origin: InputOrigin,
 }
 
 impl Source for Inputs<'_> {
@@ -182,13 +205,16 @@ impl Source for Inputs<'_> {
     }
 
     fn can_reload(&self) -> bool {
-        self.reload.is_some()
+        self.reload.is_some() && !matches!(self.origin, InputOrigin::Derived)
     }
 
     fn reload(&mut self, rank: Rank) -> Result<Buffer> {
-        match &mut self.reload {
-            Some(reload) => reload.reload(rank),
-            None => Err(Error::new(Status::Internal, "there is no reload callback")),
+        match (&mut self.reload, &self.origin) {
+            (Some(reload), InputOrigin::Caller) => reload.reload(rank),
+            (Some(reload), InputOrigin::Zipped(zip)) => {
+                zip.zip_reloaded(rank, &reload.reload(rank)?)
+            }
+            _ => Err(Error::new(Status::Internal, "there is no reload callback")),
         }
     }
 }

@@ -129,13 +129,14 @@ impl ArrayOfMany {
     }
 
     /// Lists the blocks that the redundancy has for this rank now.
-    pub fn relist(&self, sorted: &mut Sorted) {
+    pub fn relist(&self, sorted: &mut Sorted) -> Result<()> {
         let shared = self.lock();
-        if let Some(retained) = &shared.retained {
-            sorted.list(retained.blocks(), |node, block| {
-                Some(shared.places.share(self.index, node, block))
-            });
-        }
+        let Some(retained) = &shared.retained else {
+            return Ok(());
+        };
+        sorted.list(retained.blocks(), |node, block| {
+            Some(shared.places.share(self.index, node, block))
+        })
     }
 
     /// Lends the redundancy of all arrays to the result of this one, and makes the last rounds of the sort again.
@@ -316,14 +317,16 @@ impl<T: Transport> Group<T> {
                     key.clone(),
                 ),
                 array: Some(array.clone()),
+                columns: None,
+                filter: None,
                 _moved: Vec::new(),
             };
             sorted.list(&finished.blocks, |node, block| {
                 Some(array.lock().places.share(index, node, block))
-            });
-            sorted
+            })?;
+            Ok(sorted)
         });
-        Ok(results.collect())
+        results.collect()
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `job`, [`input`] | jobs: set-up, timers, reloaded inputs; the copy of a rank's input |
 //! | [`protected`], `results` | inputs that are protected before they are sorted; recovery of results |
 //! | [`sort`], `gathered`, [`many`] | sorts of one array; the short way for small inputs; sorts of many arrays in one job |
+//! | [`columns`], `aggregate`, `select` | keys and values, argsort and positions; groups of equal keys; records at given positions |
 //! | `rounds`, [`tree`], `gather` | user-defined algorithms, tree collectives, results at one rank |
 //! | `states`, [`verify`] | states of the caller's own loop; verification of results |
 //! | [`monitor`] | placement by speed |
@@ -20,6 +21,8 @@
 //! Must never: name MPI or C, look at a clock or at the system, or leave a rank out of an agreement because its
 //! own argument is wrong.
 
+mod aggregate;
+pub mod columns;
 pub mod config;
 mod create;
 mod failures;
@@ -32,6 +35,7 @@ pub mod monitor;
 pub mod protected;
 mod results;
 mod rounds;
+mod select;
 pub mod services;
 pub mod sort;
 mod states;

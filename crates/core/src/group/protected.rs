@@ -4,15 +4,21 @@
 //! can be sorted any number of times, in different orders, without new copies. A sort renews the copies that have failed
 //! with their ranks.
 
-use super::input::{KeyedDigest, Prepared};
+use std::collections::BTreeMap;
+
+use super::input::{InputCopies, KeyedDigest, Prepared};
 use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, SortInput, Sorted, StepSetup};
+use crate::block::Block;
 use crate::engine::{HeldInputs, LoadOnly, repair_inputs};
 use crate::mutants::{Mutant, mutant};
+use crate::sort::filter::Filter;
 use crate::transport::Transport;
+use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::kernel_for;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
@@ -67,45 +73,83 @@ impl<T: Transport> Group<T> {
     pub fn protect_checked(&mut self, input: Result<SortInput<'_>>) -> Result<ProtectedInput> {
         self.call(|group| {
             group.job(JobKind::Protect, |group, start| {
-                MemoryBudget::current().start_peak();
-                let prepared = input.and_then(|input| {
-                    let data = Buffer::copy_of(input.records)?;
-                    Ok((Prepared::new(input, &group.threads)?, data))
-                });
-                let (prepared, data) = match prepared {
-                    Ok((prepared, data)) => (Ok(prepared), data),
-                    Err(error) => (Err(error), Buffer::default()),
-                };
-                let prepared = group.agree_on_input(prepared)?;
-                let id = group.draw_seed();
-                let data = Slice::from(data);
-                let key = group.input_key(id, &prepared.layout);
-                let checks = key.as_ref().map(|key| prepared.checks(key));
-                let setup = JobSetup {
-                    input: data.clone(),
-                    key: key.as_ref(),
-                    checks: checks.as_ref(),
-                    record_bytes: prepared.layout.record_bytes(),
-                    retains: true,
-                    ..JobSetup::default()
-                };
-                let loaded = group.run_job(start, setup, &LoadOnly)?;
-                let own = loaded.blocks.get(&group.members.me().home());
-                let own = own.and_then(|block| Some(block.runs.first()?.data.clone()));
-                let digest = checks.map(|checks| checks.input);
-                let held = loaded.retained.map(|retained| retained.into_inputs());
-                let released = || Error::new(Status::Internal, "the inputs were released");
-                Ok(ProtectedInput {
-                    held: held.ok_or_else(released)?,
-                    data: own.unwrap_or(data),
-                    digest: digest.map(|digest| KeyedDigest { seed: id, digest }),
-                    layout: prepared.layout,
-                    stable: prepared.stable,
-                    id,
-                    group: group.id,
-                })
+                Ok(group.protect_given(start, input, 0)?.0)
             })
         })
+    }
+
+    /// Protects an input. `further`: a hash of properties of the call that must be the same on all ranks. Also returns
+    /// the inputs of the nodes that this rank executes. Collective.
+    pub(super) fn protect_given(
+        &mut self,
+        start: JobStart,
+        input: Result<SortInput<'_>>,
+        further: u64,
+    ) -> Result<(ProtectedInput, BTreeMap<Node, Block>)> {
+        MemoryBudget::current().start_peak();
+        let prepared = input.and_then(|input| {
+            let data = Buffer::copy_of(input.records)?;
+            let mut prepared = Prepared::new(input, &self.threads)?;
+            prepared.further = further;
+            Ok((prepared, data))
+        });
+        let (prepared, data) = match prepared {
+            Ok((prepared, data)) => (Ok(prepared), data),
+            Err(error) => (Err(error), Buffer::default()),
+        };
+        let prepared = self.agree_on_input(prepared)?;
+        let id = self.draw_seed();
+        let data = Slice::from(data);
+        let key = self.input_key(id, &prepared.layout);
+        let checks = key.as_ref().map(|key| prepared.checks(key));
+        let setup = JobSetup {
+            input: data.clone(),
+            key: key.as_ref(),
+            checks: checks.as_ref(),
+            record_bytes: prepared.layout.record_bytes(),
+            retains: true,
+            ..JobSetup::default()
+        };
+        let loaded = self.run_job(start, setup, &LoadOnly)?;
+        let own = loaded.blocks.get(&self.members.me().home());
+        let own = own.and_then(|block| Some(block.runs.first()?.data.clone()));
+        let digest = checks.map(|checks| checks.input);
+        let held = loaded.retained.map(|retained| retained.into_inputs());
+        let released = || Error::new(Status::Internal, "the inputs were released");
+        let input = ProtectedInput {
+            held: held.ok_or_else(released)?,
+            data: own.unwrap_or(data),
+            digest: digest.map(|digest| KeyedDigest { seed: id, digest }),
+            layout: prepared.layout,
+            stable: prepared.stable,
+            id,
+            group: self.id,
+        };
+        Ok((input, loaded.blocks))
+    }
+
+    /// Loads a protected input again after failures: returns the inputs of the nodes that this rank executes now.
+    /// Equal keys have the order of the input, others any. Collective.
+    pub(super) fn load_protected(
+        &mut self,
+        start: JobStart,
+        input: &mut ProtectedInput,
+    ) -> Result<BTreeMap<Node, Block>> {
+        let kernel = kernel_for(&input.layout, self.threads.clone());
+        let data = input.data.clone();
+        let setup = JobSetup {
+            copies: Some(InputCopies {
+                kernel: &*kernel,
+                given: &[&data],
+                hashes: false,
+                hash: None,
+            }),
+            input: data.clone(),
+            record_bytes: input.layout.record_bytes(),
+            held: Some(&mut input.held),
+            ..JobSetup::default()
+        };
+        Ok(self.run_job(start, setup, &LoadOnly)?.blocks)
     }
 
     /// Replaces the records of this rank in a protected input. Inputs of ranks that had failed before the call stay.
@@ -134,7 +178,7 @@ impl<T: Transport> Group<T> {
                         records,
                     };
                     let mut prepared = Prepared::new(given, &group.threads)?;
-                    prepared.input_id = input.id;
+                    prepared.further = input.id;
                     Ok((input, Slice::from(Buffer::copy_of(records)?), prepared))
                 });
                 let (replaced, prepared) = match prepared {
@@ -196,7 +240,7 @@ impl<T: Transport> Group<T> {
                     false => arguments,
                 };
                 match arguments {
-                    Ok((input, order)) => group.sort_held(start, input, order),
+                    Ok((input, order)) => group.sort_held(start, input, order, None),
                     Err(error) => {
                         // The other ranks agree on the input first.
                         let refused = group.agree_on_input(Err(error));
@@ -256,11 +300,12 @@ impl<T: Transport> Group<T> {
         Ok(())
     }
 
-    fn sort_held(
+    pub(super) fn sort_held(
         &mut self,
         start: JobStart,
         input: &mut ProtectedInput,
         order: Order,
+        filter: Option<Filter>,
     ) -> Result<Sorted> {
         self.repair(input)?;
         let data = input.data.clone();
@@ -273,13 +318,13 @@ impl<T: Transport> Group<T> {
             &self.threads,
         );
         let prepared = prepared.map(|prepared| Prepared {
-            input_id: input.id,
+            further: input.id,
             digest: input
                 .digest
                 .filter(|_| !mutant(Mutant::ProtectedDigestForgotten)),
             ..prepared
         });
-        let sorted = self.sort_prepared(start, prepared, Some(&mut input.held));
+        let sorted = self.sort_prepared(start, prepared, Some(&mut input.held), filter);
         if let Err(error) = &sorted
             && error.status == Status::DataLost
         {

@@ -1,6 +1,7 @@
 //! Recovery of results: blocks of ranks that fail after the end of a job.
 
 use super::config::agree_on_equal;
+use super::input::InputOrigin;
 use super::job::Inputs;
 use super::{FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
@@ -23,6 +24,8 @@ pub(super) struct Safety {
     pub retained: Option<RetainedResult>,
     /// The key of the digests of blocks and copies, where they are checked.
     key: Option<DigestKey>,
+    /// How the inputs follow from those of a reload.
+    origin: InputOrigin,
 }
 
 impl Safety {
@@ -40,7 +43,13 @@ impl Safety {
             ranks: members.ranks(),
             retained,
             key,
+            origin: InputOrigin::Caller,
         }
+    }
+
+    /// The redundancy of a result with inputs that follow in this way from those of a reload.
+    pub fn with_origin(self, origin: InputOrigin) -> Safety {
+        Safety { origin, ..self }
     }
 
     /// The number of ranks of the group.
@@ -80,8 +89,30 @@ impl<T: Transport> Group<T> {
         let recovered = result.with_algorithm(&threads, dimension, |safety, algorithm| {
             self.restore(safety, algorithm, record_bytes)
         });
-        result.relist();
-        recovered
+        if result.is_scattered() {
+            recovered?;
+            return self.scatter(result, None);
+        }
+        let listed = result.relist();
+        recovered?;
+        if !result.has_columns() {
+            return listed;
+        }
+        self.agree_on_columns(result, listed)
+    }
+
+    /// Agrees that all ranks could make the columns of their blocks, which takes memory. Blocks of ranks that fail
+    /// meanwhile are recovered. Collective.
+    pub(super) fn agree_on_columns(
+        &mut self,
+        result: &mut Sorted,
+        listed: Result<()>,
+    ) -> Result<()> {
+        let ((), failures) = self.apart_from_jobs(|engine| engine.all_or_none(listed))?;
+        match failures {
+            0 => Ok(()),
+            _ => self.recover_agreed(result),
+        }
     }
 
     /// As [`Group::recover`], for the final states of a user-defined algorithm. Its functions are not called.
@@ -123,7 +154,7 @@ impl<T: Transport> Group<T> {
         Ok(result)
     }
 
-    fn restore(
+    pub(super) fn restore(
         &mut self,
         safety: &mut Safety,
         algorithm: &dyn Algorithm,
@@ -133,6 +164,7 @@ impl<T: Transport> Group<T> {
             absent,
             retained,
             key,
+            origin,
             ..
         } = safety;
         let step = StepSetup {
@@ -154,6 +186,7 @@ impl<T: Transport> Group<T> {
                 let mut source = Inputs {
                     copies: None,
                     reload: beside.reload,
+                    origin: origin.clone(),
                 };
                 retained.recover(engine, algorithm, &mut source, beside.lost)?;
                 *absent = engine.members().faulty().clone();

@@ -5,15 +5,17 @@ use std::hash::{Hash, Hasher};
 
 use twox_hash::XxHash3_64;
 
+use super::columns::Columns;
 use super::config::agree_on_equal;
 use super::gathered::Attempt;
-use super::input::{InputCopies, Key, Prepared, SortInput};
+use super::input::{InputCopies, InputOrigin, Key, Prepared, SortInput};
 use super::job::{JobSetup, JobStart};
 use super::many::ArrayOfMany;
 use super::results::Safety;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, Checks, Finished, Gathered, HeldInputs, sum};
+use crate::sort::filter::Filter;
 use crate::sort::{MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records};
 use crate::transport::Transport;
 use crate::tree::run::collect::LocalResult;
@@ -39,6 +41,10 @@ pub struct Sorted {
     pub(super) safety: Safety,
     /// The array that it is, if one job sorted many.
     pub(super) array: Option<ArrayOfMany>,
+    /// The columns that its blocks have in place of the records of the sort.
+    pub(super) columns: Option<Box<Columns>>,
+    /// The records that were sorted; None: all of them.
+    pub(super) filter: Option<Filter>,
     /// Blocks that other ranks list since a recovery. Pointers to them stay valid.
     pub(super) _moved: Vec<Slice>,
 }
@@ -74,29 +80,36 @@ impl Sorted {
         &mut self,
         blocks: &BTreeMap<Node, Block>,
         place: impl Fn(Node, &Block) -> Option<(u64, Slice)>,
-    ) {
+    ) -> Result<()> {
         let (dense, own) = (self.dense, self.own);
         let listed = blocks.iter().filter_map(|(node, block)| {
             let (offset, data) = place(*node, block)?;
             let counts = !dense || own == Some(*node) || !data.is_empty();
             counts.then_some((*node, offset, data))
         });
-        let listed = listed.collect();
+        let mut listed = listed.collect();
+        if let Some(columns) = &mut self.columns {
+            listed = columns.of_blocks(listed, &self.blocks, &self.layout)?;
+        }
         let before = std::mem::replace(&mut self.blocks, listed);
         let moved = before
             .into_iter()
             .filter(|(node, ..)| !blocks.contains_key(node));
         self._moved.extend(moved.map(|(_, _, data)| data));
+        Ok(())
     }
 
     /// Lists the blocks that the redundancy has for this rank now.
-    pub(super) fn relist(&mut self) {
+    pub(super) fn relist(&mut self) -> Result<()> {
         if let Some(array) = self.array.clone() {
-            array.relist(self);
-        } else if let Some(retained) = self.safety.retained.take() {
-            self.list(retained.blocks(), whole_block);
-            self.safety.retained = Some(retained);
+            return array.relist(self);
         }
+        let Some(retained) = self.safety.retained.take() else {
+            return Ok(());
+        };
+        let listed = self.list(retained.blocks(), whole_block);
+        self.safety.retained = Some(retained);
+        listed
     }
 
     /// Makes the last rounds of the sort again. `with`: receives the algorithm.
@@ -116,6 +129,7 @@ impl Sorted {
             kernel: &*kernel,
             dimension,
             dense: self.dense,
+            filter: self.filter.as_ref(),
         };
         with(&mut self.safety, &algorithm)
     }
@@ -155,9 +169,11 @@ impl Sorted {
         &self.layout
     }
 
-    /// The size of a record in bytes.
+    /// The size of an element of a block in bytes: of a record, or of the first column.
     pub fn record_bytes(&self) -> usize {
-        self.layout.record_bytes()
+        self.columns
+            .as_ref()
+            .map_or(self.layout.record_bytes(), |columns| columns.first_width())
     }
 
     /// The number of ranks of the group that made it.
@@ -224,7 +240,7 @@ impl<T: Transport> Group<T> {
             group.job(JobKind::Sort, |group, start| {
                 MemoryBudget::current().start_peak();
                 let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
-                group.sort_prepared(start, prepared, None)
+                group.sort_prepared(start, prepared, None, None)
             })
         })
     }
@@ -257,6 +273,7 @@ impl<T: Transport> Group<T> {
         start: JobStart,
         prepared: Result<Prepared<'_>>,
         held: Option<&mut HeldInputs>,
+        filter: Option<Filter>,
     ) -> Result<Sorted> {
         let prepared = self.checked(prepared);
         let mut gathered = Gathered::default();
@@ -265,8 +282,9 @@ impl<T: Transport> Group<T> {
                 Attempt::Finished(finished) => {
                     self.last_run = Some(LastRun::Sort(Method::SampleSort));
                     let seed = self.draw_seed();
-                    let layout = prepared?.layout;
-                    return Ok(self.sorted(finished, layout, Method::SampleSort, (seed, None)));
+                    let prepared = prepared?;
+                    let facts = (prepared.layout, Method::SampleSort, prepared.origin, None);
+                    return self.sorted(finished, facts, (seed, None));
                 }
                 Attempt::TakesRounds(gathered) => gathered,
             };
@@ -283,13 +301,16 @@ impl<T: Transport> Group<T> {
             kernel,
             dimension,
             dense: self.config.dense,
+            filter: filter.as_ref(),
         };
         let record_bytes = prepared.layout.record_bytes();
         let seed = self.draw_seed();
         // A protected input has the digests with which it was protected.
         let before = prepared.digest;
         let key_seed = before.map_or(seed, |before| before.seed);
-        let key = (self.config.checks.digest).then(|| DigestKey::new(key_seed, record_bytes));
+        // Digests are of whole inputs.
+        let is_checked = self.config.checks.digest && filter.is_none();
+        let key = is_checked.then(|| DigestKey::new(key_seed, record_bytes));
         let checks = key.as_ref().map(|key| Checks {
             key,
             orders: vec![kernel],
@@ -305,7 +326,10 @@ impl<T: Transport> Group<T> {
             // SAFETY: the records do not change during the call, as `given` shows. The views of them end with
             // their protection: it ends when all messages have been sent, or with a recovery, which ends
             // them. Only a rank that is cut off from the others returns before, as documented.
-            input: unsafe { Slice::borrowed(given) },
+            input: unsafe {
+                let owned = prepared.owned.clone();
+                owned.unwrap_or_else(|| Slice::borrowed(given))
+            },
             copies: Some(copies),
             key: checks.as_ref().map(|checks| checks.key),
             checks: checks.as_ref(),
@@ -314,20 +338,22 @@ impl<T: Transport> Group<T> {
             held,
             retains: !self.config.release_after_run,
             gathered,
+            origin: prepared.origin.clone(),
+            unprotected: false,
         };
         let finished = self.run_job(start, setup, &algorithm)?;
         let layout = prepared.layout.clone();
-        Ok(self.sorted(finished, layout, method, (seed, key)))
+        let facts = (layout, method, prepared.origin, filter);
+        self.sorted(finished, facts, (seed, key))
     }
 
     /// The result of a job. `id`: drawn for this result. `key`: of the digests by which its blocks are checked.
     fn sorted(
         &self,
         finished: Finished,
-        layout: Layout,
-        method: Method,
+        (layout, method, origin, filter): (Layout, Method, InputOrigin, Option<Filter>),
         (id, key): (u64, Option<DigestKey>),
-    ) -> Sorted {
+    ) -> Result<Sorted> {
         let mut sorted = Sorted {
             blocks: Vec::new(),
             layout,
@@ -335,12 +361,15 @@ impl<T: Transport> Group<T> {
             method,
             dense: self.config.dense,
             own: self.members.working_node(),
-            safety: Safety::new((self.id, id), &self.members, finished.retained, key),
+            safety: Safety::new((self.id, id), &self.members, finished.retained, key)
+                .with_origin(origin),
             array: None,
+            columns: None,
+            filter,
             _moved: Vec::new(),
         };
-        sorted.list(&finished.blocks, whole_block);
-        sorted
+        sorted.list(&finished.blocks, whole_block)?;
+        Ok(sorted)
     }
 
     /// Agrees that the arguments of all ranks are right and their records alike. Collective.

@@ -84,7 +84,7 @@ proptest! {
     ) {
         let kernel = kernel();
         let sort = method.on(&*kernel, DIMENSION);
-        let algorithm = MergeAndPlace { sort: &*sort, kernel: &*kernel, dimension: DIMENSION, dense };
+        let algorithm = MergeAndPlace { sort: &*sort, kernel: &*kernel, dimension: DIMENSION, dense, filter: None };
         let round = 1 + (round - 1) % algorithm.rounds();
         let at = RoundContext::new(round, Node(node), &decision);
         let block = algorithm.prepare(block_of(node, &keys)).expect("a few records");

@@ -194,7 +194,7 @@ mod tests {
             members.weigh(&weights[..inputs.len()]);
             let dimension = members.cube().dimension();
             let sort = SampleSort { kernel: &*kernel, dimension };
-            let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false };
+            let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false, filter: None };
             let blocks = inputs.iter().enumerate().map(|(rank, input)| {
                 algorithm.prepare(block_of(rank as u32, input)).unwrap()
             });

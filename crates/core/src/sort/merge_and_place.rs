@@ -8,6 +8,7 @@
 //! the kernel.
 
 use super::at_once::made_at_once;
+use super::filter::Filter;
 use super::merging::{merged, merged_each};
 use super::pivot::{self, Cut, CutPoint};
 use crate::block::{Block, Run};
@@ -28,6 +29,8 @@ pub struct MergeAndPlace<'a> {
     pub dimension: u32,
     /// Whether the result is dense: fault-free nodes get equal parts, and the other nodes none.
     pub dense: bool,
+    /// The records that are sorted; None: all of them.
+    pub filter: Option<&'a Filter>,
 }
 
 /// The position of the result's blocks, decided in the last round.
@@ -169,6 +172,13 @@ impl MergeAndPlace<'_> {
         round == self.rounds()
     }
 
+    fn filtered(&self, block: Block) -> Result<Block> {
+        match self.filter {
+            None => Ok(block),
+            Some(filter) => filter.apply(block, self.kernel),
+        }
+    }
+
     fn count(&self, block: &Block) -> Vec<u8> {
         let records = block.bytes() / self.kernel.record_bytes();
         (records as u64).to_le_bytes().to_vec()
@@ -262,11 +272,12 @@ impl Algorithm for MergeAndPlace<'_> {
     }
 
     fn prepare(&self, block: Block) -> Result<Block> {
-        self.sort.prepare(block)
+        self.sort.prepare(self.filtered(block)?)
     }
 
     fn prepare_each(&self, inputs: &mut dyn Iterator<Item = Result<Block>>) -> Vec<Result<Block>> {
-        self.sort.prepare_each(inputs)
+        let mut inputs = inputs.map(|input| self.filtered(input?));
+        self.sort.prepare_each(&mut inputs)
     }
 
     fn propose(&self, at: &RoundContext<'_>, subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {

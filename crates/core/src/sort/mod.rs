@@ -16,12 +16,13 @@
 mod any_bytes;
 mod at_once;
 mod bitonic;
+pub mod filter;
 mod hyperquicksort;
 mod many;
 mod merge_and_place;
 mod merging;
 mod method;
-mod pivot;
+pub(crate) mod pivot;
 mod quickmerge;
 mod samplesort;
 mod sft_bitonic;

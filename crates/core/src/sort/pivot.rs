@@ -65,7 +65,7 @@ pub fn undecodable() -> Error {
 }
 
 impl<R: AsRef<[u8]>> CutPoint<R> {
-    pub(super) fn compare(&self, other: &CutPoint<R>, kernel: &dyn Kernel) -> Ordering {
+    pub(crate) fn compare(&self, other: &CutPoint<R>, kernel: &dyn Kernel) -> Ordering {
         kernel
             .compare(self.record.as_ref(), other.record.as_ref())
             .then(self.origin.cmp(&other.origin))

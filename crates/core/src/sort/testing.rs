@@ -167,6 +167,7 @@ pub fn shares(
         kernel,
         dimension: members.cube().dimension(),
         dense,
+        filter: None,
     };
     let (versions, decision) = run_nodes(&algorithm, members, inputs).unwrap();
     let size = kernel.record_bytes();

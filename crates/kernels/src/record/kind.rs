@@ -2,7 +2,7 @@
 
 /// The kinds of keys. The numbers are those of `ftsort_key` in the C interface.
 #[repr(i32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// Signed, 8 bits.
     I8 = 1,

@@ -291,6 +291,7 @@ fn gather(
         kernel: &**kernel,
         dimension,
         dense: trial.dense,
+        filter: None,
     };
     let source = |own| input_source(trial, input_of, own);
     let retains = trial.recoveries > 0;
@@ -328,6 +329,7 @@ fn sort(
         kernel,
         dimension,
         dense: trial.dense,
+        filter: None,
     };
     let mut input = Slice::from(input);
     let (mut held, mut updates) = (None, Updates::default());

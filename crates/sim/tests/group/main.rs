@@ -6,6 +6,7 @@ mod collectives;
 mod lists;
 mod points;
 mod protected;
+mod queries;
 mod redundancy;
 mod refusals;
 mod spares;

@@ -146,12 +146,20 @@ fn is_detected_directly(mutant: Mutant) -> bool {
     trials.any(|trial| trial.mutant == Some(mutant) && judge(&trial, &run(&trial, false)).is_some())
 }
 
+/// Mutants of queries, which no trial runs; tests/group/queries.rs detects them.
+const IN_QUERIES: [Mutant; 3] = [
+    Mutant::PositionsNotRecovered,
+    Mutant::SummariesMissing,
+    Mutant::SearchNotCommitted,
+];
+
 /// Every mutant is detected, with three or four ranks.
 #[test]
 fn every_mutant_is_detected() {
     let missed: Vec<Mutant> = Mutant::ALL
         .par_iter()
         .copied()
+        .filter(|mutant| !IN_QUERIES.contains(mutant))
         .filter(|mutant| {
             let directly = !all_tests() && is_detected_directly(*mutant);
             !directly && !is_detected_by_search(*mutant)

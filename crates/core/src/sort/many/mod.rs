@@ -202,6 +202,7 @@ impl SortMany<'_> {
             kernel,
             dimension: self.dimension,
             dense: self.dense,
+            filter: None,
         })
     }
 

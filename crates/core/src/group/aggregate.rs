@@ -1,0 +1,113 @@
+//! Groups of records with equal keys: the first record of each, and aggregates of its records.
+//!
+//! The records are sorted. Then all ranks share a summary of each node, so that each can complete the groups that begin
+//! on its nodes. Must never: let a group be counted on two nodes.
+
+use std::hash::{Hash, Hasher};
+
+use twox_hash::XxHash3_64;
+
+use super::columns::Columns;
+use super::input::Prepared;
+use super::{Group, JobKind, SortInput, Sorted};
+use crate::engine::Verdict;
+use crate::mutants::{Mutant, mutant};
+use crate::query::groups::{Aggregate, Groups, Summary, summary_bytes};
+use crate::transport::Transport;
+use crate::wire::{Reader, Writer};
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+use ftsort_kernels::memory::MemoryBudget;
+
+impl<T: Transport> Group<T> {
+    /// Sorts the records of all ranks and combines those with equal keys: the result has the first record of each key, in
+    /// order, and a column for each aggregate. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sort`]; `Status::Argument` also if the aggregates differ between ranks.
+    pub fn group_by(&mut self, input: SortInput<'_>, aggregates: &[Aggregate]) -> Result<Sorted> {
+        self.group_by_checked(Ok((input, aggregates.to_vec())))
+    }
+
+    /// As [`Group::group_by`], for a caller that may have found an argument wrong.
+    pub fn group_by_checked(
+        &mut self,
+        arguments: Result<(SortInput<'_>, Vec<Aggregate>)>,
+    ) -> Result<Sorted> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                MemoryBudget::current().start_peak();
+                let (input, aggregates) = match arguments {
+                    Ok((input, aggregates)) => (Ok(input), aggregates),
+                    Err(error) => (Err(error), Vec::new()),
+                };
+                let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
+                let prepared = prepared.map(|prepared| Prepared {
+                    further: fingerprint(&aggregates),
+                    ..prepared
+                });
+                let mut sorted = group.sort_prepared(start, prepared, None, None)?;
+                let kernel = kernel_for(&sorted.layout, group.threads.clone());
+                let summaries = group.share_summaries(&mut sorted, &*kernel, &aggregates)?;
+                let groups = Groups::new(aggregates, summaries, &*kernel);
+                sorted.total = groups.total();
+                let columns = Columns::of_groups(groups, kernel.record_bytes());
+                let listed = sorted.turn_into(columns);
+                group.agree_on_columns(&mut sorted, listed)?;
+                Ok(sorted)
+            })
+        })
+    }
+
+    /// Returns the summaries of the blocks of all nodes. If a rank fails, its blocks are recovered first. Collective.
+    fn share_summaries(
+        &mut self,
+        sorted: &mut Sorted,
+        kernel: &dyn Kernel,
+        aggregates: &[Aggregate],
+    ) -> Result<Vec<Summary>> {
+        let mut recovered = None;
+        loop {
+            let mut message = Writer::new();
+            for (node, _, records) in &sorted.blocks {
+                Summary::of(*node, records, kernel, aggregates).encode(&mut message);
+            }
+            let ranks = self.members.survivors();
+            let most_nodes = ranks.map(|rank| self.members.nodes_of(rank).len()).max();
+            let size = kernel.record_bytes();
+            let limit = most_nodes.unwrap_or(1) * summary_bytes(size, aggregates.len());
+            let message = message.finish();
+            let (reports, _) = self.on_engine(|engine| {
+                let reports = engine.share(message, limit)?;
+                let verdict = engine.commit(reports.is_some(), None)?;
+                Ok(reports.filter(|_| verdict == Verdict::Committed))
+            })?;
+            let mut summaries = Vec::new();
+            for (_, report) in reports.into_iter().flatten() {
+                let mut fields = Reader::new(&report);
+                while !fields.is_empty() {
+                    let summary = Summary::decode(&mut fields, size, aggregates.len());
+                    let undecodable = || Error::new(Status::Internal, "a summary does not decode");
+                    summaries.push(summary.ok_or_else(undecodable)?);
+                }
+            }
+            let records: u64 = summaries.iter().map(|summary| summary.records).sum();
+            if records == sorted.total || mutant(Mutant::SummariesMissing) {
+                return Ok(summaries);
+            }
+            let failures = self.members.faulty().len();
+            if recovered.replace(failures) == Some(failures) {
+                let text = "the summaries of the nodes do not have all records";
+                return Err(Error::new(Status::Internal, text));
+            }
+            self.recover_agreed(sorted)?;
+        }
+    }
+}
+
+/// A hash of the aggregates, which are the same on all ranks.
+fn fingerprint(aggregates: &[Aggregate]) -> u64 {
+    let mut hasher = XxHash3_64::new();
+    aggregates.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,485 @@
+//! Results with columns: values that are sorted by their keys, the order of records as their positions, and the
+//! positions of records in that order.
+//!
+//! A sort moves records that are made of the columns, and each block of its result becomes columns again. A recovery
+//! does the same with the blocks that it rebuilds. Must never: keep a column that does not follow from the blocks of the
+//! sort, which alone are redundant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::input::{InputOrigin, Prepared};
+use super::job::{JobSetup, JobStart};
+use super::many::{counts_of_ranks, share_counts, unknown_counts};
+use super::{Group, JobKind, SortInput, Sorted};
+use crate::block::Block;
+use crate::members::Rank;
+use crate::mutants::{Mutant, mutant};
+use crate::query::groups::Groups;
+use crate::query::scatter::{PAIR_BYTES, Scatter, write_pair};
+use crate::query::zip::{Values, Zip};
+use crate::sort::global_offset;
+use crate::transport::Transport;
+use crate::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::kernel_for;
+use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
+
+/// The columns of a result.
+#[derive(Debug)]
+pub(super) struct Columns {
+    rule: Rule,
+    /// The size of an element of each column in bytes.
+    widths: Vec<usize>,
+    /// The columns of each listed block beside the first.
+    further: BTreeMap<Node, Vec<Slice>>,
+}
+
+/// How columns follow from the blocks of the sort.
+#[derive(Debug)]
+enum Rule {
+    /// Keys and values, in this order of keys.
+    KeysAndValues(Arc<Zip>, Layout),
+    /// The positions of the records in the input.
+    Order(Arc<Zip>),
+    /// The positions of the records in the result, for the input of each node.
+    Positions(Arc<Zip>),
+    /// The first record of each group, and the aggregates of the group.
+    Groups(Groups),
+}
+
+impl Columns {
+    fn new(rule: Rule, widths: Vec<usize>) -> Columns {
+        Columns {
+            rule,
+            widths,
+            further: BTreeMap::new(),
+        }
+    }
+
+    /// The columns of groups of records of this size.
+    pub fn of_groups(groups: Groups, record_bytes: usize) -> Columns {
+        let widths = groups.widths(record_bytes);
+        Columns::new(Rule::Groups(groups), widths)
+    }
+
+    /// The size of an element of the first column in bytes.
+    pub fn first_width(&self) -> usize {
+        self.widths[0]
+    }
+
+    /// Makes the columns of blocks of the sort. `before`: the blocks that are listed already, which stay.
+    pub fn of_blocks(
+        &mut self,
+        blocks: Vec<(Node, u64, Slice)>,
+        before: &[(Node, u64, Slice)],
+        layout: &Layout,
+    ) -> Result<Vec<(Node, u64, Slice)>> {
+        let mut listed = Vec::with_capacity(blocks.len());
+        for (node, offset, records) in blocks {
+            let known = before.iter().find(|(known, ..)| *known == node);
+            if let (Some(known), true) = (known, self.further.contains_key(&node)) {
+                listed.push(known.clone());
+                continue;
+            }
+            let (offset, mut columns) = self.rule.columns(node, offset, &records, layout)?;
+            let first = columns.remove(0);
+            self.further.insert(node, columns);
+            listed.push((node, offset, first));
+        }
+        Ok(listed)
+    }
+}
+
+impl Rule {
+    /// The offset and the columns of a node with these records; at least one column.
+    fn columns(
+        &self,
+        node: Node,
+        offset: u64,
+        records: &[u8],
+        layout: &Layout,
+    ) -> Result<(u64, Vec<Slice>)> {
+        match self {
+            Rule::KeysAndValues(zip, _) => {
+                let columns = vec![zip.keys(records)?.into(), zip.values(records)?.into()];
+                Ok((offset, columns))
+            }
+            Rule::Order(zip) => Ok((offset, vec![zip.values(records)?.into()])),
+            Rule::Groups(groups) => {
+                let kernel = kernel_for(layout, 1);
+                let columns = groups.columns(node, records, &*kernel)?;
+                Ok((groups.offset(node), columns))
+            }
+            Rule::Positions(_) => Err(Error::new(
+                Status::Internal,
+                "positions are made by an exchange",
+            )),
+        }
+    }
+}
+
+impl Sorted {
+    /// The number of columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+            .as_ref()
+            .map_or(1, |columns| columns.widths.len())
+    }
+
+    /// The bytes of a column of a block, and the size of an element.
+    pub fn column(&self, index: usize, column: usize) -> Option<(&[u8], usize)> {
+        let (node, _, first) = self.blocks.get(index)?;
+        if column == 0 {
+            return Some((first, self.record_bytes()));
+        }
+        let columns = self.columns.as_ref()?;
+        let further = columns.further.get(node)?.get(column - 1)?;
+        Some((further, columns.widths[column]))
+    }
+
+    pub(super) fn has_columns(&self) -> bool {
+        self.columns.is_some()
+    }
+
+    /// The layout of the elements of its blocks, if they are records in order.
+    pub fn listed_layout(&self) -> Option<&Layout> {
+        match self.columns.as_ref().map(|columns| &columns.rule) {
+            None => Some(&self.layout),
+            Some(Rule::KeysAndValues(_, layout)) => Some(layout),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether its blocks are made by an exchange of positions.
+    pub(super) fn is_scattered(&self) -> bool {
+        let columns = self.columns.as_ref();
+        columns.is_some_and(|columns| matches!(columns.rule, Rule::Positions(_)))
+    }
+
+    /// Replaces the records of all blocks by columns.
+    pub(super) fn turn_into(&mut self, columns: Columns) -> Result<()> {
+        let blocks = std::mem::take(&mut self.blocks);
+        let columns = self.columns.insert(Box::new(columns));
+        self.blocks = columns.of_blocks(blocks, &[], &self.layout)?;
+        Ok(())
+    }
+}
+
+/// Keys, and a value beside each of them.
+#[derive(Clone, Debug)]
+pub struct KeysAndValues<'a> {
+    /// The keys: records, sorted as by [`Group::sort`].
+    pub keys: SortInput<'a>,
+    /// The values: as many as there are keys, of `value_bytes` bytes each.
+    pub values: &'a [u8],
+    /// The size of a value in bytes; the same on all ranks.
+    pub value_bytes: usize,
+}
+
+impl KeysAndValues<'_> {
+    fn check(&self) -> Result<()> {
+        self.keys.check("keys")?;
+        let count = self.keys.records.len() / self.keys.layout.record_bytes();
+        if self.values.len() == count * self.value_bytes {
+            return Ok(());
+        }
+        let text = format!(
+            "values has {} bytes, but {count} keys with a value of {} bytes each were passed",
+            self.values.len(),
+            self.value_bytes
+        );
+        Err(Error::new(Status::Argument, text))
+    }
+}
+
+/// Distinguishes the calls of different functions with equal records.
+pub(super) const ARGSORT: u64 = 0x6172_6773;
+const POSITIONS: u64 = 0x706f_7369;
+const BY_KEY: u64 = 0x6279_6b65;
+
+impl<T: Transport> Group<T> {
+    /// Sorts keys, and moves the value beside each key along. The result has two columns. Collective.
+    ///
+    /// A reload provides the keys of its rank, followed by the values.
+    ///
+    /// # Errors
+    /// As [`Group::sort`].
+    pub fn sort_by_key(&mut self, input: KeysAndValues<'_>) -> Result<Sorted> {
+        self.sort_by_key_checked(Ok(input))
+    }
+
+    /// As [`Group::sort_by_key`], for a caller that may have found an argument wrong.
+    pub fn sort_by_key_checked(&mut self, input: Result<KeysAndValues<'_>>) -> Result<Sorted> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                let (input, values) = match input.and_then(|input| input.check().map(|()| input)) {
+                    Ok(input) => (Ok(input.keys), (input.values, input.value_bytes)),
+                    Err(error) => (Err(error), (&[][..], 0)),
+                };
+                let (values, value_bytes) = values;
+                let further = BY_KEY.wrapping_add((value_bytes as u64) << 32);
+                let keys = group.agree_on_keys(input, further)?;
+                let given_bytes = keys.layout.record_bytes();
+                let zip = Zip::new(given_bytes, 0..given_bytes, Values::Given(value_bytes));
+                let layout = zipped_layout(&keys.layout, &zip, 0);
+                let zip = Arc::new(zip);
+                let mut sorted = group
+                    .sort_zipped(start, &zip, layout, keys.given, values)?
+                    .0;
+                let widths = vec![given_bytes, value_bytes];
+                let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
+                let listed = sorted.turn_into(columns);
+                group.agree_on_columns(&mut sorted, listed)?;
+                Ok(sorted)
+            })
+        })
+    }
+
+    /// Sorts the positions of records by the records: the result has the positions (64 bits each) of all records in the
+    /// input of all ranks, rank by rank, in sorted order. Equal keys keep their order. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sort`]; `Status::DataLost` also if a rank fails before the others know how many records it has.
+    pub fn argsort(&mut self, input: SortInput<'_>) -> Result<Sorted> {
+        self.argsort_checked(Ok(input))
+    }
+
+    /// As [`Group::argsort`], for a caller that may have found an argument wrong.
+    pub fn argsort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                let (mut sorted, zip, _) = group.sort_positions(start, input, ARGSORT)?;
+                let columns = Columns::new(Rule::Order(zip), vec![size_of::<u64>()]);
+                let listed = sorted.turn_into(columns);
+                group.agree_on_columns(&mut sorted, listed)?;
+                Ok(sorted)
+            })
+        })
+    }
+
+    /// Computes the position of each record in the sorted order: the block of a node has the positions (64 bits each) of
+    /// the records in the input of its rank, in their order. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::argsort`].
+    pub fn positions(&mut self, input: SortInput<'_>) -> Result<Sorted> {
+        self.positions_checked(Ok(input))
+    }
+
+    /// As [`Group::positions`], for a caller that may have found an argument wrong.
+    pub fn positions_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                let (mut sorted, zip, blocks) = group.sort_positions(start, input, POSITIONS)?;
+                sorted.blocks.clear();
+                let columns = Columns::new(Rule::Positions(zip), vec![size_of::<u64>()]);
+                sorted.columns = Some(Box::new(columns));
+                group.scatter(&mut sorted, Some(blocks))?;
+                Ok(sorted)
+            })
+        })
+    }
+
+    /// Agrees that the keys of all ranks are right and alike. Collective.
+    fn agree_on_keys<'a>(
+        &mut self,
+        input: Result<SortInput<'a>>,
+        further: u64,
+    ) -> Result<Prepared<'a>> {
+        let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
+        let prepared = prepared.map(|prepared| Prepared {
+            further,
+            ..prepared
+        });
+        self.agree_on_input(prepared)
+    }
+
+    /// Sorts keys with the positions of their records. Also returns the blocks of the sort. Collective.
+    fn sort_positions(
+        &mut self,
+        start: JobStart,
+        input: Result<SortInput<'_>>,
+        further: u64,
+    ) -> Result<(Sorted, Arc<Zip>, BTreeMap<Node, Block>)> {
+        let keys = self.agree_on_keys(input, further)?;
+        let size = keys.layout.record_bytes();
+        let count = (keys.given.len() / size) as u64;
+        let (counts, _) = self.on_engine(|engine| share_counts(engine, &[count]))?;
+        let ranks = self.members.ranks();
+        let counts = counts_of_ranks(ranks, &start.absent, counts).map_err(|lost| {
+            let error = unknown_counts(&lost);
+            self.lost = lost;
+            error
+        })?;
+        let counts = counts.iter().map(|counts| counts.first().copied());
+        let range = keys.layout.key_range().unwrap_or(0..size);
+        let shift = -(range.start as isize);
+        let zip = Zip::with_positions(size, range, counts.map(Option::unwrap_or_default));
+        let layout = zipped_layout(&keys.layout, &zip, shift);
+        let zip = Arc::new(zip);
+        let (sorted, blocks) = self.sort_zipped(start, &zip, layout, keys.given, &[])?;
+        Ok((sorted, zip, blocks))
+    }
+
+    /// Sorts records that are made of columns. Also returns the blocks of the sort. Collective.
+    fn sort_zipped(
+        &mut self,
+        start: JobStart,
+        zip: &Arc<Zip>,
+        layout: Result<Layout>,
+        keys: &[u8],
+        values: &[u8],
+    ) -> Result<(Sorted, BTreeMap<Node, Block>)> {
+        let me = self.members.me();
+        let zipped = zip.zip(me, keys, values).map(Slice::from);
+        let prepared = match &zipped {
+            Ok(records) => layout.and_then(|layout| {
+                let origin = InputOrigin::Zipped(Arc::clone(zip));
+                Prepared::of_made(layout, records, origin, &self.threads)
+            }),
+            Err(error) => Err(error.clone()),
+        };
+        let sorted = self.sort_prepared(start, prepared, None, None)?;
+        let block = |(node, offset, records): &(Node, u64, Slice)| {
+            let run = crate::block::Run {
+                origin: Rank(node.0),
+                start: *offset,
+                data: records.clone(),
+            };
+            (
+                *node,
+                Block {
+                    runs: vec![run],
+                    sorted: true,
+                    digest: None,
+                },
+            )
+        };
+        let blocks = sorted.blocks.iter().map(block).collect();
+        Ok((sorted, blocks))
+    }
+
+    /// Brings the positions of records in the result to the nodes that have the records in their inputs. After a
+    /// failure the blocks of the sort are recovered, and all is done again. `blocks`: those of the sort; None: those
+    /// that a recovery has put in their places. Collective.
+    pub(super) fn scatter(
+        &mut self,
+        sorted: &mut Sorted,
+        mut blocks: Option<BTreeMap<Node, Block>>,
+    ) -> Result<()> {
+        let rule = sorted.columns.as_ref().map(|columns| &columns.rule);
+        let Some(Rule::Positions(zip)) = rule else {
+            return Err(Error::new(Status::Internal, "the result has no positions"));
+        };
+        let zip = Arc::clone(zip);
+        let time = self.transport.now();
+        loop {
+            let known = self.members.faulty().len();
+            let retained = sorted.safety.retained.as_ref();
+            let blocks = blocks.take();
+            let whole = match (&blocks, retained) {
+                (Some(blocks), _) => Some(blocks),
+                (None, Some(retained)) => Some(retained.blocks()),
+                (None, None) => None,
+            };
+            let pairs =
+                whole.map_or_else(|| Ok(Buffer::default()), |blocks| pairs_of(&zip, blocks));
+            let (pairs, _) = self.apart_from_jobs(|engine| engine.all_or_none(pairs))?;
+            if self.members.faulty().len() == known {
+                match self.exchange_pairs(&zip, sorted.total, time, pairs.into()) {
+                    Ok(positions) => {
+                        sorted.list_scattered(positions);
+                        return Ok(());
+                    }
+                    Err(error) if error.status == Status::DataLost => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if mutant(Mutant::PositionsNotRecovered) {
+                continue;
+            }
+            let (dimension, size) = (self.members.cube().dimension(), zip.record_bytes());
+            let threads = self.threads.clone();
+            sorted.with_algorithm(&threads, dimension, |safety, algorithm| {
+                self.restore(safety, algorithm, size)
+            })?;
+        }
+    }
+
+    /// Exchanges pairs without redundancy. Returns the positions of each node. Collective.
+    fn exchange_pairs(
+        &mut self,
+        zip: &Zip,
+        total: u64,
+        time: f64,
+        pairs: Slice,
+    ) -> Result<BTreeMap<Node, Block>> {
+        let scatter = Scatter {
+            starts: zip.starts(),
+            total,
+            nodes: self.members.cube().len(),
+        };
+        let start = self.begin_next_job(time);
+        let setup = JobSetup {
+            input: pairs,
+            record_bytes: PAIR_BYTES,
+            origin: InputOrigin::Derived,
+            unprotected: true,
+            ..JobSetup::default()
+        };
+        Ok(self.run_job(start, setup, &scatter)?.blocks)
+    }
+}
+
+impl Sorted {
+    /// Lists the positions of nodes. Blocks that are listed already stay.
+    fn list_scattered(&mut self, positions: BTreeMap<Node, Block>) {
+        let dense_or_own =
+            |node: Node, data: &Slice| !self.dense || self.own == Some(node) || !data.is_empty();
+        let listed = positions.iter().filter_map(|(node, block)| {
+            let known = self.blocks.iter().find(|(known, ..)| known == node);
+            let (offset, data) = global_offset(block)?;
+            let made = dense_or_own(*node, data).then(|| (*node, offset, data.clone()));
+            known.cloned().or(made)
+        });
+        let listed = listed.collect();
+        let before = std::mem::replace(&mut self.blocks, listed);
+        let moved = before
+            .into_iter()
+            .filter(|(node, ..)| !positions.contains_key(node));
+        self._moved.extend(moved.map(|(_, _, data)| data));
+    }
+}
+
+/// The layout of zipped records, with keys moved by `shift` bytes. A comparator compares the whole records of the
+/// caller, which are the first column.
+fn zipped_layout(layout: &Layout, zip: &Zip, shift: isize) -> Result<Layout> {
+    let Some(comparator) = layout.comparator().cloned() else {
+        return layout.moved(zip.record_bytes(), shift);
+    };
+    let given = layout.record_bytes();
+    let compare =
+        move |one: &[u8], other: &[u8]| comparator.compare(&one[..given], &other[..given]);
+    Layout::new(Fields {
+        record_bytes: zip.record_bytes(),
+        key: KeyKind::Compare as i32,
+        descending: layout.is_descending(),
+        compare: Some(Comparator::new(compare)),
+        ..Fields::default()
+    })
+}
+
+/// The pairs of the records of sorted blocks: the position in the input, and that in the result.
+fn pairs_of(zip: &Zip, blocks: &BTreeMap<Node, Block>) -> Result<Buffer> {
+    let size = zip.record_bytes();
+    let runs = || blocks.values().flat_map(|block| &block.runs);
+    let records: usize = runs().map(|run| run.data.len() / size).sum();
+    let mut pairs = Buffer::unset(records * PAIR_BYTES)?;
+    let sorted = runs().flat_map(|run| (run.start..).zip(run.data.chunks_exact(size)));
+    for (place, (position, record)) in pairs.chunks_exact_mut(PAIR_BYTES).zip(sorted) {
+        write_pair(place, zip.position(record), position);
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,363 @@
+//! Records at given positions of the sorted order, quantiles, and the first records of the order.
+//!
+//! The inputs are protected, and the ranks search in them together without a sort ([`Search`]). If a rank fails, the
+//! search begins again with its input, from a copy. Must never: return before all survivors have found the same records.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use twox_hash::XxHash3_64;
+
+use super::job::JobStart;
+use super::protected::{Order, ProtectedInput};
+use super::{Group, JobKind, SortInput, Sorted};
+use crate::block::Block;
+use crate::engine::{Engine, Verdict};
+use crate::members::{Rank, RankSet};
+use crate::mutants::{Mutant, mutant};
+use crate::query::brackets::{Candidates, Search, is_up_to, quantile_position};
+use crate::sort::filter::Filter;
+use crate::sort::pivot::CutPoint;
+use crate::transport::Transport;
+use crate::vcube::Node;
+use crate::wire::{Reader, Writer};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::kernel::{Kernel, kernel_for};
+
+/// The wanted records.
+enum Wanted {
+    /// Those at these positions.
+    Positions(Vec<u64>),
+    /// Quantiles.
+    Fractions(Vec<f64>),
+    /// So many from the beginning.
+    First(u64),
+}
+
+/// The outcome of a search.
+struct Found {
+    /// The number of all records.
+    total: u64,
+    /// The wanted positions, in the caller's order.
+    positions: Vec<u64>,
+    /// The different positions, ascending, and their records.
+    points: Vec<(u64, CutPoint)>,
+    /// Of the records with the key and the origin of the last point, how many are not behind it.
+    equal: u64,
+}
+
+impl Wanted {
+    /// A hash of what must be the same on all ranks.
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = XxHash3_64::new();
+        match self {
+            Wanted::Positions(positions) => (1, positions).hash(&mut hasher),
+            Wanted::Fractions(fractions) => {
+                2.hash(&mut hasher);
+                fractions
+                    .iter()
+                    .for_each(|fraction| fraction.to_bits().hash(&mut hasher));
+            }
+            Wanted::First(count) => (3, count).hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+
+    /// The positions, if there are `total` records.
+    fn positions(&self, total: u64) -> Result<Vec<u64>> {
+        let refuse = |text: String| Err(Error::new(Status::Argument, text));
+        match self {
+            Wanted::Positions(positions) => {
+                let beyond = positions.iter().position(|position| *position >= total);
+                if let Some(index) = beyond {
+                    return refuse(format!(
+                        "positions[{index}] is {}, but all ranks together have {total} records",
+                        positions[index]
+                    ));
+                }
+                Ok(positions.clone())
+            }
+            Wanted::Fractions(fractions) if total == 0 && !fractions.is_empty() => {
+                refuse("fractions are given, but no rank has a record".into())
+            }
+            Wanted::Fractions(fractions) => {
+                let fractions = fractions.iter();
+                Ok(fractions
+                    .map(|fraction| quantile_position(*fraction, total))
+                    .collect())
+            }
+            Wanted::First(count) => Ok(count.min(&total).checked_sub(1).into_iter().collect()),
+        }
+    }
+}
+
+/// `Status::Argument` if a fraction is not from 0 to 1.
+fn check_fractions(fractions: &[f64]) -> Result<()> {
+    let wrong = fractions
+        .iter()
+        .position(|fraction| !(0.0..=1.0).contains(fraction));
+    match wrong {
+        None => Ok(()),
+        Some(index) => {
+            let text = format!(
+                "fractions[{index}] is {}, which is not from 0 to 1",
+                fractions[index]
+            );
+            Err(Error::new(Status::Argument, text))
+        }
+    }
+}
+
+impl<T: Transport> Group<T> {
+    /// Returns the records at these positions of the sorted order, one after the other; the same on all ranks.
+    /// `positions` are the same on all ranks. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::protect`]; `Status::Argument` on all ranks for a position that no record has.
+    pub fn select(&mut self, input: SortInput<'_>, positions: &[u64]) -> Result<Vec<u8>> {
+        self.select_checked(Ok((input, positions)))
+    }
+
+    /// As [`Group::select`], for a caller that may have found an argument wrong.
+    pub fn select_checked(
+        &mut self,
+        arguments: Result<(SortInput<'_>, &[u64])>,
+    ) -> Result<Vec<u8>> {
+        let arguments =
+            arguments.map(|(input, positions)| (input, Wanted::Positions(positions.to_vec())));
+        self.records_of(arguments)
+    }
+
+    /// Returns the records of quantiles, one after the other: for each fraction the first record such that at least this
+    /// fraction of all records is not behind it. The same on all ranks. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::protect`]; `Status::Argument` on all ranks if there is no record.
+    pub fn quantiles(&mut self, input: SortInput<'_>, fractions: &[f64]) -> Result<Vec<u8>> {
+        self.quantiles_checked(Ok((input, fractions)))
+    }
+
+    /// As [`Group::quantiles`], for a caller that may have found an argument wrong.
+    pub fn quantiles_checked(
+        &mut self,
+        arguments: Result<(SortInput<'_>, &[f64])>,
+    ) -> Result<Vec<u8>> {
+        let arguments = arguments.and_then(|(input, fractions)| {
+            check_fractions(fractions)?;
+            Ok((input, Wanted::Fractions(fractions.to_vec())))
+        });
+        self.records_of(arguments)
+    }
+
+    /// Sorts the first `count` records of the sorted order, or all if there are fewer. Collective.
+    ///
+    /// # Errors
+    /// As [`Group::sort`].
+    pub fn top(&mut self, input: SortInput<'_>, count: u64) -> Result<Sorted> {
+        self.top_checked(Ok((input, count)))
+    }
+
+    /// As [`Group::top`], for a caller that may have found an argument wrong.
+    pub fn top_checked(&mut self, arguments: Result<(SortInput<'_>, u64)>) -> Result<Sorted> {
+        let arguments = arguments.map(|(input, count)| (input, Wanted::First(count)));
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                let time = start.time;
+                let (mut input, found) = group.searched(start, arguments)?;
+                let filter = match found.points.last() {
+                    None => Some(Filter::Nothing),
+                    Some((position, _)) if position + 1 == found.total => None,
+                    Some((_, point)) => Some(Filter::UpTo {
+                        record: point.record.clone(),
+                        origin: Rank(point.origin),
+                        equal: found.equal,
+                    }),
+                };
+                let order = Order {
+                    layout: input.layout().clone(),
+                    stable: false,
+                };
+                let start = group.begin_next_job(time);
+                group.sort_held(start, &mut input, order, filter)
+            })
+        })
+    }
+
+    /// Searches, and returns the records in the order in which they are wanted.
+    fn records_of(&mut self, arguments: Result<(SortInput<'_>, Wanted)>) -> Result<Vec<u8>> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                let (_, found) = group.searched(start, arguments)?;
+                let point = |position: &u64| {
+                    let index = found.points.binary_search_by_key(position, |(at, _)| *at);
+                    let missing = |_| Error::new(Status::Internal, "a record was not found");
+                    Ok(&found.points[index.map_err(missing)?].1.record)
+                };
+                let records = found.positions.iter().map(point);
+                Ok(records
+                    .collect::<Result<Vec<_>>>()?
+                    .into_iter()
+                    .flatten()
+                    .copied()
+                    .collect())
+            })
+        })
+    }
+
+    /// Protects the input and searches in it. Collective.
+    fn searched(
+        &mut self,
+        start: JobStart,
+        arguments: Result<(SortInput<'_>, Wanted)>,
+    ) -> Result<(ProtectedInput, Found)> {
+        let (time, absent) = (start.time, start.absent.clone());
+        let (input, wanted) = match arguments {
+            Ok((input, wanted)) => (Ok(input), wanted),
+            Err(error) => (Err(error), Wanted::First(0)),
+        };
+        let (mut input, mut blocks) = self.protect_given(start, input, wanted.fingerprint())?;
+        let kernel = kernel_for(input.layout(), self.threads.clone());
+        loop {
+            let search = |engine: &mut Engine<'_>| {
+                let attempt = Attempt {
+                    failures: engine.members().faulty().len(),
+                    engine,
+                    kernel: &*kernel,
+                    absent: &absent,
+                };
+                attempt.search(&blocks, &wanted)
+            };
+            let (found, _) = self.on_engine(search)?;
+            if let Some(found) = found {
+                return Ok((input, found));
+            }
+            let start = self.begin_next_job(time);
+            blocks = self.load_protected(start, &mut input)?;
+        }
+    }
+}
+
+/// One attempt to search, which a failure ends.
+struct Attempt<'a, 'e> {
+    engine: &'a mut Engine<'e>,
+    kernel: &'a dyn Kernel,
+    /// The ranks that have no input.
+    absent: &'a RankSet,
+    /// The number of ranks that were known to have failed when the attempt began.
+    failures: usize,
+}
+
+impl Attempt<'_, '_> {
+    /// Shares a message of each rank, if all could make theirs. None: a rank failed. Collective.
+    fn share(&mut self, mine: Result<Vec<u8>>, limit: usize) -> Result<Option<Vec<Slice>>> {
+        let mine = self.engine.all_or_none(mine)?;
+        // The records of a rank that has failed since the attempt began are missing.
+        let failures = self.engine.members().faulty().len();
+        if failures != self.failures && !mutant(Mutant::SearchNotCommitted) {
+            return Ok(None);
+        }
+        let reports = self.engine.share(mine, limit)?;
+        let verdict = self.engine.commit(reports.is_some(), None)?;
+        let is_committed = verdict == Verdict::Committed || mutant(Mutant::SearchNotCommitted);
+        let reports = reports.filter(|_| is_committed);
+        Ok(reports.map(|reports| reports.into_iter().map(|(_, report)| report).collect()))
+    }
+
+    /// The number of records of all inputs. None: an input is on no rank, since its rank failed.
+    fn total(&mut self, blocks: &BTreeMap<Node, Block>) -> Result<Option<u64>> {
+        let mut message = Writer::new();
+        for (node, block) in blocks {
+            let records = block.bytes() / self.kernel.record_bytes();
+            message.u32(node.0).varint(records as u64);
+        }
+        let ranks = self.engine.members().ranks();
+        let limit = 14 * self.engine.members().cube().len();
+        let Some(reports) = self.share(Ok(message.finish()), limit)? else {
+            return Ok(None);
+        };
+        let (mut total, mut known) = (0_u64, RankSet::new(ranks));
+        for report in reports {
+            let mut fields = Reader::new(&report);
+            while !fields.is_empty() {
+                let entry = fields.u32().zip(fields.varint());
+                let undecodable = || Error::new(Status::Internal, "a count does not decode");
+                let (node, count) = entry.ok_or_else(undecodable)?;
+                total += count;
+                if (node as usize) < ranks {
+                    known.insert(Rank(node));
+                }
+            }
+        }
+        let mut inputs = Rank::all(ranks).filter(|rank| !self.absent.contains(*rank));
+        let is_whole = inputs.all(|rank| known.contains(rank));
+        Ok(is_whole.then_some(total))
+    }
+
+    /// Searches in the inputs of all ranks, of which this one has `blocks`. None: a rank failed. Collective.
+    fn search(mut self, blocks: &BTreeMap<Node, Block>, wanted: &Wanted) -> Result<Option<Found>> {
+        let Some(total) = self.total(blocks)? else {
+            return Ok(None);
+        };
+        let positions = wanted.positions(total)?;
+        let mut different = positions.clone();
+        different.sort_unstable();
+        different.dedup();
+        let runs = || blocks.values().flat_map(|block| &block.runs);
+        let mine = runs().map(|run| Candidates::of_input(run.origin.0, run.data.clone()));
+        let mut search = Search::new(self.kernel, mine.collect(), total, different);
+        let inputs = self.engine.members().ranks();
+        while !search.is_over() {
+            let limit = search.sample_limit(inputs);
+            let Some(samples) = self.share(Ok(search.sample()), limit)? else {
+                return Ok(None);
+            };
+            search.divide(samples.iter().map(|sample| &sample[..]))?;
+            if search.is_over() {
+                break;
+            }
+            let limit = search.count_limit();
+            let counts = search.count();
+            let Some(counts) = self.share(counts, limit)? else {
+                return Ok(None);
+            };
+            let narrowed = search.narrow(counts.iter().map(|count| &count[..]));
+            self.engine.all_or_none(narrowed)?;
+        }
+        let points = search.into_found();
+        let equal = match points.last() {
+            Some((_, last)) if matches!(wanted, Wanted::First(_)) => {
+                let mine = runs()
+                    .filter(|run| run.origin.0 == last.origin)
+                    .map(|run| equal_records(self.kernel, last, &run.data))
+                    .sum::<u64>();
+                let message = mine.to_le_bytes().to_vec();
+                let Some(reports) = self.share(Ok(message), size_of::<u64>())? else {
+                    return Ok(None);
+                };
+                let reports = reports
+                    .iter()
+                    .filter_map(|report| Reader::new(report).u64());
+                reports.sum()
+            }
+            _ => 0,
+        };
+        Ok(Some(Found {
+            total,
+            positions,
+            points,
+            equal,
+        }))
+    }
+}
+
+/// The number of records of an input that have the key of a record of it and are not behind this record.
+fn equal_records(kernel: &dyn Kernel, point: &CutPoint, input: &[u8]) -> u64 {
+    let records = (0..).zip(input.chunks_exact(kernel.record_bytes()));
+    let equal = records.filter(|(position, record)| {
+        kernel.compare(record, &point.record) == Ordering::Equal
+            && is_up_to(point, kernel, record, point.origin, *position)
+    });
+    equal.count() as u64
+}

@@ -1,0 +1,540 @@
+//! Operations that follow from a sort: their results, also if ranks fail at any step, and the mutants of their code.
+
+use super::{SEEDS, SimGroup, play_group, refusal, services, statuses, transport};
+use ftsort_core::group::columns::KeysAndValues;
+use ftsort_core::group::{Group, GroupConfig, Services, SortInput, Sorted, StoreChoice};
+use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::query::groups::{Aggregate, Aggregation};
+use ftsort_kernels::buffer::Buffer;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
+use ftsort_sim::transport::{
+    Failure, FailureMode, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Query {
+    ByKey,
+    Argsort,
+    Positions,
+    Unique,
+    GroupBy,
+    Select,
+    Quantiles,
+    Top(u64),
+}
+
+const QUERIES: [Query; 8] = [
+    Query::ByKey,
+    Query::Argsort,
+    Query::Positions,
+    Query::Unique,
+    Query::GroupBy,
+    Query::Select,
+    Query::Quantiles,
+    Query::Top(17),
+];
+
+/// One rank alone has enough records.
+const WANTED: [u64; 5] = [9, 0, 12, 9, 2];
+const FRACTIONS: [f64; 4] = [0.5, 0.0, 1.0, 0.25];
+
+/// A record: a key, and a number that tells equal keys apart.
+type Record = (i32, u32);
+
+const RECORD_BYTES: usize = 8;
+
+/// The records of a rank. Many have equal keys; one rank has more records than the others.
+fn records(rank: Rank) -> Vec<Record> {
+    let count = 13 + 7 * (rank.0 == 1) as u32;
+    let record = |index: u32| {
+        let key = (index.wrapping_mul(7919) ^ rank.0.wrapping_mul(31)) % 11;
+        (key as i32 - 5, 100 * rank.0 + index)
+    };
+    (0..count).map(record).collect()
+}
+
+fn bytes_of(records: &[Record]) -> Vec<u8> {
+    let bytes = records
+        .iter()
+        .flat_map(|(key, number)| [key.to_ne_bytes(), number.to_ne_bytes()]);
+    bytes.flatten().collect()
+}
+
+fn layout() -> Layout {
+    let fields = Fields {
+        record_bytes: RECORD_BYTES,
+        key: KeyKind::I32 as i32,
+        ..Fields::default()
+    };
+    Layout::new(fields).expect("a layout")
+}
+
+fn input(records: &[u8]) -> SortInput<'_> {
+    SortInput {
+        layout: layout(),
+        stable: true,
+        records,
+    }
+}
+
+fn aggregates() -> Vec<Aggregate> {
+    let of = |function| Aggregate::new(function, KeyKind::U32, 4, RECORD_BYTES).unwrap();
+    vec![
+        of(Aggregation::Sum),
+        of(Aggregation::Least),
+        Aggregate::COUNT,
+    ]
+}
+
+/// The rows of a rank's part of an outcome: offset of the row, and its elements of all columns. Records that all ranks
+/// receive have rows without an offset.
+type Rows = Vec<(Option<u64>, Vec<u8>)>;
+
+fn rows_of(sorted: &Sorted) -> Rows {
+    let mut rows = Vec::new();
+    for (index, block) in sorted.blocks().enumerate() {
+        let columns: Vec<(&[u8], usize)> = (0..sorted.columns())
+            .map(|column| sorted.column(index, column).expect("a column"))
+            .collect();
+        let count = columns[0].0.len() / columns[0].1;
+        for row in 0..count {
+            let cells = columns
+                .iter()
+                .flat_map(|(bytes, width)| &bytes[row * width..][..*width]);
+            rows.push((Some(block.offset + row as u64), cells.copied().collect()));
+        }
+    }
+    rows
+}
+
+/// Runs a query. `recover`: waits for failures and recovers the result before it is read.
+fn run(
+    query: Query,
+    group: &mut SimGroup<'_>,
+    rank: Rank,
+    recover: &dyn Fn(&mut SimGroup<'_>, &mut Sorted) -> Result<()>,
+) -> Result<Rows> {
+    let records = records(rank);
+    let bytes = bytes_of(&records);
+    let shared = |found: Vec<u8>| {
+        let found = found.chunks_exact(RECORD_BYTES);
+        Ok(found.map(|record| (None, record.to_vec())).collect())
+    };
+    let mut sorted = match query {
+        Query::ByKey => {
+            let keys: Vec<i32> = records.iter().map(|(key, _)| *key).collect();
+            let values: Vec<u32> = records.iter().map(|(_, value)| *value).collect();
+            group.sort_by_key(KeysAndValues {
+                keys: SortInput::of_keys(&keys),
+                values: bytemuck::cast_slice(&values),
+                value_bytes: 4,
+            })?
+        }
+        Query::Argsort => group.argsort(input(&bytes))?,
+        Query::Positions => group.positions(input(&bytes))?,
+        Query::Unique => group.group_by(input(&bytes), &[Aggregate::COUNT])?,
+        Query::GroupBy => group.group_by(input(&bytes), &aggregates())?,
+        Query::Top(count) => group.top(input(&bytes), count)?,
+        Query::Select => return shared(group.select(input(&bytes), &WANTED)?),
+        Query::Quantiles => return shared(group.quantiles(input(&bytes), &FRACTIONS)?),
+    };
+    recover(group, &mut sorted)?;
+    Ok(rows_of(&sorted))
+}
+
+/// The rows of all ranks, if these ones have no input.
+fn expected_without(query: Query, ranks: usize, absent: &[Rank]) -> Rows {
+    let all: Vec<Record> = Rank::all(ranks)
+        .filter(|rank| !absent.contains(rank))
+        .flat_map(records)
+        .collect();
+    // (record, position in the input), in sorted order.
+    let mut order: Vec<(Record, u64)> = all.iter().copied().zip(0..).collect();
+    order.sort_by_key(|((key, _), _)| *key);
+    let cells = |record: &Record| bytes_of(&[*record]);
+    let in_order = |rows: Vec<Vec<u8>>| (0..).map(Some).zip(rows).collect();
+    match query {
+        Query::ByKey => in_order(order.iter().map(|(record, _)| cells(record)).collect()),
+        Query::Argsort => {
+            let positions = order.iter().map(|(_, position)| position.to_ne_bytes());
+            in_order(positions.map(Vec::from).collect())
+        }
+        Query::Positions => {
+            let mut inverse = vec![0_u64; order.len()];
+            for (sorted, (_, position)) in (0..).zip(&order) {
+                inverse[*position as usize] = sorted;
+            }
+            let positions = inverse.into_iter().map(u64::to_ne_bytes);
+            in_order(positions.map(Vec::from).collect())
+        }
+        Query::Unique | Query::GroupBy => {
+            let rows = order.chunk_by(|((one, _), _), ((other, _), _)| one == other);
+            let row = |group: &[(Record, u64)]| {
+                let numbers = group.iter().map(|((_, number), _)| *number);
+                let sum: u64 = numbers.clone().map(u64::from).sum();
+                let count = (group.len() as u64).to_ne_bytes();
+                let least = numbers.min().unwrap_or_default().to_ne_bytes();
+                let first = cells(&group[0].0);
+                match query {
+                    Query::Unique => [&first[..], &count].concat(),
+                    _ => [&first[..], &sum.to_ne_bytes(), &least, &count].concat(),
+                }
+            };
+            in_order(rows.map(row).collect())
+        }
+        Query::Select => {
+            let found = WANTED.iter().map(|at| cells(&order[*at as usize].0));
+            found.map(|record| (None, record)).collect()
+        }
+        Query::Quantiles => {
+            let total = order.len() as f64;
+            let found = FRACTIONS.iter().map(|fraction| {
+                let at = ((fraction * total).ceil() as usize).max(1) - 1;
+                cells(&order[at].0)
+            });
+            found.map(|record| (None, record)).collect()
+        }
+        Query::Top(count) => {
+            let first = order.iter().take(count as usize);
+            in_order(first.map(|(record, _)| cells(record)).collect())
+        }
+    }
+}
+
+fn expected(query: Query, ranks: usize) -> Rows {
+    expected_without(query, ranks, &[])
+}
+
+/// The rows of all survivors, in order. What all ranks receive must be the same.
+fn joined(outcomes: &[Option<Result<Rows>>]) -> Rows {
+    let mut survivors = outcomes.iter().flatten().map(|outcome| {
+        let rows = outcome.as_ref();
+        rows.expect("the query succeeds").clone()
+    });
+    if let Some((None, _)) = survivors.clone().flatten().next() {
+        let first = survivors.next().unwrap_or_default();
+        assert!(survivors.all(|other| other == first));
+        return first;
+    }
+    let mut rows: Rows = survivors.flatten().collect();
+    rows.sort();
+    rows
+}
+
+fn none_to_recover(_: &mut SimGroup<'_>, _: &mut Sorted) -> Result<()> {
+    Ok(())
+}
+
+fn recovered(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Result<()> {
+    group.fault_check()?;
+    group.recover(sorted)
+}
+
+#[test]
+fn queries_have_the_results_of_a_sorted_array() {
+    for query in QUERIES.into_iter().chain([0, 1, 46, 1000].map(Query::Top)) {
+        for (ranks, seed) in (1..6).zip(SEEDS) {
+            // The wanted positions exist.
+            let ranks = ranks.max(2);
+            let config = GroupConfig {
+                dense: seed % 2 == 0 && query != Query::Positions,
+                ..GroupConfig::default()
+            };
+            let outcomes = play_group(ranks, seed, config, "", move |rank, group| {
+                run(query, group, rank, &none_to_recover)
+            });
+            assert_eq!(
+                joined(&outcomes),
+                expected(query, ranks),
+                "{query:?} {ranks}"
+            );
+        }
+    }
+}
+
+/// The outcome of a run with failures: None for a right result.
+fn verdict(query: Query, config: &GroupConfig, seed: u64, failures: &[Failure]) -> Outcome {
+    const RANKS: usize = 3;
+    let sim = SimConfig {
+        seed,
+        failures: failures.to_vec(),
+        timed: false,
+        record: false,
+    };
+    let config = config.clone();
+    // The ranks without an input, the number of ranks known to have failed, and the rows.
+    type Answer = Result<((Vec<Rank>, usize), Rows)>;
+    let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
+        let handle = mpi.handle();
+        let outcome = (|| -> Answer {
+            let mut group = Group::new(transport(mpi), config.clone(), services(rank))?;
+            // A rank that was known to have failed before the call has no input.
+            let absent: Vec<Rank> = group.members().faulty().iter().collect();
+            let rows = run(query, &mut group, rank, &recovered)?;
+            Ok(((absent, group.members().faulty().len()), rows))
+        })();
+        handle.check().is_ok().then_some(outcome)
+    };
+    let run: SimResult<Option<Answer>> = run_ranks_on_large_stacks(RANKS, &sim, rank_main);
+    if !run.hung.is_empty() || run.misuse.is_some() {
+        return Outcome::Wrong(format!("hung {:?}, misuse {:?}", run.hung, run.misuse));
+    }
+    let outcomes: Vec<_> = run.outcomes.into_iter().map(Option::flatten).collect();
+    let found: Vec<Status> = statuses(&outcomes).into_iter().flatten().collect();
+    let has_failed = outcomes.len() - found.len();
+    match found.first() {
+        Some(first) if found.iter().any(|status| status != first) => {
+            Outcome::Wrong(format!("statuses {found:?}"))
+        }
+        Some(Status::Ok) => {
+            let survivors = outcomes.iter().flatten().flatten();
+            let view = survivors.map(|(view, _)| view.clone()).next();
+            let (absent, known) = view.unwrap_or_default();
+            let rows =
+                |outcome: Option<Answer>| outcome.map(|outcome| outcome.map(|(_, rows)| rows));
+            let outcomes: Vec<_> = outcomes.into_iter().map(rows).collect();
+            let found = std::panic::catch_unwind(|| joined(&outcomes));
+            let expected = expected_without(query, RANKS, &absent);
+            match found {
+                Ok(found) if found == expected => Outcome::Right { has_failed },
+                // A rank that fails after the last agreement takes its block along.
+                Ok(found)
+                    if known < has_failed && found.iter().all(|row| expected.contains(row)) =>
+                {
+                    Outcome::Right { has_failed }
+                }
+                found => Outcome::Wrong(format!("{found:?} instead of {expected:?}")),
+            }
+        }
+        Some(Status::DataLost) => Outcome::Lost,
+        Some(other) => Outcome::Wrong(format!("status {other:?}")),
+        None => Outcome::Right { has_failed },
+    }
+}
+
+enum Outcome {
+    Right { has_failed: usize },
+    Lost,
+    Wrong(String),
+}
+
+fn crash(rank: usize, step: u32) -> Failure {
+    Failure {
+        rank: Rank(rank as u32),
+        step,
+        mode: FailureMode::Crash,
+    }
+}
+
+/// Lets each rank fail at each of its steps. Returns the first error.
+fn failures_at_every_step(query: Query, config: &GroupConfig, seed: u64) -> Option<String> {
+    for rank in 0..3 {
+        let mut last_loss = 0;
+        for step in 1.. {
+            let name = || format!("{query:?} seed {seed} failures {rank}@{step}");
+            match verdict(query, config, seed, &[crash(rank, step)]) {
+                // The data are protected early. Messages of a rank that fails arrive or do not.
+                Outcome::Right { has_failed: 0 } if 3 * last_loss > 2 * step => {
+                    return Some(format!("{}: lost at step {last_loss}", name()));
+                }
+                Outcome::Right { has_failed: 0 } => break,
+                Outcome::Right { .. } => {}
+                Outcome::Lost => last_loss = step,
+                Outcome::Wrong(text) => return Some(format!("{}: {text}", name())),
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn queries_survive_a_failure_at_every_step() {
+    for query in QUERIES {
+        for seed in 1..4 {
+            let error = failures_at_every_step(query, &GroupConfig::default(), seed);
+            assert_eq!(error, None);
+        }
+    }
+}
+
+/// The number of steps of a rank without failures.
+fn steps(query: Query, config: &GroupConfig, rank: usize) -> u32 {
+    let is_over = |step: &u32| {
+        let outcome = verdict(query, config, 1, &[crash(rank, *step)]);
+        matches!(outcome, Outcome::Right { has_failed: 0 })
+    };
+    (1..).find(is_over).expect("a query ends")
+}
+
+/// Two failures, with two replicas of each input: every pair of steps where all tests run, otherwise some.
+#[test]
+fn queries_survive_pairs_of_failures() {
+    let all = std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all");
+    let config = GroupConfig {
+        store: StoreChoice::Memory(2),
+        ..GroupConfig::default()
+    };
+    for (query, first) in QUERIES.into_iter().zip([0, 1, 2].into_iter().cycle()) {
+        let second = (first + 1) % 3;
+        let most = steps(query, &config, first);
+        for one in (1..most).step_by(if all { 1 } else { 5 }) {
+            let stride = if all { 1 } else { 23 };
+            for other in (1 + one % stride..2 * most).step_by(stride as usize) {
+                let failures = [crash(first, one), crash(second, other)];
+                if let Outcome::Wrong(text) = verdict(query, &config, 1, &failures) {
+                    panic!("{query:?} {first}@{one} {second}@{other}: {text}");
+                }
+            }
+        }
+    }
+}
+
+/// The mutants of queries, and the query in which each is detected.
+#[test]
+fn every_mutant_of_a_query_is_detected() {
+    for (mutant, query) in [
+        (Mutant::PositionsNotRecovered, Query::Positions),
+        (Mutant::SummariesMissing, Query::Unique),
+        (Mutant::SearchNotCommitted, Query::Select),
+    ] {
+        set_mutant(Some(mutant));
+        let is_detected = (1..30)
+            .any(|seed| failures_at_every_step(query, &GroupConfig::default(), seed).is_some());
+        set_mutant(None);
+        assert!(is_detected, "{mutant:?}");
+    }
+}
+
+/// Failures between the call and the release of a result.
+#[test]
+fn results_of_queries_are_recovered() {
+    for query in [
+        Query::ByKey,
+        Query::Argsort,
+        Query::Positions,
+        Query::Unique,
+        Query::Top(30),
+    ] {
+        for seed in SEEDS {
+            let config = GroupConfig::default();
+            let outcomes = play_group(4, seed, config, "1@10 0@11 3@12", move |rank, group| {
+                run(query, group, rank, &|group, sorted| {
+                    for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
+                        let before: Vec<_> = sorted
+                            .blocks()
+                            .map(|block| block.records.as_ptr())
+                            .collect();
+                        super::redundancy::fail_in(group, round, failed)?;
+                        group.recover(sorted)?;
+                        // All ranks have recovered it before the next one fails.
+                        group.fault_check()?;
+                        let after: Vec<_> = sorted
+                            .blocks()
+                            .map(|block| block.records.as_ptr())
+                            .collect();
+                        assert!(before.iter().all(|address| after.contains(address)));
+                    }
+                    Ok(())
+                })
+            });
+            assert_eq!(joined(&outcomes), expected(query, 4), "{query:?} {seed}");
+        }
+    }
+}
+
+/// A reload provides the arrays as the caller passed them.
+#[test]
+fn inputs_of_queries_are_reloaded() {
+    for query in QUERIES {
+        for seed in SEEDS {
+            let outcomes = super::play(3, seed, move |rank, transport, _| {
+                let config = GroupConfig {
+                    store: StoreChoice::Memory(0),
+                    failures: ftsort_core::faults::Plan::parse("1@1.begin")?,
+                    ..GroupConfig::default()
+                };
+                let reload = move |rank: Rank| {
+                    let records = records(rank);
+                    let keys: Vec<i32> = records.iter().map(|(key, _)| *key).collect();
+                    let values: Vec<u32> = records.iter().map(|(_, value)| *value).collect();
+                    let apart = [
+                        bytemuck::cast_slice(&keys),
+                        bytemuck::cast_slice::<_, u8>(&values),
+                    ];
+                    let bytes = match query {
+                        Query::ByKey => apart.concat(),
+                        _ => bytes_of(&records),
+                    };
+                    Buffer::copy_of(&bytes)
+                };
+                let services = Services {
+                    reload: Some(Box::new(reload)),
+                    ..services(rank)
+                };
+                let mut group = Group::new(transport, config, services)?;
+                run(query, &mut group, rank, &recovered)
+            });
+            assert_eq!(joined(&outcomes), expected(query, 3), "{query:?} {seed}");
+        }
+    }
+}
+
+#[test]
+fn wrong_arguments_of_queries_are_agreed_on() {
+    type Call = fn(&mut SimGroup<'_>, &[u8], u64) -> Result<()>;
+    let wrong_values: Call = |group, bytes, wrong| {
+        group
+            .sort_by_key(KeysAndValues {
+                keys: input(bytes),
+                values: &vec![0; bytes.len() / RECORD_BYTES * 2 + wrong as usize],
+                value_bytes: 2,
+            })
+            .map(drop)
+    };
+    let wrong_fraction: Call = |group, bytes, wrong| {
+        group
+            .quantiles(input(bytes), &[wrong as f64 * 2.0])
+            .map(drop)
+    };
+    let other_top: Call = |group, bytes, wrong| group.top(input(bytes), 5 + wrong).map(drop);
+    let beyond: Call = |group, bytes, _| group.select(input(bytes), &[3, 1000]).map(drop);
+    let other_function: Call = |group, bytes, wrong| match wrong {
+        0 => group.argsort(input(bytes)).map(drop),
+        _ => group.positions(input(bytes)).map(drop),
+    };
+    let nothing: Call = |group, _, _| group.quantiles(input(&[]), &[0.5]).map(drop);
+    use Status::{Argument, PeerArgument};
+    for (call, statuses_of_call, text) in [
+        (
+            wrong_values,
+            [PeerArgument, Argument],
+            "values has 27 bytes",
+        ),
+        (
+            wrong_fraction,
+            [PeerArgument, Argument],
+            "fractions[0] is 2",
+        ),
+        (other_top, [Argument, Argument], "not the same on all ranks"),
+        (beyond, [Argument, Argument], "positions[1] is 1000"),
+        (
+            other_function,
+            [Argument, Argument],
+            "not the same on all ranks",
+        ),
+        (nothing, [Argument, Argument], "no rank has a record"),
+    ] {
+        let outcomes = play_group(2, 1, GroupConfig::default(), "", move |rank, group| {
+            let bytes = bytes_of(&records(Rank(0)));
+            let refused = refusal(call(group, &bytes, u64::from(rank.0)))?;
+            // The group stays usable.
+            assert_eq!(group.sort_keys(&[1, 2, 3])?.total(), 6);
+            Err::<(), Error>(refused)
+        });
+        assert_eq!(statuses(&outcomes), statuses_of_call.map(Some), "{text}");
+        let error = outcomes[1].as_ref().unwrap().as_ref().unwrap_err();
+        assert!(error.text.contains(text), "{}", error.text);
+    }
+}
