@@ -314,6 +314,57 @@ static ftsort_status run_many(ftsort *group, const given *g, ftsort_result **res
   return status;
 }
 
+/* An operation of ftsort_query.h, the same on all ranks. */
+static ftsort_status query(size_t function, ftsort *group, const given *g)
+{
+  static unsigned char found[4 * ROOM];
+  ftsort_aggregate aggregates[3];
+  ftsort_result *fresh = NULL, **place = g->has_place ? &fresh : NULL;
+  uint64_t positions[4];
+  double fractions[4];
+  const void *column;
+  size_t wanted = below(24) ? (size_t)below(5) : SIZE_MAX, width, i;
+  ftsort_status status;
+  for (i = 0; i < 4; i++) positions[i] = mostly(below(8));
+  for (i = 0; i < 4; i++) fractions[i] = below(16) ? (double)below(5) / 4 : (double)number();
+  for (i = 0; i < 3; i++) {
+    aggregates[i].aggregation = (int32_t)mostly(1 + below(4));
+    aggregates[i].kind = (int32_t)mostly(1 + below(10));
+    aggregates[i].offset = (size_t)mostly(below(4));
+  }
+  if (wanted <= 4 && (g->record.record_bytes > ROOM || below(24) == 0)) wanted = 0;
+  switch (function) {
+  case 0:
+    doing = "ftsort_sort_by_key";
+    i = (size_t)below(3);
+    /* The library cannot know the size of the values: all that it would read must exist. */
+    status = ftsort_sort_by_key(group, g->a_record, g->input, g->room, g->count <= ROOM / 2 ? i : 0, g->count, place);
+    break;
+  case 1: doing = "ftsort_argsort"; status = ftsort_argsort(group, g->a_record, g->input, g->count, place); break;
+  case 2: doing = "ftsort_positions"; status = ftsort_positions(group, g->a_record, g->input, g->count, place); break;
+  case 3: doing = "ftsort_unique"; status = ftsort_unique(group, g->a_record, g->input, g->count, place); break;
+  case 4:
+    doing = "ftsort_group_by";
+    status = ftsort_group_by(group, g->a_record, below(16) ? aggregates : NULL, wanted > 3 && wanted < 5 ? 3 : wanted,
+                             g->input, g->count, place);
+    break;
+  case 5: doing = "ftsort_top"; status = ftsort_top(group, g->a_record, g->input, g->count, mostly(9), place); break;
+  case 6:
+    doing = "ftsort_select";
+    return ftsort_select(group, g->a_record, g->input, g->count, below(16) ? positions : NULL, wanted,
+                         below(16) ? found : NULL);
+  default:
+    doing = "ftsort_quantiles";
+    return ftsort_quantiles(group, g->a_record, g->input, g->count, below(16) ? fractions : NULL, wanted,
+                            below(16) ? found : NULL);
+  }
+  EXPECT((status == FTSORT_OK) == (fresh != NULL));
+  i = (size_t)below(4);
+  EXPECT(ftsort_result_column(fresh, 0, i, below(8) ? &column : NULL, below(2) ? &width : NULL) <= FTSORT_OK);
+  ftsort_result_free(fresh);
+  return status;
+}
+
 static ftsort_status protect(ftsort *group, const given *g)
 {
   ftsort_input *input = NULL;
@@ -386,6 +437,7 @@ static ftsort_status collective(size_t function, ftsort *group, given *g, ftsort
   case 9: doing = "ftsort_result_recover"; return ftsort_result_recover(group, below(4) ? *result : NULL);
   case 10: return protect(group, g);
   case 11: return run_many(group, g, result);
+  case 12: case 13: case 14: case 15: case 16: case 17: case 18: case 19: return query(function - 12, group, g);
   default: return run(group, g, result);
   }
 }
@@ -427,13 +479,13 @@ static int call(ftsort *group, ftsort_result **result)
 {
   static given g;
   ftsort_status status;
-  size_t function = (size_t)below(18);
+  size_t function = (size_t)below(26);
   uint64_t kept = apart();
   alarm(40);
   draw_given(&g);
-  if (function >= 16) {
+  if (function >= 24) {
     doing = "local functions";
-    if (function == 16) states(group, &g);
+    if (function == 24) states(group, &g);
     else queries(group, *result);
     together(kept);
     return 1;
