@@ -79,8 +79,8 @@ class Block:
 class Result(collections.abc.Sequence):
     """The sorted blocks of this rank, in ascending order of node: a sequence of `Block`.
 
-    A rank has one block for each node that it executes: its own, and those of failed ranks that it stands in for.
-    The result stays valid after its group is closed. Its memory and its redundancy are released by `close`, or when
+    A rank has one block for each node that it executes: its own, and those of failed ranks that it stands in for. If
+    the number of ranks is no power of two, some ranks also have an empty block of a node without a rank. The result stays valid after its group is closed. Its memory and its redundancy are released by `close`, or when
     the result and its arrays are garbage; arrays that are still in use keep the memory.
 
     Examples
@@ -155,9 +155,9 @@ class Result(collections.abc.Sequence):
     def columns(self) -> Mapping[str, np.ndarray]:
         """The columns of all blocks of this rank by name.
 
-        With one block the arrays share its memory; with several blocks they are concatenated copies.
+        With one block that is not empty the arrays share its memory; several blocks are concatenated copies.
         """
-        blocks = self.blocks
+        blocks = [block for block in self.blocks if len(block) > 0] or self.blocks[:1]
         if len(blocks) == 1:
             return blocks[0].columns
         return {column.name: np.concatenate([block.columns[column.name] for block in blocks])
@@ -165,7 +165,7 @@ class Result(collections.abc.Sequence):
 
     @property
     def array(self) -> np.ndarray:
-        """The first column of all blocks of this rank: the only block, or a concatenated copy of several."""
+        """The first column of all blocks of this rank: `columns` without its names."""
         return self.columns[self._columns[0].name]
 
     @property
