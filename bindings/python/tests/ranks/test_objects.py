@@ -7,6 +7,7 @@ import gc
 import importlib
 import logging
 import pathlib
+import re
 import weakref
 
 import numpy as np
@@ -155,4 +156,10 @@ def test_examples(group, name):
 def test_pages(queries, page):
     if not page.exists():
         pytest.skip("the page is not beside the tests")
-    assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+    # An example ends at the end of its code block.
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
+    test = doctest.DocTestParser().get_doctest(code, {}, page.name, str(page), 0)
+    assert len(test.examples) > 10
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(test)
+    assert runner.summarize().failed == 0
