@@ -36,7 +36,7 @@ prepare()
 
 def build_info() -> str:
     """Returns a line for bug reports: the versions of ftsort, compiler and MPI, and whether it has ULFM. [local]"""
-    return _native.library().build_info().decode(errors="replace")
+    return str(_native.library().build_info().decode(errors="replace"))
 
 
 def version() -> str:

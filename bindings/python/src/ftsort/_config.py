@@ -8,7 +8,7 @@ import logging
 import math
 import operator
 import os
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class Callbacks:
             return 1
 
 
-def _choice(name: str, value: Any, choices: dict) -> int:
+def _choice(name: str, value: Any, choices: Dict[str, int]) -> int:
     if isinstance(value, str) and value in choices:
         return choices[value]
     raise ArgumentError(f"{name} is {value!r}, expected one of {', '.join(choices)}")
@@ -179,12 +179,12 @@ def _path(name: str, value: Any) -> Optional[bytes]:
     return path
 
 
-def algorithm_numbers(algorithm: str, pivot: str) -> "tuple[int, int]":
+def algorithm_numbers(algorithm: str, pivot: str) -> Tuple[int, int]:
     """Returns the numbers of an algorithm and of a choice of pivots."""
     return _choice("algorithm", algorithm, ALGORITHMS), _choice("pivot", pivot, PIVOTS)
 
 
-def make_config(callbacks: Callbacks, accept_no_ulfm: bool, options: "dict[str, Any]") -> _native.Config:
+def make_config(callbacks: Callbacks, accept_no_ulfm: bool, options: Dict[str, Any]) -> _native.Config:
     """Returns the configuration with the options of `Group`, which documents them."""
     word, size = 2**32 - 1, 2**64 - 1
     algorithm, pivot = algorithm_numbers(options["algorithm"], options["pivot"])

@@ -22,9 +22,25 @@ from ftsort._result import Column, ProtectedInput, Result
 #: Arrays that MPI may still read after an MpiError; they must not change before the process ends.
 _pinned: List[Any] = []
 
-Stats = NamedTuple("Stats", [(name, float if kind is ctypes.c_double else int)  # type: ignore[misc]
-                             for name, kind in _native.Stats._fields_[1:]])
-Stats.__doc__ = """Figures of the last sort on this rank: seconds, bytes and counts, as ``ftsort_stats`` lists them."""
+class Stats(NamedTuple):
+    """Figures of the last sort on this rank."""
+
+    total_seconds: float     #: Seconds from the call to the result.
+    sort_seconds: float      #: Seconds of local sorting.
+    exchange_seconds: float  #: Seconds of pivots, partitioning and exchanges.
+    merge_seconds: float     #: Seconds of merging sorted runs into the result.
+    store_seconds: float     #: Seconds of protecting inputs and storing versions, with copies to other ranks.
+    commit_seconds: float    #: Seconds of agreements at the ends of rounds, including waits.
+    repair_seconds: float    #: Seconds of agreeing on failed ranks and restoring lost blocks.
+    bytes_sent: int          #: Bytes sent to other ranks.
+    bytes_stored: int        #: Bytes put into the store on this rank.
+    rounds: int              #: Committed rounds, including loading and the result.
+    rounds_replayed: int     #: Rounds that were replayed.
+    failures: int            #: Ranks that were found failed.
+    peak_bytes: int          #: The peak bytes of blocks and messages of this process.
+    algorithm: int           #: The algorithm that sorted, one of ``ftsort_algorithm``.
+    corruptions: int         #: Detected data corruptions.
+    injected: int            #: Changes of data of this rank by `faults`.
 
 
 def _free_group(library: _native.Library, pointer: int, _callbacks: Callbacks) -> None:
@@ -140,6 +156,7 @@ class Group(Queries):
         if status != 0:
             raise error_of(status, self._library.last_error(None).decode(errors="replace"))
         self._handle: Optional[int] = pointer.value
+        assert pointer.value is not None
         self._close = weakref.finalize(self, _free_group, self._library, pointer.value, self._callbacks)
         self._rank: int = self._library.rank(pointer)
         self._size: int = self._library.ranks(pointer)

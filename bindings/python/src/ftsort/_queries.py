@@ -197,7 +197,7 @@ class Queries:
         pointer = numbers.ctypes.data_as(ctypes.POINTER(c_double))
         return self._elements(function, given, pointer, len(numbers), wanted.ndim)
 
-    def _elements(self, function: Any, given: Input, numbers: Any, count: int, dimensions: int) -> Any:
+    def _elements(self, function: Any, given: Input, numbers: Any, count: int, dimensions: int) -> np.ndarray:
         layout = given.layout
         found = np.empty(count, layout.dtype)
         self._call(function, given.record, given.pointer, given.count, numbers, c_size_t(count),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import ctypes
 import weakref
 from ctypes import byref
@@ -76,11 +75,13 @@ class Block:
         return f"Block(node={self.node}, offset={self.offset}, count={len(self)})"
 
 
-class Result(collections.abc.Sequence):
+class Result(Sequence[Block]):
     """The sorted blocks of this rank, in ascending order of node: a sequence of `Block`.
 
     A rank has one block for each node that it executes: its own, and those of failed ranks that it stands in for. If
-    the number of ranks is no power of two, some ranks also have an empty block of a node without a rank. The result stays valid after its group is closed. Its memory and its redundancy are released by `close`, or when
+    the number of ranks is no power of two, some ranks also have the block of a node without a rank, which can be empty.
+
+    The result stays valid after its group is closed. Its memory and its redundancy are released by `close`, or when
     the result and its arrays are garbage; arrays that are still in use keep the memory.
 
     Examples

@@ -62,8 +62,8 @@ def test_half_field(group, align):
 
 
 @pytest.mark.parametrize("keys, descending", [
-    (["magnitude", "name"], [False, True]), (["flags", "seen"], True), (["name", "magnitude", "id"], False), (None, False),
-    (["id"], [True]),
+    (["magnitude", "name"], [False, True]), (["flags", "seen"], True), (["name", "magnitude", "id"], False),
+    (None, False), (["id"], [True]),
 ])
 def test_several_keys(queries, keys, descending):
     parts = inputs(STAR)
