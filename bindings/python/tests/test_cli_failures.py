@@ -181,3 +181,40 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(small_disk):
     _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 1 and "No space left on device" in errors, errors
     assert os.listdir(small_disk) == ["other"]
+
+
+def test_starts_again_if_mpirun_fails(folder, monkeypatch):  # noqa: F811
+    from ftsort import mpirun
+    np.save("in.npy", np.arange(1000)[::-1])
+    script = folder / "mpirun"
+    script.write_text(f'#!/bin/sh\nif [ -e tried ]; then exec "{mpirun.find_mpirun()}" "$@"; fi\n'
+                      'touch tried\necho "some failure of MPI" >&2\nexit 1\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("MPIRUN", str(script))
+    status, output, errors = command("sort", "in.npy", "-o", "out.npy", "-n", "2")
+    assert status == 0 and "attempt 2: some failure of MPI: starting again from the file" in errors
+    assert np.load("out.npy")[0] == 0
+    os.unlink("tried")
+    bad(1, "some failure of MPI", "sort", "in.npy", "-o", "out2.npy", "-n", "2", "--attempts", "1")
+    assert not os.path.exists("out2.npy")
+
+
+def test_the_progress_of_a_terminal_is_one_line(folder):  # noqa: F811
+    import pty
+    np.save("in.npy", np.random.default_rng(1).normal(size=400_000))
+    own, terminal = pty.openpty()
+    line = [sys.executable, "-m", "ftsort.cli", "sort", "in.npy", "-o", "out.npy", "-n", "4", "--chaos", "one",
+            "--chaos-seed", "1"]
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        try:
+            while True:
+                shown += os.read(own, 65536)
+        except OSError:
+            pass  # The terminal is closed when the command has ended.
+        assert process.wait(timeout=LIMIT) == 0
+    os.close(own)
+    text = shown.decode()
+    assert "failed; 3 of 4 ranks go on" in text and "complete and checked" in text
+    assert text.count("\r\x1b[K") > 3 and "ranks 4/4" in text

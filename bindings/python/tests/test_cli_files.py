@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ftsort.cli import check, files, run
+from ftsort.cli import check, files, launch, progress, run
 from ftsort.cli.check import Key
 
 STARS = np.dtype([("id", "i8"), ("magnitude", "f4"), ("name", "S6")])
@@ -233,3 +233,45 @@ def test_chaos_has_the_same_victims_for_the_same_seed():
     assert first.moments == second.moments and len({rank for _, _, rank in first.moments}) == 4
     assert sorted(first.due("check", 0.0)) == sorted(rank for _, _, rank in second.moments)
     assert first.due("check", 1.0) == []
+
+
+# ---- start ----------------------------------------------------------------------------------------------------
+
+
+def test_the_ranks_are_those_of_the_allocation(tmp_path, monkeypatch):
+    for name in ("SLURM_JOB_ID", "SLURM_NTASKS", "PBS_NODEFILE"):
+        monkeypatch.delenv(name, raising=False)
+    assert launch.allocation() is None and launch.default_ranks() >= 2
+    assert "--hostfile" not in launch.arguments(["program"], 2)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_NTASKS", "12")
+    assert launch.allocation() == "slurm" and launch.default_ranks() == 12
+    monkeypatch.delenv("SLURM_JOB_ID")
+    nodes = tmp_path / "nodes"
+    nodes.write_text("a\na\nb\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(nodes))
+    line = launch.arguments(["program"], 3)
+    assert launch.default_ranks() == 3 and line[line.index("--hostfile") + 1] == str(nodes)
+
+
+def test_mpirun_gets_the_settings_for_fault_tolerance(monkeypatch):
+    monkeypatch.setenv("FTSORT_LIBRARY", "some")
+    line = launch.arguments(["program", "argument"], 7, ["--verbose"])
+    assert line[1:3] == ["--with-ft", "ulfm"] and "coll_ftagree_era_topology" in line
+    assert line[-5:] == ["--verbose", "-np", "7", "program", "argument"]
+    assert line[line.index("FTSORT_LIBRARY") - 1] == "-x"
+
+
+def test_the_line_on_a_terminal_shows_the_state():
+    state = progress.State()
+    assert state.take({"event": "start", "command": "sort", "input": "a", "rows": 10, "bytes": 10**8, "ranks": 8})
+    state.take({"event": "phase", "phase": "write"})
+    state.take({"event": "failure", "rank": 3, "alive": 7})
+    state.take({"event": "reread", "rank": 2, "owner": 3})
+    state.take({"event": "progress", "phase": "write", "bytes": 5 * 10**7})
+    line = state.line(200)
+    assert line.startswith("writing") and "50.0 MB" in line and "ranks 7/8 (1 failed, 1 recovered)" in line
+    assert "/s" in line and "left" in line
+    assert len(state.line(30)) == 30
+    assert [progress.amount(count) for count in (5, 1500, 2.5e8, 3e13)] == ["5 B", "1.5 kB", "250 MB", "30.0 TB"]
+    assert [progress.duration(seconds) for seconds in (5, 185, 7300)] == ["5 s", "3:05 min", "2:01 h"]

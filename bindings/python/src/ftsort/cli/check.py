@@ -138,6 +138,16 @@ def first_violation(rows: np.ndarray, keys: Sequence[Key], strict: bool = False)
     return int(found[0]) + 1 if len(found) else None
 
 
+def compare_with(rows: np.ndarray, row: np.ndarray, keys: Sequence[Key]) -> Tuple[np.ndarray, np.ndarray]:
+    """Returns which of `rows` belong before `row`, an array of one row, and which have the same key."""
+    before = np.zeros(len(rows), bool)
+    equal = np.ones(len(rows), bool)
+    for (column, descending), (other, _) in zip(columns(rows, keys), columns(row, keys)):
+        before |= equal & ((column > other) if descending else (column < other))
+        equal &= column == other
+    return before, equal
+
+
 def check_order(source: Source, start: int, stop: int, keys: Sequence[Key], strict: bool = False,
                 key: Optional[int] = None, progress: Progress = ignore) -> Tuple[Optional[int], int]:
     """Returns the first row of a range that is out of order, or None, and the digest of the range if `key` is given.

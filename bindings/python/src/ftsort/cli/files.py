@@ -17,7 +17,7 @@ FORMATS = ("npy", "raw", "csv", "parquet")
 EXTENSIONS = {".npy": "npy", ".bin": "raw", ".raw": "raw", ".dat": "raw",
               ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 TRANSFER = 1 << 23  # bytes of one read or write, between two reports of progress
-CHUNK = 1 << 20     # bytes of one step of a check, which should fit into a cache
+CHUNK = 1 << 18     # bytes of one step of a check, which should fit into a cache
 
 Progress = Callable[[int], None]
 

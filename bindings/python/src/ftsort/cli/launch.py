@@ -154,8 +154,7 @@ class Job:
     def _read(self, stream: Any) -> None:
         for raw in iter(stream.readline, b""):
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
-            start = text.find(PREFIX)
-            # Output of a killed rank without a line end can stand before a report.
+            start = text.rfind(PREFIX)  # The cut line of a killed rank can stand before a report.
             kind, text = ("report", text[start + len(PREFIX):]) if start >= 0 else ("text", text)
             self._reports.put((kind, text))
         self._reports.put(("end", ""))

@@ -7,6 +7,7 @@ reported that every block is on the medium, and that the digests of the input an
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import secrets
@@ -184,11 +185,13 @@ class Runner:
             self.display.event("start", command=self.job["command"], input=self.source.path, rows=self.source.rows,
                                bytes=self.source.bytes, ranks=self.ranks, attempt=self.attempt)
             attempt, text = self._once()
-            if attempt.done is not None:
+            if attempt.done is not None and not self._missing(attempt):
                 self.failed = sorted({*attempt.failed, *attempt.done["failed"]})
                 self._judge(attempt)
                 return attempt.done
             kind, reason = attempt.error or ("mpi", attempt.crash or text)
+            if attempt.done is not None:
+                reason = f"reports about {len(self._missing(attempt))} checks were lost"
             if kind == "ulfm":
                 raise launch.NoMpi(reason)
             if kind == "lost":
@@ -270,14 +273,16 @@ class Runner:
                 self.killed.append(rank)
                 self.display.event("chaos", rank=rank)
 
+    def _missing(self, attempt: Attempt) -> List[Tuple[str, int]]:
+        """Returns the parts of the input and of the output that no rank has reported as checked."""
+        return [(kind, part) for kind in worker.kinds_of(self.job["command"]) for part in range(self.ranks)
+                if (kind, part) not in attempt.parts]
+
     def _judge(self, attempt: Attempt) -> None:
         """Compares the findings of the ranks about the input and the output."""
         name, rows = self.job["output"] or "the result", attempt.done["rows"]  # type: ignore[index]
-        kinds = ("in", "out") if self.job["command"] in ("sort", "argsort") else ("out",)
-        missing = [(kind, part) for kind in kinds for part in range(self.ranks) if (kind, part) not in attempt.parts]
-        if missing:
-            raise Failed(f"{name}: {len(missing)} parts were not checked, because their reports were lost: run the "
-                         "command again", WRONG)
+        kinds = worker.kinds_of(self.job["command"])
+        self.source.check_unchanged()
         wrong = [event["wrong"] for event in attempt.parts.values() if event.get("wrong") is not None]
         if wrong:
             raise Failed(f"{name}: row {min(wrong)} is out of order in the file that was written, which is a defect of "
@@ -285,15 +290,41 @@ class Runner:
         if self.job["command"] in ("sort", "argsort"):
             digests = [sum(attempt.parts[(kind, part)]["digest"] for part in range(self.ranks)) & MASK
                        for kind in kinds]
-            self.source.check_unchanged()
             if digests[0] != digests[1] or rows != self.source.rows:
                 raise Failed(f"{name}: the file that was written does not hold the rows of {self.source.path}, which "
                              "is a defect of ftsort or of the file system: the file was discarded", WRONG)
+        if self.job["command"] in ("quantiles", "top"):
+            self._judge_selected(attempt, rows)
         if self.job["command"] == "unique":
             counted = sum(event["counted"] for event in attempt.parts.values())
             if counted != self.source.rows:
                 raise Failed(f"{name}: the counts add up to {counted}, but {self.source.path} has {self.source.rows} "
                              "rows: the file was discarded", WRONG)
+
+
+    def _judge_selected(self, attempt: Attempt, rows: int) -> None:
+        """Compares the positions that the selected rows can have in the sorted order with those that they should."""
+        def sums(kind: str) -> List[List[int]]:
+            parts = [attempt.parts[(kind, part)]["counts"] for part in range(self.ranks)]
+            return [[sum(part[number][side] for part in parts) for side in (0, 1)] for number in range(len(parts[0]))]
+
+        total = self.source.rows
+        if self.job["command"] == "top":
+            wanted = [min(self.job["count"], total) - 1] if total else []
+        else:
+            wanted = [max(0, math.ceil(fraction * total) - 1) for fraction in self.job["fractions"]]
+        found = sums("in")
+        right = len(found) == len(wanted) and all(before <= position < before + equal
+                                                  for (before, equal), position in zip(found, wanted))
+        if self.job["command"] == "top":
+            digests = [sum(attempt.parts[(kind, part)]["digest"] for part in range(self.ranks)) & MASK
+                       for kind in ("in", "out")]
+            written = [before for before, _ in sums("out")]
+            right = right and digests[0] == digests[1] and written == [before for before, _ in found]
+            right = right and rows == min(self.job["count"], total)
+        if not right:
+            raise Failed(f"{self.job['command']}: the rows that were found are not at the right positions of the sorted "
+                         "order, which is a defect of ftsort", WRONG)
 
 
 def make_job(command: str, source: files.Source, keys: List[Key], output: Output, **more: Any) -> Dict[str, Any]:

@@ -288,6 +288,9 @@ def _is_arrow_text(kind: Any) -> bool:
             or types.is_large_binary(kind))
 
 
+_NUMBERS = {"halffloat": "f2", "float": "f4", "double": "f8", "bool": "?"}
+
+
 def _number_type(file: Any, field: Any, kind: Any, path: str) -> str:
     types = pa.types
     if types.is_timestamp(kind) and kind.tz is None:
@@ -297,7 +300,7 @@ def _number_type(file: Any, field: Any, kind: Any, path: str) -> str:
     if not (types.is_integer(kind) or types.is_boolean(kind) or types.is_floating(kind)):
         raise FileError(f"{path}: the column {field.name} of type {field.type} is not supported: the command takes "
                         "numbers, booleans, text, dates and times without a time zone")
-    dtype = np.dtype(kind.to_pandas_dtype())
+    dtype = np.dtype(_NUMBERS.get(str(kind), str(kind)))
     if types.is_floating(kind):
         return dtype.str
     for number in range(file.metadata.num_row_groups):

@@ -23,7 +23,7 @@ import numpy as np
 import ftsort
 
 from . import files
-from .check import Key, check_order, digest, digest_of, first_violation
+from .check import Key, check_order, compare_with, digest, digest_of, first_violation
 from .launch import PREFIX
 
 QUIET_SECONDS = 0.1  # the shortest time between two reports of progress
@@ -215,8 +215,7 @@ class Worker:
 
     def check(self, total: int) -> None:
         """Checks the input and the output by parts. A part of a rank that fails meanwhile is checked by another."""
-        kinds = {"sort": ("in", "out"), "argsort": ("in", "out")}.get(self.command, ("out",))
-        todo = [(kind, part) for kind in kinds for part in range(self.group.size)]
+        todo = [(kind, part) for kind in kinds_of(self.command) for part in range(self.group.size)]
         output = files.BinarySource(self.job["path"], self.out_dtype, total, [], self.out_dtype, self.job["offset"],
                                     "raw")
         while todo:
@@ -244,14 +243,38 @@ class Worker:
                     total += digest(np.arange(first, min(first + files.CHUNK, stop), dtype=np.int64), key)
                     self.moved(8 * (min(first + files.CHUNK, stop) - first))
                 return {"digest": total % 2**64}
+            if self.command in ("quantiles", "top"):
+                return self.check_selected(self.source, start, stop, output)
             return {"digest": digest_of(self.source, start, stop, key, self.moved)}
         start, stop = output.share(part, self.group.size)
+        if self.command in ("quantiles", "top"):
+            ordered, _ = check_order(output, start, stop, self.keys if self.command == "top" else [])
+            return {"wrong": ordered, **self.check_selected(output, start, stop, output)}
         if self.command == "argsort":
             return self.check_positions(output, start, stop, key)
         if self.command == "unique":
             return self.check_unique(output, start, stop)
         wrong, total = check_order(output, start, stop, self.keys, key=key, progress=self.moved)
         return {"digest": total, "wrong": wrong}
+
+    def check_selected(self, source: files.Source, start: int, stop: int, output: files.Source) -> Dict[str, Any]:
+        """Counts the rows before each selected row, and those with its key; for `top` only the last one.
+
+        The counts of the whole input are the positions that the row can have in the sorted order. For `top` the
+        digest of the rows before the last one has to be the same in the input and in the output.
+        """
+        first = max(0, output.rows - 1) if self.command == "top" else 0
+        selected = output.read(first, output.rows)
+        counts, total = [[0, 0] for _ in selected], 0
+        for rows in source.chunks(start, stop):
+            for number in range(len(selected)):
+                before, equal = compare_with(rows, selected[number:number + 1], self.keys)
+                counts[number][0] += int(before.sum())
+                counts[number][1] += int(equal.sum())
+                if self.command == "top":
+                    total += digest(rows[before], self.job["digest_key"])
+            self.moved(rows.nbytes)
+        return {"counts": counts, "digest": total % 2**64}
 
     def check_positions(self, output: files.Source, start: int, stop: int, key: int) -> Dict[str, Any]:
         """Checks positions: each occurs once, and the rows at them are in order, if they can be read one by one."""
@@ -305,6 +328,11 @@ class Worker:
         self.phase("check")
         self.check(total)
         report("done", rank=self.rank, rows=total, failed=self.group.failed, sort_seconds=round(seconds, 4))
+
+
+def kinds_of(command: str) -> Tuple[str, ...]:
+    """Returns which files a command checks: the input, the output, or both."""
+    return ("out",) if command == "unique" else ("in", "out")
 
 
 def explain(error: BaseException, path: str, verb: str = "read") -> str:
