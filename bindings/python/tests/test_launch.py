@@ -125,6 +125,15 @@ def test_another_mpi(monkeypatch):
 def test_mpirun_without_ulfm():
     """Without --with-ft ulfm several ranks are refused, unless the program accepts that."""
     code = ("import ftsort\ntry: ftsort.Group()\nexcept ftsort.NoUlfm as e: print('refused', e.status)\n"
-            "print(ftsort.Group(accept_no_ulfm=True).sort([1]).total)")
+            "print(f'total={ftsort.Group(accept_no_ulfm=True).sort([1]).total}')")
     done = start(mpirun.find_mpirun(), "--oversubscribe", "-n", "2", sys.executable, "-c", code)
-    assert done.stdout.count("refused -20") == 2 and done.stdout.count("2\n") == 2, done.stdout + done.stderr
+    assert done.stdout.count("refused -20") == 2 and done.stdout.count("total=2") == 2, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("end", ["", "group.leave()", "group.close()", "result.close()"])
+def test_files_of_the_store_are_removed(tmp_path, end):
+    code = (f"import ftsort, os; group = ftsort.Group(store='directory', store_directory={str(tmp_path)!r})\n"
+            f"result = group.sort([2.5, 1.5]); protected = group.protect([1.5]); array = result.array\n"
+            f"print('files:', len(os.listdir({str(tmp_path)!r})) > 0, flush=True); group.agree()\n{end}")
+    text, _ = jobs.run(2, "-c", code)
+    assert text.count("files: True") == 2 and list(tmp_path.iterdir()) == [], text

@@ -158,6 +158,9 @@ class Group(Queries):
         self._handle: Optional[int] = pointer.value
         assert pointer.value is not None
         self._close = weakref.finalize(self, _free_group, self._library, pointer.value, self._callbacks)
+        self._has_files = store == "directory"
+        #: Results and protected inputs, which `leave` releases with their files.
+        self._owned: "weakref.WeakSet[Any]" = weakref.WeakSet()
         self._rank: int = self._library.rank(pointer)
         self._size: int = self._library.ranks(pointer)
 
@@ -499,6 +502,10 @@ class Group(Queries):
         sys.stdout.flush()
         sys.stderr.flush()
         logging.shutdown()
+        if self._has_files:
+            # No array is used any more, because the process ends.
+            for owned in list(self._owned):
+                owned.release()
         status = self._library.leave(pointer, exit_code)
         raise error_of(status, self._library.last_error(pointer).decode(errors="replace"))
 

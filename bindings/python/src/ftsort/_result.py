@@ -37,11 +37,13 @@ class _Memory:
 class _Handle:
     """Owns a result of the library. It is released when the last array of the result is released."""
 
-    def __init__(self, library: _native.Library, pointer: int) -> None:
+    def __init__(self, group: "Group", pointer: int) -> None:
         self.pointer = pointer
-        self._release = weakref.finalize(self, library.result_free, pointer)
-        # At the end of the process arrays may still be in use, and the system takes the memory back anyway.
-        self._release.atexit = False
+        self.release = weakref.finalize(self, group._library.result_free, pointer)
+        # At the end of the program arrays may still be in use, and the system takes the memory back anyway. Files of
+        # the store are removed.
+        self.release.atexit = group._has_files
+        group._owned.add(self)
 
 
 class Block:
@@ -95,7 +97,7 @@ class Result(Sequence[Block]):
                  layouts: Sequence[Layout]) -> None:
         self._group = group
         self._library = group._library
-        self._handle: Optional[_Handle] = _Handle(group._library, pointer)
+        self._handle: Optional[_Handle] = _Handle(group, pointer)
         self._columns = tuple(columns)
         #: The layouts that the callbacks need when the result is recovered.
         self._layouts = list(layouts)
@@ -286,8 +288,9 @@ class ProtectedInput:
         self._pointer: Optional[int] = pointer
         self._layout = layout
         # The library uses the callbacks of the layout until the input is released.
-        self._release = weakref.finalize(self, _free_input, group._library, pointer, layout)
-        self._release.atexit = False
+        self.release = weakref.finalize(self, _free_input, group._library, pointer, layout)
+        self.release.atexit = group._has_files
+        group._owned.add(self)
 
     def _handle(self) -> int:
         if self._pointer is None:
@@ -330,7 +333,7 @@ class ProtectedInput:
     def close(self) -> None:
         """Releases the input and its redundancy. [local]"""
         self._pointer = None
-        self._release()
+        self.release()
 
     def __enter__(self) -> "ProtectedInput":
         return self
