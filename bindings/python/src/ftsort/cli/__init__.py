@@ -162,7 +162,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print("ftsort: error: the command needs numpy: pip install numpy", file=sys.stderr)
         return 4
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, and that remains so.
+            signal.signal(number, _interrupt)
     return _run(options)
 
 
@@ -226,6 +227,7 @@ def _job(options: argparse.Namespace, display: Any) -> int:
         display.event("note", message=f"--chaos {options.chaos} --chaos-seed {seed}")
     output = run.Output(path, name, dtype, source.rows, options.delimiter)
     try:
+        output.reset()
         if options.command in ("sort", "argsort"):
             output.check_space(source.rows)
         more: Dict[str, Any] = {

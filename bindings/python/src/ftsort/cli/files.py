@@ -8,6 +8,7 @@ neither MPI nor the ftsort library.
 from __future__ import annotations
 
 import ast
+import io
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -279,7 +280,15 @@ def npy_header(dtype: np.dtype, rows: int, size: int = 0) -> bytes:
 
     The ranks write behind the header before the number of rows is final, so its size must not depend on it.
     """
-    text = repr({"descr": dtype_to_json(dtype), "fortran_order": False, "shape": (rows,)})
+    members = {"descr": dtype_to_json(dtype), "fortran_order": False, "shape": (rows,)}
+    try:
+        buffer = io.BytesIO()
+        np.lib.format.write_array_header_1_0(buffer, members)
+        if len(buffer.getvalue()) == size or not size:
+            return buffer.getvalue()  # NumPy leaves room for the digits of more rows.
+    except (ValueError, UnicodeError):
+        pass  # A long header, or names of fields that need version 3.
+    text = repr(members)
     body, version, width = text.encode("utf-8"), b"\x03\x00", 4
     if text.isascii() and len(text) < 60000:
         version, width = b"\x01\x00", 2

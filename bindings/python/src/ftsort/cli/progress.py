@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, List, Optional, Set, TextIO
 
 # The phases of a job, and the share of the time that each takes, for the estimate of the end.
-PHASES = {"start": 0.02, "read": 0.13, "sort": 0.45, "write": 0.2, "check": 0.17, "convert": 0.03}
+PHASES = {"read": 0.15, "sort": 0.45, "write": 0.2, "check": 0.17, "convert": 0.03}
 TITLES = {"start": "starting", "read": "reading", "sort": "sorting", "write": "writing", "check": "checking",
           "convert": "converting"}
 BAR = 20
@@ -39,7 +39,7 @@ class State:
     """The state of the job, from its events."""
 
     def __init__(self) -> None:
-        self.start = time.monotonic()
+        self.start = self.began = time.monotonic()
         self.ranks, self.rows, self.bytes = 0, 0, 0
         self.phase, self.round, self.rounds, self.moved = "start", 0, 0, 0
         self.failed: Set[int] = set()
@@ -58,6 +58,8 @@ class State:
             return (f"{event['command']} {event['input']}: {self.rows:,} rows, {amount(self.bytes)}, on {self.ranks} "
                     "ranks")
         if kind == "phase":
+            if self.phase == "start":
+                self.began = time.monotonic()
             self.phase, self.moved, self.round = event["phase"], 0, 0
             return TITLES[self.phase]
         if kind == "progress":
@@ -88,6 +90,8 @@ class State:
     def fraction(self) -> float:
         """Returns the share of the work that is done, by the usual durations of the phases."""
         done = 0.0
+        if self.phase == "start":
+            return done
         for phase, share in PHASES.items():
             if phase == self.phase:
                 part = self.round / self.rounds if phase == "sort" and self.rounds else 0.0
@@ -102,15 +106,16 @@ class State:
         share = self.fraction()
         bar = "#" * int(BAR * share)
         parts = [f"{TITLES[self.phase]:<10} [{bar:.<{BAR}}] {share:4.0%}"]
-        seconds = self.seconds()
+        seconds = time.monotonic() - self.began  # without the start of MPI
         if self.phase == "sort":
-            parts.append(f"{amount(self.bytes)}, round {self.round}/{self.rounds or '?'}")
+            parts.append(f"{amount(self.bytes)}, round {self.round}/{self.rounds}" if self.rounds else
+                         amount(self.bytes))
         elif self.phase != "start":
             parts.append(f"{amount(self.moved)}")
         alive = self.ranks - len(self.failed)
         failures = f" ({len(self.failed)} failed, {self.recovered} recovered)" if self.failed else ""
         parts.append(f"ranks {alive}/{self.ranks}{failures}")
-        if share > 0.1:
+        if share > 0.1 and seconds > 0:
             parts.append(f"{amount(self.bytes * share / seconds)}/s")
             parts.append(f"{duration(seconds * (1 - share) / share)} left")
         return "  ".join(parts)[:width]

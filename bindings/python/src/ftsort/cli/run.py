@@ -46,8 +46,10 @@ class Output:
     """
 
     def __init__(self, path: Optional[str], name: str, dtype: np.dtype, rows: int, delimiter: Optional[str]) -> None:
-        self.path, self.format, self.dtype, self.delimiter = path, name, dtype, delimiter
-        folder = os.path.dirname(os.path.abspath(path)) if path else scratch_folder()
+        # A symbolic link stays; the file behind it is replaced.
+        self.path = path = os.path.realpath(path) if path else None
+        self.format, self.dtype, self.delimiter = name, dtype, delimiter
+        folder = os.path.dirname(path) if path else scratch_folder()
         base = os.path.basename(path) if path else "rows"
         mark = f".{base}.ftsort-{os.getpid()}-{secrets.token_hex(3)}"
         self.is_table = name in ("csv", "parquet")
@@ -55,7 +57,6 @@ class Output:
         self.converted = os.path.join(folder, mark + ".table")   # CSV or Parquet, written by the command
         self.offset = len(files.npy_header(dtype, rows)) if name == "npy" else 0
         self._check_target(folder)
-        self.reset()
 
     def _check_target(self, folder: str) -> None:
         if not os.path.isdir(folder):

@@ -355,7 +355,6 @@ def end_as_failed(error: BaseException) -> NoReturn:
 def main() -> None:
     """Runs a rank."""
     job = decode_job(sys.argv[1])
-    os.environ.pop("FTSORT_FAULTS", None)
     from mpi4py import MPI
 
     try:
