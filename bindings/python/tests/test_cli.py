@@ -284,3 +284,11 @@ def test_a_directory_without_permission_is_status_1(folder):
     np.save("in.npy", np.arange(50))
     os.mkdir("closed", 0o500)
     bad(1, "Permission denied", "sort", "in.npy", "-o", "closed/o.npy")
+
+
+def test_an_mpi4py_that_does_not_start_is_status_4(folder, monkeypatch):
+    np.save("in.npy", np.arange(50))
+    os.makedirs("other/mpi4py")
+    pathlib.Path("other/mpi4py/__init__.py").write_text('raise ImportError("no libmpi")\n')
+    monkeypatch.setenv("PYTHONPATH", f"{folder}/other", prepend=os.pathsep)
+    bad(4, "mpi4py does not start (no libmpi)", "sort", "in.npy", "-o", "o.npy", "-n", "2")

@@ -151,8 +151,8 @@ def test_tables_are_written_as_they_were_read(tmp_path):
     source = files.open_source(str(tmp_path / "a.npy"))
     for name in ("csv", "parquet"):
         path = str(tmp_path / f"b.{name}")
-        tables.write_table(source, path, name, None)
-        again = tables.reopen(path, name, source.dtype, None)
+        tables.write_table(source, path, name, ",")
+        again = tables.reopen(path, name, source.dtype, ",")
         assert again.rows == 700
         assert tables.canonical(whole(again)).tobytes() == tables.canonical(rows).tobytes()
     read = planned(files.open_source(str(tmp_path / "b.parquet")))
@@ -174,6 +174,26 @@ def test_parquet_is_read_by_row_groups_and_names_unsupported_columns(tmp_path):
         parquet.write_table(pa.table({"bad": column}), tmp_path / "bad.parquet")
         with pytest.raises(files.FileError, match=f"column bad.*{text}"):
             whole(files.open_source(str(tmp_path / "bad.parquet")))
+
+
+def test_csv_has_quotes_only_if_a_text_needs_them(tmp_path):
+    pytest.importorskip("pyarrow")
+    from ftsort.cli import tables
+    rows = np.array([(1, b"a b", np.nan), (2, b"", 2.5)], [("n", "i4"), ("s", "S3"), ("x", "f4")])
+    single = np.array([1.5, np.nan])
+    texts = []
+    for values in (rows, np.where(rows["n"] == 1, np.array((1, b"a,b", 0), rows.dtype), rows), single):
+        np.save(tmp_path / "a.npy", values)
+        tables.write_table(files.open_source(str(tmp_path / "a.npy")), str(tmp_path / "a.csv"), "csv", ",")
+        texts.append((tmp_path / "a.csv").read_text())
+    assert texts == ["n,s,x\n1,a b,\n2,,2.5\n", 'n,s,x\n1,"a,b",0\n2,"",2.5\n', "value\n1.5\nnan\n"]
+
+
+def test_values_are_shown_as_json_holds_them():
+    rows = np.array([(np.float32(9.01), b"HD 1", "NaT"), (np.inf, b"", "2001-01-01")],
+                    [("m", "f4"), ("s", "S4"), ("t", "M8[D]")])
+    assert check.rows_to_json(rows) == [{"m": 9.01, "s": "HD 1", "t": "NaT"}, {"m": "inf", "s": "", "t": "2001-01-01"}]
+    assert check.rows_to_json(np.array([True, False])) == [True, False]
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------

@@ -173,22 +173,20 @@ def check_order(source: Source, start: int, stop: int, keys: Sequence[Key], stri
 
 
 def show(value: object) -> object:
-    """Returns a NumPy scalar as a value that JSON can hold."""
+    """Returns a NumPy value as a value that JSON can hold. Floats that JSON lacks are texts."""
     if isinstance(value, np.void) and value.dtype.names is not None:
         return {name: show(value[name]) for name in value.dtype.names}
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return str(value)
     if isinstance(value, np.ndarray):
         return [show(item) for item in value]
     if isinstance(value, np.void):
         return value.tobytes().hex()
-    if isinstance(value, np.generic):
-        return show(value.item()) if not isinstance(value.item(), np.generic) else str(value)
-    if isinstance(value, float) and value != value:
-        return None
-    return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.floating):
+        return float(str(value)) if np.isfinite(value) else str(value)  # The shortest digits of its own type.
+    if isinstance(value, (np.bool_, np.integer, np.str_)):
+        return value.item()
+    return str(value)
 
 
 def rows_to_json(rows: Iterable[object]) -> List[object]:

