@@ -69,6 +69,7 @@ check-all:
 	$(MAKE) test-mpi-all
 	$(MAKE) install-check
 	$(MAKE) kills-short
+	$(MAKE) test-python
 	$(MAKE) chaos MINUTES=2
 
 fmt: setup

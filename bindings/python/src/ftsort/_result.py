@@ -223,12 +223,17 @@ class Result(Sequence[Block]):
         DataLost
             The result cannot be recovered after a failure.
         """
-        group, column = self._group, self._columns[0]
-        pieces: List[bytes] = []
+        group, column, total = self._group, self._columns[0], self.total
+        size, filled = column.dtype.itemsize, 0
+        gathered: Optional[np.ndarray] = None
 
         def consume(_user: Any, address: int, count: int) -> int:
+            nonlocal gathered, filled
             try:
-                pieces.append(ctypes.string_at(address, count * column.dtype.itemsize))
+                if gathered is None:
+                    gathered = np.empty(total, column.dtype)
+                ctypes.memmove(gathered.ctypes.data + filled * size, address, count * size)
+                filled += count
                 return 0
             except BaseException as error:
                 group._callbacks.fail(error)
@@ -238,11 +243,11 @@ class Result(Sequence[Block]):
         pointer, callback = self._pointer(), _native.CONSUME_FN(consume)
         group._call(group._library.gather_sorted, byref(options), pointer, callback, None, layouts=self._layouts)
         self._blocks = None
-        receives = group.executor(root) == group.rank if self.total == 0 else bool(pieces)
-        if not receives:
-            return None
-        array = np.frombuffer(b"".join(pieces), dtype=column.dtype)
-        return column.layout.decode(array) if column.layout else array
+        if gathered is None and total == 0 and group.executor(root) == group.rank:
+            gathered = np.empty(0, column.dtype)
+        if gathered is None or column.layout is None:
+            return gathered
+        return column.layout.decode(gathered)
 
     def verify(self, array: Any = None) -> int:
         """Verifies that the result is in order and has the records that were sorted. [collective]
