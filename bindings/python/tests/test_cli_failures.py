@@ -218,3 +218,15 @@ def test_the_progress_of_a_terminal_is_one_line(folder):  # noqa: F811
     text = shown.decode()
     assert "failed; 3 of 4 ranks go on" in text and "complete and checked" in text
     assert text.count("\r\x1b[K") > 3 and "ranks 4/4" in text
+
+
+def test_ranks_that_do_not_end_are_ended(folder, monkeypatch):  # noqa: F811
+    from ftsort import mpirun
+    np.save("in.npy", np.arange(1000)[::-1])
+    script = folder / "mpirun"
+    script.write_text(f'#!/bin/sh\n"{mpirun.find_mpirun()}" "$@"\nsleep 300\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("MPIRUN", str(script))
+    status, _, errors = command("sort", "in.npy", "-o", "out.npy", "-n", "2")
+    assert status == 0, errors
+    assert np.load("out.npy")[0] == 0

@@ -25,6 +25,8 @@ from .progress import Display, amount
 
 OK, FAILED, USAGE, WRONG, NO_MPI = 0, 1, 2, 3, 4
 TICK = 0.05
+END_LIMIT = 10.0     # seconds from the decision about a job to the end of its processes
+START_LIMIT = 300.0  # seconds in which all ranks have to start
 
 # The parts of a job in which --chaos kills ranks, with the part of the kills in each, and the bytes that a rank does
 # there in a second at least; the moment of a kill is random within the time that follows from it.
@@ -216,6 +218,7 @@ class Runner:
         program = [sys.executable, "-m", "ftsort.cli.worker", worker.encode_job(self.job)]
         attempt = Attempt()
         job = launch.Job(launch.arguments(program, self.ranks, self.mpirun))
+        began, decided = time.monotonic(), None
         try:
             while not job.ended():
                 for line in job.lines(TICK):
@@ -224,6 +227,15 @@ class Runner:
                 self.display.tick()
                 if self.deadline and time.monotonic() > self.deadline:
                     raise Failed("the job was not finished within --time-limit: no output was written")
+                if decided is None and (attempt.done or attempt.error):
+                    decided = time.monotonic()
+                # MPI does not always end after failures, and its start can hang.
+                if decided is not None and time.monotonic() > decided + END_LIMIT:
+                    break
+                if len(attempt.ready) < self.ranks and time.monotonic() > began + START_LIMIT:
+                    attempt.error = ("mpi", f"only {len(attempt.ready)} of {self.ranks} ranks started in "
+                                     f"{START_LIMIT:.0f} s")
+                    break
         finally:
             job.stop()
         return attempt, "\n".join(job.other)

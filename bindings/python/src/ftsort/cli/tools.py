@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -166,25 +167,36 @@ def info(options: argparse.Namespace, display: Display) -> int:
         return 0
     print(f"file     {options.input}, {amount(members['file_bytes'])}\nformat   {source.format}\n"
           f"rows     {source.rows:,} of {source.dtype.itemsize} bytes\ntype     {members['dtype']}\n"
-          f"ftsort   {members['ftsort']}\nmpirun   {members['mpirun']}")
+          f"ftsort   {members['ftsort']}\nlibrary  {members['library']}\nmpirun   {members['mpirun']}")
     return 0
 
 
+# The library can only be loaded beside an MPI library, which this process does not load.
+BUILD_INFO = "import mpi4py; mpi4py.rc.initialize = False; import ftsort; print(ftsort.build_info())"
+
+
 def version_numbers() -> Dict[str, Any]:
-    """Returns the versions of the package and of mpirun. Does not start MPI."""
+    """Returns the versions of the package, of the C library and of mpirun."""
     try:
-        program = launch.find_mpirun()
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30,
-                              env=launch.environment())
-        line = (done.stdout or done.stderr).strip().splitlines()
-        mpi = line[0] if line else "unknown"
-    except (launch.NoMpi, OSError, subprocess.TimeoutExpired) as error:
+        mpi = _first_line([launch.find_mpirun(), "--version"])
+    except launch.NoMpi as error:
         mpi = f"not usable: {error}"
-    return {"ftsort": ftsort.__version__, "mpirun": mpi}
+    return {"ftsort": ftsort.__version__, "library": _first_line([sys.executable, "-c", BUILD_INFO]), "mpirun": mpi}
+
+
+def _first_line(line: List[str]) -> str:
+    """Returns the first line that a program prints, or the last line of its error."""
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=30, env=launch.environment())
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"not usable: {error}"
+    if done.returncode == 0 and done.stdout.strip():
+        return done.stdout.strip().splitlines()[0]
+    return f"not usable: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
 
 
 def versions() -> int:
     """Prints the versions."""
     numbers = version_numbers()
-    print(f"ftsort {numbers['ftsort']}, {numbers['mpirun']}")
+    print(f"ftsort {numbers['ftsort']}\nlibrary: {numbers['library']}\nmpirun: {numbers['mpirun']}")
     return 0
