@@ -230,3 +230,15 @@ def test_ranks_that_do_not_end_are_ended(folder, monkeypatch):  # noqa: F811
     status, _, errors = command("sort", "in.npy", "-o", "out.npy", "-n", "2")
     assert status == 0, errors
     assert np.load("out.npy")[0] == 0
+
+
+def test_a_killed_mpirun_leads_to_another_attempt(folder):  # noqa: F811
+    np.save("in.npy", np.random.default_rng(1).normal(size=3_000_000))
+    process = start("sort", "in.npy", "-o", "out.npy", "-n", "4", "--json")
+    members = wait_for(lambda: len(found := children_of(process.pid)) > 4 and found)
+    os.kill(members[0], signal.SIGKILL)
+    output, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, output + errors
+    assert json.loads(output.splitlines()[-1])["attempts"] == 2
+    assert not any(is_running(member) for member in members)
+    assert np.array_equal(np.load("out.npy"), np.sort(np.load("in.npy")))

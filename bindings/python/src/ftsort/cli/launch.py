@@ -131,10 +131,11 @@ def descendants(pid: int) -> Dict[int, str]:
 
 
 class Job:
-    """A running mpirun. `next_report` returns the reports of the ranks as they arrive."""
+    """A running mpirun. `lines` returns the reports of the ranks as they arrive."""
 
     def __init__(self, line: Sequence[str]) -> None:
         self.other: List[str] = []  # the last lines of output that are no reports
+        self._ended_at: Optional[float] = None
         self._reports: "queue.Queue[Tuple[str, str]]" = queue.Queue()
         # mpirun gives up after ten SIGPIPEs, which connections to failed ranks raise. It inherits the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
@@ -178,8 +179,13 @@ class Job:
 
     def ended(self) -> bool:
         """Returns whether mpirun has ended and all of its output was read."""
-        return (self.process.poll() is not None and not any(reader.is_alive() for reader in self._readers)
-                and self._reports.empty())
+        if self.process.poll() is None:
+            return False
+        if self._ended_at is None:
+            self._ended_at = time.monotonic()
+        # A rank that outlives mpirun keeps its standard output open.
+        reading = any(reader.is_alive() for reader in self._readers) and time.monotonic() < self._ended_at + GRACE
+        return not reading and self._reports.empty()
 
     def stop(self) -> None:
         """Ends mpirun and all processes below it, whatever state they are in."""
@@ -204,6 +210,16 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
+
+
+def end_rank(pid: int, argument: str) -> None:
+    """Kills a rank of this machine that outlives its mpirun. `argument` is an argument that only this job has."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            if argument.encode() in file.read().split(b"\0"):
+                _kill(pid)
+    except OSError:
+        pass  # It has ended.
 
 
 def kill_rank(pid: int) -> bool:

@@ -53,10 +53,11 @@ class Output:
         self.format, self.dtype, self.delimiter = name, dtype, delimiter
         folder = os.path.dirname(path) if path else scratch_folder()
         base = os.path.basename(path) if path else "rows"
-        mark = f".{base}.ftsort-{os.getpid()}-{secrets.token_hex(3)}"
+        self.mark = os.path.join(folder, f".{base}.ftsort-{os.getpid()}-{secrets.token_hex(3)}")
         self.is_table = name in ("csv", "parquet")
-        self.part = os.path.join(folder, mark + ".part")         # rows in binary form, written by the ranks
-        self.converted = os.path.join(folder, mark + ".table")   # CSV or Parquet, written by the command
+        self.attempt = 0
+        self.part = ""                         # rows in binary form, written by the ranks
+        self.converted = self.mark + ".table"  # CSV or Parquet, written by the command
         self.offset = len(files.npy_header(dtype, rows)) if name == "npy" else 0
         self._check_target(folder)
 
@@ -67,12 +68,14 @@ class Output:
             raise Failed(f"{self.path} is a directory: name a file")
 
     def reset(self) -> None:
-        """Creates the temporary file, empty."""
+        """Creates the temporary file, empty. Its name is new, so that no rank of an earlier attempt writes to it."""
         try:
-            files.remove(self.part)
+            self.remove()
+            self.attempt += 1
+            self.part = f"{self.mark}-{self.attempt}.part"
             os.close(os.open(self.part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         except OSError as error:
-            raise Failed(f"cannot write in {os.path.dirname(self.part)}: {error.strerror}") from None
+            raise Failed(f"cannot write in {os.path.dirname(self.mark)}: {error.strerror}") from None
 
     def check_space(self, rows: int) -> None:
         """Refuses to begin if the file system has too little space."""
@@ -123,7 +126,8 @@ class Output:
 
     def remove(self) -> None:
         """Removes the temporary files."""
-        files.remove(self.part)
+        if self.part:
+            files.remove(self.part)
         files.remove(self.converted)
 
 
@@ -188,7 +192,7 @@ class Runner:
         while True:
             self.display.event("start", command=self.job["command"], input=self.source.path, rows=self.source.rows,
                                bytes=self.source.bytes, ranks=self.ranks, attempt=self.attempt)
-            attempt, text = self._once()
+            attempt, text = self._once(output)
             if attempt.done is not None and not self._missing(attempt):
                 self.failed = sorted({*attempt.failed, *attempt.done["failed"]})
                 self._judge(attempt)
@@ -214,7 +218,8 @@ class Runner:
             self.chaos = None
             output.reset()
 
-    def _once(self) -> Tuple[Attempt, str]:
+    def _once(self, output: Output) -> Tuple[Attempt, str]:
+        self.job["path"] = output.part
         program = [sys.executable, "-m", "ftsort.cli.worker", worker.encode_job(self.job)]
         attempt = Attempt()
         job = launch.Job(launch.arguments(program, self.ranks, self.mpirun))
@@ -238,6 +243,9 @@ class Runner:
                     break
         finally:
             job.stop()
+            for pid, host in attempt.ready.values():
+                if host == socket.gethostname():
+                    launch.end_rank(pid, program[-1])
         return attempt, "\n".join(job.other)
 
     def _take(self, attempt: Attempt, line: str) -> None:
@@ -344,5 +352,5 @@ class Runner:
 def make_job(command: str, source: files.Source, keys: List[Key], output: Output, **more: Any) -> Dict[str, Any]:
     """Returns the description of a job for the ranks."""
     return {"command": command, "source": source.to_json(), "keys": [list(key) for key in keys],
-            "out_dtype": files.dtype_to_json(output.dtype), "path": output.part, "offset": output.offset,
+            "out_dtype": files.dtype_to_json(output.dtype), "offset": output.offset,
             "output": output.path or "", "digest_key": secrets.randbits(64), **more}
