@@ -61,9 +61,12 @@ def test_ranks_that_are_killed_from_outside(tmp_path, seed):
     check_survivors(tmp_path, 4, [victim], text)
 
 
-@pytest.mark.parametrize("case", ["memory", "none", "reload", "reload_many", "refused", "compared", "spare"])
+@pytest.mark.parametrize("case", ["memory", "none", "reload", "reload_many", "reload_values", "refused", "compared",
+                                  "spare", "selected", *(f"queries {number}" for number in range(5))])
 def test_injected_failures(tmp_path, case):
-    text, _ = jobs.run(4, "programs/injected.py", tmp_path, case, limit=60)
+    text, _ = jobs.run(4, "programs/injected.py", tmp_path, *case.split(), limit=60)
+    if "install a newer library" in text:
+        pytest.skip("the library has no queries")
     marks = {path.name for path in tmp_path.iterdir()}
     assert {"ok-0", "ok-2", "ok-3"} <= marks and "ok-1" not in marks, text
     if case == "reload":

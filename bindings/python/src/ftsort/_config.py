@@ -14,7 +14,7 @@ import numpy as np
 
 from ftsort import _native
 from ftsort._errors import ArgumentError
-from ftsort._layout import Layout
+from ftsort._layout import Encoder
 
 logger = logging.getLogger("ftsort")
 logger.addHandler(logging.NullHandler())
@@ -78,8 +78,8 @@ class Callbacks:
         self._library = library
         self._on_event = on_event
         self._reload = reload
-        #: The layouts of the call that runs, one for each array, for `reload`.
-        self.layouts: List[Layout] = []
+        #: The encoders of the call that runs, one for each array, for `reload`.
+        self.layouts: List[Encoder] = []
         self._error: Optional[BaseException] = None
         self.event_fn = _native.EVENT_FN(self._event)
         self.log_fn = _native.LOG_FN(self._log)

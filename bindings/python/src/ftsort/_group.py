@@ -15,7 +15,7 @@ import numpy as np
 from ftsort import _native
 from ftsort._config import Callbacks, Event, algorithm_numbers, make_config
 from ftsort._errors import ArgumentError, CallbackError, DataLost, MpiError, StateError, error_of
-from ftsort._layout import Compare, Descending, Input, Key, Layout
+from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout
 from ftsort._queries import Queries
 from ftsort._result import Column, ProtectedInput, Result
 
@@ -88,7 +88,8 @@ class Group(Queries):
     checks : str or sequence of str
         Checks against data corruption: 'digest', 'progress', 'feasibility', 'consistency', 'purity'.
     reload : callable, optional
-        ``reload(rank)`` returns the input of `rank` again, element for element; for `sort_many` a list of arrays.
+        ``reload(rank)`` returns the input of `rank` again, element for element; for `sort_many` a list of arrays,
+        for `sort_by_key` the keys and the values.
         Store 'reload' needs it. It must not call this group.
     on_event : callable, optional
         ``on_event(event)`` receives each `Event`. It must not call this group. Events and the library's own messages
@@ -188,7 +189,7 @@ class Group(Queries):
             call()
             raise
 
-    def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Layout] = (),
+    def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Encoder] = (),
               keep: Any = None) -> None:
         """Makes a collective call, and raises the exception of its status."""
         pointer = self._pointer()
@@ -210,16 +211,16 @@ class Group(Queries):
         raise raised from error
 
     def _result_call(self, function: Callable[..., int], *arguments: Any, columns: Sequence[Column],
-                     layout: Layout, keep: Any) -> Result:
+                     layouts: Sequence[Encoder], keep: Any) -> Result:
         """Makes a collective call that returns a result."""
         pointer = c_void_p()
         try:
-            self._call(function, *arguments, byref(pointer), layouts=[layout], keep=keep)
+            self._call(function, *arguments, byref(pointer), layouts=layouts, keep=keep)
         except BaseException:
             self._library.result_free(pointer)
             raise
         assert pointer.value is not None
-        return Result(self, pointer.value, columns, [layout])
+        return Result(self, pointer.value, columns, layouts)
 
     def _input(self, array: Any, key: Key = None, descending: Descending = False, stable: bool = False,
                compare: Optional[Compare] = None) -> Input:
@@ -283,7 +284,7 @@ class Group(Queries):
         with self._refusing(lambda: function(self._pointer(), None, None, 0, byref(refused))):
             given = self._input(array, key, descending, stable, compare)
         return self._result_call(function, given.record, given.pointer, given.count, keep=given,
-                                 layout=given.layout, columns=[_records(given.layout)])
+                                 layouts=[given.layout], columns=[_records(given.layout)])
 
     def sort_many(self, arrays: Sequence[Any], key: Key = None, descending: Descending = False, *,
                   stable: bool = False) -> List[Result]:
@@ -364,7 +365,7 @@ class Group(Queries):
                 chosen = Layout(self._library, layout.dtype, key, descending or False, stable, compare,
                                 self._callbacks.fail)
                 layout = layout.with_order_of(chosen)
-        return self._result_call(function, handle, byref(layout.record), keep=protected, layout=layout,
+        return self._result_call(function, handle, byref(layout.record), keep=protected, layouts=[layout],
                                  columns=[_records(layout)])
 
     def set_algorithm(self, algorithm: str, pivot: str = "sampled") -> None:

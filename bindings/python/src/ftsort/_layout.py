@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import ctypes
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence, Union
 
 import numpy as np
 
 from ftsort import _native
-from ftsort._errors import ArgumentError
+from ftsort._errors import ArgumentError, LibraryError
 
 Key = Union[None, str, Sequence[str]]
 Descending = Union[bool, Sequence[bool]]
@@ -125,8 +125,8 @@ class Layout:
             return
         parts = _parts(dtype, key, descending)
         self._halves = [part.offset for part in parts if part.is_half]
-        if len(parts) > 1 or parts[0].key == _TEXT32:
-            library.require("ftsort_argsort", "several keys, and keys of text")
+        if (len(parts) > 1 or parts[0].key == _TEXT32) and not library.has_lists:
+            raise LibraryError(f"{library.path} knows neither several keys nor keys of text: install a newer library")
         if len(parts) == 1:
             part = parts[0]
             self.record.key, self.record.key_offset, self.record.key_bytes = part.key, part.offset, part.bytes
@@ -186,6 +186,32 @@ class Layout:
         decoded = self._mapped(array, key_to_half)
         decoded.flags.writeable = False
         return decoded
+
+
+class Encoder(Protocol):
+    """Brings an array that `reload` returns into the form that the library sorts."""
+
+    def encode(self, array: Any) -> np.ndarray: ...
+
+
+class Rows:
+    """The type of the values beside the keys of `Group.sort_by_key`: one row of an array for each key."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        check_type(values.dtype, "values")
+        if values.ndim == 0:
+            raise ArgumentError("values is a single number, expected one value for each key")
+        self.dtype = np.dtype((values.dtype, values.shape[1:]))
+        if self.dtype.itemsize == 0:
+            raise ArgumentError(f"values has the shape {values.shape}: a value has 0 bytes")
+
+    def encode(self, array: Any) -> np.ndarray:
+        """Returns the rows, contiguous."""
+        array = np.asarray(array)
+        if (array.dtype, array.shape[1:]) != (self.dtype.base, self.dtype.shape):
+            raise ArgumentError(f"values has the type {array.dtype} and the shape {array.shape}, expected rows of"
+                                f" {self.dtype}")
+        return np.ascontiguousarray(array)
 
 
 class Input:

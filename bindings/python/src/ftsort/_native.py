@@ -9,6 +9,7 @@ This module never starts MPI by itself: `library` is called by the first group.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import pathlib
 import re
@@ -119,6 +120,7 @@ def _functions(comm: Type[Any]) -> List[Tuple[str, Any, List[Any]]]:
         ("ftsort_executor", c_int32, [_GROUP, c_int32]),
         ("ftsort_lost_ranks", c_size_t, [_GROUP, POINTER(c_int32), c_size_t]),
         ("ftsort_gather_sorted", c_int32, [_GROUP, POINTER(TreeOptions), _RESULT, CONSUME_FN, c_void_p]),
+        ("ftsort_record_of_type", c_int32, [comm, c_void_p]),
         ("ftsort_last_error", c_char_p, [_GROUP]),
         ("ftsort_status_text", c_char_p, [c_int32]),
         ("ftsort_get_stats", c_int32, [_GROUP, POINTER(Stats)]),
@@ -131,7 +133,7 @@ def _functions(comm: Type[Any]) -> List[Tuple[str, Any, List[Any]]]:
 
 
 #: Functions that older builds of this version lack: a method that needs one raises LibraryError there.
-_QUERIES: List[Tuple[str, Any, List[Any]]] = [
+_OPTIONAL: List[Tuple[str, Any, List[Any]]] = [
     ("ftsort_sort_by_key", c_int32, [_GROUP, _RECORD, c_void_p, c_void_p, c_size_t, c_size_t, POINTER(_RESULT)]),
     ("ftsort_argsort", c_int32, [*_RECORDS, POINTER(_RESULT)]),
     ("ftsort_positions", c_int32, [*_RECORDS, POINTER(_RESULT)]),
@@ -155,19 +157,29 @@ class Library:
         self.comm_type = comm
         for name, value, arguments in _functions(comm):
             self._bind(dll, name, value, arguments)
-        self.has_queries = all(self._has(dll, name) for name, _, _ in _QUERIES)
-        for name, value, arguments in _QUERIES if self.has_queries else []:
-            self._bind(dll, name, value, arguments)
-        #: A library without queries refuses the members of the record that it does not know.
-        self.record_bytes = ctypes.sizeof(Record) if self.has_queries else Record.parts.offset
+        self._missing = [name for name, _, _ in _OPTIONAL if not hasattr(dll, name)]
+        for name, value, arguments in _OPTIONAL:
+            if name not in self._missing:
+                self._bind(dll, name, value, arguments)
 
-    @staticmethod
-    def _has(dll: ctypes.CDLL, name: str) -> bool:
-        try:
-            getattr(dll, name)
-        except AttributeError:
-            return False
-        return True
+    @functools.cached_property
+    def record_bytes(self) -> int:
+        """The size of the record that the library knows; older builds refuse a longer one. MPI must be running."""
+        from mpi4py import MPI
+
+        known = (c_size_t * 64)()  # more than the records of later versions need
+        if self.record_of_type(self.comm_type(MPI.INT.handle), known) != 0:
+            return Record.parts.offset
+        return min(known[0], ctypes.sizeof(Record))
+
+    def has(self, function: str) -> bool:
+        """Returns whether the library has a function of `_OPTIONAL`."""
+        return function not in self._missing
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether the library knows several keys, and keys of text."""
+        return self.record_bytes == ctypes.sizeof(Record)
 
     def _bind(self, dll: ctypes.CDLL, name: str, value: Any, arguments: List[Any]) -> None:
         try:
@@ -178,13 +190,8 @@ class Library:
         setattr(self, name[len("ftsort_"):], function)
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only by the functions of `_QUERIES` in a library without them.
+        # Reached only by functions of `_OPTIONAL` that the library lacks.
         raise LibraryError(f"{self.path} has no function ftsort_{name}: install a newer library")
-
-    def require(self, function: str, subject: str) -> None:
-        """Raises LibraryError if the library lacks the functions that came together with a feature."""
-        if not self.has_queries:
-            raise LibraryError(f"{self.path} has no {function}, and does not know {subject}: install a newer library")
 
     def version_numbers(self) -> Tuple[int, int, int]:
         numbers = [c_int(), c_int(), c_int()]

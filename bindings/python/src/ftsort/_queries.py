@@ -11,7 +11,7 @@ import numpy as np
 
 from ftsort import _native
 from ftsort._errors import ArgumentError
-from ftsort._layout import Descending, Input, Key, check_type, key_kind
+from ftsort._layout import Descending, Input, Key, Rows, key_kind
 from ftsort._result import Column, Result
 
 #: ("sum", "field"), or "count".
@@ -34,7 +34,7 @@ class Queries:
                   keep: Any = None) -> None: ...
 
         def _result_call(self, function: Callable[..., int], *arguments: Any, columns: Sequence[Column],
-                         layout: Any, keep: Any) -> Result: ...
+                         layouts: Sequence[Any], keep: Any) -> Result: ...
 
         def _refusing(self, call: Callable[[], Any]) -> "contextlib.AbstractContextManager[None]": ...
 
@@ -66,17 +66,15 @@ class Queries:
         function, refused = self._library.sort_by_key, c_void_p()
         with self._refusing(lambda: function(self._pointer(), None, None, None, 1, 0, byref(refused))):
             given = self._input(keys, key, descending)
-            moved = np.ascontiguousarray(values)
-            check_type(moved.dtype, "values")
-            if moved.ndim == 0 or len(moved) != given.count:
-                raise ArgumentError(f"values has the shape {moved.shape}, but there are {given.count} keys")
-            row = np.dtype((moved.dtype, moved.shape[1:]))
-            if row.itemsize == 0:
-                raise ArgumentError(f"values has the shape {moved.shape}: a value has 0 bytes")
+            rows = Rows(np.asarray(values))
+            moved = rows.encode(values)
+            if len(moved) != given.count:
+                raise ArgumentError(f"values has {len(moved)} elements, but there are {given.count} keys")
         pointer = moved.ctypes.data if given.count else None
         return self._result_call(
-            function, given.record, given.pointer, pointer, row.itemsize, given.count, keep=(given, moved),
-            layout=given.layout, columns=[Column("keys", given.layout.dtype, given.layout), Column("values", row)])
+            function, given.record, given.pointer, pointer, rows.dtype.itemsize, given.count,
+            keep=(given, moved), layouts=[given.layout, rows],
+            columns=[Column("keys", given.layout.dtype, given.layout), Column("values", rows.dtype)])
 
     def argsort(self, array: Any, key: Key = None, descending: Descending = False) -> Result:
         """Returns the positions of the elements in sorted order, as `numpy.argsort` does. [collective]
@@ -128,7 +126,7 @@ class Queries:
         with self._refusing(lambda: function(self._pointer(), None, None, 0, byref(refused))):
             given = self._input(array, key, descending)
         return self._result_call(function, given.record, given.pointer, given.count, keep=given,
-                                 layout=given.layout, columns=[Column(name, _POSITION)])
+                                 layouts=[given.layout], columns=[Column(name, _POSITION)])
 
     def select(self, array: Any, positions: Any, key: Key = None, descending: Descending = False) -> np.ndarray:
         """Returns the elements at given positions of the sorted order, without a whole sort. [collective]
@@ -231,7 +229,7 @@ class Queries:
                 raise ArgumentError(f"count is {count!r}, expected an integer of at least 0")
             given = self._input(array, key, descending)
         return self._result_call(function, given.record, given.pointer, given.count, int(count), keep=given,
-                                 layout=given.layout, columns=[_records(given)])
+                                 layouts=[given.layout], columns=[_records(given)])
 
     def unique(self, array: Any, key: Key = None, descending: Descending = False) -> Result:
         """Returns the distinct keys in order, as ``numpy.unique(return_counts=True)`` does. [collective]
@@ -256,7 +254,7 @@ class Queries:
         with self._refusing(lambda: function(self._pointer(), None, None, 0, byref(refused))):
             given = self._input(array, key, descending)
         return self._result_call(function, given.record, given.pointer, given.count, keep=given,
-                                 layout=given.layout, columns=[_records(given), Column("counts", _POSITION)])
+                                 layouts=[given.layout], columns=[_records(given), Column("counts", _POSITION)])
 
     def group_by(self, array: Any, key: Key, aggregates: Mapping[str, Aggregate],
                  descending: Descending = False) -> Result:
@@ -293,7 +291,7 @@ class Queries:
             if len({column.name for column in columns}) < len(columns):
                 raise ArgumentError("aggregates has the name 'records', which is the name of the first column")
         return self._result_call(function, given.record, listed, len(listed), given.pointer, given.count, keep=given,
-                                 layout=given.layout, columns=columns)
+                                 layouts=[given.layout], columns=columns)
 
 
 def _records(given: Input) -> Column:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 import numpy as np
 
 from ftsort import _native
-from ftsort._errors import StateError
-from ftsort._layout import Compare, Descending, Input, Key, Layout
+from ftsort._errors import ArgumentError, StateError
+from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout
 
 if TYPE_CHECKING:
     from ftsort._group import Group
@@ -94,12 +94,12 @@ class Result(Sequence[Block]):
     """
 
     def __init__(self, group: "Group", pointer: int, columns: Sequence[Column],
-                 layouts: Sequence[Layout]) -> None:
+                 layouts: Sequence[Encoder]) -> None:
         self._group = group
         self._library = group._library
         self._handle: Optional[_Handle] = _Handle(group, pointer)
         self._columns = tuple(columns)
-        #: The layouts that the callbacks need when the result is recovered.
+        #: The encoders that `reload` needs when the result is recovered.
         self._layouts = list(layouts)
         self._blocks: Optional[List[Block]] = None
 
@@ -113,7 +113,7 @@ class Result(Sequence[Block]):
     def _column(self, index: int, number: int, block: _native.Block) -> np.ndarray:
         column = self._columns[number]
         address = block.data
-        if self._library.has_queries:
+        if self._library.has("ftsort_result_column"):
             data, size = ctypes.c_void_p(), ctypes.c_size_t()
             status = self._library.result_column(self._pointer(), index, number, byref(data), byref(size))
             self._group._check_local(status)
@@ -122,7 +122,7 @@ class Result(Sequence[Block]):
             return np.empty(0, column.dtype)
         assert self._handle is not None and address is not None
         memory = _Memory(self._handle, address, block.count * column.dtype.itemsize)
-        array = np.asarray(memory).view(column.dtype)
+        array = np.asarray(memory).view(column.dtype.base).reshape(block.count, *column.dtype.shape)
         return column.layout.decode(array) if column.layout else array
 
     @property
@@ -266,7 +266,10 @@ class Result(Sequence[Block]):
         group, violations = self._group, ctypes.c_uint64()
         function, pointer = group._library.result_verify, self._pointer()
         with group._refusing(lambda: function(group._pointer(), pointer, None, 1, byref(violations))):
-            given = Input(self._layouts[0], np.empty(0, self._layouts[0].dtype) if array is None else array)
+            layout = self._columns[0].layout
+            if layout is None:
+                raise ArgumentError("the result has positions: only records are verified")
+            given = Input(layout, np.empty(0, layout.dtype) if array is None else array)
         group._call(function, pointer, given.pointer, given.count, byref(violations), keep=given)
         return violations.value
 

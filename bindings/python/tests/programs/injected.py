@@ -3,8 +3,11 @@
 import ftsort  # before mpi4py.MPI
 
 import logging
+import os
 import pathlib
+import signal
 import sys
+import threading
 
 import numpy as np
 from mpi4py import MPI
@@ -84,6 +87,57 @@ def reload_many():
     group = ftsort.Group(store="reload", reload=lambda rank: [part(rank)[:100], part(rank)], faults="1@1")
     results = group.sort_many([part(RANK)[:100], part(RANK)], key="half")
     check(results[1])
+    return group
+
+
+def reload_values():
+    def again(rank):
+        return part(rank)["half"], part(rank)["id"]
+
+    group = ftsort.Group(store="reload", reload=again, faults="1@1")
+    table = part(RANK)
+    result = group.sort_by_key(table["half"], table["id"])
+    expected = whole()
+    for block in result:
+        piece = expected[block.offset:block.offset + len(block)]
+        assert block.array.tobytes() == piece["half"].tobytes()
+        assert block.columns["values"].tobytes() == piece["id"].tobytes()
+    return group
+
+
+def queries():
+    """Each query survives the failure of a rank, and its answer includes the input of that rank."""
+    expected = whole()
+    calls = [
+        lambda group, table: group.argsort(table, key="half").total == len(expected),
+        lambda group, table: group.positions(table, key="half").total == len(expected),
+        lambda group, table: group.top(table, 10, key="half").total == 10,
+        lambda group, table: group.unique(table, key="half").total == len(np.unique(expected["half"])),
+        lambda group, table: group.group_by(table, "half", {"n": "count"}).total == len(np.unique(expected["half"])),
+    ]
+    group = ftsort.Group(faults="1@1")
+    number = int(sys.argv[3])
+    assert calls[number](group, part(RANK)), number
+    return group
+
+
+def selected():
+    """Selects again and again while rank 1 is killed at some moment. Its input counts, or is reported as lost."""
+    if RANK == 1:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    full = whole()
+    survivors = np.concatenate([part(rank) for rank in range(SIZE) if rank != 1])
+    survivors = survivors[np.argsort(survivors["half"], kind="stable")]
+    group = ftsort.Group(timeout=20)
+    while group.failed != [1]:
+        try:
+            third = group.select(part(RANK), [3], key="half").tobytes()
+            median = group.quantiles(part(RANK), [0.5], key="half").tobytes()
+        except ftsort.DataLost as error:
+            assert error.ranks == (1,), error.ranks
+            continue
+        assert third in (full[3:4].tobytes(), survivors[3:4].tobytes())
+        assert median in [table[len(table) // 2 - 1:][:1].tobytes() for table in (full, survivors)]
     return group
 
 

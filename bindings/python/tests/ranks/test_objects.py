@@ -142,7 +142,7 @@ def test_library(group):
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(group, name):
     module = importlib.import_module(name)
-    skipped = set() if group._library.has_queries else {"argsort", "positions", "select", "quantiles", "top", "unique",
+    skipped = set() if group._library.has("ftsort_argsort") else {"argsort", "positions", "select", "quantiles", "top", "unique",
                                                        "group_by", "sort_by_key"}
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     for test in doctest.DocTestFinder().find(module, extraglobs={"group": group}):

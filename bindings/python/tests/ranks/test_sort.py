@@ -30,9 +30,9 @@ def test_types(group, dtype, descending):
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", TEXTS)
-def test_text(queries, dtype, descending):
+def test_text(lists, dtype, descending):
     parts = inputs(dtype)
-    check(queries.sort(parts[RANK], descending=descending), expected(parts, descending=descending))
+    check(lists.sort(parts[RANK], descending=descending), expected(parts, descending=descending))
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "?", *BYTES])
@@ -65,9 +65,9 @@ def test_half_field(group, align):
     (["magnitude", "name"], [False, True]), (["flags", "seen"], True), (["name", "magnitude", "id"], False),
     (None, False), (["id"], [True]),
 ])
-def test_several_keys(queries, keys, descending):
+def test_several_keys(lists, keys, descending):
     parts = inputs(STAR)
-    check(queries.sort(parts[RANK], key=keys, descending=descending), expected(parts, keys, descending))
+    check(lists.sort(parts[RANK], key=keys, descending=descending), expected(parts, keys, descending))
 
 
 def test_strided_and_empty_inputs(group):
@@ -140,6 +140,10 @@ def test_many_arrays(group):
     results = group.sort_many([parts[RANK] for parts in tables], key="name", descending=True)
     for result, parts in zip(results, tables):
         check(result, expected(parts, ["name"], True))
+    mixed = [inputs("i8"), inputs("f8")]
+    for result, parts in zip(group.sort_many([parts[RANK] for parts in mixed]), mixed):
+        check(result, expected(parts))
+        assert result.verify(parts[RANK]) == 0
     assert group.sort_many([]) == []
 
 
