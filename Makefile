@@ -11,7 +11,7 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 
 .PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
         kills-short kills-medium kills chaos hosts sanitize coverage mutants models explore fuzz paper reliable-paper injections \
-        tree-paper dgrp-paper slowdown bench header pictures site site-check clean distclean
+        tree-paper dgrp-paper slowdown bench header wheel test-python pictures site site-check clean distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -22,6 +22,8 @@ help:
 	@echo "make mutants        generated changes of the protocol that no test detects (an hour; SHARD=0/16)"
 	@echo "make build          build the optimised library"
 	@echo "make header         generate include/*.h from the sources"
+	@echo "make wheel          build the wheel of the Python package into target/wheels"
+	@echo "make test-python    test the Python package (3 minutes; WHEEL=1: as installed from the wheel)"
 	@echo "make site           build the documentation site into target/site"
 	@echo "make pictures       draw docs/pictures"
 	@echo "make explore        a million seeds on simulated ranks, and every failure of four ranks (about an hour)"
@@ -67,6 +69,7 @@ check-all:
 	$(MAKE) test-mpi-all
 	$(MAKE) install-check
 	$(MAKE) kills-short
+	$(MAKE) test-python
 	$(MAKE) chaos MINUTES=2
 
 fmt: setup
@@ -195,6 +198,12 @@ tree-paper: setup
 dgrp-paper: setup
 	$(RUN) cargo build --release -p ftsort-papers
 	@$(RUN) python3 scripts/dgrp_paper.py $(if $(SEED),--seed $(SEED))
+
+wheel: setup
+	$(RUN) python3 scripts/wheel.py
+
+test-python: $(if $(WHEEL),wheel,build)
+	$(RUN) python3 scripts/test_python.py $(if $(WHEEL),--wheel)
 
 header: setup
 	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header

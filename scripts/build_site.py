@@ -26,7 +26,7 @@ OUTPUT = ROOT / "target/site"
 
 # The order of docs/*.md; docs/glossary.md comes with the reference.
 SECTIONS = (
-    ("Guide", ("building", "sorting", "rounds", "tree", "dgrp", "reliable", "fault-injection", "trace",
+    ("Guide", ("building", "sorting", "python", "command", "rounds", "tree", "dgrp", "reliable", "fault-injection", "trace",
                "from-the-original")),
     ("Design", ("architecture", "failure-model", "evidence", "open-mpi", "papers")),
     ("Measurements", ("performance", "experiments")),

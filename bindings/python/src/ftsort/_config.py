@@ -1,0 +1,217 @@
+"""The configuration of a group: names and units of Python, and the callbacks."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import logging
+import math
+import operator
+import os
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+
+from ftsort import _native
+from ftsort._errors import ArgumentError
+from ftsort._layout import Encoder
+
+logger = logging.getLogger("ftsort")
+logger.addHandler(logging.NullHandler())
+
+ALGORITHMS = {"auto": 0, "hyperquicksort": 1, "quickmerge": 2, "quickmerge_modified": 3, "bitonic": 4,
+              "bitonic_merge": 5, "samplesort": 6}
+STORES = {"memory": 0, "directory": 1, "none": 2, "reload": 3}
+PIVOTS = {"sampled": 0, "paper": 1}
+REPAIRS = {"agree": 0, "shrink": 1}
+CHECKS = {"digest": 1, "progress": 2, "feasibility": 4, "consistency": 8, "purity": 16}
+NO_TIMEOUT = 2**32 - 1
+
+_LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}
+
+
+class EventKind(enum.IntEnum):
+    """The kind of an event. A newer library may send numbers that are not listed."""
+
+    ROUND = 1      #: ``round`` of ``rounds`` was committed.
+    FAILURE = 2    #: ``rank`` has failed.
+    EXECUTOR = 3   #: Node ``rank`` is executed by rank ``peer`` from now on.
+    RESTORED = 4   #: This rank restored the block of node ``rank`` from a copy of rank ``peer``, or recomputed it (-1).
+    REPLAY = 5     #: ``round`` is replayed after failures.
+    CORRUPT = 6    #: Rank ``peer`` detected data corruption in ``round`` and accuses ``rank``, or no rank (-1).
+    EXCLUDED = 7   #: A monitor does not recommend ``rank``, which executes no node from now on.
+    REJOINED = 8   #: ``rank`` is recommended again.
+    RENEWED = 9    #: A result was recovered and its redundancy renewed.
+
+
+class Event(NamedTuple):
+    """An event on which the survivors have agreed."""
+
+    kind: int              #: One of `EventKind`.
+    rank: int              #: See the kind; else -1.
+    peer: int              #: See the kind; else -1.
+    round: int             #: The round: 0 loads, and ``rounds - 1`` makes the result.
+    rounds: int            #: The number of rounds.
+    epoch: int             #: The number of repairs of the group so far.
+    lowest_survivor: int   #: The lowest surviving rank, for programs that report each event once.
+    finding: int           #: The check that detected a corruption, one of ``ftsort_finding``.
+
+
+_TEXTS = {
+    EventKind.ROUND: (logging.DEBUG, "round {0.round} of {0.rounds} was committed"),
+    EventKind.FAILURE: (logging.WARNING, "rank {0.rank} has failed"),
+    EventKind.EXECUTOR: (logging.INFO, "node {0.rank} is executed by rank {0.peer} from now on"),
+    EventKind.RESTORED: (logging.INFO, "the block of node {0.rank} was restored"),
+    EventKind.REPLAY: (logging.INFO, "round {0.round} is replayed"),
+    EventKind.CORRUPT: (logging.WARNING, "rank {0.peer} detected data corruption in round {0.round}"),
+    EventKind.EXCLUDED: (logging.WARNING, "rank {0.rank} is slow and executes no node from now on"),
+    EventKind.REJOINED: (logging.INFO, "rank {0.rank} executes nodes again"),
+    EventKind.RENEWED: (logging.INFO, "a result was recovered and its redundancy renewed"),
+}
+
+
+class Callbacks:
+    """The functions that the library calls. Has no reference to the group, so that the group can be collected."""
+
+    def __init__(self, library: _native.Library, on_event: Optional[Callable[[Event], Any]],
+                 reload: Optional[Callable[[int], Any]]) -> None:
+        self._library = library
+        self._on_event = on_event
+        self._reload = reload
+        #: The encoders of the call that runs, one for each array, for `reload`.
+        self.layouts: List[Encoder] = []
+        self._error: Optional[BaseException] = None
+        self.event_fn = _native.EVENT_FN(self._event)
+        self.log_fn = _native.LOG_FN(self._log)
+        self.reload_fn = _native.RELOAD_FN(self._reload_input) if reload is not None else _native.RELOAD_FN()
+
+    def fail(self, error: BaseException) -> None:
+        """Keeps the first exception of a callback, which must not pass through the frames of the library."""
+        if self._error is None:
+            self._error = error
+
+    def take_error(self) -> Optional[BaseException]:
+        """Returns the exception of a callback since the last call of this method."""
+        error, self._error = self._error, None
+        return error
+
+    def _event(self, _user: Any, address: Any) -> None:
+        try:
+            raw = address.contents
+            kind = EventKind(raw.kind) if raw.kind in EventKind._value2member_map_ else raw.kind
+            event = Event(kind, raw.rank, raw.peer, raw.round, raw.rounds, raw.epoch, raw.lowest_survivor,
+                          raw.finding)
+            level, text = _TEXTS.get(kind, (logging.DEBUG, "event {0.kind}"))
+            if logger.isEnabledFor(level):
+                logger.log(level, text.format(event))
+            if self._on_event is not None:
+                self._on_event(event)
+        except Exception:
+            logger.exception("on_event raised an exception")
+        except BaseException as error:
+            self.fail(error)
+
+    def _log(self, _user: Any, level: int, line: bytes) -> None:
+        try:
+            logger.log(_LEVELS.get(level, logging.INFO), line.decode(errors="replace"))
+        except BaseException as error:
+            self.fail(error)
+
+    def _reload_input(self, _user: Any, rank: int, buffer: Any) -> int:
+        try:
+            data = self._reload(rank)  # type: ignore[misc]
+            arrays = data if len(self.layouts) > 1 or isinstance(data, (list, tuple)) else [data]
+            if len(arrays) != len(self.layouts):
+                raise ArgumentError(f"reload returned {len(arrays)} arrays, expected {len(self.layouts)}")
+            for layout, array in zip(self.layouts, arrays):
+                encoded = layout.encode(array)
+                if self._library.buffer_append(buffer, encoded.ctypes.data, encoded.nbytes) != 0:
+                    raise MemoryError(f"there is no memory for the input of rank {rank}")
+            return 0
+        except BaseException as error:
+            self.fail(error)
+            return 1
+
+
+def _choice(name: str, value: Any, choices: Dict[str, int]) -> int:
+    if isinstance(value, str) and value in choices:
+        return choices[value]
+    raise ArgumentError(f"{name} is {value!r}, expected one of {', '.join(choices)}")
+
+
+def _number(name: str, value: Any, most: int) -> int:
+    """Returns a number in the range of its C type; None is 0, the default."""
+    if value is None:
+        return 0
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{name} is {value!r}, expected an integer") from None
+    if not 0 <= number <= most:
+        raise ArgumentError(f"{name} is {number}, expected 0 to {most}")
+    return number
+
+
+def _timeout(value: Optional[float]) -> int:
+    if value is None:
+        return 0
+    if value == math.inf:
+        return NO_TIMEOUT
+    if not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value < NO_TIMEOUT / 1000:
+        raise ArgumentError(f"timeout is {value!r}, expected a number of seconds above 0, math.inf or None")
+    return max(1, round(float(value) * 1000))
+
+
+def _checks(value: Union[None, str, Iterable[str]]) -> int:
+    names = [value] if isinstance(value, str) else list(value or ())
+    bits = 0
+    for name in names:
+        bits |= _choice("checks", name, CHECKS)
+    return bits
+
+
+def _path(name: str, value: Any) -> Optional[bytes]:
+    if value is None:
+        return None
+    path = os.fsencode(value)
+    if b"\0" in path:
+        raise ArgumentError(f"{name} is {value!r}, which has a NUL character")
+    return path
+
+
+def algorithm_numbers(algorithm: str, pivot: str) -> Tuple[int, int]:
+    """Returns the numbers of an algorithm and of a choice of pivots."""
+    return _choice("algorithm", algorithm, ALGORITHMS), _choice("pivot", pivot, PIVOTS)
+
+
+def make_config(callbacks: Callbacks, accept_no_ulfm: bool, options: Dict[str, Any]) -> _native.Config:
+    """Returns the configuration with the options of `Group`, which documents them."""
+    word, size = 2**32 - 1, 2**64 - 1
+    algorithm, pivot = algorithm_numbers(options["algorithm"], options["pivot"])
+    if options["store"] == "reload" and options["reload"] is None:
+        raise ArgumentError("store is 'reload', which needs the argument reload: a function of the rank")
+    return _native.Config(
+        struct_size=ctypes.sizeof(_native.Config),
+        algorithm=algorithm,
+        store=_choice("store", options["store"], STORES),
+        pivot=pivot,
+        repair=_choice("repair", options["repair"], REPAIRS),
+        dense=int(bool(options["dense"])),
+        replicas=_number("replicas", options["replicas"], word),
+        threads=_number("threads", options["threads"], word),
+        accept_no_ulfm=int(accept_no_ulfm),
+        timeout_ms=_timeout(options["timeout"]),
+        min_survivors=_number("min_survivors", options["min_survivors"], word),
+        memory_limit=_number("memory_limit", options["memory_limit"], size),
+        store_directory=_path("store_directory", options["store_directory"]),
+        faults=_path("faults", options["faults"]),
+        reload=callbacks.reload_fn,
+        on_event=callbacks.event_fn,
+        on_log=callbacks.log_fn,
+        checks=_checks(options["checks"]),
+        trace=_path("trace", options["trace"]),
+        store_sync=int(bool(options["store_sync"])),
+        group_access=int(bool(options["group_access"])),
+        spares=_number("spares", options["spares"], word),
+        release_after_run=int(bool(options["release_after_run"])),
+    )

@@ -1,0 +1,225 @@
+"""Describes NumPy types as records of the C library."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence, Union
+
+import numpy as np
+
+from ftsort import _native
+from ftsort._errors import ArgumentError, LibraryError
+
+Key = Union[None, str, Sequence[str]]
+Descending = Union[bool, Sequence[bool]]
+Compare = Callable[[Any, Any], int]
+
+_NUMBERS = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "i8": 7, "u8": 8, "f4": 9, "f8": 10,
+            "b1": 2, "M8": 7, "m8": 7, "f2": 4}
+_BYTES, _COMPARE, _TEXT32, _LIST = 11, 12, 15, 16
+_MOST_PARTS = 64
+
+
+class Part(NamedTuple):
+    """One key in a record."""
+
+    offset: int
+    bytes: int
+    key: int
+    descending: bool
+    is_half: bool
+
+
+def half_to_key(bits: np.ndarray) -> np.ndarray:
+    """Maps the bits of float16 numbers to uint16 numbers in the same order, the total order of IEEE 754."""
+    return np.where(bits & 0x8000, bits ^ 0xFFFF, bits ^ 0x8000).astype(np.uint16)
+
+
+def key_to_half(keys: np.ndarray) -> np.ndarray:
+    """Reverses `half_to_key`."""
+    return np.where(keys & 0x8000, keys ^ 0x8000, keys ^ 0xFFFF).astype(np.uint16)
+
+
+def check_type(dtype: np.dtype, name: str) -> None:
+    """Raises ArgumentError for elements that cannot move to another process."""
+    if dtype.hasobject:
+        raise ArgumentError(f"{name} has the type {dtype}, which holds Python objects: use a type of fixed size")
+    if dtype.itemsize == 0:
+        raise ArgumentError(f"{name} has the type {dtype}, whose elements have 0 bytes")
+
+
+def key_kind(dtype: np.dtype, name: str) -> int:
+    """Returns the kind of key of a type, one of `ftsort_key`."""
+    if not dtype.isnative:
+        raise ArgumentError(f"{name} has the type {dtype}, which is not of this machine's byte order: convert it with"
+                            f" array.astype({dtype.newbyteorder('=').str!r})")
+    if dtype.subdtype is None and dtype.names is None:
+        if dtype.kind in "SV":
+            return _BYTES
+        if dtype.kind == "U":
+            return _TEXT32
+        code = dtype.kind + str(dtype.itemsize)
+        if code in _NUMBERS:
+            return _NUMBERS[code]
+    raise ArgumentError(f"{name} has the type {dtype}, which is not a key: keys are integers, floats of 16 to 64 bits,"
+                        " bool, datetime64, timedelta64, S and U")
+
+
+def _parts(dtype: np.dtype, key: Key, descending: Descending) -> List[Part]:
+    if dtype.names is None:
+        if key is not None:
+            raise ArgumentError(f"key is {key!r}, but the elements have the type {dtype}, which has no fields")
+        names: List[Optional[str]] = [None]
+    elif key is None:
+        names = list(dtype.names)
+    else:
+        names = [key] if isinstance(key, str) else list(key)
+    if isinstance(descending, (bool, np.bool_)):
+        orders = [bool(descending)] * len(names)
+    else:
+        orders = [bool(one) for one in descending]
+    if len(orders) != len(names):
+        raise ArgumentError(f"descending has {len(orders)} elements, but there are {len(names)} keys")
+    if not 1 <= len(names) <= _MOST_PARTS:
+        raise ArgumentError(f"key has {len(names)} fields: 1 to {_MOST_PARTS} are possible")
+    parts = []
+    for name, order in zip(names, orders):
+        if name is None:
+            field, offset, shown = dtype, 0, "the array"
+        elif dtype.fields is not None and name in dtype.fields:
+            field, offset = dtype.fields[name][:2]
+            shown = f"field {name!r}"
+        else:
+            raise ArgumentError(f"key is {name!r}, but the fields are {', '.join(dtype.names or ())}")
+        kind = key_kind(field, shown)
+        is_half = field.kind == "f" and field.itemsize == 2
+        parts.append(Part(offset, field.itemsize if kind in (_BYTES, _TEXT32) else 0, kind, order, is_half))
+    return parts
+
+
+class Layout:
+    """The type of the elements and their order, as a record of the C library.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        The type of the elements.
+    record : _native.Record
+        The record; lives as long as the layout, with all that it points to.
+    """
+
+    def __init__(self, library: _native.Library, dtype: np.dtype, key: Key = None, descending: Descending = False,
+                 stable: bool = False, compare: Optional[Compare] = None,
+                 failed: Callable[[BaseException], None] = lambda error: None) -> None:
+        check_type(dtype, "the array")
+        self.dtype = dtype
+        self.record = _native.Record(struct_size=library.record_bytes, record_bytes=dtype.itemsize,
+                                     stable=int(stable))
+        self._halves: List[int] = []
+        if compare is not None:
+            if key is not None or not isinstance(descending, (bool, np.bool_)):
+                raise ArgumentError("compare decides the order alone: pass no key, and one bool for descending")
+            self.record.key, self.record.descending = _COMPARE, int(descending)
+            self.record.compare = self._comparator(compare, failed)
+            return
+        parts = _parts(dtype, key, descending)
+        self._halves = [part.offset for part in parts if part.is_half]
+        if (len(parts) > 1 or parts[0].key == _TEXT32) and not library.has_lists:
+            raise LibraryError(f"{library.path} knows neither several keys nor keys of text: install a newer library")
+        if len(parts) == 1:
+            part = parts[0]
+            self.record.key, self.record.key_offset, self.record.key_bytes = part.key, part.offset, part.bytes
+            self.record.descending = int(part.descending)
+        else:
+            listed = [_native.KeyPart(part.offset, part.bytes, part.key, int(part.descending)) for part in parts]
+            self._listed = (_native.KeyPart * len(listed))(*listed)
+            self.record.key, self.record.parts, self.record.part_count = _LIST, self._listed, len(listed)
+
+    def with_order_of(self, other: "Layout") -> "Layout":
+        """Returns the layout of elements that `encode` of this layout has encoded, in the order of another one."""
+        if not set(other._halves) <= set(self._halves):
+            raise ArgumentError("a float16 field can be a key only if it was a key when the records were protected")
+        combined = copy.copy(other)
+        combined._halves = self._halves
+        return combined
+
+    def _comparator(self, compare: Compare, failed: Callable[[BaseException], None]) -> Any:
+        size, dtype = self.dtype.itemsize, self.dtype
+
+        def element(address: int) -> Any:
+            return np.frombuffer(ctypes.string_at(address, size), dtype=dtype)[0]
+
+        def call(_user: Any, left: int, right: int) -> int:
+            try:
+                order = compare(element(left), element(right))
+                return int(order > 0) - int(order < 0)
+            except BaseException as error:  # An exception must not pass through the frames of the library.
+                failed(error)
+                return 0
+
+        return _native.COMPARE_FN(call)
+
+    def _mapped(self, array: np.ndarray, mapping: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Returns a copy of contiguous elements in which the float16 keys are mapped."""
+        mapped = np.array(array, dtype=self.dtype, copy=True)
+        raw = mapped.view(np.uint8).reshape(len(mapped), self.dtype.itemsize)
+        for offset in self._halves:
+            bits = np.ascontiguousarray(raw[:, offset:offset + 2]).view(np.uint16)
+            raw[:, offset:offset + 2] = mapping(bits).view(np.uint8)
+        return mapped
+
+    def encode(self, array: Any) -> np.ndarray:
+        """Returns the elements in the form that the library sorts: contiguous, and copied only if necessary."""
+        array = np.asarray(array)
+        if array.ndim != 1:
+            raise ArgumentError(f"the array has {array.ndim} dimensions: pass one with 1")
+        if array.dtype != self.dtype:
+            raise ArgumentError(f"the array has the type {array.dtype}, expected {self.dtype}")
+        array = np.ascontiguousarray(array)
+        return self._mapped(array, half_to_key) if self._halves else array
+
+    def decode(self, array: np.ndarray) -> np.ndarray:
+        """Returns elements in the form of the caller: the array itself unless a key is a float16."""
+        if not self._halves:
+            return array
+        decoded = self._mapped(array, key_to_half)
+        decoded.flags.writeable = False
+        return decoded
+
+
+class Encoder(Protocol):
+    """Brings an array that `reload` returns into the form that the library sorts."""
+
+    def encode(self, array: Any) -> np.ndarray: ...
+
+
+class Rows:
+    """The type of the values beside the keys of `Group.sort_by_key`: one row of an array for each key."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        check_type(values.dtype, "values")
+        if values.ndim == 0:
+            raise ArgumentError("values is a single number, expected one value for each key")
+        self.dtype = np.dtype((values.dtype, values.shape[1:]))
+        if self.dtype.itemsize == 0:
+            raise ArgumentError(f"values has the shape {values.shape}: a value has 0 bytes")
+
+    def encode(self, array: Any) -> np.ndarray:
+        """Returns the rows, contiguous."""
+        array = np.asarray(array)
+        if (array.dtype, array.shape[1:]) != (self.dtype.base, self.dtype.shape):
+            raise ArgumentError(f"values has the type {array.dtype} and the shape {array.shape}, expected rows of"
+                                f" {self.dtype}")
+        return np.ascontiguousarray(array)
+
+
+class Input:
+    """The elements of this rank beside their layout, kept in memory for the time of a call."""
+
+    def __init__(self, layout: Layout, array: Any) -> None:
+        self.layout = layout
+        self.array = layout.encode(array)
+        self.record = ctypes.byref(layout.record)
+        self.count = len(self.array)
+        self.pointer = self.array.ctypes.data if self.count else None

@@ -1,0 +1,252 @@
+"""The command `ftsort`: sorts files, and answers questions about their order, on ranks that may fail.
+
+Exit statuses: 0 the output is complete and checked; 1 failed; 2 wrong usage; 3 data were lost or are wrong; 4 no usable
+MPI; 128 + S ended by signal S. docs/command.md has the reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+from typing import Any, Dict, List, NoReturn, Optional, Sequence
+
+EPILOG = """exit statuses: 0 complete and checked; 1 failed; 2 wrong usage; 3 data were lost or are wrong; 4 no usable
+MPI; 128 + S ended by signal S"""
+
+
+class Interrupted(Exception):
+    """A signal asked the command to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+def _interrupt(number: int, _frame: Any) -> NoReturn:
+    # A second signal must not stop the removal of temporary files.
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    raise Interrupted(number)
+
+
+# ---- arguments ------------------------------------------------------------------------------------------------
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+def _victims(text: str) -> str:
+    if text not in ("half", "all-but-one", "one") and not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text} is not half, one, all-but-one or a number")
+    return text
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("input", help="the file to read")
+    group = parser.add_argument_group("files")
+    group.add_argument("--format", choices=("npy", "raw", "csv", "parquet"),
+                       help="the format of the input (default: by its extension)")
+    group.add_argument("--dtype", help="the type of raw rows, as f8 or id:i8,name:S12; for CSV, types of columns")
+    group.add_argument("--delimiter", help="the delimiter of CSV columns (default: a comma, and a tab for .tsv)")
+
+
+def _add_keys(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("order")
+    group.add_argument("--key", action="append", default=[], metavar="FIELD[:asc|:desc]",
+                       help="a field that decides the order; several: the first one decides, among equal rows the "
+                       "second, and so on (default: all fields)")
+    group.add_argument("--descending", action="store_true", help="descending order of all keys without a direction")
+
+
+def _add_output(parser: argparse.ArgumentParser, required: bool) -> None:
+    parser.add_argument("-o", "--output", required=required, help="the file to write; it appears when it is complete")
+    parser.add_argument("--output-format", choices=("npy", "raw", "csv", "parquet"),
+                        help="the format of the output (default: by its extension, else that of the input)")
+
+
+def _add_display(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("display")
+    group.add_argument("--json", action="store_true", help="print one JSON object for each event on standard output")
+    group.add_argument("--progress", choices=("auto", "line", "plain", "failures", "none"), default="auto",
+                       help="the display on standard error (default: line on a terminal, else failures)")
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("ranks")
+    group.add_argument("-n", "--ranks", type=_positive, help="the number of ranks (default: the slots of the "
+                       "allocation, else the processors)")
+    group.add_argument("--store", choices=("memory", "reload", "directory", "none"), default="memory",
+                       help="the redundancy of the data (default: memory)")
+    group.add_argument("--replicas", type=_positive, default=1, help="copies of each share, with --store memory")
+    group.add_argument("--store-directory", help="the directory of --store directory, which all ranks see")
+    group.add_argument("--algorithm", default="auto", choices=(
+        "auto", "samplesort", "hyperquicksort", "quickmerge", "quickmerge_modified", "bitonic"))
+    group.add_argument("--attempts", type=_positive, default=3,
+                       help="starts of mpirun if MPI itself fails (default: 3)")
+    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="end the job after this time")
+    group.add_argument("--mpirun-option", action="append", default=[], metavar="OPTION",
+                       help="a further option of mpirun, as in --mpirun-option=--verbose")
+    group = parser.add_argument_group("demonstration")
+    group.add_argument("--chaos", type=_victims, metavar="half|one|N|all-but-one",
+                       help="kill ranks with SIGKILL at random moments")
+    group.add_argument("--chaos-seed", type=int, help="the seed of the random choices of --chaos")
+    _add_display(parser)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="ftsort", description="Sorts files on many ranks, and completes although "
+                                     "ranks fail.", epilog=EPILOG)
+    parser.add_argument("--version", action="store_true", help="print the versions of ftsort and MPI")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EPILOG)
+        _add_input(command)
+        return command
+
+    for name, text in (("sort", "sort the rows of a file"),
+                       ("argsort", "write the positions of the rows in sorted order"),
+                       ("unique", "write the distinct rows or keys, each with the number of its rows")):
+        command = add(name, text)
+        _add_output(command, True)
+        _add_keys(command)
+        _add_job(command)
+    command = add("quantiles", "print exact quantiles")
+    command.add_argument("fractions", nargs="*", type=_fraction,
+                         help="numbers from 0 to 1 (default: 0 0.25 0.5 0.75 1)")
+    _add_keys(command)
+    _add_job(command)
+    command = add("top", "print or write the first rows of the sorted order")
+    command.add_argument("-c", "--count", type=_positive, default=10, help="the number of rows (default: 10)")
+    _add_output(command, False)
+    _add_keys(command)
+    _add_job(command)
+    command = add("verify", "check the order of a file, and that two files hold the same rows")
+    command.add_argument("other", nargs="?", help="a file that should hold the same rows, in any order")
+    _add_keys(command)
+    _add_display(command)
+    command = add("info", "print the format, the rows and the type of a file")
+    command.add_argument("--json", action="store_true", help="print a JSON object")
+    return parser
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Runs the command, and returns its exit status."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.version:
+        from . import tools
+        return tools.versions()
+    if options.command is None:
+        parser.print_usage(sys.stderr)
+        print("ftsort: error: name a command, such as sort; --help lists them", file=sys.stderr)
+        return 2
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        print("ftsort: error: the command needs numpy: pip install numpy", file=sys.stderr)
+        return 4
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, and that remains so.
+            signal.signal(number, _interrupt)
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from . import files, launch, progress, run, tools
+
+    display = progress.make_display(getattr(options, "progress", "none"), options.json)
+    try:
+        if options.command == "info":
+            return tools.info(options, display)
+        if options.command == "verify":
+            return tools.verify(options, display)
+        return _job(options, display)
+    except files.UsageError as error:
+        status, text = run.USAGE, str(error)
+    except files.FileError as error:
+        status, text = run.FAILED, str(error)
+    except run.Failed as error:
+        status, text = error.status, str(error)
+    except launch.NoMpi as error:
+        status, text = run.NO_MPI, str(error)
+    except Interrupted as error:
+        status, text = 128 + error.number, f"{error}: no output was written"
+    except BrokenPipeError:
+        return 1
+    display.error(text)
+    if options.json:
+        display.summary({"ok": False, "status": status, "message": text}, "")
+    return status
+
+
+def _victim_count(text: str, ranks: int) -> int:
+    count = {"half": ranks // 2, "one": 1, "all-but-one": ranks - 1}.get(text)
+    count = int(text) if count is None else count
+    if count >= ranks:
+        from .files import UsageError
+        raise UsageError(f"--chaos {text}: at least one of the {ranks} ranks has to survive")
+    return count
+
+
+def _job(options: argparse.Namespace, display: Any) -> int:
+    from . import check, files, launch, run, tools
+
+    source = files.open_source(options.input, options.format, options.dtype, options.delimiter)
+    keys = check.parse_keys(options.key, options.descending, source.dtype, options.input)
+    ranks = options.ranks or launch.default_ranks()
+    launch.find_mpirun()
+    if options.store == "directory" and not os.path.isdir(options.store_directory or ""):
+        raise files.UsageError(f"--store-directory {options.store_directory or ''}: --store directory needs a "
+                               "directory that all ranks can write to")
+    path = getattr(options, "output", None)
+    name = files.format_of(path, options.output_format, source.format) if path else "raw"
+    dtype = tools.output_type(options.command, source.dtype)
+    if name in ("csv", "parquet"):
+        from . import tables
+        tables.check_columns(dtype, path or "", name)
+    chaos = None
+    if options.chaos:
+        seed = secrets.randbits(16) if options.chaos_seed is None else options.chaos_seed
+        chaos = run.Chaos(_victim_count(options.chaos, ranks), seed, ranks, source.bytes)
+        display.event("note", message=f"--chaos {options.chaos} --chaos-seed {seed}")
+    output = run.Output(path, name, dtype, source.rows, options.delimiter)
+    try:
+        output.reset()
+        if options.command in ("sort", "argsort"):
+            output.check_space(source.rows)
+        more: Dict[str, Any] = {
+            "store": options.store, "replicas": options.replicas, "algorithm": options.algorithm,
+            "store_directory": options.store_directory,
+            "count": getattr(options, "count", 0),
+            "fractions": getattr(options, "fractions", None) or [0.0, 0.25, 0.5, 0.75, 1.0],
+        }
+        if options.command == "quantiles" and source.rows == 0:
+            raise run.Failed(f"{options.input} has no rows, so it has no quantiles")
+        job = run.make_job(options.command, source, keys, output, **more)
+        runner = run.Runner(job, source, ranks, display, attempts=options.attempts, chaos=chaos,
+                            time_limit=options.time_limit, mpirun=options.mpirun_option)
+        done = runner.run(output)
+        rows: List[Any] = []
+        if path is None:
+            rows = tools.show_rows(output.source(done["rows"]), done["rows"], job, display)
+        output.commit(done["rows"], display)
+    finally:
+        output.remove()
+    tools.finish(options, source, runner, done, rows, display)
+    return 0

