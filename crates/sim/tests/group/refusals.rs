@@ -363,8 +363,9 @@ fn every_refusal_in_every_collective_call_is_agreed_on() {
                 assert!(!statuses[0].iter().any(apart), "{action}: {statuses:?}");
             }
         }
-        // A sort of small inputs that has no memory for one more copy takes rounds: four of the calls are such sorts.
-        assert_eq!(without_error, if in_files { 0 } else { 4 });
+        // A sort of small inputs that has no memory for one more copy takes rounds. Four of the calls are such sorts; two
+        // of them sort records with positions, whose copy is sorted with two buffers of scratch.
+        assert_eq!(without_error, if in_files { 0 } else { 8 });
     }
 }
 
