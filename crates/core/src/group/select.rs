@@ -16,7 +16,7 @@ use crate::block::Block;
 use crate::engine::{Engine, Verdict};
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use crate::query::brackets::{Candidates, Search, is_up_to, quantile_position};
+use crate::query::brackets::{Candidates, MOST_UNSORTED, Search, is_up_to, quantile_position};
 use crate::sort::filter::Filter;
 use crate::sort::pivot::CutPoint;
 use crate::transport::Transport;
@@ -305,8 +305,14 @@ impl Attempt<'_, '_> {
         different.sort_unstable();
         different.dedup();
         let runs = || blocks.values().flat_map(|block| &block.runs);
-        let mine = runs().map(|run| Candidates::of_input(run.origin.0, run.data.clone()));
-        let mut search = Search::new(self.kernel, mine.collect(), total, different);
+        let sorts = different.len() > MOST_UNSORTED;
+        let mine = runs().map(|run| match sorts {
+            true => Candidates::of_sorted_copy(run.origin.0, &run.data, self.kernel),
+            false => Ok(Candidates::of_input(run.origin.0, run.data.clone())),
+        });
+        let mine = mine.collect::<Result<Vec<Candidates>>>();
+        let mine = self.engine.all_or_none(mine)?;
+        let mut search = Search::new(self.kernel, mine, total, different);
         let inputs = self.engine.members().ranks();
         while !search.is_over() {
             let limit = search.sample_limit(inputs);

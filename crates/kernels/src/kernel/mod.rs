@@ -66,6 +66,10 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// Compares two records, which need not be aligned.
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering;
 
+    /// Writes a number for each record to `numbers`, which has as many elements. A record with a smaller number is less;
+    /// records with equal numbers may have different keys. The records need not be aligned.
+    fn prefixes(&self, records: &[u8], numbers: &mut [u64]);
+
     /// Returns how many records of a run are less than `record`, which need not be aligned.
     fn lower_bound(&self, run: &[u8], record: &[u8]) -> usize;
 

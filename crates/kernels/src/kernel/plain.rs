@@ -291,6 +291,15 @@ impl<T: PlainKey> Kernel for Plain<T> {
         &self.pool
     }
 
+    fn prefixes(&self, records: &[u8], numbers: &mut [u64]) {
+        let keys = records
+            .chunks_exact(size_of::<T>())
+            .map(pod_read_unaligned::<T>);
+        for (number, key) in numbers.iter_mut().zip(keys) {
+            *number = key.bits().widened();
+        }
+    }
+
     fn copy(&self, records: &[u8], visit: &mut Visitor) -> Result<Buffer> {
         let can = vector::is_available::<T::Bits>() && records.len() >= FAR_BYTES;
         let is_unsorted = |_: &Sign| {

@@ -158,6 +158,13 @@ impl Kernel for Records {
         self.catching_panics(|| msd_partition::sort(&self.order, pool.as_deref(), block, &borders))
     }
 
+    fn prefixes(&self, records: &[u8], numbers: &mut [u64]) {
+        let records = records.chunks_exact(self.record_bytes());
+        for (number, record) in numbers.iter_mut().zip(records) {
+            *number = self.order.prefix(record);
+        }
+    }
+
     fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
         self.order.compare(one, other)
     }

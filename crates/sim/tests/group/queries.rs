@@ -38,7 +38,10 @@ const QUERIES: [Query; 8] = [
 
 /// One rank alone has enough records.
 const WANTED: [u64; 5] = [9, 0, 12, 9, 2];
-const FRACTIONS: [f64; 4] = [0.5, 0.0, 1.0, 0.25];
+/// So many that the inputs are sorted before the search.
+const FRACTIONS: [f64; 14] = [
+    0.5, 0.0, 1.0, 0.25, 0.1, 0.15, 0.2, 0.3, 0.35, 0.4, 0.6, 0.7, 0.8, 0.9,
+];
 
 /// A record: a key, and a number that tells equal keys apart.
 type Record = (i32, u32);

@@ -6,11 +6,16 @@
 //! position), so every interval becomes small, whatever the keys are. Must never: let the outcome depend on the rank that
 //! computes it.
 
+mod candidates;
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Ordering;
+
+pub use candidates::Candidates;
 
 use crate::sort::pivot::{CutPoint, undecodable};
 use crate::wire::{Reader, Writer};
-use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::random::SplitMix;
@@ -27,70 +32,11 @@ const SAMPLE_BYTES: u64 = 16 << 20;
 /// The fewest samples of an interval of large records.
 const FEWEST: u64 = 64;
 
+/// If more positions are wanted, the inputs are sorted first: most records would be collected otherwise.
+pub const MOST_UNSORTED: usize = 12;
+
 /// After so many steps the number of samples is doubled, so that the search ends however unlucky the samples are.
 const PATIENCE: u32 = 8;
-
-/// Candidates of one input: records, and their positions in the input.
-#[derive(Clone, Debug)]
-pub struct Candidates {
-    /// The rank that has the input.
-    origin: u32,
-    records: Slice,
-    /// A number of 64 bits for each record; None: the records are the whole input.
-    positions: Option<Slice>,
-}
-
-impl Candidates {
-    /// A whole input.
-    pub fn of_input(origin: u32, records: Slice) -> Candidates {
-        Candidates {
-            origin,
-            records,
-            positions: None,
-        }
-    }
-
-    fn point(&self, index: usize, size: usize) -> CutPoint<&[u8]> {
-        let position = match &self.positions {
-            None => index as u64,
-            Some(positions) => {
-                let (numbers, _) = positions.as_chunks::<8>();
-                u64::from_ne_bytes(numbers[index])
-            }
-        };
-        CutPoint {
-            record: &self.records[index * size..][..size],
-            origin: self.origin,
-            position,
-        }
-    }
-
-    fn len(&self, size: usize) -> usize {
-        self.records.len() / size
-    }
-}
-
-/// Candidates while they are collected.
-#[derive(Default)]
-struct Collected {
-    records: Buffer,
-    positions: Buffer,
-}
-
-impl Collected {
-    fn add(&mut self, point: &CutPoint<&[u8]>) -> Result<()> {
-        self.records.append(point.record)?;
-        self.positions.append(&point.position.to_ne_bytes())
-    }
-
-    fn finish(self, origin: u32) -> Candidates {
-        Candidates {
-            origin,
-            records: self.records.into(),
-            positions: Some(self.positions.into()),
-        }
-    }
-}
 
 /// An interval of the sorted order.
 struct Interval {
@@ -348,29 +294,14 @@ impl Interval {
         kernel: &dyn Kernel,
         wanted: &[bool],
     ) -> Result<(Vec<u64>, Vec<Option<Vec<Candidates>>>)> {
-        let size = kernel.record_bytes();
-        let parts = self.points.len() + 1;
-        let mut counts = vec![0; parts];
+        let mut counts = vec![0; self.points.len() + 1];
         let mut kept: Vec<Option<Vec<Candidates>>> =
             wanted.iter().map(|wanted| wanted.then(Vec::new)).collect();
-        let is_before = |end: &CutPoint, point: &CutPoint<&[u8]>| {
-            let order = kernel.compare(&end.record, point.record);
-            let order = order.then_with(|| end.origin.cmp(&point.origin));
-            order.then_with(|| end.position.cmp(&point.position)) == Ordering::Less
-        };
         for input in &self.mine {
-            let mut collected: Vec<Collected> = (0..parts).map(|_| Collected::default()).collect();
-            for index in 0..input.len(size) {
-                let point = input.point(index, size);
-                let part = self.points.partition_point(|end| is_before(end, &point));
-                counts[part] += 1;
-                if wanted[part] {
-                    collected[part].add(&point)?;
-                }
-            }
-            for (kept, collected) in kept.iter_mut().zip(collected) {
+            let parts = input.divided(&self.points, kernel, wanted, &mut counts)?;
+            for (kept, part) in kept.iter_mut().zip(parts) {
                 if let Some(kept) = kept {
-                    kept.push(collected.finish(input.origin));
+                    kept.push(part);
                 }
             }
         }
@@ -448,142 +379,4 @@ pub fn quantile_position(fraction: f64, total: u64) -> u64 {
         return last;
     }
     (rank as u64).saturating_sub(1).min(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ftsort_kernels::kernel::kernel_of;
-    use ftsort_kernels::record::KeyKind;
-    use proptest::prelude::*;
-
-    fn searched(inputs: &[Vec<i32>], wanted: &[u64]) -> (Vec<(u64, CutPoint)>, u32) {
-        let kernel = kernel_of(4, KeyKind::I32);
-        let total = inputs.iter().map(|input| input.len() as u64).sum();
-        // The second rank has the input of a failed one besides its own.
-        let mut of_rank: Vec<Vec<Candidates>> = Vec::new();
-        for (origin, input) in inputs.iter().enumerate() {
-            let data = Buffer::copy_of(bytemuck::cast_slice(input)).unwrap().into();
-            let input = Candidates::of_input(origin as u32, data);
-            match of_rank.get_mut(1) {
-                Some(second) if origin == 2 => second.push(input),
-                _ => of_rank.push(vec![input]),
-            }
-        }
-        let mut ranks: Vec<Search<'_>> = of_rank
-            .into_iter()
-            .map(|mine| Search::new(&*kernel, mine, total, wanted.to_vec()))
-            .collect();
-        while !ranks[0].is_over() {
-            let samples: Vec<Vec<u8>> = ranks.iter().map(Search::sample).collect();
-            for (search, sample) in ranks.iter().zip(&samples) {
-                assert!(sample.len() <= search.sample_limit(2));
-            }
-            for search in &mut ranks {
-                search
-                    .divide(samples.iter().map(|sample| &sample[..]))
-                    .unwrap();
-            }
-            if ranks[0].is_over() {
-                break;
-            }
-            let counts: Vec<Vec<u8>> = ranks
-                .iter_mut()
-                .map(|search| search.count().unwrap())
-                .collect();
-            for search in &mut ranks {
-                assert!(counts[0].len() <= search.count_limit());
-                search
-                    .narrow(counts.iter().map(|count| &count[..]))
-                    .unwrap();
-            }
-        }
-        let steps = ranks[0].step;
-        let mut found: Vec<_> = ranks.into_iter().map(Search::into_found).collect();
-        let first = found.swap_remove(0);
-        assert!(found.iter().all(|other| *other == first));
-        (first, steps)
-    }
-
-    fn key(point: &CutPoint) -> i32 {
-        i32::from_ne_bytes(point.record[..].try_into().unwrap())
-    }
-
-    fn check(inputs: &[Vec<i32>], wanted: &[u64]) -> u32 {
-        let mut all: Vec<(i32, u32, u64)> = Vec::new();
-        for (origin, input) in (0..).zip(inputs) {
-            all.extend(
-                (0..)
-                    .zip(input)
-                    .map(|(position, key)| (*key, origin, position)),
-            );
-        }
-        all.sort_unstable();
-        let (found, steps) = searched(inputs, wanted);
-        let found: Vec<_> = found
-            .iter()
-            .map(|(at, point)| (*at, (key(point), point.origin, point.position)))
-            .collect();
-        let expected: Vec<_> = wanted.iter().map(|at| (*at, all[*at as usize])).collect();
-        assert_eq!(found, expected);
-        steps
-    }
-
-    proptest! {
-        #[test]
-        fn small_inputs_are_searched(
-            inputs in proptest::collection::vec(proptest::collection::vec(-9..9_i32, 0..50), 1..6),
-            wanted in proptest::collection::btree_set(0..250_u64, 0..8),
-        ) {
-            let total = inputs.iter().map(|input| input.len() as u64).sum();
-            let wanted: Vec<u64> = wanted.into_iter().filter(|position| *position < total).collect();
-            check(&inputs, &wanted);
-        }
-    }
-
-    #[test]
-    fn large_inputs_take_few_steps_whatever_their_keys_are() {
-        const COUNT: usize = 200_000;
-        let mut random = SplitMix::new(3);
-        let uniform: Vec<i32> = (0..COUNT).map(|_| random.bits() as i32).collect();
-        let equal = vec![7; COUNT];
-        let mut ascending = uniform.clone();
-        ascending.sort_unstable();
-        let few: Vec<i32> = uniform.iter().map(|key| key % 3).collect();
-        let inputs = [uniform, equal, ascending, few];
-        let total = 4 * COUNT as u64;
-        for wanted in [
-            vec![0],
-            vec![total - 1],
-            vec![total / 2],
-            vec![0, 1, 2, total / 3, total / 3 + 1, total - 1],
-            (0..100).map(|part| part * total / 100).collect(),
-        ] {
-            assert!(check(&inputs, &wanted) <= 4);
-            // The whole order of one input.
-            let mut single: Vec<u64> = wanted.iter().map(|position| position / 4).collect();
-            single.dedup();
-            assert!(check(&inputs[..1], &single) <= 4);
-        }
-    }
-
-    #[test]
-    fn quantiles_are_records() {
-        for (fraction, total, position) in [
-            (0.0, 10, 0),
-            (0.1, 10, 0),
-            (0.11, 10, 1),
-            (0.5, 10, 4),
-            (0.5, 11, 5),
-            (1.0, 10, 9),
-            (1.0, u64::MAX, u64::MAX - 1),
-            (0.25, 1, 0),
-        ] {
-            assert_eq!(
-                quantile_position(fraction, total),
-                position,
-                "{fraction} {total}"
-            );
-        }
-    }
 }
