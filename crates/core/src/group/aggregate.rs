@@ -37,6 +37,7 @@ impl<T: Transport> Group<T> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
                 MemoryBudget::current().start_peak();
+                let time = start.time;
                 let (input, aggregates) = match arguments {
                     Ok((input, aggregates)) => (Ok(input), aggregates),
                     Err(error) => (Err(error), Vec::new()),
@@ -54,6 +55,7 @@ impl<T: Transport> Group<T> {
                 let columns = Columns::of_groups(groups, kernel.record_bytes());
                 let listed = sorted.turn_into(columns);
                 group.agree_on_columns(&mut sorted, listed)?;
+                group.note_total_time(time);
                 Ok(sorted)
             })
         })

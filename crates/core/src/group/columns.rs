@@ -12,7 +12,8 @@ use super::input::{InputOrigin, Prepared};
 use super::job::{JobSetup, JobStart};
 use super::many::{counts_of_ranks, share_counts, unknown_counts};
 use super::{Group, JobKind, SortInput, Sorted};
-use crate::block::Block;
+use crate::block::{Block, Run};
+use crate::engine::sum;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::query::groups::Groups;
@@ -195,7 +196,7 @@ impl KeysAndValues<'_> {
 }
 
 /// Distinguishes the calls of different functions with equal records.
-pub(super) const ARGSORT: u64 = 0x6172_6773;
+const ARGSORT: u64 = 0x6172_6773;
 const POSITIONS: u64 = 0x706f_7369;
 const BY_KEY: u64 = 0x6279_6b65;
 
@@ -214,6 +215,7 @@ impl<T: Transport> Group<T> {
     pub fn sort_by_key_checked(&mut self, input: Result<KeysAndValues<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
+                let time = start.time;
                 let (input, values) = match input.and_then(|input| input.check().map(|()| input)) {
                     Ok(input) => (Ok(input.keys), (input.values, input.value_bytes)),
                     Err(error) => (Err(error), (&[][..], 0)),
@@ -232,6 +234,7 @@ impl<T: Transport> Group<T> {
                 let columns = Columns::new(Rule::KeysAndValues(zip, keys.layout), widths);
                 let listed = sorted.turn_into(columns);
                 group.agree_on_columns(&mut sorted, listed)?;
+                group.note_total_time(time);
                 Ok(sorted)
             })
         })
@@ -250,10 +253,12 @@ impl<T: Transport> Group<T> {
     pub fn argsort_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
+                let time = start.time;
                 let (mut sorted, zip, _) = group.sort_positions(start, input, ARGSORT)?;
                 let columns = Columns::new(Rule::Order(zip), vec![size_of::<u64>()]);
                 let listed = sorted.turn_into(columns);
                 group.agree_on_columns(&mut sorted, listed)?;
+                group.note_total_time(time);
                 Ok(sorted)
             })
         })
@@ -272,11 +277,12 @@ impl<T: Transport> Group<T> {
     pub fn positions_checked(&mut self, input: Result<SortInput<'_>>) -> Result<Sorted> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
+                let time = start.time;
                 let (mut sorted, zip, blocks) = group.sort_positions(start, input, POSITIONS)?;
                 sorted.blocks.clear();
                 let columns = Columns::new(Rule::Positions(zip), vec![size_of::<u64>()]);
                 sorted.columns = Some(Box::new(columns));
-                group.scatter(&mut sorted, Some(blocks))?;
+                group.scatter(&mut sorted, Some(blocks), time)?;
                 Ok(sorted)
             })
         })
@@ -343,7 +349,7 @@ impl<T: Transport> Group<T> {
         };
         let sorted = self.sort_prepared(start, prepared, None, None)?;
         let block = |(node, offset, records): &(Node, u64, Slice)| {
-            let run = crate::block::Run {
+            let run = Run {
                 origin: Rank(node.0),
                 start: *offset,
                 data: records.clone(),
@@ -363,20 +369,20 @@ impl<T: Transport> Group<T> {
 
     /// Brings the positions of records in the result to the nodes that have the records in their inputs. After a
     /// failure the blocks of the sort are recovered, and all is done again. `blocks`: those of the sort; None: those
-    /// that a recovery has put in their places. Collective.
+    /// that a recovery has put in their places. `time`: the begin of the call. Collective.
     pub(super) fn scatter(
         &mut self,
         sorted: &mut Sorted,
         mut blocks: Option<BTreeMap<Node, Block>>,
+        time: f64,
     ) -> Result<()> {
         let rule = sorted.columns.as_ref().map(|columns| &columns.rule);
         let Some(Rule::Positions(zip)) = rule else {
             return Err(Error::new(Status::Internal, "the result has no positions"));
         };
         let zip = Arc::clone(zip);
-        let time = self.transport.now();
+        let mut recovered = None;
         loop {
-            let known = self.members.faulty().len();
             let retained = sorted.safety.retained.as_ref();
             let blocks = blocks.take();
             let whole = match (&blocks, retained) {
@@ -386,9 +392,14 @@ impl<T: Transport> Group<T> {
             };
             let pairs =
                 whole.map_or_else(|| Ok(Buffer::default()), |blocks| pairs_of(&zip, blocks));
-            let (pairs, _) = self.apart_from_jobs(|engine| engine.all_or_none(pairs))?;
-            if self.members.faulty().len() == known {
-                match self.exchange_pairs(&zip, sorted.total, time, pairs.into()) {
+            let total = sorted.total;
+            let ((pairs, is_whole), failures) = self.on_engine(|engine| {
+                let pairs = engine.all_or_none(pairs)?;
+                let records = sum(engine, (pairs.len() / PAIR_BYTES) as u64)?;
+                Ok((pairs, records == total))
+            })?;
+            if is_whole && failures == 0 {
+                match self.exchange_pairs(&zip, total, time, pairs.into()) {
                     Ok(positions) => {
                         sorted.list_scattered(positions);
                         return Ok(());
@@ -396,6 +407,11 @@ impl<T: Transport> Group<T> {
                     Err(error) if error.status == Status::DataLost => {}
                     Err(error) => return Err(error),
                 }
+            }
+            let failures = self.members.faulty().len();
+            if recovered.replace(failures) == Some(failures) {
+                let text = "the blocks of the sort do not have all records";
+                return Err(Error::new(Status::Internal, text));
             }
             if mutant(Mutant::PositionsNotRecovered) {
                 continue;

@@ -87,6 +87,11 @@ impl<T: Transport> Group<T> {
         }
     }
 
+    /// Notes the seconds of a call that began at this time, beside its job.
+    pub(super) fn note_total_time(&mut self, time: f64) {
+        self.stats.total_seconds = self.transport.now() - time;
+    }
+
     fn begin_job(&mut self) -> JobStart {
         self.stats = Stats::default();
         self.forget_losses();

@@ -91,7 +91,8 @@ impl<T: Transport> Group<T> {
         });
         if result.is_scattered() {
             recovered?;
-            return self.scatter(result, None);
+            let time = self.transport.now();
+            return self.keeping_stats(|group| group.scatter(result, None, time));
         }
         let listed = result.relist();
         recovered?;

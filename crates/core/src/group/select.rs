@@ -189,7 +189,9 @@ impl<T: Transport> Group<T> {
     fn records_of(&mut self, arguments: Result<(SortInput<'_>, Wanted)>) -> Result<Vec<u8>> {
         self.call(|group| {
             group.job(JobKind::Sort, |group, start| {
+                let time = start.time;
                 let (_, found) = group.searched(start, arguments)?;
+                group.note_total_time(time);
                 let point = |position: &u64| {
                     let index = found.points.binary_search_by_key(position, |(at, _)| *at);
                     let missing = |_| Error::new(Status::Internal, "a record was not found");
@@ -306,9 +308,12 @@ impl Attempt<'_, '_> {
         different.dedup();
         let runs = || blocks.values().flat_map(|block| &block.runs);
         let sorts = different.len() > MOST_UNSORTED;
-        let mine = runs().map(|run| match sorts {
-            true => Candidates::of_sorted_copy(run.origin.0, &run.data, self.kernel),
-            false => Ok(Candidates::of_input(run.origin.0, run.data.clone())),
+        let mine = runs().map(|run| {
+            if sorts {
+                Candidates::of_sorted_copy(run.origin.0, &run.data, self.kernel)
+            } else {
+                Ok(Candidates::of_input(run.origin.0, run.data.clone()))
+            }
         });
         let mine = mine.collect::<Result<Vec<Candidates>>>();
         let mine = self.engine.all_or_none(mine)?;

@@ -14,9 +14,10 @@ fn searched(inputs: &[Vec<i32>], wanted: &[u64], sorts: bool) -> (Vec<(u64, CutP
     let mut of_rank: Vec<Vec<Candidates>> = Vec::new();
     for (origin, input) in inputs.iter().enumerate() {
         let data: Slice = Buffer::copy_of(bytemuck::cast_slice(input)).unwrap().into();
-        let input = match sorts {
-            true => Candidates::of_sorted_copy(origin as u32, &data, &*kernel).unwrap(),
-            false => Candidates::of_input(origin as u32, data),
+        let input = if sorts {
+            Candidates::of_sorted_copy(origin as u32, &data, &*kernel).unwrap()
+        } else {
+            Candidates::of_input(origin as u32, data)
         };
         match of_rank.get_mut(1) {
             Some(second) if origin == 2 => second.push(input),
