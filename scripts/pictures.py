@@ -41,19 +41,30 @@ def title_of(name, title):
 
 def timeline():
     """One sort with failures: the phases of each rank over time."""
-    rows = tables.read_numbers(DATA / "timeline.csv")
+    return timeline_of("timeline", "A sort of 2^24 integers on 8 ranks, three of which are killed")
+
+
+def command():
+    """The tutorial of the command: half of the ranks are killed."""
+    return timeline_of("command", "ftsort sort: 5 million stars on 8 ranks, four of which are killed")
+
+
+def timeline_of(name, title):
+    """The phases of each rank over time."""
+    rows = tables.read_numbers(DATA / f"{name}.csv")
     ranks = int(max(row["rank"] for row in rows)) + 1
     figure, drawn = plots.axes("time since the start of the sort (milliseconds)", "rank",
-                               title_of("timeline", "A sort of 2^24 integers on 8 ranks, three of which are killed"), size=(8.2, 4.6))
-    for name, (label, colour) in PHASES.items():
-        spans = [(row["rank"], row["begin_ms"], row["end_ms"]) for row in tables.chosen(rows, kind="span", name=name)]
+                               title_of(name, title), size=(8.2, 4.6))
+    for phase, (label, colour) in PHASES.items():
+        spans = [(row["rank"], row["begin_ms"], row["end_ms"]) for row in tables.chosen(rows, kind="span", name=phase)]
         if spans:
             owner, begin, end = zip(*spans)
             drawn.barh(owner, [b - a for a, b in zip(begin, end)], 0.62, begin, color=colour, label=label, linewidth=0)
     moments = tables.chosen(rows, kind="moment")
     failed = {int(row["of"]) for row in moments if row["name"] == "failure"}
     for rank in sorted(failed):
-        last = max(row["end_ms"] or row["begin_ms"] for row in rows if row["rank"] == rank)
+        ends = [row["end_ms"] or row["begin_ms"] for row in rows if row["rank"] == rank]
+        last = max(ends, default=0)
         drawn.plot(last, rank, "X", color=RED, markersize=10, label="killed" if rank == min(failed) else None)
         drawn.axhline(rank, color=RED, linewidth=0.8, linestyle=":", zorder=0)
     restored = [row for row in moments if row["name"] == "restored"]
@@ -261,7 +272,7 @@ def simulator():
 
 
 DRAWN = {function.__name__: function
-         for function in (timeline, time, stores, recovery, lengths, scaling, balance, dgrp, simulator)}
+         for function in (timeline, command, time, stores, recovery, lengths, scaling, balance, dgrp, simulator)}
 
 
 def draw(names, folder, png):

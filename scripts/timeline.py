@@ -3,7 +3,7 @@
 
 Runs c_examples/sort_file.c with FTSORT_TRACE and FTSORT_FAULTS on random 32-bit integers and converts the trace of
 each rank. A row is a span (a phase of a round) or a moment (a commit, a failure, a restored block), in milliseconds
-from the start of the sort.
+from the start of the sort. `--traces` converts the files of another program instead, which ran with FTSORT_TRACE.
 """
 
 import argparse
@@ -57,6 +57,12 @@ def without_short_spans(rows, least_ms):
             or float(row["end_ms"]) - float(row["begin_ms"]) >= least_ms]
 
 
+def traces_of(prefix):
+    """Returns the events of each rank from the trace files with a prefix, as FTSORT_TRACE names them."""
+    prefix = pathlib.Path(prefix)
+    return {int(path.name.split(".")[-2]): events_of(path) for path in prefix.parent.glob(f"{prefix.name}.*.json")}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=8)
@@ -65,9 +71,16 @@ def main():
     parser.add_argument("--replicas", type=int, default=2, help="copies of each input in other ranks' memory")
     parser.add_argument("--faults", default="2@1.send 5@2.send 6@2.send", help="the value of FTSORT_FAULTS")
     parser.add_argument("--least", type=float, default=0.1, help="milliseconds of the shortest span in the table")
+    parser.add_argument("--traces", metavar="PREFIX", help="convert these trace files; --made says how they were made")
+    parser.add_argument("--made", default="", help="the command that made the files of --traces")
     parser.add_argument("--note", default="", help="a remark for the title of the picture, such as the load of the machine")
     parser.add_argument("--csv", type=pathlib.Path, default=launch.ROOT / "docs/data/timeline.csv")
     options = parser.parse_args()
+    if options.traces:
+        rows = without_short_spans(rows_of(traces_of(options.traces)), options.least)
+        tables.write(options.csv, rows, f"Made by: {options.made}; scripts/timeline.py --traces --least {options.least}")
+        print(options.csv)
+        return
     with tempfile.TemporaryDirectory(prefix="ftsort-timeline-") as name:
         folder = pathlib.Path(name)
         program = launch.build_c(launch.ROOT / "c_examples/sort_file.c", folder)
@@ -82,7 +95,7 @@ def main():
         verdict = launch.verdict_of([checker, "i32", folder / "input", folder / "output"])
         if run.hung or verdict != "right":
             sys.exit(f"{verdict}\n{run.output}")
-        traces = {int(path.name.split(".")[-2]): events_of(path) for path in folder.glob("trace.*.json")}
+        traces = traces_of(folder / "trace")
     comment = (f"Made by: scripts/timeline.py --ranks {options.ranks} --log2 {options.log2} --algorithm {options.algorithm} "
                f"--replicas {options.replicas} --faults '{options.faults}' --least {options.least}, with random 32-bit integers"
                + f". Note: {options.note}" * bool(options.note))
