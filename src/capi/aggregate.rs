@@ -2,11 +2,10 @@
 
 use std::ffi::c_void;
 
-use super::columns::records_of;
-use super::handle::{Handle, on_group, place_of, refuse};
-use super::record::ftsort_record;
+use super::handle::{Handle, on_group, refuse};
+use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
-use super::run::{give_sorted, has_place};
+use super::run::sort_on;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::query::groups::{Aggregate, Aggregation};
@@ -66,13 +65,19 @@ pub unsafe extern "C" fn ftsort_unique(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let place = unsafe { place_of("result", result) };
-        let arguments = has_place(&place).and_then(|()| {
-            // SAFETY: this function's contract.
-            let input = unsafe { records_of(record, data, count, "data")? };
-            Ok((input, vec![Aggregate::COUNT]))
-        });
-        give_sorted(place, group.group.group_by_checked(arguments))
+        unsafe {
+            sort_on(
+                group,
+                read_layout(record),
+                data,
+                count,
+                result,
+                |group, input| {
+                    let counted = input.map(|input| (input, vec![Aggregate::COUNT]));
+                    group.group.group_by_checked(counted)
+                },
+            )
+        }
     })
 }
 
@@ -102,17 +107,22 @@ pub unsafe extern "C" fn ftsort_group_by(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let place = unsafe { place_of("result", result) };
-        let arguments = has_place(&place).and_then(|()| {
-            // SAFETY: this function's contract.
-            let input = unsafe { records_of(record, data, count, "data")? };
-            let size = input.layout.record_bytes();
-            // SAFETY: this function's contract.
-            Ok((input, unsafe {
-                aggregates_of(aggregates, aggregate_count, size)?
-            }))
-        });
-        give_sorted(place, group.group.group_by_checked(arguments))
+        unsafe {
+            sort_on(
+                group,
+                read_layout(record),
+                data,
+                count,
+                result,
+                |group, input| {
+                    let arguments = input.and_then(|input| {
+                        let size = input.layout.record_bytes();
+                        Ok((input, aggregates_of(aggregates, aggregate_count, size)?))
+                    });
+                    group.group.group_by_checked(arguments)
+                },
+            )
+        }
     })
 }
 

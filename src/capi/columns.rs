@@ -6,7 +6,7 @@ use super::guard::keep_text;
 use super::handle::{Handle, on_group, place_of};
 use super::record::{ftsort_record, read_layout};
 use super::result::{address_of, ftsort_result};
-use super::run::{give_sorted, has_place, input_of};
+use super::run::{give_sorted, has_place, input_of, sort_on};
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::SortInput;
@@ -86,11 +86,16 @@ pub unsafe extern "C" fn ftsort_argsort(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let place = unsafe { place_of("result", result) };
-        // SAFETY: this function's contract.
-        let input =
-            has_place(&place).and_then(|()| unsafe { records_of(record, data, count, "data") });
-        give_sorted(place, group.group.argsort_checked(input))
+        unsafe {
+            sort_on(
+                group,
+                read_layout(record),
+                data,
+                count,
+                result,
+                |group, input| group.group.argsort_checked(input),
+            )
+        }
     })
 }
 
@@ -118,11 +123,16 @@ pub unsafe extern "C" fn ftsort_positions(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let place = unsafe { place_of("result", result) };
-        // SAFETY: this function's contract.
-        let input =
-            has_place(&place).and_then(|()| unsafe { records_of(record, data, count, "data") });
-        give_sorted(place, group.group.positions_checked(input))
+        unsafe {
+            sort_on(
+                group,
+                read_layout(record),
+                data,
+                count,
+                result,
+                |group, input| group.group.positions_checked(input),
+            )
+        }
     })
 }
 

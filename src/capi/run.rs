@@ -62,13 +62,30 @@ pub(super) unsafe fn run_on(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> Result<()> {
+    let sort = |group: &mut ftsort, input| group.group.sort_checked(input);
+    // SAFETY: this function's contract.
+    unsafe { sort_on(group, wanted, data, count, result, sort) }
+}
+
+/// Reads the records of the caller, sorts them by `sort`, and hands the result to the caller.
+///
+/// # Safety
+/// As for [`ftsort_run`].
+pub(super) unsafe fn sort_on<'a>(
+    group: &mut ftsort,
+    wanted: Result<Wanted>,
+    data: *const c_void,
+    count: usize,
+    result: *mut *mut ftsort_result,
+    sort: impl FnOnce(&mut ftsort, Result<SortInput<'a>>) -> Result<Sorted>,
+) -> Result<()> {
     // SAFETY: this function's contract.
     let place = unsafe { place_of("result", result) };
     let input = has_place(&place).and(wanted).and_then(|wanted| {
         // SAFETY: this function's contract.
         unsafe { input_of(wanted, data, count, "data") }
     });
-    give_sorted(place, group.group.sort_checked(input))
+    give_sorted(place, sort(group, input))
 }
 
 /// Hands the result of a sort to the caller.

@@ -3,12 +3,14 @@
 use std::ffi::c_void;
 
 use super::columns::records_of;
-use super::handle::{Handle, on_group, place_of, refuse};
-use super::record::ftsort_record;
+use super::group::ftsort;
+use super::handle::{Handle, on_group, refuse};
+use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
-use super::run::{give_sorted, has_place};
+use super::run::sort_on;
 use super::slices::CArray;
 use super::status::ftsort_status;
+use ftsort_core::group::SortInput;
 use ftsort_kernels::error::Result;
 
 /// Finds the records at given positions of the sorted order. [C]
@@ -39,22 +41,22 @@ pub unsafe extern "C" fn ftsort_select(
     records: *mut c_void,
 ) -> ftsort_status {
     on_group(group, |group| {
+        let wanted = Numbers {
+            name: "positions",
+            data: positions,
+            count_name: "position_count",
+            count: position_count,
+        };
         // SAFETY: this function's contract.
-        let input = unsafe { records_of(record, data, count, "data") };
-        let size = input
-            .as_ref()
-            .map_or(1, |input| input.layout.record_bytes());
-        let arguments = input.and_then(|input| {
-            require_place(records, position_count, size, "position_count")?;
-            // SAFETY: this function's contract.
-            let positions =
-                unsafe { numbers("positions", positions, position_count, "position_count")? };
-            Ok((input, positions))
-        });
-        let found = group.group.select_checked(arguments)?;
-        // SAFETY: this function's contract; the place was checked.
-        unsafe { write_records(records, &found) };
-        Ok(())
+        unsafe {
+            find(
+                group,
+                records_of(record, data, count, "data"),
+                wanted,
+                records,
+                |group, arguments| group.group.select_checked(arguments),
+            )
+        }
     })
 }
 
@@ -86,22 +88,22 @@ pub unsafe extern "C" fn ftsort_quantiles(
     records: *mut c_void,
 ) -> ftsort_status {
     on_group(group, |group| {
+        let wanted = Numbers {
+            name: "fractions",
+            data: fractions,
+            count_name: "fraction_count",
+            count: fraction_count,
+        };
         // SAFETY: this function's contract.
-        let input = unsafe { records_of(record, data, count, "data") };
-        let size = input
-            .as_ref()
-            .map_or(1, |input| input.layout.record_bytes());
-        let arguments = input.and_then(|input| {
-            require_place(records, fraction_count, size, "fraction_count")?;
-            // SAFETY: this function's contract.
-            let fractions =
-                unsafe { numbers("fractions", fractions, fraction_count, "fraction_count")? };
-            Ok((input, fractions))
-        });
-        let found = group.group.quantiles_checked(arguments)?;
-        // SAFETY: this function's contract; the place was checked.
-        unsafe { write_records(records, &found) };
-        Ok(())
+        unsafe {
+            find(
+                group,
+                records_of(record, data, count, "data"),
+                wanted,
+                records,
+                |group, arguments| group.group.quantiles_checked(arguments),
+            )
+        }
     })
 }
 
@@ -130,66 +132,77 @@ pub unsafe extern "C" fn ftsort_top(
 ) -> ftsort_status {
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let place = unsafe { place_of("result", result) };
-        let arguments = has_place(&place).and_then(|()| {
-            // SAFETY: this function's contract.
-            Ok((unsafe { records_of(record, data, count, "data")? }, top))
-        });
-        give_sorted(place, group.group.top_checked(arguments))
+        unsafe {
+            sort_on(
+                group,
+                read_layout(record),
+                data,
+                count,
+                result,
+                |group, input| group.group.top_checked(input.map(|input| (input, top))),
+            )
+        }
     })
 }
 
-/// Checks the place for records.
-fn require_place(
+/// Numbers that the caller passes, with the names of their arguments for error texts.
+struct Numbers<'n, T> {
+    name: &'n str,
+    data: *const T,
+    count_name: &'n str,
+    count: usize,
+}
+
+impl<T> Numbers<'_, T> {
+    /// The numbers, and that `records` has a place for as many records of this size.
+    ///
+    /// # Safety
+    /// The numbers are NULL or valid as long as the slice is used.
+    unsafe fn read<'a>(&self, records: *mut c_void, record_bytes: usize) -> Result<&'a [T]> {
+        let array = |name, data, element_bytes| CArray {
+            name,
+            data,
+            count_name: self.count_name,
+            count: self.count,
+            element_bytes,
+        };
+        array("records", records.cast_const(), record_bytes).check()?;
+        array(self.name, self.data.cast(), size_of::<T>()).check()?;
+        if self.count == 0 {
+            return Ok(&[]);
+        }
+        if !self.data.is_aligned() {
+            return refuse(format!(
+                "{} is not aligned to {} bytes: pass an array of numbers",
+                self.name,
+                align_of::<T>()
+            ));
+        }
+        // SAFETY: not NULL, aligned, and valid by this function's contract.
+        Ok(unsafe { std::slice::from_raw_parts(self.data, self.count) })
+    }
+}
+
+/// Finds one record for each number, and writes them to `records`.
+///
+/// # Safety
+/// The numbers and `records` are NULL, or valid for as many elements.
+unsafe fn find<'a, T: 'a>(
+    group: &mut ftsort,
+    input: Result<SortInput<'a>>,
+    wanted: Numbers<'_, T>,
     records: *mut c_void,
-    count: usize,
-    record_bytes: usize,
-    count_name: &str,
+    find: impl FnOnce(&mut ftsort, Result<(SortInput<'a>, &'a [T])>) -> Result<Vec<u8>>,
 ) -> Result<()> {
-    let place = CArray {
-        name: "records",
-        data: records.cast_const(),
-        count_name,
-        count,
-        element_bytes: record_bytes,
-    };
-    place.check()
-}
-
-/// # Safety
-/// `numbers` is NULL, or valid for `count` numbers as long as the slice is used.
-unsafe fn numbers<'a, T>(
-    name: &str,
-    numbers: *const T,
-    count: usize,
-    count_name: &str,
-) -> Result<&'a [T]> {
-    let array = CArray {
-        name,
-        data: numbers.cast(),
-        count_name,
-        count,
-        element_bytes: size_of::<T>(),
-    };
-    array.check()?;
-    if count == 0 {
-        return Ok(&[]);
+    let arguments = input.and_then(|input| {
+        // SAFETY: this function's contract.
+        let wanted = unsafe { wanted.read(records, input.layout.record_bytes())? };
+        Ok((input, wanted))
+    });
+    let found = find(group, arguments)?;
+    if !found.is_empty() {
+        // SAFETY: the place was checked; the library's records do not overlap those of the caller.
+        unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), records.cast(), found.len()) };
     }
-    if !numbers.is_aligned() {
-        return refuse(format!(
-            "{name} is not aligned to {} bytes: pass an array of numbers",
-            align_of::<T>()
-        ));
-    }
-    // SAFETY: not NULL, aligned, and valid by this function's contract.
-    Ok(unsafe { std::slice::from_raw_parts(numbers, count) })
-}
-
-/// # Safety
-/// `place` is valid for these bytes if there are any.
-unsafe fn write_records(place: *mut c_void, records: &[u8]) {
-    if !records.is_empty() {
-        // SAFETY: this function's contract; the library's records do not overlap those of the caller.
-        unsafe { std::ptr::copy_nonoverlapping(records.as_ptr(), place.cast(), records.len()) };
-    }
+    Ok(())
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::input::{InputOrigin, Prepared};
 use super::job::{JobSetup, JobStart};
-use super::many::{counts_of_ranks, share_counts, unknown_counts};
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::block::{Block, Run};
 use crate::engine::sum;
@@ -312,13 +311,7 @@ impl<T: Transport> Group<T> {
         let keys = self.agree_on_keys(input, further)?;
         let size = keys.layout.record_bytes();
         let count = (keys.given.len() / size) as u64;
-        let (counts, _) = self.on_engine(|engine| share_counts(engine, &[count]))?;
-        let ranks = self.members.ranks();
-        let counts = counts_of_ranks(ranks, &start.absent, counts).map_err(|lost| {
-            let error = unknown_counts(&lost);
-            self.lost = lost;
-            error
-        })?;
+        let counts = self.counts_of_inputs(&start, &[count])?;
         let counts = counts.iter().map(|counts| counts.first().copied());
         let range = keys.layout.key_range().unwrap_or(0..size);
         let shift = -(range.start as isize);

@@ -218,19 +218,27 @@ impl<T: Transport> Group<T> {
         start: &JobStart,
         prepared: &PreparedArrays<'_>,
     ) -> Result<ArrayTable> {
-        let counts = prepared.counts();
-        let (counts, _) = self.on_engine(|engine| share_counts(engine, &counts))?;
-        let ranks = self.members.ranks();
-        let counts = counts_of_ranks(ranks, &start.absent, counts).map_err(|lost| {
-            let error = unknown_counts(&lost);
-            self.lost = lost;
-            error
-        })?;
+        let counts = self.counts_of_inputs(start, &prepared.counts())?;
         Ok(ArrayTable::new(
             prepared.orders.clone(),
             prepared.record_bytes(),
             counts,
         ))
+    }
+
+    /// Tells all ranks the numbers of records of this rank. Returns those of each rank with an input, and none for the
+    /// others. Collective.
+    pub(super) fn counts_of_inputs(
+        &mut self,
+        start: &JobStart,
+        counts: &[u64],
+    ) -> Result<Vec<Vec<u64>>> {
+        let (counts, _) = self.on_engine(|engine| share_counts(engine, counts))?;
+        counts_of_ranks(self.members.ranks(), &start.absent, counts).map_err(|lost| {
+            let error = unknown_counts(&lost);
+            self.lost = lost;
+            error
+        })
     }
 
     fn sort_prepared_arrays(

@@ -49,7 +49,7 @@ struct Found {
 }
 
 impl Wanted {
-    /// A hash of what must be the same on all ranks.
+    /// A hash of the wanted records, which are the same on all ranks.
     fn fingerprint(&self) -> u64 {
         let mut hasher = XxHash3_64::new();
         match self {

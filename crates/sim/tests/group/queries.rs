@@ -210,7 +210,7 @@ fn expected(query: Query, ranks: usize) -> Rows {
     expected_without(query, ranks, &[])
 }
 
-/// The rows of all survivors, in order. What all ranks receive must be the same.
+/// The rows of all survivors, in order. Rows without an offset must be the same on all ranks.
 fn joined(outcomes: &[Option<Result<Rows>>]) -> Rows {
     let mut survivors = outcomes.iter().flatten().map(|outcome| {
         let rows = outcome.as_ref();

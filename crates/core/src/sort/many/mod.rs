@@ -287,7 +287,7 @@ impl SortMany<'_> {
     }
 }
 
-/// The number of an array, what belongs to it, and its place in a buffer.
+/// The number of an array, a value that belongs to it, and its place in a buffer.
 type Part<'a, T> = (usize, &'a T, &'a mut [u8]);
 
 /// Divides a buffer into parts of these sizes, one for each array, and groups the parts into tasks.
