@@ -12,22 +12,9 @@ import sys
 import numpy as np
 import pytest
 
-import ftsort
-
 LIMIT = 90  # seconds of a run
 RANKS = "4"
 STARS = np.dtype([("id", "i8"), ("magnitude", "f4"), ("name", "S6")])
-
-
-def has_queries():
-    """Returns whether the C library has the functions of ftsort_query.h."""
-    try:
-        return b"ftsort_argsort" in pathlib.Path(ftsort.library_path()).read_bytes()
-    except OSError:
-        return False
-
-
-needs_queries = pytest.mark.skipif(not has_queries(), reason="the C library has no ftsort_argsort")
 
 
 def command(*arguments, limit=LIMIT):
@@ -90,7 +77,6 @@ def test_sorts_structs_by_a_field_and_keeps_the_order_of_equal_keys(folder):
     assert np.array_equal(np.load("out.npy"), rows[np.argsort(-rows["magnitude"], kind="stable")])
 
 
-@needs_queries
 def test_sorts_by_several_keys_and_by_text(folder):
     rows = stars()
     np.save("in.npy", rows)
@@ -148,7 +134,6 @@ def test_sorts_with_every_store(folder, store):
 # ---- queries --------------------------------------------------------------------------------------------------
 
 
-@needs_queries
 def test_argsort_writes_positions(folder):
     rows = stars()
     np.save("in.npy", rows)
@@ -158,7 +143,6 @@ def test_argsort_writes_positions(folder):
     assert np.array_equal(order, np.argsort(rows["magnitude"], kind="stable"))
 
 
-@needs_queries
 def test_unique_counts(folder):
     rows = stars()
     np.save("in.npy", rows)
@@ -172,7 +156,6 @@ def test_unique_counts(folder):
     assert np.load("plain_values.npy").tolist() == [(1, 1), (3, 3)]
 
 
-@needs_queries
 def test_quantiles_and_top_print_rows(folder):
     rows = stars()
     np.save("in.npy", rows)

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from test_cli import LIMIT, bad, command, folder, needs_queries, stars  # noqa: F401
+from test_cli import LIMIT, bad, command, folder, stars  # noqa: F401
 
 
 def chaos(*arguments):
@@ -42,7 +42,6 @@ def test_sorts_although_all_ranks_but_one_are_killed(folder, seed):  # noqa: F81
     assert summary["killed"]
 
 
-@needs_queries
 @pytest.mark.parametrize("name", ["argsort", "unique", "top", "quantiles"])
 def test_queries_complete_although_ranks_are_killed(folder, name):  # noqa: F811
     rows = stars(100_000)

@@ -143,7 +143,7 @@ class Group(Queries):
         comm = MPI.COMM_WORLD if comm is None else comm
         self._library = _native.library()
         self._callbacks = Callbacks(self._library, on_event, reload)
-        # One rank has no other rank whose failure it could survive.
+        # A group of one rank needs no ULFM: no other rank can fail.
         accepted = comm.Get_size() == 1 if accept_no_ulfm is None else bool(accept_no_ulfm)
         handle, pointer = self._library.comm_type(comm.handle), c_void_p()
         try:

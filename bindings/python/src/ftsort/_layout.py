@@ -9,7 +9,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence
 import numpy as np
 
 from ftsort import _native
-from ftsort._errors import ArgumentError, LibraryError
+from ftsort._errors import ArgumentError
 
 Key = Union[None, str, Sequence[str]]
 Descending = Union[bool, Sequence[bool]]
@@ -114,7 +114,7 @@ class Layout:
                  failed: Callable[[BaseException], None] = lambda error: None) -> None:
         check_type(dtype, "the array")
         self.dtype = dtype
-        self.record = _native.Record(struct_size=library.record_bytes, record_bytes=dtype.itemsize,
+        self.record = _native.Record(struct_size=ctypes.sizeof(_native.Record), record_bytes=dtype.itemsize,
                                      stable=int(stable))
         self._halves: List[int] = []
         if compare is not None:
@@ -125,8 +125,6 @@ class Layout:
             return
         parts = _parts(dtype, key, descending)
         self._halves = [part.offset for part in parts if part.is_half]
-        if (len(parts) > 1 or parts[0].key == _TEXT32) and not library.has_lists:
-            raise LibraryError(f"{library.path} knows neither several keys nor keys of text: install a newer library")
         if len(parts) == 1:
             part = parts[0]
             self.record.key, self.record.key_offset, self.record.key_bytes = part.key, part.offset, part.bytes

@@ -9,12 +9,11 @@ This module never starts MPI by itself: `library` is called by the first group.
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import pathlib
 import re
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
-from typing import Any, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, List, Optional, Tuple, Type
 
 from ftsort._errors import LibraryError, NoUlfm
 
@@ -129,23 +128,18 @@ def _functions(comm: Type[Any]) -> List[Tuple[str, Any, List[Any]]]:
         ("ftsort_allow_faults", None, []),
         ("ftsort_buffer_resize", c_void_p, [c_void_p, c_size_t]),
         ("ftsort_buffer_append", c_int, [c_void_p, c_void_p, c_size_t]),
+        ("ftsort_sort_by_key", c_int32, [_GROUP, _RECORD, c_void_p, c_void_p, c_size_t, c_size_t, POINTER(_RESULT)]),
+        ("ftsort_argsort", c_int32, [*_RECORDS, POINTER(_RESULT)]),
+        ("ftsort_positions", c_int32, [*_RECORDS, POINTER(_RESULT)]),
+        ("ftsort_select", c_int32, [*_RECORDS, POINTER(c_uint64), c_size_t, c_void_p]),
+        ("ftsort_quantiles", c_int32, [*_RECORDS, POINTER(c_double), c_size_t, c_void_p]),
+        ("ftsort_top", c_int32, [*_RECORDS, c_uint64, POINTER(_RESULT)]),
+        ("ftsort_unique", c_int32, [*_RECORDS, POINTER(_RESULT)]),
+        ("ftsort_group_by", c_int32, [_GROUP, _RECORD, POINTER(Aggregate), c_size_t, c_void_p, c_size_t,
+                                      POINTER(_RESULT)]),
+        ("ftsort_result_columns", c_size_t, [_RESULT]),
+        ("ftsort_result_column", c_int32, [_RESULT, c_size_t, c_size_t, POINTER(c_void_p), POINTER(c_size_t)]),
     ]
-
-
-#: Functions that older builds of this version lack: a method that needs one raises LibraryError there.
-_OPTIONAL: List[Tuple[str, Any, List[Any]]] = [
-    ("ftsort_sort_by_key", c_int32, [_GROUP, _RECORD, c_void_p, c_void_p, c_size_t, c_size_t, POINTER(_RESULT)]),
-    ("ftsort_argsort", c_int32, [*_RECORDS, POINTER(_RESULT)]),
-    ("ftsort_positions", c_int32, [*_RECORDS, POINTER(_RESULT)]),
-    ("ftsort_select", c_int32, [*_RECORDS, POINTER(c_uint64), c_size_t, c_void_p]),
-    ("ftsort_quantiles", c_int32, [*_RECORDS, POINTER(c_double), c_size_t, c_void_p]),
-    ("ftsort_top", c_int32, [*_RECORDS, c_uint64, POINTER(_RESULT)]),
-    ("ftsort_unique", c_int32, [*_RECORDS, POINTER(_RESULT)]),
-    ("ftsort_group_by", c_int32, [_GROUP, _RECORD, POINTER(Aggregate), c_size_t, c_void_p, c_size_t,
-                                  POINTER(_RESULT)]),
-    ("ftsort_result_columns", c_size_t, [_RESULT]),
-    ("ftsort_result_column", c_int32, [_RESULT, c_size_t, c_size_t, POINTER(c_void_p), POINTER(c_size_t)]),
-]
 
 
 class Library:
@@ -157,29 +151,6 @@ class Library:
         self.comm_type = comm
         for name, value, arguments in _functions(comm):
             self._bind(dll, name, value, arguments)
-        self._missing = [name for name, _, _ in _OPTIONAL if not hasattr(dll, name)]
-        for name, value, arguments in _OPTIONAL:
-            if name not in self._missing:
-                self._bind(dll, name, value, arguments)
-
-    @functools.cached_property
-    def record_bytes(self) -> int:
-        """The size of the record that the library knows; older builds refuse a longer one. MPI must be running."""
-        from mpi4py import MPI
-
-        known = (c_size_t * 64)()  # more than the records of later versions need
-        if self.record_of_type(self.comm_type(MPI.INT.handle), known) != 0:
-            return Record.parts.offset
-        return min(known[0], ctypes.sizeof(Record))
-
-    def has(self, function: str) -> bool:
-        """Returns whether the library has a function of `_OPTIONAL`."""
-        return function not in self._missing
-
-    @property
-    def has_lists(self) -> bool:
-        """Whether the library knows several keys, and keys of text."""
-        return self.record_bytes == ctypes.sizeof(Record)
 
     def _bind(self, dll: ctypes.CDLL, name: str, value: Any, arguments: List[Any]) -> None:
         try:
@@ -189,9 +160,9 @@ class Library:
         function.restype, function.argtypes = value, arguments
         setattr(self, name[len("ftsort_"):], function)
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached only by functions of `_OPTIONAL` that the library lacks.
-        raise LibraryError(f"{self.path} has no function ftsort_{name}: install a newer library")
+    if TYPE_CHECKING:
+        # The functions are attributes that `_bind` sets.
+        def __getattr__(self, name: str) -> Any: ...
 
     def version_numbers(self) -> Tuple[int, int, int]:
         numbers = [c_int(), c_int(), c_int()]

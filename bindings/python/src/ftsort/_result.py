@@ -112,16 +112,12 @@ class Result(Sequence[Block]):
 
     def _column(self, index: int, number: int, block: _native.Block) -> np.ndarray:
         column = self._columns[number]
-        address = block.data
-        if self._library.has("ftsort_result_column"):
-            data, size = ctypes.c_void_p(), ctypes.c_size_t()
-            status = self._library.result_column(self._pointer(), index, number, byref(data), byref(size))
-            self._group._check_local(status)
-            address = data.value
+        data = ctypes.c_void_p()
+        self._group._check_local(self._library.result_column(self._pointer(), index, number, byref(data), None))
         if block.count == 0:
             return np.empty(0, column.dtype)
-        assert self._handle is not None and address is not None
-        memory = _Memory(self._handle, address, block.count * column.dtype.itemsize)
+        assert self._handle is not None and data.value is not None
+        memory = _Memory(self._handle, data.value, block.count * column.dtype.itemsize)
         array = np.asarray(memory).view(column.dtype.base).reshape(block.count, *column.dtype.shape)
         return column.layout.decode(array) if column.layout else array
 

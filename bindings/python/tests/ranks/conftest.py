@@ -24,22 +24,6 @@ def group():
 
 
 @pytest.fixture
-def queries(group):
-    """Skips a test on an older build of the library, which has no queries."""
-    if not (group._library.has("ftsort_argsort") and group._library.has_lists):
-        pytest.skip("the library has no queries")
-    return group
-
-
-@pytest.fixture
-def lists(group):
-    """Skips a test on an older build of the library, which has no lists of keys and no texts."""
-    if not group._library.has_lists:
-        pytest.skip("the library has no lists of keys")
-    return group
-
-
-@pytest.fixture
 def shared_path(tmp_path_factory):
     """A folder that all ranks see."""
     path = str(tmp_path_factory.mktemp("shared")) if MPI.COMM_WORLD.rank == 0 else None

@@ -68,27 +68,27 @@ def test_agree(group):
                 group.agree(wrong)
 
 
-def test_queries(queries):
+def test_queries(group):
     ok = np.zeros(2)
     wrong = np.zeros(2, ">f8")
     mine = wrong if RANK == CULPRIT else ok
     calls = [
-        lambda: queries.argsort(mine), lambda: queries.positions(mine), lambda: queries.unique(mine),
-        lambda: queries.top(mine, 1), lambda: queries.select(mine, 0), lambda: queries.quantiles(mine, 0.5),
-        lambda: queries.group_by(mine, None, {"n": "count"}), lambda: queries.sort_by_key(mine, ok),
-        lambda: queries.sort_by_key(ok, ok[:1] if RANK == CULPRIT else ok),
-        lambda: queries.sort_by_key(ok, np.array([None, 1]) if RANK == CULPRIT else ok),
-        lambda: queries.top(ok, -1 if RANK == CULPRIT else 1),
-        lambda: queries.select(ok, -1 if RANK == CULPRIT else 0),
-        lambda: queries.group_by(ok, None, {"n": "median" if RANK == CULPRIT else "count"}),
+        lambda: group.argsort(mine), lambda: group.positions(mine), lambda: group.unique(mine),
+        lambda: group.top(mine, 1), lambda: group.select(mine, 0), lambda: group.quantiles(mine, 0.5),
+        lambda: group.group_by(mine, None, {"n": "count"}), lambda: group.sort_by_key(mine, ok),
+        lambda: group.sort_by_key(ok, ok[:1] if RANK == CULPRIT else ok),
+        lambda: group.sort_by_key(ok, np.array([None, 1]) if RANK == CULPRIT else ok),
+        lambda: group.top(ok, -1 if RANK == CULPRIT else 1),
+        lambda: group.select(ok, -1 if RANK == CULPRIT else 0),
+        lambda: group.group_by(ok, None, {"n": "median" if RANK == CULPRIT else "count"}),
     ]
     for call in calls:
         refused(call)
     with pytest.raises(ftsort.Error):
-        queries.select(ok, 2 * SIZE)
+        group.select(ok, 2 * SIZE)
     with pytest.raises(ftsort.Error):
-        queries.quantiles(ok, 1.5)
-    assert queries.unique(ok).columns["counts"].sum() in (0, 2 * SIZE)
+        group.quantiles(ok, 1.5)
+    assert group.unique(ok).columns["counts"].sum() in (0, 2 * SIZE)
 
 
 @pytest.mark.parametrize("options, text", [

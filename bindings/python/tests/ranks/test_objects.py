@@ -142,18 +142,15 @@ def test_library(group):
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(group, name):
     module = importlib.import_module(name)
-    skipped = set() if group._library.has("ftsort_argsort") else {"argsort", "positions", "select", "quantiles", "top", "unique",
-                                                       "group_by", "sort_by_key"}
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     for test in doctest.DocTestFinder().find(module, extraglobs={"group": group}):
-        if test.name.rsplit(".", 1)[-1] not in skipped:
-            runner.run(test)
+        runner.run(test)
     assert runner.summarize().failed == 0
 
 
 @pytest.mark.skipif(SIZE > 1, reason="examples have the output of one rank")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_pages(queries, page):
+def test_pages(group, page):
     if not page.exists():
         pytest.skip("the page is not beside the tests")
     # An example ends at the end of its code block.

@@ -17,34 +17,34 @@ def sorted_of(whole, keys=None, descending=False):
 
 
 @pytest.mark.parametrize("dtype", KEYS)
-def test_argsort_and_positions(queries, dtype):
+def test_argsort_and_positions(group, dtype):
     parts = inputs(dtype)
     expected = order(np.concatenate(parts)).astype("u8")
-    check(queries.argsort(parts[RANK]), expected)
+    check(group.argsort(parts[RANK]), expected)
     inverse = np.empty_like(expected)
     inverse[expected] = np.arange(len(expected), dtype="u8")
-    result = queries.positions(parts[RANK])
+    result = group.positions(parts[RANK])
     start = sum(len(part) for part in parts[:RANK])
     assert result.array.tolist() == inverse[start:start + len(parts[RANK])].tolist()
 
 
 @pytest.mark.parametrize("descending", [False, True])
-def test_argsort_by_fields(queries, descending):
+def test_argsort_by_fields(group, descending):
     parts = inputs(STAR)
     keys = ["flags", "name"]
     expected = order(np.concatenate(parts), keys, descending).astype("u8")
-    check(queries.argsort(parts[RANK], key=keys, descending=descending), expected)
+    check(group.argsort(parts[RANK], key=keys, descending=descending), expected)
 
 
 @pytest.mark.parametrize("dtype", ["i4", "f2", "S7", "U5"])
 @pytest.mark.parametrize("value", ["i8", "S3", ("f4", (3,))], ids=str)
-def test_sort_by_key(queries, dtype, value):
+def test_sort_by_key(group, dtype, value):
     parts = inputs(dtype)
     row = np.dtype(value)
     values = [np.arange(len(part) * row.itemsize, dtype="u1").view(row.base).reshape(len(part), *row.shape)
               for part in parts]
     whole = order(np.concatenate(parts))
-    result = queries.sort_by_key(parts[RANK], values[RANK])
+    result = group.sort_by_key(parts[RANK], values[RANK])
     check(result, np.concatenate(parts)[whole], "keys")
     expected = np.concatenate(values)[whole]
     for block in result:
@@ -53,48 +53,48 @@ def test_sort_by_key(queries, dtype, value):
 
 
 @pytest.mark.parametrize("dtype", ["i4", "f2", "f8", "S7", "U5", "M8[s]"])
-def test_select_and_quantiles(queries, dtype):
+def test_select_and_quantiles(group, dtype):
     parts = inputs(dtype)
     whole = sorted_of(np.concatenate(parts))
     positions = [0, len(whole) // 2, len(whole) - 1, 3, 3]
-    assert queries.select(parts[RANK], positions).tobytes() == whole[positions].tobytes()
-    one = queries.select(parts[RANK], 5)
+    assert group.select(parts[RANK], positions).tobytes() == whole[positions].tobytes()
+    one = group.select(parts[RANK], 5)
     assert np.asarray(one).tobytes() == whole[5].tobytes()
     fractions = np.array([0.0, 0.25, 0.5, 0.999, 1.0])
     chosen = np.maximum(0, np.ceil(fractions * len(whole)).astype(int) - 1)
-    assert queries.quantiles(parts[RANK], fractions).tobytes() == whole[chosen].tobytes()
+    assert group.quantiles(parts[RANK], fractions).tobytes() == whole[chosen].tobytes()
     with pytest.raises(ftsort.ArgumentError):
-        queries.quantiles(np.empty(0, dtype), 0.5)
+        group.quantiles(np.empty(0, dtype), 0.5)
 
 
-def test_quantiles_agree_with_numpy(queries):
+def test_quantiles_agree_with_numpy(group):
     parts = inputs("i8")
     fractions = np.linspace(0, 1, 9)
     expected = np.quantile(np.concatenate(parts), fractions, method="inverted_cdf")
-    assert queries.quantiles(parts[RANK], fractions).tolist() == expected.tolist()
+    assert group.quantiles(parts[RANK], fractions).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("count", [0, 1, 40, 10**6])
 @pytest.mark.parametrize("descending", [False, True])
-def test_top(queries, count, descending):
+def test_top(group, count, descending):
     for dtype in ("f8", "f2", "U5"):
         parts = inputs(dtype)
-        check(queries.top(parts[RANK], count, descending=descending),
+        check(group.top(parts[RANK], count, descending=descending),
               sorted_of(np.concatenate(parts), descending=descending)[:count])
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u8", "f2", "f4", "S1", "U1", "?", "M8[s]"])
-def test_unique(queries, dtype):
+def test_unique(group, dtype):
     parts = inputs(dtype)
     whole = np.concatenate(parts)
     _, first, counts = np.unique(codes(whole), return_index=True, return_counts=True)
-    result = queries.unique(parts[RANK])
+    result = group.unique(parts[RANK])
     check(result, whole[first])
     check(result, counts.astype("u8"), "counts")
 
 
 @pytest.mark.parametrize("keys", ["flags", ["flags", "name"]])
-def test_group_by(queries, keys):
+def test_group_by(group, keys):
     dtype = np.dtype([("flags", "u1"), ("name", "S1"), ("height", "i4"), ("mass", "f8"), ("seen", "M8[s]")])
     parts = inputs(dtype)
     for part in parts:
@@ -104,7 +104,7 @@ def test_group_by(queries, keys):
     names = [keys] if isinstance(keys, str) else keys
     combined = sum(codes(whole[name]) * 1000**index for index, name in enumerate(reversed(names)))
     _, first, group_of = np.unique(combined, return_index=True, return_inverse=True)
-    result = queries.group_by(parts[RANK], keys, {
+    result = group.group_by(parts[RANK], keys, {
         "n": "count", "heights": ("sum", "height"), "masses": ("sum", "mass"), "low": ("min", "height"),
         "high": ("max", "mass"), "flag_sum": ("sum", "flags"), "earliest": ("min", "seen")})
     members = [whole[group_of.reshape(-1) == one] for one in range(len(first))]
@@ -119,10 +119,10 @@ def test_group_by(queries, keys):
     check(result, earliest, "earliest")
 
 
-def test_group_by_plain_numbers(queries):
+def test_group_by_plain_numbers(group):
     parts = [part % 7 for part in inputs("u4")]
     keys, counts = np.unique(np.concatenate(parts), return_counts=True)
-    result = queries.group_by(parts[RANK], None, {"sum": ("sum", None), "n": "count"})
+    result = group.group_by(parts[RANK], None, {"sum": ("sum", None), "n": "count"})
     check(result, keys)
     check(result, (keys * counts).astype("u8"), "sum")
     check(result, counts.astype("u8"), "n")

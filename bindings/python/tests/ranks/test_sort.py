@@ -30,9 +30,9 @@ def test_types(group, dtype, descending):
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", TEXTS)
-def test_text(lists, dtype, descending):
+def test_text(group, dtype, descending):
     parts = inputs(dtype)
-    check(lists.sort(parts[RANK], descending=descending), expected(parts, descending=descending))
+    check(group.sort(parts[RANK], descending=descending), expected(parts, descending=descending))
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "?", *BYTES])
@@ -65,9 +65,9 @@ def test_half_field(group, align):
     (["magnitude", "name"], [False, True]), (["flags", "seen"], True), (["name", "magnitude", "id"], False),
     (None, False), (["id"], [True]),
 ])
-def test_several_keys(lists, keys, descending):
+def test_several_keys(group, keys, descending):
     parts = inputs(STAR)
-    check(lists.sort(parts[RANK], key=keys, descending=descending), expected(parts, keys, descending))
+    check(group.sort(parts[RANK], key=keys, descending=descending), expected(parts, keys, descending))
 
 
 def test_strided_and_empty_inputs(group):
