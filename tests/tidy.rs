@@ -26,7 +26,7 @@ const CORE_LAYERS: [&[&str]; 11] = [
     &["transport", "store"],
     &["engine"],
     &["sort", "tree", "rounds", "monitor"],
-    &["query"],
+    &["query", "external"],
     &["group"],
 ];
 

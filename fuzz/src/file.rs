@@ -37,6 +37,16 @@ impl Files for Shelved {
         Ok(())
     }
 
+    fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let (_, mut content) = self.read(name)?;
+        io::copy(&mut content.by_ref().take(at), &mut io::sink())?;
+        content.read_exact(into)
+    }
+
+    fn write_at(&mut self, _: &str, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
     fn sync(&mut self, _: &str) -> io::Result<()> {
         Ok(())
     }

@@ -10,11 +10,13 @@
 //! | [`transport`], [`store`] | messages and agreement; redundancy of inputs and versions |
 //! | [`engine`] | rounds as transactions: detect, agree, remap, restore, replay |
 //! | [`sort`], [`rounds`], [`tree`], [`monitor`] | sorting algorithms; user-defined algorithms; tree communication; slow ranks |
+//! | [`external`] | chunks, runs and batches of sorts of more data than memory |
 //! | [`query`] | operations that follow from a sort: columns, groups, selection |
 //! | [`group`] | the safe interface of all of the above |
 
 pub mod block;
 pub mod engine;
+pub mod external;
 pub mod faults;
 pub mod group;
 pub mod members;

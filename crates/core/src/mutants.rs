@@ -51,6 +51,16 @@ mutants! {
     PositionsNotRecovered,
     /// Groups are made although the summary of a failed rank's block is missing.
     SummariesMissing,
+    /// A batch of an external sort is committed although a rank failed, which may not have written its blocks.
+    BatchOfFailedRankCommitted,
+    /// The manifest of an external sort names a batch that not all ranks have written.
+    ManifestBeforeCommit,
+    /// An external sort uses records of a run that do not have the checksums of its index.
+    DamagedRunUsed,
+    /// A job that resumes an external sort uses a run from which records were left out that are not in the output.
+    RunOfLaterBatchUsed,
+    /// An external sort goes on although a chunk differs from that which was read before.
+    ChangedSourceAccepted,
     /// The ranks go on with a search although a rank failed.
     SearchNotCommitted,
     /// A rank keeps the records of the first array alone of the pieces that belong to the holders of its input.

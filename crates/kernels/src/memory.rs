@@ -170,6 +170,14 @@ impl MemoryBudget {
         self.0.limit.load(Ordering::Relaxed)
     }
 
+    /// As [`MemoryBudget::limit`], measured anew if it can be.
+    pub fn measured_limit(&self) -> usize {
+        match self.measure() {
+            Some(measure) => measure(self.used()),
+            None => self.limit(),
+        }
+    }
+
     /// Returns how many bytes the budget's buffers use.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)

@@ -51,6 +51,16 @@ impl SharedDirectory {
         self.files.keys().cloned().collect()
     }
 
+    /// The content of a file.
+    pub fn content(&self, name: &str) -> Option<&[u8]> {
+        Some(&self.files.get(name)?.content)
+    }
+
+    /// The content of a file, to change it as a defect of a disk would.
+    pub fn content_mut(&mut self, name: &str) -> Option<&mut Vec<u8>> {
+        Some(&mut self.files.get_mut(name)?.content)
+    }
+
     /// The names of all files that were complete at some time, and synced if the ranks do that.
     pub fn finished(&self) -> Vec<String> {
         self.finished.iter().cloned().collect()
@@ -155,6 +165,33 @@ impl Files for InMemoryDirectory {
         put(&whole[..written]);
         io_result(self.handle.step(SimStep::Tearing))?;
         put(&whole);
+        self.step(SimStep::Stored)
+    }
+
+    fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let (_, mut content) = self.read(name)?;
+        io::copy(&mut content.by_ref().take(at), &mut io::sink())?;
+        content.read_exact(into)
+    }
+
+    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        file_allowed()?;
+        self.step(SimStep::Storing)?;
+        let written = self.handle.chance(bytes.len() as u64) as usize;
+        let put = |bytes: &[u8]| {
+            let files = &mut self.shared.borrow_mut().files;
+            let file = files.get_mut(name).ok_or(ErrorKind::NotFound)?;
+            let at = at as usize;
+            let length = file.content.len().max(at + bytes.len());
+            file.content.resize(length, 0);
+            file.content[at..at + bytes.len()].copy_from_slice(bytes);
+            file.writer = self.handle.rank();
+            file.is_synced = false;
+            io::Result::Ok(())
+        };
+        put(&bytes[..written])?;
+        io_result(self.handle.step(SimStep::Tearing))?;
+        put(bytes)?;
         self.step(SimStep::Stored)
     }
 

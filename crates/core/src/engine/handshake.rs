@@ -61,8 +61,9 @@ pub fn sum(engine: &mut Engine<'_>, mine: u64) -> Result<u64> {
     Ok(numbers.map(u64::from_le_bytes).fold(0, u64::saturating_add))
 }
 
-/// Shares a payload that has the same size on every survivor.
-fn reported_by_all(
+/// Returns the payloads of all survivors, which have the same size; the same on all. Collective. `error`: this rank's
+/// reason to make the call fail on all of them.
+pub fn reported_by_all(
     engine: &mut Engine<'_>,
     mine: Vec<u8>,
     error: Option<Error>,

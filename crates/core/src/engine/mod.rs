@@ -35,7 +35,7 @@ pub use algorithm::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 pub use commit::{Engine, EngineContext, Verdict, agreed_error};
 pub use exchange::{ControlMessage, Delivery, ENCLOSED_PART, Transfer};
 pub use gather::{Gathered, MadeAtOnce, TRAILER, finish_gathered};
-pub use handshake::{Handshake, handshake, sum};
+pub use handshake::{Handshake, handshake, reported_by_all, sum};
 pub use inputs::{InputHash, InputHasher, Source};
 pub use integrity::{Accusation, Checks};
 pub use job::{Finished, JobParts, run_job};

@@ -87,6 +87,8 @@ pub struct Prepared<'a> {
     /// They are borrowed from this, which messages may keep; None: from the caller's array.
     pub(super) owned: Option<Slice>,
     pub(super) origin: InputOrigin,
+    /// It gets no redundancy, because the caller can provide it again.
+    pub(super) unprotected: bool,
     /// A hash of further properties that are the same on all ranks.
     pub(super) further: u64,
     /// The digest of the records from which they were copied, where blocks are checked and they were protected before.
@@ -117,6 +119,7 @@ impl<'a> Prepared<'a> {
             given: records,
             owned: None,
             origin: InputOrigin::Caller,
+            unprotected: false,
             further: 0,
             digest: None,
         })

@@ -14,6 +14,7 @@
 //! | [`protected`], `results` | inputs that are protected before they are sorted; recovery of results |
 //! | [`sort`], `gathered`, [`many`] | sorts of one array; the short way for small inputs; sorts of many arrays in one job |
 //! | [`columns`], `aggregate`, `select` | keys and values, argsort and positions; groups of equal keys; records at given positions |
+//! | [`external`] | sorts of more data than memory |
 //! | `rounds`, [`tree`], `gather` | user-defined algorithms, tree collectives, results at one rank |
 //! | `states`, [`verify`] | states of the caller's own loop; verification of results |
 //! | [`monitor`] | placement by speed |
@@ -25,6 +26,7 @@ mod aggregate;
 pub mod columns;
 pub mod config;
 mod create;
+pub mod external;
 mod failures;
 mod gather;
 mod gathered;
@@ -43,6 +45,7 @@ pub mod tree;
 pub mod verify;
 
 pub use config::{DataChecks, GroupConfig, OpenDirectory, StoreChoice};
+pub use external::{ExternalSort, ExternalStats};
 pub use input::{Key, SortInput};
 pub use monitor::{Clocks, Datagrams, MonitorConfig, MonitorMode, MonitorState, TestProcedure};
 pub use protected::ProtectedInput;

@@ -336,10 +336,10 @@ impl<T: Transport> Group<T> {
             record_bytes,
             starts_empty: false,
             held,
-            retains: !self.config.release_after_run,
+            retains: !self.config.release_after_run && !prepared.unprotected,
             gathered,
             origin: prepared.origin.clone(),
-            unprotected: false,
+            unprotected: prepared.unprotected,
         };
         let finished = self.run_job(start, setup, &algorithm)?;
         let layout = prepared.layout.clone();

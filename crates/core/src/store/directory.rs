@@ -33,6 +33,12 @@ pub trait Files {
     /// Creates a file from these parts, one after the other. `AlreadyExists` if there is a file of that name.
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()>;
 
+    /// Fills `into` with the bytes of a file from `at`. `UnexpectedEof` if the file is shorter.
+    fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Writes these bytes into an existing file, from `at` on.
+    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()>;
+
     /// Returns once the content of a file survives the loss of this host, if the files are to survive it.
     fn sync(&mut self, name: &str) -> io::Result<()>;
 

@@ -8,7 +8,7 @@
 use std::cell::OnceCell;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -131,6 +131,16 @@ impl Files for Disk {
     fn write(&mut self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         let mut file = self.create(name)?;
         parts.iter().try_for_each(|part| file.write_all(part))
+    }
+
+    fn read_at(&self, name: &str, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.open_own(name, OpenOptions::new().read(true))?
+            .read_exact_at(into, at)
+    }
+
+    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.open_own(name, OpenOptions::new().write(true))?
+            .write_all_at(bytes, at)
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod collectives;
+mod external;
 mod lists;
 mod points;
 mod protected;

@@ -1,0 +1,461 @@
+//! The format of a sorted run in a scratch file, and cuts of runs.
+//!
+//! A file has the records of a run in order, and then an index with the first record and the checksum of every block of
+//! records. The index of a run stays in memory: it tells the block in which a point of the total order lies, so that a
+//! cut reads one block, and how many records a rank has before a point.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use crate::block::Run;
+use crate::members::Rank;
+use crate::sort::pivot::{Cut, CutPoint};
+use crate::wire::{Reader, Writer};
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::checksum::Checksum;
+use ftsort_kernels::error::Result;
+use ftsort_kernels::kernel::Kernel;
+
+/// The first bytes of an index; the last one is the version of the format.
+const MAGIC: [u8; 8] = *b"ftsrun\0\x01";
+
+/// The size of the length of the index, at the end of the file.
+pub const TAIL_BYTES: u64 = 8;
+
+/// The index of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunIndex {
+    /// The number of the job whose run it is.
+    pub job: u64,
+    /// The chunk of the source.
+    pub chunk: u32,
+    /// The number of records of the chunk.
+    pub records: u64,
+    /// The records before this position are not stored: they were in the output when the run was made.
+    pub first: u64,
+    /// The number of records of all runs that were in the output then.
+    pub done: u64,
+    /// The number of records of a block.
+    pub block: u64,
+    /// The checksum of the whole run, also of the records that are not stored.
+    pub digest: u64,
+    /// The checksums of the blocks.
+    sums: Vec<u64>,
+    /// The first record of each block.
+    firsts: Vec<u8>,
+    record_bytes: usize,
+}
+
+impl RunIndex {
+    /// Makes the index of a sorted chunk, in blocks of `block` records.
+    pub fn new(
+        (job, chunk): (u64, u32),
+        sorted: &[u8],
+        block: u64,
+        record_bytes: usize,
+    ) -> RunIndex {
+        let index = RunIndex {
+            job,
+            chunk,
+            records: (sorted.len() / record_bytes) as u64,
+            first: 0,
+            done: 0,
+            block,
+            digest: Checksum::of(sorted),
+            sums: Vec::new(),
+            firsts: Vec::new(),
+            record_bytes,
+        };
+        index.from(0, 0, sorted)
+    }
+
+    /// The index of the same chunk if only the records from `first` are stored, of which `done` records of all runs
+    /// are in the output.
+    pub fn from(self, first: u64, done: u64, sorted: &[u8]) -> RunIndex {
+        let stored = &sorted[first as usize * self.record_bytes..];
+        let blocks = stored.chunks(self.block as usize * self.record_bytes);
+        let first_records = blocks.clone().flat_map(|block| &block[..self.record_bytes]);
+        RunIndex {
+            first,
+            done,
+            firsts: first_records.copied().collect(),
+            sums: blocks.map(Checksum::of).collect(),
+            ..self
+        }
+    }
+
+    /// The size of a record in bytes.
+    pub fn record_bytes(&self) -> usize {
+        self.record_bytes
+    }
+
+    /// The bytes behind the records of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::with_capacity(self.firsts.len() + 8 * self.sums.len() + 88);
+        out.bytes(&MAGIC)
+            .u64(self.job)
+            .u32(self.chunk)
+            .u64(self.records)
+            .u64(self.first)
+            .u64(self.done)
+            .u64(self.block)
+            .u64(self.digest)
+            .u64(self.record_bytes as u64);
+        for sum in &self.sums {
+            out.u64(*sum);
+        }
+        out.bytes(&self.firsts);
+        let mut index = out.finish_checked();
+        let length = index.len() as u64;
+        index.extend(length.to_le_bytes());
+        index
+    }
+
+    /// The size of the index in a file of `size` bytes with this tail; None if there is no index.
+    pub fn encoded_bytes(tail: [u8; TAIL_BYTES as usize], size: u64) -> Option<u64> {
+        let length = u64::from_le_bytes(tail);
+        (length <= size.checked_sub(TAIL_BYTES)?).then_some(length)
+    }
+
+    /// Decodes the result of [`RunIndex::encode`] without its tail, of a file of `size` bytes; None if it is damaged.
+    pub fn decode(index: &[u8], size: u64) -> Option<RunIndex> {
+        let mut fields = Reader::checked(index)?;
+        if fields.bytes(MAGIC.len())? != MAGIC {
+            return None;
+        }
+        let (job, chunk) = (fields.u64()?, fields.u32()?);
+        let (records, first, done) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (block, digest) = (fields.u64()?, fields.u64()?);
+        let record_bytes = usize::try_from(fields.u64()?).ok()?;
+        let stored = records.checked_sub(first)?;
+        if block == 0 || record_bytes == 0 {
+            return None;
+        }
+        let blocks = usize::try_from(stored.div_ceil(block)).ok()?;
+        let sums = fields.repeat(blocks, Reader::u64)?;
+        let firsts = fields.bytes(blocks.checked_mul(record_bytes)?)?.to_vec();
+        let bytes = stored.checked_mul(record_bytes as u64)?;
+        let whole = bytes
+            .checked_add(index.len() as u64)?
+            .checked_add(TAIL_BYTES)?;
+        let run = RunIndex {
+            job,
+            chunk,
+            records,
+            first,
+            done,
+            block,
+            digest,
+            sums,
+            firsts,
+            record_bytes,
+        };
+        fields.end(run).filter(|_| whole == size)
+    }
+
+    /// The bytes of the file that have these records.
+    pub fn file_range(&self, records: &Range<u64>) -> Range<u64> {
+        let at = |position: u64| (position - self.first) * self.record_bytes as u64;
+        at(records.start)..at(records.end)
+    }
+
+    /// The position of the first record of a block, or the end.
+    fn start(&self, block: usize) -> u64 {
+        (self.first + block as u64 * self.block).min(self.records)
+    }
+
+    /// The first record of a block as a point.
+    fn point(&self, block: usize) -> CutPoint<&[u8]> {
+        CutPoint {
+            record: &self.firsts[block * self.record_bytes..][..self.record_bytes],
+            origin: self.chunk,
+            position: self.start(block),
+        }
+    }
+
+    /// The first block that begins behind this position.
+    fn block_behind(&self, position: u64) -> usize {
+        let blocks = position.saturating_sub(self.first) / self.block + 1;
+        self.sums.len().min(blocks as usize)
+    }
+
+    /// The number of records before a cut. `read`: reads some records, which are those of one block.
+    pub fn cut(
+        &self,
+        cut: &Cut,
+        kernel: &dyn Kernel,
+        read: impl FnOnce(Range<u64>) -> Result<Option<Slice>>,
+    ) -> Result<Option<u64>> {
+        let point = match cut {
+            Cut::AllUpper => return Ok(Some(self.first)),
+            Cut::AllLower => return Ok(Some(self.records)),
+            Cut::At(point) => point,
+        };
+        let borrowed = CutPoint {
+            record: &point.record[..],
+            origin: point.origin,
+            position: point.position,
+        };
+        let (mut low, mut high) = (0, self.sums.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.point(middle).compare(&borrowed, kernel) {
+                Ordering::Less => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        let Some(block) = low.checked_sub(1) else {
+            return Ok(Some(self.first));
+        };
+        let records = self.start(block)..self.start(block + 1);
+        let start = records.start;
+        let data = read(records)?;
+        Ok(data.map(|data| {
+            let run = Run {
+                origin: Rank(self.chunk),
+                start,
+                data,
+            };
+            start + point.records_before(&run, kernel) as u64
+        }))
+    }
+
+    /// Whether these stored bytes, from a position on, have the checksums of the blocks that are whole in them.
+    pub fn is_intact(&self, start: u64, bytes: &[u8]) -> bool {
+        let end = start + (bytes.len() / self.record_bytes) as u64;
+        let first = (start - self.first).div_ceil(self.block) as usize;
+        (first..self.sums.len())
+            .take_while(|block| self.start(block + 1) <= end)
+            .all(|block| {
+                let range = self.start(block) - start..self.start(block + 1) - start;
+                let range = range.start as usize * self.record_bytes
+                    ..range.end as usize * self.record_bytes;
+                Checksum::of(&bytes[range]) == self.sums[block]
+            })
+    }
+}
+
+/// Returns the greatest cut, among those that the indexes tell, before which at most `most` records of these runs are,
+/// each from a position on. None: every cut has more.
+pub fn farthest_cut(runs: &[(&RunIndex, u64)], most: u64, kernel: &dyn Kernel) -> Option<Cut> {
+    // For each run, the first block that begins behind the cut.
+    let mut next: Vec<usize> = runs
+        .iter()
+        .map(|(run, position)| run.block_behind(*position))
+        .collect();
+    let heads = runs.iter().zip(&next);
+    let mut load: u64 = heads
+        .map(|((run, position), block)| run.start(*block) - position)
+        .sum();
+    if load > most {
+        return None;
+    }
+    loop {
+        let mut least: Option<usize> = None;
+        for (index, (run, _)) in runs.iter().enumerate() {
+            if next[index] == run.sums.len() {
+                continue;
+            }
+            let is_less = |least: usize| {
+                let (other, _) = runs[least];
+                let other = other.point(next[least]);
+                run.point(next[index]).compare(&other, kernel) == Ordering::Less
+            };
+            if least.is_none_or(is_less) {
+                least = Some(index);
+            }
+        }
+        let Some(index) = least else {
+            return Some(Cut::AllLower);
+        };
+        let (run, _) = runs[index];
+        let block = next[index];
+        load += run.start(block + 1) - run.start(block);
+        if load > most {
+            let point = run.point(block);
+            return Some(Cut::At(CutPoint {
+                record: point.record.to_vec(),
+                origin: point.origin,
+                position: point.position,
+            }));
+        }
+        next[index] += 1;
+    }
+}
+
+/// Returns the first of the cuts; the records before it are before all of them.
+pub fn first_cut(cuts: impl IntoIterator<Item = Cut>, kernel: &dyn Kernel) -> Cut {
+    let cuts = cuts.into_iter();
+    cuts.reduce(|one, other| match (&one, &other) {
+        (Cut::At(first), Cut::At(second)) => {
+            if first.compare(second, kernel) == Ordering::Greater {
+                other
+            } else {
+                one
+            }
+        }
+        (Cut::AllUpper, _) | (_, Cut::AllLower) => one,
+        _ => other,
+    })
+    .unwrap_or(Cut::AllLower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ftsort_kernels::buffer::Buffer;
+    use ftsort_kernels::kernel::kernel_of;
+    use ftsort_kernels::record::KeyKind;
+    use proptest::prelude::*;
+
+    fn bytes_of(keys: &[u16]) -> Vec<u8> {
+        keys.iter().flat_map(|key| key.to_ne_bytes()).collect()
+    }
+
+    fn runs_of(mut chunks: Vec<Vec<u16>>, block: u64) -> Vec<(Vec<u16>, RunIndex)> {
+        chunks.iter_mut().for_each(|chunk| chunk.sort_unstable());
+        let runs = (0..).zip(chunks).map(|(chunk, keys)| {
+            let index = RunIndex::new((7, chunk), &bytes_of(&keys), block, 2);
+            (keys, index)
+        });
+        runs.collect()
+    }
+
+    fn cut(keys: &[u16], index: &RunIndex, cut: &Cut) -> u64 {
+        let kernel = kernel_of(2, KeyKind::U16);
+        let read = |range: Range<u64>| {
+            assert!(range.end - range.start <= index.block);
+            let data = bytes_of(&keys[range.start as usize..range.end as usize]);
+            Ok(Some(Buffer::copy_of(&data)?.into()))
+        };
+        index.cut(cut, &*kernel, read).unwrap().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_divide_runs_in_the_total_order(
+            chunks in proptest::collection::vec(proptest::collection::vec(0..20_u16, 1..40), 1..6),
+            block in 1..9_u64,
+            chunk in 0..6_usize,
+            at in 0..40_usize,
+        ) {
+            let runs = runs_of(chunks, block);
+            let mut all: Vec<(u16, u32, u64)> = Vec::new();
+            for (keys, index) in &runs {
+                all.extend((0..).zip(keys).map(|(at, key)| (*key, index.chunk, at)));
+            }
+            let (keys, index) = &runs[chunk % runs.len()];
+            let at = at % keys.len();
+            let point = (keys[at], index.chunk, at as u64);
+            let record = keys[at].to_ne_bytes().to_vec();
+            let wanted = Cut::At(CutPoint { record, origin: point.1, position: point.2 });
+            for (keys, index) in &runs {
+                let before = all.iter().filter(|other| other.1 == index.chunk && **other < point);
+                prop_assert_eq!(cut(keys, index, &wanted), before.count() as u64);
+                prop_assert_eq!(cut(keys, index, &Cut::AllUpper), 0);
+                prop_assert_eq!(cut(keys, index, &Cut::AllLower), keys.len() as u64);
+            }
+        }
+
+        #[test]
+        fn batches_take_all_records_and_stay_below_their_limit(
+            chunks in proptest::collection::vec(proptest::collection::vec(0..20_u16, 1..40), 1..6),
+            block in 1..9_u64,
+            spare in 1..30_u64,
+        ) {
+            let kernel = kernel_of(2, KeyKind::U16);
+            let runs = runs_of(chunks, block);
+            let most = runs.len() as u64 * block + spare;
+            let mut positions = vec![0; runs.len()];
+            let mut sorted: Vec<u16> = Vec::new();
+            loop {
+                let from: Vec<_> = runs.iter().map(|(_, index)| index).zip(positions.clone()).collect();
+                let next = farthest_cut(&from, most, &*kernel).expect("room for a block of each run");
+                let mut batch: Vec<u16> = Vec::new();
+                for ((keys, index), position) in runs.iter().zip(&mut positions) {
+                    let end = cut(keys, index, &next);
+                    prop_assert!(end >= *position);
+                    batch.extend(&keys[*position as usize..end as usize]);
+                    *position = end;
+                }
+                prop_assert!(batch.len() as u64 <= most);
+                prop_assert!(!batch.is_empty() || next == Cut::AllLower);
+                batch.sort_unstable();
+                sorted.extend(batch);
+                if next == Cut::AllLower {
+                    break;
+                }
+            }
+            let mut all: Vec<u16> = runs.into_iter().flat_map(|(keys, _)| keys).collect();
+            all.sort_unstable();
+            prop_assert_eq!(sorted, all);
+        }
+
+        #[test]
+        fn an_index_decodes_as_it_was_and_detects_damage(
+            mut keys in proptest::collection::vec(any::<u16>(), 1..60),
+            block in 1..9_u64,
+            first in 0..60_u64,
+            at: usize,
+        ) {
+            keys.sort_unstable();
+            let first = first % keys.len() as u64;
+            let sorted = bytes_of(&keys);
+            let index = RunIndex::new((3, 4), &sorted, block, 2).from(first, 9, &sorted);
+            let stored = &sorted[2 * first as usize..];
+            let mut file = stored.to_vec();
+            let encoded = index.encode();
+            file.extend(&encoded);
+            let size = file.len() as u64;
+            let tail = file.last_chunk().unwrap();
+            let length = RunIndex::encoded_bytes(*tail, size).unwrap() as usize;
+            let (encoded, _) = encoded.split_at(length);
+            prop_assert_eq!(RunIndex::decode(encoded, size), Some(index.clone()));
+            prop_assert_eq!(RunIndex::decode(encoded, size + 1), None);
+            let mut damaged = encoded.to_vec();
+            damaged[at % length] ^= 4;
+            prop_assert_eq!(RunIndex::decode(&damaged, size), None);
+            prop_assert!(index.is_intact(first, stored));
+            let mut damaged = stored.to_vec();
+            let place = at % damaged.len();
+            damaged[place] ^= 4;
+            prop_assert!(!index.is_intact(first, &damaged));
+        }
+    }
+
+    #[test]
+    fn blocks_that_are_not_whole_are_not_compared() {
+        let sorted = bytes_of(&[1, 2, 3, 4, 5, 6, 7]);
+        let index = RunIndex::new((1, 0), &sorted, 3, 2);
+        assert!(index.is_intact(1, &bytes_of(&[9, 9, 4, 5, 6, 7])));
+        assert!(!index.is_intact(1, &bytes_of(&[9, 9, 4, 5, 9, 7])));
+        assert!(index.is_intact(4, &bytes_of(&[9])));
+    }
+
+    #[test]
+    fn too_little_room_for_a_block_of_each_run_has_no_cut() {
+        let runs = runs_of(vec![vec![1; 10], vec![2; 10]], 4);
+        let kernel = kernel_of(2, KeyKind::U16);
+        let from: Vec<_> = runs.iter().map(|(_, index)| (index, 0)).collect();
+        assert_eq!(farthest_cut(&from, 7, &*kernel), None);
+        assert!(farthest_cut(&from, 8, &*kernel).is_some());
+    }
+
+    #[test]
+    fn the_first_cut_is_before_the_others() {
+        let kernel = kernel_of(2, KeyKind::U16);
+        let at = |key: u16, origin| {
+            let record = key.to_ne_bytes().to_vec();
+            Cut::At(CutPoint {
+                record,
+                origin,
+                position: 1,
+            })
+        };
+        let first = |cuts: &[Cut]| first_cut(cuts.iter().cloned(), &*kernel);
+        assert_eq!(first(&[]), Cut::AllLower);
+        assert_eq!(first(&[Cut::AllLower, at(3, 0), at(2, 5)]), at(2, 5));
+        assert_eq!(first(&[at(2, 1), at(2, 0), Cut::AllLower]), at(2, 0));
+        assert_eq!(first(&[at(2, 1), Cut::AllUpper]), Cut::AllUpper);
+    }
+}

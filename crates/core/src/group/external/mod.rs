@@ -1,0 +1,494 @@
+//! Sorts of more data than memory: the collective steps ([`external`](crate::external) has the parts of one rank).
+//!
+//! The source is the redundancy. If a rank fails, its runs are missing; the survivors divide their chunks, read and
+//! sort them again, and repeat the batches that are not committed. A batch is committed as soon as all ranks have written
+//! their blocks of it and no rank has failed since the runs of all chunks were found. After that a manifest beside the
+//! output tells it to a job that resumes this one.
+//!
+//! Must never: write records into the output before the place of a committed batch, or read a batch of which a rank
+//! does not have its runs.
+
+mod job;
+mod output;
+
+use self::job::{ExternalJob, Reading, geometry, remove_runs};
+use self::output::{identity_of, left_manifest, manifest_name};
+use super::config::agree_on_equal;
+use super::input::{InputOrigin, Prepared};
+use super::{Group, JobKind, Sorted};
+use crate::engine::reported_by_all;
+use crate::external::manifest::Manifest;
+use crate::external::places::{ExternalFiles, Transfer};
+use crate::external::run::{farthest_cut, first_cut};
+use crate::members::Rank;
+use crate::mutants::{Mutant, mutant};
+use crate::sort::pivot::Cut;
+use crate::sort::{Method, Shape};
+use crate::transport::Transport;
+use ftsort_kernels::buffer::Slice;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::record::Layout;
+
+/// The greatest part of its memory that a rank uses for one chunk, or for its part of a batch: three are being read,
+/// sorted and written at the same time, and a sort takes its input, a copy, and space for the result.
+const PARTS_OF_MEMORY: usize = 5;
+
+/// The size of a block of a run in bytes.
+const BLOCK_BYTES: usize = 1 << 16;
+
+/// The number of blocks of a chunk, at least.
+const LEAST_BLOCKS: usize = 64;
+
+/// An external sort, as a rank passes it.
+pub struct ExternalSort {
+    /// The records' size and key; the same on all ranks.
+    pub layout: Layout,
+    /// The source, the scratch directories and the directory of the output.
+    pub files: ExternalFiles,
+    /// The name of the output in its directory; the same on all ranks.
+    pub output: String,
+    /// The bytes that the buffers of the sort may take on this rank; 0: half of the memory limit of a job.
+    pub memory_bytes: usize,
+    /// Continues an earlier job with the same output, and leaves the state of this one for a later job; the same on
+    /// all ranks.
+    pub resume: bool,
+}
+
+/// The figures of an external sort on this rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExternalStats {
+    /// The number of records of the source.
+    pub records: u64,
+    /// The number of records that an earlier job had put into the output.
+    pub resumed_records: u64,
+    /// The runs of an earlier job that this rank found.
+    pub resumed_runs: u64,
+    /// The runs that this rank made.
+    pub runs: u64,
+    /// The committed batches.
+    pub batches: u64,
+    /// How often a failure, or a run that could not be read, made the ranks begin again with the first batch that was not
+    /// committed.
+    pub restarts: u64,
+    /// The bytes that this rank read from the source and from runs.
+    pub bytes_read: u64,
+    /// The bytes that this rank wrote to runs and to the output.
+    pub bytes_written: u64,
+}
+
+/// A batch that is being written.
+struct Written {
+    transfer: Transfer<()>,
+    /// The number of its records on all ranks.
+    records: u64,
+    end: Cut,
+}
+
+impl ExternalSort {
+    /// A hash of all that must be the same on all ranks.
+    fn fingerprint(&self) -> u64 {
+        use std::hash::{Hash, Hasher};
+        let mut hasher = twox_hash::XxHash3_64::new();
+        self.layout.fingerprint().hash(&mut hasher);
+        self.output.hash(&mut hasher);
+        self.resume.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl<T: Transport> Group<T> {
+    /// Sorts the records of a source that need not fit into memory into one file. All ranks can read all of the source,
+    /// and its content must not change during the call. Equal keys may change their order. Collective.
+    ///
+    /// # Errors
+    /// `Status::Store` where a file cannot be read or written, or the source has changed. `Status::Memory` where the memory
+    /// is too small for the source. `Status::Argument` where the arguments are wrong or differ between ranks, or another
+    /// sort than the present one is to be resumed. `Status::Callback` where a callback of a source or comparator fails. After
+    /// these the group stays usable, and no file is left, unless the sort may be resumed. `Status::Mpi` and
+    /// `Status::Excluded` leave all files.
+    pub fn external_sort(&mut self, sort: ExternalSort) -> Result<ExternalStats> {
+        self.external_sort_checked(Ok(sort))
+    }
+
+    /// As [`Group::external_sort`], for a caller that may have found an argument wrong.
+    pub fn external_sort_checked(&mut self, sort: Result<ExternalSort>) -> Result<ExternalStats> {
+        self.call(|group| {
+            group.job(JobKind::Sort, |group, start| {
+                MemoryBudget::current().start_peak();
+                let mut job = group.begin_external(sort)?;
+                if job.manifest.is_finished {
+                    return Ok(job.stats);
+                }
+                let sorted = group.external_attempts(&mut job, start.time);
+                if sorted
+                    .as_ref()
+                    .is_err_and(|error| error.status.sets_apart())
+                {
+                    return sorted.map(|()| job.stats);
+                }
+                let fails = sorted.is_err();
+                if !fails || !job.resume {
+                    job.clean_up(fails);
+                }
+                group.note_total_time(start.time);
+                sorted.map(|()| job.stats)
+            })
+        })
+    }
+
+    /// Agrees on the arguments, the memory, and the state from which the sort continues. Collective.
+    fn begin_external(&mut self, sort: Result<ExternalSort>) -> Result<ExternalJob> {
+        let checked = sort.and_then(|sort| {
+            if self.config.method == Some(Method::Bitonic(Shape::Bitonic)) {
+                let text =
+                    "FTSORT_BITONIC_MERGE sorts bitonic sequences, and an external sort has none";
+                return Err(Error::new(Status::Argument, text));
+            }
+            let identity = identity_of(&sort)?;
+            Ok((sort, identity))
+        });
+        let (sort, identity) = self.on_all(checked)?;
+        let facts = [
+            (sort.fingerprint(), "record, output or resume"),
+            (identity.bytes, "the size of the source"),
+            (identity.source, "the source"),
+        ];
+        for (fact, name) in facts {
+            self.on_engine(|engine| agree_on_equal(engine, fact, name))?;
+        }
+        let memory = match sort.memory_bytes {
+            0 => MemoryBudget::current().measured_limit() / 2,
+            bytes => bytes,
+        };
+        let share = memory / PARTS_OF_MEMORY;
+        let reports = self.reports(share.to_le_bytes().to_vec())?;
+        let shares = reports
+            .iter()
+            .filter_map(|(_, share)| share[..].try_into().ok());
+        let share = shares.map(usize::from_le_bytes).min().unwrap_or(share);
+        let left = self.shared_manifest(&sort)?;
+        let job = self.draw_seed();
+        let fresh = || {
+            let geometry = geometry(&identity, share, self.members.executing().len())?;
+            let block = (share / LEAST_BLOCKS).min(BLOCK_BYTES) / identity.record_bytes;
+            Ok(Manifest {
+                job,
+                identity,
+                geometry,
+                block: block.max(1) as u64,
+                done: 0,
+                cut: Cut::AllUpper,
+                is_finished: false,
+            })
+        };
+        let manifest = match left {
+            Some(left) if sort.resume => match left.identity.difference(&identity) {
+                None => left,
+                Some(difference) => {
+                    let text = format!(
+                        "{} is the state of another sort, with {difference}: remove it, or do not resume",
+                        manifest_name(&sort.output)
+                    );
+                    return Err(Error::new(Status::Argument, text));
+                }
+            },
+            left => {
+                let manifest = fresh()?;
+                let mut sort = sort;
+                if let Some(left) = left {
+                    remove_runs(&mut sort.files, left.job);
+                }
+                let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
+                let removed = self.is_writer().then(|| job.remove_output());
+                self.on_all(removed.unwrap_or(Ok(())))?;
+                return Ok(job);
+            }
+        };
+        let chunk_bytes = manifest.geometry.most_records() * identity.record_bytes as u64;
+        if chunk_bytes > share.max(identity.record_bytes) as u64 {
+            let text = format!(
+                "the sort to resume has chunks of {chunk_bytes} bytes, but a rank has memory for {share}: give it \
+                 {} bytes",
+                chunk_bytes * PARTS_OF_MEMORY as u64
+            );
+            return Err(Error::new(Status::Memory, text));
+        }
+        let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
+        job.find_runs();
+        Ok(job)
+    }
+
+    /// The state that an earlier job has left; the same on all ranks. Collective.
+    fn shared_manifest(&mut self, sort: &ExternalSort) -> Result<Option<Manifest>> {
+        let length = Manifest::most_bytes(sort.layout.record_bytes());
+        let mine = left_manifest(sort).map(|manifest| manifest.encode());
+        let mut message = mine.unwrap_or_default();
+        let known = message.len().min(length);
+        message.resize(length, 0);
+        let mut framed = (known as u64).to_le_bytes().to_vec();
+        framed.extend(message);
+        let reports = self.reports(framed)?;
+        let manifests = reports.iter().filter_map(|(_, report)| {
+            let (known, manifest) = report.split_first_chunk()?;
+            Manifest::decode(manifest.get(..u64::from_le_bytes(*known) as usize)?)
+        });
+        // A rank may see an older version.
+        Ok(manifests.max_by_key(|manifest| (manifest.done, manifest.is_finished)))
+    }
+
+    /// Returns the value if all ranks have one. Collective.
+    fn on_all<V>(&mut self, mine: Result<V>) -> Result<V> {
+        Ok(self.on_engine(|engine| engine.all_or_none(mine))?.0)
+    }
+
+    /// The payloads of all survivors. Collective.
+    fn reports(&mut self, mine: Vec<u8>) -> Result<Vec<(Rank, Slice)>> {
+        Ok(self
+            .on_engine(|engine| reported_by_all(engine, mine, None))?
+            .0)
+    }
+
+    /// Whether this rank writes the manifest.
+    fn is_writer(&self) -> bool {
+        self.members.lowest_executor() == self.members.me()
+    }
+
+    fn known_failures(&self) -> usize {
+        self.members.faulty().len()
+    }
+
+    /// Attempts until the output is complete. Collective.
+    fn external_attempts(&mut self, job: &mut ExternalJob, time: f64) -> Result<()> {
+        loop {
+            let known = self.known_failures();
+            if !job.manifest.is_written() {
+                let prepared = if self.is_writer() {
+                    job.ensure_output().and_then(|()| job.write_manifest())
+                } else {
+                    Ok(())
+                };
+                self.on_all(prepared)?;
+                if !self.find_or_make_runs(job)? {
+                    continue;
+                }
+                let is_complete = self.known_failures() == known;
+                if !is_complete || !self.external_batches(job, known, time)? {
+                    job.stats.restarts += 1;
+                    continue;
+                }
+            }
+            let finished = job.check_source();
+            let finished = if self.is_writer() {
+                finished.and_then(|()| job.finish_output())
+            } else {
+                finished
+            };
+            self.on_all(finished)?;
+            if self.known_failures() == known {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes the runs that no rank has. Returns whether all were there already. Collective.
+    fn find_or_make_runs(&mut self, job: &mut ExternalJob) -> Result<bool> {
+        let reports = self.reports(job.holdings())?;
+        let (ranks, digests): (Vec<Rank>, Vec<Slice>) = reports.into_iter().unzip();
+        let me = self.members.me();
+        let mine = ranks
+            .iter()
+            .position(|rank| *rank == me)
+            .unwrap_or(ranks.len());
+        // The same reports have the same error on all ranks.
+        let (counts, missing) = job.learn_holdings(&digests, mine)?;
+        if missing.is_empty() {
+            return Ok(true);
+        }
+        let executing = self.members.executing();
+        let workers = ranks.into_iter().zip(counts);
+        let mut workers: Vec<(usize, Rank)> = workers
+            .filter(|(rank, _)| executing.contains(*rank))
+            .map(|(rank, count)| (count, rank))
+            .collect();
+        let mut chunks = Vec::new();
+        for chunk in missing {
+            // The reports may not have a rank that executes nodes since a failure.
+            let Some(worker) = workers.iter_mut().min() else {
+                break;
+            };
+            worker.0 += 1;
+            if worker.1 == me {
+                chunks.push(chunk);
+            }
+        }
+        let made = job.make_runs(&chunks);
+        self.on_all(made)?;
+        Ok(false)
+    }
+
+    /// Sorts the batches that are not committed. Returns whether all are; otherwise a rank failed or gave up a run.
+    /// Collective. `known`: the number of failed ranks when the runs of all chunks were found.
+    fn external_batches(&mut self, job: &mut ExternalJob, known: usize, time: f64) -> Result<bool> {
+        let rewound = job.rewind();
+        let unreadable = self.on_all(rewound)?;
+        let first = match self.start_batch(job, unreadable)? {
+            Some(reading) if self.known_failures() == known => reading,
+            _ => return Ok(false),
+        };
+        let (mut ahead, mut behind) = (Some(first), None::<Written>);
+        while let Some(reading) = ahead.take() {
+            let end = reading.end.clone();
+            let (records, unreadable) = match job.finish_batch(reading) {
+                Ok(records) => (records, Vec::new()),
+                Err(unreadable) => (Slice::default(), unreadable),
+            };
+            let is_last = end == Cut::AllLower;
+            let gave_up = if is_last {
+                self.any_gave_up(job, unreadable)?
+            } else {
+                ahead = self.start_batch(job, unreadable)?;
+                ahead.is_none()
+            };
+            let sorted = match gave_up {
+                true => None,
+                false => self.sort_batch(job, records, known, time)?,
+            };
+            if !self.finish_written(job, behind.take(), known)? {
+                return Ok(false);
+            }
+            let Some(sorted) = sorted else {
+                return Ok(false);
+            };
+            let done = job.manifest.done;
+            let blocks = sorted.blocks.into_iter();
+            let blocks = blocks.map(|(_, offset, records)| (offset, records));
+            behind = Some(Written {
+                transfer: job.start_output(done, blocks.collect()),
+                records: sorted.total,
+                end,
+            });
+        }
+        self.finish_written(job, behind, known)
+    }
+
+    /// Starts to read the next batch. None: a rank gave up a run. Collective. `unreadable`: runs that this rank cannot
+    /// read.
+    fn start_batch(
+        &mut self,
+        job: &mut ExternalJob,
+        unreadable: Vec<u32>,
+    ) -> Result<Option<Reading>> {
+        let runs: Vec<_> = job
+            .held
+            .values()
+            .map(|run| (&run.index, run.position))
+            .collect();
+        let proposal = farthest_cut(&runs, job.most_records(), &*job.kernel).ok_or_else(|| {
+            let text = format!(
+                "memory_bytes is too small for {} runs of this source: give the sort more memory, or use more ranks",
+                runs.len()
+            );
+            Error::new(Status::Memory, text)
+        });
+        let proposal = self.on_all(proposal)?;
+        let record_bytes = job.layout.record_bytes();
+        let mut message = vec![u8::from(!unreadable.is_empty())];
+        proposal.encode(record_bytes, &mut message);
+        let reports = self.reports(message)?;
+        self.give_up(job, unreadable)?;
+        let mut cuts = Vec::new();
+        for (_, report) in &reports {
+            let (gave_up, cut) = report.split_first().unwrap_or((&1, &[]));
+            if *gave_up != 0 {
+                return Ok(None);
+            }
+            cuts.push(Cut::decode(cut, record_bytes)?);
+        }
+        let end = first_cut(cuts, &*job.kernel);
+        let started = job.start_batch(end);
+        let (reading, unreadable) = match self.on_all(started)? {
+            Ok(reading) => (Some(reading), Vec::new()),
+            Err(unreadable) => (None, unreadable),
+        };
+        let gave_up = self.any_gave_up(job, unreadable)?;
+        Ok(reading.filter(|_| !gave_up))
+    }
+
+    /// Gives up runs, and returns whether any rank does. Collective.
+    fn any_gave_up(&mut self, job: &mut ExternalJob, unreadable: Vec<u32>) -> Result<bool> {
+        let reports = self.reports(vec![u8::from(!unreadable.is_empty())])?;
+        self.give_up(job, unreadable)?;
+        Ok(reports.iter().any(|(_, report)| report[..] != [0]))
+    }
+
+    fn give_up(&mut self, job: &mut ExternalJob, unreadable: Vec<u32>) -> Result<()> {
+        let gave_up = job.give_up(&unreadable);
+        self.on_all(gave_up)
+    }
+
+    /// Sorts the records of a batch. None: a rank failed. Collective.
+    fn sort_batch(
+        &mut self,
+        job: &ExternalJob,
+        records: Slice,
+        known: usize,
+        time: f64,
+    ) -> Result<Option<Sorted>> {
+        let start = self.begin_next_job(time);
+        let layout = job.layout.clone();
+        let prepared = Prepared::of_made(layout, &records, InputOrigin::Derived, &self.threads);
+        let prepared = prepared.map(|prepared| Prepared {
+            unprotected: true,
+            ..prepared
+        });
+        match self.sort_prepared(start, prepared, None, None) {
+            Ok(sorted) => Ok(Some(sorted)),
+            Err(error) if error.status == Status::DataLost && self.known_failures() > known => {
+                self.forget_losses();
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Commits a batch as soon as all ranks have written it. Returns whether no rank has failed. Collective.
+    fn finish_written(
+        &mut self,
+        job: &mut ExternalJob,
+        written: Option<Written>,
+        known: usize,
+    ) -> Result<bool> {
+        let Some(written) = written else {
+            self.on_all(Ok(()))?;
+            return Ok(self.known_failures() == known);
+        };
+        let Written {
+            transfer,
+            records,
+            end,
+        } = written;
+        if mutant(Mutant::ManifestBeforeCommit) && self.is_writer() {
+            let committed = job.manifest.clone();
+            job.manifest.done += records;
+            job.manifest.cut = end.clone();
+            let _ = job.write_manifest();
+            job.manifest = committed;
+        }
+        let done = transfer.wait().and_then(|()| job.sync_output());
+        self.on_all(done)?;
+        if self.known_failures() != known && !mutant(Mutant::BatchOfFailedRankCommitted) {
+            return Ok(false);
+        }
+        job.manifest.done += records;
+        job.manifest.cut = end;
+        job.stats.batches += 1;
+        let written = if self.is_writer() {
+            job.write_manifest()
+        } else {
+            Ok(())
+        };
+        self.on_all(written)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,378 @@
+//! External sorts on simulated ranks: failures of ranks and of the whole job at any step, resumed jobs, damaged and refused
+//! files, and the mutants of their code.
+
+mod refused;
+mod resumed;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::{SEEDS, SimGroup, refusal, services, statuses, transport};
+use ftsort_core::external::manifest::Manifest;
+use ftsort_core::external::places::{ExternalFiles, Places, Source};
+use ftsort_core::group::{ExternalSort, ExternalStats, Group, GroupConfig, HostBudget, Services};
+use ftsort_core::members::Rank;
+use ftsort_core::mutants::{Mutant, set_mutant};
+use ftsort_core::sort::{Method, Shape};
+use ftsort_kernels::checksum::Checksum;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::memory::MemoryBudget;
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
+use ftsort_sim::directory::{FileModel, InMemoryDirectory, SharedFiles};
+use ftsort_sim::transport::{
+    Failure, FailureMode, RankHandle, SimConfig, SimMpi, SimResult, run_ranks_on_large_stacks,
+};
+
+const RANKS: usize = 3;
+
+const RECORD_BYTES: usize = 8;
+
+/// A chunk has 20 records.
+const MEMORY: usize = 20 * RECORD_BYTES * 5;
+
+const OUTPUT: &str = "sorted";
+
+/// The files that jobs leave to each other.
+#[derive(Clone)]
+struct World {
+    source: Rc<RefCell<Vec<u8>>>,
+    output: SharedFiles,
+    /// A local directory for each rank.
+    scratch: Vec<SharedFiles>,
+}
+
+/// Records with many equal keys, and numbers that tell them apart.
+fn records(count: usize) -> Vec<u8> {
+    let record = |index: u32| {
+        let key = (index.wrapping_mul(7919) >> 3) % 17;
+        [key.to_ne_bytes(), index.to_ne_bytes()].concat()
+    };
+    (0..count as u32).flat_map(record).collect()
+}
+
+impl World {
+    fn new(count: usize) -> World {
+        World {
+            source: Rc::new(RefCell::new(records(count))),
+            output: SharedFiles::default(),
+            scratch: (0..8).map(|_| SharedFiles::default()).collect(),
+        }
+    }
+
+    fn files(&self, rank: Rank, handle: &RankHandle) -> ExternalFiles {
+        let open = |shared: &SharedFiles| {
+            Box::new(InMemoryDirectory::new(shared, handle, FileModel::default()))
+        };
+        ExternalFiles::at_once(Places {
+            source: Box::new(MemorySource(Rc::clone(&self.source))),
+            scratch: vec![open(&self.scratch[rank.index()])],
+            output: open(&self.output),
+        })
+    }
+
+    /// An error unless the output is the sorted source, and the only file.
+    fn check(&self, resume: bool) -> std::result::Result<(), String> {
+        let output = self.output.borrow();
+        let mut wanted = vec![OUTPUT.to_string()];
+        if resume {
+            wanted.push(format!("{OUTPUT}.ftsort"));
+        }
+        if output.names() != wanted {
+            return Err(format!("files {:?}", output.names()));
+        }
+        let found = output.content(OUTPUT).expect("the output");
+        let order = |bytes: &[u8]| {
+            let records = bytes.chunks_exact(RECORD_BYTES);
+            let mut records: Vec<(u32, u32)> = records.map(numbers).collect();
+            let keys: Vec<u32> = records.iter().map(|(key, _)| *key).collect();
+            records.sort_unstable();
+            (keys, records)
+        };
+        let (keys, found) = order(found);
+        let (_, expected) = order(&self.source.borrow());
+        if found != expected {
+            return Err(format!("{found:?} instead of {expected:?}"));
+        }
+        if !keys.is_sorted() {
+            return Err(format!("not in order: {keys:?}"));
+        }
+        Ok(())
+    }
+
+    fn runs(&self) -> usize {
+        let names = self.scratch.iter().map(|files| files.borrow().names());
+        names.map(|names| names.len()).sum()
+    }
+}
+
+fn numbers(record: &[u8]) -> (u32, u32) {
+    let number = |at: usize| u32::from_ne_bytes(record[at..at + 4].try_into().unwrap());
+    (number(0), number(4))
+}
+
+struct MemorySource(Rc<RefCell<Vec<u8>>>);
+
+impl Source for MemorySource {
+    fn bytes(&self) -> Result<u64> {
+        Ok(self.0.borrow().len() as u64)
+    }
+
+    fn identity(&self) -> Result<u64> {
+        Ok(1)
+    }
+
+    fn read_at(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        into.copy_from_slice(&self.0.borrow()[at as usize..][..into.len()]);
+        Ok(())
+    }
+}
+
+fn layout() -> Layout {
+    let fields = Fields {
+        record_bytes: RECORD_BYTES,
+        key: KeyKind::U32 as i32,
+        ..Fields::default()
+    };
+    Layout::new(fields).expect("a layout")
+}
+
+fn sort_of(world: &World, rank: Rank, handle: &RankHandle, resume: bool) -> ExternalSort {
+    ExternalSort {
+        layout: layout(),
+        files: world.files(rank, handle),
+        output: OUTPUT.into(),
+        memory_bytes: MEMORY,
+        resume,
+    }
+}
+
+type Outcomes = Vec<Option<Result<ExternalStats>>>;
+
+/// Runs one job. An error if it hangs.
+fn try_job(
+    world: &World,
+    ranks: usize,
+    (seed, failures): (u64, &[Failure]),
+    program: impl Fn(&mut SimGroup<'_>, Rank, &RankHandle, &World) -> Result<ExternalStats> + 'static,
+) -> std::result::Result<Outcomes, String> {
+    let config = SimConfig {
+        seed,
+        failures: failures.to_vec(),
+        timed: false,
+        record: false,
+    };
+    let world = world.clone();
+    let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
+        let handle = mpi.handle();
+        let outcome = (|| {
+            let mut group = Group::new(transport(mpi), GroupConfig::default(), services(rank))?;
+            program(&mut group, rank, &handle, &world)
+        })();
+        handle.check().is_ok().then_some(outcome)
+    };
+    let run: SimResult<Option<Result<ExternalStats>>> =
+        run_ranks_on_large_stacks(ranks, &config, rank_main);
+    if !run.hung.is_empty() || run.misuse.is_some() {
+        return Err(format!("hung {:?}, misuse {:?}", run.hung, run.misuse));
+    }
+    Ok(run.outcomes.into_iter().map(Option::flatten).collect())
+}
+
+fn job(
+    world: &World,
+    ranks: usize,
+    run: (u64, &[Failure]),
+    resume: bool,
+) -> std::result::Result<Outcomes, String> {
+    try_job(world, ranks, run, move |group, rank, handle, world| {
+        group.external_sort(sort_of(world, rank, handle, resume))
+    })
+}
+
+fn crash(rank: usize, step: u32) -> Failure {
+    Failure {
+        rank: Rank(rank as u32),
+        step,
+        mode: FailureMode::Crash,
+    }
+}
+
+/// The number of survivors of a run in which all survivors succeed and the output is right; otherwise the reason.
+fn survivors_of(
+    world: &World,
+    outcomes: std::result::Result<Outcomes, String>,
+    resume: bool,
+) -> std::result::Result<usize, String> {
+    let found: Vec<Status> = statuses(&outcomes?).into_iter().flatten().collect();
+    if found.iter().any(|status| *status != Status::Ok) {
+        return Err(format!("statuses {found:?}"));
+    }
+    if !found.is_empty() {
+        world.check(resume)?;
+    }
+    Ok(found.len())
+}
+
+#[test]
+fn sorts_sources_of_all_sizes() {
+    for (count, seed) in [0, 1, 19, 20, 61, 143].into_iter().zip(SEEDS) {
+        for ranks in 1..6 {
+            for resume in [false, true] {
+                let world = World::new(count);
+                let outcomes = job(&world, ranks, (seed, &[]), resume).unwrap();
+                for outcome in &outcomes {
+                    let stats = outcome.as_ref().unwrap().as_ref().unwrap();
+                    assert_eq!((stats.records, stats.restarts), (count as u64, 0));
+                }
+                let survivors = survivors_of(&world, Ok(outcomes), resume);
+                assert_eq!(survivors, Ok(ranks), "{count} records");
+                assert_eq!(world.runs(), 0);
+            }
+        }
+    }
+}
+
+/// Every rank reads each byte of the source, and of the runs, once on average.
+#[test]
+fn reads_and_writes_every_byte_twice() {
+    let world = World::new(500);
+    let outcomes = job(&world, 4, (1, &[]), false).unwrap();
+    let stats = outcomes.iter().flatten().flatten();
+    let (read, written) = stats.fold((0, 0), |(read, written), stats| {
+        (read + stats.bytes_read, written + stats.bytes_written)
+    });
+    let bytes = 500 * RECORD_BYTES as u64;
+    assert_eq!(read, 2 * bytes);
+    // Blocks of one record have an index that is larger than they are.
+    assert!((2 * bytes..6 * bytes).contains(&written));
+}
+
+/// Lets each rank fail at each of its steps. Returns the first error.
+fn failures_at_every_step(seed: u64, stride: usize) -> Option<String> {
+    for rank in 0..RANKS {
+        for step in (1..).step_by(stride) {
+            let world = World::new(143);
+            let outcomes = job(&world, RANKS, (seed, &[crash(rank, step)]), false);
+            match survivors_of(&world, outcomes, false) {
+                Ok(RANKS) => break,
+                Ok(_) => {}
+                Err(text) => return Some(format!("seed {seed} failures {rank}@{step}: {text}")),
+            }
+        }
+    }
+    None
+}
+
+fn all_tests() -> bool {
+    std::env::var("FTSORT_TESTS").is_ok_and(|value| value == "all")
+}
+
+#[test]
+fn survives_a_failure_at_every_step() {
+    let stride = if all_tests() { 1 } else { 3 };
+    for seed in 1..3 {
+        assert_eq!(failures_at_every_step(seed, stride), None);
+    }
+}
+
+/// The number of steps of a rank without failures.
+fn steps(rank: usize) -> u32 {
+    let is_over = |step: &u32| {
+        let world = World::new(143);
+        let outcomes = job(&world, RANKS, (1, &[crash(rank, *step)]), false);
+        survivors_of(&world, outcomes, false) == Ok(RANKS)
+    };
+    (1..).step_by(20).find(is_over).expect("a sort ends")
+}
+
+#[test]
+fn survives_pairs_of_failures() {
+    let most = steps(1);
+    let (stride, other_stride) = if all_tests() { (5, 11) } else { (31, 67) };
+    for one in (1..most).step_by(stride) {
+        for other in (1 + one % 7..2 * most).step_by(other_stride) {
+            for (first, second) in [(0, 1), (1, 2), (2, 0)] {
+                let failures = [crash(first, one), crash(second, other)];
+                let world = World::new(143);
+                let outcomes = job(&world, RANKS, (1, &failures), false);
+                let survivors = survivors_of(&world, outcomes, false);
+                assert!(
+                    survivors.is_ok(),
+                    "{first}@{one} {second}@{other}: {survivors:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The source changes, and then a rank fails: its chunks are read again. Returns whether the survivors notice.
+fn a_changed_source_is_noticed(step: u32) -> bool {
+    let world = World::new(143);
+    let outcomes = try_job(
+        &world,
+        RANKS,
+        (1, &[crash(1, step)]),
+        |group, rank, handle, world| {
+            struct Changing(MemorySource, RefCell<u32>, u32);
+            impl Source for Changing {
+                fn bytes(&self) -> Result<u64> {
+                    self.0.bytes()
+                }
+                fn identity(&self) -> Result<u64> {
+                    self.0.identity()
+                }
+                fn read_at(&self, at: u64, into: &mut [u8]) -> Result<()> {
+                    self.0.read_at(at, into)?;
+                    *self.1.borrow_mut() += 1;
+                    // The chunks of this rank alone are read as they were.
+                    if *self.1.borrow() > self.2 {
+                        into[0] ^= 1;
+                    }
+                    Ok(())
+                }
+            }
+            let mut sort = sort_of(world, rank, handle, false);
+            let own = MemorySource(Rc::clone(&world.source));
+            sort.files.places.source = Box::new(Changing(own, RefCell::new(0), 3));
+            group.external_sort(sort)
+        },
+    );
+    let found = statuses(&outcomes.unwrap());
+    found[0] == Some(Status::Store) && found[0] == found[2]
+}
+
+#[test]
+fn a_source_that_changes_is_an_error() {
+    assert!(a_changed_source_is_noticed(steps(1) * 3 / 4));
+}
+
+/// The mutants of external sorts, and the test that detects each.
+#[test]
+fn every_mutant_of_an_external_sort_is_detected() {
+    type Detects = fn() -> bool;
+    let detected: [(Mutant, Detects); 5] = [
+        (Mutant::BatchOfFailedRankCommitted, || {
+            (1..9).any(|seed| failures_at_every_step(seed, 1).is_some())
+        }),
+        (Mutant::ManifestBeforeCommit, || {
+            (1..9).any(|seed| resumed::jobs_ended_at_every_step(seed, 1, &|_| {}).is_err())
+        }),
+        (Mutant::DamagedRunUsed, || {
+            (1..9).any(|seed| {
+                resumed::jobs_ended_at_every_step(seed, 7, &resumed::damage_runs).is_err()
+            })
+        }),
+        (Mutant::RunOfLaterBatchUsed, || {
+            resumed::resumed_with_an_older_manifest().is_some()
+        }),
+        (Mutant::ChangedSourceAccepted, || {
+            !a_changed_source_is_noticed(steps(1) * 3 / 4)
+        }),
+    ];
+    for (mutant, detects) in detected {
+        set_mutant(Some(mutant));
+        let is_detected = detects();
+        set_mutant(None);
+        assert!(is_detected, "{mutant:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Refused memory, refused accesses to files, and wrong arguments of external sorts.
+
+use super::*;
+
+/// A budget of which a test refuses actions.
+struct Refusing(MemoryBudget);
+
+impl HostBudget for Refusing {
+    fn memory(&self) -> Option<&MemoryBudget> {
+        Some(&self.0)
+    }
+
+    fn begin_job(&mut self, _limit: usize, _survivors_here: usize) {}
+
+    fn set_survivors_here(&mut self, _survivors_here: usize) {}
+}
+
+/// Every allocation and every access to a file may be refused. All ranks return the same status, no file is left, and
+/// the group stays usable.
+#[test]
+fn refused_memory_and_files_are_agreed_on() {
+    let stride = if all_tests() { 1 } else { 5 };
+    for rank in 0..2 {
+        let mut refused = Vec::new();
+        for action in (1..).step_by(stride) {
+            let world = World::new(61);
+            let actions = Rc::new(RefCell::new(0));
+            let (of_job, world_of_job) = (Rc::clone(&actions), world.clone());
+            let config = SimConfig {
+                seed: 1,
+                failures: Vec::new(),
+                timed: false,
+                record: false,
+            };
+            let rank_main = move |me: Rank, mpi: SimMpi<'_>| {
+                let handle = mpi.handle();
+                let budget = MemoryBudget::new();
+                let services = Services {
+                    budget: Box::new(Refusing(budget.clone())),
+                    ..services(me)
+                };
+                let mut group = Group::new(transport(mpi), GroupConfig::default(), services)?;
+                let before = budget.actions();
+                if me.index() == rank {
+                    budget.refuse(before + action..before + action + 1);
+                }
+                let sorted = group.external_sort(sort_of(&world_of_job, me, &handle, false));
+                if me.index() == rank {
+                    *of_job.borrow_mut() = budget.actions() - before;
+                    budget.refuse(0..0);
+                }
+                let total = group.sort_keys(&[3, 1, 2])?.total();
+                assert_eq!(total, 6);
+                sorted
+            };
+            let run: SimResult<Result<ExternalStats>> =
+                run_ranks_on_large_stacks(2, &config, rank_main);
+            assert_eq!(run.hung, [], "{rank}@{action}");
+            let found = statuses(&run.outcomes);
+            assert_eq!(found[0], found[1], "{rank}@{action}");
+            assert_eq!(world.runs(), 0, "{rank}@{action}");
+            match found[0] {
+                Some(Status::Ok) => assert_eq!(world.check(false), Ok(()), "{rank}@{action}"),
+                Some(status) => {
+                    let names = world.output.borrow().names();
+                    assert!(names.is_empty(), "{rank}@{action} {status:?}: {names:?}");
+                    refused.push(status);
+                }
+                None => unreachable!("no rank fails"),
+            }
+            if action > *actions.borrow() {
+                break;
+            }
+        }
+        assert!(refused.contains(&Status::Memory) && refused.contains(&Status::Store));
+    }
+}
+
+/// A change of a sort by one rank.
+type Change = fn(&mut ExternalSort, Rank);
+
+#[test]
+fn wrong_arguments_are_agreed_on() {
+    let other_output: Change = |sort, rank| {
+        if rank == Rank(1) {
+            sort.output = "other".into();
+        }
+    };
+    let other_size: Change = |sort, rank| {
+        let bytes = if rank == Rank(1) { 80 } else { 88 };
+        let source = Rc::new(RefCell::new(vec![0; bytes]));
+        sort.files.places.source = Box::new(MemorySource(source));
+    };
+    let not_whole: Change = |sort, _| {
+        let source = Rc::new(RefCell::new(vec![0; 9]));
+        sort.files.places.source = Box::new(MemorySource(source));
+    };
+    let little_memory: Change = |sort, _| sort.memory_bytes = 5 * RECORD_BYTES;
+    for (change, status, text) in [
+        (other_output, Status::Argument, "not the same on all ranks"),
+        (other_size, Status::Argument, "the size of the source"),
+        (
+            not_whole,
+            Status::Argument,
+            "9 bytes, not a multiple of the record size 8",
+        ),
+        (
+            little_memory,
+            Status::Memory,
+            "memory_bytes is too small for",
+        ),
+    ] {
+        let world = World::new(143);
+        let outcomes = try_job(&world, 2, (1, &[]), move |group, rank, handle, world| {
+            let mut sort = sort_of(world, rank, handle, false);
+            change(&mut sort, rank);
+            Err(refusal(group.external_sort(sort))?)
+        });
+        let outcomes = outcomes.unwrap();
+        assert_eq!(statuses(&outcomes), [Some(status); 2]);
+        let error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
+        assert!(error.text.contains(text), "{error}");
+        assert!(world.output.borrow().names().is_empty());
+    }
+}
+
+#[test]
+fn a_merge_of_bitonic_sequences_is_refused() {
+    let world = World::new(20);
+    let outcomes = try_job(&world, 2, (1, &[]), |group, rank, handle, world| {
+        group.set_method(Some(Method::Bitonic(Shape::Bitonic)))?;
+        Err(refusal(
+            group.external_sort(sort_of(world, rank, handle, false)),
+        )?)
+    });
+    assert_eq!(statuses(&outcomes.unwrap()), [Some(Status::Argument); 2]);
+}

@@ -1,0 +1,151 @@
+//! Jobs that end at any step, and jobs that resume them, also after runs or the manifest were damaged.
+
+use super::*;
+
+/// Ends a job at a step of every rank, lets `between` change the files, and resumes it with other ranks. Returns the
+/// figures of the second job, or an error.
+fn ended_and_resumed(
+    (seed, step, ranks): (u64, u32, usize),
+    between: &dyn Fn(&World),
+) -> std::result::Result<Option<ExternalStats>, String> {
+    let world = World::new(143);
+    let failures: Vec<Failure> = (0..RANKS)
+        .map(|rank| crash(rank, step + (seed as u32 * rank as u32) % 5))
+        .collect();
+    let outcomes = job(&world, RANKS, (seed, &failures), true)?;
+    let has_ended = outcomes.iter().any(Option::is_some);
+    between(&world);
+    let outcomes = job(&world, ranks, (seed + 1, &[]), true)?;
+    let stats = outcomes.iter().flatten().flatten().copied().next();
+    survivors_of(&world, Ok(outcomes), true)?;
+    // A finished sort is not repeated.
+    let again = job(&world, 1, (seed, &[]), true)?;
+    let again_stats = again.iter().flatten().flatten().copied().next();
+    survivors_of(&world, Ok(again), true)?;
+    if again_stats.is_none_or(|stats| stats.runs + stats.batches + stats.bytes_read > 0) {
+        return Err(format!("a finished sort was repeated: {again_stats:?}"));
+    }
+    Ok(stats.filter(|_| !has_ended))
+}
+
+/// Ends jobs at all steps. Returns the first error, and the numbers of runs and records that the jobs resumed.
+pub fn jobs_ended_at_every_step(
+    seed: u64,
+    stride: usize,
+    between: &dyn Fn(&World),
+) -> std::result::Result<(u64, u64), String> {
+    let (mut runs, mut records) = (0, 0);
+    for step in (1..).step_by(stride) {
+        let ranks = [3, 2, 4, 1][step as usize % 4];
+        let resumed = ended_and_resumed((seed, step, ranks), between);
+        match resumed.map_err(|text| format!("seed {seed} step {step} ranks {ranks}: {text}"))? {
+            None => break,
+            Some(stats) => {
+                runs += stats.resumed_runs;
+                records += stats.resumed_records;
+            }
+        }
+    }
+    Ok((runs, records))
+}
+
+#[test]
+fn a_job_that_ended_at_any_step_is_resumed() {
+    let stride = if all_tests() { 1 } else { 3 };
+    for seed in 1..4 {
+        let (runs, records) = jobs_ended_at_every_step(seed, stride, &|_| {}).unwrap();
+        assert!(runs > 0 && records > 0, "{runs} runs, {records} records");
+    }
+}
+
+/// Changes a bit of every other run.
+pub fn damage_runs(world: &World) {
+    for (number, files) in world.scratch.iter().enumerate() {
+        let mut files = files.borrow_mut();
+        for name in files.names() {
+            let random = Checksum::of(name.as_bytes()) as usize + number;
+            let content = files.content_mut(&name).expect("a file of the list");
+            if random.is_multiple_of(2) && !content.is_empty() {
+                let at = random / 2 % content.len();
+                content[at] ^= 1 << (random % 8);
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_runs_are_made_again() {
+    for seed in 1..4 {
+        let (runs, _) = jobs_ended_at_every_step(seed, 7, &damage_runs).unwrap();
+        assert!(runs > 0);
+    }
+}
+
+/// The manifest of a job of which all ranks end at a step, if it names a batch.
+fn manifest_after_a_batch(step: u32) -> Option<Vec<u8>> {
+    let world = World::new(400);
+    let failures: Vec<Failure> = (0..RANKS).map(|rank| crash(rank, step)).collect();
+    job(&world, RANKS, (1, &failures), true).expect("no hang");
+    let output = world.output.borrow();
+    let content = output.content("sorted.ftsort")?;
+    let has_batch = Manifest::decode(content).is_some_and(|manifest| manifest.done > 0);
+    has_batch.then(|| content.to_vec())
+}
+
+/// A job finds an older manifest than that of the last batch, after a loss of power; some runs were made without the
+/// records of batches that are not in it. Returns the first error.
+pub fn resumed_with_an_older_manifest() -> Option<String> {
+    let most = steps(1);
+    let (step, manifest) = (most / 3..2 * most)
+        .find_map(|step| Some((step, manifest_after_a_batch(step)?)))
+        .expect("a batch is committed before the end");
+    let mut resumed = 0;
+    // The jobs are the same until a rank fails.
+    for failed in (step + 1..4 * most).step_by(23) {
+        for end in (failed..5 * most).step_by(37) {
+            let world = World::new(400);
+            let failures = [crash(1, failed), crash(0, end), crash(2, end)];
+            let ended = job(&world, RANKS, (1, &failures), true);
+            if ended.is_ok_and(|outcomes| outcomes.iter().any(Option::is_some)) {
+                break;
+            }
+            resumed += 1;
+            // The host of the rank that failed is lost.
+            world.scratch[1].take();
+            if let Some(content) = world.output.borrow_mut().content_mut("sorted.ftsort") {
+                content.clone_from(&manifest);
+            }
+            let outcomes = job(&world, RANKS, (2, &[]), true);
+            if let Err(text) = survivors_of(&world, outcomes, true) {
+                return Some(format!("failed {failed} end {end}: {text}"));
+            }
+        }
+    }
+    assert!(resumed > 20, "{resumed}");
+    None
+}
+
+#[test]
+fn runs_without_records_of_later_batches_are_made_again() {
+    assert_eq!(resumed_with_an_older_manifest(), None);
+}
+
+#[test]
+fn another_sort_is_not_resumed() {
+    let world = World::new(143);
+    let failures = [0, 1, 2].map(|rank| crash(rank, steps(1) * 3 / 4));
+    job(&world, RANKS, (1, &failures), true).unwrap();
+    *world.source.borrow_mut() = records(142);
+    let outcomes = job(&world, 2, (1, &[]), true).unwrap();
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 2]);
+    let error: &Error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
+    assert!(
+        error
+            .text
+            .contains("a source of 1136 bytes instead of 1144"),
+        "{error}"
+    );
+    // A new sort takes its place.
+    let outcomes = job(&world, 2, (1, &[]), false);
+    assert_eq!(survivors_of(&world, outcomes, false), Ok(2));
+}
