@@ -5,6 +5,7 @@
 /* Generated from src/capi: do not edit. */
 
 #include "ftsort.h"
+#include "ftsort_external.h"
 #include "ftsort_monitor.h"
 #include "ftsort_query.h"
 #include "ftsort_rounds.h"

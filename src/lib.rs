@@ -6,6 +6,7 @@
 //! algorithms and the group over any transport are in `ftsort-core`, the local kernels in `ftsort-kernels`.
 
 pub mod capi;
+mod external_files;
 pub mod group;
 mod host;
 mod launch;

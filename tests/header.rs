@@ -8,8 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 8] = [
+const HEADERS: [&str; 9] = [
     "ftsort.h",
+    "ftsort_external.h",
     "ftsort_query.h",
     "ftsort_rounds.h",
     "ftsort_tree.h",

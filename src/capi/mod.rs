@@ -18,6 +18,7 @@ pub mod choice;
 pub mod columns;
 pub mod config;
 pub mod datatype;
+pub mod external;
 pub mod gather;
 pub mod group;
 mod guard;

@@ -1,0 +1,113 @@
+/* ftsort_external.h: sorts files that need not fit into memory, although ranks fail or the whole job ends.
+ *
+ *   const char *sources[] = {"events.bin"};
+ *   ftsort_external files = FTSORT_EXTERNAL_INIT;
+ *   files.sources = sources;
+ *   files.source_count = 1;
+ *   files.output = "sorted.bin";
+ *   ftsort_external_sort(group, &record, &files, NULL);
+ *
+ * docs/external.md explains phases, memory and failures. The conventions are those of ftsort.h.
+ */
+#ifndef FTSORT_EXTERNAL_H
+#define FTSORT_EXTERNAL_H
+
+/* Generated from src/capi: do not edit. */
+
+#include "ftsort.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Reads `bytes` bytes of a source from `position` on into `buffer`. Called on the thread that calls
+ * ftsort_external_sort, for any part of the source on any rank, and again after failures. Returns 0, or another
+ * number to make the sort fail with FTSORT_ERR_CALLBACK on all ranks. Must not call ftsort or collective functions
+ * of MPI, throw, or longjmp. */
+typedef int (*ftsort_read_fn)(void *user, uint64_t position, void *buffer, size_t bytes);
+
+/** Receives `bytes` sorted bytes, which belong to `position` of the output. Called on the thread that calls
+ * ftsort_external_sort. After a failure a part may be passed again, also by another rank; it replaces the bytes
+ * before. Returns 0, or another number to make the sort fail with FTSORT_ERR_STORE on all ranks. Must not call
+ * ftsort or collective functions of MPI, throw, or longjmp. */
+typedef int (*ftsort_write_fn)(void *user, uint64_t position, const void *data, size_t bytes);
+
+/** The files of an external sort. Start from FTSORT_EXTERNAL_INIT, which makes every member zero. Borrowed for the
+ * call. Later versions append members. */
+typedef struct ftsort_external {
+  size_t struct_size;    /**< `sizeof(ftsort_external)`. */
+  /** The paths of the files to sort, which are taken as one file, one after the other. Every rank must be able to
+   * read all of them. NULL with `read`. */
+  const char *const *sources;
+  size_t source_count;   /**< The number of files in `sources`. */
+  /** The path of the sorted file, in a directory that all ranks can write; the same name on all ranks. An existing
+   * file is replaced at the end. It has the mode 0600. NULL with `write`. */
+  const char *output;
+  /** The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source.
+   * They may be local to the host. NULL: the directory of `output`. */
+  const char *const *scratch;
+  size_t scratch_count;  /**< The number of directories in `scratch`. */
+  /** The number of bytes that the buffers of the sort may take on this rank. 0: half of
+   * `ftsort_config.memory_limit`, or of the available memory. The smallest value of all ranks counts. */
+  size_t memory_bytes;
+  /** Not 0: continues an earlier sort of the same source into `output` that ended before it was complete, with any
+   * number of ranks, or starts a new one if there is none. The state stays in the file `output`.ftsort for a later
+   * call, which returns at once if the sort is complete. The same on all ranks; not with `write`. */
+  int32_t resume;
+  /** Not 0: waits for the storage before a batch is committed, so that a sort can be resumed after a host has lost
+   * its power. */
+  int32_t sync;
+  ftsort_read_fn read;   /**< See `ftsort_read_fn`; in place of `sources`. */
+  uint64_t bytes;        /**< The size of the source in bytes, with `read`. */
+  /** With `read`, a number that is another one for other data, so that a sort of them is not resumed. May be 0. */
+  uint64_t identity;
+  ftsort_write_fn write; /**< See `ftsort_write_fn`; in place of `output`. Then `scratch` is needed. */
+  void *user;            /**< Passed to `read` and `write`, and never read. */
+} ftsort_external;
+
+#define FTSORT_EXTERNAL_INIT \
+  { sizeof(ftsort_external), NULL, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL }
+
+/** Figures of an external sort on this rank. Later versions append members. */
+typedef struct ftsort_external_stats {
+  size_t struct_size;       /**< `sizeof(ftsort_external_stats)`, set by the caller. */
+  uint64_t records;         /**< The number of records of the source. */
+  uint64_t resumed_records; /**< The number of records that an earlier sort had put into the output. */
+  /** The number of runs of an earlier sort that this rank found in its scratch directories. */
+  uint64_t resumed_runs;
+  uint64_t runs;            /**< The number of runs that this rank made, also those in place of lost ones. */
+  uint64_t batches;         /**< The number of committed batches. */
+  /** How often the ranks began again with the first batch that was not committed, after a failure or because a run
+   * could not be read back. */
+  uint64_t restarts;
+  uint64_t bytes_read;      /**< The bytes that this rank read from the source and from runs. */
+  uint64_t bytes_written;   /**< The bytes that this rank wrote to runs and to the output. */
+} ftsort_external_stats;
+
+#define FTSORT_EXTERNAL_STATS_INIT { sizeof(ftsort_external_stats), 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/**
+ * Sorts files that need not fit into memory. [C]
+ *
+ * The ranks read the source in parts that fit into memory, sort each of them into a run in a scratch directory, and
+ * then sort the records of all runs batch by batch into the output: every byte is read twice and written twice.
+ * Reads, sorts and writes overlap, except with callbacks. The source is the redundancy: if a rank fails, the
+ * survivors make its runs again from the source and repeat the present batch. Batches that are committed are not
+ * written again. The order of equal keys is not kept. docs/external.md has the details.
+ *
+ * \param record   the layout of the records, the same on all ranks; as for ftsort_run, but `stable` must be 0
+ * \param files    source, output and scratch directories
+ * \param stats    receives figures, up to its `struct_size` (FTSORT_EXTERNAL_STATS_INIT); may be NULL
+ * \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or
+ *         written, or the source has changed; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
+ *         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
+ *         record; or another status of "Collective calls". After an error no file is left, unless `resume` is set
+ */
+ftsort_status ftsort_external_sort(ftsort *group, const ftsort_record *record, const ftsort_external *files,
+                                   ftsort_external_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FTSORT_EXTERNAL_H */

@@ -1,0 +1,389 @@
+//! Sorts of files that need not fit into memory.
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::group::ftsort;
+use super::handle::{Handle, on_group, written};
+use super::record::{ftsort_record, read_layout};
+use super::settings::read_sized;
+use super::status::ftsort_status;
+use crate::external_files::{Directories, FileSource};
+use ftsort_core::external::places::{ExternalFiles, Source};
+use ftsort_core::group::{ExternalSort, ExternalStats};
+use ftsort_core::store::directory::Files;
+use ftsort_core::store::disk::FileOptions;
+use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::record::Layout;
+
+/// Reads `bytes` bytes of a source from `position` on into `buffer`. Called on the thread that calls ftsort_external_sort,
+/// for any part of the source on any rank, and again after failures. Returns 0, or another number to make the sort fail
+/// with FTSORT_ERR_CALLBACK on all ranks. Must not call ftsort or collective functions of MPI, throw, or longjmp.
+pub type ftsort_read_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        position: u64,
+        buffer: *mut c_void,
+        bytes: usize,
+    ) -> c_int,
+>;
+
+/// Receives `bytes` sorted bytes, which belong to `position` of the output. Called on the thread that calls
+/// ftsort_external_sort. After a failure a part may be passed again, also by another rank; it replaces the bytes before.
+/// Returns 0, or another number to make the sort fail with FTSORT_ERR_STORE on all ranks. Must not call ftsort or collective
+/// functions of MPI, throw, or longjmp.
+pub type ftsort_write_fn = Option<
+    unsafe extern "C" fn(
+        user: *mut c_void,
+        position: u64,
+        data: *const c_void,
+        bytes: usize,
+    ) -> c_int,
+>;
+
+/// The files of an external sort. Start from FTSORT_EXTERNAL_INIT, which makes every member zero. Borrowed for the call. Later
+/// versions append members.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ftsort_external {
+    /// `sizeof(ftsort_external)`.
+    pub struct_size: usize,
+    /// The paths of the files to sort, which are taken as one file, one after the other. Every rank must be able to read
+    /// all of them. NULL with `read`.
+    pub sources: *const *const c_char,
+    /// The number of files in `sources`.
+    pub source_count: usize,
+    /// The path of the sorted file, in a directory that all ranks can write; the same name on all ranks. An existing file is
+    /// replaced at the end. It has the mode 0600. NULL with `write`.
+    pub output: *const c_char,
+    /// The paths of directories for sorted runs, which together take as many bytes as this rank's part of the source. They
+    /// may be local to the host. NULL: the directory of `output`.
+    pub scratch: *const *const c_char,
+    /// The number of directories in `scratch`.
+    pub scratch_count: usize,
+    /// The number of bytes that the buffers of the sort may take on this rank. 0: half of `ftsort_config.memory_limit`, or
+    /// of the available memory. The smallest value of all ranks counts.
+    pub memory_bytes: usize,
+    /// Not 0: continues an earlier sort of the same source into `output` that ended before it was complete, with any number
+    /// of ranks, or starts a new one if there is none. The state stays in the file `output`.ftsort for a later call, which
+    /// returns at once if the sort is complete. The same on all ranks; not with `write`.
+    pub resume: i32,
+    /// Not 0: waits for the storage before a batch is committed, so that a sort can be resumed after a host has lost its
+    /// power.
+    pub sync: i32,
+    /// See `ftsort_read_fn`; in place of `sources`.
+    pub read: ftsort_read_fn,
+    /// The size of the source in bytes, with `read`.
+    pub bytes: u64,
+    /// With `read`, a number that is another one for other data, so that a sort of them is not resumed. May be 0.
+    pub identity: u64,
+    /// See `ftsort_write_fn`; in place of `output`. Then `scratch` is needed.
+    pub write: ftsort_write_fn,
+    /// Passed to `read` and `write`, and never read.
+    pub user: *mut c_void,
+}
+
+/// Figures of an external sort on this rank. Later versions append members.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ftsort_external_stats {
+    /// `sizeof(ftsort_external_stats)`, set by the caller.
+    pub struct_size: usize,
+    /// The number of records of the source.
+    pub records: u64,
+    /// The number of records that an earlier sort had put into the output.
+    pub resumed_records: u64,
+    /// The number of runs of an earlier sort that this rank found in its scratch directories.
+    pub resumed_runs: u64,
+    /// The number of runs that this rank made, also those in place of lost ones.
+    pub runs: u64,
+    /// The number of committed batches.
+    pub batches: u64,
+    /// How often the ranks began again with the first batch that was not committed, after a failure or because a run could
+    /// not be read back.
+    pub restarts: u64,
+    /// The bytes that this rank read from the source and from runs.
+    pub bytes_read: u64,
+    /// The bytes that this rank wrote to runs and to the output.
+    pub bytes_written: u64,
+}
+
+/// Sorts files that need not fit into memory. [C]
+///
+/// The ranks read the source in parts that fit into memory, sort each of them into a run in a scratch directory, and then
+/// sort the records of all runs batch by batch into the output: every byte is read twice and written twice. Reads, sorts and
+/// writes overlap, except with callbacks. The source is the redundancy: if a rank fails, the survivors make its runs again
+/// from the source and repeat the present batch. Batches that are committed are not written again. The order of equal keys
+/// is not kept. docs/external.md has the details.
+///
+/// \param record   the layout of the records, the same on all ranks; as for ftsort_run, but `stable` must be 0
+/// \param files    source, output and scratch directories
+/// \param stats    receives figures, up to its `struct_size` (FTSORT_EXTERNAL_STATS_INIT); may be NULL
+/// \return FTSORT_OK, then the output is complete under its name; FTSORT_ERR_STORE if a file cannot be read or written, or
+///         the source has changed; FTSORT_ERR_MEMORY if `memory_bytes` is too small for the source;
+///         FTSORT_ERR_CALLBACK; FTSORT_ERR_ARGUMENT also if the state in `output`.ftsort is of another source or
+///         record; or another status of "Collective calls". After an error no file is left, unless `resume` is set
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ftsort_external_sort(
+    group: *mut Handle,
+    record: *const ftsort_record,
+    files: *const ftsort_external,
+    stats: *mut ftsort_external_stats,
+) -> ftsort_status {
+    on_group(group, |group: &mut ftsort| {
+        // SAFETY: this function's contract.
+        let sort = unsafe {
+            let wanted = read_layout(record);
+            wanted.and_then(|wanted| {
+                if wanted.stable {
+                    return refuse("record.stable is set, but an external sort does not keep the order of equal keys");
+                }
+                read_sort(wanted.layout, files)
+            })
+        };
+        let figures = group.group.external_sort_checked(sort)?;
+        if stats.is_null() {
+            return Ok(());
+        }
+        // SAFETY: this function's contract.
+        unsafe {
+            written("stats", stats, |struct_size| {
+                described(&figures, struct_size)
+            })
+        }
+    })
+}
+
+fn described(figures: &ExternalStats, struct_size: usize) -> ftsort_external_stats {
+    ftsort_external_stats {
+        struct_size,
+        records: figures.records,
+        resumed_records: figures.resumed_records,
+        resumed_runs: figures.resumed_runs,
+        runs: figures.runs,
+        batches: figures.batches,
+        restarts: figures.restarts,
+        bytes_read: figures.bytes_read,
+        bytes_written: figures.bytes_written,
+    }
+}
+
+fn refuse<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::new(Status::Argument, text))
+}
+
+/// # Safety
+/// `text` is NULL or NUL-terminated.
+unsafe fn path_of(text: *const c_char) -> Option<PathBuf> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: this function's contract.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(PathBuf::from(OsStr::from_bytes(text.to_bytes())))
+}
+
+/// # Safety
+/// `texts` is NULL, or valid for `count` pointers, each NULL or NUL-terminated.
+unsafe fn paths_of(
+    (name, count_name): (&str, &str),
+    texts: *const *const c_char,
+    count: usize,
+) -> Result<Vec<PathBuf>> {
+    if texts.is_null() && count > 0 {
+        return refuse(format!(
+            "files.{name} is NULL, but files.{count_name} is {count}"
+        ));
+    }
+    let paths = (0..count).map(|index| {
+        // SAFETY: this function's contract.
+        let path = unsafe { path_of(*texts.add(index)) };
+        path.ok_or_else(|| Error::new(Status::Argument, format!("files.{name}[{index}] is NULL")))
+    });
+    paths.collect()
+}
+
+/// Reads the arguments of a sort.
+///
+/// # Safety
+/// `files` is NULL or valid.
+unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<ExternalSort> {
+    // SAFETY: this function's contract; the struct holds numbers, pointers and optional functions.
+    let Some(given) = (unsafe { read_sized(files, "files")? }) else {
+        return refuse("files is NULL: pass a struct that starts from FTSORT_EXTERNAL_INIT");
+    };
+    // SAFETY: as above.
+    let (sources, mut scratch, output) = unsafe {
+        (
+            paths_of(
+                ("sources", "source_count"),
+                given.sources,
+                given.source_count,
+            )?,
+            paths_of(
+                ("scratch", "scratch_count"),
+                given.scratch,
+                given.scratch_count,
+            )?,
+            path_of(given.output),
+        )
+    };
+    if given.read.is_some() != sources.is_empty() {
+        return refuse("files has both or neither of sources and read: set one of them");
+    }
+    if given.write.is_some() != output.is_none() {
+        return refuse("files has both or neither of output and write: set one of them");
+    }
+    if given.write.is_some() && given.resume != 0 {
+        return refuse("files.resume is set, but a sort with files.write cannot be resumed");
+    }
+    let name = output
+        .as_ref()
+        .map_or(Some(OsStr::new("output")), |output| output.file_name());
+    let Some(name) = name.and_then(OsStr::to_str) else {
+        return refuse("files.output has no file name that is UTF-8");
+    };
+    let folder = output.as_ref().and_then(|output| output.parent());
+    let folder = match folder {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => Path::new("."),
+    };
+    if scratch.is_empty() {
+        if given.write.is_some() {
+            return refuse(
+                "files.scratch_count is 0, but files.write is set: name a directory for runs",
+            );
+        }
+        scratch.push(folder.to_path_buf());
+    }
+    let directories = Directories {
+        scratch,
+        output: folder.to_path_buf(),
+        options: FileOptions {
+            group_access: false,
+            sync: given.sync != 0,
+        },
+    };
+    let write = given.write.map(|write| -> Box<dyn Files> {
+        Box::new(WriteCallback {
+            write,
+            user: given.user,
+        })
+    });
+    let files = match (given.read, write) {
+        (None, None) => directories.in_background(FileSource::open(&sources)?)?,
+        (None, write) => {
+            let source = Box::new(FileSource::open(&sources)?);
+            ExternalFiles::at_once(directories.places(source, write))
+        }
+        (Some(read), write) => {
+            let source = Box::new(ReadCallback {
+                read,
+                user: given.user,
+                bytes: given.bytes,
+                identity: given.identity,
+            });
+            ExternalFiles::at_once(directories.places(source, write))
+        }
+    };
+    Ok(ExternalSort {
+        layout,
+        files,
+        output: name.into(),
+        memory_bytes: given.memory_bytes,
+        resume: given.resume != 0,
+    })
+}
+
+/// A source that the program reads.
+struct ReadCallback {
+    read: unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize) -> c_int,
+    user: *mut c_void,
+    bytes: u64,
+    identity: u64,
+}
+
+impl Source for ReadCallback {
+    fn bytes(&self) -> Result<u64> {
+        Ok(self.bytes)
+    }
+
+    fn identity(&self) -> Result<u64> {
+        Ok(self.identity)
+    }
+
+    fn read_at(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        // SAFETY: the user's callback with the user's pointer; the buffer lives during the call.
+        match unsafe { (self.read)(self.user, at, into.as_mut_ptr().cast(), into.len()) } {
+            0 => Ok(()),
+            code => {
+                let text = format!("the read callback returned {code} for position {at}");
+                Err(Error::new(Status::Callback, text))
+            }
+        }
+    }
+}
+
+/// An output that the program writes. There is no other file in its place.
+struct WriteCallback {
+    write: unsafe extern "C" fn(*mut c_void, u64, *const c_void, usize) -> c_int,
+    user: *mut c_void,
+}
+
+impl Files for WriteCallback {
+    fn another(&self) -> Box<dyn Files> {
+        Box::new(WriteCallback { ..*self })
+    }
+
+    fn place(&self) -> String {
+        "the write callback".into()
+    }
+
+    fn write(&mut self, _: &str, _: &[&[u8]]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read_at(&self, _: &str, _: u64, _: &mut [u8]) -> io::Result<()> {
+        Err(ErrorKind::NotFound.into())
+    }
+
+    fn write_at(&mut self, _: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: the user's callback with the user's pointer; the bytes live during the call.
+        match unsafe { (self.write)(self.user, at, bytes.as_ptr().cast(), bytes.len()) } {
+            0 => Ok(()),
+            code => Err(io::Error::other(format!(
+                "the callback returned {code} for position {at}"
+            ))),
+        }
+    }
+
+    fn sync(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn rename(&mut self, _: &str, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, _: &str) -> io::Result<(u64, Box<dyn Read + '_>)> {
+        Err(ErrorKind::NotFound.into())
+    }
+
+    fn remove(&mut self, _: &str) -> io::Result<()> {
+        Err(ErrorKind::NotFound.into())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
