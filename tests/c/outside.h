@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* splitmix64: the same place has the same bits on every rank. */
-static uint64_t mix(uint64_t x)
+static inline uint64_t mix(uint64_t x)
 {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -27,7 +27,7 @@ static double seconds_of(clockid_t clock)
 }
 
 /* Writes a line at once, so that it survives a kill. */
-static void say(int fd, const char *format, ...)
+static inline void say(int fd, const char *format, ...)
 {
   char line[512];
   va_list arguments;

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Kills ranks, or whole jobs, during external sorts at instants drawn uniformly, many times over.
+
+Each run sorts a file of random records of 100 bytes with 10-byte keys (tests/c/external_killed.c) that is larger than the
+memory of the sort, and scripts/check_records.c compares order and content. Modes:
+
+  ranks  1, N/2 and N-1 of N ranks are killed during one job
+  job    all ranks are killed, and the sort is resumed, with another number of ranks each time, until it is complete
+
+Outcomes:
+
+  right  the output is right, and no other file is left (after jobs that may be resumed: but for the state)
+  wrong  any other output or status
+  hang   a run did not end within the time limit
+
+Runs that are wrong or hang are failures, and are printed with their seed.
+"""
+
+import argparse
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import launch
+import outside
+
+OUTCOMES = ["right", "wrong", "hang"]
+
+# The seconds from the announcement of the start to the start, in tests/c/outside.h.
+NOTICE = 0.3
+
+
+def seconds_of(output):
+    """Returns the seconds of the sort on each rank that has finished it."""
+    lines = [line for line in output.splitlines() if " records in " in line]
+    return [float(line.split(" in ")[1].split()[0]) - NOTICE for line in lines]
+
+
+class Sorts:
+    """External sorts of one file in a folder."""
+
+    def __init__(self, options, folder):
+        self.options, self.folder = options, pathlib.Path(folder)
+        self.program = launch.build_c(launch.ROOT / "tests/c/external_killed.c", folder, options.profile)
+        self.checker = self.folder / "check_records"
+        subprocess.run(["cc", "-O2", str(launch.ROOT / "scripts/check_records.c"), "-o", str(self.checker)], check=True)
+        self.input, self.output, self.scratch = self.folder / "input", self.folder / "sorted", self.folder / "scratch"
+        draw = random.Random(options.seed)
+        with open(self.input, "wb") as file:
+            for _ in range(options.mb):
+                file.write(draw.randbytes(1_000_000))
+        self.seconds = self.whole()
+
+    def run(self, ranks, plan, resume):
+        """Runs one job; returns the launch.Run and the Sender."""
+        self.scratch.mkdir(exist_ok=True)
+        command = [self.program, "--memory", self.options.memory, "--scratch", self.scratch]
+        command += ["--resume"] if resume else []
+        return outside.run(ranks, [*command, self.input, self.output], self.options.limit, plan)
+
+    def whole(self):
+        """Sorts without failures; returns the seconds of the sort."""
+        done, _ = self.run(self.options.ranks, [], False)
+        if self.verdict(done, False) != "right":
+            sys.exit(f"the sort without failures is wrong:\n{done.output}")
+        return statistics.median(seconds_of(done.output))
+
+    def verdict(self, done, resume):
+        """Returns the outcome of the last job, and removes its files."""
+        if done.hung:
+            return "hang"
+        left = sorted(path.name for path in [*self.folder.glob("sorted*"), *self.scratch.glob("*")])
+        right = left == ["sorted", "sorted.ftsort"][: 2 if resume else 1]
+        right = right and launch.verdict_of([self.checker, 100, 10, self.input, self.output]) == "right"
+        for path in self.folder.glob("sorted*"):
+            path.unlink()
+        shutil.rmtree(self.scratch)
+        return "right" if right else f"wrong ({left})"
+
+    def with_kills(self, kills, draw):
+        """Kills ranks during one job. Returns the outcome, the kills that were sent, and the seconds of the survivors."""
+        ranks = draw.sample(range(self.options.ranks), kills)
+        plan = [(draw.uniform(0, self.seconds), rank, signal.SIGKILL) for rank in ranks]
+        done, sender = self.run(self.options.ranks, plan, False)
+        return self.verdict(done, False), len(sender.sent), max(seconds_of(done.output), default=0.0), done.output
+
+    def with_killed_jobs(self, draw):
+        """Kills whole jobs until the sort is complete. Returns the outcome, the number of killed jobs and the output."""
+        killed, text = 0, ""
+        while True:
+            ranks = draw.randint(1, self.options.ranks)
+            instant = draw.uniform(0, 1.2 * self.seconds)
+            plan = [(instant, rank, signal.SIGKILL) for rank in range(ranks)] if killed < self.options.most else []
+            done, sender = self.run(ranks, plan, True)
+            text += done.output
+            if done.hung or len(sender.sent) < ranks:
+                break
+            killed += 1
+        if sender.sent and not done.hung:
+            # Some ranks had ended: the others may have been killed while they removed their runs.
+            done, _ = self.run(self.options.ranks, [], True)
+            text += done.output
+        return self.verdict(done, True), killed, text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20, help="runs of each number of kills, and sorts of killed jobs")
+    parser.add_argument("--modes", default="ranks,job")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--mb", type=int, default=100, help="the size of the file in 10^6 bytes")
+    parser.add_argument("--memory", type=int, default=16, help="the memory of each rank in MiB")
+    parser.add_argument("--most", type=int, default=12, help="at most so many killed jobs for one sort")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=60, help="seconds after which a run counts as hung")
+    parser.add_argument("--profile", default="release", help="cargo's profile of the library")
+    options = parser.parse_args()
+    bad = 0
+
+    def count(counts, outcome, name, text):
+        nonlocal bad
+        counts[outcome.split()[0]] += 1
+        if outcome != "right":
+            bad += 1
+            print(f"{outcome}: {name}\n{text}", file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="ftsort-external-kills-") as folder:
+        sorts = Sorts(options, folder)
+        print(f"without failures {sorts.seconds:.2f} s")
+        print(f"{'kills':<10}" + "".join(f"{outcome:>8}" for outcome in OUTCOMES) + f"{'sent':>8}{'time':>8}")
+        for kills in sorted({1, options.ranks // 2, options.ranks - 1} if "ranks" in options.modes else ()):
+            counts, sent, times = dict.fromkeys(OUTCOMES, 0), 0, []
+            for number in range(options.runs):
+                name = f"seed {options.seed}, {kills} kills, run {number}"
+                outcome, some, seconds, text = sorts.with_kills(kills, random.Random(name))
+                count(counts, outcome, name, text)
+                sent += some
+                times.append(seconds / sorts.seconds)
+            print(f"{kills:<10}" + "".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES)
+                  + f"{sent:>8}{statistics.median(times):>8.2f}", flush=True)
+        if "job" in options.modes:
+            counts, jobs = dict.fromkeys(OUTCOMES, 0), 0
+            for number in range(options.runs):
+                name = f"seed {options.seed}, killed jobs, run {number}"
+                outcome, killed, text = sorts.with_killed_jobs(random.Random(name))
+                count(counts, outcome, name, text)
+                jobs += killed
+            print(f"{'jobs':<10}" + "".join(f"{counts[outcome]:>8}" for outcome in OUTCOMES) + f"{jobs:>8}", flush=True)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
