@@ -147,6 +147,7 @@ kills: build
 	$(RUN) python3 scripts/random_kills.py --runs $(or $(RUNS),500) --modes protected,free,successive --stores memory:1 \
 	  --csv bench-out/random_kills_modes.csv
 	$(RUN) python3 scripts/query_kills.py --runs 100
+	$(RUN) python3 scripts/external_kills.py --runs 100
 	$(RUN) python3 scripts/random_kills.py --measure --csv bench-out/unprotected.csv
 
 # A failing seed is printed with the command that repeats it.

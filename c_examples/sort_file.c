@@ -7,6 +7,9 @@
  * without another sort. Only the existence of OUTPUT means success: the file is renamed to this name when it is
  * complete.
  *
+ * A file that does not fit into memory, or any file with --memory, is sorted by ftsort_external_sort. Then --scratch names a
+ * directory for sorted runs, and --resume continues a job that ended before it was complete.
+ *
  * Prints its progress: rounds, failures, and recoveries as they happen. With --events these are lines for scripts, and
  * with --quiet only errors are printed. */
 #define _XOPEN_SOURCE 700
@@ -19,6 +22,7 @@
 #include <unistd.h>
 
 #include "ftsort.h"
+#include "ftsort_external.h"
 #include "sort_file.h"
 #include "sort_file_progress.h"
 
@@ -27,6 +31,8 @@ struct job {
   char part[4096];
   ftsort_record record;
   ftsort_config config;
+  ftsort_external files; /* of a sort that does not fit into memory */
+  const char *scratch;
   uint64_t records; /* in the whole file */
   int ranks, self;
   struct progress progress;
@@ -50,6 +56,7 @@ static void read_options(int argc, char **argv, struct job *job)
   for (arg = 1; arg < argc && strncmp(argv[arg], "--", 2) == 0; arg++) {
     const char *option = argv[arg], *value = arg + 1 < argc ? argv[arg + 1] : "";
     if (strcmp(option, "--quiet") == 0) { job->progress.style = QUIET; continue; }
+    if (strcmp(option, "--resume") == 0) { job->files.resume = 1; continue; }
     if (strcmp(option, "--events") == 0 || strcmp(option, "--progress") == 0) {
       job->progress.style = EVENTS;
       continue;
@@ -58,6 +65,8 @@ static void read_options(int argc, char **argv, struct job *job)
     else if (strcmp(option, "--algorithm") == 0) job->config.algorithm = pick(value, algorithms, option);
     else if (strcmp(option, "--store") == 0) job->config.store = pick(value, stores, option);
     else if (strcmp(option, "--directory") == 0) job->config.store_directory = value;
+    else if (strcmp(option, "--memory") == 0) job->files.memory_bytes = (size_t)atoi(value) << 20;
+    else if (strcmp(option, "--scratch") == 0) job->scratch = value;
     else if (strcmp(option, "--replicas") == 0) job->config.replicas = (uint32_t)atoi(value);
     else usage("no option", option);
     arg++;
@@ -179,16 +188,47 @@ static ftsort_status sort_into_part(struct job *job, uint32_t *fine)
   return status;
 }
 
+/* Whether the file is to be sorted in memory: the same on all ranks. The sort takes about 3.2 times the size of the file,
+ * here of the memory of one host. */
+static int fits_into_memory(struct job *job, double bytes)
+{
+  double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+  uint32_t fits = job->files.memory_bytes == 0 && !job->files.resume && 4 * bytes <= memory;
+  size_t failures;
+  return ftsort_agree(job->group, &fits, &failures) == FTSORT_OK && fits;
+}
+
+/* Sorts the file by way of sorted runs in scratch files. */
+static ftsort_status sort_externally(struct job *job)
+{
+  ftsort_external_stats stats = FTSORT_EXTERNAL_STATS_INIT;
+  ftsort_status status;
+  job->files.sources = &job->input;
+  job->files.source_count = 1;
+  job->files.output = job->output;
+  job->files.scratch = &job->scratch;
+  job->files.scratch_count = job->scratch != NULL;
+  status = ftsort_external_sort(job->group, &job->record, &job->files, &stats);
+  if (status == FTSORT_OK && job->self == lowest_survivor(job))
+    say(&job->progress, "sorted in %llu batches; rank %d made %llu runs and resumed %llu records",
+        (unsigned long long)stats.batches, job->self, (unsigned long long)stats.runs,
+        (unsigned long long)stats.resumed_records);
+  add_stats(job);
+  return status;
+}
+
 int main(int argc, char **argv)
 {
   static struct job job;
   ftsort_config config = FTSORT_CONFIG_INIT;
+  ftsort_external files = FTSORT_EXTERNAL_INIT;
   struct stat info;
   ftsort_status status;
   size_t failures, size;
   uint32_t fine;
 
   job.config = config;
+  job.files = files;
   read_options(argc, argv, &job);
   size = job.record.record_bytes;
   if (stat(job.input, &info) != 0) usage("cannot read", job.input);
@@ -217,9 +257,14 @@ int main(int argc, char **argv)
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  /* Data without any copy left are lost on all ranks alike, but the file still exists: the survivors read it again. */
-  do status = sort_into_part(&job, &fine);
-  while (status == FTSORT_ERR_DATA_LOST);
+  fine = 1;
+  if (fits_into_memory(&job, job.progress.bytes)) {
+    /* Data without any copy left are lost on all ranks alike, but the file still exists: the survivors read it again. */
+    do status = sort_into_part(&job, &fine);
+    while (status == FTSORT_ERR_DATA_LOST);
+  } else {
+    status = sort_externally(&job);
+  }
   if (status != FTSORT_OK) {
     fprintf(stderr, "rank %d: %s\n", job.self, ftsort_last_error(job.group));
     fine = 0;

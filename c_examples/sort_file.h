@@ -13,7 +13,8 @@ static int32_t usage(const char *problem, const char *word)
           "sort_file: %s %s\n"
           "usage: sort_file [--type i32|u32|i64|u64|f32|f64]\n"
           "  [--algorithm auto|samplesort|hyperquicksort|quickmerge|quickmerge_modified|bitonic]\n"
-          "  [--store memory|directory|none|reload] [--directory DIR] [--replicas N] [--quiet|--events] INPUT OUTPUT\n",
+          "  [--store memory|directory|none|reload] [--directory DIR] [--replicas N]\n"
+          "  [--memory MB] [--scratch DIR] [--resume] [--quiet|--events] INPUT OUTPUT\n",
           problem, word);
   exit(2);
 }

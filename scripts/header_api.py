@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include"
 
 # The core first, then the parts in the order of the documentation, then the rest by name.
-ORDER = ("ftsort.h", "ftsort_query.h", "ftsort_rounds.h", "ftsort_tree.h", "ftsort_monitor.h", "ftsort_store.h",
-         "ftsort_verify.h", "ftsort_all.h")
+ORDER = ("ftsort.h", "ftsort_query.h", "ftsort_external.h", "ftsort_rounds.h", "ftsort_tree.h", "ftsort_monitor.h",
+         "ftsort_store.h", "ftsort_verify.h", "ftsort_all.h")
 
 KINDS = ("function", "struct", "callback", "enum", "type", "macro")
 

@@ -105,15 +105,16 @@ fn example(row: &Row) -> Case {
 }
 
 /// Sorts a file while two ranks fail, and checks the file and the lines about the failures.
-fn sort_file() -> Result<(), Failed> {
+fn sort_file(options: &str) -> Result<(), Failed> {
     let folder = Scratch::new()?;
     let (input, output) = (folder.path().join("input"), folder.path().join("output"));
     let mut keys = random_keys(7, 100_003);
     fs::write(&input, bytes(&keys))?;
     keys.sort_unstable();
     let program = program("c_examples/sort_file.c")?;
-    let arguments = [input.display().to_string(), output.display().to_string()];
-    let arguments = arguments.each_ref().map(String::as_str);
+    let mut arguments = words(options, &folder);
+    arguments.extend([&input, &output].map(|path| path.display().to_string()));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let text = launch(5, "3@1.send 0@2", &program, &arguments)?;
     let sorted = fs::read(&output)? == bytes(&keys);
     require(sorted, "the output is not sorted", &text)?;
@@ -252,8 +253,10 @@ pub fn cases() -> Vec<Case> {
         })
         .collect();
     cases.extend(table(EXAMPLES).map(|row| example(&row)));
-    let name = "example sort_file on 5 ranks, failures \"3@1.send 0@2\"";
-    cases.push(Case::new(true, name, sort_file));
+    for options in ["", "--memory 1"] {
+        let name = format!("example sort_file {options} on 5 ranks, failures \"3@1.send 0@2\"");
+        cases.push(Case::new(true, name, || sort_file(options)));
+    }
     cases.extend(table(KILLED_WRITERS).map(|row| killed_writers(&row)));
     cases
 }

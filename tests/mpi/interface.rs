@@ -32,6 +32,9 @@ const PROGRAMS: &str = "
  all   | queries   | 4 | select 0     | records at given positions
  all   | queries   | 3 | quantiles 0  | quantiles
  quick | queries   | 4 | top -1       | the first records, and a rank that is killed
+ all   | external  | 1 | DIR 0   | sorts of files and callbacks with little memory
+ quick | external  | 3 | DIR 2   | sorts of files and callbacks with little memory, and a rank that is killed while it reads
+ all   | external  | 4 | DIR -2  | sorts of files and callbacks with little memory, and a rank that is killed while it writes
  quick | refusals  | 2 | memory  | a memory limit on one rank is an error on all
  all   | refusals  | 4 | memory  | a memory limit on one rank is an error on all
  quick | refusals  | 2 | comm    | a communicator that fails on one rank fails on all

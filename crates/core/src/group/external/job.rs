@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{ExternalSort, ExternalStats};
+use super::{ExternalSort, ExternalStats, PARTS_OF_MEMORY};
 use crate::external::geometry::Geometry;
 use crate::external::manifest::{Identity, Manifest};
 use crate::external::places::{Extent, ExternalFiles, Place, Transfer, refusal};
@@ -16,6 +16,12 @@ use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::{Kernel, ThreadPool, kernel_for};
 use ftsort_kernels::record::Layout;
+
+/// The size of a block of a run in bytes, at most.
+const BLOCK_BYTES: u64 = 1 << 16;
+
+/// The number of blocks of a chunk, at least.
+const LEAST_BLOCKS: usize = 64;
 
 /// A run in a scratch file of this rank.
 pub(super) struct HeldRun {
@@ -467,16 +473,24 @@ pub(super) fn remove_runs(files: &mut ExternalFiles, job: u64) {
     }
 }
 
-/// The chunks of a source of these properties for so many ranks, each with `share` bytes for a chunk.
-pub(super) fn geometry(identity: &Identity, share: usize, ranks: usize) -> Result<Geometry> {
-    let records = identity.bytes / identity.record_bytes as u64;
-    let geometry = Geometry::new(records, identity.record_bytes, share, ranks);
-    if u32::try_from(geometry.chunks()).is_ok() {
-        return Ok(geometry);
+/// The chunks of a source of these properties for so many ranks, each with `share` bytes for a chunk; and the number of
+/// records of a block of a run. If only one rank survives, it has room for a block of every run.
+pub(super) fn geometry(identity: &Identity, share: usize, ranks: usize) -> Result<(Geometry, u64)> {
+    let (bytes, record_bytes) = (identity.bytes, identity.record_bytes as u64);
+    let geometry = Geometry::new(bytes / record_bytes, identity.record_bytes, share, ranks);
+    let chunks = geometry.chunks().max(1);
+    let most = (share as u64 / chunks).min((share / LEAST_BLOCKS) as u64);
+    let block = most.min(BLOCK_BYTES) / record_bytes;
+    let has_room = chunks.saturating_mul(record_bytes) <= share as u64;
+    if has_room && u32::try_from(chunks).is_ok() {
+        return Ok((geometry, block.max(1)));
     }
+    // So large that there are not more chunks than records in one of them.
+    let least =
+        (bytes as f64 * record_bytes as f64).sqrt() * 1.5 + (record_bytes * ranks as u64) as f64;
     let text = format!(
-        "{records} records are more than 2^32 chunks of {} records: use more memory",
-        geometry.most_records()
+        "memory_bytes is too small for a source of {bytes} bytes in records of {record_bytes}: give each rank {} bytes",
+        least.ceil() as u64 * PARTS_OF_MEMORY as u64
     );
     Err(Error::new(Status::Memory, text))
 }

@@ -30,15 +30,9 @@ use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
 
-/// The greatest part of its memory that a rank uses for one chunk, or for its part of a batch: three are being read,
-/// sorted and written at the same time, and a sort takes its input, a copy, and space for the result.
+/// The part of its memory that a rank uses for one chunk, or for its part of a batch: three are being read, sorted and
+/// written at the same time, and a sort takes its input, a copy, and space for the result.
 const PARTS_OF_MEMORY: usize = 5;
-
-/// The size of a block of a run in bytes.
-const BLOCK_BYTES: usize = 1 << 16;
-
-/// The number of blocks of a chunk, at least.
-const LEAST_BLOCKS: usize = 64;
 
 /// An external sort, as a rank passes it.
 pub struct ExternalSort {
@@ -170,13 +164,12 @@ impl<T: Transport> Group<T> {
         let left = self.shared_manifest(&sort)?;
         let job = self.draw_seed();
         let fresh = || {
-            let geometry = geometry(&identity, share, self.members.executing().len())?;
-            let block = (share / LEAST_BLOCKS).min(BLOCK_BYTES) / identity.record_bytes;
+            let (geometry, block) = geometry(&identity, share, self.members.executing().len())?;
             Ok(Manifest {
                 job,
                 identity,
                 geometry,
-                block: block.max(1) as u64,
+                block,
                 done: 0,
                 cut: Cut::AllUpper,
                 is_finished: false,

@@ -235,13 +235,13 @@ fn sorts_sources_of_all_sizes() {
 /// Every rank reads each byte of the source, and of the runs, once on average.
 #[test]
 fn reads_and_writes_every_byte_twice() {
-    let world = World::new(500);
+    let world = World::new(380);
     let outcomes = job(&world, 4, (1, &[]), false).unwrap();
     let stats = outcomes.iter().flatten().flatten();
     let (read, written) = stats.fold((0, 0), |(read, written), stats| {
         (read + stats.bytes_read, written + stats.bytes_written)
     });
-    let bytes = 500 * RECORD_BYTES as u64;
+    let bytes = 380 * RECORD_BYTES as u64;
     assert_eq!(read, 2 * bytes);
     // Blocks of one record have an index that is larger than they are.
     assert!((2 * bytes..6 * bytes).contains(&written));

@@ -83,7 +83,7 @@ fn damaged_runs_are_made_again() {
 
 /// The manifest of a job of which all ranks end at a step, if it names a batch.
 fn manifest_after_a_batch(step: u32) -> Option<Vec<u8>> {
-    let world = World::new(400);
+    let world = World::new(360);
     let failures: Vec<Failure> = (0..RANKS).map(|rank| crash(rank, step)).collect();
     job(&world, RANKS, (1, &failures), true).expect("no hang");
     let output = world.output.borrow();
@@ -103,7 +103,7 @@ pub fn resumed_with_an_older_manifest() -> Option<String> {
     // The jobs are the same until a rank fails.
     for failed in (step + 1..4 * most).step_by(23) {
         for end in (failed..5 * most).step_by(37) {
-            let world = World::new(400);
+            let world = World::new(360);
             let failures = [crash(1, failed), crash(0, end), crash(2, end)];
             let ended = job(&world, RANKS, (1, &failures), true);
             if ended.is_ok_and(|outcomes| outcomes.iter().any(Option::is_some)) {
