@@ -122,7 +122,8 @@ impl ExternalJob {
         (self.share / self.record_bytes()).max(1) as u64
     }
 
-    /// Takes the runs of an earlier job over the same data that are left in the scratch directories.
+    /// Takes the runs that are in the scratch directories and that this rank does not have: of an earlier job over the
+    /// same data, or of a rank that has failed and used the same directory.
     pub fn find_runs(&mut self) {
         let prefix = run_prefix(self.manifest.job);
         for directory in 0..self.files.places.scratch.len() {
@@ -135,8 +136,10 @@ impl ExternalJob {
                 let Ok(chunk) = chunk.parse::<u32>() else {
                     continue;
                 };
+                if self.held.contains_key(&chunk) {
+                    continue;
+                }
                 if let Some(index) = self.read_index(directory, &name, chunk) {
-                    self.stats.resumed_runs += 1;
                     let position = index.first;
                     let run = HeldRun {
                         index,

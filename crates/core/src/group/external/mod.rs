@@ -1,7 +1,7 @@
 //! Sorts of more data than memory: the collective steps ([`external`](crate::external) has the parts of one rank).
 //!
-//! The source is the redundancy. If a rank fails, its runs are missing; the survivors divide their chunks, read and
-//! sort them again, and repeat the batches that are not committed. A batch is committed as soon as all ranks have written
+//! The source is the redundancy. If a rank fails, its runs are missing, unless the survivors see them in a directory that
+//! they share; the survivors divide their chunks, read and sort them again, and repeat the batches that are not committed. A batch is committed as soon as all ranks have written
 //! their blocks of it and no rank has failed since the runs of all chunks were found. After that a manifest beside the
 //! output tells it to a job that resumes this one.
 //!
@@ -56,7 +56,7 @@ pub struct ExternalStats {
     pub records: u64,
     /// The number of records that an earlier job had put into the output.
     pub resumed_records: u64,
-    /// The runs of an earlier job that this rank found.
+    /// The runs of an earlier job that this rank found in its scratch directories.
     pub resumed_runs: u64,
     /// The runs that this rank made.
     pub runs: u64,
@@ -209,6 +209,7 @@ impl<T: Transport> Group<T> {
         }
         let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
         job.find_runs();
+        job.stats.resumed_runs = job.held.len() as u64;
         Ok(job)
     }
 
@@ -268,6 +269,7 @@ impl<T: Transport> Group<T> {
                 let is_complete = self.known_failures() == known;
                 if !is_complete || !self.external_batches(job, known, time)? {
                     job.stats.restarts += 1;
+                    job.find_runs();
                     continue;
                 }
             }

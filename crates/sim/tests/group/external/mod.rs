@@ -59,6 +59,13 @@ impl World {
         }
     }
 
+    /// Files with one scratch directory, which all ranks see.
+    fn with_shared_scratch(count: usize) -> World {
+        let mut world = World::new(count);
+        world.scratch.fill(SharedFiles::default());
+        world
+    }
+
     fn files(&self, rank: Rank, handle: &RankHandle) -> ExternalFiles {
         let open = |shared: &SharedFiles| {
             Box::new(InMemoryDirectory::new(shared, handle, FileModel::default()))
@@ -100,7 +107,11 @@ impl World {
     }
 
     fn runs(&self) -> usize {
-        let names = self.scratch.iter().map(|files| files.borrow().names());
+        let names = self
+            .scratch
+            .iter()
+            .take(RANKS)
+            .map(|files| files.borrow().names());
         names.map(|names| names.len()).sum()
     }
 }
@@ -272,6 +283,38 @@ fn survives_a_failure_at_every_step() {
     let stride = if all_tests() { 1 } else { 3 };
     for seed in 1..3 {
         assert_eq!(failures_at_every_step(seed, stride), None);
+    }
+}
+
+/// The survivors see the runs of a rank that failed, and do not make them again.
+#[test]
+fn runs_in_a_shared_directory_are_not_made_again() {
+    let late = steps(1) * 3 / 4;
+    let runs_of_survivors = |world: World| {
+        let outcomes = job(&world, RANKS, (1, &[crash(1, late)]), false).unwrap();
+        let stats = outcomes.iter().flatten().flatten();
+        let runs = stats.map(|stats| stats.runs).sum::<u64>();
+        assert_eq!(survivors_of(&world, Ok(outcomes), false), Ok(RANKS - 1));
+        assert_eq!(world.runs(), 0);
+        runs
+    };
+    // Of eight chunks, rank 1 had three.
+    assert_eq!(runs_of_survivors(World::with_shared_scratch(143)), 5);
+    let local = World::new(143);
+    let with_local = job(&local, RANKS, (1, &[crash(1, late)]), false).unwrap();
+    let runs = with_local
+        .iter()
+        .flatten()
+        .flatten()
+        .map(|stats| stats.runs);
+    assert_eq!(runs.sum::<u64>(), 8);
+    for step in (1..steps(1)).step_by(7) {
+        for rank in 0..RANKS {
+            let world = World::with_shared_scratch(143);
+            let outcomes = job(&world, RANKS, (1, &[crash(rank, step)]), false);
+            let survivors = survivors_of(&world, outcomes, false);
+            assert!(survivors.is_ok(), "{rank}@{step}: {survivors:?}");
+        }
     }
 }
 
