@@ -105,6 +105,8 @@ mutants! {
     DecisionLoggedBeforeCommit,
     /// Each rank follows its own placement policy.
     PlacementNotShared,
+    /// A rank follows the reports of all ranks before they are committed.
+    PlacementNotCommitted,
     /// A rank divides the work by the speeds that its own policy knows.
     LocalWeights,
     /// All nodes get equal shares, whatever the weights of their ranks are.

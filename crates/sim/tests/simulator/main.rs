@@ -199,6 +199,20 @@ fn every_crash_while_ranks_are_excluded_and_taken_back() {
     ));
 }
 
+/// Rank 1 is excluded at one commit and returns at a later one. The survivors decide both alike, whatever fails.
+#[test]
+fn every_crash_while_a_rank_returns() {
+    for (store, algorithm) in combinations(&["samplesort", "hyperquicksort", "bitonic"]) {
+        let line = |script: &str| {
+            format!("ranks=4 records=6 store={store} algorithm={algorithm} exclusions={script}")
+        };
+        assert_eq!(first_outcome(&line("1/0@1")).excluded, [Rank(1)]);
+        let returns = line("1/0@1,1/3@3");
+        assert_eq!(first_outcome(&returns).excluded, [], "{returns}");
+        every_single_crash(&returns);
+    }
+}
+
 /// A replayed round has the same shares on all ranks.
 #[test]
 fn every_crash_while_shares_follow_the_speeds() {
