@@ -135,6 +135,7 @@ fn crashes_of_three_and_four_ranks_in_a_tree_with_faulty_links() {
         "ranks=3 tree=collect tagged=1 links=0-1 sink=1",
         "ranks=4 tree=merge tagged=1 links=0-1 sink=1",
         "ranks=4 tree=merge dense=1 links=1-3",
+        "ranks=4 tree=merge gain=1 links=0-1 sink=0",
         "ranks=4 tree=broadcast tagged=1 links=2-3",
         "ranks=4 tree=collect links=0-2",
     ] {
@@ -147,6 +148,14 @@ fn crashes_of_three_and_four_ranks_in_a_tree_with_faulty_links() {
             every_crash(&line);
         }
     }
+}
+
+/// Node 1 cannot send to node 0, and sends one half of its list to node 3 and the other to node 5.
+#[test]
+fn every_crash_of_eight_ranks_that_divide_a_list() {
+    let line = "ranks=8 tree=merge gain=1 links=0-1 sink=0 records=6 store=memory:1";
+    assert!(first_outcome(line).result.is_ok());
+    every_single_crash(line);
 }
 
 /// The error names the ranks that the faulty links separate from the sink, and no rank hangs.

@@ -41,6 +41,10 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
         Mutant::PlacementNotCommitted => {
             Some(("ranks=4 records=6 store=memory:1 exclusions=1/0@1,1/3@3", 1))
         }
+        Mutant::PartsNotDivided => Some((
+            "ranks=8 records=6 store=memory:1 tree=merge gain=1 links=0-1 sink=0",
+            0,
+        )),
         Mutant::TimeoutFromLastMessage | Mutant::WaitingCountsAsWork => {
             Some(("ranks=3 records=6 store=memory:1 timed=1", 1))
         }
