@@ -15,6 +15,7 @@
 //!
 //! Must never: sort keys; the tests compare the theory with sorts.
 
+use crate::dgrp::normal;
 use ftsort_kernels::random::SplitMix;
 
 /// A rule that finds pivots.
@@ -35,13 +36,6 @@ impl PivotScheme {
         PivotScheme::QuickMerge,
         PivotScheme::ModifiedQuickMerge,
     ];
-}
-
-/// Draws from the normal distribution by the method of Box and Muller.
-fn normal(random: &mut SplitMix) -> f64 {
-    let uniform = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
-    let (one, other) = (uniform(random.bits()), uniform(random.bits()));
-    (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
 }
 
 /// Draws the deviations of all shares from the ideal one, relative to it.
