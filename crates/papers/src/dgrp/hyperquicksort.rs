@@ -200,14 +200,14 @@ impl SortRun<'_> {
         let end = clocks.iter().copied().fold(self.now, f64::max);
         let begin = std::mem::replace(&mut self.now, end);
         if self.tolerance == Tolerance::Ulfm {
-            return self.bury(begin, end);
+            return self.exclude_killed(begin, end);
         }
         self.observe(end);
         false
     }
 
     /// Excludes the processes that were killed in this time. Returns whether there is one.
-    fn bury(&mut self, begin: f64, end: f64) -> bool {
+    fn exclude_killed(&mut self, begin: f64, end: f64) -> bool {
         let victims = self.victims.iter().enumerate();
         let killed = victims
             .filter(|(_, at)| (begin..end).contains(*at))

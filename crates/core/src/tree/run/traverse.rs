@@ -276,7 +276,8 @@ impl<'m> NodeData<'m> {
             };
             let range = fraction.range(segment.data.len() / unit);
             let first = match self.division {
-                Division::InPlace(_) => segment.first + range.start as u64,
+                // The places of other ranks may be any numbers.
+                Division::InPlace(_) => segment.first.saturating_add(range.start as u64),
                 Division::Whole | Division::Anywhere(_) => segment.first,
             };
             Segment {
