@@ -176,10 +176,10 @@ reliable-paper: setup
 injections: build
 	$(RUN) python3 scripts/injections.py $(if $(COUNT),--count "$(COUNT)")
 
-# SIZE=30 REPETITIONS=3 and so on, in place of 2^24 and 2^26 records and ten repetitions.
+# SIZE=30 REPETITIONS=3 STORES=memory,reload and so on, in place of 2^24 and 2^26 records with files, ten times.
 paper: build
 	$(RUN) python3 scripts/paper.py $(if $(SIZE),--sizes "$(SIZE)") $(if $(REPETITIONS),--repetitions "$(REPETITIONS)") \
-	  $(if $(RANKS),--ranks "$(RANKS)")
+	  $(if $(RANKS),--ranks "$(RANKS)") $(if $(STORES),--stores "$(STORES)")
 
 # SECTIONS="floor small" TURNS=1 and so on for a part of it.
 bench: build

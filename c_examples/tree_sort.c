@@ -2,7 +2,8 @@
  * avoids faulty links merges the parts towards one rank. For more data than one rank can hold, use ftsort_run (its
  * result stays distributed) and ftsort_gather_sorted.
  *
- *   tree_sort COUNT [LINKS [SINK]]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
+ *   tree_sort COUNT [LINKS [SINK [WAY]]]     LINKS: pairs of ranks, as in 0-1,2-3, or - for none
+ *                                            WAY around a faulty link: delegate, reroute or partition
  *
  *   ftsort-mpirun -np 4 ./tree_sort 100000 0-1,1-3 2
  *   FTSORT_FAULTS="2@1.send" ftsort-mpirun -np 4 ./tree_sort 100000        (kills rank 2 in round 1)
@@ -54,6 +55,15 @@ static size_t read_links(const char *text, int32_t *links)
   return count;
 }
 
+static int32_t way_of(const char *name)
+{
+  static const char *const names[] = {"delegate", "reroute", "partition"};
+  int32_t way;
+  for (way = FTSORT_TREE_DELEGATE; way <= FTSORT_TREE_PARTITION; way++)
+    if (strcmp(name, names[way]) == 0) return way;
+  return -1; /* refused by ftsort_tree_merge */
+}
+
 /* Generates the sorted keys of all nodes that this rank executes: its home node, and those of failed ranks. */
 static int32_t *my_keys(long count, size_t *total)
 {
@@ -96,6 +106,7 @@ int main(int argc, char **argv)
   ftsort_status status;
   int32_t links[2 * MAX_LINKS];
   long count = argc > 1 ? atol(argv[1]) : 100000;
+  double start, seconds;
   int right = 1;
 
   ftsort_prepare();
@@ -114,11 +125,14 @@ int main(int argc, char **argv)
   options.links = links;
   options.has_sink = argc > 3;
   options.sink = argc > 3 ? atoi(argv[3]) : 0;
+  options.reroute = argc > 4 ? way_of(argv[4]) : FTSORT_TREE_DELEGATE;
 
   do {
     size_t total;
     int32_t *keys = my_keys(count, &total);
+    start = MPI_Wtime();
     status = ftsort_tree_merge(group, &options, keys, total * sizeof *keys, &result);
+    seconds = MPI_Wtime() - start;
     free(keys);
   } while (status == FTSORT_ERR_DATA_LOST);
   if (status != FTSORT_OK) give_up("ftsort_tree_merge");
@@ -133,7 +147,7 @@ int main(int argc, char **argv)
     right = is_right((const int32_t *)block.data, numbers, count);
     printf("rank %d: %lu numbers at node %d, %lu faulty links in the tree", self,
            (unsigned long)numbers, (int)info.sink, (unsigned long)info.faulty_links);
-    printf(", %lu detours, %s\n", (unsigned long)info.detours, right ? "right" : "WRONG");
+    printf(", %lu detours, %.6f seconds, %s\n", (unsigned long)info.detours, seconds, right ? "right" : "WRONG");
     ftsort_result_free(result);
   }
   ftsort_leave(group, right ? 0 : 1);

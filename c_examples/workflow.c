@@ -1,18 +1,14 @@
-/* The papers' Algorithm 1, a fault-tolerant HyperQuickSort (Camargo and Duarte 2024), written by the user. It takes
- * from ftsort only the failed ranks, the executors of nodes, a communicator and a store. Comments name the lines of
- * Algorithm 1. For sorting alone, ftsort_run is much shorter.
+/* The papers' Algorithm 1, a fault-tolerant HyperQuickSort (Camargo and Duarte 2024), with the names of its pseudocode:
+ * ftsort_original.h has cover, partner, FaultDetection, FaultInject, checkpoint and readCheckpoint. Comments name the
+ * lines of Algorithm 1. For sorting alone, ftsort_run is much shorter.
  *
  *   FTSORT_FAULTS="1@0 2@1" ftsort-mpirun -np 4 ./workflow 1000000
  *
  * A rank always sends the messages of a round, if only empty ones, so that no rank waits for a survivor without end. A
- * receive from a failed rank ends with an error, and the round is repeated.
- */
+ * receive from a failed rank ends with an error, and the round is repeated. */
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "ftsort_store.h"
+#include "original/ftsort_original.h"
 
 #define MAX_NODES 64
 
@@ -21,26 +17,17 @@ typedef struct list {
   int count;
 } list;
 
-static ftsort *group;
 static int self, nodes;
-
-static void give_up(const char *function)
-{
-  fprintf(stderr, "rank %d: %s: %s\n", self, function, ftsort_last_error(group));
-  ftsort_leave(group, 1);
-}
-
-static void need(ftsort_status status, const char *function)
-{
-  if (status != FTSORT_OK) give_up(function);
-}
 
 static list new_list(int count)
 {
   list made;
   made.count = count;
   made.keys = (int *)malloc((count > 0 ? (size_t)count : 1) * sizeof(int));
-  if (made.keys == NULL) give_up("malloc");
+  if (made.keys == NULL) {
+    fprintf(stderr, "rank %d: no memory for %d keys\n", self, count);
+    original_end(1);
+  }
   return made;
 }
 
@@ -69,27 +56,24 @@ static int key_of(int node, int index)
   return (int)(uint32_t)(x >> 32);
 }
 
-static int mine(int node) { return ftsort_executor(group, node) == self; }
+/* Whether k is in the set I of this rank (lines 4 to 7). */
+static int mine(int k) { return cover(k) == self; }
 
-/* Line 9, and the papers' readCheckpoint: reads the list of node k. */
-static list read_list(int node)
+/* Line 9. */
+static list read_list(int k)
 {
-  const void *state;
-  size_t bytes;
-  list copy;
-  need(ftsort_store_get(group, node, &state, &bytes), "ftsort_store_get");
-  if (state == NULL) give_up("a list is lost");
-  copy = new_list((int)(bytes / sizeof(int)));
-  memcpy(copy.keys, state, bytes);
-  return copy;
+  list read;
+  read.keys = readCheckpoint(k, &read.count);
+  return read;
 }
 
-/* Line 11: the fault-free node with the smallest identifier in node k's d-dimensional hypercube. */
-static int root_of(int node, unsigned d)
+/* Line 11: the fault-free node with the smallest identifier in node k's d-dimensional hypercube. If there is none, its
+ * first node, which a cover from outside executes. */
+static int root_of(int k, int d)
 {
-  int first = node >> d << d, other;
+  int first = k >> d << d, other;
   for (other = first; other < first + (1 << d); other++)
-    if (!ftsort_is_failed(group, other)) return other;
+    if (!ftsort_is_failed(original_group, other)) return other;
   return first;
 }
 
@@ -97,17 +81,15 @@ static int root_of(int node, unsigned d)
 static MPI_Request requests[4 * MAX_NODES];
 static int posted;
 
-static int slot_of(int node) { return ftsort_comm_rank(group, ftsort_executor(group, node)); }
-
 static int post_send(MPI_Comm comm, const void *data, int count, int from, int to, int kind)
 {
-  return MPI_Isend(data, count, MPI_INT, slot_of(to), kind * MAX_NODES * MAX_NODES + from * MAX_NODES + to,
+  return MPI_Isend(data, count, MPI_INT, original_rank_of(to), kind * MAX_NODES * MAX_NODES + from * MAX_NODES + to,
                    comm, &requests[posted++]) == MPI_SUCCESS;
 }
 
 static int post_receive(MPI_Comm comm, void *data, int count, int from, int to, int kind)
 {
-  return MPI_Irecv(data, count, MPI_INT, slot_of(from),
+  return MPI_Irecv(data, count, MPI_INT, original_rank_of(from),
                    kind * MAX_NODES * MAX_NODES + from * MAX_NODES + to, comm,
                    &requests[posted++]) == MPI_SUCCESS;
 }
@@ -122,176 +104,149 @@ static int wait_for_all(void)
 
 /* Lines 12 to 14: roots broadcast their medians, and pivot[k] is the one that node k receives. A root without records
  * has no median, and sends any number. */
-static int broadcast_pivots(MPI_Comm comm, unsigned d, const list *lists, int *pivot)
+static int broadcast_pivots(MPI_Comm comm, int d, const list *lists, int *pivot)
 {
-  int node, fine = 1, medians[MAX_NODES];
-  for (node = 0; node < nodes; node++) {
-    int root = root_of(node, d);
-    if (mine(root)) medians[node] = lists[root].count > 0 ? lists[root].keys[lists[root].count / 2] : 0;
-    if (mine(root) && mine(node)) pivot[node] = medians[node];
-    else if (mine(root)) fine &= post_send(comm, &medians[node], 1, root, node, 0);
-    else if (mine(node)) fine &= post_receive(comm, &pivot[node], 1, root, node, 0);
+  int k, fine = 1, medians[MAX_NODES];
+  for (k = 0; k < nodes; k++) {
+    int root = root_of(k, d);
+    if (mine(root)) medians[k] = lists[root].count > 0 ? lists[root].keys[lists[root].count / 2] : 0;
+    if (mine(root) && mine(k)) pivot[k] = medians[k];
+    else if (mine(root)) fine &= post_send(comm, &medians[k], 1, root, k, 0);
+    else if (mine(k)) fine &= post_receive(comm, &pivot[k], 1, root, k, 0);
   }
   return wait_for_all() && fine;
 }
 
-/* Lines 16 to 24 for every node of this rank: sends one list to the executor of the partner in dimension d, and
- * receives the partner's list in `got`. */
-static int exchange(MPI_Comm comm, unsigned d, const list *give, list *got)
+/* Lines 16 to 24 for every node of this rank: sends one list to the partner in dimension d, and receives the partner's
+ * list in `got`. A node that this rank executes as well gets its list by a copy, which the paper omits. */
+static int exchange(MPI_Comm comm, int d, const list *give, list *got)
 {
-  int node, fine = 1, sizes[MAX_NODES];
-  for (node = 0; node < nodes; node++) {
-    int across = node ^ 1 << (d - 1);
-    int partner = ftsort_partner(group, node, d - 1); /* line 16 */
-    sizes[node] = 0;
-    if (!mine(node) || mine(across) || partner < 0) continue;
-    fine &= post_send(comm, &give[node].count, 1, node, across, 0);
-    fine &= post_receive(comm, &sizes[node], 1, across, node, 0);
+  int k, fine = 1, sizes[MAX_NODES];
+  for (k = 0; k < nodes; k++) {
+    int across = k ^ 1 << (d - 1);
+    sizes[k] = 0;
+    if (!mine(k) || mine(across) || partner(k, d) < 0) continue; /* line 16 */
+    fine &= post_send(comm, &give[k].count, 1, k, across, 0);
+    fine &= post_receive(comm, &sizes[k], 1, across, k, 0);
   }
   fine &= wait_for_all();
-  for (node = 0; node < nodes; node++) {
-    int across = node ^ 1 << (d - 1);
-    if (!mine(node)) continue;
+  for (k = 0; k < nodes; k++) {
+    int across = k ^ 1 << (d - 1);
+    if (!mine(k)) continue;
     if (mine(across)) {
       list none = {NULL, 0};
-      got[node] = union_of(&give[across], &none);
+      got[k] = union_of(&give[across], &none);
       continue;
     }
-    got[node] = new_list(sizes[node]);
-    fine &= post_send(comm, give[node].keys, give[node].count, node, across, 1);
-    fine &= post_receive(comm, got[node].keys, sizes[node], across, node, 1);
+    got[k] = new_list(sizes[k]);
+    fine &= post_send(comm, give[k].keys, give[k].count, k, across, 1);
+    fine &= post_receive(comm, got[k].keys, sizes[k], across, k, 1);
   }
   return wait_for_all() && fine;
 }
 
-/* Runs one round of dimension d, up to the checkpoint. Returns 0 if a message is missing. */
-static int play_round(MPI_Comm comm, unsigned d)
+/* Lines 8 to 24, and the checkpoints. */
+static void play_round(int d)
 {
+  MPI_Comm comm = original_comm();
   list lists[MAX_NODES], keep[MAX_NODES], give[MAX_NODES], got[MAX_NODES];
-  int node, fine, pivot[MAX_NODES] = {0};
-  for (node = 0; node < nodes; node++) /* line 8 */
-    if (mine(node)) {
-      lists[node] = read_list(node); /* line 9 */
-      quick_sort(&lists[node]);      /* line 10 */
+  int k, fine, pivot[MAX_NODES] = {0};
+  for (k = 0; k < nodes; k++) /* line 8 */
+    if (mine(k)) {
+      lists[k] = read_list(k); /* line 9 */
+      quick_sort(&lists[k]);   /* line 10 */
     }
   fine = broadcast_pivots(comm, d, lists, pivot);
-  for (node = 0; node < nodes; node++)
-    if (mine(node)) { /* line 15: create_lists */
-      list lower = lists[node], higher = lists[node];
-      int upper = node >> (d - 1) & 1;
-      for (lower.count = 0; lower.count < lists[node].count; lower.count++)
-        if (lists[node].keys[lower.count] > pivot[node]) break;
+  for (k = 0; k < nodes; k++)
+    if (mine(k)) { /* line 15: create_lists */
+      list lower = lists[k], higher = lists[k];
+      int upper = k >> (d - 1) & 1;
+      for (lower.count = 0; lower.count < lists[k].count; lower.count++)
+        if (lists[k].keys[lower.count] > pivot[k]) break;
       higher.keys += lower.count;
       higher.count -= lower.count;
-      keep[node] = upper ? higher : lower; /* lines 17 to 24: the upper node keeps the higher list */
-      give[node] = upper ? lower : higher;
-      if (!fine) give[node].count = 0;
+      keep[k] = upper ? higher : lower; /* lines 17 to 24: the upper node keeps the higher list */
+      give[k] = upper ? lower : higher;
+      if (!fine) give[k].count = 0;
     }
   fine &= exchange(comm, d, give, got);
-  for (node = 0; node < nodes; node++)
-    if (mine(node)) {
-      list joined = union_of(&keep[node], &got[node]); /* lines 20 and 24 */
-      /* The papers' checkpoint. */
-      need(ftsort_store_put(group, node, joined.keys, (size_t)joined.count * sizeof(int)),
-           "ftsort_store_put");
+  for (k = 0; k < nodes; k++)
+    if (mine(k)) {
+      list joined = union_of(&keep[k], &got[k]); /* lines 20 and 24 */
+      checkpoint(k, joined.keys, joined.count);
       free(joined.keys);
-      free(got[node].keys);
-      free(lists[node].keys);
+      free(got[k].keys);
+      free(lists[k].keys);
     }
-  return fine;
+  if (!fine) original_missing();
 }
 
 /* Line 28, and a check of the whole result: in order from node to node, with the same number and sum of keys. */
-static int is_right(MPI_Comm comm, int count)
+static int is_right(int ranks, int count)
 {
   int64_t found[MAX_NODES][4], sum = 0, last = INT64_MIN;
-  int node, index, right = 1;
+  int k, index, right = 1;
   memset(found, 0, sizeof found);
-  for (node = 0; node < nodes; node++)
-    if (mine(node)) {
-      list block = read_list(node);
+  for (k = 0; k < nodes; k++)
+    if (mine(k)) {
+      list block = read_list(k);
       quick_sort(&block);
-      found[node][0] = block.count;
-      for (index = 0; index < block.count; index++) found[node][1] += block.keys[index];
-      found[node][2] = block.count > 0 ? block.keys[0] : 0;
-      found[node][3] = block.count > 0 ? block.keys[block.count - 1] : 0;
+      found[k][0] = block.count;
+      for (index = 0; index < block.count; index++) found[k][1] += block.keys[index];
+      found[k][2] = block.count > 0 ? block.keys[0] : 0;
+      found[k][3] = block.count > 0 ? block.keys[block.count - 1] : 0;
       free(block.keys);
     }
-  if (MPI_Allreduce(MPI_IN_PLACE, found, 4 * nodes, MPI_INT64_T, MPI_SUM, comm) != MPI_SUCCESS) return 0;
-  for (node = 0; node < ftsort_ranks(group); node++)
-    for (index = 0; index < count; index++) sum += key_of(node, index);
-  for (node = 0; node < nodes; node++) {
-    if (found[node][0] == 0) continue;
-    right &= found[node][2] >= last;
-    last = found[node][3];
-    sum -= found[node][1];
-    found[0][0] += node > 0 ? found[node][0] : 0;
+  if (MPI_Allreduce(MPI_IN_PLACE, found, 4 * nodes, MPI_INT64_T, MPI_SUM, original_comm()) != MPI_SUCCESS) return 0;
+  for (k = 0; k < ranks; k++)
+    for (index = 0; index < count; index++) sum += key_of(k, index);
+  for (k = 0; k < nodes; k++) {
+    if (found[k][0] == 0) continue;
+    right &= found[k][2] >= last;
+    last = found[k][3];
+    sum -= found[k][1];
+    found[0][0] += k > 0 ? found[k][0] : 0;
   }
-  return right && sum == 0 && found[0][0] == (int64_t)count * ftsort_ranks(group);
+  return right && sum == 0 && found[0][0] == (int64_t)count * ranks;
 }
 
 /* Stores the checkpoint before the first round: the inputs. */
-static void deal(int count)
+static void deal(int ranks, int count)
 {
-  int node, index, committed = 0;
-  size_t new_failures = 0;
-  while (!committed) {
-    need(ftsort_fault_check(group, &new_failures), "ftsort_fault_check");
-    if (new_failures > 0) give_up("a rank has failed with its input");
-    for (node = 0; node < nodes; node++)
-      if (mine(node)) {
-        list dealt = new_list(node == self ? count : 0);
-        for (index = 0; index < dealt.count; index++) dealt.keys[index] = key_of(node, index);
-        need(ftsort_store_put(group, node, dealt.keys, (size_t)dealt.count * sizeof(int)),
-             "ftsort_store_put");
-        free(dealt.keys);
-      }
-    need(ftsort_store_commit(group, 1, &committed), "ftsort_store_commit");
-  }
+  int k, index;
+  for (k = 0; k < nodes; k++)
+    if (mine(k)) {
+      list dealt = new_list(k < ranks ? count : 0);
+      for (index = 0; index < dealt.count; index++) dealt.keys[index] = key_of(k, index);
+      checkpoint(k, dealt.keys, dealt.count);
+      free(dealt.keys);
+    }
 }
 
 int main(int argc, char **argv)
 {
-  ftsort_config config = FTSORT_CONFIG_INIT;
-  unsigned d, tries = 0;
-  int count = argc > 1 ? atoi(argv[1]) : 100000, right;
-  MPI_Comm comm;
-
-  if (argc > 2) { /* a directory that all ranks share, as in the papers; otherwise the memory of other ranks */
-    config.store = FTSORT_STORE_DIRECTORY;
-    config.store_directory = argv[2];
-  }
-  ftsort_prepare();
-  ftsort_allow_faults(); /* a demonstration: FTSORT_FAULTS may kill ranks */
-  MPI_Init(&argc, &argv);
-  if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
-    fprintf(stderr, "%s\n", ftsort_last_error(NULL));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  self = ftsort_rank(group);
-  d = ftsort_dimension(group); /* line 2 */
-  nodes = 1 << d;
+  int count = argc > 1 ? atoi(argv[1]) : 100000, F, d, tries = 0, ranks, right;
+  /* A directory that all ranks share, as in the papers; otherwise the memory of other ranks. */
+  self = original_start(&argc, &argv, argc > 2 ? argv[2] : NULL);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  nodes = original_nodes();
   if (count < 0 || nodes > MAX_NODES || count > INT_MAX / nodes) {
-    fprintf(stderr, "usage: workflow COUNT [DIRECTORY], with at most %d ranks\n", MAX_NODES);
-    ftsort_leave(group, 2);
+    fprintf(stderr, "usage: workflow COUNT [DIRECTORY [files]], with at most %d ranks\n", MAX_NODES);
+    original_end(2);
   }
-  deal(count);
-  while (d > 0) { /* line 3 */
-    int committed = 0, done;
-    need(ftsort_inject(group, tries++), "ftsort_inject"); /* the papers' FaultInject */
-    /* Lines 4 to 7, the papers' FaultDetection: the failed set F, which determines the nodes of this rank. */
-    need(ftsort_fault_check(group, NULL), "ftsort_fault_check");
-    need(ftsort_comm(group, &comm), "ftsort_comm");
-    done = play_round(comm, d);
-    /* Lines 25 and 26: F', and whether F = F'. */
-    need(ftsort_store_commit(group, done, &committed), "ftsort_store_commit");
-    if (committed) d--; /* line 27 */
+  if (argc > 3) original_keep_files();
+  do deal(ranks, count);
+  while (FaultDetection() < 0);
+  d = original_dimension(); /* line 2 */
+  while (d > 0) {           /* line 3 */
+    FaultInject(tries++);
+    F = FaultDetection(); /* lines 4 to 7: F determines the nodes of this rank */
+    play_round(d);
+    if (FaultDetection() == F) d = d - 1; /* lines 25 to 27 */
   }
-  need(ftsort_comm(group, &comm), "ftsort_comm");
-  right = is_right(comm, count);
-  printf("survivor %d of %d: %u tries, %s\n", self, (int)ftsort_ranks(group), tries,
-         right ? "right" : "wrong");
+  right = is_right(ranks, count);
+  printf("survivor %d of %d: %d tries, %s\n", self, ranks, tries, right ? "right" : "wrong");
   fflush(stdout);
-  ftsort_leave(group, right ? 0 : 1);
+  original_end(right ? 0 : 1);
   return 1;
 }

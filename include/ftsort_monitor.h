@@ -26,7 +26,8 @@ typedef enum ftsort_monitor_mode {
   /** At the commits of a sort, at most once per interval, each rank reports how fast it has been: the time of
    * `test`, or without one the share of the time in which it had a processor. Needs neither a thread nor messages
    * of its own. Detects nothing between sorts or within a round, and trusts the reports. Figures are compared with
-   * the median of all ranks. */
+   * the median of all ranks. A rank returns after `zeta` good tests in a row without the 2018 paper's consensus:
+   * the agreement of the commit takes its place (docs/dgrp.md). */
   FTSORT_MONITOR_FOREGROUND = 2,
 } ftsort_monitor_mode;
 

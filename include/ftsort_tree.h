@@ -35,6 +35,16 @@ typedef enum ftsort_tree_op {
   FTSORT_TREE_CALL = 7,        /**< Calls `merge`. */
 } ftsort_tree_op;
 
+/** The way around a faulty link to the parent of a node (1996 paper, Section 3.2). */
+typedef enum ftsort_tree_remedy {
+  /** The node gives its data to one neighbour that can pass them on, if there is one, and else uses a detour. */
+  FTSORT_TREE_DELEGATE = 0,
+  FTSORT_TREE_REROUTE = 1, /**< Always a detour. */
+  /** The strategy of the paper: the node divides its data among all neighbours that can pass them on. For sorted
+   * lists and arrays of numbers without `ordered` in ftsort_tree_merge; otherwise as FTSORT_TREE_DELEGATE. */
+  FTSORT_TREE_PARTITION = 2,
+} ftsort_tree_remedy;
+
 /** Merges two contributions, or merged contributions, into `merged` (see ftsort_buffer_resize). Must be pure: the
  * same bytes for the same bytes, on every rank. Called on any rank, by the thread that called ftsort, again for
  * the same contributions after failures, and never with an empty contribution. `low` and `high` are aligned to at
@@ -59,9 +69,7 @@ typedef struct ftsort_tree_options {
    * sink needs more memory. For a `merge` that depends on the order, and for sorted lists in which records with
    * equal keys must keep the order of ranks. Concatenation is always ordered. */
   int32_t ordered;
-  /** Not 0: a node that cannot send to its parent always uses a detour. 0: it gives its data to a neighbour that
-   * can pass them on, if there is one (1996 paper, Section 3.2; to one neighbour, not in parts to all). */
-  int32_t reroute;
+  int32_t reroute;             /**< One of `ftsort_tree_remedy`. */
   /** Not 0: each link is tested by timed messages before the call. A link whose tests took longer than usual, and
    * longer than this number of milliseconds, three times in a row counts as faulty in this call (1996 paper,
    * Figure 7). Detects slow links; a link that carries nothing cannot be told from a slow rank, and the test

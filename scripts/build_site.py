@@ -28,7 +28,7 @@ OUTPUT = ROOT / "target/site"
 SECTIONS = (
     ("Guide", ("building", "sorting", "python", "command", "external", "rounds", "tree", "dgrp", "reliable",
                "fault-injection", "trace", "from-the-original")),
-    ("Design", ("architecture", "failure-model", "evidence", "open-mpi", "papers")),
+    ("Design", ("architecture", "failure-model", "evidence", "open-mpi", "papers", "hypercube-sorts")),
     ("Measurements", ("performance", "experiments")),
 )
 GLOSSARY = "glossary"

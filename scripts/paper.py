@@ -3,11 +3,22 @@
 
 Runs the ftsort versions of the authors' programs (c_examples/original) for each algorithm, number of processes, scenario
 and repetition, and checks every result bit for bit. Writes to paper-out/sorting: results.csv, the figures (SVG and PNG),
-and index.html, which compares them with the values of the papers. The script can be stopped at any time and started
-again: runs in results.csv are not repeated.
+comparison.csv and index.html, which have the values of the papers beside ours. The script can be stopped at any time and
+started again: runs in results.csv are not repeated.
+
+With --stores memory,reload the cells are sorted in memory, by c_examples/bench.c with the papers' pivots: no file is read
+or written, and the time is that of ftsort_run on the slowest survivor. With files the system writes everything that it
+still has to write before each cell, and each new input is sorted once before the first cell, so that no cell pays for
+the writing and reading of the input. The cells of the papers are
+
+  scripts/paper.py --sizes 29,30 --stores memory,reload --repetitions 3
+  scripts/paper.py --sizes 30 --ranks 4,32 --scenarios 0,1 --repetitions 1
 """
 
 import argparse
+import collections
+import csv
+import os
 import pathlib
 import statistics
 import sys
@@ -24,8 +35,12 @@ ALGORITHMS = {
     "quickmerge_modified": "modified QuickMerge",
     "bitonic": "Bitonic Sort",
 }
+# The values of ftsort_algorithm.
+NUMBERS = {"hyperquicksort": 1, "quickmerge": 2, "quickmerge_modified": 3, "bitonic": 4}
 SCENARIOS = ["none", "one", "half", "all but one"]
-FIELDS = ["log2_count", "algorithm", "ranks", "scenario", "repetition", "seed", "outcome", "seconds",
+STORES = ["files", "memory", "reload"]
+Cell = collections.namedtuple("Cell", "store log2_count algorithm ranks scenario repetition")
+FIELDS = ["store", "log2_count", "algorithm", "ranks", "scenario", "repetition", "seed", "outcome", "seconds",
           "wall_seconds", "deviation_percent"]
 
 # (log2 of the number of integers in the paper, algorithm, ranks, scenario): seconds, from the texts of the papers.
@@ -44,15 +59,20 @@ PAPER = {
 def cells(options):
     """Yields all runs, ordered by repetition, so that an interrupted experiment has about as many runs in each cell."""
     for repetition in range(options.repetitions):
-        for log2_count in options.sizes:
-            for ranks in options.ranks:
-                for algorithm in options.algorithms:
-                    for scenario in options.scenarios:
-                        yield log2_count, algorithm, ranks, scenario, repetition
+        for store in options.stores:
+            for log2_count in options.sizes:
+                for ranks in options.ranks:
+                    for algorithm in options.algorithms:
+                        for scenario in options.scenarios:
+                            # One copy of each input in another rank's memory does not tolerate these.
+                            if store == "memory" and scenario in ("half", "all but one"):
+                                continue
+                            yield Cell(store, log2_count, algorithm, ranks, scenario, repetition)
 
 
 def key_of(row):
-    return (int(row["log2_count"]), row["algorithm"], int(row["ranks"]), row["scenario"], int(row["repetition"]))
+    return Cell(row["store"], int(row["log2_count"]), row["algorithm"], int(row["ranks"]), row["scenario"],
+                int(row["repetition"]))
 
 
 class Sample:
@@ -66,6 +86,11 @@ class Sample:
         keys.tofile(folder / "Entrada.dat")
         keys.sort()
         keys.tofile(folder / "sorted.dat")
+
+    def warm_up(self, program, algorithm, limit):
+        """Sorts the input once, after it is on the disk, so that the first cell starts like all others."""
+        os.sync()
+        launch.launch(4, sort_command(self, program, algorithm, "none", 1), limit)
 
     def check(self, ranks):
         """Returns the error in the saved lists, or None, and the number of keys of each process."""
@@ -83,28 +108,61 @@ class Sample:
         return (None if at == self.count else f"{at} of {self.count} keys"), shares
 
 
-def run_cell(programs, sample, cell, limit):
-    """Runs one cell and returns its row."""
-    log2_count, algorithm, ranks, scenario, repetition = cell
-    seed = hash_of(cell)
+def sort_command(sample, program, algorithm, scenario, seed):
+    first = str(sample.count) if algorithm == "bitonic" else "Entrada.dat"
+    return ["env", "-C", sample.folder, program, first, SCENARIOS.index(scenario), seed]
+
+
+def run_files(programs, sample, cell, limit):
+    """Runs one cell with the authors' files and returns its row."""
+    seed = hash_of(cell[1:])
     for old in sample.folder.glob("saveRank*"):
         old.unlink()
-    first = str(sample.count) if algorithm == "bitonic" else "Entrada.dat"
-    command = ["env", "-C", sample.folder, programs[algorithm], first, SCENARIOS.index(scenario), seed]
-    ran = launch.launch(ranks, command, limit)
+    os.sync()
+    command = sort_command(sample, programs[cell.algorithm], cell.algorithm, cell.scenario, seed)
+    ran = launch.launch(cell.ranks, command, limit)
     times = [line.split()[2] for line in ran.output.splitlines() if line.startswith("Total time: ")]
-    problem, shares = sample.check(ranks)
-    if ran.hung:
-        problem = f"not finished within {limit} seconds"
-    elif len(times) != 1:
+    problem, shares = sample.check(cell.ranks)
+    if not problem and len(times) != 1:
         problem = "no time in the output: " + " ".join(ran.output.split())[:200]
     deviation = ""
-    if scenario == "none" and not problem:
-        ideal = sample.count / ranks
+    if cell.scenario == "none" and not problem:
+        ideal = sample.count / cell.ranks
         deviation = f"{100 * max(abs(share - ideal) for share in shares) / ideal:.4f}"
+    return row_of(cell, seed, ran, limit, problem, times, deviation)
+
+
+def run_in_memory(bench, cell, limit):
+    """Runs one cell without files and returns its row. bench.c checks the result, and warms up by a first sort.
+
+    A rank that fails before its input has left its memory takes the input along, which cannot happen with the papers'
+    files. Then the cell runs again, with the next seed.
+    """
+    survivors = cell.ranks - [0, 1, cell.ranks // 2, cell.ranks - 1][SCENARIOS.index(cell.scenario)]
+    has_failures = cell.scenario != "none"
+    prefix, expected = ("ftsort-suffered", survivors) if has_failures else ("ftsort-bench", 1)
+    for seed in range(hash_of(cell), hash_of(cell) + 20):
+        command = [bench, "-k", cell.log2_count, "-s", cell.store, "-a", NUMBERS[cell.algorithm], "-p", "-n", 1]
+        if has_failures:
+            command += ["-f", f"{cell.scenario.replace(' ', '-')} seed={seed}"]
+        ran = launch.launch(cell.ranks, command, limit)
+        lines = [line.split()[1:] for line in ran.output.splitlines() if line.startswith(prefix)]
+        lines = [dict(word.split("=") for word in line) for line in lines]
+        wrong = [line for line in lines if line.get("outcome", "right") != "right"]
+        if cell.store != "memory" or len(wrong) != expected:
+            break
+    problem = None
+    if len(lines) != expected or wrong:
+        problem = f"{len(lines)} of {expected} lines, {len(wrong)} wrong: " + " ".join(ran.output.split())[:200]
+    times = [] if problem else [max(float(line["total"]) for line in lines)]
+    return row_of(cell, seed, ran, limit, problem, times, "")
+
+
+def row_of(cell, seed, ran, limit, problem, times, deviation):
+    if ran.hung:
+        problem = f"not finished within {limit} seconds"
     return {
-        "log2_count": log2_count, "algorithm": algorithm, "ranks": ranks, "scenario": scenario,
-        "repetition": repetition, "seed": seed, "outcome": problem or "right",
+        **cell._asdict(), "seed": seed, "outcome": problem or "right",
         "seconds": times[0] if len(times) == 1 else "", "wall_seconds": f"{ran.seconds:.3f}",
         "deviation_percent": deviation,
     }
@@ -124,8 +182,8 @@ def run_all(options, folder):
         done = {key_of(row) for row in file.rows}
         todo = [cell for cell in cells(options) if cell not in done]
         if todo:
-            scratch = folder / "scratch"
-            scratch.mkdir(exist_ok=True)
+            scratch = (options.scratch or folder / "scratch").absolute()
+            scratch.mkdir(exist_ok=True, parents=True)
             run_cells(options, todo, scratch, file)
             for old in scratch.iterdir():
                 old.unlink()
@@ -134,16 +192,21 @@ def run_all(options, folder):
 
 
 def run_cells(options, todo, scratch, file):
-    programs = {name: launch.build_c(launch.ROOT / "c_examples" / "original" / f"{name}.c", scratch)
-                for name in options.algorithms}
-    start, total = time.monotonic(), sum(1 << cell[0] for cell in todo)
+    examples = launch.ROOT / "c_examples"
+    programs = {name: launch.build_c(examples / "original" / f"{name}.c", scratch) for name in options.algorithms}
+    bench = launch.build_c(examples / "bench.c", scratch)
+    start, total = time.monotonic(), sum(1 << cell.log2_count for cell in todo)
     sample, weight = None, 0
     for index, cell in enumerate(todo):
-        if sample is None or sample.name != (cell[0], cell[4]):
-            sample = Sample(scratch, cell[0], cell[4])
-        row = run_cell(programs, sample, cell, options.limit)
+        if cell.store != "files":
+            row = run_in_memory(bench, cell, options.limit)
+        else:
+            if sample is None or sample.name != (cell.log2_count, cell.repetition):
+                sample = Sample(scratch, cell.log2_count, cell.repetition)
+                sample.warm_up(programs[cell.algorithm], cell.algorithm, options.limit)
+            row = run_files(programs, sample, cell, options.limit)
         file.add(row)
-        weight += 1 << cell[0]
+        weight += 1 << cell.log2_count
         left = (time.monotonic() - start) / weight * (total - weight)
         show_progress(index + 1, len(todo), left, row)
     print(file=sys.stderr)
@@ -151,7 +214,7 @@ def run_cells(options, todo, scratch, file):
 
 def show_progress(done, total, left, row):
     bar = "#" * (30 * done // total)
-    cell = f"2^{row['log2_count']} {row['algorithm']} N={row['ranks']} {row['scenario']}"
+    cell = f"{row['store']} 2^{row['log2_count']} {row['algorithm']} N={row['ranks']} {row['scenario']}"
     line = f"[{bar:30}] {done}/{total}, {int(left) // 60} min {int(left) % 60} s left; {cell}: {row['outcome']}"
     end = "\n" if row["outcome"] != "right" or not sys.stderr.isatty() else "\r"
     print(f"{line[:150]:150}", end=end, file=sys.stderr, flush=True)
@@ -163,13 +226,13 @@ class Table:
     def __init__(self, rows):
         self.times, self.failed, self.deviation = {}, {}, {}
         for row in rows.values():
-            cell = key_of(row)[:4]
+            cell = key_of(row)[:5]
             if row["outcome"] != "right":
                 self.failed.setdefault(cell, []).append(row)
                 continue
             self.times.setdefault(cell, []).append(float(row["seconds"]))
             if row["deviation_percent"]:
-                self.deviation.setdefault(cell[:3], []).append(float(row["deviation_percent"]))
+                self.deviation.setdefault(cell[:4], []).append(float(row["deviation_percent"]))
 
     def mean(self, cell):
         times = self.times.get(cell)
@@ -195,13 +258,13 @@ def line_figure(title, series, ranks, folder, name):
     plots.save(figure, folder, name)
 
 
-def scaled(table, log2_count, algorithm, options):
+def scaled(table, store, log2_count, algorithm):
     """Returns the values of the paper for an algorithm, scaled so that the first one equals ours."""
     base = next(((cell, value) for cell, value in PAPER.items()
-                 if cell[0] == 30 and cell[1] == algorithm and table.mean((log2_count, *cell[1:]))), None)
+                 if cell[0] == 30 and cell[1] == algorithm and table.mean((store, log2_count, *cell[1:]))), None)
     if base is None:
         return lambda ranks, scenario: None
-    factor = table.mean((log2_count, *base[0][1:])) / base[1]
+    factor = table.mean((store, log2_count, *base[0][1:])) / base[1]
 
     def value(ranks, scenario):
         theirs = PAPER.get((30, algorithm, ranks, scenario))
@@ -213,38 +276,49 @@ def scaled(table, log2_count, algorithm, options):
 def figures(table, options, folder):
     """Draws all figures; returns the file name and a description of each."""
     drawn = []
-    numbers = {"hyperquicksort": "5", "quickmerge": "6", "quickmerge_modified": "7", "bitonic": "9"}
-    for log2_count in options.sizes:
-        for algorithm in options.algorithms:
-            theirs = scaled(table, log2_count, algorithm, options)
-            series = [(scenario, [table.mean((log2_count, algorithm, n, scenario)) for n in options.ranks],
-                       [theirs(n, scenario) for n in options.ranks]) for scenario in options.scenarios]
-            name = f"figure{numbers[algorithm]}_{algorithm}_2^{log2_count}".replace("^", "_")
-            line_figure(f"{ALGORITHMS[algorithm]}, 2^{log2_count} integers", series, options.ranks, folder, name)
-            drawn.append((name, f"2024, Figure {numbers[algorithm]}: {ALGORITHMS[algorithm]} without failures and "
-                          f"with one, half and all but one of the processes failing; 2^{log2_count} integers."))
-        compared = [a for a in ("hyperquicksort", "quickmerge", "quickmerge_modified") if a in options.algorithms]
-        if compared:
-            series = [(ALGORITHMS[a], [table.mean((log2_count, a, n, "none")) for n in options.ranks],
-                       [None] * len(options.ranks)) for a in compared]
-            name = f"figure8_compared_2_{log2_count}"
-            line_figure(f"No failures, 2^{log2_count} integers", series, options.ranks, folder, name)
-            drawn.append((name, f"2024, Figure 8: the three algorithms without failures; 2^{log2_count} integers."))
-        if "bitonic" in options.algorithms:
-            name = f"figure4_2019_bitonic_2_{log2_count}"
-            bars(table, log2_count, options, folder, name)
-            drawn.append((name, f"2019, Figure 4: Bitonic Sort by scenario; 2^{log2_count} integers."))
-        name = f"balance_2_{log2_count}"
-        balance(table, log2_count, options, folder, name)
-        drawn.append((name, "2024, Section 5.2: the largest deviation of the list of a process from the ideal "
-                      f"size, over all repetitions; 2^{log2_count} integers."))
+    for store in options.stores:
+        for log2_count in options.sizes:
+            drawn += figures_of(table, store, log2_count, options, folder)
     return drawn
 
 
-def bars(table, log2_count, options, folder, name):
-    figure, axes = plots.axes("processes that fail", "seconds, mean", f"Bitonic Sort, 2^{log2_count} integers", (6.4, 4.2))
+def figures_of(table, store, log2_count, options, folder):
+    """Draws the figures of one store and size."""
+    drawn, where = [], f"2^{log2_count} integers, {store}"
+    suffix = f"2_{log2_count}" if store == "files" else f"2_{log2_count}_{store}"
+    numbers = {"hyperquicksort": "5", "quickmerge": "6", "quickmerge_modified": "7", "bitonic": "9"}
+    for algorithm in options.algorithms:
+        theirs = scaled(table, store, log2_count, algorithm)
+        series = [(scenario, [table.mean((store, log2_count, algorithm, n, scenario)) for n in options.ranks],
+                   [theirs(n, scenario) for n in options.ranks]) for scenario in options.scenarios]
+        name = f"figure{numbers[algorithm]}_{algorithm}_{suffix}"
+        line_figure(f"{ALGORITHMS[algorithm]}, {where}", series, options.ranks, folder, name)
+        drawn.append((name, f"2024, Figure {numbers[algorithm]}: {ALGORITHMS[algorithm]} without failures and "
+                      f"with one, half and all but one of the processes failing; {where}."))
+    compared = [a for a in ("hyperquicksort", "quickmerge", "quickmerge_modified") if a in options.algorithms]
+    if compared:
+        series = [(ALGORITHMS[a], [table.mean((store, log2_count, a, n, "none")) for n in options.ranks],
+                   [None] * len(options.ranks)) for a in compared]
+        name = f"figure8_compared_{suffix}"
+        line_figure(f"No failures, {where}", series, options.ranks, folder, name)
+        drawn.append((name, f"2024, Figure 8: the three algorithms without failures; {where}."))
+    if "bitonic" in options.algorithms:
+        name = f"figure4_2019_bitonic_{suffix}"
+        bars(table, store, log2_count, options, folder, name)
+        drawn.append((name, f"2019, Figure 4: Bitonic Sort by scenario; {where}."))
+    if store == "files":
+        name = f"balance_{suffix}"
+        balance(table, log2_count, options, folder, name)
+        drawn.append((name, "2024, Section 5.2: the largest deviation of the list of a process from the ideal "
+                      f"size, over all repetitions; {where}."))
+    return drawn
+
+
+def bars(table, store, log2_count, options, folder, name):
+    figure, axes = plots.axes("processes that fail", "seconds, mean", f"Bitonic Sort, 2^{log2_count} integers, {store}",
+                              (6.4, 4.2))
     plots.grouped_bars(axes, options.scenarios, [
-        (f"N = {ranks}", [table.mean((log2_count, "bitonic", ranks, s)) or 0 for s in options.scenarios])
+        (f"N = {ranks}", [table.mean((store, log2_count, "bitonic", ranks, s)) or 0 for s in options.scenarios])
         for ranks in options.ranks])
     axes.legend()
     plots.save(figure, folder, name)
@@ -254,11 +328,33 @@ def balance(table, log2_count, options, folder, name):
     figure, axes = plots.axes("processes N", "largest deviation, % of the ideal share", f"Balance, 2^{log2_count} integers",
                               (6.4, 4.2), yscale="log")
     for algorithm in options.algorithms:
-        worst = [max(table.deviation.get((log2_count, algorithm, n), [numpy.nan])) for n in options.ranks]
+        worst = [max(table.deviation.get(("files", log2_count, algorithm, n), [numpy.nan])) for n in options.ranks]
         axes.plot(range(len(options.ranks)), [max(w, 1e-3) for w in worst], marker="o", label=ALGORITHMS[algorithm])
     axes.set_xticks(range(len(options.ranks)), [str(n) for n in options.ranks])
     axes.legend()
     plots.save(figure, folder, name)
+
+
+def comparison(table, options):
+    """Returns the values of the papers, each beside ours of every store and size that was measured."""
+    body = []
+    for store in options.stores:
+        for log2_count in options.sizes:
+            for (size, algorithm, ranks, scenario), theirs in PAPER.items():
+                ours = table.mean((store, log2_count, algorithm, ranks, scenario))
+                if ours is None:
+                    continue
+                base = next(cell for cell in PAPER if cell[:2] == (size, algorithm))
+                ours_base = table.mean((store, log2_count, *base[1:]))
+                runs = table.runs((store, log2_count, algorithm, ranks, scenario))[0]
+                body.append([ALGORITHMS[algorithm], ranks, scenario, f"2^{size}", theirs, store, f"2^{log2_count}",
+                             f"{ours:.2f}", runs, f"{theirs / PAPER[base]:.2f}",
+                             f"{ours / ours_base:.2f}" if ours_base else ""])
+    return body
+
+
+COMPARED = ["algorithm", "N", "failures", "paper's size", "paper, s", "store", "size", "ftsort, s", "runs", "paper, relative",
+            "ftsort, relative"]
 
 
 def write_page(table, drawn, options, folder):
@@ -273,28 +369,20 @@ def write_page(table, drawn, options, folder):
     page.heading("Comparison with the values of the papers")
     page.text("The papers sort 2^30 (or 2^29) integers on 32 processors. The last two columns are relative to the first row "
               "of the same algorithm.")
-    body = []
-    for log2_count in options.sizes:
-        for (size, algorithm, ranks, scenario), theirs in PAPER.items():
-            ours = table.mean((log2_count, algorithm, ranks, scenario))
-            if ours is None:
-                continue
-            base = next(cell for cell in PAPER if cell[:2] == (size, algorithm))
-            ours_base = table.mean((log2_count, *base[1:]))
-            relative = f"{ours / ours_base:.2f}" if ours_base else ""
-            runs = table.runs((log2_count, algorithm, ranks, scenario))[0]
-            body.append([ALGORITHMS[algorithm], ranks, scenario, f"{theirs} (2^{size})", f"{ours:.2f} (2^{log2_count})", runs,
-                         f"{theirs / PAPER[base]:.2f}", relative])
-    page.table(["algorithm", "N", "failures", "paper, s", "ftsort, s", "runs", "paper, relative", "ftsort, relative"], body)
+    compared = comparison(table, options)
+    page.table(COMPARED, compared)
+    with (folder / "comparison.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COMPARED, *compared])
     page.heading("All means")
     body = []
-    for log2_count in options.sizes:
-        for algorithm in options.algorithms:
-            for ranks in options.ranks:
-                means = [table.mean((log2_count, algorithm, ranks, s)) for s in options.scenarios]
-                body.append([f"2^{log2_count}", ALGORITHMS[algorithm], ranks,
-                             *("" if mean is None else f"{mean:.3f}" for mean in means)])
-    page.table(["size", "algorithm", "N", *options.scenarios], body)
+    for store in options.stores:
+        for log2_count in options.sizes:
+            for algorithm in options.algorithms:
+                for ranks in options.ranks:
+                    means = [table.mean((store, log2_count, algorithm, ranks, s)) for s in options.scenarios]
+                    body.append([store, f"2^{log2_count}", ALGORITHMS[algorithm], ranks,
+                                 *("" if mean is None else f"{mean:.3f}" for mean in means)])
+    page.table(["store", "size", "algorithm", "N", *options.scenarios], body)
     return page.write()
 
 
@@ -309,6 +397,9 @@ def read_options():
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--algorithms", type=lambda text: text.split(","), default=list(ALGORITHMS))
     parser.add_argument("--scenarios", type=numbers, default=[0, 1, 2, 3], help="numbers of the scenarios (default: 0,1,2,3)")
+    parser.add_argument("--stores", type=lambda text: text.split(","), default=["files"],
+                        help="files, memory or reload (default: files)")
+    parser.add_argument("--scratch", type=pathlib.Path, help="folder for inputs and lists (default: below --out)")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one run")
     parser.add_argument("--out", type=pathlib.Path, default=launch.ROOT / "paper-out" / "sorting")
     parser.add_argument("--draw", action="store_true", help="only draw the results of earlier runs")
@@ -316,6 +407,9 @@ def read_options():
     unknown = [name for name in options.algorithms if name not in ALGORITHMS]
     if unknown:
         parser.error(f"there is no algorithm {unknown[0]}")
+    unknown = [name for name in options.stores if name not in STORES]
+    if unknown:
+        parser.error(f"there is no store {unknown[0]}")
     options.scenarios = [SCENARIOS[number] for number in options.scenarios]
     if options.draw:
         options.repetitions = 0

@@ -20,6 +20,9 @@ const HEADERS: [&str; 9] = [
     "ftsort_all.h",
 ];
 
+/// The header with the names of the papers, which is written by hand.
+const ORIGINAL: (&str, &str) = ("c_examples/original", "ftsort_original.h");
+
 /// The core header must stay small enough to be read.
 const LONGEST_CORE: usize = 700;
 
@@ -68,15 +71,17 @@ fn each_header_compiles_alone_as_c_and_cpp() {
         ("c", "MPICC", "mpicc", "c11"),
         ("cpp", "MPICXX", "mpicxx", "c++17"),
     ] {
-        for name in HEADERS {
+        let headers = HEADERS.map(|name| ("include", name)).into_iter();
+        for (place, name) in headers.chain([ORIGINAL]) {
             let source = folder.join(format!("{name}-{standard}.{language}"));
-            fs::write(&source, program(name)).expect("the folder for tests is writable");
+            fs::write(&source, program(place, name)).expect("the folder for tests is writable");
             let compiler = std::env::var(variable).unwrap_or_else(|_| compiler.into());
             let mut command = Command::new(compiler);
             command
                 .arg(format!("-std={standard}"))
                 .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"])
                 .arg(format!("-I{}", root().join("include").display()))
+                .arg(format!("-I{}", root().join(place).display()))
                 .arg(&source);
             let output = command.output().expect("the MPI compiler wrapper runs");
             assert!(
@@ -89,8 +94,8 @@ fn each_header_compiles_alone_as_c_and_cpp() {
 }
 
 /// A program that includes one header and uses its initialisers.
-fn program(header: &str) -> String {
-    let text = fs::read_to_string(root().join("include").join(header)).expect("a header");
+fn program(place: &str, header: &str) -> String {
+    let text = fs::read_to_string(root().join(place).join(header)).expect("a header");
     let mut lines = vec![format!("#include \"{header}\"\n\nint main(void)\n{{")];
     for line in text.lines() {
         let name = line

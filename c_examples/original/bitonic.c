@@ -2,4 +2,4 @@
  * see original.h. */
 #include "original.h"
 
-int main(int argc, char **argv) { return original(argc, argv, FTSORT_BITONIC, INPUT_COUNT); }
+int main(int argc, char **argv) { return original(argc, argv, FTSORT_BITONIC, INPUT_COUNT, SLOW_RANKS_WORK); }

@@ -1,7 +1,8 @@
-/* The common part of four programs: those of the experiments of Camargo, Duarte and dos Santos (2019, 2024), with
+/* The common part of five programs: those of the experiments of Camargo, Duarte and dos Santos (2018, 2019, 2024), with
  * their arguments and files, on ftsort.
  *
  *   ftsort-mpirun -np N hyperquicksort FILE SCENARIO [SEED]
+ *   ftsort-mpirun -np N hyperquicksort_dgrp FILE SCENARIO [SEED]
  *   ftsort-mpirun -np N bitonic COUNT SCENARIO [SEED]        (reads Entrada.dat)
  *
  * FILE: 32-bit integers in the machine's byte order, of which each process takes an equal share.
@@ -14,21 +15,21 @@
  * any moment. */
 #ifndef ORIGINAL_H
 #define ORIGINAL_H
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "ftsort.h"
+#include "ftsort_monitor.h"
+#include "ftsort_original.h"
 
 /* The meaning of the first argument. */
 enum input_kind { INPUT_FILE, INPUT_COUNT };
+
+/* Whether slow ranks leave the sort and return to it (2018). */
+enum slow_ranks { SLOW_RANKS_WORK, SLOW_RANKS_LEAVE };
 
 typedef struct sorting {
   const char *program;
@@ -92,24 +93,6 @@ static int reload(void *user, int32_t rank, ftsort_buffer *out)
   return 0;
 }
 
-/* Writes a node's list to a draft, and renames it when it is complete. Returns 0 if that fails. */
-static int save_list(const sorting *job, const ftsort_block *block)
-{
-  char name[64], draft[80];
-  size_t written;
-  FILE *file;
-  snprintf(name, sizeof name, "saveRank%d.dat", (int)block->node);
-  snprintf(draft, sizeof draft, "%s.%d", name, job->self);
-  remove(draft);
-  file = fopen(draft, "wbx"); /* a new file, and not the target of a link */
-  written = file ? fwrite(block->data, sizeof(int32_t), block->count, file) : 0;
-  if (file == NULL || fclose(file) != 0 || written != block->count || rename(draft, name) != 0) {
-    fprintf(stderr, "%s: cannot write %s: %s\n", job->program, name, strerror(errno));
-    return 0;
-  }
-  return 1;
-}
-
 /* Sorts the inputs of the survivors, and writes the lists of this rank's nodes. Returns 0 if that fails for good. */
 static int sort_and_save(sorting *job, ftsort_status *status)
 {
@@ -139,12 +122,12 @@ static int sort_and_save(sorting *job, ftsort_status *status)
     return 0;
   }
   for (index = 0; fine && ftsort_result_block(result, index, &block) == FTSORT_OK; index++)
-    fine = save_list(job, &block);
+    fine = original_save((int)block.node, block.data, block.count, job->self);
   ftsort_result_free(result);
   return fine;
 }
 
-static int original(int argc, char **argv, int32_t algorithm, enum input_kind kind)
+static int original(int argc, char **argv, int32_t algorithm, enum input_kind kind, enum slow_ranks slow)
 {
   static const char *const scenarios[] = {"none", "one", "half", "all-but-one"};
   ftsort_config config = FTSORT_CONFIG_INIT;
@@ -157,7 +140,12 @@ static int original(int argc, char **argv, int32_t algorithm, enum input_kind ki
   double start;
 
   ftsort_prepare();
-  MPI_Init(&argc, &argv);
+  if (slow == SLOW_RANKS_LEAVE) {
+    int provided; /* the monitor has a thread where MPI allows it, and works at the commits elsewhere */
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  } else {
+    MPI_Init(&argc, &argv);
+  }
   MPI_Comm_rank(MPI_COMM_WORLD, &job.self);
   MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
   job.program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
@@ -180,6 +168,9 @@ static int original(int argc, char **argv, int32_t algorithm, enum input_kind ki
   config.user = &job;
   if (ftsort_init(MPI_COMM_WORLD, &config, &job.group) != FTSORT_OK)
     refuse("%s: %s", job.program, ftsort_last_error(NULL));
+  /* The defaults are the constants of the paper: a test per second, zeta = 5, a factor of 2.5. */
+  if (slow == SLOW_RANKS_LEAVE && ftsort_monitor_start(job.group, NULL, NULL) != FTSORT_OK)
+    refuse("%s: %s", job.program, ftsort_last_error(job.group));
   do {
     fine = (uint32_t)sort_and_save(&job, &status);
     /* If a rank has failed since the sort, its lists are missing, and the survivors sort again. */

@@ -2,4 +2,4 @@
  * see original.h. */
 #include "original.h"
 
-int main(int argc, char **argv) { return original(argc, argv, FTSORT_QUICKMERGE, INPUT_FILE); }
+int main(int argc, char **argv) { return original(argc, argv, FTSORT_QUICKMERGE, INPUT_FILE, SLOW_RANKS_WORK); }

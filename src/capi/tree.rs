@@ -40,6 +40,19 @@ pub enum ftsort_tree_op {
     FTSORT_TREE_CALL = 7,
 }
 
+/// The way around a faulty link to the parent of a node (1996 paper, Section 3.2).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub enum ftsort_tree_remedy {
+    /// The node gives its data to one neighbour that can pass them on, if there is one, and else uses a detour.
+    FTSORT_TREE_DELEGATE = 0,
+    /// Always a detour.
+    FTSORT_TREE_REROUTE = 1,
+    /// The strategy of the paper: the node divides its data among all neighbours that can pass them on. For sorted
+    /// lists and arrays of numbers without `ordered` in ftsort_tree_merge; otherwise as FTSORT_TREE_DELEGATE.
+    FTSORT_TREE_PARTITION = 2,
+}
+
 /// Merges two contributions, or merged contributions, into `merged` (see ftsort_buffer_resize). Must be pure: the
 /// same bytes for the same bytes, on every rank. Called on any rank, by the thread that called ftsort, again for
 /// the same contributions after failures, and never with an empty contribution. `low` and `high` are aligned to at
@@ -78,8 +91,7 @@ pub struct ftsort_tree_options {
     /// sink needs more memory. For a `merge` that depends on the order, and for sorted lists in which records with
     /// equal keys must keep the order of ranks. Concatenation is always ordered.
     pub ordered: i32,
-    /// Not 0: a node that cannot send to its parent always uses a detour. 0: it gives its data to a neighbour that
-    /// can pass them on, if there is one (1996 paper, Section 3.2; to one neighbour, not in parts to all).
+    /// One of `ftsort_tree_remedy`.
     pub reroute: i32,
     /// Not 0: each link is tested by timed messages before the call. A link whose tests took longer than usual, and
     /// longer than this number of milliseconds, three times in a row counts as faulty in this call (1996 paper,
@@ -131,9 +143,12 @@ impl Options {
         if given.has_sink != 0 {
             read.tree.request.sink = Some(rank_of("options.sink", given.sink, ranks)?);
         }
-        if given.reroute != 0 {
-            read.tree.request.remedy = Remedy::Reroute;
-        }
+        read.tree.request.remedy = match given.reroute {
+            0 => Remedy::Delegate,
+            1 => Remedy::Reroute,
+            2 => Remedy::Partition,
+            other => return Err(wrong("reroute", other, "one of ftsort_tree_remedy")),
+        };
         if given.links.is_null() && given.link_count > 0 {
             let text = format!(
                 "options.links is NULL, but options.link_count is {}: pass two ranks for each link",

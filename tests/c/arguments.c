@@ -247,7 +247,7 @@ static void draw_tree(given *g)
   tree->operation = (int32_t)mostly(below(8));
   tree->key = (int32_t)mostly(1 + below(10));
   tree->ordered = (int32_t)mostly(below(2));
-  tree->reroute = (int32_t)mostly(below(2));
+  tree->reroute = (int32_t)mostly(below(3));
   /* No link is as slow as this, however busy the machine is. */
   if (below(16) == 0) tree->detect_ms = 100000 + (uint32_t)number() % 1000000;
   for (i = 0; i < 2 * LINKS; i++) g->links[i] = (int32_t)mostly(below((uint64_t)ranks));

@@ -87,10 +87,13 @@ static void bad_arguments(void)
   refused(&options, data, 8, "is 99");
   options.links = itself;
   refused(&options, data, 8, "to itself");
+  options = plain;
+  options.reroute = 3;
+  refused(&options, data, 8, "options.reroute is 3");
 
   /* Not the same on all ranks, then invalid on one. */
   options = plain;
-  options.reroute = rank == 1;
+  options.reroute = rank == 1 ? FTSORT_TREE_REROUTE : FTSORT_TREE_DELEGATE;
   refused(&options, data, 8, "not the same");
   EXPECT(ftsort_tree_merge(group, &plain, rank == 1 ? NULL : data, 8, &result) ==
          (rank == 1 ? FTSORT_ERR_ARGUMENT : FTSORT_ERR_PEER_ARGUMENT));
@@ -183,6 +186,8 @@ static void operations(void)
   options.key = FTSORT_KEY_I32;
   options.operation = FTSORT_TREE_SUM;
   merges(options, mine, 8, sums, 8);
+  options.reroute = FTSORT_TREE_PARTITION;
+  merges(options, mine, 8, sums, 8);
   options.ordered = 1;
   merges(options, mine, 8, sums, 8);
   options.operation = FTSORT_TREE_MIN;
@@ -209,6 +214,8 @@ static void operations(void)
         sorted[k] = sorted[k - 1];
         sorted[k - 1] = swap;
       }
+    merges(options, mine, 8, sorted, (size_t)ranks * 8);
+    options.reroute = FTSORT_TREE_PARTITION;
     merges(options, mine, 8, sorted, (size_t)ranks * 8);
   }
   options = plain;

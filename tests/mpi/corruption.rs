@@ -23,6 +23,8 @@ const CHANGES: &str = "
  all   | algorithm=bitonic:reliable count=50 option=- | 1~4.message | right: corruptions=1 found=consistency,
  all   | algorithm=bitonic:reliable count=50 option=- | 0~5.message | right: corruptions=1 found=feasibility,
  quick | algorithm=bitonic:reliable count=50 option=- | 2~3.message | -41: corruptions=9 found=consistency,
+ quick | algorithm=bitonic:reliable              | 2-3~1.message   | right: corruptions=1
+ all   | algorithm=hyperquicksort:checked        | 1-3~1.message*  | right: corruptions=2
  all   | algorithm=auto:checked                  |                 | right: corruptions=0
  all   | algorithm=bitonic:reliable              |                 | right: corruptions=0
 ";

@@ -77,6 +77,10 @@ pub fn run(command: &mut Command) -> Result<String, Failed> {
     unreachable!("the last attempt returns")
 }
 
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|end| end == ending)
+}
+
 /// The time of the last change to a source, to the sources that it includes, to the headers beside them, and to those
 /// of the library.
 fn last_change(source: &Path) -> Result<std::time::SystemTime, Failed> {
@@ -84,13 +88,18 @@ fn last_change(source: &Path) -> Result<std::time::SystemTime, Failed> {
     let mut newest = fs::metadata(source)?.modified()?;
     for line in fs::read_to_string(source)?.lines() {
         let name = line.strip_prefix("#include \"");
-        if let Some(name) = name.and_then(|name| name.strip_suffix(".c\"")) {
-            newest = newest.max(last_change(&folder.join(format!("{name}.c")))?);
+        let included = name.map(|name| folder.join(name.trim_end_matches('"')));
+        // Headers of the folder itself follow below.
+        let is_elsewhere = |path: &PathBuf| {
+            has_ending(path, "c") || path.parent() != Some(folder) && path.is_file()
+        };
+        if let Some(path) = included.filter(is_elsewhere) {
+            newest = newest.max(last_change(&path)?);
         }
     }
     for entry in fs::read_dir(folder)?.chain(fs::read_dir(root().join("include"))?) {
         let entry = entry?;
-        if entry.path().extension().is_some_and(|end| end == "h") {
+        if has_ending(&entry.path(), "h") {
             newest = newest.max(entry.metadata()?.modified()?);
         }
     }

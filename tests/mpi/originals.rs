@@ -17,6 +17,8 @@ const PROGRAMS: &str = "
  all   | quickmerge_modified | 5 | 100003
  all   | bitonic             | 4 | 100000
  all   | bitonic             | 5 | 100003
+ quick | hyperquicksort_dgrp | 4 | 100000
+ all   | hyperquicksort_dgrp | 5 | 100003
 ";
 
 const SCENARIOS: [&str; 4] = ["0", "1", "2", "3"];
@@ -88,7 +90,68 @@ fn one_scenario(
     require(timed, format!("{scenario}: no time"), &text)
 }
 
+/// Ranks, failures, and the number of committed rounds that the files must show. The failures of the first case end the
+/// whole job, so its files are those of a sort that is not complete.
+const CHECKPOINT_FILES: &str = "
+ quick | 4 | 0@1 1@1 2@1 3@1 | 1
+ all   | 4 | 1@0 2@1         | 2
+ all   | 8 | 3@1 4@1 5@2     | 3
+";
+
+/// Algorithm 1 with the papers' names writes each list under the authors' name when its round is committed. After so
+/// many rounds, the lists of two subcubes do not overlap.
+fn checkpoint_files(ranks: usize, faults: &str, rounds: u32) -> Result<(), Failed> {
+    let folder = Scratch::new()?;
+    let program = program("c_examples/workflow.c")?;
+    let launch = Launch {
+        ranks,
+        faults,
+        ulfm: true,
+    };
+    let mut command = launch.command(&program, &["20000", "store", "files"]);
+    fs::create_dir(folder.path().join("store"))?;
+    let output = command.current_dir(folder.path()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lists = Vec::new();
+    for rank in 0..ranks {
+        let bytes = fs::read(folder.path().join(format!("saveRank{rank}.dat")))?;
+        let keys = bytes
+            .chunks_exact(4)
+            .map(|key| i32::from_ne_bytes([key[0], key[1], key[2], key[3]]));
+        lists.push(keys.collect::<Vec<i32>>());
+    }
+    let keys = lists.iter().map(Vec::len).sum::<usize>();
+    require(
+        keys == 20_000 * ranks,
+        format!("{keys} keys in the files"),
+        &text,
+    )?;
+    let subcubes: Vec<Vec<i32>> = lists.chunks(ranks >> rounds).map(<[_]>::concat).collect();
+    let ordered = subcubes
+        .windows(2)
+        .all(|two| two[0].iter().max() <= two[1].iter().min());
+    require(ordered, "the lists of two subcubes overlap", &text)?;
+    let unfinished: Vec<&[Vec<i32>]> = lists
+        .chunks(ranks >> rounds)
+        .filter(|lists| lists.len() > 1)
+        .collect();
+    let overlaps = unfinished
+        .iter()
+        .all(|lists| lists[0].iter().max() > lists[1].iter().min());
+    require(overlaps, "more rounds are complete than expected", &text)?;
+    folder.remove()
+}
+
 pub fn cases() -> Vec<Case> {
+    let files = table(CHECKPOINT_FILES).map(|row| {
+        let [ranks, faults, rounds] = row.cells();
+        let name =
+            format!("checkpoints under the authors' names, {ranks} ranks, failures {faults}");
+        let (ranks, rounds) = (number(ranks), number(rounds) as u32);
+        Case::new(row.is_quick, name, move || {
+            checkpoint_files(ranks, faults, rounds)
+        })
+    });
     let cases = table(PROGRAMS).map(|row| {
         let [program, ranks, count] = row.cells();
         let name = format!("the authors' program {program}, {ranks} ranks, all scenarios");
@@ -97,5 +160,5 @@ pub fn cases() -> Vec<Case> {
             all_scenarios(program, ranks, count)
         })
     });
-    cases.collect()
+    files.chain(cases).collect()
 }

@@ -20,6 +20,12 @@ const EXAMPLES: &str = "
  quick | kmeans       | 4 | PROGRAM 5 30 | 0@2.send 3@5.store
  all   | kmeans       | 5 | PROGRAM 3 20 | 4@1 1@3.send 2@4.store
  quick | bitonic_sort | 4 | 50000        | 2@1.send 1@2.store 0@3.send
+ all   | mesh         | 1 | 9 3 0        |
+ all   | mesh         | 2 | 9 3 1        | 1@2.send
+ quick | mesh         | 4 | 30 6 0       | 2@3.send 0@8
+ all   | mesh         | 4 | 30 6 1       | 3@1 1@4.stored 0@9.commit
+ all   | mesh         | 8 | 20 5 1       | 2@3.send 7@6.store 0@11.send 5@14
+ all   | mesh         | 7 | 20 5 0       | 6@2.send 1@2.recover 3@9
  all   | bitonic_sort | 6 | 20000        | 5@1.store 3@2.send 1@4.stored
 ";
 

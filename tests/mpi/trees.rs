@@ -15,6 +15,11 @@ const EXAMPLES: &str = "
  quick | tree_sort     | 6 | 20000 0-1,0-2 5       | 3@0 5@1 1@1.send
  all   | tree_sort     | 4 | 50000 - 2             | 2@1
  all   | tree_sort     | 4 | 50000                 | 0@0 1@0
+ quick | tree_sort     | 8 | 9001 0-1 0 partition  |
+ all   | tree_sort     | 8 | 9001 0-1 0 partition  | 1@1.send
+ all   | tree_sort     | 8 | 9001 0-1,0-2 0 partition | 3@1 5@1.send
+ all   | tree_sort     | 7 | 9001 0-4 0 partition  | 6@0.stored 4@1
+ all   | tree_sort     | 8 | 9001 0-1 0 reroute    | 1@1.send
  all   | matrix_vector | 1 | 64                    |
  all   | matrix_vector | 4 | 256                   |
  all   | matrix_vector | 8 | 300 0-4,1-3,2-6       |

@@ -114,6 +114,8 @@ impl Change {
 pub struct Corruption {
     /// The rank.
     pub rank: Rank,
+    /// The other end of a faulty link: only messages between the two ranks are changed, in both directions.
+    pub link: Option<Rank>,
     /// The round.
     pub round: u32,
     /// The data.
@@ -159,6 +161,8 @@ impl Plan {
     /// - `RANK~ROUND.TARGET`, where TARGET is message, block, input, replica, stored, result, order or swap;
     ///   optionally followed by `.CHANGE` (flip, which is the default, key, copy, drop or double), then by
     ///   `/PLACE`, a number that selects record and bit, and by `*` to repeat the change at every occasion;
+    /// - `RANK-RANK~ROUND.message`, followed in the same way: messages that either of the two ranks sends to the
+    ///   other, over a faulty link;
     /// - `none`, `one`, `half` or `all-but-one`, with `seed=S` and `window=Tms`: this number of victims,
     ///   drawn by the seed; they crash at the start of random rounds or, with a window, at random instants
     ///   within it.
@@ -188,9 +192,13 @@ impl Plan {
             self.seed = seed.parse().ok()?;
         } else if let Some(window) = word.strip_prefix("window=") {
             self.window = Some(milliseconds(window)?);
-        } else if let Some((rank, what)) = word.split_once('~') {
-            self.spoils
-                .push(read_spoil(Rank(rank.parse().ok()?), what)?);
+        } else if let Some((place, change)) = word.split_once('~') {
+            let (rank, other) = match place.split_once('-') {
+                Some((rank, other)) => (rank, Some(Rank(other.parse().ok()?))),
+                None => (place, None),
+            };
+            let spoil = read_spoil(Rank(rank.parse().ok()?), other, change)?;
+            self.spoils.push(spoil);
         } else if let Some((rank, when)) = word.split_once('@') {
             self.deaths
                 .push((Rank(rank.parse().ok()?), read_when(when)?));
@@ -248,7 +256,7 @@ impl Plan {
     }
 }
 
-fn read_spoil(rank: Rank, text: &str) -> Option<Corruption> {
+fn read_spoil(rank: Rank, link: Option<Rank>, text: &str) -> Option<Corruption> {
     let (round, target) = text.split_once('.')?;
     let (always, name) = match target.strip_suffix('*') {
         Some(name) => (true, name),
@@ -261,8 +269,10 @@ fn read_spoil(rank: Rank, text: &str) -> Option<Corruption> {
     let (name, change) = name.split_once('.').unwrap_or((name, "flip"));
     let (target, _) = Target::ALL.into_iter().find(|(_, other)| *other == name)?;
     let (change, _) = (Change::ALL.into_iter()).find(|(_, other)| *other == change)?;
-    Some(Corruption {
+    let is_link = link.is_none_or(|other| other != rank && target == Target::Message);
+    is_link.then_some(Corruption {
         rank,
+        link,
         round: round.parse().ok()?,
         target,
         change,
@@ -296,15 +306,25 @@ impl Schedule {
         self.deaths.get(&rank) == Some(&When::At(round, point))
     }
 
-    /// Returns the changes of this rank's data at this moment, with their index in the schedule.
+    /// Returns the changes of this rank's data at this moment, with their index in the schedule. `to` is the
+    /// receiver of a message.
     pub fn corruptions(
         &self,
         rank: Rank,
         round: u32,
         target: Target,
+        to: Option<Rank>,
     ) -> impl Iterator<Item = (usize, &Corruption)> {
         let spoils = self.spoils.iter().enumerate();
-        spoils.filter(move |(_, one)| (one.rank, one.round, one.target) == (rank, round, target))
+        spoils.filter(move |(_, one)| {
+            let concerned = match one.link {
+                None => one.rank == rank,
+                Some(other) => {
+                    to == Some(other) && one.rank == rank || to == Some(one.rank) && other == rank
+                }
+            };
+            concerned && (one.round, one.target) == (round, target)
+        })
     }
 
     /// Returns the time after which `rank` crashes by a timer.
@@ -347,7 +367,10 @@ impl fmt::Display for Schedule {
                 .find(|(other, _)| *other == corrupt.change);
             let change = change.map_or("flip", |(_, change)| change);
             let (rank, round) = (corrupt.rank, corrupt.round);
-            write!(out, "{space}{rank}~{round}.{name}.{change}")?;
+            let link = corrupt
+                .link
+                .map_or(String::new(), |other| format!("-{other}"));
+            write!(out, "{space}{rank}{link}~{round}.{name}.{change}")?;
             if let Some(place) = corrupt.place {
                 write!(out, "/{place}")?;
             }
@@ -376,7 +399,7 @@ mod tests {
         assert_eq!(schedule.timer(Rank(2)), Some(Duration::from_micros(12_500)));
         assert_eq!(schedule.timer(Rank(0)), None);
         let number = |rank, round, target| {
-            let found = schedule.corruptions(Rank(rank), round, target);
+            let found = schedule.corruptions(Rank(rank), round, target, None);
             found
                 .map(|(number, one)| (number, one.always))
                 .collect::<Vec<_>>()
@@ -386,7 +409,7 @@ mod tests {
         assert_eq!(number(0, 2, Target::Order), [(1, true)]);
         assert_eq!(number(1, 0, Target::Stored), [(2, true)]);
         let how = |rank, round, target| {
-            let mut found = schedule.corruptions(Rank(rank), round, target);
+            let mut found = schedule.corruptions(Rank(rank), round, target, None);
             found.next().map(|(_, one)| (one.change, one.place))
         };
         let (message, stored) = (Target::Message, Target::Stored);
@@ -395,6 +418,23 @@ mod tests {
         assert_eq!(how(1, 0, stored), Some((Change::Double, Some(77))));
         assert_eq!(how(2, 4, Target::Swap), Some((Change::Flip, Some(9))));
         let printed = schedule.to_string();
+        assert_eq!(Plan::parse(&printed).unwrap().resolve(4, 5), schedule);
+    }
+
+    #[test]
+    fn a_faulty_link_changes_messages_in_both_directions() {
+        let schedule = Plan::parse("2-3~1.message.key").unwrap().resolve(4, 5);
+        let number = |rank, to| {
+            let mut found = schedule.corruptions(Rank(rank), 1, Target::Message, to);
+            found.next().map(|(number, _)| number)
+        };
+        assert_eq!(number(2, Some(Rank(3))), Some(0));
+        assert_eq!(number(3, Some(Rank(2))), Some(0));
+        for (rank, to) in [(2, None), (3, None), (2, Some(Rank(1))), (1, Some(Rank(3)))] {
+            assert_eq!(number(rank, to), None, "{rank} {to:?}");
+        }
+        let printed = schedule.to_string();
+        assert_eq!(printed, "2-3~1.message.key");
         assert_eq!(Plan::parse(&printed).unwrap().resolve(4, 5), schedule);
     }
 
@@ -410,6 +450,9 @@ mod tests {
             "~2.block",
             "1~2.block.melt",
             "1~2.block/x",
+            "1-x~2.message",
+            "1-1~2.message",
+            "1-2~2.block",
             "1@-5ms",
             "seed=x",
             "window=3",

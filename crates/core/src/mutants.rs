@@ -113,8 +113,12 @@ mutants! {
     OnlyOwnDecisionsLogged,
     /// A decision is logged before it is committed.
     DecisionLoggedBeforeCommit,
+    /// A node sends all its data to each neighbour among which it has to divide them.
+    PartsNotDivided,
     /// Each rank follows its own placement policy.
     PlacementNotShared,
+    /// A rank follows the reports of all ranks before they are committed.
+    PlacementNotCommitted,
     /// A rank divides the work by the speeds that its own policy knows.
     LocalWeights,
     /// All nodes get equal shares, whatever the weights of their ranks are.

@@ -8,6 +8,7 @@
 use super::Engine;
 use crate::block::{Block, Run};
 use crate::faults::{Change, Corruption, Target};
+use crate::members::Rank;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::memory::without_limit;
 
@@ -21,7 +22,18 @@ struct Spot {
 impl Engine<'_> {
     /// Changes this rank's data if the schedule says so.
     pub(super) fn corrupt(&mut self, target: Target, block: Block) -> Block {
-        let Some((number, how)) = self.due(target) else {
+        let entry = self.due(target, None);
+        self.corrupt_by(entry, block)
+    }
+
+    /// Changes a block on its way to another rank if the schedule says so.
+    pub(super) fn corrupt_message(&mut self, to: Rank, block: Block) -> Block {
+        let entry = self.due(Target::Message, Some(to));
+        self.corrupt_by(entry, block)
+    }
+
+    fn corrupt_by(&mut self, entry: Option<(usize, Corruption)>, block: Block) -> Block {
+        let Some((number, how)) = entry else {
             return block;
         };
         let changed = changed(&how, block.clone(), self.record_bytes);
@@ -31,7 +43,7 @@ impl Engine<'_> {
 
     /// Swaps records between the first two pieces that have any, if the schedule says so.
     pub(super) fn swap_records(&mut self, mut pieces: Vec<&mut Block>) {
-        let Some((number, how)) = self.due(Target::Swap) else {
+        let Some((number, how)) = self.due(Target::Swap, None) else {
             return;
         };
         let size = self.record_bytes;
@@ -59,9 +71,9 @@ impl Engine<'_> {
     }
 
     /// Returns the entry of the schedule for this moment, if it is still to be done.
-    fn due(&self, target: Target) -> Option<(usize, Corruption)> {
+    fn due(&self, target: Target, to: Option<Rank>) -> Option<(usize, Corruption)> {
         let me = self.members.me();
-        let mut found = self.schedule.corruptions(me, self.round, target);
+        let mut found = self.schedule.corruptions(me, self.round, target, to);
         let found = found.find(|(number, one)| one.always || !self.corrupted.contains(number));
         found.map(|(number, one)| (number, *one))
     }
@@ -147,7 +159,6 @@ fn changed(how: &Corruption, mut block: Block, size: usize) -> Block {
 mod tests {
     use super::*;
     use crate::faults::Plan;
-    use crate::members::Rank;
 
     fn run(origin: u32, bytes: &[u8]) -> Run {
         Run {
@@ -167,7 +178,10 @@ mod tests {
         } else {
             Target::Block
         };
-        let (_, how) = schedule.corruptions(Rank(0), 0, target).next().unwrap();
+        let (_, how) = schedule
+            .corruptions(Rank(0), 0, target, None)
+            .next()
+            .unwrap();
         let block = changed(how, block, 2);
         block.runs.iter().map(|run| run.data.to_vec()).collect()
     }
@@ -196,7 +210,7 @@ mod tests {
     fn leaves_a_block_unchanged_without_the_named_record() {
         let plan = Plan::parse("0~0.block.drop/5 0~0.block.key").unwrap();
         let schedule = plan.resolve(1, 1);
-        for (_, how) in schedule.corruptions(Rank(0), 0, Target::Block) {
+        for (_, how) in schedule.corruptions(Rank(0), 0, Target::Block, None) {
             let changed = changed(how, Block::empty(), 4);
             assert_eq!(changed, Block::empty());
         }

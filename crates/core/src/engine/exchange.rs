@@ -9,7 +9,6 @@ use std::ops::Range;
 use super::arrivals::Stage;
 use super::{Engine, table};
 use crate::block::{Block, Header, Run};
-use crate::faults::Target;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::transport::{Flow, Ticket};
@@ -199,7 +198,7 @@ impl Engine<'_> {
         for transfer in &mut transfers {
             if transfer.from == me && transfer.to != me {
                 let block = transfer.block.take();
-                transfer.block = block.map(|block| self.corrupt(Target::Message, block));
+                transfer.block = block.map(|block| self.corrupt_message(transfer.to, block));
             }
         }
         let enclosed = self.enclosed(most_runs);

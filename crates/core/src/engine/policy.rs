@@ -4,7 +4,9 @@
 //! Recommended Processes (2018). At every commit each rank states by one bit whether its policy wants a
 //! change, which costs nothing. If one does, all ranks share their reports, come to the same conclusion, and
 //! the blocks of nodes that change their executor are moved. A block that a live rank can send is never
-//! recomputed; a failure in the meantime is recovered from as at any other time. Weights only affect later
+//! recomputed; a failure in the meantime is recovered from as at any other time. The reports are used only once
+//! their exchange is committed, so all survivors decide from the same reports; for a rank that returns this takes
+//! the place of the 2018 paper's consensus (docs/dgrp.md has the proof). Weights only affect later
 //! decisions; they hold until others are agreed on, so that a replayed round divides records in the same way.
 
 use super::job::{Job, NextStep};
@@ -88,7 +90,8 @@ impl Job<'_, '_> {
         loop {
             let reports = self.engine.share(mine.clone(), mine.len())?;
             let verdict = self.engine.commit(reports.is_some(), None)?;
-            let (Verdict::Committed, Some(reports)) = (verdict, reports) else {
+            let is_agreed = verdict == Verdict::Committed || mutant(Mutant::PlacementNotCommitted);
+            let Some(reports) = reports.filter(|_| is_agreed) else {
                 continue;
             };
             self.engine.reconsider = false;

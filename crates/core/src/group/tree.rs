@@ -10,10 +10,9 @@ use crate::engine::Engine;
 use crate::members::{Rank, RankSet};
 use crate::transport::Transport;
 use crate::tree::fold::{Concatenate, Elementwise, Sorted};
-use crate::tree::plan::Remedy;
 use crate::tree::run::choose::TreeRequest;
 use crate::tree::run::probe::slow_pairs;
-use crate::tree::run::traverse::MergeOperator;
+use crate::tree::run::traverse::{Division, MergeOperator};
 use crate::tree::run::{TREE_ROUND, TreeOp};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -46,7 +45,7 @@ impl TreeOptions {
         let mut hasher = XxHash3_64::new();
         let wish = &self.request;
         wish.sink.map(|rank| rank.0).hash(&mut hasher);
-        (wish.remedy == Remedy::Reroute).hash(&mut hasher);
+        (wish.remedy as u8).hash(&mut hasher);
         let links = wish.links.iter();
         let links: Vec<(u32, u32)> = links.map(|(one, other)| (one.0, other.0)).collect();
         links.hash(&mut hasher);
@@ -168,6 +167,14 @@ impl MergeOperator for Prepared<'_> {
             MergeOperation::Sorted { ordered, .. } => *ordered,
             MergeOperation::Numbers(numbers) => numbers.ordered,
             MergeOperation::Call(merge) => merge.is_ordered(),
+        }
+    }
+
+    fn division(&self) -> Division {
+        match (&self.operation, self.sorted()) {
+            (_, Some(sorted)) => sorted.division(),
+            (MergeOperation::Numbers(numbers), _) => numbers.division(),
+            _ => Division::Whole,
         }
     }
 }

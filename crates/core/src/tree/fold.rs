@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use bytemuck::Pod;
 
-use super::run::traverse::MergeOperator;
+use super::run::traverse::{Division, MergeOperator};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
@@ -69,6 +69,14 @@ impl MergeOperator for Sorted<'_> {
 
     fn is_ordered(&self) -> bool {
         self.ordered
+    }
+
+    fn division(&self) -> Division {
+        if self.ordered {
+            Division::Whole
+        } else {
+            Division::Anywhere(self.kernel.record_bytes())
+        }
     }
 }
 
@@ -151,6 +159,13 @@ impl MergeOperator for Elementwise {
 
     fn is_ordered(&self) -> bool {
         self.ordered
+    }
+
+    fn division(&self) -> Division {
+        match self.kind.natural_bytes() {
+            Some(size) if !self.ordered => Division::InPlace(size),
+            _ => Division::Whole,
+        }
     }
 }
 

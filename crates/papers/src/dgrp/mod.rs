@@ -20,6 +20,7 @@ use ftsort_kernels::random::SplitMix;
 
 pub mod cluster;
 pub mod foreground;
+pub mod hyperquicksort;
 pub mod large_group;
 
 /// Returns a number from 0 to below 1.
@@ -30,6 +31,12 @@ pub fn uniform(random: &mut SplitMix) -> f64 {
 /// Returns an exponentially distributed number with this mean.
 pub fn exponential(random: &mut SplitMix, mean: f64) -> f64 {
     -mean * (1.0 - uniform(random)).ln()
+}
+
+/// Draws from the normal distribution by the method of Box and Muller.
+pub fn normal(random: &mut SplitMix) -> f64 {
+    let radius = (-2.0 * (1.0 - uniform(random)).ln()).sqrt();
+    radius * (std::f64::consts::TAU * uniform(random)).cos()
 }
 
 /// The distribution of a time, as a factor.
@@ -45,11 +52,7 @@ impl Distribution {
     /// Draws one factor.
     pub fn draw(self, random: &mut SplitMix) -> f64 {
         match self {
-            Distribution::Lognormal(sigma) => {
-                // The method of Box and Muller.
-                let radius = (-2.0 * (1.0 - uniform(random)).ln()).sqrt();
-                (sigma * radius * (std::f64::consts::TAU * uniform(random)).cos()).exp()
-            }
+            Distribution::Lognormal(sigma) => (sigma * normal(random)).exp(),
             Distribution::Pareto(alpha) => (1.0 - uniform(random)).powf(-1.0 / alpha),
         }
     }

@@ -55,6 +55,17 @@ impl ByzantineFault {
         ByzantineFault::SplitView,
         ByzantineFault::Mixed,
     ];
+
+    /// The faults that a link can have, which holds no block.
+    pub const OF_LINKS: [ByzantineFault; 7] = [
+        ByzantineFault::OwnBlock,
+        ByzantineFault::RelayedBlock,
+        ByzantineFault::Equivocation,
+        ByzantineFault::Omission,
+        ByzantineFault::MissingBlock,
+        ByzantineFault::BitFlip,
+        ByzantineFault::SplitView,
+    ];
 }
 
 /// Two views of the input that differ in one record.

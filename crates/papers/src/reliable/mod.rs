@@ -5,6 +5,9 @@
 //! changes the messages that it sends and the block that it keeps. A violation that a Byzantine
 //! node finds is not reported. The inputs and the Byzantine nodes determine the run.
 //!
+//! A faulty link changes the messages of its two ends, in both directions; both ends follow the
+//! algorithm. Definition 3, case 2, declares one end of it faulty, which is then not relied upon.
+//!
 //! Must never: let an honest node know which nodes are Byzantine.
 
 mod byzantine;
@@ -16,7 +19,7 @@ use std::rc::Rc;
 use ftsort_core::vcube::Node;
 use ftsort_core::verify::mask::{SftRound, rounds};
 use ftsort_core::verify::peer_view::{
-    ConsistencyRule, PeerView, ReportKind, SftChecks, ViewReport,
+    ConsistencyRule, PeerView, Predicates, ReportKind, SftChecks, ViewReport,
 };
 use ftsort_core::verify::predicates::KeyOrder;
 use ftsort_core::verify::sequence::Sequence;
@@ -52,6 +55,26 @@ pub struct ReliableSetup<'a> {
     pub rule: ConsistencyRule,
     /// The order in which two partners send.
     pub order: ExchangeOrder,
+    /// The predicates that honest nodes evaluate.
+    pub predicates: Predicates,
+}
+
+/// A link that changes messages.
+#[derive(Clone, Debug)]
+pub struct FaultyLink {
+    /// The end that Definition 3 declares faulty.
+    pub declared: Node,
+    /// The other end.
+    pub other: Node,
+    /// The fault: one of [`ByzantineFault::OF_LINKS`].
+    pub fault: ByzantineNode,
+}
+
+impl FaultyLink {
+    fn carries(&self, context: SendContext) -> bool {
+        let ends = (self.declared, self.other);
+        ends == (context.from, context.to) || ends == (context.to, context.from)
+    }
 }
 
 /// A message between two partners.
@@ -97,29 +120,36 @@ struct ReliableNode {
     block: SortedRecords,
     view: PeerView<SortedRecords>,
     byzantine: Option<ByzantineNode>,
+    /// Whether violations that the node finds count.
+    is_honest: bool,
 }
 
 struct ReliableRun<'a> {
     setup: &'a ReliableSetup<'a>,
     checks: SftChecks<'a>,
     nodes: Vec<ReliableNode>,
+    links: Vec<FaultyLink>,
     outcome: ReliableOutcome,
 }
 
 /// Runs S_FT on these sorted blocks. `byzantine_nodes` has an entry for each node, None for an
 /// honest one. The paper's fifth assumption is that the first exchange is correct; it holds if the
-/// Byzantine nodes start later.
+/// Byzantine nodes and the faults of links start later.
 pub fn run_sft(
     setup: &ReliableSetup<'_>,
     inputs: &[SortedRecords],
     byzantine_nodes: Vec<Option<ByzantineNode>>,
+    links: Vec<FaultyLink>,
 ) -> ReliableOutcome {
     let inputs = (0..).map(Node).zip(inputs).zip(byzantine_nodes);
+    let is_declared = |node: Node| links.iter().any(|link| link.declared == node);
     let nodes = inputs.map(|((node, block), byzantine)| ReliableNode {
         block: block.clone(),
         view: PeerView::new(node, block.clone()),
+        is_honest: byzantine.is_none() && !is_declared(node),
         byzantine,
     });
+    let nodes = nodes.collect();
     let mut run = ReliableRun {
         setup,
         checks: SftChecks {
@@ -129,8 +159,10 @@ pub fn run_sft(
                 longest: setup.longest,
             },
             rule: setup.rule,
+            predicates: setup.predicates,
         },
-        nodes: nodes.collect(),
+        nodes,
+        links,
         outcome: ReliableOutcome {
             violation: None,
             blocks: Vec::new(),
@@ -183,14 +215,14 @@ impl ReliableRun<'_> {
             for state in &mut self.nodes {
                 let block = state.block.clone();
                 let verified = self.checks.end_stage(round, &mut state.view, block);
-                if let (Err(violation), None) = (verified, &state.byzantine) {
+                if let (Err(violation), true) = (verified, state.is_honest) {
                     self.outcome.violation.get_or_insert(violation);
                 }
             }
         }
     }
 
-    /// Rekinds the message that the sender sends, or None if it sends none.
+    /// Returns the message that the sender sends, or None if it sends none.
     fn send(
         &mut self,
         context: SendContext,
@@ -207,14 +239,16 @@ impl ReliableRun<'_> {
             for_receiver: for_receiver.filter(|_| !context.round.is_last),
             report: self.checks.report(context.round, &state.view),
         };
-        let message = match &mut state.byzantine {
-            None => Some(honest),
-            Some(byzantine) => {
-                let sent = byzantine.alter_message(context, honest.clone());
-                self.outcome.deviated |= sent.as_ref() != Some(&honest);
-                sent
-            }
-        };
+        let mut message = Some(honest);
+        let links = self.links.iter_mut().filter(|link| link.carries(context));
+        let faults = links.map(|link| &mut link.fault);
+        for fault in state.byzantine.iter_mut().chain(faults) {
+            let sent = message
+                .clone()
+                .and_then(|sent| fault.alter_message(context, sent));
+            self.outcome.deviated |= sent != message;
+            message = sent;
+        }
         if let Some(message) = &message {
             let report = &message.report;
             let previous = report.previous.as_ref().map_or(0, Sequence::bytes);
@@ -226,7 +260,7 @@ impl ReliableRun<'_> {
         message
     }
 
-    /// Processes a message at the receiver. Rekinds the block for an answer.
+    /// Processes a message at the receiver. Returns the block for an answer.
     fn receive(
         &mut self,
         context: SendContext,
@@ -243,7 +277,7 @@ impl ReliableRun<'_> {
         let merged = self
             .checks
             .receive(round, &mut state.view, &message.report, kind);
-        if let (Err(violation), None) = (merged, &state.byzantine) {
+        if let (Err(violation), true) = (merged, state.is_honest) {
             self.outcome.violation.get_or_insert(violation);
         }
         if round.is_last {
@@ -289,7 +323,7 @@ impl ReliableRun<'_> {
         };
     }
 
-    /// Rekinds whether a block is sorted and has this size.
+    /// Returns whether a block is sorted and has this size.
     fn is_valid_block(&self, block: &[u8], bytes: usize) -> bool {
         let kernel = self.setup.kernel;
         let records = block.chunks_exact(kernel.record_bytes());
@@ -302,7 +336,7 @@ impl ReliableRun<'_> {
         let SendContext {
             round, from, to, ..
         } = context;
-        if self.nodes[to.0 as usize].byzantine.is_none() {
+        if self.nodes[to.0 as usize].is_honest {
             self.outcome.violation.get_or_insert(PredicateViolation {
                 found_by: to,
                 round,
@@ -314,7 +348,7 @@ impl ReliableRun<'_> {
     }
 }
 
-/// Merges two blocks, with the records of `one` first among equal keys. Rekinds the smaller and the
+/// Merges two blocks, with the records of `one` first among equal keys. Returns the smaller and the
 /// greater half.
 fn merge_split(kernel: &dyn Kernel, one: &[u8], other: &[u8]) -> (SortedRecords, SortedRecords) {
     let size = kernel.record_bytes();
@@ -335,5 +369,7 @@ fn merge_split(kernel: &dyn Kernel, one: &[u8], other: &[u8]) -> (SortedRecords,
     (smaller.into(), greater.into())
 }
 
+#[cfg(test)]
+mod lemmas;
 #[cfg(test)]
 mod tests;

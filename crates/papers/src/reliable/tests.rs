@@ -59,10 +59,16 @@ fn the_formulas_equal_the_counts_of_a_run() {
                 longest: block,
                 rule,
                 order,
+                predicates: Predicates::ALL,
             };
             let nodes = 1 << dimension;
             let byzantine_nodes = (0..nodes).map(|_| None).collect();
-            let outcome = run_sft(&setup, &inputs(dimension, block, 1), byzantine_nodes);
+            let outcome = run_sft(
+                &setup,
+                &inputs(dimension, block, 1),
+                byzantine_nodes,
+                Vec::new(),
+            );
             assert_eq!(outcome.violation, None);
             let cost = cost(
                 SortMethod::Reliable {
@@ -127,6 +133,8 @@ fn trials(
         rule,
         order,
         byzantine_nodes,
+        in_links: false,
+        predicates: Predicates::ALL,
         anywhere: false,
     }
 }
@@ -196,6 +204,106 @@ fn the_papers_rule_misses_split_views_and_faults_beyond_the_bound_are_missed() {
     assert!(missed > 0);
 }
 
+/// The counterexample of docs/reliable.md, in Figure 3's order: the upper node of a pair sends first, and the
+/// lower node divides the records and answers with the blocks that it knows.
+#[test]
+fn one_faulty_node_passes_the_papers_rule_in_the_order_of_figure_3() {
+    let kernel = kernel();
+    let record = |key: u32| key.to_le_bytes().to_vec();
+    let inputs: Vec<SortedRecords> = [5, 20, 9, 7].map(|key| record(key).into()).to_vec();
+    for (rule, is_found) in [
+        (ConsistencyRule::Paper, false),
+        (ConsistencyRule::Repeated, true),
+    ] {
+        let setup = ReliableSetup {
+            kernel: &*kernel,
+            dimension: 2,
+            longest: 1,
+            rule,
+            order: ExchangeOrder::Sequential,
+            predicates: Predicates::ALL,
+        };
+        // Node 1 shows its key 20 to node 0, and 21 to nodes 2 and 3.
+        let split_view = SplitView {
+            true_record: record(20),
+            forged_record: record(21),
+            sees_true: vec![true, true, false, false],
+        };
+        let byzantine = ByzantineNode::new(ByzantineFault::SplitView, Node(1), 1, split_view, 1);
+        let nodes = vec![None, Some(byzantine), None, None];
+        let outcome = run_sft(&setup, &inputs, nodes, Vec::new());
+        assert!(outcome.deviated);
+        assert_eq!(outcome.violation.is_some(), is_found, "{rule:?}");
+        if !is_found {
+            let keys: Vec<u8> = outcome.blocks.iter().map(|block| block[0]).collect();
+            assert_eq!(keys, [5, 7, 9, 21], "20 is lost");
+        }
+    }
+}
+
+/// Definition 3, case 2: one link of a node is faulty, or several. The node counts as faulty, and the theorem
+/// holds.
+#[test]
+fn faulty_links_count_as_their_declared_ends() {
+    let kernel = kernel();
+    for order in [ExchangeOrder::Sequential, ExchangeOrder::Simultaneous] {
+        for dimension in 2..=4 {
+            for declared in 1..dimension {
+                let repeated = ConsistencyRule::Repeated;
+                let trials = ByzantineTrials {
+                    in_links: true,
+                    ..trials(&*kernel, dimension, repeated, order, declared as usize)
+                };
+                let counts = table(&trials, 3000);
+                for fault in ByzantineFault::OF_LINKS {
+                    let row = counts[fault as usize];
+                    assert_eq!(row.missed, 0, "{fault:?} {trials:?}");
+                    assert!(row.detected > 0, "{fault:?} is never detected: {trials:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Each predicate finds faults that the other two together miss, so none of them can be left out; and each alone
+/// misses faults.
+#[test]
+fn each_predicate_is_needed_and_none_is_enough() {
+    let kernel = kernel();
+    let [progress, feasibility, consistency] = [0, 1, 2].map(|only| Predicates {
+        progress: only == 0,
+        feasibility: only == 1,
+        consistency: only == 2,
+    });
+    let without = |alone: Predicates| Predicates {
+        progress: !alone.progress,
+        feasibility: !alone.feasibility,
+        consistency: !alone.consistency,
+    };
+    let counts = |predicates| {
+        let trials = ByzantineTrials {
+            predicates,
+            ..trials(
+                &*kernel,
+                3,
+                ConsistencyRule::Repeated,
+                ExchangeOrder::Simultaneous,
+                2,
+            )
+        };
+        let rows = table(&trials, 6000);
+        let sum = |count: fn(&TrialCounts) -> u64| rows.iter().map(count).sum::<u64>();
+        (sum(|row| row.detected), sum(|row| row.missed))
+    };
+    assert_eq!(counts(Predicates::ALL).1, 0);
+    for alone in [progress, feasibility, consistency] {
+        let (found, missed) = counts(alone);
+        assert!(found > 0 && missed > 0, "{alone:?}: {found}, {missed}");
+        let (_, missed) = counts(without(alone));
+        assert!(missed > 0, "nothing is missed without {alone:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn the_bound_is_counted_in_every_subcube(faulty in prop::collection::vec(any::<bool>(), 16)) {
@@ -227,6 +335,7 @@ fn the_sender_of_a_missing_message_is_the_first_suspect() {
         longest: 1,
         rule: ConsistencyRule::Paper,
         order: ExchangeOrder::Simultaneous,
+        predicates: Predicates::ALL,
     };
     let split_view = SplitView {
         true_record: vec![0; 4],
@@ -238,6 +347,7 @@ fn the_sender_of_a_missing_message_is_the_first_suspect() {
         &setup,
         &inputs(2, 1, 1),
         vec![None, None, None, Some(byzantine)],
+        Vec::new(),
     );
     let violation = outcome.violation.expect("the missing message is detected");
     assert_eq!(

@@ -6,12 +6,12 @@
 use std::ops::AddAssign;
 
 use super::{
-    ByzantineFault, ByzantineNode, ExchangeOrder, ReliableOutcome, ReliableSetup, SortedRecords,
-    SplitView, run_sft,
+    ByzantineFault, ByzantineNode, ExchangeOrder, FaultyLink, ReliableOutcome, ReliableSetup,
+    SortedRecords, SplitView, run_sft,
 };
 use ftsort_core::vcube::Node;
 use ftsort_core::verify::mask::rounds;
-use ftsort_core::verify::peer_view::ConsistencyRule;
+use ftsort_core::verify::peer_view::{ConsistencyRule, Predicates};
 use ftsort_kernels::kernel::Kernel;
 use ftsort_kernels::random::SplitMix;
 
@@ -30,6 +30,11 @@ pub struct ByzantineTrials<'a> {
     pub order: ExchangeOrder,
     /// The number of Byzantine nodes.
     pub byzantine_nodes: usize,
+    /// Whether the faults are in links of these nodes, which follow the algorithm themselves: in one
+    /// link or in several links of each (Definition 3, case 2).
+    pub in_links: bool,
+    /// The predicates that honest nodes evaluate.
+    pub predicates: Predicates,
     /// Whether Byzantine nodes may be anywhere, instead of at most d - 1 in each subcube of
     /// dimension d >= 2.
     pub anywhere: bool,
@@ -99,6 +104,35 @@ impl ByzantineTrials<'_> {
         }
     }
 
+    /// Draws faulty links at these nodes: one, or several. All have the same kind of fault.
+    fn links(
+        &self,
+        random: &mut SplitMix,
+        fault: ByzantineFault,
+        faulty: &[bool],
+        split_view: &SplitView,
+    ) -> Vec<FaultyLink> {
+        let mut links = Vec::new();
+        let declared = (0..).map(Node).zip(faulty).filter(|(_, faulty)| **faulty);
+        for (declared, _) in declared {
+            let first = random.below(u64::from(self.dimension)) as u32;
+            for dimension in 0..self.dimension {
+                if dimension != first && random.once_in(2) {
+                    continue;
+                }
+                let rounds = rounds(self.dimension).count() as u64;
+                let from = 1 + random.below(rounds.saturating_sub(1).max(1)) as usize;
+                let seed = random.bits();
+                links.push(FaultyLink {
+                    declared,
+                    other: Node(declared.0 ^ 1 << dimension),
+                    fault: ByzantineNode::new(fault, declared, from, split_view.clone(), seed),
+                });
+            }
+        }
+        links
+    }
+
     /// Draws sorted blocks, often with equal or consecutive keys.
     fn inputs(&self, random: &mut SplitMix) -> Vec<Vec<u32>> {
         let keys = [3, 20, 1 << 10, 1 << 32][random.below(4) as usize];
@@ -151,7 +185,12 @@ fn bytes(block: &[u32]) -> SortedRecords {
 /// result. The nodes deviate after the first exchange.
 pub fn run_trial(trials: &ByzantineTrials<'_>, seed: u64) -> (ByzantineFault, TrialCounts) {
     let mut random = SplitMix::new(seed);
-    let fault = ByzantineFault::ALL[random.below(ByzantineFault::ALL.len() as u64) as usize];
+    let kinds = if trials.in_links {
+        &ByzantineFault::OF_LINKS[..]
+    } else {
+        &ByzantineFault::ALL[..]
+    };
+    let fault = kinds[random.below(kinds.len() as u64) as usize];
     let faulty = trials.faulty(&mut random);
     let inputs = trials.inputs(&mut random);
     let first = faulty.iter().position(|faulty| *faulty).unwrap_or(0);
@@ -168,16 +207,22 @@ pub fn run_trial(trials: &ByzantineTrials<'_>, seed: u64) -> (ByzantineFault, Tr
         let seed = random.bits();
         faulty.then(|| ByzantineNode::new(fault, node, from, split_view.clone(), seed))
     });
-    let byzantine_nodes = nodes.collect();
+    let mut byzantine_nodes: Vec<Option<ByzantineNode>> = nodes.collect();
+    let mut links = Vec::new();
+    if trials.in_links {
+        byzantine_nodes.fill(None);
+        links = trials.links(&mut random, fault, &faulty, &split_view);
+    }
     let setup = ReliableSetup {
         kernel: trials.kernel,
         dimension: trials.dimension,
         longest: trials.longest,
         rule: trials.rule,
         order: trials.order,
+        predicates: trials.predicates,
     };
     let blocks: Vec<SortedRecords> = inputs.iter().map(|block| bytes(block)).collect();
-    let outcome = run_sft(&setup, &blocks, byzantine_nodes);
+    let outcome = run_sft(&setup, &blocks, byzantine_nodes, links);
     if trials.byzantine_nodes > 0 && !outcome.deviated {
         return (fault, TrialCounts::default());
     }

@@ -304,6 +304,7 @@ fn draw_tree(draw: &mut SplitMix, trial: &mut Trial) {
             trial.links.push((Rank(one), Rank(other)));
         }
     }
+    trial.gain = draw.once_in(3);
 }
 
 /// Draws a corruption that the checks of the 1989 paper must detect without digests: of a message in any round, or

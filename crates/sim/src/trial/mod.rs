@@ -101,7 +101,8 @@ pub struct Trial {
     pub exclusions: Vec<Observation>,
     /// The changes of the ranks' speeds, for a placement policy.
     pub speeds: Vec<SpeedChange>,
-    /// Whether a slow rank is excluded only if that saves time.
+    /// Whether a slow rank is excluded only if that saves time. In a tree: whether nodes divide their data among
+    /// neighbours.
     pub gain: bool,
     /// The use of a tree in place of a sort.
     pub tree: Option<TreeUse>,

@@ -15,7 +15,7 @@ use ftsort_core::tree::run::TreeOp;
 use ftsort_core::tree::run::choose::TreeRequest;
 use ftsort_core::tree::run::collect::{Collect, LocalResult, Progress};
 use ftsort_core::tree::run::probe::slow_pairs;
-use ftsort_core::tree::run::traverse::MergeOperator;
+use ftsort_core::tree::run::traverse::{Division, MergeOperator};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Kernel;
@@ -40,10 +40,10 @@ impl Trial {
         TreeRequest {
             sink: self.sink.filter(exists),
             links: links.copied().collect(),
-            remedy: if self.dense {
-                Remedy::Reroute
-            } else {
-                Remedy::Delegate
+            remedy: match (self.dense, self.gain) {
+                (true, _) => Remedy::Reroute,
+                (false, true) => Remedy::Partition,
+                (false, false) => Remedy::Delegate,
             },
             detected: false,
         }
@@ -171,6 +171,10 @@ impl MergeOperator for Callback<'_> {
 
     fn is_ordered(&self) -> bool {
         self.0.is_ordered()
+    }
+
+    fn division(&self) -> Division {
+        self.0.division()
     }
 }
 

@@ -39,6 +39,28 @@ fn a_corruption_of_any_data_in_any_round_never_gives_a_wrong_result() {
     }
 }
 
+/// A link changes messages in both directions, once or always. The digests find it, and so do the checks of 1989 alone
+/// (Definition 3, case 2); a sort over a link that is always faulty may be refused.
+#[test]
+fn a_faulty_link_never_gives_a_wrong_result() {
+    let changes = ["flip", "key", "copy", "drop", "double"];
+    let sorts = SORTS.map(|sort| format!("{sort} checks=1"));
+    let reliable = "algorithm=reliable store=memory:1".to_string();
+    let sorts: Vec<String> = sorts.into_iter().chain([reliable]).collect();
+    sorts.par_iter().for_each(|sort| {
+        for (round, change) in (1..=6).flat_map(|round| changes.map(|change| (round, change))) {
+            for link in ["0-1", "1-3"] {
+                for again in ["", "*"] {
+                    expect_correct(&parse(&format!(
+                        "ranks=4 seed=3 records=40 keys=1000 tagged=1 {sort} \
+                         corrupt={link}~{round}.message.{change}{again}"
+                    )));
+                }
+            }
+        }
+    });
+}
+
 /// A rank sends a wrong block while it recovers the blocks of a failed rank.
 #[test]
 fn every_crash_with_a_corrupt_message() {

@@ -135,6 +135,7 @@ fn crashes_of_three_and_four_ranks_in_a_tree_with_faulty_links() {
         "ranks=3 tree=collect tagged=1 links=0-1 sink=1",
         "ranks=4 tree=merge tagged=1 links=0-1 sink=1",
         "ranks=4 tree=merge dense=1 links=1-3",
+        "ranks=4 tree=merge gain=1 links=0-1 sink=0",
         "ranks=4 tree=broadcast tagged=1 links=2-3",
         "ranks=4 tree=collect links=0-2",
     ] {
@@ -147,6 +148,14 @@ fn crashes_of_three_and_four_ranks_in_a_tree_with_faulty_links() {
             every_crash(&line);
         }
     }
+}
+
+/// Node 1 cannot send to node 0, and sends one half of its list to node 3 and the other to node 5.
+#[test]
+fn every_crash_of_eight_ranks_that_divide_a_list() {
+    let line = "ranks=8 tree=merge gain=1 links=0-1 sink=0 records=6 store=memory:1";
+    assert!(first_outcome(line).result.is_ok());
+    every_single_crash(line);
 }
 
 /// The error names the ranks that the faulty links separate from the sink, and no rank hangs.
@@ -197,6 +206,20 @@ fn every_crash_while_ranks_are_excluded_and_taken_back() {
     expect_correct(&parse(
         "ranks=3 exclusions=0/1@2,1/2@3,2/0@4,0/1@9 failures=1@60",
     ));
+}
+
+/// Rank 1 is excluded at one commit and returns at a later one. The survivors decide both alike, whatever fails.
+#[test]
+fn every_crash_while_a_rank_returns() {
+    for (store, algorithm) in combinations(&["samplesort", "hyperquicksort", "bitonic"]) {
+        let line = |script: &str| {
+            format!("ranks=4 records=6 store={store} algorithm={algorithm} exclusions={script}")
+        };
+        assert_eq!(first_outcome(&line("1/0@1")).excluded, [Rank(1)]);
+        let returns = line("1/0@1,1/3@3");
+        assert_eq!(first_outcome(&returns).excluded, [], "{returns}");
+        every_single_crash(&returns);
+    }
 }
 
 /// A replayed round has the same shares on all ranks.

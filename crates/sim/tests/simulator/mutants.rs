@@ -38,6 +38,13 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=3 records=6 store=versions:1 sorts=2 tree=merge links=1-2";
             Some((line, 2))
         }
+        Mutant::PlacementNotCommitted => {
+            Some(("ranks=4 records=6 store=memory:1 exclusions=1/0@1,1/3@3", 1))
+        }
+        Mutant::PartsNotDivided => Some((
+            "ranks=8 records=6 store=memory:1 tree=merge gain=1 links=0-1 sink=0",
+            0,
+        )),
         Mutant::TimeoutFromLastMessage | Mutant::WaitingCountsAsWork => {
             Some(("ranks=3 records=6 store=memory:1 timed=1", 1))
         }

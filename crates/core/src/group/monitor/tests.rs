@@ -1,6 +1,8 @@
 //! Monitors' threads, and the placement that follows from their knowledge. `make races` runs these tests with
 //! detectors of data races.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -9,7 +11,7 @@ use super::policy::{Clocks, MonitorPolicy};
 use super::state::{Datagrams, Mind, MonitorState, locked};
 use crate::engine::{Load, Placement, PlacementPolicy};
 use crate::members::{Rank, RankSet};
-use crate::monitor::{Monitor, MonitorOptions};
+use crate::monitor::{Foreground, Monitor, MonitorOptions};
 use ftsort_kernels::error::{Error, Result, Status};
 
 struct StoppedClocks;
@@ -21,6 +23,99 @@ impl Clocks for StoppedClocks {
 
     fn seconds(&self) -> f64 {
         0.0
+    }
+}
+
+/// A rank that gets a part of a processor; the time and the part are set from outside.
+#[derive(Clone)]
+struct PartOfProcessor {
+    now: Rc<Cell<f64>>,
+    used: Rc<Cell<f64>>,
+}
+
+impl Clocks for PartOfProcessor {
+    fn processor_seconds(&self) -> f64 {
+        self.used.get()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.now.get()
+    }
+}
+
+/// Monitors at the commits without any message between them. At each commit the policies get the reports of the
+/// survivors only. A rank that was slow returns after zeta tests in a row, at the same commit on all ranks.
+#[test]
+fn a_rank_returns_at_the_same_commit_on_all_ranks_without_consensus() {
+    const RANKS: usize = 5;
+    for failing in [None, Some((12, 3)), Some((20, 0)), Some((24, 3))] {
+        let options = MonitorOptions::default();
+        let now = Rc::new(Cell::new(0.0));
+        let clocks: Vec<PartOfProcessor> = (0..RANKS)
+            .map(|_| PartOfProcessor {
+                now: Rc::clone(&now),
+                used: Rc::default(),
+            })
+            .collect();
+        let mut policies: Vec<(Rank, MonitorPolicy)> = Rank::all(RANKS)
+            .map(|rank| {
+                let mind = Mind::Foreground(Box::new(Foreground::new(RANKS, options.clone())));
+                let state = Arc::new(MonitorState::new(RANKS, mind, None));
+                let clock = Box::new(clocks[rank.index()].clone());
+                (rank, MonitorPolicy::new(rank, state, &options, clock, 0.0))
+            })
+            .collect();
+        let mut excluded_at = Vec::new();
+        for commit in 1..60 {
+            if let Some((_, rank)) = failing.filter(|(at, _)| *at == commit) {
+                policies.retain(|(other, _)| other.0 != rank);
+            }
+            now.set(f64::from(commit) * 0.6 * options.interval);
+            for (rank, clock) in clocks.iter().enumerate() {
+                // Rank 1 gets a hundredth of a processor for a while.
+                let part = if rank == 1 && (8..18).contains(&commit) {
+                    0.01
+                } else {
+                    0.9
+                };
+                clock
+                    .used
+                    .set(clock.used.get() + part * 0.6 * options.interval);
+            }
+            let load = Load {
+                now: now.get(),
+                ..Load::default()
+            };
+            let group = RankSet::from_ranks(RANKS, policies.iter().map(|(rank, _)| *rank));
+            let reports: Vec<(Rank, Vec<u8>)> = policies
+                .iter_mut()
+                .map(|(rank, policy)| (*rank, policy.local_report(&load)))
+                .collect();
+            let told: Vec<(Rank, &[u8])> = reports
+                .iter()
+                .map(|(rank, report)| (*rank, &report[..]))
+                .collect();
+            let placements: Vec<Placement> = policies
+                .iter_mut()
+                .map(|(_, policy)| policy.settle(&told, &group))
+                .collect();
+            assert!(
+                placements.windows(2).all(|two| two[0] == two[1]),
+                "commit {commit}"
+            );
+            if placements[0].excluded.contains(Rank(1)) {
+                excluded_at.push(commit);
+            }
+        }
+        // Every second commit has a test, so zeta tests take at least twice as many commits.
+        let (first, last) = (excluded_at[0], excluded_at[excluded_at.len() - 1]);
+        assert_eq!(
+            excluded_at,
+            (first..=last).collect::<Vec<_>>(),
+            "{failing:?}"
+        );
+        assert!((8..18).contains(&first) && last < 59, "{excluded_at:?}");
+        assert!(last >= 18 + 2 * options.zeta as i32 - 4, "{excluded_at:?}");
     }
 }
 

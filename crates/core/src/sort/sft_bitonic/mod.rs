@@ -32,7 +32,9 @@ use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
 use crate::members::Rank;
 use crate::vcube::Node;
 use crate::verify::mask::{Mask, SftRound, rounds};
-use crate::verify::peer_view::{ConsistencyRule, PeerView, ReportKind, SftChecks, ViewReport};
+use crate::verify::peer_view::{
+    ConsistencyRule, PeerView, Predicates, ReportKind, SftChecks, ViewReport,
+};
 use crate::verify::predicates::KeyOrder;
 use crate::verify::sequence::Sequence;
 use crate::verify::violation::{Predicate, PredicateViolation};
@@ -265,6 +267,7 @@ impl Algorithm for SftBitonic<'_> {
         let round = self.round(at.round)?;
         let partner = round.partner(at.node);
         let checks = SftChecks {
+            predicates: Predicates::ALL,
             dimension: self.sort.dimension,
             key_order: KeyOrder {
                 kernel: self.sort.kernel,

@@ -24,7 +24,7 @@ pub struct TreeRequest {
     /// The pairs of ranks that cannot exchange messages directly.
     pub links: Vec<(Rank, Rank)>,
     /// The strategy of a node that cannot send to its parent. [`Remedy::Partition`] needs data that can be
-    /// divided, and is treated as [`Remedy::Delegate`].
+    /// divided; operations on other data use [`TreeRequest::undivided`].
     pub remedy: Remedy,
     /// Whether the faulty links were detected, and not given by the caller.
     pub detected: bool,
@@ -38,6 +38,18 @@ impl TreeRequest {
             links: Vec::new(),
             remedy: Remedy::Delegate,
             detected: false,
+        }
+    }
+
+    /// Returns the same request for data that cannot be divided.
+    pub fn undivided(&self) -> TreeRequest {
+        let remedy = match self.remedy {
+            Remedy::Reroute => Remedy::Reroute,
+            Remedy::Delegate | Remedy::Partition => Remedy::Delegate,
+        };
+        TreeRequest {
+            remedy,
+            ..self.clone()
         }
     }
 
@@ -105,11 +117,7 @@ impl TreeRoute {
             None => best_sink(&faults, members),
         };
         let tree = tree_to(sink, &faults, Cost::Paper);
-        let remedy = match request.remedy {
-            Remedy::Reroute => Remedy::Reroute,
-            Remedy::Delegate | Remedy::Partition => Remedy::Delegate,
-        };
-        let plan = TreePlan::new(&tree, &faults, contributors, remedy);
+        let plan = TreePlan::new(&tree, &faults, contributors, request.remedy);
         let plan = plan.map_err(|cut_off| cut_off_error(&cut_off, members, request))?;
         let machine = LinkModel {
             ports: Ports::All,

@@ -88,7 +88,7 @@ impl Collect<'_, '_> {
     pub fn run(mut self, consume: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<ChosenTree> {
         let table = self.table()?;
         let all_owners = self.owners(table.iter());
-        let mut request = self.request.clone();
+        let mut request = self.request.undivided();
         let chosen = TreeRoute::new(self.engine.members, &request, &all_owners)?.chosen;
         let (sink, sink_rank) =
             *(self.progress.sink).get_or_insert((chosen.tree.sink(), chosen.sink_rank));

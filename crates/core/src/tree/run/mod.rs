@@ -24,7 +24,7 @@ pub mod traverse;
 
 use self::choose::{ChosenTree, TreeRequest, TreeRoute};
 use self::contributions::Contributions;
-use self::traverse::{MergeOperator, NodeData, Segment, downwards, traverse, upwards};
+use self::traverse::{Division, MergeOperator, NodeData, downwards, traverse, upwards};
 use crate::block::Block;
 use crate::engine::{Delivery, Engine, Transfer, Verdict, agreed_error};
 use crate::faults::Point;
@@ -32,6 +32,7 @@ use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::Store;
 use crate::tree::fold::Concatenate;
+use crate::tree::plan::Remedy;
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
@@ -91,12 +92,21 @@ impl TreeOp<'_, '_> {
         contributions: &mut Contributions,
         merge: &dyn MergeOperator,
     ) -> Result<(ChosenTree, Option<Slice>)> {
-        let mut route = self.route(self.request)?;
+        let divides =
+            merge.division() != Division::Whole && self.request.remedy == Remedy::Partition;
+        let request = if divides {
+            self.request.clone()
+        } else {
+            self.request.undivided()
+        };
+        let mut route = self.route(&request)?;
         let mut node_data = NodeData::new(merge, false);
+        if divides {
+            node_data = node_data.divided();
+        }
         loop {
             for (node, data) in contributions.of_nodes() {
-                let (first, span) = (u64::from(node.0), 1);
-                node_data.put(node, Segment { first, span, data });
+                node_data.contribute(node, data);
             }
             self.begin_traversal()?;
             let steps = upwards(&route.schedule);
@@ -111,7 +121,7 @@ impl TreeOp<'_, '_> {
                 return Ok((route.chosen, result));
             }
             if !mutant(Mutant::StaleTree) {
-                route = self.route(self.request)?;
+                route = self.route(&request)?;
             }
             node_data.restart();
         }
@@ -125,13 +135,12 @@ impl TreeOp<'_, '_> {
         let mut node_data = NodeData::new(&Concatenate, true);
         let request = TreeRequest {
             sink: Some(root),
-            ..self.request.clone()
+            ..self.request.undivided()
         };
         loop {
             let route = self.route(&request)?;
             for (node, data) in contributions.of_nodes() {
-                let (first, span) = (u64::from(node.0), 1);
-                node_data.put(node, Segment { first, span, data });
+                node_data.contribute(node, data);
             }
             self.begin_traversal()?;
             let steps = downwards(&route.schedule);

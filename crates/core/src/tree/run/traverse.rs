@@ -12,10 +12,12 @@ use crate::engine::{Delivery, Engine, Transfer};
 use crate::faults::Point;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
+use crate::tree::fold::Concatenate;
+use crate::tree::plan::Fraction;
 use crate::tree::schedule::{LinkMessage, TreeSchedule};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, caught};
+use ftsort_kernels::error::{Error, Result, Status, caught};
 
 /// An operation that merges two partial results. Must be pure: the same bytes for the same bytes, on every
 /// rank.
@@ -25,6 +27,33 @@ pub trait MergeOperator {
 
     /// Whether `low` must come from smaller nodes than `high`, with no contributing node in between.
     fn is_ordered(&self) -> bool;
+
+    /// How partial results can be divided into parts, each of which is merged by itself. Only the results of an
+    /// operation without an order can be divided.
+    fn division(&self) -> Division {
+        Division::Whole
+    }
+}
+
+/// The parts of a partial result: the paper's partition of a node's data (1996 paper, Section 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// It cannot be divided.
+    Whole,
+    /// After any multiple of this number of bytes, as a sorted list between two records. Any two parts can be merged.
+    Anywhere(usize),
+    /// In the same way, and the parts keep their places, as ranges of an array: elements in the same place are merged.
+    InPlace(usize),
+}
+
+impl Division {
+    /// The number of bytes of a unit, which is never cut. None: there is no division.
+    fn unit(self) -> Option<usize> {
+        match self {
+            Division::Whole => None,
+            Division::Anywhere(unit) | Division::InPlace(unit) => Some(unit),
+        }
+    }
 }
 
 /// The merged contributions of consecutive positions. Positions are nodes, or positions in a result.
@@ -65,6 +94,8 @@ pub struct Hop {
     to: Node,
     /// Whether the sender sends its own data; otherwise it forwards a message.
     is_own: bool,
+    /// The part of its own data that it sends.
+    fraction: Fraction,
     /// Whether the receiver keeps the data; otherwise it forwards the message.
     delivered: bool,
 }
@@ -76,6 +107,7 @@ pub fn upwards(schedule: &TreeSchedule) -> Vec<Vec<Hop>> {
         from: transfer.from,
         to: transfer.to,
         is_own: transfer.fraction.is_some(),
+        fraction: transfer.fraction.unwrap_or(Fraction::ALL),
         delivered: transfer.delivered,
     };
     let steps = schedule.steps().iter();
@@ -99,7 +131,11 @@ pub struct NodeData<'m> {
     merge: &'m dyn MergeOperator,
     /// Whether a sender keeps a copy of the data that it sends.
     keeps: bool,
+    /// How nodes divide their data; [`Division::Whole`] if the plan divides none.
+    division: Division,
     own: BTreeMap<Node, Vec<Segment>>,
+    /// The data of nodes that have sent some of the parts, and the number of parts that are left.
+    dividing: BTreeMap<Node, (Vec<Segment>, u32)>,
     forwarding: BTreeMap<(Node, u32), Block>,
     /// The reason for which this rank cannot do its part.
     pub error: Option<Error>,
@@ -113,11 +149,37 @@ impl<'m> NodeData<'m> {
         NodeData {
             merge,
             keeps,
+            division: Division::Whole,
             own: BTreeMap::new(),
+            dividing: BTreeMap::new(),
             forwarding: BTreeMap::new(),
             error: None,
             all_arrived: true,
         }
+    }
+
+    /// Divides the data of nodes in the way of the operation, for a plan that does so.
+    pub fn divided(mut self) -> NodeData<'m> {
+        self.division = self.merge.division();
+        self
+    }
+
+    /// Adds the contribution of a node.
+    pub fn contribute(&mut self, node: Node, data: Slice) {
+        let segment = match self.division {
+            // The place of the first element, and the number of elements of the whole array.
+            Division::InPlace(unit) => Segment {
+                first: 0,
+                span: (data.len() / unit) as u32,
+                data,
+            },
+            Division::Whole | Division::Anywhere(_) => Segment {
+                first: node.0.into(),
+                span: 1,
+                data,
+            },
+        };
+        self.put(node, segment);
     }
 
     /// Removes all data before the next traversal.
@@ -126,6 +188,7 @@ impl<'m> NodeData<'m> {
             self.own.clear();
         }
         self.forwarding.clear();
+        self.dividing.clear();
         self.error = None;
         self.all_arrived = true;
     }
@@ -136,7 +199,11 @@ impl<'m> NodeData<'m> {
         if !segment.data.is_empty() {
             segments.push(segment);
         }
-        let joined = join(std::mem::take(segments), self.merge);
+        let segments_here = std::mem::take(segments);
+        let joined = match self.division {
+            Division::InPlace(unit) => join_in_place(&segments_here, unit, self.merge),
+            Division::Whole | Division::Anywhere(_) => join(segments_here, self.merge),
+        };
         match joined {
             Ok(joined) => *segments = joined,
             Err(error) => {
@@ -180,12 +247,59 @@ impl<'m> NodeData<'m> {
         if !hop.is_own {
             return self.forwarding.remove(&(hop.from, hop.message));
         }
+        if hop.fraction.of > 1 {
+            return Some(block_of(self.take_part(hop)));
+        }
         let segments = if self.keeps {
             self.own.get(&hop.from).cloned()
         } else {
             self.own.remove(&hop.from)
         };
         Some(block_of(segments.unwrap_or_default()))
+    }
+
+    /// Returns a part of a node's data. All parts are of the data that the node had when the first one left.
+    fn take_part(&mut self, hop: &Hop) -> Vec<Segment> {
+        let whole = || {
+            (
+                self.own.remove(&hop.from).unwrap_or_default(),
+                hop.fraction.of,
+            )
+        };
+        let (segments, left) = self.dividing.remove(&hop.from).unwrap_or_else(whole);
+        let unit = self.division.unit().unwrap_or(1);
+        let parts = segments.iter().map(|segment| {
+            let fraction = if mutant(Mutant::PartsNotDivided) {
+                Fraction::ALL
+            } else {
+                hop.fraction
+            };
+            let range = fraction.range(segment.data.len() / unit);
+            let first = match self.division {
+                // The places of other ranks may be any numbers.
+                Division::InPlace(_) => segment.first.saturating_add(range.start as u64),
+                Division::Whole | Division::Anywhere(_) => segment.first,
+            };
+            Segment {
+                first,
+                span: segment.span,
+                data: segment.data.part(range.start * unit..range.end * unit),
+            }
+        });
+        let parts = parts.filter(|part| !part.data.is_empty()).collect();
+        if left > 1 {
+            self.dividing.insert(hop.from, (segments, left - 1));
+        }
+        parts
+    }
+
+    /// The largest number of segments of a message.
+    fn most_segments(&self, nodes: usize) -> usize {
+        match self.division {
+            Division::InPlace(_) => nodes,
+            _ if self.merge.is_ordered() => nodes,
+            Division::Whole | Division::Anywhere(_) => 1,
+        }
     }
 
     fn receive(&mut self, hop: &Hop, block: Block) {
@@ -218,6 +332,71 @@ fn join(mut segments: Vec<Segment>, merge: &dyn MergeOperator) -> Result<Vec<Seg
     Ok(joined)
 }
 
+/// Joins ranges of arrays: elements that several segments have are merged, and ranges without a gap in between become one
+/// segment. `span` is the number of elements of the whole array, which is the same for all contributions.
+fn join_in_place(
+    segments: &[Segment],
+    unit: usize,
+    merge: &dyn MergeOperator,
+) -> Result<Vec<Segment>> {
+    let Some(span) = segments.first().map(|segment| segment.span) else {
+        return Ok(Vec::new());
+    };
+    if let Some(other) = segments.iter().find(|segment| segment.span != span) {
+        let text = format!(
+            "contributions of {span} and {} numbers cannot be combined element by element",
+            other.span
+        );
+        return Err(Error::new(Status::Argument, text));
+    }
+    let end_of = |segment: &Segment| {
+        segment
+            .first
+            .saturating_add((segment.data.len() / unit) as u64)
+    };
+    let ends = segments
+        .iter()
+        .flat_map(|segment| [segment.first, end_of(segment)]);
+    let mut cuts: Vec<u64> = ends.collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    // The merged ranges from one cut to the next, joined with the range before if there is no gap.
+    let mut stretches: Vec<(u64, Vec<Buffer>)> = Vec::new();
+    let mut last_end = None;
+    for (start, end) in cuts.iter().zip(&cuts[1..]) {
+        let covers = |segment: &&Segment| segment.first <= *start && *end <= end_of(segment);
+        let mut pieces = segments.iter().filter(covers).map(|segment| {
+            let [from, to] = [start, end].map(|cut| (cut - segment.first) as usize * unit);
+            &segment.data[from..to]
+        });
+        let Some(first) = pieces.next() else {
+            continue;
+        };
+        let merged = pieces.try_fold(Buffer::copy_of(first)?, |low, high| {
+            caught(|| merge.merge(&low, high))
+        })?;
+        match stretches.last_mut() {
+            Some((_, pieces)) if last_end == Some(*start) => pieces.push(merged),
+            _ => stretches.push((*start, vec![merged])),
+        }
+        last_end = Some(*end);
+    }
+    let joined = stretches.into_iter().map(|(first, pieces)| {
+        let data = pieces
+            .into_iter()
+            .try_fold(Buffer::default(), |all, piece| {
+                if all.is_empty() {
+                    Ok(piece)
+                } else {
+                    Concatenate.merge(&all, &piece)
+                }
+            })?;
+        let data = data.into();
+        Ok(Segment { first, span, data })
+    });
+    joined.collect()
+}
+
 /// Sends and receives the messages of all steps. The result is in `node_data`. A rank that is interrupted by
 /// a failure sends no further messages; then the result is false.
 pub fn traverse(
@@ -227,11 +406,7 @@ pub fn traverse(
     node_data: &mut NodeData<'_>,
 ) -> Result<bool> {
     let me = engine.members.me();
-    let most_runs = if node_data.merge.is_ordered() {
-        engine.members.cube().len()
-    } else {
-        1
-    };
+    let most_runs = node_data.most_segments(engine.members.cube().len());
     for step in steps {
         let (mut transfers, mut mine) = (Vec::new(), Vec::new());
         for hop in step {
@@ -263,4 +438,141 @@ pub fn traverse(
         engine.inject_crash(Point::Send)?;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::fold::{Elementwise, Operation, Sorted};
+    use crate::tree::plan::{MessagePurpose, Remedy, TreePlan};
+    use crate::tree::schedule::{LinkModel, Ports, StageStart};
+    use crate::tree::shape::Tree;
+    use crate::tree::shares::data_nodes;
+    use crate::tree::testing::{cases, figure_14};
+    use ftsort_kernels::kernel::kernel_of;
+    use ftsort_kernels::record::KeyKind;
+    use proptest::prelude::*;
+
+    const SUM: Elementwise = Elementwise {
+        kind: KeyKind::I32,
+        operation: Operation::Sum,
+        ordered: false,
+    };
+
+    fn slice(numbers: &[i32]) -> Slice {
+        Buffer::copy_of(bytemuck::cast_slice(numbers))
+            .unwrap()
+            .into()
+    }
+
+    fn numbers(data: &[u8]) -> Vec<i32> {
+        bytemuck::pod_collect_to_vec(data)
+    }
+
+    /// Runs a plan for all nodes in one process. Returns the result at the sink, and the largest number of segments of
+    /// a message.
+    fn run(
+        plan: &TreePlan,
+        merge: &dyn MergeOperator,
+        list_of: &dyn Fn(Node) -> Vec<i32>,
+    ) -> (Vec<i32>, usize) {
+        let machine = LinkModel {
+            ports: Ports::One,
+            stage_start: StageStart::PerNode,
+        };
+        let schedule = TreeSchedule::new(plan, machine);
+        let mut node_data = NodeData::new(merge, false).divided();
+        for node in plan.contributors().iter() {
+            node_data.contribute(node, slice(&list_of(node)));
+        }
+        let mut most = 0;
+        for step in upwards(&schedule) {
+            let blocks: Vec<Option<Block>> = step.iter().map(|hop| node_data.take(hop)).collect();
+            for (hop, block) in step.iter().zip(blocks) {
+                let block = block.expect("no error");
+                most = most.max(block.runs.len());
+                node_data.receive(hop, block);
+            }
+        }
+        assert!(most <= node_data.most_segments(1 << plan.tree().dimensions()));
+        assert!(node_data.is_complete(), "{:?}", node_data.error);
+        let result = node_data.result(plan.tree().sink()).expect("a result");
+        (numbers(&result), most)
+    }
+
+    fn planned(tree: &Tree, faults: &crate::tree::faults::Faults) -> TreePlan {
+        let all = data_nodes(faults, tree.sink());
+        TreePlan::new(tree, faults, &all, Remedy::Partition).expect("connected")
+    }
+
+    #[test]
+    fn ranges_of_an_array_are_merged_in_their_places() {
+        let part = |first: u64, data: &[i32]| Segment {
+            first,
+            span: 9,
+            data: slice(data),
+        };
+        let joined = |segments: &[Segment]| -> Vec<(u64, Vec<i32>)> {
+            let joined = join_in_place(segments, 4, &SUM).expect("the same array");
+            joined
+                .iter()
+                .map(|one| (one.first, numbers(&one.data)))
+                .collect()
+        };
+        assert_eq!(joined(&[]), []);
+        let apart = [part(5, &[50, 60]), part(1, &[10, 20])];
+        assert_eq!(joined(&apart), [(1, vec![10, 20]), (5, vec![50, 60])]);
+        let overlapping = [part(0, &[1, 2, 3]), part(2, &[10, 20]), part(4, &[7])];
+        assert_eq!(joined(&overlapping), [(0, vec![1, 2, 13, 20, 7])]);
+        let longer = Segment {
+            span: 8,
+            ..part(0, &[1])
+        };
+        let error = join_in_place(&[part(0, &[1]), longer], 4, &SUM).unwrap_err();
+        assert_eq!(error.status, Status::Argument);
+    }
+
+    /// Example 3: node 1011 sends one half to each of two neighbours.
+    #[test]
+    fn example_3_divides_an_array_and_a_list() {
+        let plan = planned(&Tree::simple(4), &figure_14());
+        assert_eq!(plan.count(MessagePurpose::Delegated), 2);
+        let (sums, _) = run(&plan, &SUM, &|node| vec![node.0 as i32, 1, 2, 3, 4]);
+        assert_eq!(sums, [120, 16, 32, 48, 64]);
+        let kernel = kernel_of(4, KeyKind::I32);
+        let sorted = Sorted {
+            kernel: &*kernel,
+            ordered: false,
+        };
+        let (list, _) = run(&plan, &sorted, &|node| {
+            vec![node.0 as i32, 100 + node.0 as i32]
+        });
+        assert_eq!(list, (0..16).chain(100..116).collect::<Vec<i32>>());
+    }
+
+    proptest! {
+        /// Every datum arrives once, for any faults, and lists and arrays of any length.
+        #[test]
+        fn divided_data_arrive_once((faults, tree) in cases(0..=5), length in 0_usize..9, lists in any::<u64>()) {
+            let plan = planned(&tree, &faults);
+            // A faulty sink has no data, and no other node reaches it.
+            prop_assume!(!plan.contributors().is_empty());
+            let number = |node: Node, index: usize| (node.0 as i32 * 31 + index as i32 * 7) % 101;
+            let array = |node: Node| (0..length).map(|index| number(node, index)).collect::<Vec<i32>>();
+            let (sums, _) = run(&plan, &SUM, &array);
+            let expected = (0..length).map(|index| plan.contributors().iter().map(|node| number(node, index)).sum());
+            prop_assert_eq!(sums, expected.collect::<Vec<i32>>());
+            let kernel = kernel_of(4, KeyKind::I32);
+            let sorted = Sorted { kernel: &*kernel, ordered: false };
+            let list = |node: Node| {
+                let mut list: Vec<i32> = (0..(lists >> (node.0 % 60) & 7) as usize).map(|at| number(node, at)).collect();
+                list.sort_unstable();
+                list
+            };
+            let (merged, _) = run(&plan, &sorted, &list);
+            let mut expected: Vec<i32> = plan.contributors().iter().flat_map(list).collect();
+            expected.sort_unstable();
+            prop_assert_eq!(merged, expected);
+        }
+    }
 }

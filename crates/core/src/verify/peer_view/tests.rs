@@ -87,6 +87,7 @@ fn checks_of(
     rule: ConsistencyRule,
 ) -> SftChecks<'_> {
     SftChecks {
+        predicates: Predicates::ALL,
         dimension,
         key_order: KeyOrder { kernel, longest },
         rule,

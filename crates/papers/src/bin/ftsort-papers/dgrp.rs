@@ -11,6 +11,7 @@ use ftsort_core::monitor::{Assignment, MonitorOptions, Suspicion};
 use ftsort_papers::dgrp::Distribution;
 use ftsort_papers::dgrp::cluster::{self, ClusterRun, TABLE_3};
 use ftsort_papers::dgrp::foreground;
+use ftsort_papers::dgrp::hyperquicksort::{MeanInterval, SortModel, Tolerance, mean_interval};
 use ftsort_papers::dgrp::large_group::{self, LargeGroupConfig, LargeGroupStats, SLOWDOWNS};
 use rayon::prelude::*;
 
@@ -19,6 +20,8 @@ use rayon::prelude::*;
 pub enum DgrpCommand {
     /// 18 hosts with the paper's loads: samples.csv, changes.csv, sizes.csv, states.csv
     Cluster(ClusterArgs),
+    /// HyperQuickSort on 16 processors in virtual time, over ULFM and over DGRP: sorts.csv (Figure 14)
+    Sort(SortArgs),
     /// A large group with VCube's testing graph: large_DISTRIBUTION.csv
     Large(LargeArgs),
     /// A group of 16 ranks: one is permanently slow (slow.csv); monitors in the foreground
@@ -63,6 +66,20 @@ impl DistributionArg {
             DistributionArg::Pareto => "pareto",
         }
     }
+}
+
+/// Options of `sort`.
+#[derive(Args)]
+pub struct SortArgs {
+    /// Number of repetitions of each cell
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..))]
+    repetitions: u64,
+    /// Factor by which a victim computes slower while it replies late
+    #[arg(long, default_value_t = 1.0)]
+    work_factor: f64,
+    /// Folder for the files
+    #[arg(long)]
+    out: PathBuf,
 }
 
 /// Options of `small`.
@@ -125,6 +142,7 @@ pub struct LargeArgs {
 pub fn run(command: &DgrpCommand) -> bool {
     let done = match command {
         DgrpCommand::Cluster(options) => cluster_tables(options),
+        DgrpCommand::Sort(options) => sort_table(options),
         DgrpCommand::Large(options) => large_table(options),
         DgrpCommand::Small(options) => slow_table(options).and_then(|()| foreground_table(options)),
     };
@@ -132,6 +150,31 @@ pub fn run(command: &DgrpCommand) -> bool {
         eprintln!("cannot write the tables: {error}");
     }
     done.is_ok()
+}
+
+/// Writes the mean time of each scenario and way, with its 95 % confidence interval.
+fn sort_table(options: &SortArgs) -> io::Result<()> {
+    let model = SortModel {
+        work_factor: options.work_factor,
+        ..SortModel::default()
+    };
+    let mut file = table(
+        &options.out,
+        "sorts.csv",
+        "victims,tolerance,mean_seconds,half_width",
+    )?;
+    for victims in [0, 1, 8, 15] {
+        for tolerance in Tolerance::ALL {
+            let runs = (0..options.repetitions).into_par_iter();
+            let seconds: Vec<f64> = runs
+                .map(|seed| model.seconds(tolerance, victims, seed))
+                .collect();
+            let interval = mean_interval(&seconds);
+            let MeanInterval { mean, half_width } = interval;
+            writeln!(file, "{victims},{tolerance:?},{mean:.2},{half_width:.2}")?;
+        }
+    }
+    file.flush()
 }
 
 /// Creates a file with this name and first line.

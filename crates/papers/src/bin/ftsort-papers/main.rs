@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ftsort_papers::sorting::balance::{PivotScheme, largest_deviation};
 use ftsort_papers::tree::trials::{CellSummary, FaultCell, PatternSample, examine};
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
@@ -32,6 +33,16 @@ enum Table {
     /// The 2018 paper's group of recommended processes on simulated hosts, as CSV files.
     #[command(subcommand)]
     Dgrp(dgrp::DgrpCommand),
+    /// Expected balance of the 2024 paper's pivots (Section 5.2), as CSV: the largest deviation of a
+    /// share from the ideal one, in percent.
+    Balance {
+        /// log2 of the number of keys
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(10..=60))]
+        size: u32,
+        /// Number of sorts of which the worst counts
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repetitions: u32,
+    },
     /// Cost of tree communication with random faulty links (1996), as CSV. Patterns for which a
     /// theorem does not hold are reported on stderr.
     Tree {
@@ -68,6 +79,7 @@ fn main() -> ExitCode {
         Table::Byzantine(options) => reliable::byzantine_table(&options),
         Table::Reliable(options) => reliable::cost_table(&options),
         Table::Dgrp(table) => dgrp::run(&table),
+        Table::Balance { size, repetitions } => balance(size, repetitions),
         Table::Tree {
             dimensions,
             patterns,
@@ -80,6 +92,17 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+fn balance(size: u32, repetitions: u32) -> bool {
+    println!("log2_count,nodes,hyperquicksort,quickmerge,quickmerge_modified");
+    for dimension in 2..=5 {
+        let percents = PivotScheme::ALL
+            .map(|scheme| largest_deviation(scheme, size, dimension, repetitions, 20_000));
+        let percents = percents.map(|percent| format!("{percent:.4}"));
+        println!("{size},{},{}", 1 << dimension, percents.join(","));
+    }
+    true
 }
 
 fn trees(dimensions: RangeInclusive<u32>, patterns: u64, seed: u64, optimum: u32) -> bool {

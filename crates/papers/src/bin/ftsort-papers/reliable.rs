@@ -2,7 +2,7 @@
 //! and the cost of the algorithms (Section 5). Must never: decide whether a result is right.
 
 use clap::{Args, ValueEnum};
-use ftsort_core::verify::peer_view::ConsistencyRule;
+use ftsort_core::verify::peer_view::{ConsistencyRule, Predicates};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::{Fields, KeyKind, Layout};
 use ftsort_papers::reliable::{
@@ -40,6 +40,27 @@ impl RuleVariant {
     }
 }
 
+/// A predicate of the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PredicateName {
+    /// Phi_P
+    Progress,
+    /// Phi_F
+    Feasibility,
+    /// Phi_C
+    Consistency,
+}
+
+/// Returns the predicates with these names; all of them if there is no name.
+fn predicates(names: &[PredicateName]) -> Predicates {
+    let has = |name| names.is_empty() || names.contains(&name);
+    Predicates {
+        progress: has(PredicateName::Progress),
+        feasibility: has(PredicateName::Feasibility),
+        consistency: has(PredicateName::Consistency),
+    }
+}
+
 /// Options of `byzantine`.
 #[derive(Args)]
 pub struct ByzantineArgs {
@@ -58,6 +79,12 @@ pub struct ByzantineArgs {
     /// Place Byzantine nodes anywhere, beyond the bound as well
     #[arg(long)]
     anywhere: bool,
+    /// The faults are in links of these nodes (Definition 3, case 2)
+    #[arg(long)]
+    links: bool,
+    /// Evaluate only these predicates; may be given several times
+    #[arg(long, value_enum)]
+    predicate: Vec<PredicateName>,
     /// First seed
     #[arg(long, default_value_t = 1)]
     from: u64,
@@ -89,6 +116,8 @@ pub fn byzantine_table(options: &ByzantineArgs) -> bool {
         rule,
         order,
         byzantine_nodes: options.byzantine,
+        in_links: options.links,
+        predicates: predicates(&options.predicate),
         anywhere: options.anywhere,
     };
     if !trials.is_feasible() {
