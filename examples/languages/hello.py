@@ -7,7 +7,7 @@ ftsort.allow_faults()
 with ftsort.Group(MPI.COMM_WORLD) as group:
     numbers = np.random.default_rng(group.rank).random(1_000_000)
     result = group.sort(numbers)  # ranks may fail in here
-    in_order = all(np.all(block[:-1] <= block[1:]) for block in result.blocks)
-    print(f"rank {group.rank}: {len(result.blocks)} blocks of {result.total} numbers,",
+    in_order = all(np.all(block.array[:-1] <= block.array[1:]) for block in result)
+    print(f"rank {group.rank}: {len(result)} blocks of {result.total} numbers,",
           "in order" if in_order else "NOT in order", flush=True)
     group.leave()
