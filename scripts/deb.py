@@ -15,18 +15,12 @@ import subprocess
 import sys
 
 import abi
+import other_mpis
+from other_mpis import run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEB = ROOT / "target" / "deb"
 TEXTS = ROOT / "packaging" / "debian"
-
-
-def run(*command, **options):
-    """Runs a command, and returns its output. If it fails, prints the output and ends the script."""
-    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, **options)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout.strip()
 
 
 def soname():
@@ -34,16 +28,14 @@ def soname():
     return f"{major}.{minor}"
 
 
-def install(mpicc):
-    """Builds the library, and returns the installed tree."""
+def install(mpicc, profile):
+    """Builds the library with a profile of cargo, and returns the installed tree."""
     build, tree = DEB / "build", DEB / "tree"
     shutil.rmtree(tree, ignore_errors=True)
-    # Debian's own MPI and libraries, not those of this project's environment.
-    environment = dict(os.environ, MPICC=mpicc, PATH=f"{os.environ['PATH']}:/usr/bin")
-    environment.pop("CARGO_TARGET_DIR", None)
+    environment = other_mpis.environment(mpicc)
     run("cmake", "-S", ROOT, "-B", build, f"-DMPI_C_COMPILER={mpicc}", "-DCMAKE_INSTALL_PREFIX=/usr",
         f"-DCMAKE_INSTALL_LIBDIR=lib/{run('dpkg-architecture', '-qDEB_HOST_MULTIARCH')}", "-DFTSORT_EXAMPLES=OFF",
-        "-DFTSORT_RPATH=OFF", env=environment)
+        "-DFTSORT_RPATH=OFF", f"-DFTSORT_CARGO_PROFILE={profile}", env=environment)
     run("cmake", "--build", build, env=environment)
     run("cmake", "--install", build, env=dict(environment, DESTDIR=str(tree)))
     return tree
@@ -132,27 +124,21 @@ def check(packages, mpicc):
     for path in packages:
         run("dpkg-deb", "-x", path, root)
     libraries = next(root.glob("usr/lib/*/libftsort.so")).parent
-    run(mpicc, "-DACCEPT", TEXTS / "smoke.c", "-o", DEB / "smoke", f"-I{root / 'usr/include'}", f"-L{libraries}",
-        "-lftsort")
-    environment = dict(os.environ, LD_LIBRARY_PATH=str(libraries), OMPI_ALLOW_RUN_AS_ROOT="1",
-                       OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    launcher = [mpicc.replace("mpicc", "mpirun"), *(["--oversubscribe"] if "openmpi" in mpicc else []), "-np", "2"]
-    text = run("timeout", "-k", "2", "60", *launcher, DEB / "smoke", env=environment, stdin=subprocess.DEVNULL)
-    if text.count("in order") != 2:
-        sys.exit(f"the program of the packages: {text}")
+    other_mpis.sorts(mpicc, root / "usr/include", libraries, DEB)
     print("  a program compiles and runs with the unpacked packages")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="check the packages")
+    parser.add_argument("--profile", default="release", help="cargo's profile for the library")
     chosen = parser.parse_args()
-    mpicc = next((name for name in ("/usr/bin/mpicc.openmpi", "/usr/bin/mpicc.mpich") if pathlib.Path(name).exists()), None)
+    mpicc = next(iter(other_mpis.wrappers()), None)
     if shutil.which("dpkg-deb") is None or mpicc is None:
         print("deb: needs Debian with dpkg-dev and libopenmpi-dev or libmpich-dev: no packages were made")
         return
     DEB.mkdir(parents=True, exist_ok=True)
-    tree = install(mpicc)
+    tree = install(mpicc, chosen.profile)
     divided = parts(tree)
     library = next(tree / file for file in divided[f"libftsort{soname()}"] if not (tree / file).is_symlink())
     development = "libopenmpi-dev" if "openmpi" in mpicc else "libmpich-dev"
