@@ -2,8 +2,8 @@
 """Builds the library with Debian's Open MPI and MPICH, which have no fault tolerance, and sorts with each.
 
 Each library has a target folder of its own below target/other-mpis. Without such an MPI the script prints one line and
-succeeds (Debian: apt install libopenmpi-dev libmpich-dev). A program in C sorts, and the C++
-headers are compiled.
+succeeds (Debian: apt install libopenmpi-dev libmpich-dev). A program in C and one in Fortran
+(mpi_f08) sort, and the C++ headers are compiled.
 """
 
 import argparse
@@ -42,17 +42,40 @@ def environment(mpicc):
     return made
 
 
-def sorts(mpicc, include, libraries, folder):
-    """Compiles the program of packages against a library, and runs it on several numbers of ranks."""
-    program = pathlib.Path(folder, "smoke")
-    run(mpicc, "-std=c99", "-Wall", "-Wextra", SMOKE, "-o", program, f"-I{include}", f"-L{libraries}", "-lftsort")
+def runs(mpicc, program, libraries):
+    """Runs a program on several numbers of ranks, each of which must print that its result is in order."""
     launcher = [mpicc.replace("mpicc", "mpirun"), *(["--oversubscribe"] if "openmpi" in mpicc else [])]
     variables = dict(environment(mpicc), LD_LIBRARY_PATH=str(libraries))
     for ranks in RANKS:
         text = run("timeout", "-k", "2", "60", *launcher, "-np", ranks, program, env=variables, stdin=subprocess.DEVNULL)
-        if text.count("in order") != ranks or "no ULFM" not in text:
-            sys.exit(f"{mpicc}, {ranks} ranks: {text}")
-    print(f"  {mpicc}: sorts on {', '.join(map(str, RANKS))} ranks: {text.splitlines()[0]}", flush=True)
+        if text.count(": in order") != ranks:
+            sys.exit(f"{program}, {ranks} ranks: {text}")
+    return text
+
+
+def sorts(mpicc, include, libraries, folder):
+    """Compiles the program of packages against a library, and runs it."""
+    program = pathlib.Path(folder, "smoke")
+    run(mpicc, "-std=c99", "-Wall", "-Wextra", SMOKE, "-o", program, f"-I{include}", f"-L{libraries}", "-lftsort")
+    text = runs(mpicc, program, libraries)
+    build = next(line for line in text.splitlines() if line.startswith("ftsort "))
+    if not build.endswith("no ULFM"):
+        sys.exit(f"{mpicc} has fault tolerance: {build}")
+    print(f"  {mpicc}: sorts on {', '.join(map(str, RANKS))} ranks: {build}", flush=True)
+
+
+def sorts_in_fortran(mpicc, libraries, folder):
+    """Compiles the Fortran module and a program with mpi_f08, and runs it."""
+    mpifort = mpicc.replace("mpicc", "mpifort")
+    if not shutil.which(mpifort):
+        print(f"  {mpifort} is not installed: the Fortran module was not tested with mpi_f08")
+        return
+    module, program = ROOT / "bindings" / "fortran", folder / "handles"
+    run(mpicc, "-c", module / "ftsort_fortran.c", "-o", folder / "ftsort_fortran.o", f"-I{ROOT / 'include'}")
+    run(mpifort, module / "ftsort.f90", ROOT / "tests" / "fortran" / "handles.f90", folder / "ftsort_fortran.o", "-J", folder,
+        "-o", program, f"-L{libraries}", "-lftsort")
+    runs(mpicc, program, libraries)
+    print(f"  {mpifort}: sorts with a communicator of mpi_f08", flush=True)
 
 
 def main():
@@ -70,6 +93,7 @@ def main():
         soname.unlink(missing_ok=True)
         soname.symlink_to("libftsort.so")
         sorts(mpicc, ROOT / "include", built, target)
+        sorts_in_fortran(mpicc, built, target)
         mpicxx = mpicc.replace("mpicc", "mpicxx")
         if shutil.which(mpicxx):
             run(mpicxx, "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", f"-I{ROOT / 'include'}",
