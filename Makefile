@@ -11,7 +11,7 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 
 .PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
         kills-short kills-medium kills chaos hosts sanitize coverage mutants models explore fuzz paper reliable-paper injections \
-        tree-paper dgrp-paper slowdown bench header dist deb other-mpis wheel test-python pictures site site-check clean distclean
+        tree-paper dgrp-paper slowdown bench header dist deb other-mpis publish-check wheel test-python pictures site site-check clean distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -76,6 +76,7 @@ check-all:
 	$(MAKE) other-mpis
 	$(MAKE) deb CHECK=1
 	$(MAKE) dist CHECK=1
+	$(MAKE) publish-check
 	$(MAKE) chaos MINUTES=2
 
 fmt: setup
@@ -207,6 +208,10 @@ dgrp-paper: setup
 
 dist: setup
 	$(RUN) python3 scripts/dist.py $(if $(CHECK),--check)
+
+# Packs the four crates of the library as for a registry. They were compiled by the other targets.
+publish-check: setup
+	$(RUN) cargo publish --dry-run --no-verify --allow-dirty -p ftsort-kernels -p ftsort-core -p ftsort-sim -p ftsort
 
 # Prints one line where this is no Debian with an MPI of its own.
 deb: setup
