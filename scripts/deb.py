@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes Debian packages of the library in target/deb: libftsort0.2, libftsort-dev and ftsort-tools.
 
-Builds with the `mpicc` of Debian (libopenmpi-dev or libmpich-dev), because a library suits one MPI, and installs by CMake
-with the prefix /usr. Needs dpkg-deb; without it, or without an MPI of Debian, the script prints one line and succeeds.
+Builds with the `mpicc` of Debian (libopenmpi-dev or libmpich-dev), because a library suits one MPI, and installs by
+CMake with the prefix /usr. Needs dpkg-deb; without it, or without an MPI of Debian, the script prints one line and succeeds.
 With `--check` lintian must find no error, and a program is compiled against the unpacked packages and run.
 """
 
@@ -105,7 +105,8 @@ def dependencies(library):
         path = line.split("=>")[-1].split("(")[0].strip()
         needed = run("readelf", "-d", library)
         if path.startswith("/") and f"[{pathlib.Path(line.split()[0]).name}]" in needed:
-            found = subprocess.run(["dpkg", "-S", path, os.path.realpath(path), f"/usr{path}"], text=True, capture_output=True)
+            paths = [path, os.path.realpath(path), f"/usr{path}"]
+            found = subprocess.run(["dpkg", "-S", *paths], text=True, capture_output=True)
             owners += [found.stdout.split(":")[0]] if found.stdout else []
     return ", ".join(sorted(set(owners)))
 

@@ -66,10 +66,11 @@ def check(archive):
         mpicc, prefix = shutil.which(os.environ.get("MPICC", "mpicc")), folder / "prefix"
         for command in (
                 ["cmake", "-S", folder / name(), "-B", folder / "build", f"-DMPI_C_COMPILER={mpicc}",
-                 f"-DCMAKE_INSTALL_PREFIX={prefix}", "-DFTSORT_EXAMPLES=OFF", "-DFTSORT_CARGO_PROFILE=dev"],
+                 f"-DCMAKE_INSTALL_PREFIX={prefix}", "-DCMAKE_INSTALL_LIBDIR=lib", "-DFTSORT_EXAMPLES=OFF",
+                 "-DFTSORT_CARGO_PROFILE=dev"],
                 ["cmake", "--build", folder / "build"], ["cmake", "--install", folder / "build"],
                 [mpicc, prefix / "share/ftsort/examples/hello.c", f"-I{prefix / 'include'}",
-                 f"-L{next(prefix.glob('lib*'))}", "-lftsort", "-o", folder / "hello"]):
+                 f"-L{prefix / 'lib'}", "-lftsort", "-o", folder / "hello"]):
             done = subprocess.run(list(map(str, command)), env=environment, text=True, capture_output=True)
             if done.returncode != 0:
                 sys.exit(f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}")

@@ -2,7 +2,7 @@
 """Writes the Fortran module bindings/fortran/ftsort.f90 and its C part from the public C headers.
 
     scripts/fortran.py            writes both files
-    scripts/fortran.py --check    compares them with the committed files (scripts/tests/test_fortran.py does too)
+    scripts/fortran.py --check    compares them with the committed files (scripts/tests/test_bindings.py does too)
 
 Every function, struct, enum and callback of the headers has its Fortran counterpart. The rules of the translation
 are in docs/fortran.md. The part of the module that no header declares is the text `GENERIC` in this file.
@@ -196,7 +196,8 @@ class Translator:
     def member(self, declaration):
         """A component of a derived type, with its default."""
         array = re.search(r"\[(\d+)\]$", declaration)
-        kind, stars, name = re.fullmatch(r"(?:const )?(\w+)\s*(\**)\s*(\w+)", re.sub(r"\[\d+\]$", "", declaration)).groups()
+        scalar = re.sub(r"\[\d+\]$", "", declaration)
+        kind, stars, name = re.fullmatch(r"(?:const )?(\w+)\s*(\**)\s*(\w+)", scalar).groups()
         if stars:
             return f"type(c_ptr) :: {name} = c_null_ptr"
         if kind in self.callbacks:
@@ -281,8 +282,9 @@ class Translator:
             target = item.name.replace("ftsort_", "ftsort_fortran_", 1) if self.uses_handles(item) else item.name
             body = self.interface(item, f'bind(c, name="{target}")')
             if item.name in ("ftsort_sort", "ftsort_run"):
-                body = [line.replace(f"{item.name}(", f"{item.name}_records(").replace(f":: {item.name}", f":: {item.name}_records")
-                        for line in body]
+                # The generic procedures have these names.
+                specific = f"{item.name}_records"
+                body = [re.sub(rf"(function |:: ){item.name}\b", rf"\1{specific}", line) for line in body]
             lines += body
         lines += [*C_INTERFACES.rstrip("\n").split("\n"), "  end interface"]
         for generic, first in (("ftsort_sort", "ftsort_sort_records"), ("ftsort_run", "ftsort_run_records"),

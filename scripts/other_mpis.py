@@ -47,7 +47,8 @@ def runs(mpicc, program, libraries):
     launcher = [mpicc.replace("mpicc", "mpirun"), *(["--oversubscribe"] if "openmpi" in mpicc else [])]
     variables = dict(environment(mpicc), LD_LIBRARY_PATH=str(libraries))
     for ranks in RANKS:
-        text = run("timeout", "-k", "2", "60", *launcher, "-np", ranks, program, env=variables, stdin=subprocess.DEVNULL)
+        text = run("timeout", "-k", "2", "60", *launcher, "-np", ranks, program, env=variables,
+                   stdin=subprocess.DEVNULL)
         if text.count(": in order") != ranks:
             sys.exit(f"{program}, {ranks} ranks: {text}")
     return text
@@ -72,8 +73,8 @@ def sorts_in_fortran(mpicc, libraries, folder):
         return
     module, program = ROOT / "bindings" / "fortran", folder / "handles"
     run(mpicc, "-c", module / "ftsort_fortran.c", "-o", folder / "ftsort_fortran.o", f"-I{ROOT / 'include'}")
-    run(mpifort, module / "ftsort.f90", ROOT / "tests" / "fortran" / "handles.f90", folder / "ftsort_fortran.o", "-J", folder,
-        "-o", program, f"-L{libraries}", "-lftsort")
+    run(mpifort, module / "ftsort.f90", ROOT / "tests" / "fortran" / "handles.f90", folder / "ftsort_fortran.o",
+        "-J", folder, "-o", program, f"-L{libraries}", "-lftsort")
     runs(mpicc, program, libraries)
     print(f"  {mpifort}: sorts with a communicator of mpi_f08", flush=True)
 
