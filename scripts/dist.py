@@ -19,6 +19,14 @@ import abi
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIST = ROOT / "target" / "dist"
 
+#: The configuration of cargo in the archive.
+SOURCES = """[source.crates-io]
+replace-with = "vendored-sources"
+
+[source.vendored-sources]
+directory = "vendor"
+"""
+
 
 def name():
     return "ftsort-" + ".".join(map(str, abi.version()))
@@ -46,7 +54,7 @@ def make():
         if vendored.returncode != 0:
             sys.exit(f"cargo vendor: {vendored.stderr}")
         (tree / ".cargo").mkdir(exist_ok=True)
-        (tree / ".cargo" / "config.toml").write_text(vendored.stdout)
+        (tree / ".cargo" / "config.toml").write_text(SOURCES)
         with tarfile.open(archive, "w:gz", compresslevel=6) as file:
             file.add(tree, arcname=name())
     print(f"{archive.relative_to(ROOT)}: {archive.stat().st_size / (1 << 20):.1f} MB")

@@ -454,7 +454,8 @@ class basic_group {
   static std::size_t bytes_of(const Range &range)
   {
     using T = detail::element<const Range>;
-    static_assert(std::is_trivially_copyable_v<T>, "bytes move to other processes: the type must be trivially copyable");
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "bytes move to other processes: the type must be trivially copyable");
     return std::size(range) * sizeof(T);
   }
 
