@@ -11,7 +11,7 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 
 .PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
         kills-short kills-medium kills chaos hosts sanitize coverage mutants models explore fuzz paper reliable-paper injections \
-        tree-paper dgrp-paper slowdown bench header wheel test-python pictures site site-check clean distclean
+        tree-paper dgrp-paper slowdown bench header dist deb other-mpis publish-check wheel test-python pictures site site-check clean distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
@@ -21,7 +21,10 @@ help:
 	@echo "make coverage       lines of the protocol that no unit test and no simulated trial executes"
 	@echo "make mutants        generated changes of the protocol that no test detects (an hour; SHARD=0/16)"
 	@echo "make build          build the optimised library"
-	@echo "make header         generate include/*.h from the sources"
+	@echo "make header         generate include/*.h and the Fortran module, and record the binary interface"
+	@echo "make dist           a tarball that builds without network (CHECK=1: build it so)"
+	@echo "make deb            packages of Debian (CHECK=1: lintian, and a program that uses them)"
+	@echo "make other-mpis     build and sort with Debian's Open MPI and MPICH"
 	@echo "make wheel          build the wheel of the Python package into target/wheels"
 	@echo "make test-python    test the Python package (3 minutes; WHEEL=1: as installed from the wheel)"
 	@echo "make site           build the documentation site into target/site"
@@ -70,6 +73,10 @@ check-all:
 	$(MAKE) install-check
 	$(MAKE) kills-short
 	$(MAKE) test-python
+	$(MAKE) other-mpis
+	$(MAKE) deb CHECK=1
+	$(MAKE) dist CHECK=1
+	$(MAKE) publish-check
 	$(MAKE) chaos MINUTES=2
 
 fmt: setup
@@ -200,6 +207,20 @@ dgrp-paper: setup
 	$(RUN) cargo build --release -p ftsort-papers
 	@$(RUN) python3 scripts/dgrp_paper.py $(if $(SEED),--seed $(SEED))
 
+dist: setup
+	$(RUN) python3 scripts/dist.py $(if $(CHECK),--check)
+
+# Packs the four crates of the library as for a registry. They were compiled by the other targets.
+publish-check: setup
+	$(RUN) cargo publish --dry-run --no-verify --allow-dirty -p ftsort-kernels -p ftsort-core -p ftsort-sim -p ftsort
+
+# Prints one line where this is no Debian with an MPI of its own.
+deb: setup
+	$(RUN) python3 scripts/deb.py $(if $(CHECK),--check)
+
+other-mpis: setup
+	$(RUN) python3 scripts/other_mpis.py
+
 wheel: setup
 	$(RUN) python3 scripts/wheel.py
 
@@ -208,6 +229,8 @@ test-python: $(if $(WHEEL),wheel,build)
 
 header: setup
 	FTSORT_WRITE_HEADER=1 $(RUN) cargo test --test header
+	$(RUN) python3 scripts/fortran.py
+	$(RUN) python3 scripts/abi.py --write
 
 # From the tables in docs/data; one picture is a run of the simulator.
 pictures: setup

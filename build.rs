@@ -33,6 +33,16 @@ static const int FTSORT_MPI_FT = -1;
 #endif
 ";
 
+/// Constants that are enumerators of a named enum in MPICH, where mpi-sys gives them other names than in Open MPI.
+const COMBINERS: &str = r"
+#include <mpi.h>
+static const int COMBINER_NAMED = MPI_COMBINER_NAMED;
+static const int COMBINER_DUP = MPI_COMBINER_DUP;
+static const int COMBINER_CONTIGUOUS = MPI_COMBINER_CONTIGUOUS;
+static const int COMBINER_RESIZED = MPI_COMBINER_RESIZED;
+static const int COMBINER_STRUCT = MPI_COMBINER_STRUCT;
+";
+
 /// Ends with one clear line instead of a panic's backtrace.
 fn refuse(text: &str) -> ! {
     println!("cargo::error={text}");
@@ -105,29 +115,43 @@ fn has_ulfm(wrapper: &Wrapper, out_dir: &Path) -> bool {
     }
 }
 
-fn write_bindings(wrapper: &Wrapper, out_dir: &Path) {
-    let header = out_dir.join("ulfm.h");
-    fs::write(&header, ULFM_HEADER).expect("OUT_DIR is writable");
-    // The types of mpi-sys are used, so that the crate has one MPI_Comm.
-    let bindings = bindgen::builder()
+/// Starts the generation of bindings for a header with this text.
+fn bindings(wrapper: &Wrapper, text: &str, out_dir: &Path, name: &str) -> bindgen::Builder {
+    let header = out_dir.join(name);
+    fs::write(&header, text).expect("OUT_DIR is writable");
+    bindgen::builder()
         .header(header.to_str().expect("OUT_DIR is UTF-8"))
         .clang_args(
             wrapper
                 .with_prefix("-I")
                 .map(|folder| format!("-I{folder}")),
         )
+}
+
+fn write(builder: bindgen::Builder, file: &Path) {
+    let bindings = builder
+        .generate()
+        .unwrap_or_else(|error| refuse(&format!("cannot make bindings of MPI: {error}")));
+    bindings.write_to_file(file).expect("OUT_DIR is writable");
+}
+
+fn write_combiners(wrapper: &Wrapper, out_dir: &Path) {
+    let builder = bindings(wrapper, COMBINERS, out_dir, "combiners.h");
+    let builder = builder.allowlist_var("COMBINER_.*");
+    write(builder, &out_dir.join("combiners.rs"));
+}
+
+fn write_ulfm(wrapper: &Wrapper, out_dir: &Path) {
+    // The types of mpi-sys are used, so that the crate has one MPI_Comm.
+    let builder = bindings(wrapper, ULFM_HEADER, out_dir, "ulfm.h")
         .allowlist_function(
             "MPIX_Comm_(agree|iagree|revoke|shrink|get_failed|failure_ack|failure_get_acked)",
         )
         .allowlist_var("FTSORT_MPI_.*")
         .allowlist_recursively(false)
         .blocklist_type("MPI_.*")
-        .raw_line("use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};")
-        .generate()
-        .unwrap_or_else(|error| refuse(&format!("cannot make the MPIX bindings: {error}")));
-    bindings
-        .write_to_file(out_dir.join("mpix.rs"))
-        .expect("OUT_DIR is writable");
+        .raw_line("use mpi_sys::{MPI_Comm, MPI_Group, MPI_Request};");
+    write(builder, &out_dir.join("mpix.rs"));
 }
 
 /// Directories that the dynamic loader searches anyway need no RUNPATH.
@@ -154,8 +178,9 @@ fn main() {
     let wrapper = Wrapper::find();
     if has_ulfm(&wrapper, &out_dir) {
         println!("cargo::rustc-cfg=ftsort_ulfm");
-        write_bindings(&wrapper, &out_dir);
+        write_ulfm(&wrapper, &out_dir);
     }
+    write_combiners(&wrapper, &out_dir);
 
     // For 0.x versions every minor version may change the ABI.
     let major = env::var("CARGO_PKG_VERSION_MAJOR").expect("cargo sets it");

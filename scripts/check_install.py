@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Installs the library with CMake and builds programs against the installed copy, as users would.
 
-Builds a program outside the tree with CMake's find_package, with pkg-config and with plain mpicc, against the shared
-and the static library, and runs each. Runs the tests of the CMake build too.
+Builds programs outside the tree in C and C++, and in Fortran where gfortran is installed, with CMake's find_package, with
+pkg-config and with plain mpicc, against the shared and the static library, and runs each. Runs the tests of the CMake
+build too, and checks the sizes of the optimised libraries.
 """
 
 import argparse
@@ -19,13 +20,25 @@ LIMIT = 60
 
 CONSUMER = """
 cmake_minimum_required(VERSION 3.16)
-project(consumer C)
+project(consumer C CXX)
 find_package(ftsort REQUIRED)
 add_executable(shared hello.c)
 target_link_libraries(shared PRIVATE ftsort::ftsort)
 add_executable(static hello.c)
 target_link_libraries(static PRIVATE ftsort::ftsort_static)
+add_executable(cpp hello.cpp)
+target_compile_features(cpp PRIVATE cxx_std_17)
+target_link_libraries(cpp PRIVATE ftsort::ftsort)
+if(TARGET ftsort::ftsort_fortran)
+  enable_language(Fortran)
+  add_executable(fortran hello.f90)
+  target_link_libraries(fortran PRIVATE ftsort::ftsort_fortran)
+endif()
 """
+
+MEGABYTE = 1 << 20
+# The largest sizes of the optimised libraries. Debug information is in a file of its own.
+LARGEST = {"libftsort.so": 6.5 * MEGABYTE, "libftsort.a": 25 * MEGABYTE}
 
 
 def run(*command, **options):
@@ -37,14 +50,35 @@ def run(*command, **options):
     return done.stdout.strip()
 
 
-def works(program, how):
-    """Checks that a program sorts on two ranks, and on the survivors when one rank of three is killed."""
+def works(program, how, by_block=False):
+    """Checks that a program sorts on two ranks, and on the survivors when one rank of three is killed.
+
+    The program prints a line for each rank, or for each block (`by_block`).
+    """
     for ranks, faults, survivors in ((2, "", 2), (3, "1@1", 2)):
         done = launch.launch(ranks, [program], LIMIT, faults)
         correct = done.output.count(", in order")
-        if done.hung or correct != survivors:
-            sys.exit(f"{how}: {correct} of {survivors} survivors have a sorted result\n{done.output}")
+        # The hypercube has a node for each rank, and as many as make a power of two.
+        expected = 1 << (ranks - 1).bit_length() if by_block else survivors
+        if done.hung or correct != expected:
+            sys.exit(f"{how}: {correct} of {expected} parts of the result are sorted\n{done.output}")
     print(f"  {how}: works", flush=True)
+
+
+def has_fortran():
+    return shutil.which("gfortran") is not None
+
+
+def check_sizes(libraries):
+    """Checks the sizes of the installed libraries, and that the shared one names its debug file."""
+    for name, largest in LARGEST.items():
+        size = (libraries / name).stat().st_size
+        if size > largest:
+            sys.exit(f"{name} has {size / MEGABYTE:.1f} MB, which is more than {largest / MEGABYTE}")
+        print(f"  {name}: {size / MEGABYTE:.1f} MB", flush=True)
+    debug = next((libraries / ".debug").glob("libftsort.so.*.debug")).name
+    if debug not in run("readelf", "--string-dump=.gnu_debuglink", libraries / "libftsort.so"):
+        sys.exit(f"libftsort.so does not name its debug file {debug}")
 
 
 def install(folder, profile, features):
@@ -52,7 +86,7 @@ def install(folder, profile, features):
     build, first, prefix = folder / "build", folder / "first", folder / "prefix"
     mpicc = shutil.which(os.environ.get("MPICC", "mpicc"))
     options = [f"-DMPI_C_COMPILER={mpicc}", f"-DCMAKE_INSTALL_PREFIX={first}", f"-DFTSORT_CARGO_PROFILE={profile}",
-               f"-DFTSORT_CARGO_FEATURES={features}"]
+               f"-DFTSORT_CARGO_FEATURES={features}", f"-DFTSORT_FORTRAN={'ON' if has_fortran() else 'OFF'}"]
     if "CARGO_TARGET_DIR" in os.environ:
         options.append(f"-DFTSORT_CARGO_TARGET_DIR={os.environ['CARGO_TARGET_DIR']}")
     run("cmake", "-S", launch.ROOT, "-B", build, *options)
@@ -75,20 +109,29 @@ def main():
         libraries = next(prefix.glob("lib*/libftsort.so")).parent
         consumer = folder / "consumer"
         consumer.mkdir()
-        shutil.copy(next(prefix.rglob("hello.c")), consumer)
+        if chosen.profile == "release":
+            check_sizes(libraries)
+        examples = prefix / "share/ftsort/examples"
+        for example in ("hello.c", "languages/hello.cpp", "languages/hello.f90"):
+            shutil.copy(examples / example, consumer)
         (consumer / "CMakeLists.txt").write_text(CONSUMER)
         run("cmake", "-S", consumer, "-B", consumer / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
-            f"-DMPI_C_COMPILER={mpicc}")
+            f"-DMPI_C_COMPILER={mpicc}", f"-DMPI_CXX_COMPILER={shutil.which('mpicxx')}")
         run("cmake", "--build", consumer / "build")
         works(consumer / "build/shared", "find_package, shared")
         works(consumer / "build/static", "find_package, static")
+        works(consumer / "build/cpp", "find_package, C++")
+        if has_fortran():
+            works(consumer / "build/fortran", "find_package, Fortran", by_block=True)
+        else:
+            print("  gfortran is not installed: the Fortran module was not tested")
 
-        for header in sorted((launch.ROOT / "include").glob("*.h")):
-            installed = prefix / "include" / header.name
+        for header in sorted((launch.ROOT / "include").rglob("*.h*")):
+            installed = prefix / "include" / header.relative_to(launch.ROOT / "include")
             if not installed.is_file():
                 sys.exit(f"{header.name} is not installed")
             for compiler, language in ((mpicc, "c"), (shutil.which("mpicxx"), "c++")):
-                if compiler:
+                if compiler and (language == "c++" or header.suffix == ".h"):
                     run(compiler, "-x", language, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-include",
                         installed, "/dev/null")
         print("  every installed header compiles alone", flush=True)

@@ -130,7 +130,7 @@ fn prose(name: &str, text: &str) -> String {
                 !in_block && !fence
             }
             Some("rs") => trimmed.starts_with("//"),
-            Some("c" | "h") => {
+            Some("c" | "h" | "cpp" | "hpp") => {
                 in_block |= trimmed.contains("/*");
                 let inside = in_block || trimmed.contains("//");
                 in_block &= !trimmed.contains("*/");
@@ -173,7 +173,7 @@ fn prose_is_plain_technical_english() {
     let areas: [(&str, &[&str]); 4] = [
         ("Rust comments", &["rs"]),
         ("documents", &["md"]),
-        ("C comments", &["c", "h"]),
+        ("C and C++ comments", &["c", "h", "cpp", "hpp"]),
         ("Python comments", &["py"]),
     ];
     for (area, endings) in areas {
@@ -209,7 +209,7 @@ fn prose_is_plain_technical_english() {
 #[test]
 fn retired_names_do_not_come_back() {
     let mut found = Vec::new();
-    for (name, text) in files(&["rs", "md", "c", "h", "py", "toml"]) {
+    for (name, text) in files(&["rs", "md", "c", "h", "cpp", "hpp", "f90", "py", "toml"]) {
         if name == "tests/tidy.rs" || name == "CHANGELOG.md" {
             continue;
         }
@@ -288,8 +288,9 @@ fn paths_in_documents_exist() {
 
 #[test]
 fn files_are_short_and_state_their_purpose() {
-    for (name, text) in files(&["rs", "c", "h", "py"]) {
-        let generated = name.starts_with("include/");
+    for (name, text) in files(&["rs", "c", "h", "cpp", "hpp", "f90", "py"]) {
+        let generated = name.starts_with("include/") && name.ends_with(".h")
+            || name.starts_with("bindings/fortran/");
         assert!(
             generated || text.lines().count() <= LONGEST_FILE,
             "{name} is longer than {LONGEST_FILE} lines"

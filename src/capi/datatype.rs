@@ -159,6 +159,11 @@ pub(super) unsafe fn record_of(datatype: MPI_Datatype) -> Result<ftsort_record> 
 /// Nested datatypes beyond this depth are refused.
 const DEEPEST: usize = 16;
 
+/// The constructors of datatypes, under names that do not depend on the MPI library (see `build.rs`).
+mod combiners {
+    include!(concat!(env!("OUT_DIR"), "/combiners.rs"));
+}
+
 /// Returns the first number of a type.
 ///
 /// # Safety
@@ -166,15 +171,15 @@ const DEEPEST: usize = 16;
 unsafe fn key_in(datatype: MPI_Datatype, depth: usize) -> Result<Key> {
     // SAFETY: this function's contract.
     let (contents, name) = unsafe { (Contents::of(datatype)?, name_of(datatype)?) };
-    if contents.combiner == mpi_sys::MPI_COMBINER_NAMED {
+    if contents.combiner == combiners::COMBINER_NAMED {
         // SAFETY: as above.
         return named_key(&name, unsafe { extent_of(datatype)? });
     }
     let offset = match contents.combiner {
-        mpi_sys::MPI_COMBINER_DUP
-        | mpi_sys::MPI_COMBINER_CONTIGUOUS
-        | mpi_sys::MPI_COMBINER_RESIZED => Some(0),
-        mpi_sys::MPI_COMBINER_STRUCT => contents.addresses.first().copied(),
+        combiners::COMBINER_DUP | combiners::COMBINER_CONTIGUOUS | combiners::COMBINER_RESIZED => {
+            Some(0)
+        }
+        combiners::COMBINER_STRUCT => contents.addresses.first().copied(),
         _ => None,
     };
     let offset = offset.and_then(|offset| usize::try_from(offset).ok());
@@ -215,7 +220,7 @@ fn named_key(name: &CStr, extent: usize) -> Result<Key> {
 
 /// The constructor of a datatype and its arguments.
 struct Contents {
-    combiner: u32,
+    combiner: c_int,
     addresses: Vec<mpi_sys::MPI_Aint>,
     types: Vec<MPI_Datatype>,
 }
@@ -237,12 +242,12 @@ impl Contents {
         };
         check(code, "MPI_Type_get_envelope")?;
         let mut contents = Contents {
-            combiner: combiner as u32,
+            combiner,
             addresses: vec![0; addresses as usize],
             // SAFETY: a constant of the MPI library.
             types: vec![unsafe { mpi_sys::RSMPI_DATATYPE_NULL }; types as usize],
         };
-        if contents.combiner == mpi_sys::MPI_COMBINER_NAMED {
+        if contents.combiner == combiners::COMBINER_NAMED {
             return Ok(contents);
         }
         let mut numbers = vec![0; integers as usize];
@@ -278,7 +283,7 @@ impl Drop for Contents {
                     &mut combiner,
                 );
                 let is_known = code == mpi_sys::MPI_SUCCESS as c_int;
-                if is_known && combiner as u32 != mpi_sys::MPI_COMBINER_NAMED {
+                if is_known && combiner != combiners::COMBINER_NAMED {
                     mpi_sys::MPI_Type_free(datatype);
                 }
             }

@@ -1,4 +1,4 @@
-//! Compiles C programs against the library, and runs them under `mpirun`.
+//! Compiles programs in C, C++ and Fortran against the library, and runs them under `mpirun`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -48,8 +48,14 @@ fn setting(variable: &str, default: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| default.to_string())
 }
 
+/// A compiler of C, or of C++ for its standards, with all warnings as errors.
 pub fn compiler(standard: &str) -> Command {
-    let mut command = Command::new(setting("MPICC", "mpicc"));
+    let wrapper = if standard.starts_with("c++") {
+        setting("MPICXX", "mpicxx")
+    } else {
+        setting("MPICC", "mpicc")
+    };
+    let mut command = Command::new(wrapper);
     command
         .arg(format!("-std={standard}"))
         .args(STRICT)
@@ -97,16 +103,85 @@ fn last_change(source: &Path) -> Result<std::time::SystemTime, Failed> {
             newest = newest.max(last_change(&path)?);
         }
     }
-    for entry in fs::read_dir(folder)?.chain(fs::read_dir(root().join("include"))?) {
-        let entry = entry?;
-        if has_ending(&entry.path(), "h") {
-            newest = newest.max(entry.metadata()?.modified()?);
+    let shared = ["include", "include/ftsort", "bindings/fortran"].map(|name| root().join(name));
+    for folder in shared.iter().map(PathBuf::as_path).chain([folder]) {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            let is_header = has_ending(&path, "h") || has_ending(&path, "hpp");
+            if is_header || folder == shared[2] {
+                newest = newest.max(entry.metadata()?.modified()?);
+            }
         }
     }
     Ok(newest)
 }
 
-/// Compiles a C program of the repository, named by its path, once for all cases.
+/// The path beside the compiled programs of a file that is made of a source.
+fn compiled(source: &str, ending: &str) -> PathBuf {
+    // An example and a test may have the same file name, in another language too.
+    let name = source.trim_end_matches(".c").replace(['/', '.'], "-");
+    built().join(format!("c-{name}{ending}"))
+}
+
+/// Whether the Fortran compiler, `gfortran` or `FC`, is installed.
+pub fn has_fortran() -> bool {
+    let version = Command::new(setting("FC", "gfortran"))
+        .arg("--version")
+        .output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+/// The object file of a Fortran program, after [`program`] has compiled it.
+pub fn fortran_object(source: &str) -> PathBuf {
+    compiled(source, ".o")
+}
+
+/// Compiles a Fortran program, the module and its C part, and returns the command that links them.
+fn fortran_linker(source: &str) -> Result<Command, Failed> {
+    let folder = root().join("bindings/fortran");
+    let modules = built().join("fortran-modules");
+    fs::create_dir_all(&modules)?;
+    let c_part = modules.join("ftsort_fortran.o");
+    run(compiler("c99")
+        .arg("-c")
+        .arg(folder.join("ftsort_fortran.c"))
+        .arg("-o")
+        .arg(&c_part))?;
+    let (module, object) = (modules.join("ftsort.o"), fortran_object(source));
+    for (file, made) in [
+        (folder.join("ftsort.f90"), &module),
+        (root().join(source), &object),
+    ] {
+        // Programs compare floating-point numbers for equality on purpose.
+        let mut command = Command::new(setting("FC", "gfortran"));
+        command
+            .args(["-std=f2008", "-O1", "-c"])
+            .args(STRICT)
+            .arg("-Wno-compare-reals");
+        command.arg("-J").arg(&modules);
+        run(command.arg(&file).arg("-o").arg(made))?;
+    }
+    let mut command = Command::new(setting("MPICC", "mpicc"));
+    command.args([object, module, c_part]);
+    Ok(command)
+}
+
+/// The command that makes a program of a source, as far as its language decides.
+fn linker(source: &str) -> Result<Command, Failed> {
+    if source.ends_with(".f90") {
+        return fortran_linker(source);
+    }
+    let mut command = compiler(if source.ends_with(".cpp") {
+        "c++17"
+    } else {
+        "c99"
+    });
+    command.arg(root().join(source));
+    Ok(command)
+}
+
+/// Compiles a program of the repository, named by its path, once for all cases.
 ///
 /// The program has no path to the library: each run names the folder.
 pub fn program(source: &str) -> Result<PathBuf, Failed> {
@@ -115,20 +190,21 @@ pub fn program(source: &str) -> Result<PathBuf, Failed> {
     let _compiling = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
     let library = library();
     link_versioned_name(&library)?;
-    // An example and a test may have the same file name.
-    let name = source.trim_end_matches(".c").replace('/', "-");
-    let program = built().join(format!("c-{name}"));
-    let source = root().join(source);
+    let program = compiled(source, "");
     let compiled = fs::metadata(&program).and_then(|data| data.modified());
-    let changed = last_change(&source)?;
+    let changed = last_change(&root().join(source))?;
     if compiled.is_ok_and(|compiled| compiled > changed) {
         return Ok(program);
     }
-    let mut command = compiler("c99");
-    command.arg(&source).arg("-o").arg(&program);
+    let mut command = linker(source)?;
     command
+        .arg("-o")
+        .arg(&program)
         .arg(format!("-L{}", library.display()))
         .args(["-lftsort", "-pthread", "-lm"]);
+    if source.ends_with(".f90") {
+        command.arg("-lgfortran");
+    }
     run(&mut command)?;
     Ok(program)
 }
@@ -250,10 +326,12 @@ pub fn words(cell: &str, folder: &Scratch) -> Vec<String> {
         .collect()
 }
 
-/// Runs a program of `tests/c` that checks everything itself, and prints that it is fine, or that it is skipped
+/// Runs a program of `tests/c`, or of the named folder of `tests`, that checks everything itself, and prints that it is fine, or that it is skipped
 /// because MPI does not grant threads. It must leave the folder of the case empty.
 pub fn self_checking(name: &str, ranks: usize, arguments: &str) -> Result<Completion, Failed> {
-    let program = program(&format!("tests/c/{name}.c"))?;
+    let program = program(&source_of(name))?;
+    let name = Path::new(name).file_stem().and_then(|stem| stem.to_str());
+    let name = name.expect("a source has a name");
     let folder = Scratch::new()?;
     let arguments = words(arguments, &folder);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -271,6 +349,15 @@ pub fn self_checking(name: &str, ranks: usize, arguments: &str) -> Result<Comple
     }
     folder.remove_empty(&text)?;
     Ok(Completion::Completed)
+}
+
+/// The source that a table names: `api` of `tests/c`, or `cpp/objects.cpp`.
+fn source_of(name: &str) -> String {
+    if name.contains('/') {
+        format!("tests/{name}")
+    } else {
+        format!("tests/c/{name}.c")
+    }
 }
 
 /// The ranks that a schedule of failures kills, as in `1@2.send 3@2`.

@@ -1,4 +1,4 @@
-//! Runs C programs against the library on real MPI, and kills real processes.
+//! Runs programs in C, C++ and Fortran against the library on real MPI, and kills real processes.
 //!
 //! Each case is one `mpirun` with a time limit; a case that exceeds it fails. Two cases run at a time, because
 //! MPI's start and end take most of the time of a case. The cases of `monitors` measure which rank is slow, so
@@ -11,8 +11,10 @@
 //!   built beside this program.
 //! - `FTSORT_MPI_LIMIT`: the time limit of a run in seconds, 60 by default; a busy machine needs a higher one.
 //! - `FTSORT_MPI_TIMES`: a file to which each case adds a line with its time in seconds and its name.
-//! - `MPICC` and `MPIRUN`: other commands for `mpicc` and `mpirun`.
+//! - `MPICC`, `MPICXX`, `FC` and `MPIRUN`: other commands for `mpicc`, `mpicxx`, `gfortran` and `mpirun`. Cases in
+//!   Fortran are skipped if there is no compiler for it.
 
+mod bindings;
 mod case;
 mod contract;
 mod corruption;
@@ -46,6 +48,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     let side_by_side = [
         interface::cases(),
+        bindings::cases(),
         contract::cases(),
         examples::cases(),
         trees::cases(),

@@ -61,6 +61,12 @@ def test_ranks_that_are_killed_from_outside(tmp_path, seed):
     check_survivors(tmp_path, 4, [victim], text)
 
 
+def test_the_hello_of_the_readme_survives_a_kill():
+    hello = jobs.TESTS.parents[2] / "examples" / "languages" / "hello.py"
+    text, _ = jobs.run(4, hello, FTSORT_FAULTS="1@1")
+    assert text.count(", in order") == 3, text
+
+
 @pytest.mark.parametrize("case", ["memory", "none", "reload", "reload_many", "reload_values", "refused", "compared",
                                   "spare", "selected", *(f"queries {number}" for number in range(5))])
 def test_injected_failures(tmp_path, case):

@@ -119,14 +119,12 @@ def _functions(comm: Type[Any]) -> List[Tuple[str, Any, List[Any]]]:
         ("ftsort_executor", c_int32, [_GROUP, c_int32]),
         ("ftsort_lost_ranks", c_size_t, [_GROUP, POINTER(c_int32), c_size_t]),
         ("ftsort_gather_sorted", c_int32, [_GROUP, POINTER(TreeOptions), _RESULT, CONSUME_FN, c_void_p]),
-        ("ftsort_record_of_type", c_int32, [comm, c_void_p]),
         ("ftsort_last_error", c_char_p, [_GROUP]),
         ("ftsort_status_text", c_char_p, [c_int32]),
         ("ftsort_get_stats", c_int32, [_GROUP, POINTER(Stats)]),
         ("ftsort_version", None, [POINTER(c_int), POINTER(c_int), POINTER(c_int)]),
         ("ftsort_build_info", c_char_p, []),
         ("ftsort_allow_faults", None, []),
-        ("ftsort_buffer_resize", c_void_p, [c_void_p, c_size_t]),
         ("ftsort_buffer_append", c_int, [c_void_p, c_void_p, c_size_t]),
         ("ftsort_sort_by_key", c_int32, [_GROUP, _RECORD, c_void_p, c_void_p, c_size_t, c_size_t, POINTER(_RESULT)]),
         ("ftsort_argsort", c_int32, [*_RECORDS, POINTER(_RESULT)]),
@@ -137,7 +135,6 @@ def _functions(comm: Type[Any]) -> List[Tuple[str, Any, List[Any]]]:
         ("ftsort_unique", c_int32, [*_RECORDS, POINTER(_RESULT)]),
         ("ftsort_group_by", c_int32, [_GROUP, _RECORD, POINTER(Aggregate), c_size_t, c_void_p, c_size_t,
                                       POINTER(_RESULT)]),
-        ("ftsort_result_columns", c_size_t, [_RESULT]),
         ("ftsort_result_column", c_int32, [_RESULT, c_size_t, c_size_t, POINTER(c_void_p), POINTER(c_size_t)]),
     ]
 

@@ -1,0 +1,24 @@
+! Sorts numbers on all ranks; the survivors of a kill finish:  FTSORT_FAULTS=1@1 ftsort-mpirun -np 4 ./hello
+program hello
+  use ftsort
+  implicit none
+  real(c_double) :: numbers(1000000)
+  real(c_double), pointer :: sorted(:)
+  type(c_ptr) :: result, group
+  integer(c_int32_t) :: status
+  integer :: comm, i
+  call ftsort_allow_faults()
+  comm = ftsort_mpi_init() ! or MPI_Init of mpi_f08, after ftsort_prepare, and MPI_COMM_WORLD%MPI_VAL
+  status = ftsort_group_of(comm, group)
+  call random_number(numbers)
+
+  status = ftsort_sort(comm, numbers, result) ! ranks may fail in here
+  if (status /= FTSORT_OK) error stop 1
+
+  do i = 1, int(ftsort_result_count(result))
+    call ftsort_values(result, i, sorted)
+    print *, "rank", ftsort_rank(group), ":", size(sorted), "numbers, ", &
+      merge("in order    ", "NOT in order", all(sorted(2:) >= sorted(:size(sorted) - 1)))
+  end do
+  status = ftsort_leave(group, 0)
+end program

@@ -1,0 +1,345 @@
+/* order.hpp: orders of records: by a number, a member, several members, a comparator or a projection. A part of
+ * ftsort.hpp. */
+#ifndef FTSORT_ORDER_HPP
+#define FTSORT_ORDER_HPP
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "error.hpp"
+
+namespace ftsort {
+
+namespace detail {
+
+/** Returns the `ftsort_key` of a number. */
+template <class T>
+constexpr ftsort_key number_key()
+{
+  if constexpr (std::is_enum_v<T>) {
+    return number_key<std::underlying_type_t<T>>();
+  } else if constexpr (std::is_floating_point_v<T>) {
+    static_assert(sizeof(T) <= 8, "long double has no order in ftsort: use double or a comparator");
+    return sizeof(T) == 4 ? FTSORT_KEY_F32 : FTSORT_KEY_F64;
+  } else {
+    static_assert(std::is_integral_v<T> && sizeof(T) <= 8,
+                  "a key is a number, an enumeration, or an array of characters or bytes: name a member of this type, "
+                  "or pass a comparator");
+    constexpr bool is_signed = std::is_signed_v<T>;
+    if constexpr (sizeof(T) == 1) return is_signed ? FTSORT_KEY_I8 : FTSORT_KEY_U8;
+    if constexpr (sizeof(T) == 2) return is_signed ? FTSORT_KEY_I16 : FTSORT_KEY_U16;
+    if constexpr (sizeof(T) == 4) return is_signed ? FTSORT_KEY_I32 : FTSORT_KEY_U32;
+    return is_signed ? FTSORT_KEY_I64 : FTSORT_KEY_U64;
+  }
+}
+
+/** The key of a member: a number by default. */
+template <class T>
+struct key_of {
+  static constexpr ftsort_key key = number_key<T>();
+};
+
+/** Characters are text up to the first 0, and other bytes are compared as by memcmp. */
+template <class T, std::size_t Size>
+struct key_of<T[Size]> {
+  static_assert(sizeof(T) == 1 || std::is_same_v<T, char16_t> || std::is_same_v<T, char32_t>,
+                "an array is a key if its elements are characters or bytes");
+  static constexpr ftsort_key key = std::is_same_v<T, char>       ? FTSORT_KEY_TEXT
+                                    : std::is_same_v<T, char16_t> ? FTSORT_KEY_TEXT16
+                                    : std::is_same_v<T, char32_t> ? FTSORT_KEY_TEXT32
+                                                                  : FTSORT_KEY_BYTES;
+};
+
+template <class T, std::size_t Size>
+struct key_of<std::array<T, Size>> : key_of<T[Size]> {};
+
+/** Storage of which members have an address, for types without a default constructor too. */
+template <class T>
+union unmade {
+  unmade() : nothing() {}
+  char nothing;
+  T value;
+};
+
+template <class T, class Member>
+std::size_t offset_of(Member T::*member)
+{
+  const unmade<T> record;
+  return static_cast<std::size_t>(reinterpret_cast<const char *>(std::addressof(record.value.*member)) -
+                                  reinterpret_cast<const char *>(std::addressof(record)));
+}
+
+template <class T, class Member>
+ftsort_key_part part_of(Member T::*member, bool descending)
+{
+  return {offset_of(member), sizeof(Member), key_of<Member>::key, descending ? 1 : 0};
+}
+
+struct identity {
+  template <class T>
+  constexpr T &&operator()(T &&value) const noexcept
+  {
+    return static_cast<T &&>(value);
+  }
+};
+
+/** 1 for the ascending order of a type, -1 for the descending one, 0 for any other comparator. */
+template <class Compare>
+inline constexpr int direction = 0;
+template <class T>
+inline constexpr int direction<std::less<T>> = 1;
+template <class T>
+inline constexpr int direction<std::greater<T>> = -1;
+#if __cplusplus >= 202002L && defined(__cpp_lib_ranges)
+template <>
+inline constexpr int direction<std::ranges::less> = 1;
+template <>
+inline constexpr int direction<std::ranges::greater> = -1;
+#endif
+
+/** A comparator and a projection of the caller, as a C callback. An exception ends the program. */
+template <class T, class Compare, class Project>
+struct comparison {
+  Compare compare;
+  Project project;
+
+  static int call(void *user, const void *a, const void *b) noexcept
+  {
+    const comparison &self = *static_cast<const comparison *>(user);
+    auto &&one = std::invoke(self.project, *static_cast<const T *>(a));
+    auto &&other = std::invoke(self.project, *static_cast<const T *>(b));
+    if (std::invoke(self.compare, one, other)) return -1;
+    return std::invoke(self.compare, other, one) ? 1 : 0;
+  }
+};
+
+}  // namespace detail
+
+/** A member in descending order, for `by`. */
+template <class T, class Member>
+struct descending_member {
+  Member T::*member;
+};
+
+template <class T, class Member>
+descending_member<T, Member> descending(Member T::*member)
+{
+  return {member};
+}
+
+/** The order of the records of type `T`. Copies share a comparator, which lives as long as any of them, and as long as
+ * the results that were made with it. */
+template <class T>
+class order {
+ public:
+  static_assert(std::is_trivially_copyable_v<T>,
+                "records move to other processes byte by byte: the type must be trivially copyable");
+
+  /** The order of numbers. Floating-point numbers are in the total order of IEEE 754 (`ftsort_key`). */
+  order() { set_key(0, 0, detail::number_key<T>(), false); }
+
+  /** The order of a comparator, which is called by several threads at once and must not throw. */
+  template <class Compare, class Project = detail::identity>
+  static order of(Compare compare, Project project = {})
+  {
+    constexpr int direction = detail::direction<Compare>;
+    order made{nothing{}};
+    if constexpr (direction != 0 && std::is_same_v<Project, detail::identity>) {
+      made.set_key(0, 0, detail::number_key<T>(), direction < 0);
+    } else if constexpr (direction != 0 && std::is_member_object_pointer_v<Project>) {
+      const ftsort_key_part part = detail::part_of(project, direction < 0);
+      made.set_key(part.offset, part.bytes, part.key, direction < 0);
+    } else {
+      made.set_compare(std::move(compare), std::move(project));
+    }
+    return made;
+  }
+
+  /** The order of several members: the first decides, among equal ones the second, and so on. */
+  static order by_parts(std::vector<ftsort_key_part> parts)
+  {
+    order made{nothing{}};
+    made.record_.key = FTSORT_KEY_LIST;
+    made.parts_ = std::move(parts);
+    return made;
+  }
+
+  /** The order of a record of C, of ftsort_record_of_type for example. */
+  static order of_record(const ftsort_record &record)
+  {
+    order made{nothing{}};
+    made.record_ = record;
+    if (record.part_count > 0) made.parts_.assign(record.parts, record.parts + record.part_count);
+    return made;
+  }
+
+  /** Makes records with equal keys keep the order of ranks and positions. */
+  order &stable()
+  {
+    record_.stable = 1;
+    return *this;
+  }
+
+  /** Reverses the order. */
+  order &reverse()
+  {
+    record_.descending = record_.descending == 0 ? 1 : 0;
+    return *this;
+  }
+
+  /** Returns the record of C, which is valid as long as this order. */
+  ftsort_record native() const
+  {
+    ftsort_record record = record_;
+    record.parts = parts_.empty() ? nullptr : parts_.data();
+    record.part_count = parts_.size();
+    return record;
+  }
+
+  /** Returns the owner of the comparator, for results. */
+  const std::shared_ptr<const void> &comparator() const { return comparator_; }
+
+ private:
+  struct nothing {};
+  explicit order(nothing) { record_.record_bytes = sizeof(T); }
+
+  void set_key(std::size_t offset, std::size_t bytes, std::int32_t key, bool descending)
+  {
+    record_.record_bytes = sizeof(T);
+    record_.key_offset = offset;
+    record_.key_bytes = bytes;
+    record_.key = key;
+    record_.descending = descending ? 1 : 0;
+  }
+
+  template <class Compare, class Project>
+  void set_compare(Compare compare, Project project)
+  {
+    static_assert(alignof(T) <= 16, "a comparator sees records that are aligned to 16 bytes");
+    using comparison = detail::comparison<T, Compare, Project>;
+    const auto owner = std::make_shared<comparison>(comparison{std::move(compare), std::move(project)});
+    record_.key = FTSORT_KEY_COMPARE;
+    record_.compare = &comparison::call;
+    record_.user = owner.get();
+    comparator_ = owner;
+  }
+
+  ftsort_record record_ = {sizeof(ftsort_record), 0, 0, 0, 0, 0, 0, nullptr, nullptr, nullptr, 0};
+  std::vector<ftsort_key_part> parts_;
+  std::shared_ptr<const void> comparator_;
+};
+
+namespace detail {
+
+template <class T, class Member>
+ftsort_key_part any_part(Member T::*member)
+{
+  return part_of(member, false);
+}
+
+template <class T, class Member>
+ftsort_key_part any_part(descending_member<T, Member> key)
+{
+  return part_of(key.member, true);
+}
+
+template <class T, class Member>
+T owner_of(Member T::*);
+template <class T, class Member>
+T owner_of(descending_member<T, Member>);
+
+template <class T>
+inline constexpr bool is_order = false;
+template <class T>
+inline constexpr bool is_order<order<T>> = true;
+
+/** The order that the arguments of a call describe: none, an order, a comparator, a projection, or both. */
+template <class T>
+order<T> make_order()
+{
+  return order<T>();
+}
+
+template <class T, class Key>
+order<T> make_order(Key key)
+{
+  if constexpr (is_order<Key>) {
+    static_assert(std::is_same_v<Key, order<T>>, "the order is one of another type of records");
+    return key;
+  } else if constexpr (std::is_invocable_v<const Key &, const T &, const T &>) {
+    return order<T>::of(std::move(key));
+  } else {
+    static_assert(std::is_invocable_v<const Key &, const T &>,
+                  "expected a comparator of two records, a projection of one, a pointer to a member, or an order");
+    return order<T>::of(std::less<>(), std::move(key));
+  }
+}
+
+template <class T, class Compare, class Project>
+order<T> make_order(Compare compare, Project project)
+{
+  return order<T>::of(std::move(compare), std::move(project));
+}
+
+}  // namespace detail
+
+/** The order of several members of a record: `by(&star::name, descending(&star::magnitude))`. */
+template <class First, class... Rest>
+auto by(First first, Rest... rest)
+{
+  using record = decltype(detail::owner_of(first));
+  return order<record>::by_parts({detail::any_part(first), detail::any_part(rest)...});
+}
+
+/** An aggregate of `group_by`, whose numbers have the type `Result`. */
+template <class Result>
+struct aggregate {
+  using result = Result;
+  ftsort_aggregate native;
+};
+
+/** The number of records with a key. */
+inline aggregate<std::uint64_t> count() { return {{FTSORT_COUNT, 0, 0}}; }
+
+namespace detail {
+
+/** The type of a sum: 64 bits of the kind of number. */
+template <class Number>
+using sum_of = std::conditional_t<
+    std::is_floating_point_v<Number>, double,
+    std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
+
+template <class Result, class Number>
+aggregate<Result> aggregate_at(ftsort_aggregation aggregation, std::size_t offset)
+{
+  return {{aggregation, number_key<Number>(), offset}};
+}
+
+}  // namespace detail
+
+/** The sum, the first and the last number of a member among the records with a key (`ftsort_aggregation`). */
+template <class T, class Number>
+aggregate<detail::sum_of<Number>> sum(Number T::*member)
+{
+  return detail::aggregate_at<detail::sum_of<Number>, Number>(FTSORT_SUM, detail::offset_of(member));
+}
+template <class T, class Number>
+aggregate<Number> least(Number T::*member)
+{
+  return detail::aggregate_at<Number, Number>(FTSORT_LEAST, detail::offset_of(member));
+}
+template <class T, class Number>
+aggregate<Number> greatest(Number T::*member)
+{
+  return detail::aggregate_at<Number, Number>(FTSORT_GREATEST, detail::offset_of(member));
+}
+
+}  // namespace ftsort
+
+#endif /* FTSORT_ORDER_HPP */

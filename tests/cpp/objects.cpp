@@ -1,0 +1,343 @@
+/* Calls every C++ function, and compares the results with those of one process.
+ *
+ *   objects      (under mpirun, 2 to 4 ranks)
+ *
+ * It also compiles as C++20 and, without the part for exceptions, with -fno-exceptions. */
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "expect.hpp"
+
+constexpr int COUNT = 500;
+
+template <class T>
+T value(ftsort::expected<T> result)
+{
+  EXPECT(result.has_value());
+  return std::move(result).value();
+}
+inline void value(const ftsort::expected<void> &result)
+{
+  EXPECT(result.has_value());
+  result.value();
+}
+
+using group = ftsort::nothrow_group;
+
+static int ranks;
+static std::vector<star> mine, all;
+
+template <class Less>
+static std::vector<star> sorted_stars(Less less)
+{
+  std::vector<star> sorted = all;
+  std::stable_sort(sorted.begin(), sorted.end(), less);
+  return sorted;
+}
+
+static void orders(const group &g)
+{
+  const auto brighter = sorted_stars([](const star &a, const star &b) { return a.magnitude > b.magnitude; });
+  const auto check = [](const ftsort::sorted<star> &result, const std::vector<star> &whole) {
+    EXPECT(is_part_of(result, whole, same_star));
+  };
+  check(value(g.sort(mine, ftsort::order<star>::of(std::greater<>{}, &star::magnitude).stable())), brighter);
+  check(value(g.sort(mine, [](const star &a, const star &b) {
+          return a.magnitude != b.magnitude ? a.magnitude > b.magnitude : a.number < b.number;
+        })), brighter);
+  const auto magnitudes = value(g.sort(mine, std::greater<>{}, &star::magnitude));
+  EXPECT(is_part_of(magnitudes, brighter, [](const star &a, const star &b) {
+    return !(a.magnitude < b.magnitude) && !(b.magnitude < a.magnitude);
+  }));
+  const auto names = sorted_stars([](const star &a, const star &b) { return std::strncmp(a.name, b.name, 8) < 0; });
+  check(value(g.sort(mine, ftsort::order<star>::of(std::less<>{}, &star::name).stable())), names);
+  const auto bytes = sorted_stars([](const star &a, const star &b) { return a.bytes < b.bytes; });
+  check(value(g.sort(mine, ftsort::order<star>::of(std::less<>{}, &star::bytes).stable())), bytes);
+  const auto numbers = sorted_stars([](const star &a, const star &b) { return a.number > b.number; });
+  check(value(g.sort(mine, std::greater<>{}, [](const star &s) { return s.number; })), numbers);
+  check(value(g.sort(mine, [](const star &s) { return -s.number; })), numbers);
+  check(value(g.sort(mine, ftsort::order<star>::of(std::less<>{}, &star::number).reverse())), numbers);
+  const auto kinds = sorted_stars([](const star &a, const star &b) {
+    return a.kind != b.kind ? a.kind > b.kind : a.number < b.number;
+  });
+  check(value(g.sort(mine, ftsort::by(ftsort::descending(&star::kind), &star::number))), kinds);
+
+  std::vector<std::int32_t> keys;
+  for (const star &s : mine) keys.push_back(-s.number);
+  auto plain = value(g.sort(keys));
+  std::size_t here = 0;
+  for (const auto &block : plain) here += block.size();
+  EXPECT(plain.columns() == 1 && !plain.empty() && plain[0].size() > 0);
+  const std::vector<std::int32_t> copy = plain.dense();
+  const std::vector<std::int32_t> moved = std::move(plain).dense();
+  EXPECT(copy == moved && copy.size() == here && std::is_sorted(copy.begin(), copy.end()));
+  EXPECT(plain.native() == nullptr && plain.size() == 0);
+  EXPECT(value(group::sort_on(MPI_COMM_WORLD, keys)).total() == static_cast<std::uint64_t>(ranks) * COUNT);
+  const auto by_type = value(group::order_of_type<std::int32_t>(MPI_INT32_T));
+  EXPECT(value(g.sort(keys, by_type)).total() == static_cast<std::uint64_t>(ranks) * COUNT);
+}
+
+static void inputs_and_arrays(const group &g)
+{
+  auto input = value(g.protect(mine, &star::kind));
+  EXPECT(value(g.sort(input)).total() == all.size());
+  const auto backwards = sorted_stars([](const star &a, const star &b) { return a.number > b.number; });
+  EXPECT(is_part_of(value(g.sort(input, std::greater<>{}, &star::number)), backwards, same_star));
+  value(g.update(input, std::vector<star>(mine.begin(), mine.begin() + 10)));
+  EXPECT(value(g.sort(input)).total() == 10u * static_cast<unsigned>(ranks));
+
+  value(g.set_algorithm(FTSORT_BITONIC));
+  const auto bitonic = value(g.sort(mine, &star::number));
+  EXPECT(value(g.stats()).algorithm == FTSORT_BITONIC && value(g.verify(bitonic, mine)) == 0);
+  value(g.set_algorithm(FTSORT_AUTO));
+  EXPECT(value(g.verify(bitonic)) == 0);
+  value(g.recover(bitonic));
+
+  const std::vector<ftsort::view<const star>> arrays = {mine, {mine.data(), 5}};
+  const auto many = value(g.sort_many(arrays, &star::number));
+  EXPECT(many.size() == 2 && many[0].total() == all.size() && many[1].total() == 5u * static_cast<unsigned>(ranks));
+
+  const auto wrapped = value(g.result_of(mine, &star::number));
+  EXPECT(value(g.verify(wrapped)) == 0);
+}
+
+static void queries(const group &g)
+{
+  const auto by_kind = sorted_stars([](const star &a, const star &b) { return a.kind < b.kind; });
+  const auto is = [](std::uint64_t a, std::uint64_t b) { return a == b; };
+  std::vector<std::uint64_t> indices, places(all.size());
+  for (const star &s : by_kind) indices.push_back(static_cast<std::uint64_t>(s.number));
+  for (std::size_t i = 0; i < indices.size(); i++) places[indices[i]] = i;
+  EXPECT(is_part_of(value(g.argsort(mine, &star::kind)), indices, is));
+  EXPECT(is_part_of(value(g.positions(mine, &star::kind)), places, is));
+  const std::vector<std::uint64_t> wanted = {0, all.size() - 1, all.size() / 2};
+  const auto selected = value(g.select(mine, wanted, &star::kind));
+  for (std::size_t i = 0; i < wanted.size(); i++) EXPECT(same_star(selected[i], by_kind[wanted[i]]));
+  const std::array<double, 2> halves = {0.5, 1.0};
+  const auto quantiles = value(g.quantiles(mine, halves, &star::kind));
+  EXPECT(quantiles[0].kind == by_kind[(all.size() + 1) / 2 - 1].kind && same_star(quantiles[1], by_kind.back()));
+  EXPECT(value(g.top(mine, 20, std::greater<>{}, &star::number)).total() == 20);
+
+  std::vector<std::uint16_t> kinds;
+  std::vector<double> values;
+  for (const star &s : mine) {
+    kinds.push_back(s.kind);
+    values.push_back(s.number);
+  }
+  for (const auto &rows : value(g.sort_by_key(kinds, values)))
+    for (std::size_t i = 0; i < rows.size(); i++)
+      EXPECT(all[static_cast<std::size_t>(rows.column<1>()[i])].kind == rows.column<0>()[i]);
+  const auto mismatch = g.sort_by_key(kinds, std::vector<int>());
+  EXPECT(!mismatch.has_value() && mismatch.error().status() == FTSORT_ERR_ARGUMENT);
+
+  std::uint64_t records = 0;
+  for (const auto &rows : value(g.unique(mine, &star::kind)))
+    for (const std::uint64_t count : rows.column<1>()) records += count;
+  for (const auto &rows : value(g.group_by(mine, ftsort::by(&star::kind), ftsort::count(), ftsort::sum(&star::number),
+                                           ftsort::least(&star::magnitude), ftsort::greatest(&star::number)))) {
+    for (std::size_t i = 0; i < rows.size(); i++) {
+      std::int64_t sum = 0, greatest = 0;
+      std::uint64_t count = 0;
+      for (const star &s : all) {
+        if (s.kind != rows.column<0>()[i].kind) continue;
+        count++;
+        sum += s.number;
+        greatest = s.number;
+      }
+      EXPECT(rows.column<1>()[i] == count && rows.column<2>()[i] == sum && rows.column<4>()[i] == greatest);
+      records -= count;
+    }
+  }
+  EXPECT(records == 0);
+}
+
+static void rounds(const group &g)
+{
+  ftsort::rounds sum;
+  sum.absorb = [](const ftsort_task &task, ftsort::bytes inbox, ftsort::buffer &next) {
+    const auto before = ftsort::elements<std::int64_t>(task.state, task.state_bytes);
+    const auto message = ftsort::elements<std::int64_t>(inbox);
+    next.append((before.empty() ? 0 : before[0]) + (message.empty() ? 0 : message[0]));
+  };
+  const std::array<std::int64_t, 1> state = {g.rank() + 1};
+  const std::int64_t expected = std::int64_t{ranks} * (ranks + 1) / 2;
+  for (const auto &block : value(g.run(sum, state))) EXPECT(ftsort::elements<std::int64_t>(block)[0] == expected);
+
+  sum.begin = [](std::int32_t, ftsort::buffer &state_of_node) { state_of_node.append(std::int64_t{0}); };
+  sum.emit = [](const ftsort_task &task, ftsort::buffer &outbox) { outbox.pass(0, task.state_bytes); };
+  sum.propose = [](const ftsort_task &, ftsort::buffer &proposal) { proposal.append(std::int64_t{1}); };
+  sum.decide = [](const ftsort_task &, ftsort::view<const ftsort_proposal> all_proposals, ftsort::buffer &shared) {
+    shared.append(static_cast<std::int64_t>(all_proposals.size()));
+  };
+  sum.plan = {{0, 0}, {1, ftsort::share_all}};
+  ftsort::simulation simulated;
+  simulated.failures = 1;
+  simulated.store = FTSORT_STORE_RELOAD;
+  const std::array<std::int64_t, 4> states = {1, 2, 3, 4};
+  std::vector<ftsort::bytes> views;
+  for (const std::int64_t &one : states) views.push_back({reinterpret_cast<const std::byte *>(&one), sizeof one});
+  for (simulated.seed = 0; simulated.seed < 20; simulated.seed++)
+    for (const auto &block : value(group::simulate(sum, simulated, views)))
+      EXPECT(ftsort::elements<std::int64_t>(block)[0] == 10);
+
+  sum.absorb = [](const ftsort_task &, ftsort::bytes, ftsort::buffer &next) { next.reuse<std::int64_t>()[0] += 1; };
+  sum.plan = {{0, 0}};
+  for (const auto &block : value(g.run(sum, state))) EXPECT(block.size() == sizeof(std::int64_t));
+  sum.absorb = [](const ftsort_task &, ftsort::bytes, ftsort::buffer &next) {
+    next.resize<std::int64_t>(1);
+    next.refuse();
+  };
+  const auto refused = g.run(sum, state);
+  EXPECT(!refused && refused.error().status() == FTSORT_ERR_CALLBACK);
+}
+
+static void trees(const group &g)
+{
+  ftsort::tree options;
+  options.sink = 1;
+  options.operation = FTSORT_TREE_SUM;
+  options.key = FTSORT_KEY_I64;
+  const std::array<std::int64_t, 2> numbers = {1, g.rank()};
+  const auto summed = value(g.merge(options, numbers));
+  EXPECT(summed.empty() == (g.rank() != 1));
+  for (const auto &block : summed) EXPECT(ftsort::elements<std::int64_t>(block)[0] == ranks);
+  EXPECT(value(g.tree_info()).executor == 1);
+
+  options.merge = [](ftsort::bytes low, ftsort::bytes high, ftsort::buffer &merged) {
+    merged.append(low);
+    merged.append(high);
+  };
+  for (const auto &block : value(g.merge(options, numbers)))
+    EXPECT(block.size() == sizeof numbers * static_cast<std::size_t>(ranks));
+  options.merge = nullptr;
+  auto list = mine;
+  std::sort(list.begin(), list.end(), [](const star &a, const star &b) { return a.number < b.number; });
+  options.merge_sorted(ftsort::order<star>::of(std::less<>{}, &star::number));
+  for (const auto &block : value(g.merge(options, list))) EXPECT(ftsort::elements<star>(block).size() == all.size());
+
+  std::vector<std::int32_t> copied(3, g.rank());
+  value(g.broadcast(ftsort::tree(), 1, copied));
+  EXPECT(copied == std::vector<std::int32_t>(3, 1));
+
+  std::vector<std::int32_t> gathered;
+  const auto result = value(g.sort(mine, &star::number));
+  value(g.gather(options, result, [&](ftsort::view<const star> piece) {
+    for (const star &s : piece) gathered.push_back(s.number);
+  }));
+  EXPECT(gathered.size() == (g.rank() == 1 ? all.size() : 0) && std::is_sorted(gathered.begin(), gathered.end()));
+}
+
+static void failures_and_states(const group &g)
+{
+  EXPECT(value(g.fault_check()) == 0);
+  EXPECT(value(g.agree(0xFFu << g.rank())).flags == ((0xFFu << (ranks - 1)) & 0xFFu));
+  int size = 0;
+  MPI_Comm_size(value(g.comm()), &size);
+  EXPECT(size == ranks && g.comm_rank(g.rank()) == g.rank() && g.ranks() == ranks);
+  EXPECT(!g.is_failed(0) && g.is_failed(ranks) && !g.is_spare(0) && g.executor(0) == 0 && g.dimension() >= 1);
+  EXPECT(g.partner(0, 0) == 1 && ftsort::cluster(0, 1) == (std::vector<std::int32_t>{2, 3}));
+  value(g.inject(0));
+
+  const ftsort::store states{g};
+  value(states.put(g.rank(), std::vector<std::int32_t>{g.rank(), 7}));
+  EXPECT(value(states.commit()));
+  const auto kept = value(states.get<std::int32_t>(g.rank()));
+  EXPECT(kept.size() == 2 && kept[0] == g.rank() && kept[1] == 7);
+  value(states.clear());
+  EXPECT(value(states.get<std::int32_t>(g.rank())).empty());
+  const auto refused = states.put((g.rank() + 1) % ranks, std::vector<std::int32_t>{1});
+  EXPECT(!refused && refused.error().status() == FTSORT_ERR_ARGUMENT && *refused.error().what() != '\0');
+
+  ftsort::monitor_options options;
+  options.mode = FTSORT_MONITOR_FOREGROUND;
+  options.test_handler = [] { return std::uint64_t{42}; };
+  const auto monitor = value(ftsort::start_monitor(g, std::move(options)));
+  value(g.sort(mine, &star::number));
+  EXPECT(value(monitor.look(0)).recommended == 1 && !monitor.cost().has_thread);
+  value(monitor.stop());
+}
+
+#ifdef __cpp_exceptions
+static void exceptions()
+{
+  int events = 0;
+  ftsort::config config;
+  config.store = FTSORT_STORE_RELOAD;
+  config.event_handler = [&](const ftsort_event &event) { events += event.kind == FTSORT_EVENT_ROUND; };
+  config.log_handler = [](int, const char *) {};
+  config.reload_handler = [](std::int32_t rank, ftsort::buffer &data) { data.append(stars_of(rank, COUNT)); };
+  ftsort::group g{MPI_COMM_WORLD, std::move(config)};
+  EXPECT(g.sort(mine, &star::number).total() == all.size() && events > 0);
+  bool is_caught = false;
+  try {
+    g.quantiles(mine, std::array<double, 1>{2.0}, &star::number);
+  } catch (const ftsort::error &error) {
+    is_caught = error.status() == FTSORT_ERR_ARGUMENT && error.ranks().empty();
+  }
+  EXPECT(is_caught);
+  is_caught = false;
+  try {
+    ftsort::rounds thrower;
+    thrower.absorb = [](const ftsort_task &, ftsort::bytes, ftsort::buffer &) { throw 1; };
+    g.run(thrower, std::array<int, 1>{1});
+  } catch (const ftsort::error &error) {
+    is_caught = error.status() == FTSORT_ERR_CALLBACK;
+  }
+  EXPECT(is_caught);
+  EXPECT(ftsort::group::of(MPI_COMM_WORLD).ranks() == ranks);
+}
+#endif
+
+static void external_sorts(const group &g)
+{
+  const auto brighter = sorted_stars([](const star &a, const star &b) { return a.magnitude > b.magnitude; });
+  const auto *source = reinterpret_cast<const unsigned char *>(all.data());
+  ftsort::external files;
+  files.scratch = {"/tmp"};
+  files.bytes = all.size() * sizeof(star);
+  files.read = [&](std::uint64_t position, void *buffer, std::size_t bytes) {
+    std::memcpy(buffer, source + position, bytes);
+    return true;
+  };
+  files.write = [&](std::uint64_t position, const void *data, std::size_t bytes) {
+    bool fine = true;
+    for (std::size_t i = 0; i < bytes / sizeof(star); i++) {
+      star found;
+      std::memcpy(&found, static_cast<const unsigned char *>(data) + i * sizeof(star), sizeof(star));
+      const star &expected = brighter[position / sizeof(star) + i];
+      fine = fine && !(found.magnitude < expected.magnitude) && !(expected.magnitude < found.magnitude);
+    }
+    return fine;
+  };
+  const auto stats = value(ftsort::external_sort<star>(g, files, std::greater<>{}, &star::magnitude));
+  EXPECT(stats.records == all.size() && stats.batches > 0);
+  files.read = [](std::uint64_t, void *, std::size_t) { return false; };
+  EXPECT(ftsort::external_sort<star>(g, files, &star::number).error().status() == FTSORT_ERR_CALLBACK);
+}
+
+int main(int argc, char **argv)
+{
+  EXPECT(ftsort::prepare());
+  ftsort::allow_faults();
+  MPI_Init(&argc, &argv);
+  EXPECT(!ftsort::prepare() && ftsort::version().major == 0 && *ftsort::build_info() != '\0');
+  auto made = group::make(MPI_COMM_WORLD);
+  EXPECT(made.has_value());
+  const group g = std::move(*made);
+  ranks = g.ranks();
+  mine = stars_of(g.rank(), COUNT);
+  all = all_stars(ranks, COUNT);
+  orders(g);
+  inputs_and_arrays(g);
+  queries(g);
+  external_sorts(g);
+  rounds(g);
+  trees(g);
+  failures_and_states(g);
+#ifdef __cpp_exceptions
+  exceptions();
+#endif
+  if (g.rank() == 0) std::puts("objects: fine");
+  value(g.leave());
+}
