@@ -4,8 +4,9 @@
  *                               [-c replicas] [-n repetitions] [-a algorithm] [-p] [-x checks] [-f faults]
  *                               [-b STORE] [-m arrays]
  *
- * STORE  memory, released (memory with release_after_run), directory, synced (a directory with store_sync), reload
- *        or none
+ * STORE  memory, released (memory with release_after_run), directory, synced (a directory with store_sync), reload,
+ *        none, parity, or bare (parity with release_after_run)
+ * -c  the replicas of the store memory, or the shares of the store parity
  * -a  a number of ftsort_algorithm
  * -p  the papers' pivots
  * -x  the sum of numbers of ftsort_check
@@ -235,6 +236,8 @@ static double seconds_of_allreduce(void)
 }
 
 /* Makes a group of all ranks with this store. */
+static int is_released(const char *store) { return strcmp(store, "released") == 0 || strcmp(store, "bare") == 0; }
+
 static ftsort *group_with(ftsort_store store, ftsort_config *config)
 {
   ftsort *group = NULL;
@@ -290,9 +293,11 @@ static int place_of(const char *word, const char *const *words)
 int main(int argc, char **argv)
 {
   static const char *const types[] = {"i32", "u64", "f64", "pairs", NULL};
-  static const char *const stores[] = {"memory", "released", "directory", "synced", "reload", "none", NULL};
+  static const char *const stores[] = {"memory", "released", "directory", "synced", "reload", "none",
+                                       "parity", "bare", NULL};
   static const ftsort_store kinds[] = {FTSORT_STORE_MEMORY,    FTSORT_STORE_MEMORY, FTSORT_STORE_DIRECTORY,
-                                       FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD, FTSORT_STORE_NONE};
+                                       FTSORT_STORE_DIRECTORY, FTSORT_STORE_RELOAD, FTSORT_STORE_NONE,
+                                       FTSORT_STORE_PARITY,    FTSORT_STORE_PARITY};
   static double seconds[PHASES][100], ratios[100];
   ftsort_config config = FTSORT_CONFIG_INIT;
   const ftsort_record numbers = FTSORT_RECORD_PLAIN(uint64_t, FTSORT_KEY_U64);
@@ -317,7 +322,7 @@ int main(int argc, char **argv)
     else if (option == 'b') beside = optarg;
     else if (option == 'd') config.store_directory = optarg;
     else if (option == 'a') config.algorithm = atoi(optarg);
-    else if (option == 'c') config.replicas = (uint32_t)atoi(optarg);
+    else if (option == 'c') config.replicas = config.parity = (uint32_t)atoi(optarg);
     else if (option == 'n') repetitions = atoi(optarg);
     else if (option == 'f') faults = optarg;
     else if (option == 'm') arrays = atoi(optarg);
@@ -340,10 +345,10 @@ int main(int argc, char **argv)
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   config.store_sync = beside && strcmp(beside, "synced") == 0;
-  config.release_after_run = beside && strcmp(beside, "released") == 0;
+  config.release_after_run = beside && is_released(beside);
   if (beside) neighbour = group_with(kinds[place_of(beside, stores)], &config);
   config.store_sync = strcmp(store, "synced") == 0;
-  config.release_after_run = strcmp(store, "released") == 0;
+  config.release_after_run = is_released(store);
   group = group_with(kinds[place_of(store, stores)], &config);
   count = ((size_t)1 << k) / (size_t)ranks;
   input.type = type;

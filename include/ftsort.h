@@ -245,15 +245,17 @@ typedef enum ftsort_store {
    * recomputed from inputs. Tolerates `replicas` failures at once, and any number one after another, because the
    * survivors replace lost copies. */
   FTSORT_STORE_MEMORY = 0,
-  /** Files in `store_directory`, which all ranks must see. Tolerates any failures while one rank survives. Files
-   * are written under a temporary name, checksummed and renamed; a torn or corrupt file counts as absent. They are
-   * not forced to the medium: data that a host had not written when it failed can be missing. */
+  /** Files with checksums in `store_directory`, which all ranks must see. Tolerates any failures while one rank
+   * survives. Without `store_sync`, data that a host had not written when it failed can be missing. */
   FTSORT_STORE_DIRECTORY = 1,
   /** No redundancy. A failure that loses data ends the sort with FTSORT_ERR_DATA_LOST on all survivors. */
   FTSORT_STORE_NONE = 2,
   /** No redundancy, but `reload` returns the input of a failed rank again, from its file or generator. Tolerates
    * any failures while one rank survives, and costs nothing until a rank fails. */
   FTSORT_STORE_RELOAD = 3,
+  /** `parity` shares of an erasure code over the inputs of `parity_group` ranks, of different hosts if possible:
+   * less memory than copies. Tolerates `parity` failures of a group at once, and any number one after another. */
+  FTSORT_STORE_PARITY = 4,
 } ftsort_store;
 
 /** The choice of pivots in HyperQuickSort and QuickMerge. */
@@ -276,7 +278,7 @@ typedef enum ftsort_repair {
 
 /** The kind of an event. */
 typedef enum ftsort_event_kind {
-  FTSORT_EVENT_ROUND = 1,    /**< `round` of `rounds` was committed. */
+  FTSORT_EVENT_ROUND = 1,    /**< `round` of `rounds` was committed. Small sorts commit all at once. */
   FTSORT_EVENT_FAILURE = 2,  /**< `rank` has failed. */
   FTSORT_EVENT_EXECUTOR = 3, /**< Node `rank` is executed by rank `peer` from now on. */
   /** This rank restored the block of node `rank`, from a copy of rank `peer`; `peer` is -1 if the block came from
@@ -297,12 +299,10 @@ typedef struct ftsort_event {
   int32_t kind;       /**< One of `ftsort_event_kind`; ignore unknown kinds. */
   int32_t rank;       /**< See the kind; else -1. */
   int32_t peer;       /**< See the kind; else -1. */
-  /** The round: 0 loads, and `rounds - 1` of a sort makes the result. Small sorts commit all at once. */
-  uint32_t round;
+  uint32_t round;     /**< The round: 0 loads, and `rounds - 1` of a sort makes the result. */
   uint32_t rounds;    /**< The number of rounds. */
   uint32_t epoch;     /**< The number of repairs of this group so far. */
-  /** The lowest surviving rank, for programs that report each event once. All survivors receive the same events,
-   * except FTSORT_EVENT_RESTORED. */
+  /** The lowest surviving rank. All survivors receive the same events, except FTSORT_EVENT_RESTORED. */
   int32_t lowest_survivor;
   int32_t finding;    /**< FTSORT_EVENT_CORRUPT: one of `ftsort_finding` (ftsort_verify.h). */
 } ftsort_event;
@@ -339,9 +339,9 @@ int ftsort_buffer_append(ftsort_buffer *buffer, const void *data, size_t bytes);
 /** The configuration of a group. Start from FTSORT_CONFIG_INIT; zero selects the default of every member. Later
  * versions append members, and treat missing members of a shorter struct as zero.
  *
- * `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors`, `spares` and
- * `release_after_run` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT must be set on all ranks or on
- * none; the others may differ. */
+ * `algorithm`, `store`, `replicas`, `parity`, `parity_group`, `pivot`, `repair`, `dense`, `checks`,
+ * `min_survivors`, `spares` and `release_after_run` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT
+ * must be set on all ranks or on none; the others may differ. */
 typedef struct ftsort_config {
   size_t struct_size;       /**< `sizeof(ftsort_config)`. */
   int32_t algorithm;        /**< One of `ftsort_algorithm`. */
@@ -377,24 +377,24 @@ typedef struct ftsort_config {
   ftsort_event_fn on_event; /**< See `ftsort_event_fn`; may be NULL. */
   ftsort_log_fn on_log;     /**< See `ftsort_log_fn`; may be NULL. */
   void *user;               /**< Passed to the callbacks and never read. */
-  /** Bits of `ftsort_check` (ftsort_verify.h). 0: data are trusted, except files, which have checksums. */
-  uint32_t checks;
+  uint32_t checks;          /**< Bits of `ftsort_check` (ftsort_verify.h). 0: data are trusted, except files. */
   /** The prefix of trace files, `PREFIX.RANK.json`, which ftsort_leave and ftsort_free merge into `PREFIX.json`:
    * see docs/trace.md. Copied. NULL: the environment variable FTSORT_TRACE; empty: none. */
   const char *trace;
   int32_t store_sync;       /**< Not 0: files of the store survive power failures: docs/failure-model.md. */
   int32_t group_access;     /**< Not 0: the group can read files of store and trace (mode 0640). 0: mode 0600. */
   uint32_t spares;          /**< The number of spares, which replace failed ranks: docs/failure-model.md. */
-  /** Not 0: the redundancy of an input is released at the end of each call. That saves its memory (`replicas`
-   * inputs, and one more divided by the number of ranks), but a rank that fails later takes its blocks of the
-   * result along. 0: it is kept until ftsort_result_free. */
+  /** Not 0: redundancy is released at the end of each call, which saves its memory, but a rank that fails later
+   * takes its blocks of the result along. 0: it is kept until ftsort_result_free. */
   int32_t release_after_run;
+  uint32_t parity;          /**< FTSORT_STORE_PARITY only: the shares of a group. 0: 1. */
+  uint32_t parity_group;    /**< FTSORT_STORE_PARITY only: its ranks, more than `parity`. 0: 8. */
 } ftsort_config;
 
 #define FTSORT_NO_TIMEOUT UINT32_MAX /* ftsort_config.timeout_ms */
 #define FTSORT_CONFIG_INIT \
   { sizeof(ftsort_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, \
-    0 }
+    0, 0, 0 }
 
 /* ---- Groups ---------------------------------------------------------------------------------------------- */
 

@@ -190,7 +190,8 @@ typedef struct ftsort_simulation_options {
   /** The store, one of `ftsort_store`. FTSORT_STORE_DIRECTORY is simulated in memory; FTSORT_STORE_RELOAD returns
    * the initial states again. */
   int32_t store;
-  uint32_t replicas;  /**< FTSORT_STORE_MEMORY only: copies beside the original. 0: 1. */
+  /** The copies beside the original of FTSORT_STORE_MEMORY, or the shares of FTSORT_STORE_PARITY. 0: 1. */
+  uint32_t replicas;
   /** Not 0: with every store the initial states can be read again, so that no data are lost. */
   int32_t reload;
   /** Failures that replace those of the seed: `RANK@STEP`, separated by commas or spaces, as

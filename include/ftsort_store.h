@@ -88,7 +88,8 @@ ftsort_status ftsort_store_clear(ftsort *group);
  * All survivors pass their new records, in the layout of ftsort_protect; the counts may change. The new records are
  * protected beside the old ones, and then all ranks go over to the new ones or none: a failure during the call
  * leaves either the old or the new records on all ranks. Records of ranks that had failed before the call stay in
- * the input. During the call the input takes twice its memory. Results of earlier sorts stay valid.
+ * the input. During the call the input takes twice its memory. Results of earlier sorts stay valid. Not with
+ * FTSORT_STORE_PARITY.
  *
  * \param input  a protected input of this group, the same on all ranks; not in use by another thread
  * \param data   `count` records of this rank, of any alignment; copied; NULL if `count` is 0

@@ -6,6 +6,7 @@ The sections, any of which can be chosen:
               local kernel (benches/floor.rs), with that of the standard library, and with one copy of each input
               by plain MPI
   stores      sorts with a store and sorts without one, alternating in the same processes
+  parity      replicas and parity: the time relative to no store, alternating in the same processes, and the memory
   algorithms  the algorithms compared with each other
   checks      the cost of detecting data corruption
   faults      no failure, one, half of the ranks, all but one; and one rank that sorts everything alone
@@ -44,6 +45,10 @@ PLAIN = {"plain": [], "std": ["-l", "std"], "copy": ["-r", 1]}
 ALGORITHMS = {"auto": 0, "HyperQuickSort": 1, "QuickMerge": 2, "modified QuickMerge": 3, "bitonic": 4}
 DIGEST = 1
 S_FT = 14
+# Stores with redundancy of their results, and without, with the number of replicas or shares.
+REDUNDANCY = {"1 replica": ("memory", 1), "1 share": ("parity", 1), "1 replica, released": ("released", 1),
+              "1 share, released": ("bare", 1), "2 replicas": ("memory", 2), "2 shares": ("parity", 2),
+              "2 shares, released": ("bare", 2)}
 FAULTS = {"none": "none", "one": "one", "half": "half", "all but one": "all-but-one"}
 LIMIT = 900
 
@@ -140,6 +145,22 @@ def stores(bench, options):
             for store in STORES
         })
         yield [kind, log2, ranks, *[median(results[store], "beside") for store in STORES]]
+
+
+def parity(bench, options):
+    """The cost of replicas and of parity: every sort is paired with one without a store in the same processes."""
+    cases = list(itertools.product(options.types, options.sizes, options.ranks))
+    bench.total += len(cases) * bench.turns * len(REDUNDANCY)
+    names = list(REDUNDANCY)
+    yield ["records", "log2", "ranks", *[f"{name} / none" for name in names], *[f"{name} peak" for name in names]]
+    for kind, log2, ranks in cases:
+        results = bench.in_turns({
+            name: lambda store=store, count=count: bench.ftsort(ranks, log2, kind, store,
+                                                                ["-c", count, "-b", "none", "-n", 15])
+            for name, (store, count) in REDUNDANCY.items()
+        })
+        peaks = [statistics.median(run["peak"] / run["input"] for run in results[name]) for name in names]
+        yield [kind, log2, ranks, *[median(results[name], "beside") for name in names], *peaks]
 
 
 def algorithms(bench, options):
@@ -302,7 +323,7 @@ def spares(bench, options):
                *[f"{figure:.3f}" for figure in figures]]
 
 
-SECTIONS = {"floor": floor, "stores": stores, "algorithms": algorithms, "checks": checks, "faults": faults,
+SECTIONS = {"floor": floor, "stores": stores, "parity": parity, "algorithms": algorithms, "checks": checks, "faults": faults,
             "growth": growth, "lengths": lengths, "small": small, "many": many, "spares": spares}
 
 
@@ -353,7 +374,12 @@ def draw(name, rows):
     """Returns a figure of a table; None for the sections without one."""
     head, body = rows[0], rows[1:]
     column = lambda label: [row[head.index(label)] for row in body]
-    if name == "floor":
+    if name == "parity":
+        figure, drawn = plots.axes("", "time relative to no store", size=(7, 4.2))
+        labels = [f"{row[0]} 2^{row[1]}\nN={row[2]}" for row in body]
+        shown = [name for name in REDUNDANCY if "2" not in name]
+        plots.grouped_bars(drawn, labels, [(name, column(f"{name} / none")) for name in shown])
+    elif name == "floor":
         figure, drawn = plots.axes("", "time relative to the plain sample sort", size=(7, 4.2))
         labels = [f"{row[0]} 2^{row[1]}\nN={row[2]}" for row in body]
         plots.grouped_bars(drawn, labels, [(store, column(store)) for store in STORES])

@@ -40,7 +40,7 @@ class Cell:
         self.algorithm = algorithm
 
     def name(self):
-        store = f"{self.store}:{self.replicas}" if self.store == "memory" else self.store
+        store = f"{self.store}:{self.replicas}" if self.store in ("memory", "parity") else self.store
         return f"N={self.ranks:<3} killed={self.victims:<3} {store:<10} {self.repair:<6}"
 
 
@@ -48,14 +48,18 @@ def cells(short, repairs):
     """Yields the cells of the table of README.md; with `short` one run of some cells with failures."""
     for repair in repairs:
         for ranks, runs in [(1, 5), (2, 30), (3, 10), (4, 30), (5, 10), (6, 10), (7, 10), (8, 30), (16, 10), (32, 5)]:
-            for victims in sorted({0, 1, ranks // 2, ranks - 1}):
+            usual = {0, 1, ranks // 2, ranks - 1}
+            # Of parity: the shares, and the ranks of a group.
+            shapes = ["1/4", "2/8"] if ranks == 8 else []
+            for victims in sorted(usual | {2 for _ in shapes}):
                 if victims >= ranks:
                     continue
                 # With one copy data can be lost only if more than one rank fails.
                 few = [1] if victims > 1 else []
                 few += [2] if victims > 1 and not short else []
                 memory = [("memory", replicas) for replicas in sorted({*few, max(1, ranks - 1)})]
-                for store, replicas in [*memory, ("directory", 0), ("reload", 0)]:
+                stores = [*memory, ("directory", 0), ("reload", 0)] if victims in usual else []
+                for store, replicas in [*stores, *(("parity", shape) for shape in shapes)]:
                     if short and (ranks not in (3, 8) or victims == 0 or repair == "shrink"):
                         continue
                     count = 1 if short else 5 if victims == 0 else runs
@@ -73,6 +77,21 @@ def schedule(cell, rng, window):
     return " ".join(words), {int(word.split("@")[0]) for word in words}
 
 
+def shape_of(cell):
+    """The shares of a group, and the ranks of a group, with the store parity."""
+    shares, _, group = str(cell.replicas).partition("/")
+    return int(shares), int(group or 8)
+
+
+def may_lose(cell, failed, copies):
+    """Returns whether so many ranks have failed that data can be lost. All ranks are on one host."""
+    if cell.store != "parity" or len(failed) > copies + 1:
+        return len(failed) > copies
+    # The ranks are dealt to the groups in turn.
+    groups = -(-cell.ranks // shape_of(cell)[1])
+    return len(failed) > copies and len({rank % groups for rank in failed}) == 1
+
+
 def judge(cell, run, left, victims, check):
     """Returns the column of a run, and the reason if the run failed."""
     if run.hung:
@@ -85,12 +104,12 @@ def judge(cell, run, left, victims, check):
         verdict = check()
         return ("right", "") if verdict == "right" else ("wrong", verdict)
     failed = set(range(cell.ranks)) - set(left)
-    copies = {"none": 0, "memory": cell.replicas}.get(cell.store, cell.ranks)
+    copies = {"none": 0, "memory": cell.replicas, "parity": shape_of(cell)[0]}.get(cell.store, cell.ranks)
     lost = {status.get("lost", "") for status in left.values()}
     names = {int(rank) for word in lost for rank in word.split(",") if rank}
     loading = all(status.get("rounds") == "0" for status in left.values())
     agreed = len(lost) == 1 and names and names <= failed
-    if codes == {DATA_LOST} and agreed and cell.store != "reload" and (len(failed) > copies or loading):
+    if codes == {DATA_LOST} and agreed and cell.store != "reload" and (may_lose(cell, failed, copies) or loading):
         return "lost", ""
     return "wrong", f"statuses {sorted(codes)}, {len(failed)} failed, lost {sorted(lost)}"
 
@@ -217,6 +236,8 @@ def main():
     parser.add_argument("--limit", type=float, default=40, help="seconds after which a run counts as hung")
     parser.add_argument("--runs", type=int, help="at most this many runs of each cell")
     parser.add_argument("--ranks", type=int, help="only the cells with this number of ranks")
+    parser.add_argument("--store", help="only the cells with this store")
+    parser.add_argument("--killed", type=int, help="only the cells with so many kills")
     parser.add_argument("--profile", default="release", help="cargo's profile of the library")
     parser.add_argument("--keep", help="a folder for the logs of failed runs")
     options = parser.parse_args()
@@ -226,6 +247,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ftsort-kills-") as folder:
         table = Table(options, pathlib.Path(folder))
         for cell in cells(options.short, options.repair.split(",")):
+            if options.store and cell.store != options.store or options.killed not in (None, cell.victims):
+                continue
             cell.runs = min(cell.runs, options.runs or cell.runs)
             if options.ranks in (None, cell.ranks):
                 total.setdefault(cell.repair, collections.Counter()).update(table.row(cell))

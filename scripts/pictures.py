@@ -130,6 +130,21 @@ def stores():
     return figure
 
 
+def parity():
+    """The memory and the time of replicas and of parity."""
+    rows = tables.read_numbers(DATA / "parity.csv")
+    figure, drawn = plots.axes("peak of the memory (inputs of a rank)", "time relative to a sort without a store",
+                               "Replicas and parity, 2^24 records", size=(7, 4.4))
+    kinds = {"replica": ("1 replica", BLUE, "o"), "share": ("1 parity share", GREEN, "o"), "replicas": ("2 replicas", BLUE, "D"),
+             "shares": ("2 parity shares", GREEN, "D")}
+    for name, (text, colour, marker) in kinds.items():
+        drawn.plot([row[f"{name}_peak"] for row in rows], [row[name] for row in rows], marker, color=colour, label=text,
+                   markersize=7)
+    drawn.set_ylim(bottom=1)
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure
+
+
 def recovery():
     """The distribution of the time from a kill to the next commit."""
     times = sorted(row["recovery_ms"] for row in tables.read_numbers(DATA / "recovery.csv"))
@@ -272,7 +287,7 @@ def simulator():
 
 
 DRAWN = {function.__name__: function
-         for function in (timeline, command, time, stores, recovery, lengths, scaling, balance, dgrp, simulator)}
+         for function in (timeline, command, time, stores, parity, recovery, lengths, scaling, balance, dgrp, simulator)}
 
 
 def draw(names, folder, png):

@@ -58,6 +58,7 @@ module ftsort
   integer(c_int32_t), parameter :: FTSORT_STORE_DIRECTORY = 1
   integer(c_int32_t), parameter :: FTSORT_STORE_NONE = 2
   integer(c_int32_t), parameter :: FTSORT_STORE_RELOAD = 3
+  integer(c_int32_t), parameter :: FTSORT_STORE_PARITY = 4
 
   ! ftsort_pivot
   integer(c_int32_t), parameter :: FTSORT_PIVOT_SAMPLED = 0
@@ -195,6 +196,8 @@ module ftsort
     integer(c_int32_t) :: group_access = 0
     integer(c_int32_t) :: spares = 0
     integer(c_int32_t) :: release_after_run = 0
+    integer(c_int32_t) :: parity = 0
+    integer(c_int32_t) :: parity_group = 0
   end type
 
   type, bind(c) :: ftsort_block

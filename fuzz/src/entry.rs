@@ -179,6 +179,8 @@ fn configs(values: &mut Values<'_>) {
         group_access: 0,
         spares: values.number() as u32,
         release_after_run: 0,
+        parity: values.number() as u32,
+        parity_group: values.number() as u32,
     };
     let given = Sized::new(&config, values);
     let mut group = null_mut();

@@ -40,15 +40,17 @@ pub enum ftsort_store {
     /// are recomputed from inputs. Tolerates `replicas` failures at once, and any number one after another,
     /// because the survivors replace lost copies.
     FTSORT_STORE_MEMORY = 0,
-    /// Files in `store_directory`, which all ranks must see. Tolerates any failures while one rank survives. Files
-    /// are written under a temporary name, checksummed and renamed; a torn or corrupt file counts as absent. They
-    /// are not forced to the medium: data that a host had not written when it failed can be missing.
+    /// Files with checksums in `store_directory`, which all ranks must see. Tolerates any failures while one rank
+    /// survives. Without `store_sync`, data that a host had not written when it failed can be missing.
     FTSORT_STORE_DIRECTORY = 1,
     /// No redundancy. A failure that loses data ends the sort with FTSORT_ERR_DATA_LOST on all survivors.
     FTSORT_STORE_NONE = 2,
     /// No redundancy, but `reload` returns the input of a failed rank again, from its file or generator. Tolerates
     /// any failures while one rank survives, and costs nothing until a rank fails.
     FTSORT_STORE_RELOAD = 3,
+    /// `parity` shares of an erasure code over the inputs of `parity_group` ranks, of different hosts if possible:
+    /// less memory than copies. Tolerates `parity` failures of a group at once, and any number one after another.
+    FTSORT_STORE_PARITY = 4,
 }
 
 /// The choice of pivots in HyperQuickSort and QuickMerge.
@@ -78,7 +80,7 @@ pub enum ftsort_repair {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum ftsort_event_kind {
-    /// `round` of `rounds` was committed.
+    /// `round` of `rounds` was committed. Small sorts commit all at once.
     FTSORT_EVENT_ROUND = 1,
     /// `rank` has failed.
     FTSORT_EVENT_FAILURE = 2,
@@ -159,14 +161,13 @@ pub struct ftsort_event {
     pub rank: i32,
     /// See the kind; else -1.
     pub peer: i32,
-    /// The round: 0 loads, and `rounds - 1` of a sort makes the result. Small sorts commit all at once.
+    /// The round: 0 loads, and `rounds - 1` of a sort makes the result.
     pub round: u32,
     /// The number of rounds.
     pub rounds: u32,
     /// The number of repairs of this group so far.
     pub epoch: u32,
-    /// The lowest surviving rank, for programs that report each event once. All survivors receive the same events,
-    /// except FTSORT_EVENT_RESTORED.
+    /// The lowest surviving rank. All survivors receive the same events, except FTSORT_EVENT_RESTORED.
     pub lowest_survivor: i32,
     /// FTSORT_EVENT_CORRUPT: one of `ftsort_finding` (ftsort_verify.h).
     pub finding: i32,
@@ -193,8 +194,8 @@ pub type ftsort_reload_fn =
 /// The configuration of a group. Start from FTSORT_CONFIG_INIT; zero selects the default of every member. Later
 /// versions append members, and treat missing members of a shorter struct as zero.
 ///
-/// `algorithm`, `store`, `replicas`, `pivot`, `repair`, `dense`, `checks`, `min_survivors`, `spares` and
-/// `release_after_run` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT must be set on all ranks or on
+/// `algorithm`, `store`, `replicas`, `parity`, `parity_group`, `pivot`, `repair`, `dense`, `checks`, `min_survivors`,
+/// `spares` and `release_after_run` must be the same on all ranks; `reload` and FTSORT_NO_TIMEOUT must be set on all ranks or on
 /// none; the others may differ.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -244,7 +245,7 @@ pub struct ftsort_config {
     pub on_log: ftsort_log_fn,
     /// Passed to the callbacks and never read.
     pub user: *mut c_void,
-    /// Bits of `ftsort_check` (ftsort_verify.h). 0: data are trusted, except files, which have checksums.
+    /// Bits of `ftsort_check` (ftsort_verify.h). 0: data are trusted, except files.
     pub checks: u32,
     /// The prefix of trace files, `PREFIX.RANK.json`, which ftsort_leave and ftsort_free merge into `PREFIX.json`: see
     /// docs/trace.md. Copied. NULL: the environment variable FTSORT_TRACE; empty: none.
@@ -255,8 +256,11 @@ pub struct ftsort_config {
     pub group_access: i32,
     /// The number of spares, which replace failed ranks: docs/failure-model.md.
     pub spares: u32,
-    /// Not 0: the redundancy of an input is released at the end of each call. That saves its memory (`replicas`
-    /// inputs, and one more divided by the number of ranks), but a rank that fails later takes its blocks of the
-    /// result along. 0: it is kept until ftsort_result_free.
+    /// Not 0: redundancy is released at the end of each call, which saves its memory, but a rank that fails later
+    /// takes its blocks of the result along. 0: it is kept until ftsort_result_free.
     pub release_after_run: i32,
+    /// FTSORT_STORE_PARITY only: the shares of a group. 0: 1.
+    pub parity: u32,
+    /// FTSORT_STORE_PARITY only: its ranks, more than `parity`. 0: 8.
+    pub parity_group: u32,
 }

@@ -15,6 +15,7 @@ use ftsort_core::faults::Plan;
 use ftsort_core::group::{DataChecks, GroupConfig, LogLevel, Reload, StoreChoice};
 use ftsort_core::members::Rank;
 use ftsort_core::store::disk::FileOptions;
+use ftsort_core::store::parity::ParityShape;
 use ftsort_core::transport::{Repair, Timeout};
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -190,6 +191,15 @@ fn wrong(name: &str, value: i32, expected: &str) -> Error {
     )
 }
 
+/// Returns the shape of parity groups.
+fn parity_of(config: &ftsort_config) -> Result<ParityShape> {
+    let or = |value: u32, default: usize| match value {
+        0 => default,
+        value => value as usize,
+    };
+    ParityShape::new(or(config.parity, 1), or(config.parity_group, 8))
+}
+
 /// # Safety
 /// The strings in `config` are NULL or NUL-terminated.
 unsafe fn text_of(text: *const c_char) -> Option<String> {
@@ -252,6 +262,7 @@ impl Settings {
             }
             (2, _) => StoreChoice::Memory(0),
             (3, _) if config.reload.is_some() => StoreChoice::Memory(0),
+            (4, _) => StoreChoice::Parity(parity_of(&config)?),
             (3, _) => {
                 return Err(Error::new(
                     Status::Argument,

@@ -27,7 +27,7 @@ pub struct ftsort_simulation_options {
     /// The store, one of `ftsort_store`. FTSORT_STORE_DIRECTORY is simulated in memory; FTSORT_STORE_RELOAD
     /// returns the initial states again.
     pub store: i32,
-    /// FTSORT_STORE_MEMORY only: copies beside the original. 0: 1.
+    /// The copies beside the original of FTSORT_STORE_MEMORY, or the shares of FTSORT_STORE_PARITY. 0: 1.
     pub replicas: u32,
     /// Not 0: with every store the initial states can be read again, so that no data are lost.
     pub reload: i32,
@@ -105,6 +105,7 @@ mod simulated {
     use super::super::slices::CArray;
     use super::*;
     use ftsort_core::rounds::Rounds;
+    use ftsort_core::store::parity::ParityShape;
     use ftsort_core::vcube::Node;
     use ftsort_kernels::buffer::Slice;
     use ftsort_sim::StoreKind;
@@ -185,6 +186,10 @@ mod simulated {
             3 => {
                 reload = true;
                 StoreKind::None
+            }
+            4 => {
+                let shares = given.replicas.max(1) as usize;
+                StoreKind::Parity(ParityShape::new(shares, 8.max(shares + 1))?)
             }
             other => {
                 return refuse(format!(

@@ -95,9 +95,10 @@ static ftsort *group_of(char **arg, const char *trace)
   ftsort *group = NULL;
   config.store = strcmp(arg[1], "directory") == 0 ? FTSORT_STORE_DIRECTORY
                  : strcmp(arg[1], "none") == 0    ? FTSORT_STORE_NONE
+                 : strcmp(arg[1], "parity") == 0  ? FTSORT_STORE_PARITY
                                                   : FTSORT_STORE_MEMORY;
   config.store_directory = arg[0];
-  config.replicas = (uint32_t)atoi(arg[2]);
+  config.replicas = config.parity = (uint32_t)atoi(arg[2]);
   config.trace = trace;
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
     fprintf(stderr, "%s\n", ftsort_last_error(NULL));

@@ -364,6 +364,7 @@ int main(int argc, char **argv)
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   config.store_directory = argv[1];
   if (strcmp(argv[3], "directory") == 0) config.store = FTSORT_STORE_DIRECTORY;
+  if (strcmp(argv[3], "parity") == 0) config.store = FTSORT_STORE_PARITY;
   if (strcmp(argv[3], "reload") == 0) {
     config.store = FTSORT_STORE_RELOAD;
     config.reload = reload;

@@ -456,6 +456,7 @@ static void with_failures(const char *algorithm, const char *store, const char *
   config.store = strcmp(store, "directory") == 0 ? FTSORT_STORE_DIRECTORY
                  : strcmp(store, "none") == 0    ? FTSORT_STORE_NONE
                  : strcmp(store, "reload") == 0  ? FTSORT_STORE_RELOAD
+                 : strcmp(store, "parity") == 0  ? FTSORT_STORE_PARITY
                                                  : FTSORT_STORE_MEMORY;
   config.store_directory = dir;
   if (strcmp(store, "none") != 0) config.reload = sorts ? reload_list : reload_text;

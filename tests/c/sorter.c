@@ -5,6 +5,7 @@
  *
  * COUNT      the number of records: rank r has COUNT + r of them, or as many as the shape says
  * SHAPE      random, equal, few, sorted, reversed, holes, one, empty, or bitonic (an input for bitonic_merge)
+ * REPLICAS   the replicas of the store memory; SHARES/RANKS of a group for the store parity
  * ALGORITHM  the name of an FTSORT_... algorithm in small letters, and after it any of ":paper" (the papers' pivots),
  *            ":dense" (a dense result), ":checked" (digests) and ":reliable" (the predicates of 1989)
  * OPTION     -              none
@@ -277,9 +278,11 @@ static int run(char **arg)
   config.store = strcmp(arg[4], "directory") == 0 ? FTSORT_STORE_DIRECTORY
                  : strcmp(arg[4], "none") == 0    ? FTSORT_STORE_NONE
                  : strcmp(arg[4], "reload") == 0  ? FTSORT_STORE_RELOAD
+                 : strcmp(arg[4], "parity") == 0  ? FTSORT_STORE_PARITY
                                                   : FTSORT_STORE_MEMORY;
   config.store_directory = dir;
-  config.replicas = (uint32_t)atoi(arg[5]);
+  config.replicas = config.parity = (uint32_t)atoi(arg[5]);
+  if (strchr(arg[5], '/')) config.parity_group = (uint32_t)atoi(strchr(arg[5], '/') + 1);
   config.repair = strcmp(arg[6], "shrink") == 0 ? FTSORT_REPAIR_SHRINK : FTSORT_REPAIR_AGREE;
   config.algorithm = algorithm_of(arg[7]);
   config.pivot = strstr(arg[7], ":paper") ? FTSORT_PIVOT_PAPER : FTSORT_PIVOT_SAMPLED;

@@ -60,6 +60,24 @@ const ALGORITHMS: &str = "
  all   | algorithm=hyperquicksort:dense store=memory | 1@4.begin | right
 ";
 
+/// Groups of four ranks on eight ranks are 0, 2, 4, 6 and 1, 3, 5, 7, those of three on six 0, 2, 4 and 1, 3, 5. Each
+/// loses no data with as many failures at once as it has shares.
+const PARITY: &str = "
+ quick | ranks=8 store=parity:1/4 algorithm=samplesort option=- | 2@1 3@1 | right
+ quick | ranks=8 store=parity:1/4 algorithm=samplesort option=- | 2@1 4@1 | -40: lost=2,4,; rank 2, 4
+ all   | ranks=8 store=parity:1/4 algorithm=bitonic option=-    | 0@2.send 7@2.send | right
+ quick | ranks=8 store=parity:1/4 algorithm=bitonic option=-    | 1@2.send 7@2.send | -40: lost=1,7
+ quick | ranks=8 store=parity:2/8 option=-            | 2@1.send 5@1.send | right
+ all   | ranks=8 store=parity:2/8 algorithm=quickmerge option=- | 1@1 2@1.recover 5@2.send 6@2.recover | right
+ all   | ranks=8 store=parity:2/8 algorithm=bitonic option=- | 7@1 6@1.recover 5@1.stored 4@2.send 3@2.recover 2@3 1@4 | right
+ quick | ranks=8 store=parity:2/8 option=-            | 2@2 3@2 5@2       | -40: lost=2,3,5,
+ all   | ranks=6 store=parity:1/3 algorithm=samplesort:dense option=- | 0@1 1@1 | right
+ all   | ranks=4 store=parity:1/8 algorithm=hyperquicksort:checked option=- | 3@0.stored 1@2.send | right
+ quick | ranks=4 store=parity:1/8 algorithm=samplesort:checked option=- | 1@1 2@1.recover | -40: lost=1,2,
+ all   | ranks=5 store=parity:2/5                     | 1@1 2@1 3@1       | right
+ quick | ranks=2 store=parity:1/8 algorithm=samplesort option=- | 1@1 | right
+";
+
 /// Failures and limits that end in an error on all survivors, and options that must not.
 const OPTIONS: &str = "
  quick | store=none option=-             | 1@2             | -40: lost=1,; rank 1
@@ -149,6 +167,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = sorts("survives a failure at every point", POINTS);
     cases.extend(sorts("survives several failures", SEVERAL));
     cases.extend(sorts("survives failures with every algorithm", ALGORITHMS));
+    cases.extend(sorts("survives failures by parity", PARITY));
     cases.extend(sorts("keeps to its options and limits", OPTIONS));
     let name = "gives up a stopped rank after the timeout";
     cases.push(Case::new(true, name, gives_up_a_stopped_rank));

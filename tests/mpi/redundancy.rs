@@ -10,6 +10,11 @@ const CASES: &str = "
  all   | result memory 4        | 4
  all   | result directory 1     | 4
  all   | result reload dense    | 3
+ quick | result parity 6        | 4
+ all   | result parity 4        | 4
+ all   | result parity dense    | 3
+ quick | input parity 0         | 4
+ all   | input parity 4         | 4
  quick | input memory 0         | 4
  all   | input directory 4      | 3
  quick | input memory 0 1~0.input.drop | 4

@@ -41,6 +41,8 @@ const WITH_FAILURES: &str = "
  quick | gather | memory    | 5 | 4@0 0@2.stored 1@3.recover
  quick | gather | directory | 4 | 0@1 1@1.recover 2@2.stored
  quick | gather | reload    | 3 | 1@2.store
+ quick | gather | parity    | 4 | 0@1 1@1.recover 2@2.stored
+ all   | sort   | parity    | 4 | 0@1.store 2@2.send
  quick | gather | checked   | 4 | 1~1.message 3~2.block
  all   | sort   | memory    | 4 | 1@1.send 3@2
  quick | sort   | directory | 3 | 0@1.store 2@2.send

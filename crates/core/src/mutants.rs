@@ -219,6 +219,24 @@ mutants! {
     ChangedInputsNotRepaired,
     /// A recovery of a result uses copies without comparing them with their digests.
     RecoveryUnchecked,
+    /// The shares of all stripes are held by the same ranks.
+    SharesNotRotated,
+    /// Parity groups have several ranks of one host, although this could be avoided.
+    GroupsIgnoreHosts,
+    /// The parity of a new version is made of the version before.
+    ParityOfOldVersion,
+    /// Parity is not made again for the survivors after a failure.
+    ParityNotRenewed,
+    /// The parity of a round takes the place of that of the round before, although the round is not committed yet.
+    ParityReplacedBeforeCommit,
+    /// A rank keeps its old shares when a new encoding is committed.
+    OldSharesKept,
+    /// A share that has changed is used to solve for lost data.
+    CorruptSharesUsed,
+    /// Inputs that were found after a failure are left out of the next encoding.
+    FoundInputsNotEncoded,
+    /// A rank counts on its shares although a failure interrupted their making.
+    UnfinishedSharesUsed,
     /// The update of an input leaves out the inputs of ranks that had failed before.
     FailedInputsForgotten,
 }

@@ -5,6 +5,7 @@ pub mod bits;
 pub mod buffer;
 pub mod checksum;
 pub mod digest;
+pub mod erasure;
 pub mod error;
 pub mod kernel;
 mod lines;

@@ -27,6 +27,7 @@ use ftsort_core::members::{Members, Rank, RankSet};
 use ftsort_core::store::Store;
 use ftsort_core::store::directory::Directory;
 use ftsort_core::store::memory::Memory;
+use ftsort_core::store::parity::{Parity, ParityShape};
 use ftsort_core::transport::watch::CONTACT_BYTES;
 use ftsort_core::transport::{Protocol, ProtocolConfig, Repair, Timeout, Transport};
 use ftsort_kernels::digest::DigestKey;
@@ -47,6 +48,8 @@ pub enum StoreKind {
     Reload,
     /// Files that all ranks can read.
     Directory,
+    /// Shares of an erasure code, in the memory of the ranks of a group.
+    Parity(ParityShape),
 }
 
 impl StoreKind {
@@ -54,6 +57,11 @@ impl StoreKind {
     pub fn parse(text: &str) -> Option<StoreKind> {
         Some(match text.split_once(':') {
             Some(("memory", replicas)) => StoreKind::Memory(replicas.parse().ok()?),
+            Some(("parity", shape)) => {
+                let (shares, group) = shape.split_once(':')?;
+                let shape = ParityShape::new(shares.parse().ok()?, group.parse().ok()?);
+                StoreKind::Parity(shape.ok()?)
+            }
             Some(("versions", replicas)) => StoreKind::Versions(replicas.parse().ok()?),
             None if text == "reload" => StoreKind::Reload,
             None if text == "none" => StoreKind::None,
@@ -62,11 +70,12 @@ impl StoreKind {
         })
     }
 
-    /// The number of replicas in the memory of other ranks. None: there are files instead.
+    /// The number of replicas of states in the memory of other ranks. None: there are files instead.
     fn replicas(self) -> Option<usize> {
         match self {
             StoreKind::None | StoreKind::Reload => Some(0),
             StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => Some(replicas),
+            StoreKind::Parity(shape) => Some(shape.shares),
             StoreKind::Directory => None,
         }
     }
@@ -78,6 +87,7 @@ impl fmt::Display for StoreKind {
             StoreKind::None => out.write_str("none"),
             StoreKind::Memory(replicas) => write!(out, "memory:{replicas}"),
             StoreKind::Versions(replicas) => write!(out, "versions:{replicas}"),
+            StoreKind::Parity(shape) => write!(out, "parity:{}:{}", shape.shares, shape.group),
             StoreKind::Reload => out.write_str("reload"),
             StoreKind::Directory => out.write_str("directory"),
         }
@@ -258,9 +268,10 @@ impl<'y> SimRank<'y> {
         members.set_quorum(harness.quorum);
         members.set_spares(harness.spares.min(harness.ranks - 1));
         let directory = || InMemoryDirectory::new(files, &handle, harness.files);
-        let store: Box<dyn Store> = match harness.store.replicas() {
-            Some(replicas) => Box::new(Memory::new(replicas)),
-            None => Box::new(Directory::open(Box::new(directory()), 1, handle.rank())?),
+        let store: Box<dyn Store> = match (harness.store, harness.store.replicas()) {
+            (StoreKind::Parity(shape), _) => Box::new(Parity::new(shape)),
+            (_, Some(replicas)) => Box::new(Memory::new(replicas)),
+            (_, None) => Box::new(Directory::open(Box::new(directory()), 1, handle.rank())?),
         };
         Ok(SimRank {
             members,

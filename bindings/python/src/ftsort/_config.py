@@ -21,7 +21,7 @@ logger.addHandler(logging.NullHandler())
 
 ALGORITHMS = {"auto": 0, "hyperquicksort": 1, "quickmerge": 2, "quickmerge_modified": 3, "bitonic": 4,
               "bitonic_merge": 5, "samplesort": 6}
-STORES = {"memory": 0, "directory": 1, "none": 2, "reload": 3}
+STORES = {"memory": 0, "directory": 1, "none": 2, "reload": 3, "parity": 4}
 PIVOTS = {"sampled": 0, "paper": 1}
 REPAIRS = {"agree": 0, "shrink": 1}
 CHECKS = {"digest": 1, "progress": 2, "feasibility": 4, "consistency": 8, "purity": 16}
@@ -214,4 +214,6 @@ def make_config(callbacks: Callbacks, accept_no_ulfm: bool, options: Dict[str, A
         group_access=int(bool(options["group_access"])),
         spares=_number("spares", options["spares"], word),
         release_after_run=int(bool(options["release_after_run"])),
+        parity=_number("parity", options["parity"], word),
+        parity_group=_number("parity_group", options["parity_group"], word),
     )

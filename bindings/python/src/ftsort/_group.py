@@ -61,10 +61,14 @@ class Group(Queries):
     ----------
     comm : mpi4py.MPI.Intracomm, optional
         The ranks of the group; ``MPI.COMM_WORLD`` by default. It is copied and not changed.
-    store : {'memory', 'directory', 'none', 'reload'}
+    store : {'memory', 'directory', 'none', 'reload', 'parity'}
         The redundancy that lets the survivors recover the data of a failed rank.
     replicas : int, optional
         Copies of each input in the memory of other ranks; 1 by default. Store 'memory' only.
+    parity : int, optional
+        The failures of a group of ranks at once that lose nothing; 1 by default. Store 'parity' only.
+    parity_group : int, optional
+        The ranks of a group, more than `parity`; 8 by default. Store 'parity' only.
     algorithm : {'auto', 'samplesort', 'hyperquicksort', 'quickmerge', 'quickmerge_modified', 'bitonic', \
 'bitonic_merge'}
         The sorting algorithm.
@@ -130,6 +134,7 @@ class Group(Queries):
     """
 
     def __init__(self, comm: Any = None, store: str = "memory", *, replicas: Optional[int] = None,
+                 parity: Optional[int] = None, parity_group: Optional[int] = None,
                  algorithm: str = "auto", pivot: str = "sampled", repair: str = "agree", dense: bool = False,
                  memory_limit: Optional[int] = None, timeout: Optional[float] = None, threads: Optional[int] = None,
                  store_directory: Any = None, store_sync: bool = False, checks: Union[str, Iterable[str]] = (),

@@ -95,6 +95,7 @@ def test_queries(group):
     (dict(store="disk"), "expected one of memory, directory, none, reload"),
     (dict(algorithm=1), "algorithm is 1"), (dict(pivot="x"), "pivot"), (dict(repair="x"), "repair"),
     (dict(checks="x"), "checks"), (dict(replicas=-1), "replicas is -1"), (dict(replicas=1.5), "integer"),
+    (dict(store="parity", parity=8), "set config.parity_group to more than config.parity"),
     (dict(timeout=0), "seconds"), (dict(timeout="1"), "seconds"), (dict(memory_limit=2**64), "memory_limit"),
     (dict(store_directory="a\0b", store="directory"), "NUL"), (dict(store="reload"), "needs the argument reload"),
 ])

@@ -85,7 +85,7 @@ CONFIGURATIONS = [
     for pivot in ("sampled", "paper")
 ] + [
     dict(algorithm="bitonic"), dict(algorithm="bitonic", checks=["progress", "feasibility", "consistency"]),
-    dict(store="none"), dict(store="directory"), dict(store="directory", store_sync=True, group_access=True),
+    dict(store="none"), dict(store="parity"), dict(store="parity", parity=2, parity_group=5), dict(store="directory"), dict(store="directory", store_sync=True, group_access=True),
     dict(checks="digest"), dict(dense=True), dict(threads=2), dict(release_after_run=True), dict(memory_limit=2**28),
     dict(timeout=float("inf")), dict(repair="shrink"), dict(min_survivors=1),
 ]

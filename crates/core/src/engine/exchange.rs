@@ -148,7 +148,8 @@ impl Engine<'_> {
             transfers.push(Transfer { from, to, block });
         }
         let mut error = None;
-        let moved = self.transfer(transfers, 1, &mut error)?;
+        // Corruptions are injected into records, and not into control messages.
+        let moved = self.transfer_from(&[], transfers, 1, &mut error)?;
         if let Some(error) = error {
             // The other ranks cannot be informed any more.
             let text = format!("a control message: {}", error.text);
@@ -173,6 +174,7 @@ impl Engine<'_> {
         most_runs: usize,
         error: &mut Option<Error>,
     ) -> Result<Option<Vec<Delivery<Block>>>> {
+        let transfers = self.corrupt_messages(transfers);
         self.transfer_from(&[], transfers, most_runs, error)
     }
 
@@ -184,16 +186,12 @@ impl Engine<'_> {
         transfers: Vec<Transfer>,
         error: &mut Option<Error>,
     ) -> Result<Option<Vec<Delivery<Block>>>> {
+        let transfers = self.corrupt_messages(transfers);
         self.transfer_from(origins, transfers, 1, error)
     }
 
-    fn transfer_from(
-        &mut self,
-        origins: &[Rank],
-        mut transfers: Vec<Transfer>,
-        most_runs: usize,
-        error: &mut Option<Error>,
-    ) -> Result<Option<Vec<Delivery<Block>>>> {
+    /// Changes blocks that this rank sends if the schedule says so.
+    fn corrupt_messages(&mut self, mut transfers: Vec<Transfer>) -> Vec<Transfer> {
         let me = self.members.me();
         for transfer in &mut transfers {
             if transfer.from == me && transfer.to != me {
@@ -201,6 +199,17 @@ impl Engine<'_> {
                 transfer.block = block.map(|block| self.corrupt_message(transfer.to, block));
             }
         }
+        transfers
+    }
+
+    fn transfer_from(
+        &mut self,
+        origins: &[Rank],
+        transfers: Vec<Transfer>,
+        most_runs: usize,
+        error: &mut Option<Error>,
+    ) -> Result<Option<Vec<Delivery<Block>>>> {
+        let me = self.members.me();
         let enclosed = self.enclosed(most_runs);
         let headers = transfers
             .iter()

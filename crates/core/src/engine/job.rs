@@ -16,6 +16,7 @@ use crate::faults::Point;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::overlay::Overlay;
+use crate::store::parity::{Covered, Encoding};
 use crate::store::{Store, VersionId};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -68,6 +69,8 @@ pub(super) struct RoundResult {
     pub input_digests: InputDigests,
     /// Nodes with blocks that this rank has restored, and the rank that sent the block, if there was one.
     pub restored: Vec<(Node, Option<Rank>)>,
+    /// This rank's part in the encodings of the step.
+    pub encodings: Vec<(Covered, Encoding)>,
     /// Nodes with blocks that no rank has, as far as this rank can tell.
     pub lost: Vec<Node>,
     /// Every part of the step was done.
@@ -89,6 +92,7 @@ impl RoundResult {
             digests: BTreeMap::new(),
             input_digests: InputDigests::new(),
             restored: Vec::new(),
+            encodings: Vec::new(),
             lost: Vec::new(),
             complete: true,
             starts_over: false,
@@ -325,6 +329,10 @@ impl<'a, 'e> Job<'a, 'e> {
 
     /// Returns whether the version after the last round is stored.
     fn stores_result(&self) -> bool {
+        if self.parity().is_some() {
+            // The inputs end with the call, and the version before the result with the result.
+            return self.redundancy.retains && self.algorithm.rounds() > 0;
+        }
         self.redundancy.retains && !self.recomputes() && !self.algorithm.finishes_locally()
     }
 
@@ -435,6 +443,7 @@ impl<'a, 'e> Job<'a, 'e> {
     /// Forgets all that was done, but not the digests of the inputs.
     pub(super) fn start_over(&mut self) {
         self.redundancy.store.clear();
+        self.redundancy.raw.clear();
         self.progress.restart();
         self.inputs.own_is_here = false;
     }
@@ -446,6 +455,7 @@ impl<'a, 'e> Job<'a, 'e> {
         self.inputs.release_own();
         self.progress
             .commit(round, result.blocks, result.decisions, self.engine.members);
+        self.accept_encodings(result.encodings);
         if round < self.algorithm.rounds() || self.stores_result() {
             self.redundancy.stored = self.progress.version;
         }

@@ -26,6 +26,7 @@ mod recovery;
 mod redundancy;
 mod round;
 mod stats;
+mod sums;
 mod table;
 mod verify;
 #[cfg(feature = "testing")]

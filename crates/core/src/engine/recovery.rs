@@ -22,11 +22,16 @@ impl Job<'_, '_> {
                 return Ok(NextStep::Continue);
             };
             let start = self.engine.transport.now();
-            let mut result = if self.recomputes() {
+            let mut result = if self.recomputes() && self.parity().is_some() {
+                self.restore_by_parity(&held_with)?
+            } else if self.recomputes() {
                 self.restore_lineage(RoundResult::new())?
             } else {
                 let result = self.restore_version(&held_with)?;
-                if self.redundancy.outlives_job && self.redundancy.keeps_copies() {
+                if self.redundancy.outlives_job
+                    && self.redundancy.keeps_copies()
+                    && self.parity().is_none()
+                {
                     self.renew_inputs(result)?
                 } else {
                     result
@@ -46,6 +51,7 @@ impl Job<'_, '_> {
                 }
                 Verdict::Committed => {
                     self.progress.recover(&mut result, self.engine.members);
+                    self.accept_encodings(std::mem::take(&mut result.encodings));
                     self.integrity.distrusted = false;
                     for (node, from) in result.restored {
                         self.engine.tell(Event::Restored(node, from));
@@ -110,7 +116,7 @@ impl Job<'_, '_> {
         let is_loading = self.progress.membership.is_none();
         self.hold_arrived(&mut RoundResult::new())?;
         Ok(match self.redundancy.store.scope() {
-            StoreScope::Copies(_) if is_loading || self.recomputes() => {
+            StoreScope::Copies(_) | StoreScope::Parity(_) if is_loading || self.recomputes() => {
                 self.redundancy.held.clone()
             }
             StoreScope::Everyone if is_loading => {

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::faults::Plan;
 use crate::sort::Method;
 use crate::store::directory::Files;
+use crate::store::parity::ParityShape;
 use crate::transport::{Repair, Timeout};
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::Threads;
@@ -22,6 +23,8 @@ pub type OpenDirectory = Rc<dyn Fn() -> Box<dyn Files>>;
 pub enum StoreChoice {
     /// In the memory of this many other ranks; 0 stores nothing.
     Memory(usize),
+    /// As shares of an erasure code over groups of ranks, in their memory.
+    Parity(ParityShape),
     /// In files of a directory that all ranks see.
     Directory(OpenDirectory),
 }
@@ -30,6 +33,7 @@ impl fmt::Debug for StoreChoice {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreChoice::Memory(replicas) => write!(out, "Memory({replicas})"),
+            StoreChoice::Parity(shape) => write!(out, "{shape:?}"),
             StoreChoice::Directory(_) => out.write_str("Directory"),
         }
     }
@@ -114,6 +118,9 @@ impl GroupConfig {
                 ranks - 1
             ));
         }
+        if let StoreChoice::Parity(shape) = self.store {
+            ParityShape::new(shape.shares, shape.group)?;
+        }
         if let Timeout::Seconds(timeout) = self.timeout
             && self.repair == Repair::Shrink
         {
@@ -138,6 +145,7 @@ impl GroupConfig {
         self.release_after_run.hash(&mut hasher);
         match &self.store {
             StoreChoice::Memory(replicas) => replicas.hash(&mut hasher),
+            StoreChoice::Parity(shape) => shape.hash(&mut hasher),
             StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),
         }
         hasher.finish()

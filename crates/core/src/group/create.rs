@@ -1,12 +1,13 @@
 //! Creation of a group: the handshake, the agreement on the configuration, and the stores.
 
 use super::config::agree_on_equal;
-use super::{Group, GroupConfig, Services, StoreChoice};
+use super::{Group, GroupConfig, LogLevel, Services, StoreChoice};
 use crate::engine::{Checkpoints, Engine, Handshake, Stats, handshake};
 use crate::members::{Members, Rank, RankSet};
 use crate::store::Store;
 use crate::store::directory::Directory;
 use crate::store::memory::Memory;
+use crate::store::parity::{Parity, grouping};
 use crate::transport::Transport;
 use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::ThreadPool;
@@ -63,6 +64,25 @@ impl<T: Transport> Group<T> {
         Ok(group)
     }
 
+    /// Logs a warning if parity groups have several ranks of one host.
+    fn warn_of_shared_hosts(&mut self) {
+        let StoreChoice::Parity(shape) = self.config.store else {
+            return;
+        };
+        if grouping(&self.members, shape).spreads_hosts {
+            return;
+        }
+        let line = format!(
+            "config.store is parity with config.parity {} and config.parity_group {}, but some hosts have so many of \
+             the {} ranks that a group has several ranks of one host, and the loss of that host may lose data: use more \
+             hosts, or fewer ranks on each",
+            shape.shares,
+            shape.group,
+            self.members.ranks()
+        );
+        self.log(LogLevel::Warning, &line);
+    }
+
     /// Exchanges hosts and nonces, agrees on the configuration, and opens stores that all ranks see. With a
     /// `refusal` it fails on all ranks. Collective.
     fn meet(&mut self, refusal: Option<Error>) -> Result<()> {
@@ -82,7 +102,7 @@ impl<T: Transport> Group<T> {
             agree_on_equal(
                 engine,
                 fingerprint,
-                "config (algorithm, store, replicas, pivot, repair, dense, checks, min_survivors, spares, \
+                "config (algorithm, store, replicas, parity, parity_group, pivot, repair, dense, checks, min_survivors, spares, \
                  release_after_run, or whether there is a reload or a timeout)",
             )
         })?;
@@ -101,6 +121,7 @@ impl<T: Transport> Group<T> {
             hosts[rank.index()] = handshake.host;
         }
         self.members.set_hosts(hosts);
+        self.warn_of_shared_hosts();
         let here = self.members.living_here();
         self.services.budget.set_survivors_here(here);
         Ok(())
@@ -112,6 +133,7 @@ impl<T: Transport> Group<T> {
 fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<Box<dyn Store>> {
     let open = match choice {
         StoreChoice::Memory(replicas) => return Ok(Box::new(Memory::new(*replicas))),
+        StoreChoice::Parity(shape) => return Ok(Box::new(Parity::new(*shape))),
         StoreChoice::Directory(open) => open,
     };
     let files = open();
@@ -152,6 +174,8 @@ fn open_store(engine: &mut Engine<'_>, choice: &StoreChoice, id: u64) -> Result<
 fn separate_store(choice: &StoreChoice, id: u64, me: Rank) -> Box<dyn Store> {
     match choice {
         StoreChoice::Memory(replicas) => Box::new(Memory::new(*replicas)),
+        // States are small, and are committed one by one.
+        StoreChoice::Parity(shape) => Box::new(Memory::new(shape.shares)),
         // The complement gives its files other names.
         StoreChoice::Directory(open) => Box::new(Directory::new(open(), !id, me)),
     }

@@ -44,6 +44,7 @@ mod states;
 pub mod tree;
 pub mod verify;
 
+pub use crate::store::parity::ParityShape;
 pub use config::{DataChecks, GroupConfig, OpenDirectory, StoreChoice};
 pub use external::{ExternalSort, ExternalStats};
 pub use input::{Key, SortInput};

@@ -325,7 +325,8 @@ impl<T: Transport> Group<T> {
         let setup = JobSetup {
             // SAFETY: the records do not change during the call, as `given` shows. The views of them end with
             // their protection: it ends when all messages have been sent, or with a recovery, which ends
-            // them. Only a rank that is cut off from the others returns before, as documented.
+            // them. With parity they end with the job, or when the store is set apart. Only a rank that is cut off
+            // from the others returns before, as documented.
             input: unsafe {
                 let owned = prepared.owned.clone();
                 owned.unwrap_or_else(|| Slice::borrowed(given))

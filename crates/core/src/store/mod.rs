@@ -7,9 +7,11 @@ pub mod directory;
 pub mod disk;
 pub mod memory;
 pub mod overlay;
+pub mod parity;
 
 use std::fmt;
 
+use self::parity::{Covered, Encoding, ParityShape};
 use crate::block::Block;
 use crate::vcube::Node;
 use ftsort_kernels::error::Result;
@@ -22,6 +24,8 @@ pub enum StoreScope {
     /// Only the rank itself; the engine sends copies to this many other ranks, which put them into their
     /// stores.
     Copies(usize),
+    /// Only the rank itself; the engine keeps the shares of an erasure code in the stores of other ranks.
+    Parity(ParityShape),
 }
 
 /// Identifies a state of all blocks.
@@ -60,6 +64,14 @@ pub trait Store: fmt::Debug {
     /// Returns a stored block; None if there is none or it is damaged. `Status::Memory` if there is no memory
     /// for it.
     fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>>;
+
+    /// Returns this rank's part in the committed encoding of these data, if there is one.
+    fn encoding(&self, _covered: Covered) -> Option<&Encoding> {
+        None
+    }
+
+    /// Replaces the encoding of these data. It has no effect on stores without parity.
+    fn set_encoding(&mut self, _covered: Covered, _encoding: Option<Encoding>) {}
 
     /// Removes versions older than `version`, which no rank needs any more. Never fails: an entry that cannot
     /// be removed now is removed at the end.

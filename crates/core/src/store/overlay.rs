@@ -2,6 +2,7 @@
 //! new copies of inputs are added; all other entries of the present job go into the store above. Where a job replaces
 //! inputs, the store below stays as it is, so that it has the old inputs until the new ones are committed.
 
+use super::parity::{Covered, Encoding};
 use super::{Store, StoreScope, VersionId};
 use crate::block::Block;
 use crate::members::{Rank, RankSet};
@@ -49,6 +50,20 @@ impl Store for Overlay<'_> {
                 self.below.get(version_id, node)
             }
             found => Ok(found),
+        }
+    }
+
+    fn encoding(&self, covered: Covered) -> Option<&Encoding> {
+        match covered {
+            Covered::Inputs => self.below.encoding(covered),
+            Covered::Blocks => self.above.encoding(covered),
+        }
+    }
+
+    fn set_encoding(&mut self, covered: Covered, encoding: Option<Encoding>) {
+        match covered {
+            Covered::Inputs => self.below.set_encoding(covered, encoding),
+            Covered::Blocks => self.above.set_encoding(covered, encoding),
         }
     }
 

@@ -312,6 +312,7 @@ fn judge_data_loss(
         _ if setting.can_reload() => usize::MAX,
         StoreKind::None => 0,
         StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
+        StoreKind::Parity(shape) => shape.shares,
         StoreKind::Directory | StoreKind::Reload => usize::MAX,
     };
     let is_lost = match &outcome.failed_at_commit {

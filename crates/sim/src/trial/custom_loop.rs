@@ -61,6 +61,7 @@ impl CustomLoop<'_, '_, '_> {
     fn has_copies_since(&self, before: usize) -> bool {
         let replicas = match self.trial.store {
             StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
+            StoreKind::Parity(shape) => shape.shares,
             StoreKind::None | StoreKind::Reload | StoreKind::Directory => 0,
         };
         let failed = self.context.engine.members().faulty().len() - before;

@@ -7,6 +7,7 @@ use crate::transport::{Failure, FailureMode};
 use ftsort_core::members::{FULL_WEIGHT, Rank};
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape};
+use ftsort_core::store::parity::ParityShape;
 use ftsort_core::transport::Repair;
 use ftsort_kernels::random::SplitMix;
 
@@ -87,6 +88,9 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         failures: Vec::new(),
         refusals: Vec::new(),
     };
+    if range.stores.is_empty() {
+        draw_parity(seed, &mut trial);
+    }
     if trial.algorithm == Method::Bitonic(Shape::Bitonic) {
         // It needs equal inputs on a full cube, which a second sort after a failure does not have.
         trial.ranks = 1 << trial.ranks.ilog2();
@@ -166,6 +170,16 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         draw_refusal(&mut draw, &mut trial);
     }
     trial
+}
+
+/// Gives one trial in six a store with parity. The draws of the other values do not depend on it.
+fn draw_parity(seed: u64, trial: &mut Trial) {
+    let mut draw = SplitMix::new(!seed.rotate_left(16));
+    if draw.once_in(6) {
+        let shares = 1 + draw.below(2) as usize;
+        let group = shares + 1 + draw.below(7) as usize;
+        trial.store = StoreKind::Parity(ParityShape { shares, group });
+    }
 }
 
 /// Lets some sorts protect their inputs before, or recover their results afterwards. The draws of the other values

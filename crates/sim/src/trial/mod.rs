@@ -134,6 +134,11 @@ pub struct Trial {
 const OTHER_RECORDS: usize = 1000;
 
 impl Trial {
+    /// The host of a rank.
+    pub fn host(&self, rank: Rank) -> u64 {
+        (rank.index() % self.hosts.max(1)) as u64
+    }
+
     /// Whether the ranks gather their inputs.
     pub fn may_gather(&self) -> bool {
         let has_copies = matches!(self.store, StoreKind::None | StoreKind::Memory(_));
@@ -183,6 +188,8 @@ impl Trial {
     pub fn update_count(&self) -> usize {
         match self.protects {
             0 => 0,
+            // An update of inputs with parity is refused.
+            _ if matches!(self.store, StoreKind::Parity(_)) => 0,
             _ => self.updates,
         }
     }

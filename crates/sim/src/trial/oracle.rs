@@ -13,6 +13,7 @@ use super::{
 use crate::transport::{Failure, FailureMode};
 use ftsort_core::members::{FULL_WEIGHT, Members, Rank, RankSet};
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_core::store::parity::{ParityShape, grouping};
 use ftsort_kernels::error::{Error, Status};
 
 /// Returns a description of the error in the result of a trial. None: the result is correct.
@@ -166,6 +167,14 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
     };
     if error.status == Status::Corrupt && trial.corruptions.iter().all(of_a_version) {
         return Some(format!("a corrupt file does not count as absent: {error}"));
+    }
+    if let (StoreKind::Parity(shape), Status::Corrupt) = (trial.store, error.status) {
+        let of_a_share = |words: &String| words.contains(".replica") && !words.ends_with('*');
+        let are_few = outcome.failed.len() + trial.corruptions.len() <= shape.shares;
+        let has_shares = trial.ranks - outcome.failed.len() > shape.shares;
+        if are_few && has_shares && trial.corruptions.iter().all(of_a_share) {
+            return Some(format!("a corrupt share was not left out: {error}"));
+        }
     }
     let is_single = trial.corruptions.len() == 1 && !trial.corruptions[0].ends_with('*');
     // A protected input is replaced by a copy.
@@ -514,11 +523,50 @@ fn judge_data_loss(
         return judge_early_loss(trial, run, job, outcome);
     };
     let at_once = outcome.failed.len() - known.len();
+    // States of a loop of the program's own are replicas.
+    if let (StoreKind::Parity(shape), false) = (trial.store, trial.custom_loop) {
+        return judge_loss_of_parity(trial, shape, known, outcome);
+    }
     let protected = match trial.store {
         StoreKind::None => 0,
+        StoreKind::Parity(shape) => shape.shares,
         StoreKind::Memory(replicas) | StoreKind::Versions(replicas) => replicas,
         StoreKind::Directory | StoreKind::Reload => trial.ranks,
     };
     (at_once <= protected)
         .then(|| format!("data loss is reported, although only {at_once} ranks failed at once"))
+}
+
+/// Checks that some parity group has lost more ranks since the last commit than it has shares.
+fn judge_loss_of_parity(
+    trial: &Trial,
+    shape: ParityShape,
+    known: &[Rank],
+    outcome: &SortOutcome,
+) -> Option<String> {
+    let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
+    if trial.protects > 1 && !is_recomputable && outcome.failed.len() > shape.shares {
+        // The first sort can end although an input is lost, if the blocks of its versions are not, as empty ones.
+        return None;
+    }
+    let survivor = Rank::all(trial.ranks).find(|rank| !outcome.failed.contains(rank))?;
+    let mut members = Members::new(survivor, trial.ranks);
+    members.set_hosts(
+        Rank::all(trial.ranks)
+            .map(|rank| trial.host(rank))
+            .collect(),
+    );
+    members.absorb(&RankSet::from_ranks(trial.ranks, known.iter().copied()));
+    let groups = grouping(&members, shape).groups;
+    let failed_of = |group: &Vec<Rank>| {
+        group
+            .iter()
+            .filter(|rank| outcome.failed.contains(rank))
+            .count()
+    };
+    let is_beyond = |group: &Vec<Rank>| failed_of(group) > shape.shares.min(group.len() - 1);
+    let is_right = groups.iter().any(is_beyond);
+    (!is_right).then(|| {
+        format!("data loss is reported, although no group of {groups:?} lost more ranks than it has shares")
+    })
 }

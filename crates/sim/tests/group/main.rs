@@ -5,6 +5,7 @@ mod arrays;
 mod collectives;
 mod external;
 mod lists;
+mod parity;
 mod points;
 mod protected;
 mod queries;

@@ -32,7 +32,7 @@ pub fn fail_in(group: &mut SimGroup<'_>, round: u32, failed: u32) -> Result<()> 
 pub const ONE_AFTER_ANOTHER: &str = "1@10 0@11 3@12";
 
 /// Recovers a result after each of these failures. Returns the blocks at the end.
-fn recover_repeatedly(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Result<Blocks> {
+pub fn recover_repeatedly(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Result<Blocks> {
     group.recover(sorted)?;
     for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
         let before: Vec<*const u8> = sorted

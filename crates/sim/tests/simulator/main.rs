@@ -8,6 +8,7 @@ mod arrays;
 mod corruption;
 mod gather;
 mod mutants;
+mod parity;
 mod redundancy;
 mod refusals;
 mod spares;
@@ -80,13 +81,14 @@ fn every_single_failure(line: &str) {
     search(line, 1, false, true);
 }
 
-const STORES: [&str; 6] = [
+const STORES: [&str; 7] = [
     "none",
     "memory:1",
     "memory:2",
     "versions:1",
     "directory",
     "reload",
+    "parity:1:8",
 ];
 
 /// Pairs each store with every variant. With FTSORT_TESTS=quick, each store has one variant, and all variants appear.

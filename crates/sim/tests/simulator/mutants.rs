@@ -92,6 +92,23 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             "ranks=3 records=6 store=memory:1 protects=1 updates=1 tagged=1",
             1,
         )),
+        Mutant::SharesNotRotated | Mutant::UnfinishedSharesUsed => {
+            Some(("ranks=3 records=6 store=parity:1:8", 1))
+        }
+        Mutant::GroupsIgnoreHosts => Some(("ranks=4 records=6 store=parity:1:8 hosts=2", 2)),
+        Mutant::ParityOfOldVersion | Mutant::ParityReplacedBeforeCommit | Mutant::OldSharesKept => {
+            Some((
+                "ranks=4 records=40 keys=1000 store=parity:1:8 algorithm=bitonic",
+                1,
+            ))
+        }
+        Mutant::ParityNotRenewed | Mutant::FoundInputsNotEncoded => {
+            Some(("ranks=4 records=6 store=parity:1:8", 2))
+        }
+        Mutant::CorruptSharesUsed => {
+            let line = "ranks=4 records=40 keys=1000 store=parity:2:8 checks=1 corrupt=0~0.replica";
+            Some((line, 1))
+        }
         Mutant::AddedCopiesForgotten => Some(("ranks=3 records=6 store=memory:1 protects=2", 2)),
         Mutant::ReloadNotVerified => Some(("ranks=3 records=6 store=reload lies=1", 1)),
         Mutant::CorruptFilesUsed => Some((

@@ -88,6 +88,7 @@ impl Job<'_, '_> {
             let block = || own.unwrap_or_else(Block::empty);
             result.blocks.entry(node).or_insert_with(block);
         }
+        let result = self.renew_parity_of_inputs(result)?;
         let result = self.share_digests(result)?;
         self.share_input_digests(result)
     }
@@ -299,7 +300,7 @@ impl Job<'_, '_> {
     fn plan_inputs(&self, needed: &[(Node, Rank)], holdings: &Holdings, plan: &mut Plan) {
         let members = &self.engine.members;
         let copies = match self.redundancy.store.scope() {
-            StoreScope::Everyone => 0,
+            StoreScope::Everyone | StoreScope::Parity(_) => 0,
             // The redundancy of a result is renewed by copies of its blocks.
             StoreScope::Copies(_) if self.redundancy.of_result => 0,
             StoreScope::Copies(copies) => copies,
@@ -419,6 +420,9 @@ impl Job<'_, '_> {
         for (origin, input) in origins.into_iter().zip(prepared) {
             let kept = input.and_then(|input| {
                 self.verify_own(&input)?;
+                if self.parity().is_some() {
+                    self.redundancy.raw.insert(origin.home(), input.clone());
+                }
                 self.redundancy
                     .store
                     .put(VersionId::INPUT, origin.home(), &input)

@@ -4,14 +4,16 @@
 //! Before anything else, [`protect`] brings each input to another rank or to a file. Three users share the
 //! further steps (plan transfers, move, keep, renew): [`lineage`] recomputes blocks from copies of inputs,
 //! [`versions`] stores the blocks of every round, and [`checkpoints`] keeps the states of loops of the caller's
-//! own with the steps of `versions`. [`retained`] keeps redundancy after the end of a job: for inputs that are
+//! own with the steps of `versions`. [`parity`] keeps shares of a code in place of copies, for both. [`retained`] keeps redundancy after the end of a job: for inputs that are
 //! sorted later, and for results. [`update`] replaces protected inputs.
 
 pub mod checkpoints;
 pub mod holders;
 mod lineage;
+mod parity;
 mod protect;
 pub mod retained;
+mod solve;
 pub mod update;
 pub mod versions;
 
@@ -41,6 +43,11 @@ pub(super) struct Redundancy<'a> {
     pub whole_with: Option<Membership>,
     /// This rank's own input is counted in `held`, but its memory was released: its owner copies it again.
     pub released: bool,
+    /// The inputs, as their owners passed them, that this rank contributes to parity: its own, and those that it has
+    /// found after failures.
+    pub raw: BTreeMap<Node, Block>,
+    /// The parity of the inputs must be made again in this step; the same on all ranks.
+    pub renews: bool,
     /// The inputs stay protected after the job.
     pub outlives_job: bool,
     /// The redundancy is kept after the end of the job.
@@ -69,6 +76,8 @@ impl<'a> Redundancy<'a> {
             in_place: 0,
             whole_with: None,
             released: false,
+            raw: BTreeMap::new(),
+            renews: false,
             outlives_job: false,
             retains: false,
             of_result: false,
@@ -80,8 +89,9 @@ impl<'a> Redundancy<'a> {
         }
     }
 
-    /// Returns whether redundancy is copies in the memory of ranks, and not files that all ranks see.
+    /// Returns whether redundancy is in the memory of ranks, as copies or parity, and not in files that all ranks see.
     pub fn keeps_copies(&self) -> bool {
-        matches!(self.store.scope(), StoreScope::Copies(_))
+        let scope = self.store.scope();
+        matches!(scope, StoreScope::Copies(_) | StoreScope::Parity(_))
     }
 }

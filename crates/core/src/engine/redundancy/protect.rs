@@ -23,6 +23,12 @@ impl Job<'_, '_> {
         let is_whole = whole_with.is_some_and(|before| before == *self.engine.members.membership());
         self.redundancy.in_place = if is_whole { usize::MAX } else { 0 };
         self.hold_arrived(&mut result)?;
+        if self.parity().is_some() {
+            let me = self.engine.members.me();
+            let own = self.inputs.given.take();
+            let own = own.map(|own| self.with_digest(me, Block::input(me, own)));
+            return self.protect_by_parity(own, is_whole, result);
+        }
         let Some(given) = self.inputs.given.take() else {
             return Ok(result);
         };
@@ -36,7 +42,7 @@ impl Job<'_, '_> {
                     .put_one(VersionId::INPUT, me.home(), &own, &mut result);
                 self.redundancy.in_place = usize::from(result.complete);
             }
-            StoreScope::Copies(0) => {}
+            StoreScope::Copies(0) | StoreScope::Parity(_) => {}
             StoreScope::Copies(_) => return self.copy_to_first_holders(own, result),
         }
         Ok(result)

@@ -24,6 +24,7 @@ use crate::engine::{Engine, Event, Source, Verdict};
 use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::memory::Memory;
+use crate::store::parity::Covered;
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
@@ -191,6 +192,9 @@ impl<'a, 'e> Job<'a, 'e> {
         // The job makes a copy of this rank's own input.
         self.redundancy.held.remove(members.me());
         self.inputs.given = None;
+        let encoding = self.redundancy.store.encoding(Covered::Inputs);
+        let raw = encoding.into_iter().flat_map(|encoding| &encoding.mine);
+        self.redundancy.raw = raw.cloned().collect();
         self.inputs.absent = held.absent;
         self.inputs.hashes = held.hashes;
         self
@@ -209,9 +213,10 @@ impl<'a, 'e> Job<'a, 'e> {
     }
 
     /// Takes the redundancy out of the job, which has ended. `is_over`: all ranks know it. Local.
-    pub(in crate::engine) fn into_retained(self, is_over: bool) -> RetainedResult {
+    pub(in crate::engine) fn into_retained(mut self, is_over: bool) -> RetainedResult {
         let me = self.engine.members.me();
         let mut held = self.redundancy.held.clone();
+        let has_parity = self.parity().is_some();
         let store: Box<dyn Store> = match self.redundancy.store.scope() {
             StoreScope::Copies(copies) if self.algorithm.is_recomputable() => {
                 if self.redundancy.released {
@@ -232,10 +237,20 @@ impl<'a, 'e> Job<'a, 'e> {
                 self.redundancy.store.clear();
                 Box::new(store)
             }
+            StoreScope::Parity(_) if self.algorithm.rounds() > 0 => {
+                // The inputs have become the result, and refer to the caller's arrays.
+                let store = &mut self.redundancy.store;
+                let blocks = store.encoding(Covered::Blocks).cloned();
+                let mut kept = store.detach(is_over);
+                kept.clear();
+                kept.set_encoding(Covered::Blocks, blocks);
+                kept
+            }
             _ => self.redundancy.store.detach(is_over),
         };
         let mut progress = self.progress;
-        let has_versions = !self.redundancy.keeps_copies() || !self.algorithm.is_recomputable();
+        let has_versions =
+            !self.redundancy.keeps_copies() || !self.algorithm.is_recomputable() || has_parity;
         if has_versions {
             progress.version = self.redundancy.stored;
         }
@@ -332,7 +347,7 @@ impl Job<'_, '_> {
     fn copies(&self) -> usize {
         match self.redundancy.store.scope() {
             StoreScope::Copies(copies) => copies,
-            StoreScope::Everyone => 0,
+            StoreScope::Everyone | StoreScope::Parity(_) => 0,
         }
     }
 
@@ -356,6 +371,7 @@ impl Job<'_, '_> {
         match verdict {
             Verdict::Committed => {
                 self.progress.recover(&mut result, self.engine.members);
+                self.accept_encodings(std::mem::take(&mut result.encodings));
                 for (node, from) in result.restored {
                     self.engine.tell(Event::Restored(node, from));
                 }

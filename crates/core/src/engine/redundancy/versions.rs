@@ -48,6 +48,7 @@ impl<'e> Job<'_, 'e> {
                 result.blocks.insert(node, block);
             }
         }
+        let result = self.renew_parity_of_inputs(result)?;
         let mut versions = self.versions();
         versions.in_place = holdings;
         let result = versions.save(VersionId::INPUT, result)?;
@@ -73,7 +74,7 @@ impl<'e> Job<'_, 'e> {
                 Ok(Some(Holdings::from([(me, vec![me])])))
             }
             StoreScope::Everyone => Ok(Some(Holdings::new())),
-            StoreScope::Copies(_) => self.share_holdings(),
+            StoreScope::Copies(_) | StoreScope::Parity(_) => self.share_holdings(),
         }
     }
 
@@ -151,6 +152,9 @@ impl<'e> Job<'_, 'e> {
         version_id: VersionId,
         result: RoundResult,
     ) -> Result<RoundResult> {
+        if self.parity().is_some() {
+            return self.encode_blocks(result);
+        }
         self.versions().save(version_id, result)
     }
 
@@ -159,7 +163,10 @@ impl<'e> Job<'_, 'e> {
         &mut self,
         held_with: &Membership,
     ) -> Result<RoundResult> {
-        let mut result = self.versions().restore(held_with)?;
+        let mut result = match self.parity() {
+            Some(_) => self.restore_by_parity(held_with)?,
+            None => self.versions().restore(held_with)?,
+        };
         if result.lost.is_empty() {
             return Ok(result);
         }
@@ -234,7 +241,8 @@ impl Versions<'_, '_> {
     pub fn save(&mut self, version_id: VersionId, result: RoundResult) -> Result<RoundResult> {
         match self.store.scope() {
             StoreScope::Everyone => Ok(self.put_own(version_id, result)),
-            StoreScope::Copies(0) => Ok(result),
+            // The job encodes its versions.
+            StoreScope::Copies(0) | StoreScope::Parity(_) => Ok(result),
             StoreScope::Copies(_) if mutant(Mutant::VersionsNotReplicated) => Ok(result),
             StoreScope::Copies(copies) => self.put_copies(version_id, copies, result),
         }
@@ -340,6 +348,7 @@ impl Versions<'_, '_> {
     pub fn restore(&mut self, held_with: &Membership) -> Result<RoundResult> {
         match self.store.scope() {
             StoreScope::Everyone => Ok(self.read_lost_blocks()),
+            StoreScope::Parity(_) => self.renew_copies(0, held_with),
             StoreScope::Copies(copies) => self.renew_copies(copies, held_with),
         }
     }

@@ -90,7 +90,8 @@ struct RangeOptions {
     /// Number of ranks: N, or MIN-MAX
     #[arg(long, default_value = "1-8", value_parser = read_ranks)]
     ranks: RangeInclusive<usize>,
-    /// Store: none, memory:REPLICAS, versions:REPLICAS, directory or reload. May be repeated [default: all]
+    /// Store: none, memory:REPLICAS, versions:REPLICAS, parity:SHARES:RANKS, directory or reload. May be repeated
+    /// [default: all]
     #[arg(long, value_parser = read_store)]
     store: Vec<StoreKind>,
     /// Sort: samplesort, hyperquicksort, hyperquicksort_paper, quickmerge, quickmerge_paper, quickmerge_modified,

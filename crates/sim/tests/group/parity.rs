@@ -1,0 +1,163 @@
+//! Groups with parity in place of copies: results, protected inputs, refusals, and the warning about shared hosts.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::redundancy::{ONE_AFTER_ANOTHER, fail_in, recover_repeatedly};
+use super::{SEEDS, all_keys, joined, keys, parts, play, play_group, refusal, services, statuses};
+use ftsort_core::engine::{Observer, Occasion};
+use ftsort_core::group::{
+    DataChecks, Group, GroupConfig, GroupObserver, LogLevel, ParityShape, Services, SortInput,
+    StoreChoice,
+};
+use ftsort_core::members::Rank;
+use ftsort_core::sort::{Method, PivotRule, Shape};
+use ftsort_kernels::error::Status;
+
+fn with_parity(shares: usize, group: usize) -> GroupConfig {
+    GroupConfig {
+        store: StoreChoice::Parity(ParityShape { shares, group }),
+        ..GroupConfig::default()
+    }
+}
+
+#[test]
+fn a_result_is_recovered_by_parity_down_to_one_rank() {
+    let methods = [
+        Method::SampleSort,
+        Method::HyperQuickSort(PivotRule::Sampled),
+        Method::Bitonic(Shape::Any),
+    ];
+    for (method, seed) in methods.into_iter().zip(SEEDS) {
+        let config = GroupConfig {
+            method: Some(method),
+            ..with_parity(1, 8)
+        };
+        let outcomes = play_group(4, seed, config, ONE_AFTER_ANOTHER, |rank, group| {
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            recover_repeatedly(group, &mut sorted)
+        });
+        assert_eq!(outcomes.iter().flatten().count(), 1);
+        assert_eq!(joined(outcomes), all_keys(4), "{method:?}");
+    }
+}
+
+#[test]
+fn a_protected_input_survives_failures_between_its_sorts() {
+    for seed in SEEDS {
+        let checks = DataChecks {
+            digest: seed % 2 == 0,
+            ..DataChecks::default()
+        };
+        let config = GroupConfig {
+            checks,
+            ..with_parity(1, 3)
+        };
+        let outcomes = play_group(5, seed, config, ONE_AFTER_ANOTHER, |rank, group| {
+            let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+            for (round, failed) in [(10, 1), (11, 0), (12, 3)] {
+                group.sort_protected(&mut input, None)?;
+                fail_in(group, round, failed)?;
+            }
+            let sorted = group.sort_protected(&mut input, None)?;
+            Ok(parts(&sorted))
+        });
+        assert_eq!(joined(outcomes), all_keys(5), "seed {seed}");
+    }
+}
+
+#[test]
+fn an_input_with_parity_is_not_updated() {
+    let outcomes = play_group(3, 1, with_parity(1, 8), "", |rank, group| {
+        let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+        let error = refusal(group.update(&mut input, &[]))?;
+        assert_eq!(error.status, Status::Argument);
+        assert!(error.text.contains("protect the new records"), "{error}");
+        let sorted = group.sort_protected(&mut input, None)?;
+        Ok(parts(&sorted))
+    });
+    assert_eq!(joined(outcomes), all_keys(3));
+}
+
+#[test]
+fn impossible_shapes_are_refused() {
+    for (shares, group) in [(0, 8), (2, 2), (1, 65)] {
+        let outcomes = play_group(2, 1, with_parity(shares, group), "", |_, _| Ok(()));
+        assert_eq!(statuses(&outcomes), [Some(Status::Argument); 2]);
+    }
+    let outcomes = play(2, 1, |rank, transport, _| {
+        let config = with_parity(1, 8 + rank.index());
+        Group::new(transport, config, services(rank)).map(drop)
+    });
+    assert_eq!(statuses(&outcomes), [Some(Status::Argument); 2]);
+}
+
+/// Keeps the lines of the log.
+struct Lines(Rc<RefCell<Vec<String>>>);
+
+impl Observer for Lines {
+    fn event(&mut self, _occasion: Occasion) {}
+}
+
+impl GroupObserver for Lines {
+    fn log(&mut self, level: LogLevel, line: &str) {
+        assert_eq!(level, LogLevel::Warning);
+        self.0.borrow_mut().push(line.into());
+    }
+}
+
+/// Three of four ranks on one host are too many for pairs of different hosts.
+#[test]
+fn groups_with_several_ranks_of_a_host_are_reported() {
+    for (hosts, warns) in [
+        ([1, 1, 2, 2], false),
+        ([1, 1, 1, 2], true),
+        ([1, 1, 1, 1], false),
+    ] {
+        let outcomes = play(4, 1, move |rank, transport, _| {
+            let lines = Rc::new(RefCell::new(Vec::new()));
+            let services = Services {
+                host: hosts[rank.index()],
+                observer: Box::new(Lines(Rc::clone(&lines))),
+                ..services(rank)
+            };
+            Group::new(transport, with_parity(1, 8), services)?;
+            Ok::<_, ftsort_kernels::error::Error>(lines.take())
+        });
+        for lines in outcomes.into_iter().flatten() {
+            let lines = lines.expect("the group is created");
+            let reported = lines
+                .iter()
+                .any(|line| line.contains("several ranks of one host"));
+            assert_eq!(reported, warns, "{hosts:?}: {lines:?}");
+        }
+    }
+}
+
+/// Ranks that fail at once in different groups lose nothing; two of one group lose their blocks.
+#[test]
+fn a_result_is_lost_only_if_one_group_loses_too_many() {
+    for (second, is_lost) in [(3, true), (2, false)] {
+        let failures = format!("1@10 {second}@10");
+        let outcomes = play_group(4, 3, with_parity(1, 2), &failures, move |rank, group| {
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            fail_in(group, 10, 1)?;
+            fail_in(group, 10, second)?;
+            let recovered = group.recover(&mut sorted);
+            let status = recovered.map_err(|error| error.status).err();
+            if status == Some(Status::Internal) {
+                return Ok(());
+            }
+            assert_eq!(status, is_lost.then_some(Status::DataLost));
+            let lost: Vec<Rank> = group.lost_ranks().iter().collect();
+            let expected = if is_lost {
+                vec![Rank(1), Rank(3)]
+            } else {
+                vec![]
+            };
+            assert_eq!(lost, expected);
+            Ok(())
+        });
+        assert!(outcomes.iter().flatten().all(std::result::Result::is_ok));
+    }
+}
