@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from test_cli import LIMIT, bad, command, folder, good, stars  # noqa: F401
-from test_cli_failures import chaos, children_of, is_running, start, wait_for
+from test_cli_failures import chaos, children_of, is_running, small_disk, start, wait_for  # noqa: F401
 
 RANKS = "4"
 SMALL = ["-n", RANKS, "--memory", "2M"]  # A run has 100 kB.
@@ -137,6 +137,12 @@ def test_wrong_options(folder):  # noqa: F811
         file.write(b"more")
     bad(2, "has 4 bytes behind its last row", "sort", "in.npy", "-o", "o.npy", "--external")
     assert sorted(os.listdir(folder)) == ["foreign.npy", "in.csv", "in.npy"]
+
+
+def test_too_little_space_for_runs_is_found_before_the_sort(small_disk):  # noqa: F811
+    np.save("in.npy", np.arange(1_000_000))
+    bad(1, "the output and the sorted runs need 16.0 MB", "sort", "in.npy", "-o", small_disk / "out.npy", "--external")
+    assert os.listdir(small_disk) == []
 
 
 def test_the_available_memory_is_known():

@@ -123,12 +123,10 @@ class ExternalOutput(run.Output):
         if self.resume and self._before:
             return  # A part of the files exists.
         size, folder = rows * self.dtype.itemsize, os.path.dirname(self.part)
-        need: Dict[int, List[Any]] = {}
-        for place, share in [(folder, size), *((one, size // len(self.scratch)) for one in self.scratch or [])]:
-            entry = need.setdefault(os.stat(place).st_dev, [0, place])
-            entry[0] += share
-        if not self.scratch:
-            need[os.stat(folder).st_dev][0] += size
+        scratch = self.scratch or [folder]
+        need: Dict[int, List[Any]] = {}  # by file system
+        for place, share in [(folder, size), *((one, size // len(scratch)) for one in scratch)]:
+            need.setdefault(os.stat(place).st_dev, [0, place])[0] += share
         for share, place in need.values():
             status = os.statvfs(place)
             free = status.f_bavail * status.f_frsize
