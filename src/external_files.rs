@@ -69,12 +69,10 @@ impl Source for FileSource {
     fn bytes(&self) -> Result<u64> {
         let files = self.0.iter().map(|file| {
             let metadata = file.file.metadata();
-            metadata.map_err(|error| unreadable(&file.path, &error))
+            let metadata = metadata.map_err(|error| unreadable(&file.path, &error))?;
+            Ok(metadata.len().saturating_sub(file.offset))
         });
-        let bytes = files.zip(self.0.iter());
-        bytes
-            .map(|(metadata, file)| Ok(metadata?.len().saturating_sub(file.offset)))
-            .sum()
+        files.sum()
     }
 
     /// The sizes and the times of the last changes.
