@@ -63,10 +63,15 @@ typedef struct ftsort_external {
   uint64_t identity;
   ftsort_write_fn write; /**< See `ftsort_write_fn`; in place of `output`. Then `scratch` is needed. */
   void *user;            /**< Passed to `read` and `write`, and never read. */
+  /** The number of bytes before the first record in each file of `sources`, which are not read. 0 with `read`. */
+  uint64_t source_offset;
+  /** The position of the first record in the output. The bytes before it, for example of a header, are left to the
+   * program, which can write them when the sort is complete. The same on all ranks. */
+  uint64_t output_offset;
 } ftsort_external;
 
 #define FTSORT_EXTERNAL_INIT \
-  { sizeof(ftsort_external), NULL, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL }
+  { sizeof(ftsort_external), NULL, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL, 0, 0 }
 
 /** Figures of an external sort on this rank. Later versions append members. */
 typedef struct ftsort_external_stats {

@@ -20,6 +20,8 @@ pub(crate) struct FileSource(Arc<Vec<SourceFile>>);
 struct SourceFile {
     path: PathBuf,
     file: File,
+    /// The position of its first record.
+    offset: u64,
     /// The position of its first byte in the source.
     start: u64,
     bytes: u64,
@@ -31,8 +33,8 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Error {
 }
 
 impl FileSource {
-    /// Opens the files.
-    pub fn open(paths: &[PathBuf]) -> Result<FileSource> {
+    /// Opens the files, whose records start at `offset`.
+    pub fn open(paths: &[PathBuf], offset: u64) -> Result<FileSource> {
         let mut start = 0;
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
@@ -42,10 +44,18 @@ impl FileSource {
                 let text = format!("the source {} is not a regular file", path.display());
                 return Err(Error::new(Status::Argument, text));
             }
-            let bytes = metadata.len();
+            let bytes = metadata.len().checked_sub(offset).ok_or_else(|| {
+                let text = format!(
+                    "source_offset is {offset}, but the source {} has {} bytes",
+                    path.display(),
+                    metadata.len()
+                );
+                Error::new(Status::Argument, text)
+            })?;
             files.push(SourceFile {
                 path: path.clone(),
                 file,
+                offset,
                 start,
                 bytes,
             });
@@ -59,9 +69,10 @@ impl Source for FileSource {
     fn bytes(&self) -> Result<u64> {
         let files = self.0.iter().map(|file| {
             let metadata = file.file.metadata();
-            metadata.map_err(|error| unreadable(&file.path, &error))
+            let metadata = metadata.map_err(|error| unreadable(&file.path, &error))?;
+            Ok(metadata.len().saturating_sub(file.offset))
         });
-        files.map(|metadata| Ok(metadata?.len())).sum()
+        files.sum()
     }
 
     /// The sizes and the times of the last changes.
@@ -83,7 +94,7 @@ impl Source for FileSource {
             let rest = into.len() - read;
             let here = rest.min(usize::try_from(file.bytes - position).unwrap_or(rest));
             let part = &mut into[read..read + here];
-            let done = file.file.read_exact_at(part, position);
+            let done = file.file.read_exact_at(part, file.offset + position);
             done.map_err(|error| unreadable(&file.path, &error))?;
             read += here;
             if read == into.len() {
@@ -135,7 +146,14 @@ mod tests {
         for (path, part) in paths.iter().zip(parts) {
             std::fs::write(path, part).unwrap();
         }
-        let source = FileSource::open(&paths).unwrap();
+        let headed = FileSource::open(&paths[2..3], 2).unwrap();
+        assert_eq!(headed.bytes().unwrap(), 3);
+        let mut read = [0; 2];
+        headed.read_at(1, &mut read).unwrap();
+        assert_eq!(&read, b"gh");
+        let short = FileSource::open(&paths, 1).err().unwrap();
+        assert_eq!(short.status, Status::Argument);
+        let source = FileSource::open(&paths, 0).unwrap();
         let all = parts.concat();
         assert_eq!(source.bytes().unwrap(), all.len() as u64);
         for start in 0..=all.len() {
@@ -157,9 +175,9 @@ mod tests {
 
     #[test]
     fn a_directory_is_no_source() {
-        let error = FileSource::open(&[std::env::temp_dir()]).err().unwrap();
+        let error = FileSource::open(&[std::env::temp_dir()], 0).err().unwrap();
         assert_eq!(error.status, Status::Argument);
-        let missing = FileSource::open(&[PathBuf::from("/no/such/file")])
+        let missing = FileSource::open(&[PathBuf::from("/no/such/file")], 0)
             .err()
             .unwrap();
         assert_eq!(missing.status, Status::Store);

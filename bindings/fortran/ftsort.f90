@@ -254,6 +254,8 @@ module ftsort
     integer(c_int64_t) :: identity = 0
     type(c_funptr) :: write = c_null_funptr
     type(c_ptr) :: user = c_null_ptr
+    integer(c_int64_t) :: source_offset = 0
+    integer(c_int64_t) :: output_offset = 0
   end type
 
   type, bind(c) :: ftsort_external_stats

@@ -29,6 +29,8 @@ struct external {
   std::function<bool(std::uint64_t position, void *buffer, std::size_t bytes)> read = {};
   std::uint64_t bytes = 0;
   std::uint64_t identity = 0;
+  std::uint64_t source_offset = 0;
+  std::uint64_t output_offset = 0;
   /** Receives `bytes` sorted bytes for `position` of the output; false: the sort fails. */
   std::function<bool(std::uint64_t position, const void *data, std::size_t bytes)> write = {};
 };
@@ -57,6 +59,8 @@ auto external_sort(const basic_group<Policy> &group, const external &files, Key.
   native.sync = files.sync;
   native.bytes = files.bytes;
   native.identity = files.identity;
+  native.source_offset = files.source_offset;
+  native.output_offset = files.output_offset;
   native.user = const_cast<external *>(&files);
   if (files.read) {
     native.read = [](void *user, std::uint64_t position, void *buffer, std::size_t bytes) {

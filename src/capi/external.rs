@@ -83,6 +83,11 @@ pub struct ftsort_external {
     pub write: ftsort_write_fn,
     /// Passed to `read` and `write`, and never read.
     pub user: *mut c_void,
+    /// The number of bytes before the first record in each file of `sources`, which are not read. 0 with `read`.
+    pub source_offset: u64,
+    /// The position of the first record in the output. The bytes before it, for example of a header, are left to the
+    /// program, which can write them when the sort is complete. The same on all ranks.
+    pub output_offset: u64,
 }
 
 /// Figures of an external sort on this rank. Later versions append members.
@@ -239,6 +244,12 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
     if given.write.is_some() != output.is_none() {
         return refuse("files has both or neither of output and write: set one of them");
     }
+    if given.read.is_some() && given.source_offset != 0 {
+        return refuse(format!(
+            "files.source_offset is {}, but files.read is set: add the offset to the position in the callback",
+            given.source_offset
+        ));
+    }
     if given.write.is_some() && given.resume != 0 {
         return refuse("files.resume is set, but a sort with files.write cannot be resumed");
     }
@@ -277,9 +288,11 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
         })
     });
     let files = match (given.read, write) {
-        (None, None) => directories.in_background(FileSource::open(&sources)?)?,
+        (None, None) => {
+            directories.in_background(FileSource::open(&sources, given.source_offset)?)?
+        }
         (None, write) => {
-            let source = Box::new(FileSource::open(&sources)?);
+            let source = Box::new(FileSource::open(&sources, given.source_offset)?);
             ExternalFiles::at_once(directories.places(source, write))
         }
         (Some(read), write) => {
@@ -296,6 +309,7 @@ unsafe fn read_sort(layout: Layout, files: *const ftsort_external) -> Result<Ext
         layout,
         files,
         output: name.into(),
+        output_offset: given.output_offset,
         memory_bytes: given.memory_bytes,
         resume: given.resume != 0,
     })

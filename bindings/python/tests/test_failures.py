@@ -79,3 +79,15 @@ def test_injected_failures(tmp_path, case):
         assert [1] in [json.loads(path.read_text()) for path in tmp_path.glob("asked-*")]
     if case == "refused":
         assert [path.read_text() for path in tmp_path.glob("cause-*")] == ["the file is gone"]
+
+
+def test_a_file_is_sorted_although_a_rank_is_killed(tmp_path):
+    values = np.random.default_rng(1).normal(size=100_000)
+    values.tofile(tmp_path / "in.bin")
+    text, _ = jobs.run(4, "programs/external.py", tmp_path, limit=60)
+    marks = [json.loads(path.read_text()) for path in tmp_path.glob("ok-*")]
+    assert len(marks) == 3, text
+    for mark in marks:
+        assert (mark["failed"], mark["records"]) == ([1], len(values)) and mark["restarts"] > 0, mark
+    assert np.array_equal(np.fromfile(tmp_path / "out.bin"), np.sort(values))
+    assert [list((tmp_path / f"scratch-{rank}").iterdir()) for rank in (0, 2, 3)] == [[], [], []]

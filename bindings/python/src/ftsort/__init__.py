@@ -16,6 +16,7 @@ from ftsort import _native
 from ftsort._config import Event, EventKind
 from ftsort._errors import (ArgumentError, CallbackError, Corruption, DataLost, Error, Excluded, InternalError,
                             LibraryError, MemoryLimit, MpiError, NoUlfm, PeerArgumentError, StateError, StoreError)
+from ftsort._external import ExternalStats
 from ftsort._group import Group, Stats
 from ftsort._native import library_path
 from ftsort._result import Block, ProtectedInput, Result
@@ -23,7 +24,7 @@ from ftsort._settings import prepare
 
 __all__ = [
     "ArgumentError", "Block", "CallbackError", "Corruption", "DataLost", "Error", "Event", "EventKind", "Excluded",
-    "Group", "InternalError", "LibraryError", "MemoryLimit", "MpiError", "NoUlfm", "PeerArgumentError",
+    "ExternalStats", "Group", "InternalError", "LibraryError", "MemoryLimit", "MpiError", "NoUlfm", "PeerArgumentError",
     "ProtectedInput", "Result", "StateError", "Stats", "StoreError", "allow_faults", "build_info", "library_path",
     "prepare", "version",
 ]

@@ -15,6 +15,7 @@ import numpy as np
 from ftsort import _native
 from ftsort._config import Callbacks, Event, algorithm_numbers, make_config
 from ftsort._errors import ArgumentError, CallbackError, DataLost, MpiError, StateError, error_of
+from ftsort._external import ExternalSorts
 from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout
 from ftsort._queries import Queries
 from ftsort._result import Column, ProtectedInput, Result
@@ -50,7 +51,7 @@ def _free_group(library: _native.Library, pointer: int, _callbacks: Callbacks) -
         library.free(pointer)
 
 
-class Group(Queries):
+class Group(Queries, ExternalSorts):
     """The ranks of a communicator, with the knowledge which of them have failed. [collective]
 
     Methods marked [collective] are called by all surviving ranks in the same order, and all ranks get the same

@@ -134,6 +134,11 @@ class Layout:
             self._listed = (_native.KeyPart * len(listed))(*listed)
             self.record.key, self.record.parts, self.record.part_count = _LIST, self._listed, len(listed)
 
+    @property
+    def has_half_keys(self) -> bool:
+        """Whether `encode` maps keys, so that the library cannot read elements as they are."""
+        return bool(self._halves)
+
     def with_order_of(self, other: "Layout") -> "Layout":
         """Returns the layout of elements that `encode` of this layout has encoded, in the order of another one."""
         if not set(other._halves) <= set(self._halves):

@@ -78,6 +78,20 @@ class Stats(Structure):
                 ("corruptions", c_uint64), ("injected", c_uint64)]
 
 
+class External(Structure):
+    _fields_ = [("struct_size", c_size_t), ("sources", POINTER(c_char_p)), ("source_count", c_size_t),
+                ("output", c_char_p), ("scratch", POINTER(c_char_p)), ("scratch_count", c_size_t),
+                ("memory_bytes", c_size_t), ("resume", c_int32), ("sync", c_int32), ("read", c_void_p),
+                ("bytes", c_uint64), ("identity", c_uint64), ("write", c_void_p), ("user", c_void_p),
+                ("source_offset", c_uint64), ("output_offset", c_uint64)]
+
+
+class ExternalStats(Structure):
+    _fields_ = [("struct_size", c_size_t), ("records", c_uint64), ("resumed_records", c_uint64),
+                ("resumed_runs", c_uint64), ("runs", c_uint64), ("batches", c_uint64), ("restarts", c_uint64),
+                ("bytes_read", c_uint64), ("bytes_written", c_uint64)]
+
+
 class TreeOptions(Structure):
     _fields_ = [("struct_size", c_size_t), ("has_sink", c_int32), ("sink", c_int32), ("operation", c_int32),
                 ("key", c_int32), ("ordered", c_int32), ("reroute", c_int32), ("detect_ms", c_uint32),
@@ -136,6 +150,7 @@ def _functions(comm: Type[Any]) -> List[Tuple[str, Any, List[Any]]]:
         ("ftsort_unique", c_int32, [*_RECORDS, POINTER(_RESULT)]),
         ("ftsort_group_by", c_int32, [_GROUP, _RECORD, POINTER(Aggregate), c_size_t, c_void_p, c_size_t,
                                       POINTER(_RESULT)]),
+        ("ftsort_external_sort", c_int32, [_GROUP, _RECORD, POINTER(External), POINTER(ExternalStats)]),
         ("ftsort_result_column", c_int32, [_RESULT, c_size_t, c_size_t, POINTER(c_void_p), POINTER(c_size_t)]),
     ]
 

@@ -18,6 +18,8 @@ pub struct Identity {
     pub bytes: u64,
     /// A number that changes if the source does.
     pub source: u64,
+    /// The position of the first record in the output.
+    pub output_offset: u64,
 }
 
 /// The committed state of an external sort.
@@ -59,7 +61,8 @@ impl Manifest {
             .u64(identity.layout)
             .u64(identity.record_bytes as u64)
             .u64(identity.bytes)
-            .u64(identity.source);
+            .u64(identity.source)
+            .u64(identity.output_offset);
         self.geometry.encode(&mut out);
         out.u64(self.block)
             .u64(self.done)
@@ -82,6 +85,7 @@ impl Manifest {
             record_bytes: usize::try_from(fields.u64()?).ok()?,
             bytes: fields.u64()?,
             source: fields.u64()?,
+            output_offset: fields.u64()?,
         };
         let geometry = Geometry::decode(&mut fields)?;
         let (block, done) = (fields.u64()?, fields.u64()?);
@@ -120,6 +124,12 @@ impl Identity {
                 other.bytes, self.bytes
             ));
         }
+        if self.output_offset != other.output_offset {
+            return Some(format!(
+                "{} bytes before the first record of the output instead of {}",
+                other.output_offset, self.output_offset
+            ));
+        }
         if self.layout != other.layout {
             return Some("another key".into());
         }
@@ -141,6 +151,7 @@ mod tests {
                 record_bytes: 3,
                 bytes: 3 * records,
                 source: 77,
+                output_offset: 6,
             },
             geometry: Geometry::new(records, 3, 64, 4),
             block: 8,
@@ -183,6 +194,10 @@ mod tests {
                 ..one
             },
             Identity { bytes: 33, ..one },
+            Identity {
+                output_offset: 0,
+                ..one
+            },
             Identity { layout: 1, ..one },
             Identity { source: 1, ..one },
         ];
@@ -192,6 +207,7 @@ mod tests {
             [
                 "records of 4 bytes instead of 3",
                 "a source of 33 bytes instead of 30",
+                "0 bytes before the first record of the output instead of 6",
                 "another key",
                 "a source that has changed since",
             ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import secrets
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 EPILOG = """exit statuses: 0 complete and checked; 1 failed; 2 wrong usage; 3 data were lost or are wrong; 4 no usable
 MPI; 128 + S ended by signal S"""
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class Interrupted(Exception):
@@ -49,6 +51,15 @@ def _fraction(text: str) -> float:
     return value
 
 
+def _size(text: str) -> int:
+    """Returns the bytes of a size such as `512M` or `4G`; the units are powers of 1024."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?", text.strip().upper())
+    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a size: use for example 512M or 4G")
+    return size
+
+
 def _victims(text: str) -> str:
     if text not in ("half", "all-but-one", "one") and not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text} is not half, one, all-but-one or a number")
@@ -76,6 +87,18 @@ def _add_output(parser: argparse.ArgumentParser, required: bool) -> None:
     parser.add_argument("-o", "--output", required=required, help="the file to write; it appears when it is complete")
     parser.add_argument("--output-format", choices=("npy", "raw", "csv", "parquet"),
                         help="the format of the output (default: by its extension, else that of the input)")
+
+
+def _add_external(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("files larger than memory (.npy and raw)")
+    group.add_argument("--external", action="store_true", help="sort by runs in scratch files, also if the file fits "
+                       "into memory")
+    group.add_argument("--memory", type=_size, metavar="SIZE", help="the memory of all ranks together, as 512M or "
+                       "4G (default: the available memory); a file that needs more is sorted by runs")
+    group.add_argument("--scratch", action="append", default=[], metavar="DIR", help="a directory for runs, which may "
+                       "be local to each host; may be repeated (default: the directory of the output)")
+    group.add_argument("--resume", action="store_true", help="continue a sort by runs that ended before it was "
+                       "complete, or begin one")
 
 
 def _add_display(parser: argparse.ArgumentParser) -> None:
@@ -124,6 +147,8 @@ def make_parser() -> argparse.ArgumentParser:
                        ("unique", "write the distinct rows or keys, each with the number of its rows")):
         command = add(name, text)
         _add_output(command, True)
+        if name == "sort":
+            _add_external(command)
         _add_keys(command)
         _add_job(command)
     command = add("quantiles", "print exact quantiles")
@@ -205,7 +230,7 @@ def _victim_count(text: str, ranks: int) -> int:
 
 
 def _job(options: argparse.Namespace, display: Any) -> int:
-    from . import check, files, launch, run, tools
+    from . import check, external, files, launch, run, tools
 
     source = files.open_source(options.input, options.format, options.dtype, options.delimiter)
     keys = check.parse_keys(options.key, options.descending, source.dtype, options.input)
@@ -220,12 +245,15 @@ def _job(options: argparse.Namespace, display: Any) -> int:
     if name in ("csv", "parquet"):
         from . import tables
         tables.check_columns(dtype, path or "", name)
+    is_external = external.is_wanted(options, source, name)
     chaos = None
     if options.chaos:
         seed = secrets.randbits(16) if options.chaos_seed is None else options.chaos_seed
-        chaos = run.Chaos(_victim_count(options.chaos, ranks), seed, ranks, source.bytes)
+        chaos = run.Chaos(_victim_count(options.chaos, ranks), seed, ranks, source.bytes,
+                          external.CHAOS if is_external else run.CHAOS)
         display.event("note", message=f"--chaos {options.chaos} --chaos-seed {seed}")
-    output = run.Output(path, name, dtype, source.rows, options.delimiter)
+    output = run.Output(path, name, dtype, source.rows, options.delimiter) if not is_external else \
+        external.ExternalOutput(path or "", name, dtype, source.rows, options, ranks)
     try:
         output.reset()
         if options.command in ("sort", "argsort"):
@@ -246,7 +274,13 @@ def _job(options: argparse.Namespace, display: Any) -> int:
         if path is None:
             rows = tools.show_rows(output.source(done["rows"]), done["rows"], job, display)
         output.commit(done["rows"], display)
+    except run.Failed as error:
+        if error.status == run.WRONG:
+            output.discard()
+        raise
     finally:
+        if output.has_state():
+            display.event("note", message=f"the same command with --resume continues this sort of {path}")
         output.remove()
     tools.finish(options, source, runner, done, rows, display)
     return 0

@@ -67,6 +67,20 @@ def default_ranks() -> int:
     return max(2, len(os.sched_getaffinity(0)))
 
 
+def host_count() -> int:
+    """Returns the number of hosts of the allocation; 1 without one."""
+    place = allocation()
+    try:
+        if place == "slurm":
+            return max(1, int(os.environ["SLURM_JOB_NUM_NODES"]))
+        if place == "pbs":
+            with open(os.environ["PBS_NODEFILE"], encoding="utf-8") as file:
+                return max(1, len({line.strip() for line in file if line.strip()}))
+    except (KeyError, ValueError, OSError):
+        pass  # As for `default_ranks`.
+    return 1
+
+
 def arguments(program: Sequence[str], ranks: int, extra: Sequence[str] = ()) -> List[str]:
     """Returns the command line of mpirun."""
     line = mpirun.command(find_mpirun(), [])

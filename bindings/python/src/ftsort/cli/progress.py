@@ -10,8 +10,9 @@ from typing import Any, Dict, List, Optional, Set, TextIO
 
 # The phases of a job, and the share of the time that each takes, for the estimate of the end.
 PHASES = {"read": 0.15, "sort": 0.45, "write": 0.2, "check": 0.17, "convert": 0.03}
+EXTERNAL_PHASES = {"runs": 0.4, "merge": 0.43, "check": 0.17}
 TITLES = {"start": "starting", "read": "reading", "sort": "sorting", "write": "writing", "check": "checking",
-          "convert": "converting"}
+          "convert": "converting", "runs": "making runs", "merge": "merging"}
 BAR = 20
 REDRAW = 0.1
 
@@ -42,6 +43,7 @@ class State:
         self.start = self.began = time.monotonic()
         self.ranks, self.rows, self.bytes = 0, 0, 0
         self.phase, self.round, self.rounds, self.moved = "start", 0, 0, 0
+        self.phases = PHASES
         self.failed: Set[int] = set()
         self.recovered = self.replayed = 0
 
@@ -55,6 +57,7 @@ class State:
         if kind == "start":
             self.ranks, self.rows, self.bytes = event["ranks"], event["rows"], event["bytes"]
             self.failed, self.phase, self.moved = set(), "start", 0
+            self.phases = EXTERNAL_PHASES if event.get("external") else PHASES
             return (f"{event['command']} {event['input']}: {self.rows:,} rows, {amount(self.bytes)}, on {self.ranks} "
                     "ranks")
         if kind == "phase":
@@ -92,10 +95,10 @@ class State:
         done = 0.0
         if self.phase == "start":
             return done
-        for phase, share in PHASES.items():
+        for phase, share in self.phases.items():
             if phase == self.phase:
                 part = self.round / self.rounds if phase == "sort" and self.rounds else 0.0
-                if phase in ("read", "write", "check", "convert") and self.bytes:
+                if phase != "sort" and self.bytes:
                     part = self.moved / (self.bytes * (2 if phase == "check" else 1))
                 return done + share * min(1.0, part)
             done += share

@@ -85,6 +85,17 @@ class Output:
             raise Failed(f"the output needs {amount(need)}, but {os.path.dirname(self.part)} has only {amount(free)}: "
                          "choose another place with -o")
 
+    def settings(self) -> Optional[Dict[str, Any]]:
+        """Returns the settings of an external sort for the ranks; None: the sort is in memory."""
+        return None
+
+    def poll(self, display: Display) -> None:
+        """Is called again and again while the ranks run; shows progress that they do not report."""
+
+    def has_state(self) -> bool:
+        """Returns whether a later command can continue this job."""
+        return False
+
     def source(self, rows: int) -> files.BinarySource:
         """Returns the binary rows."""
         return files.BinarySource(self.part, self.dtype, rows, [], self.dtype, self.offset, "raw")
@@ -124,6 +135,9 @@ class Output:
             raise Failed(f"{self.path}: the {self.format} file does not hold the rows that were sorted: a value cannot "
                          "be written in this format; write a .npy file", WRONG)
 
+    def discard(self) -> None:
+        """Marks the rows as wrong, so that no later command uses them."""
+
     def remove(self) -> None:
         """Removes the temporary files."""
         if self.part:
@@ -139,13 +153,14 @@ def scratch_folder() -> str:
 class Chaos:
     """Kills ranks at random moments, for demonstrations."""
 
-    def __init__(self, victims: int, seed: int, ranks: int, size: int) -> None:
+    def __init__(self, victims: int, seed: int, ranks: int, size: int,
+                 phases: Dict[str, Tuple[float, float]] = CHAOS) -> None:
         numbers = random.Random(seed)
         self.moments: List[Tuple[str, float, int]] = []
-        names = list(CHAOS)
+        names = list(phases)
         for rank in numbers.sample(range(ranks), victims):
-            phase = numbers.choices(names, [CHAOS[name][0] for name in names])[0]
-            self.moments.append((phase, numbers.random() * (0.01 + size / ranks / CHAOS[phase][1]), rank))
+            phase = numbers.choices(names, [phases[name][0] for name in names])[0]
+            self.moments.append((phase, numbers.random() * (0.01 + size / ranks / phases[phase][1]), rank))
         self.began: Dict[str, float] = {}
         self.order = [*names, "check", "convert"]
 
@@ -191,7 +206,8 @@ class Runner:
         free_starts = 2  # mpirun sometimes fails before it has started a rank; this does not count.
         while True:
             self.display.event("start", command=self.job["command"], input=self.source.path, rows=self.source.rows,
-                               bytes=self.source.bytes, ranks=self.ranks, attempt=self.attempt)
+                               bytes=self.source.bytes, ranks=self.ranks, attempt=self.attempt,
+                               **({"external": True} if output.settings() else {}))
             attempt, text = self._once(output)
             if attempt.done is not None and not self._missing(attempt):
                 self.failed = sorted({*attempt.failed, *attempt.done["failed"]})
@@ -214,12 +230,14 @@ class Runner:
             else:
                 self.attempt += 1
             last = reason.splitlines()[-1] if reason else "MPI failed"
-            self.display.event("retry", attempt=self.attempt, reason=f"{last}: starting again from the file")
-            self.chaos = None
             output.reset()
+            continued = (output.settings() or {}).get("resume")
+            how = "continuing with the last batch" if continued else "starting again from the file"
+            self.display.event("retry", attempt=self.attempt, reason=f"{last}: {how}")
+            self.chaos = None
 
     def _once(self, output: Output) -> Tuple[Attempt, str]:
-        self.job["path"] = output.part
+        self.job["path"], self.job["external"] = output.part, output.settings()
         program = [sys.executable, "-m", "ftsort.cli.worker", worker.encode_job(self.job)]
         attempt = Attempt()
         job = launch.Job(launch.arguments(program, self.ranks, self.mpirun))
@@ -228,6 +246,7 @@ class Runner:
             while not job.ended():
                 for line in job.lines(TICK):
                     self._take(attempt, line)
+                output.poll(self.display)
                 self._kill(attempt)
                 self.display.tick()
                 if self.deadline and time.monotonic() > self.deadline:

@@ -60,6 +60,8 @@ def finish(options: argparse.Namespace, source: files.Source, runner: Any, done:
         "killed": runner.killed, "recovered": state.recovered, "replayed": state.replayed,
         "sort_seconds": done["sort_seconds"], "bytes_per_second": round(source.bytes / seconds),
     }
+    if "external" in done:
+        members["external"] = done["external"]
     if options.command == "top" and rows:
         members["result"] = rows
     if options.command == "quantiles":

@@ -60,11 +60,13 @@ class Worker:
         self.owners: List[int] = []
         self.counted, self.sent_at = 0, 0.0
         options: Dict[str, Any] = {"store": job["store"], "algorithm": job["algorithm"]}
-        if job["store"] == "memory":
+        if job["external"]:
+            options["store"] = "memory"  # The file is the redundancy, whatever the store.
+        elif job["store"] == "memory":
             options["replicas"] = job["replicas"]
-        if job["store"] == "directory":
+        elif job["store"] == "directory":
             options["store_directory"] = job["store_directory"]
-        if job["store"] != "none":
+        if job["store"] != "none" and not job["external"]:
             options["reload"] = self.reload
         self.group = ftsort.Group(comm, on_event=self.on_event, **options)
         self.rank = self.group.rank
@@ -102,11 +104,12 @@ class Worker:
             return
         elif event.kind == kinds.FAILURE:
             report("failure", rank=event.rank)
-        elif event.kind == kinds.ROUND:
+        elif event.kind == kinds.ROUND and not self.job["external"]:
+            # The rounds of an external sort begin again with each batch.
             report("round", round=event.round, rounds=event.rounds)
         elif event.kind == kinds.EXECUTOR:
             report("executor", node=event.rank, rank=event.peer)
-        elif event.kind == kinds.REPLAY:
+        elif event.kind == kinds.REPLAY and not self.job["external"]:
             report("replay", round=event.round)
 
     def survivors(self) -> List[int]:
@@ -153,11 +156,15 @@ class Worker:
 
     # ---- Operation ----
 
+    def order(self) -> Tuple[Any, Any]:
+        """Returns the fields that decide the order, and their directions."""
+        if self.keys[0].field is None:
+            return None, self.keys[0].descending
+        return [key.field for key in self.keys], [key.descending for key in self.keys]
+
     def operate(self, rows: np.ndarray) -> Any:
         """Makes the call of the library; returns a result, or the array of quantiles."""
-        plain = self.keys[0].field is None
-        key: Any = None if plain else [key.field for key in self.keys]
-        descending: Any = self.keys[0].descending if plain else [key.descending for key in self.keys]
+        key, descending = self.order()
         if self.command == "quantiles":
             return self.group.quantiles(rows, self.job["fractions"], key=key, descending=descending)
         if self.command == "top":
@@ -303,8 +310,26 @@ class Worker:
 
     # ---- The job ----
 
+    def run_external(self, settings: Dict[str, Any]) -> None:
+        """Sorts the file with less memory than it takes, and checks the output."""
+        assert isinstance(self.source, files.BinarySource)
+        self.phase("runs")
+        began = time.monotonic()
+        stats = self.group.external_sort(
+            self.source.path, self.job["path"], self.source.dtype, *self.order(), sync=True,
+            scratch=settings["scratch"] or None, memory=settings["memory"], resume=settings["resume"],
+            source_offset=self.source.offset, output_offset=self.job["offset"])
+        seconds = time.monotonic() - began
+        self.phase("check")
+        self.check(stats.records)
+        figures = {"batches": stats.batches, "restarts": stats.restarts, "resumed_rows": stats.resumed_records}
+        report("done", rank=self.rank, rows=stats.records, failed=self.group.failed,
+               sort_seconds=round(seconds, 4), external=figures)
+
     def run(self) -> None:
         """Runs the job until its output is written and checked."""
+        if self.job["external"]:
+            return self.run_external(self.job["external"])
         while True:
             rows = self.read_input()
             self.phase("sort")
@@ -379,7 +404,8 @@ def main() -> None:
         kind = {ftsort.MpiError: "mpi", ftsort.InternalError: "mpi", ftsort.MemoryLimit: "memory",
                 ftsort.CallbackError: "file", ftsort.DataLost: "lost", ftsort.Corruption: "lost"}.get(type(error),
                                                                                                      "library")
-        report("error", kind=kind, message=str(error.__cause__ or error))
+        option = "--memory: " if kind == "memory" and job["external"] else ""
+        report("error", kind=kind, message=f"{option}{error.__cause__ or error}")
     except BaseException as error:
         end_as_failed(error)
     worker.group.leave(status)

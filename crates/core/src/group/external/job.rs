@@ -455,7 +455,7 @@ impl ExternalJob {
         let name = self.draft_of_output();
         let extents = blocks.iter().map(|(offset, records)| Extent {
             place: Place::Output(name.clone()),
-            at: (done + offset) * record_bytes,
+            at: self.manifest.identity.output_offset + (done + offset) * record_bytes,
             bytes: records.len(),
         });
         let extents: Vec<Extent> = extents.collect();

@@ -42,6 +42,8 @@ pub struct ExternalSort {
     pub files: ExternalFiles,
     /// The name of the output in its directory; the same on all ranks.
     pub output: String,
+    /// The position of the first record in the output; the same on all ranks.
+    pub output_offset: u64,
     /// The bytes that the buffers of the sort may take on this rank; 0: half of the memory limit of a job.
     pub memory_bytes: usize,
     /// Continues an earlier job with the same output, and leaves the state of this one for a later job; the same on
@@ -147,6 +149,7 @@ impl<T: Transport> Group<T> {
             (sort.fingerprint(), "record, output or resume"),
             (identity.bytes, "the size of the source"),
             (identity.source, "the source"),
+            (identity.output_offset, "output_offset"),
         ];
         for (fact, name) in facts {
             self.on_engine(|engine| agree_on_equal(engine, fact, name))?;

@@ -128,11 +128,19 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
         );
         return Err(Error::new(Status::Argument, text));
     }
+    if sort.output_offset.checked_add(bytes).is_none() {
+        let text = format!(
+            "output_offset is {}, with which the output ends beyond 2^64 bytes",
+            sort.output_offset
+        );
+        return Err(Error::new(Status::Argument, text));
+    }
     Ok(Identity {
         layout: sort.layout.fingerprint(),
         record_bytes,
         bytes,
         source: sort.files.places.source.identity()?,
+        output_offset: sort.output_offset,
     })
 }
 
@@ -143,12 +151,20 @@ pub(super) fn left_manifest(sort: &ExternalSort) -> Option<Manifest> {
     let mut bytes = Vec::with_capacity(usize::try_from(size).ok()?.min(1 << 20));
     content.read_to_end(&mut bytes).ok()?;
     let manifest = Manifest::decode(&bytes)?;
-    let written = manifest.done * manifest.identity.record_bytes as u64;
+    let identity = &manifest.identity;
+    let end_of = |bytes: u64| match bytes {
+        // The bytes before the first record appear with it.
+        0 => Some(0),
+        bytes => identity.output_offset.checked_add(bytes),
+    };
+    let whole = end_of(identity.bytes)?;
+    let written = end_of(manifest.done * identity.record_bytes as u64)?;
+    let is_empty = identity.bytes == 0;
     let names = [draft_name(&sort.output), sort.output.clone()];
     let (draft, output) = (&names[0], &names[1]);
     let size = |name: &String| files.read(name).ok().map(|(size, _)| size);
     let is_left = if manifest.is_finished {
-        size(output) == Some(manifest.identity.bytes)
+        size(output).is_some_and(|size| size == whole || is_empty)
     } else {
         size(draft).is_some_and(|size| size >= written)
             || (manifest.is_written() && size(output) == Some(written))

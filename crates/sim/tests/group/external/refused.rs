@@ -86,6 +86,8 @@ fn wrong_arguments_are_agreed_on() {
             sort.output = "other".into();
         }
     };
+    let other_offset: Change = |sort, rank| sort.output_offset += rank.index() as u64;
+    let far_offset: Change = |sort, _| sort.output_offset = u64::MAX;
     let other_size: Change = |sort, rank| {
         let bytes = if rank == Rank(1) { 80 } else { 88 };
         let source = Rc::new(RefCell::new(vec![0; bytes]));
@@ -98,6 +100,12 @@ fn wrong_arguments_are_agreed_on() {
     let little_memory: Change = |sort, _| sort.memory_bytes = 5 * RECORD_BYTES;
     for (change, status, text) in [
         (other_output, Status::Argument, "not the same on all ranks"),
+        (other_offset, Status::Argument, "output_offset"),
+        (
+            far_offset,
+            Status::Argument,
+            "output_offset is 18446744073709551615",
+        ),
         (other_size, Status::Argument, "the size of the source"),
         (
             not_whole,

@@ -1,0 +1,90 @@
+"""Sorts of files by runs, against NumPy."""
+
+import ftsort
+
+import os
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from samples import STAR, codes, inputs
+from test_errors import refused
+
+SIZE, RANK = MPI.COMM_WORLD.size, MPI.COMM_WORLD.rank
+MEMORY = 5 << 12  # A run has 4 kB.
+
+
+def write(path, array):
+    """Writes a raw file, which all ranks see afterwards."""
+    if RANK == 0:
+        array.tofile(path)
+    MPI.COMM_WORLD.barrier()
+    return path
+
+
+def ordered(array):
+    """Returns the bytes of all records, in one order."""
+    raw = array.view(np.uint8).reshape(len(array), array.dtype.itemsize)
+    return sorted(record.tobytes() for record in raw)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype, key", [("f8", None), ("S7", None), (STAR, "magnitude"), (STAR, ["name", "id"])])
+def test_files(group, shared_path, dtype, key, descending):
+    parts = inputs(dtype, count=900)
+    sources = [write(f"{shared_path}/in{number}", part) for number, part in enumerate(parts)]
+    folders = [f"{shared_path}/{name}{RANK}" for name in "ab"]
+    for folder in folders:
+        os.mkdir(folder)
+    output = f"{shared_path}/out"
+    stats = group.external_sort(sources, output, dtype, key, descending, scratch=folders, memory=MEMORY)
+    whole, found = np.concatenate(parts), np.fromfile(output, dtype)
+    assert stats.records == len(whole) and stats.batches > 1 and stats.restarts == stats.resumed_records == 0
+    assert MPI.COMM_WORLD.allreduce(stats.runs) > 1
+    assert ordered(found) == ordered(whole)
+    names = [key] if isinstance(key, str) else key
+    for name in names[:1] if names else [None]:
+        steps = np.diff(codes(found if name is None else found[name]))
+        assert np.all(steps <= 0 if descending else steps >= 0)
+    assert all(os.listdir(folder) == [] for folder in folders)
+    assert len(os.listdir(shared_path)) == len(set(sources)) + 2 * SIZE + 1
+
+
+def test_offsets_leave_room_for_headers(group, shared_path):
+    values = np.random.default_rng(1).normal(size=3000)
+    source = write(f"{shared_path}/in", np.concatenate([np.full(2, np.nan), values]))
+    group.external_sort(source, f"{shared_path}/out", "f8", memory=MEMORY, source_offset=16, output_offset=24)
+    found = np.fromfile(f"{shared_path}/out", "f8")
+    assert np.array_equal(found, np.concatenate([np.zeros(3), np.sort(values)]))
+
+
+def test_a_complete_sort_is_not_repeated(group, shared_path):
+    values = np.random.default_rng(2).normal(size=3000)
+    source, output = write(f"{shared_path}/in", values), f"{shared_path}/out"
+    first = group.external_sort(source, output, np.float64, memory=MEMORY, resume=True)
+    again = group.external_sort(source, output, np.float64, memory=MEMORY, resume=True)
+    assert first.batches > 1 and (again.batches, again.bytes_read, again.resumed_records) == (0, 0, 3000)
+    assert np.array_equal(np.fromfile(output), np.sort(values))
+    with pytest.raises(ftsort.ArgumentError, match="another key"):
+        group.external_sort(source, output, np.float64, descending=True, memory=MEMORY, resume=True)
+
+
+def test_wrong_arguments(group, shared_path):
+    source = write(f"{shared_path}/in", np.arange(5.0))
+    culprit = RANK == SIZE - 1
+
+    def sort(dtype="f8", *, sources=source, **options):
+        group.external_sort(sources, f"{shared_path}/out", dtype, **options)
+
+    refused(lambda: sort("f2" if culprit else "f8"), "float16")
+    refused(lambda: sort(sources=[] if culprit else source), "sources is empty")
+    refused(lambda: sort(memory=0 if culprit else None), "memory is 0")
+    refused(lambda: sort(output_offset=-1 if culprit else 0), "output_offset is -1")
+    refused(lambda: sort(scratch=["a\0b"] if culprit else None), "not a path")
+    refused(lambda: sort(source_offset=41 if culprit else 0), "source_offset is 41, but the source .* has 40 bytes")
+    with pytest.raises(ftsort.ArgumentError, match="not a multiple of the record size 24"):
+        sort("S24")
+    with pytest.raises(ftsort.StoreError, match="cannot read the source"):
+        sort(sources=f"{shared_path}/absent")
+    assert os.listdir(shared_path) == ["in"]

@@ -1,0 +1,150 @@
+"""The command `ftsort sort` with files that do not fit into its memory: kills, killed jobs, and --resume."""
+
+import json
+import os
+import pathlib
+import signal
+
+import numpy as np
+import pytest
+
+from test_cli import LIMIT, bad, command, folder, good, stars  # noqa: F401
+from test_cli_failures import chaos, children_of, is_running, small_disk, start, wait_for  # noqa: F401
+
+RANKS = "4"
+SMALL = ["-n", RANKS, "--memory", "2M"]  # A run has 100 kB.
+
+
+def check_by_key(path, rows):
+    """Compares a file with rows sorted by magnitude; equal keys may change their order."""
+    found = np.load(path)
+    assert found.dtype == rows.dtype and np.array_equal(found["magnitude"], np.sort(rows["magnitude"]))
+    assert np.array_equal(np.sort(found, order="id"), rows)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_sorts_npy_files_that_do_not_fit(folder, seed):  # noqa: F811
+    rows = stars(100_000, seed)
+    np.save("in.npy", rows)
+    events = [json.loads(line) for line in good("sort", "in.npy", "-o", "out.npy", "--key", "magnitude", *SMALL,
+                                                "--json").splitlines()]
+    check_by_key("out.npy", rows)
+    assert sorted(os.listdir(folder)) == ["in.npy", "out.npy"]
+    phases = [event["phase"] for event in events if event["event"] == "phase"]
+    assert phases[0] == "runs" and phases[-1] == "check"
+    last = events[-1]
+    assert last["ok"] and last["external"]["batches"] > 3 and last["external"]["resumed_rows"] == 0
+
+
+def test_sorts_raw_files_in_place_and_with_scratch_directories(folder):  # noqa: F811
+    values = np.random.default_rng(2).normal(size=300_000).astype("f4")
+    pathlib.Path("a.bin").write_bytes(values.tobytes())
+    mode = os.stat("a.bin").st_mode
+    os.mkdir("one")
+    os.mkdir("two")
+    good("sort", "a.bin", "--dtype", "f4", "-o", "a.bin", *SMALL, "--scratch", "one", "--scratch", "two")
+    assert np.array_equal(np.fromfile("a.bin", "f4"), np.sort(values))
+    assert os.stat("a.bin").st_mode == mode
+    assert sorted(os.listdir(folder)) == ["a.bin", "one", "two"] and os.listdir("one") == os.listdir("two") == []
+    good("sort", "a.bin", "--dtype", "f4", "-o", "out.npy", "--descending", *SMALL)
+    assert np.array_equal(np.load("out.npy"), np.sort(values)[::-1])
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_sorts_files_with_few_rows(folder, count):  # noqa: F811
+    np.save("in.npy", np.arange(count))
+    good("sort", "in.npy", "-o", "out.npy", "-n", RANKS, "--external")
+    assert np.load("out.npy").tolist() == list(range(count))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_sorts_although_ranks_are_killed(folder, seed):  # noqa: F811
+    rows = stars(200_000, seed)
+    np.save("in.npy", rows)
+    summary = chaos("sort", "in.npy", "-o", "out.npy", "--key", "magnitude", *SMALL, "--chaos", "half",
+                    "--chaos-seed", seed)
+    check_by_key("out.npy", rows)
+    assert summary["killed"]
+
+
+def merging_job(*arguments):
+    """Starts a sort by runs; returns the process once records are in the output, and the processes below it."""
+    process = start("sort", "in.npy", "-o", "out.npy", *SMALL, *arguments)
+    draft = pathlib.Path(".out.npy.external.partial")
+    wait_for(lambda: draft.exists() and draft.stat().st_size > 0)
+    return process, children_of(process.pid)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_killed_command_is_continued(folder, resume):  # noqa: F811
+    values = np.random.default_rng(3).normal(size=1_500_000)
+    np.save("in.npy", values)
+    process, members = merging_job(*(["--resume"] if resume else []))
+    process.kill()
+    process.communicate(timeout=LIMIT)
+    wait_for(lambda: not any(is_running(member) for member in members))
+    assert not os.path.exists("out.npy")
+    summary = json.loads(good("sort", "in.npy", "-o", "out.npy", "-n", "3", "--memory", "2M", "--resume",
+                              "--json").splitlines()[-1])
+    assert 0 < summary["external"]["resumed_rows"] <= len(values)
+    assert np.array_equal(np.load("out.npy"), np.sort(values))
+    assert sorted(os.listdir(folder)) == ["in.npy", "out.npy"]
+
+
+def test_a_killed_mpirun_is_continued(folder):  # noqa: F811
+    values = np.random.default_rng(4).normal(size=1_500_000)
+    np.save("in.npy", values)
+    process, members = merging_job("--json")
+    os.kill(members[0], signal.SIGKILL)
+    output, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, output + errors
+    events = [json.loads(line) for line in output.splitlines()]
+    assert "continuing" in [event["reason"] for event in events if event["event"] == "retry"][0]
+    assert events[-1]["attempts"] == 2 and events[-1]["external"]["resumed_rows"] > 0
+    assert np.array_equal(np.load("out.npy"), np.sort(values))
+    assert sorted(os.listdir(folder)) == ["in.npy", "out.npy"]
+
+
+def test_an_interrupted_sort_names_the_remedy(folder):  # noqa: F811
+    np.save("in.npy", np.random.default_rng(5).normal(size=1_500_000))
+    process, _ = merging_job()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == 128 + signal.SIGTERM and "with --resume continues" in errors, errors
+    # Another order is another sort, which a command without --resume puts in its place.
+    bad(1, "is the state of another sort, with another key", "sort", "in.npy", "-o", "out.npy", "--descending", *SMALL,
+        "--resume")
+    good("sort", "in.npy", "-o", "out.npy", "--descending", *SMALL)
+    assert np.array_equal(np.load("out.npy"), np.sort(np.load("in.npy"))[::-1])
+    assert sorted(os.listdir(folder)) == ["in.npy", "out.npy"]
+
+
+def test_wrong_options(folder):  # noqa: F811
+    np.save("in.npy", stars(1000))
+    np.save("foreign.npy", np.arange(1000, dtype=">i8"))
+    pathlib.Path("in.csv").write_text("id,magnitude\n" + "1,2.5\n" * 500)
+    for size in ("0", "much", "-1", "3X"):
+        bad(2, "is not a size", "sort", "in.npy", "-o", "o.npy", f"--memory={size}")
+    bad(2, "--scratch absent: not a directory", "sort", "in.npy", "-o", "o.npy", "--scratch", "absent")
+    bad(2, "--external: only .npy and raw files", "sort", "in.csv", "-o", "o.csv", "--external")
+    bad(2, "and the output is csv", "sort", "in.npy", "-o", "o.csv", "--resume")
+    bad(1, "in.csv takes 25.6 kB to sort in memory, but there are 1.0 kB", "sort", "in.csv", "-o", "o.csv",
+        "--memory", "1K")
+    bad(2, "write the file in native byte order", "sort", "foreign.npy", "-o", "o.npy", "--external")
+    bad(1, "--memory: ", "sort", "in.npy", "-o", "o.npy", "--memory", "1K", "-n", "2")
+    bad(2, "unrecognized arguments: --external", "argsort", "in.npy", "-o", "o.npy", "--external")
+    with open("in.npy", "ab") as file:
+        file.write(b"more")
+    bad(2, "has 4 bytes behind its last row", "sort", "in.npy", "-o", "o.npy", "--external")
+    assert sorted(os.listdir(folder)) == ["foreign.npy", "in.csv", "in.npy"]
+
+
+def test_too_little_space_for_runs_is_found_before_the_sort(small_disk):  # noqa: F811
+    np.save("in.npy", np.arange(1_000_000))
+    bad(1, "the output and the sorted runs need 16.0 MB", "sort", "in.npy", "-o", small_disk / "out.npy", "--external")
+    assert os.listdir(small_disk) == []
+
+
+def test_the_available_memory_is_known():
+    from ftsort.cli import external
+    assert 1 << 20 < external.available_memory() < 1 << 60
