@@ -8,7 +8,7 @@
 //!
 //! A chunk is a fixed part of the source, and its sort is stable. So a run has the same bytes whichever rank makes it, and
 //! a cut of it is a position that stays valid if the run is lost and made again. The committed state of a sort is one
-//! [`CutPoint`](crate::sort::pivot::CutPoint): all records before it are in the output.
+//! `CutPoint`: all records before it are in the output.
 //!
 //! | file | content |
 //! |---|---|
