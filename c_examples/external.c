@@ -27,7 +27,7 @@ static int usage(const char *problem, const char *word)
 int main(int argc, char **argv)
 {
   const char *scratch[MOST];
-  ftsort_record record = {0};
+  ftsort_record record;
   ftsort_external files = FTSORT_EXTERNAL_INIT;
   ftsort_external_stats stats = FTSORT_EXTERNAL_STATS_INIT;
   ftsort *group = NULL;
@@ -35,6 +35,7 @@ int main(int argc, char **argv)
   double start;
   int arg;
 
+  memset(&record, 0, sizeof record);
   record.struct_size = sizeof record;
   record.record_bytes = 100;
   record.key = FTSORT_KEY_BYTES;
