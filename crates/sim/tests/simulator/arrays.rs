@@ -52,6 +52,15 @@ fn blocks_of_hundreds_of_arrays_move() {
     }
 }
 
+/// After some failures only a few ranks have a block to move; all ranks must expect headers of the same size.
+#[test]
+fn blocks_of_many_arrays_move_between_some_ranks() {
+    expect_correct(&parse(
+        "ranks=24 seed=506094 records=0 keys=4 algorithm=samplesort store=memory:1 repair=agree hosts=24 sorts=1 arrays=40 \
+         dense=1 tagged=1 checks=1 spares=1 damage=1 failures=2@428,1@619z,12@560,19@887,21@1032,10@742",
+    ));
+}
+
 /// A change of any record is found, although the arrays share a digest.
 #[test]
 fn a_corruption_of_one_array_is_repaired() {

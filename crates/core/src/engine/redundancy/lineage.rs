@@ -40,6 +40,8 @@ struct Plan {
     pieces: Vec<(Node, Rank, Rank)>,
     /// Blocks to move whole, and the rank that has them.
     moves: Vec<(Node, Rank)>,
+    /// Whether any rank moves a block. Sender and receiver of a message must expect headers of the same size.
+    moves_blocks: bool,
     /// Inputs of live ranks that are the blocks of this rank's nodes, and that it holds already.
     taken: Vec<Rank>,
     /// Inputs to copy: the owner, and the receiver.
@@ -177,9 +179,10 @@ impl Job<'_, '_> {
                 .transfer_inputs(&origins, transfers, &mut result.error)?
         } else {
             // An input is one run.
-            let most_runs = match plan.moves[..] {
-                [] => self.algorithm.most_runs_of_input(),
-                _ => self.algorithm.most_runs(),
+            let most_runs = if plan.moves_blocks {
+                self.algorithm.most_runs()
+            } else {
+                self.algorithm.most_runs_of_input()
             };
             self.engine
                 .transfer(transfers, most_runs, &mut result.error)?
@@ -285,6 +288,7 @@ impl Job<'_, '_> {
             (node, origin, holder.unwrap_or(origin))
         };
         plan.pieces = needed.into_iter().map(source).collect();
+        plan.moves_blocks = !plan.moves.is_empty();
         // Transfers without this rank are removed in the same order on every rank.
         let me = members.me();
         plan.pieces
