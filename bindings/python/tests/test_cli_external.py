@@ -68,16 +68,19 @@ def test_sorts_although_ranks_are_killed(folder, seed):  # noqa: F811
 
 
 def merging_job(*arguments):
-    """Starts a sort by runs; returns the process once records are in the output, and the processes below it."""
+    """Starts a sort by runs; returns the process once batches are committed, and the processes below it.
+
+    The tenth part of the output has many batches, and a batch is committed before the second one after it is written.
+    """
     process = start("sort", "in.npy", "-o", "out.npy", *SMALL, *arguments)
     draft = pathlib.Path(".out.npy.external.partial")
-    wait_for(lambda: draft.exists() and draft.stat().st_size > 0)
+    wait_for(lambda: draft.exists() and draft.stat().st_size > 3_200_000)
     return process, children_of(process.pid)
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_killed_command_is_continued(folder, resume):  # noqa: F811
-    values = np.random.default_rng(3).normal(size=1_500_000)
+    values = np.random.default_rng(3).normal(size=4_000_000)
     np.save("in.npy", values)
     process, members = merging_job(*(["--resume"] if resume else []))
     process.kill()
@@ -92,7 +95,7 @@ def test_a_killed_command_is_continued(folder, resume):  # noqa: F811
 
 
 def test_a_killed_mpirun_is_continued(folder):  # noqa: F811
-    values = np.random.default_rng(4).normal(size=1_500_000)
+    values = np.random.default_rng(4).normal(size=4_000_000)
     np.save("in.npy", values)
     process, members = merging_job("--json")
     os.kill(members[0], signal.SIGKILL)
@@ -106,7 +109,7 @@ def test_a_killed_mpirun_is_continued(folder):  # noqa: F811
 
 
 def test_an_interrupted_sort_names_the_remedy(folder):  # noqa: F811
-    np.save("in.npy", np.random.default_rng(5).normal(size=1_500_000))
+    np.save("in.npy", np.random.default_rng(5).normal(size=4_000_000))
     process, _ = merging_job()
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=LIMIT)
