@@ -89,7 +89,8 @@ def test_a_killed_command_is_continued(folder, resume):  # noqa: F811
     assert not os.path.exists("out.npy")
     summary = json.loads(good("sort", "in.npy", "-o", "out.npy", "-n", "3", "--memory", "2M", "--resume",
                               "--json").splitlines()[-1])
-    assert 0 < summary["external"]["resumed_rows"] <= len(values)
+    # The ranks may end their sort before they notice the kill. Without --resume they remove their state then.
+    assert int(resume) <= summary["external"]["resumed_rows"] <= len(values)
     assert np.array_equal(np.load("out.npy"), np.sort(values))
     assert sorted(os.listdir(folder)) == ["in.npy", "out.npy"]
 
