@@ -1,5 +1,6 @@
 """The command `ftsort sort` with files that do not fit into its memory: kills, killed jobs, and --resume."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -84,13 +85,16 @@ def test_a_killed_command_is_continued(folder, resume):  # noqa: F811
     np.save("in.npy", values)
     process, members = merging_job(*(["--resume"] if resume else []))
     process.kill()
+    # Ranks that live on may end their sort, and without --resume they remove their state then.
+    for member in members if not resume else ():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
     process.communicate(timeout=LIMIT)
     wait_for(lambda: not any(is_running(member) for member in members))
     assert not os.path.exists("out.npy")
     summary = json.loads(good("sort", "in.npy", "-o", "out.npy", "-n", "3", "--memory", "2M", "--resume",
                               "--json").splitlines()[-1])
-    # The ranks may end their sort before they notice the kill. Without --resume they remove their state then.
-    assert int(resume) <= summary["external"]["resumed_rows"] <= len(values)
+    assert 0 < summary["external"]["resumed_rows"] <= len(values)
     assert np.array_equal(np.load("out.npy"), np.sort(values))
     assert sorted(os.listdir(folder)) == ["in.npy", "out.npy"]
 

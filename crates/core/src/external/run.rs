@@ -25,7 +25,7 @@ pub const TAIL_BYTES: u64 = 8;
 /// The index of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunIndex {
-    /// The number of the job whose run it is.
+    /// The number of the job that made the run.
     pub job: u64,
     /// The chunk of the source.
     pub chunk: u32,
@@ -47,40 +47,29 @@ pub struct RunIndex {
 }
 
 impl RunIndex {
-    /// Makes the index of a sorted chunk, in blocks of `block` records.
+    /// Makes the index of a sorted chunk, in blocks of `block` records. The first `first` records, and `done` records of
+    /// all runs, are in the output.
     pub fn new(
         (job, chunk): (u64, u32),
         sorted: &[u8],
+        (first, done): (u64, u64),
         block: u64,
         record_bytes: usize,
     ) -> RunIndex {
-        let index = RunIndex {
+        let stored = &sorted[first as usize * record_bytes..];
+        let blocks = stored.chunks(block as usize * record_bytes);
+        let first_records = blocks.clone().flat_map(|block| &block[..record_bytes]);
+        RunIndex {
             job,
             chunk,
             records: (sorted.len() / record_bytes) as u64,
-            first: 0,
-            done: 0,
-            block,
-            digest: Checksum::of(sorted),
-            sums: Vec::new(),
-            firsts: Vec::new(),
-            record_bytes,
-        };
-        index.from(0, 0, sorted)
-    }
-
-    /// The index of the same chunk if only the records from `first` are stored, of which `done` records of all runs
-    /// are in the output.
-    pub fn from(self, first: u64, done: u64, sorted: &[u8]) -> RunIndex {
-        let stored = &sorted[first as usize * self.record_bytes..];
-        let blocks = stored.chunks(self.block as usize * self.record_bytes);
-        let first_records = blocks.clone().flat_map(|block| &block[..self.record_bytes]);
-        RunIndex {
             first,
             done,
+            block,
+            digest: Checksum::of(sorted),
             firsts: first_records.copied().collect(),
             sums: blocks.map(Checksum::of).collect(),
-            ..self
+            record_bytes,
         }
     }
 
@@ -315,7 +304,7 @@ mod tests {
     fn runs_of(mut chunks: Vec<Vec<u16>>, block: u64) -> Vec<(Vec<u16>, RunIndex)> {
         chunks.iter_mut().for_each(|chunk| chunk.sort_unstable());
         let runs = (0..).zip(chunks).map(|(chunk, keys)| {
-            let index = RunIndex::new((7, chunk), &bytes_of(&keys), block, 2);
+            let index = RunIndex::new((7, chunk), &bytes_of(&keys), (0, 0), block, 2);
             (keys, index)
         });
         runs.collect()
@@ -401,7 +390,7 @@ mod tests {
             keys.sort_unstable();
             let first = first % keys.len() as u64;
             let sorted = bytes_of(&keys);
-            let index = RunIndex::new((3, 4), &sorted, block, 2).from(first, 9, &sorted);
+            let index = RunIndex::new((3, 4), &sorted, (first, 9), block, 2);
             let stored = &sorted[2 * first as usize..];
             let mut file = stored.to_vec();
             let encoded = index.encode();
@@ -426,7 +415,7 @@ mod tests {
     #[test]
     fn blocks_that_are_not_whole_are_not_compared() {
         let sorted = bytes_of(&[1, 2, 3, 4, 5, 6, 7]);
-        let index = RunIndex::new((1, 0), &sorted, 3, 2);
+        let index = RunIndex::new((1, 0), &sorted, (0, 0), 3, 2);
         assert!(index.is_intact(1, &bytes_of(&[9, 9, 4, 5, 6, 7])));
         assert!(!index.is_intact(1, &bytes_of(&[9, 9, 4, 5, 9, 7])));
         assert!(index.is_intact(4, &bytes_of(&[9])));

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{ExternalSort, ExternalStats, PARTS_OF_MEMORY};
+use crate::block::Run;
 use crate::external::geometry::Geometry;
 use crate::external::manifest::{Identity, Manifest};
 use crate::external::places::{Extent, ExternalFiles, Place, Transfer, refusal};
-use crate::external::run::{RunIndex, TAIL_BYTES};
+use crate::external::run::{RunIndex, TAIL_BYTES, farthest_cut};
+use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
 use ftsort_kernels::buffer::{Buffer, Slice};
@@ -68,9 +70,28 @@ pub(super) struct Reading {
     transfer: Transfer<Buffer>,
 }
 
-/// The name of the files of a job's runs, without the chunk.
+impl HeldRun {
+    fn new(index: RunIndex, directory: usize) -> HeldRun {
+        HeldRun {
+            position: index.first,
+            index,
+            directory,
+        }
+    }
+
+    /// The name of its file.
+    fn name(&self) -> String {
+        run_name(self.index.job, self.index.chunk)
+    }
+}
+
+/// The beginning of the names of a job's runs.
 fn run_prefix(job: u64) -> String {
     format!("ftsort-run-{job:016x}-")
+}
+
+fn run_name(job: u64, chunk: u32) -> String {
+    format!("{}{chunk}", run_prefix(job))
 }
 
 impl ExternalJob {
@@ -118,7 +139,7 @@ impl ExternalJob {
     }
 
     /// The number of records of this rank's part of a batch.
-    pub fn most_records(&self) -> u64 {
+    fn most_records(&self) -> u64 {
         (self.share / self.record_bytes()).max(1) as u64
     }
 
@@ -140,13 +161,7 @@ impl ExternalJob {
                     continue;
                 }
                 if let Some(index) = self.read_index(directory, &name, chunk) {
-                    let position = index.first;
-                    let run = HeldRun {
-                        index,
-                        directory,
-                        position,
-                    };
-                    self.held.insert(chunk, run);
+                    self.held.insert(chunk, HeldRun::new(index, directory));
                 }
             }
         }
@@ -191,7 +206,8 @@ impl ExternalJob {
     }
 
     /// Learns the runs of all ranks, and returns the number of runs of each rank and the chunks without a run. Of
-    /// several ranks that see the run of a chunk, the one with the fewest runs uses it. `me`: the index of this rank's report.
+    /// several ranks that see the run of a chunk, the one with the fewest runs uses it. `me`: the index of this rank's
+    /// report.
     pub fn learn_holdings(
         &mut self,
         reports: &[Slice],
@@ -272,22 +288,17 @@ impl ExternalJob {
     fn start_run(&mut self, chunk: u32, sorted: Slice) -> Result<Draft> {
         let record_bytes = self.record_bytes();
         let (job, block) = (self.manifest.job, self.manifest.block);
-        let whole = RunIndex::new((job, chunk), &sorted, block, record_bytes);
-        let in_memory = |records: Range<u64>| {
-            let range = whole.file_range(&records);
-            Ok(Some(sorted.part(range.start as usize..range.end as usize)))
-        };
-        let first = whole.cut(&self.manifest.cut, &*self.kernel, in_memory)?;
-        let first = first.unwrap_or(0);
-        let index = whole.from(first, self.manifest.done, &sorted);
+        let first = records_before(&self.manifest.cut, chunk, &sorted, &*self.kernel);
+        let in_output = (first as u64, self.manifest.done);
+        let index = RunIndex::new((job, chunk), &sorted, in_output, block, record_bytes);
         let directory = chunk as usize % self.files.places.scratch.len();
-        let name = format!("{}{chunk}.draft", run_prefix(job));
+        let name = format!("{}.draft", run_name(job, chunk));
         let files = &mut self.files.places.scratch[directory];
         // A process that was killed may have left it.
         let _ = files.remove(&name);
         let created = files.write(&name, &[]);
         created.map_err(|error| refusal("create", &**files, &name, &error))?;
-        let stored = sorted.part(first as usize * record_bytes..sorted.len());
+        let stored = sorted.part(first * record_bytes..sorted.len());
         let encoded: Slice = Buffer::copy_of(&index.encode())?.into();
         let extents = [(0, stored.len()), (stored.len(), encoded.len())];
         let extents = extents.map(|(at, bytes)| Extent {
@@ -309,20 +320,15 @@ impl ExternalJob {
 
     fn finish_run(&mut self, draft: Draft) -> Result<()> {
         draft.transfer.wait()?;
-        let name = format!("{}{}", run_prefix(self.manifest.job), draft.index.chunk);
-        let files = &mut self.files.places.scratch[draft.directory];
+        let run = HeldRun::new(draft.index, draft.directory);
+        let name = run.name();
+        let files = &mut self.files.places.scratch[run.directory];
         files
             .sync(&draft.name)
             .and_then(|()| files.rename(&draft.name, &name))
             .and_then(|()| files.sync_names())
             .map_err(|error| refusal("write", &**files, &name, &error))?;
         self.stats.runs += 1;
-        let position = draft.index.first;
-        let run = HeldRun {
-            index: draft.index,
-            directory: draft.directory,
-            position,
-        };
         self.held.insert(run.index.chunk, run);
         Ok(())
     }
@@ -331,8 +337,7 @@ impl ExternalJob {
     pub fn give_up(&mut self, chunks: &[u32]) -> Result<()> {
         for chunk in chunks {
             if let Some(run) = self.held.remove(chunk) {
-                let name = format!("{}{chunk}", run_prefix(self.manifest.job));
-                let _ = self.files.places.scratch[run.directory].remove(&name);
+                let _ = self.files.places.scratch[run.directory].remove(&run.name());
             }
         }
         self.losses += chunks.len();
@@ -355,7 +360,7 @@ impl ExternalJob {
             let read = |records: Range<u64>| {
                 let range = run.index.file_range(&records);
                 let mut block = Buffer::unset((range.end - range.start) as usize)?;
-                let extent = self.extent(*chunk, run, &records);
+                let extent = extent(run, &records);
                 if self.files.places.read(&[extent], &mut block).is_err() {
                     return Ok(None);
                 }
@@ -372,14 +377,17 @@ impl ExternalJob {
         Ok((positions, unreadable))
     }
 
-    fn extent(&self, chunk: u32, run: &HeldRun, records: &Range<u64>) -> Extent {
-        let range = run.index.file_range(records);
-        let name = format!("{}{chunk}", run_prefix(self.manifest.job));
-        Extent {
-            place: Place::Scratch(run.directory, name),
-            at: range.start,
-            bytes: (range.end - range.start) as usize,
-        }
+    /// Proposes the end of the next batch.
+    pub fn propose_end(&self) -> Result<Cut> {
+        let runs = self.held.values().map(|run| (&run.index, run.position));
+        let runs: Vec<_> = runs.collect();
+        farthest_cut(&runs, self.most_records(), &*self.kernel).ok_or_else(|| {
+            let text = format!(
+                "memory_bytes is too small for {} runs of this source: give the sort more memory, or use more ranks",
+                runs.len()
+            );
+            Error::new(Status::Memory, text)
+        })
     }
 
     /// Sets the positions of all runs to the committed cut. Returns the runs that cannot be read.
@@ -402,16 +410,14 @@ impl ExternalJob {
         }
         let (mut parts, mut extents) = (Vec::new(), Vec::new());
         for (chunk, position) in positions {
-            let Some(run) = self.held.get(&chunk) else {
+            let Some(run) = self.held.get_mut(&chunk) else {
                 continue;
             };
             let records = run.position..position.max(run.position);
+            run.position = records.end;
             if !records.is_empty() {
-                extents.push(self.extent(chunk, run, &records));
-                parts.push((chunk, records.clone()));
-            }
-            if let Some(run) = self.held.get_mut(&chunk) {
-                run.position = records.end;
+                extents.push(extent(run, &records));
+                parts.push((chunk, records));
             }
         }
         let into = Buffer::unset(extents.iter().map(|extent| extent.bytes).sum())?;
@@ -462,6 +468,30 @@ impl ExternalJob {
         let blocks: Vec<Slice> = blocks.into_iter().map(|(_, records)| records).collect();
         self.stats.bytes_written += blocks.iter().map(|block| block.len() as u64).sum::<u64>();
         self.files.start_write(extents, blocks)
+    }
+}
+
+/// The bytes of these records in a run's file.
+fn extent(run: &HeldRun, records: &Range<u64>) -> Extent {
+    let range = run.index.file_range(records);
+    Extent {
+        place: Place::Scratch(run.directory, run.name()),
+        at: range.start,
+        bytes: (range.end - range.start) as usize,
+    }
+}
+
+/// The number of records of a sorted chunk before a cut.
+fn records_before(cut: &Cut, chunk: u32, sorted: &Slice, kernel: &dyn Kernel) -> usize {
+    let run = Run {
+        origin: Rank(chunk),
+        start: 0,
+        data: sorted.clone(),
+    };
+    match cut {
+        Cut::AllUpper => 0,
+        Cut::AllLower => sorted.len() / kernel.record_bytes(),
+        Cut::At(point) => point.records_before(&run, kernel),
     }
 }
 

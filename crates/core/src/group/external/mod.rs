@@ -1,15 +1,19 @@
 //! Sorts of more data than memory: the collective steps ([`external`](crate::external) has the parts of one rank).
 //!
 //! The source is the redundancy. If a rank fails, its runs are missing, unless the survivors see them in a directory that
-//! they share; the survivors divide their chunks, read and sort them again, and repeat the batches that are not committed. A batch is committed as soon as all ranks have written
-//! their blocks of it and no rank has failed since the runs of all chunks were found. After that a manifest beside the
-//! output tells it to a job that resumes this one.
+//! they share. The survivors divide the chunks of missing runs, read and sort them again, and repeat the batches that are
+//! not committed. A batch is committed as soon as all ranks have written their blocks of it and no rank has failed since
+//! the runs of all chunks were found. Then a manifest beside the output names it, for a job that resumes this one.
 //!
 //! Must never: write records into the output before the place of a committed batch, or read a batch of which a rank
 //! does not have its runs.
 
 mod job;
 mod output;
+
+use std::hash::{Hash, Hasher};
+
+use twox_hash::XxHash3_64;
 
 use self::job::{ExternalJob, Reading, geometry, remove_runs};
 use self::output::{identity_of, left_manifest, manifest_name};
@@ -19,7 +23,7 @@ use super::{Group, JobKind, Sorted};
 use crate::engine::reported_by_all;
 use crate::external::manifest::Manifest;
 use crate::external::places::{ExternalFiles, Transfer};
-use crate::external::run::{farthest_cut, first_cut};
+use crate::external::run::first_cut;
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
 use crate::sort::pivot::Cut;
@@ -84,8 +88,7 @@ struct Written {
 impl ExternalSort {
     /// A hash of all that must be the same on all ranks.
     fn fingerprint(&self) -> u64 {
-        use std::hash::{Hash, Hasher};
-        let mut hasher = twox_hash::XxHash3_64::new();
+        let mut hasher = XxHash3_64::new();
         self.layout.fingerprint().hash(&mut hasher);
         self.output.hash(&mut hasher);
         self.resume.hash(&mut hasher);
@@ -117,15 +120,11 @@ impl<T: Transport> Group<T> {
                     return Ok(job.stats);
                 }
                 let sorted = group.external_attempts(&mut job, start.time);
-                if sorted
-                    .as_ref()
-                    .is_err_and(|error| error.status.sets_apart())
-                {
-                    return sorted.map(|()| job.stats);
-                }
-                let fails = sorted.is_err();
-                if !fails || !job.resume {
-                    job.clean_up(fails);
+                match &sorted {
+                    // The other ranks may still need the files.
+                    Err(error) if error.status.sets_apart() => {}
+                    Err(_) if job.resume => {}
+                    sorted => job.clean_up(sorted.is_err()),
                 }
                 group.note_total_time(start.time);
                 sorted.map(|()| job.stats)
@@ -159,7 +158,7 @@ impl<T: Transport> Group<T> {
             bytes => bytes,
         };
         let share = memory / PARTS_OF_MEMORY;
-        let reports = self.reports(share.to_le_bytes().to_vec())?;
+        let reports = self.reports(share.to_le_bytes().to_vec(), None)?;
         let shares = reports
             .iter()
             .filter_map(|(_, share)| share[..].try_into().ok());
@@ -196,8 +195,7 @@ impl<T: Transport> Group<T> {
                     remove_runs(&mut sort.files, left.job);
                 }
                 let mut job = ExternalJob::new(sort, manifest, share, &self.threads);
-                let removed = self.is_writer().then(|| job.remove_output());
-                self.on_all(removed.unwrap_or(Ok(())))?;
+                self.on_writer(|| job.remove_output())?;
                 return Ok(job);
             }
         };
@@ -225,7 +223,7 @@ impl<T: Transport> Group<T> {
         message.resize(length, 0);
         let mut framed = (known as u64).to_le_bytes().to_vec();
         framed.extend(message);
-        let reports = self.reports(framed)?;
+        let reports = self.reports(framed, None)?;
         let manifests = reports.iter().filter_map(|(_, report)| {
             let (known, manifest) = report.split_first_chunk()?;
             Manifest::decode(manifest.get(..u64::from_le_bytes(*known) as usize)?)
@@ -239,16 +237,21 @@ impl<T: Transport> Group<T> {
         Ok(self.on_engine(|engine| engine.all_or_none(mine))?.0)
     }
 
-    /// The payloads of all survivors. Collective.
-    fn reports(&mut self, mine: Vec<u8>) -> Result<Vec<(Rank, Slice)>> {
-        Ok(self
-            .on_engine(|engine| reported_by_all(engine, mine, None))?
-            .0)
+    /// The payloads of all survivors; the agreed error if any rank has one. Collective.
+    fn reports(&mut self, mine: Vec<u8>, error: Option<Error>) -> Result<Vec<(Rank, Slice)>> {
+        let reports = self.on_engine(|engine| reported_by_all(engine, mine, error))?;
+        Ok(reports.0)
     }
 
     /// Whether this rank writes the manifest.
     fn is_writer(&self) -> bool {
         self.members.lowest_executor() == self.members.me()
+    }
+
+    /// Lets the writer do `work`. Collective.
+    fn on_writer(&mut self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let done = if self.is_writer() { work() } else { Ok(()) };
+        self.on_all(done)
     }
 
     fn known_failures(&self) -> usize {
@@ -260,12 +263,7 @@ impl<T: Transport> Group<T> {
         loop {
             let known = self.known_failures();
             if !job.manifest.is_written() {
-                let prepared = if self.is_writer() {
-                    job.ensure_output().and_then(|()| job.write_manifest())
-                } else {
-                    Ok(())
-                };
-                self.on_all(prepared)?;
+                self.on_writer(|| job.ensure_output().and_then(|()| job.write_manifest()))?;
                 if !self.find_or_make_runs(job)? {
                     continue;
                 }
@@ -276,13 +274,8 @@ impl<T: Transport> Group<T> {
                     continue;
                 }
             }
-            let finished = job.check_source();
-            let finished = if self.is_writer() {
-                finished.and_then(|()| job.finish_output())
-            } else {
-                finished
-            };
-            self.on_all(finished)?;
+            self.on_all(job.check_source())?;
+            self.on_writer(|| job.finish_output())?;
             if self.known_failures() == known {
                 return Ok(());
             }
@@ -291,7 +284,7 @@ impl<T: Transport> Group<T> {
 
     /// Makes the runs that no rank has. Returns whether all were there already. Collective.
     fn find_or_make_runs(&mut self, job: &mut ExternalJob) -> Result<bool> {
-        let reports = self.reports(job.holdings())?;
+        let reports = self.reports(job.holdings(), None)?;
         let (ranks, digests): (Vec<Rank>, Vec<Slice>) = reports.into_iter().unzip();
         let me = self.members.me();
         let mine = ranks
@@ -343,7 +336,7 @@ impl<T: Transport> Group<T> {
             };
             let is_last = end == Cut::AllLower;
             let gave_up = if is_last {
-                self.any_gave_up(job, unreadable)?
+                self.any_gave_up(job, &unreadable, None)?
             } else {
                 ahead = self.start_batch(job, unreadable)?;
                 ahead.is_none()
@@ -361,6 +354,13 @@ impl<T: Transport> Group<T> {
             let done = job.manifest.done;
             let blocks = sorted.blocks.into_iter();
             let blocks = blocks.map(|(_, offset, records)| (offset, records));
+            if mutant(Mutant::ManifestBeforeCommit) && self.is_writer() {
+                let committed = job.manifest.clone();
+                job.manifest.done += sorted.total;
+                job.manifest.cut = end.clone();
+                let _ = job.write_manifest();
+                job.manifest = committed;
+            }
             behind = Some(Written {
                 transfer: job.start_output(done, blocks.collect()),
                 records: sorted.total,
@@ -377,24 +377,13 @@ impl<T: Transport> Group<T> {
         job: &mut ExternalJob,
         unreadable: Vec<u32>,
     ) -> Result<Option<Reading>> {
-        let runs: Vec<_> = job
-            .held
-            .values()
-            .map(|run| (&run.index, run.position))
-            .collect();
-        let proposal = farthest_cut(&runs, job.most_records(), &*job.kernel).ok_or_else(|| {
-            let text = format!(
-                "memory_bytes is too small for {} runs of this source: give the sort more memory, or use more ranks",
-                runs.len()
-            );
-            Error::new(Status::Memory, text)
-        });
-        let proposal = self.on_all(proposal)?;
+        let gave_up = job.give_up(&unreadable);
+        let proposal = gave_up.and_then(|()| job.propose_end());
         let record_bytes = job.layout.record_bytes();
         let mut message = vec![u8::from(!unreadable.is_empty())];
-        proposal.encode(record_bytes, &mut message);
-        let reports = self.reports(message)?;
-        self.give_up(job, unreadable)?;
+        let cut = proposal.as_ref().unwrap_or(&Cut::AllUpper);
+        cut.encode(record_bytes, &mut message);
+        let reports = self.reports(message, proposal.err())?;
         let mut cuts = Vec::new();
         for (_, report) in &reports {
             let (gave_up, cut) = report.split_first().unwrap_or((&1, &[]));
@@ -404,25 +393,25 @@ impl<T: Transport> Group<T> {
             cuts.push(Cut::decode(cut, record_bytes)?);
         }
         let end = first_cut(cuts, &*job.kernel);
-        let started = job.start_batch(end);
-        let (reading, unreadable) = match self.on_all(started)? {
-            Ok(reading) => (Some(reading), Vec::new()),
-            Err(unreadable) => (None, unreadable),
+        let (reading, unreadable, error) = match job.start_batch(end) {
+            Ok(Ok(reading)) => (Some(reading), Vec::new(), None),
+            Ok(Err(unreadable)) => (None, unreadable, None),
+            Err(error) => (None, Vec::new(), Some(error)),
         };
-        let gave_up = self.any_gave_up(job, unreadable)?;
+        let gave_up = self.any_gave_up(job, &unreadable, error)?;
         Ok(reading.filter(|_| !gave_up))
     }
 
-    /// Gives up runs, and returns whether any rank does. Collective.
-    fn any_gave_up(&mut self, job: &mut ExternalJob, unreadable: Vec<u32>) -> Result<bool> {
-        let reports = self.reports(vec![u8::from(!unreadable.is_empty())])?;
-        self.give_up(job, unreadable)?;
+    /// Gives up runs, and returns whether any rank does; the agreed error if any rank has one. Collective.
+    fn any_gave_up(
+        &mut self,
+        job: &mut ExternalJob,
+        unreadable: &[u32],
+        error: Option<Error>,
+    ) -> Result<bool> {
+        let error = error.or(job.give_up(unreadable).err());
+        let reports = self.reports(vec![u8::from(!unreadable.is_empty())], error)?;
         Ok(reports.iter().any(|(_, report)| report[..] != [0]))
-    }
-
-    fn give_up(&mut self, job: &mut ExternalJob, unreadable: Vec<u32>) -> Result<()> {
-        let gave_up = job.give_up(&unreadable);
-        self.on_all(gave_up)
     }
 
     /// Sorts the records of a batch. None: a rank failed. Collective.
@@ -466,13 +455,6 @@ impl<T: Transport> Group<T> {
             records,
             end,
         } = written;
-        if mutant(Mutant::ManifestBeforeCommit) && self.is_writer() {
-            let committed = job.manifest.clone();
-            job.manifest.done += records;
-            job.manifest.cut = end.clone();
-            let _ = job.write_manifest();
-            job.manifest = committed;
-        }
         let done = transfer.wait().and_then(|()| job.sync_output());
         self.on_all(done)?;
         if self.known_failures() != known && !mutant(Mutant::BatchOfFailedRankCommitted) {
@@ -481,12 +463,7 @@ impl<T: Transport> Group<T> {
         job.manifest.done += records;
         job.manifest.cut = end;
         job.stats.batches += 1;
-        let written = if self.is_writer() {
-            job.write_manifest()
-        } else {
-            Ok(())
-        };
-        self.on_all(written)?;
+        self.on_writer(|| job.write_manifest())?;
         Ok(true)
     }
 }

@@ -144,7 +144,7 @@ pub(super) fn identity_of(sort: &ExternalSort) -> Result<Identity> {
     })
 }
 
-/// The manifest that is left of an earlier job, if there is a valid one whose output is left too.
+/// Returns the manifest of an earlier job; None if there is none, if it is damaged, or if its output is missing.
 pub(super) fn left_manifest(sort: &ExternalSort) -> Option<Manifest> {
     let files = &sort.files.places.output;
     let (size, mut content) = files.read(&manifest_name(&sort.output)).ok()?;

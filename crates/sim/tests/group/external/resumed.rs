@@ -10,7 +10,7 @@ fn ended_and_resumed(
 ) -> std::result::Result<Option<ExternalStats>, String> {
     let world = World::new(143);
     let failures: Vec<Failure> = (0..RANKS)
-        .map(|rank| crash(rank, step + (seed as u32 * rank as u32) % 5))
+        .map(|rank| crash(rank, step + (11 * seed as u32 * rank as u32) % 37))
         .collect();
     let outcomes = job(&world, RANKS, (seed, &failures), true)?;
     let has_ended = outcomes.iter().any(Option::is_some);
