@@ -7,7 +7,7 @@
  *
  * `ftsort::group` throws `ftsort::error` for every status but FTSORT_OK. `ftsort::nothrow_group` has the same functions,
  * and returns `ftsort::expected<T>`; it is the only group with -fno-exceptions. Functions are collective where the C
- * functions are, which the comments name and whose headers have the details.
+ * functions are. The comments name these functions, and the C headers have the details.
  */
 #ifndef FTSORT_HPP
 #define FTSORT_HPP

@@ -19,7 +19,7 @@ WIDTH = 110
 KINDS = {"int": "integer(c_int)", "int32_t": "integer(c_int32_t)", "uint32_t": "integer(c_int32_t)",
          "size_t": "integer(c_size_t)", "uint64_t": "integer(c_int64_t)", "int64_t": "integer(c_int64_t)",
          "double": "real(c_double)", "ftsort_status": "integer(c_int32_t)"}
-#: Types of MPI, whose Fortran handles are integers.
+#: Types of MPI with integers as handles in Fortran.
 HANDLES = {"MPI_Comm": "Comm", "MPI_Datatype": "Type"}
 #: Kinds of the generic procedures: their name, their declaration, and the kind of key.
 NUMBERS = [("int8", "integer(c_int8_t)", "FTSORT_KEY_I8"), ("int16", "integer(c_int16_t)", "FTSORT_KEY_I16"),

@@ -33,7 +33,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Error {
 }
 
 impl FileSource {
-    /// Opens the files, whose records start at `offset`.
+    /// Opens the files. The records of each start at `offset`.
     pub fn open(paths: &[PathBuf], offset: u64) -> Result<FileSource> {
         let mut start = 0;
         let mut files = Vec::with_capacity(paths.len());

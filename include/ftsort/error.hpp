@@ -254,7 +254,7 @@ inline version_numbers version()
 /** A line for bug reports (ftsort_build_info). */
 inline const char *build_info() { return ftsort_build_info(); }
 
-/** Sets what MPI needs to survive failures; call it before MPI_Init. Returns false if MPI is initialised already
+/** Sets the options that MPI needs to survive failures; call it before MPI_Init. Returns false if MPI is initialised already
  * (ftsort_prepare). */
 inline bool prepare() { return ftsort_prepare() == FTSORT_OK; }
 

@@ -297,7 +297,7 @@ auto by(First first, Rest... rest)
   return order<record>::by_parts({detail::any_part(first), detail::any_part(rest)...});
 }
 
-/** An aggregate of `group_by`, whose numbers have the type `Result`. */
+/** An aggregate of `group_by` with numbers of the type `Result`. */
 template <class Result>
 struct aggregate {
   using result = Result;

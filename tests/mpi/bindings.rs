@@ -10,7 +10,7 @@ use crate::harness::{
     compiler, fortran_object, has_fortran, launch, program, require, root, run, self_checking,
 };
 
-/// Program of tests, ranks, and what it checks.
+/// Program of tests, ranks, and the checked property.
 const PROGRAMS: &str = "
  quick | cpp/objects.cpp   | 3 | every C++ function
  all   | cpp/objects.cpp   | 2 | every C++ function

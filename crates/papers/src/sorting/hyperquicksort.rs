@@ -108,7 +108,7 @@ fn round(cube: &VCube, stored: &Lists, s: u32, faulty: &NodeSet, reading: Readin
         if !exchanges {
             return sorted[k.0 as usize].clone();
         }
-        // Lines 17 to 24. The partner executes the node across, whose list this node receives.
+        // Lines 17 to 24. The partner executes the node across and sends the list of that node.
         if k.0 >> s & 1 == 1 {
             [split(k).1, split(other).1].concat()
         } else {

@@ -34,8 +34,8 @@ pub fn find_tree_iterations(n: u32) -> u64 {
     iterations
 }
 
-/// Returns the resource dependency graph of a plan: an edge from each node that waits to the node whose data it waits
-/// for. A message over several hops is an edge between its ends.
+/// Returns the resource dependency graph of a plan. An edge leads from a node to each node that must send before it.
+/// A message over several hops is an edge between its ends.
 pub fn resource_dependencies(plan: &TreePlan) -> BTreeSet<(Node, Node)> {
     let messages = plan.messages().iter();
     messages

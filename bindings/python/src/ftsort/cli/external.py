@@ -1,4 +1,4 @@
-"""Sorts of files that do not fit into memory: the decision, and an output whose state outlives the job.
+"""Sorts of files that do not fit into memory: the choice of such a sort, and its output.
 
 The library sorts `.npy` and raw files by runs in scratch files. Its output has a name beside the final one, until the
 ranks have checked it. The state for `--resume` is in a file beside it.

@@ -37,8 +37,8 @@ pub(super) struct Inventory {
     pub finders: BTreeMap<Node, Rank>,
 }
 
-/// The ranks whose part in an encoding cannot be used, because they have failed, or are not trusted, or because it has
-/// changed or was never there.
+/// The ranks without a usable part in an encoding. They have failed or are not trusted, or their part has changed or was
+/// never there.
 pub(super) struct Erased {
     /// The ranks without their data.
     pub data: RankSet,
@@ -298,7 +298,7 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Shares what each survivor has. None: a rank failed.
+    /// Shares the data and shares that each survivor has. None: a rank failed.
     fn take_inventory(&mut self) -> Result<Option<Inventory>> {
         let nodes = self.engine.members.cube().len();
         let engine = &self.engine;
