@@ -49,7 +49,9 @@ impl SortChoice {
             ),
             (FTSORT_BITONIC, Some(Method::Bitonic(Shape::Any))),
             (FTSORT_BITONIC_MERGE, Some(Method::Bitonic(Shape::Bitonic))),
-            (FTSORT_SAMPLESORT, Some(Method::SampleSort)),
+            (FTSORT_SAMPLESORT, Some(Method::SampleSort(1))),
+            (FTSORT_SAMPLESORT_2, Some(Method::SampleSort(2))),
+            (FTSORT_SAMPLESORT_3, Some(Method::SampleSort(3))),
         ];
         let found = methods
             .into_iter()

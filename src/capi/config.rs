@@ -30,6 +30,10 @@ pub enum ftsort_algorithm {
     FTSORT_BITONIC_MERGE = 5,
     /// Sample sort: one exchange, in which every rank sends every other rank its part.
     FTSORT_SAMPLESORT = 6,
+    /// Sample sort in two levels: about 2 sqrt(N) messages per rank in place of N.
+    FTSORT_SAMPLESORT_2 = 7,
+    /// Sample sort in three levels.
+    FTSORT_SAMPLESORT_3 = 8,
 }
 
 /// The redundancy that lets the survivors recover the data of a failed rank.

@@ -40,7 +40,9 @@ fn name_of(method: Method) -> ftsort_algorithm {
         Method::QuickMerge(_) => FTSORT_QUICKMERGE,
         Method::Bitonic(Shape::Bitonic) => FTSORT_BITONIC_MERGE,
         Method::Bitonic(Shape::Any) | Method::SftBitonic => FTSORT_BITONIC,
-        Method::SampleSort => FTSORT_SAMPLESORT,
+        Method::SampleSort(0 | 1) => FTSORT_SAMPLESORT,
+        Method::SampleSort(2) => FTSORT_SAMPLESORT_2,
+        Method::SampleSort(_) => FTSORT_SAMPLESORT_3,
     }
 }
 

@@ -15,11 +15,32 @@ pub enum Exchange {
     Nothing,
     /// Node v and node v xor 2^s, for this dimension s.
     Dimension(u32),
-    /// Every node and every other.
-    All,
+    /// Subcubes of dimension `high` consist of parts, which are subcubes of dimension `low`. Every node and one node
+    /// of each other part of its subcube.
+    ///
+    /// Nodes that exchange have the same number within their parts if a number that depends on the part is added to it
+    /// (xor). Without it, the keys of all ranks with equal lowest bits could meet at one node of a part, for example
+    /// where ranks are the cells of a grid and keys depend on the column.
+    Parts {
+        /// The dimension of the parts.
+        low: u32,
+        /// The dimension of the subcubes.
+        high: u32,
+    },
 }
 
+/// Odd, so that different parts have different numbers as long as there are as many.
+const SCATTER: u32 = 0x9e37_79b1;
+
 impl Exchange {
+    /// The exchange of every node of a cube of this dimension with every other.
+    pub fn all(dimension: u32) -> Exchange {
+        Exchange::Parts {
+            low: 0,
+            high: dimension,
+        }
+    }
+
     /// Returns the first node on the path from one node to another.
     pub fn next_stop(self, from: Node, to: Node) -> Node {
         match self {
@@ -28,21 +49,35 @@ impl Exchange {
                 let bit = 1 << s;
                 Node(from.0 & !bit | to.0 & bit)
             }
-            Exchange::All => to,
+            Exchange::Parts { low, high } => Node(in_part(
+                from.0,
+                to.0 >> low & ((1 << (high - low)) - 1),
+                (low, high),
+            )),
         }
     }
 
-    /// Returns the nodes, in a cube of `nodes` nodes, that a node exchanges with, ascending.
-    pub fn peers(self, node: Node, nodes: usize) -> Vec<Node> {
+    /// Returns the nodes that a node exchanges with, ascending.
+    pub fn peers(self, node: Node) -> Vec<Node> {
         match self {
             Exchange::Nothing => Vec::new(),
             Exchange::Dimension(s) => vec![Node(node.0 ^ 1 << s)],
-            Exchange::All => {
-                let all = (0..nodes as u32).map(Node);
-                all.filter(|peer| *peer != node).collect()
+            Exchange::Parts { low, high } => {
+                let parts = 0..1 << (high - low);
+                let peers = parts.map(|part| Node(in_part(node.0, part, (low, high))));
+                peers.filter(|peer| *peer != node).collect()
             }
         }
     }
+}
+
+/// Returns the node of a part that exchanges with `node`; `node` itself if it is in this part.
+fn in_part(node: u32, part: u32, (low, high): (u32, u32)) -> u32 {
+    let (parts, places) = ((1 << (high - low)) - 1, (1 << low) - 1);
+    let number = |part: u32| part.wrapping_mul(SCATTER) & places;
+    let own = node >> low & parts;
+    let place = (node & places) ^ number(own) ^ number(part);
+    node & !(parts << low | places) | part << low | place
 }
 
 /// The communication of a round.
@@ -287,14 +322,47 @@ mod tests {
             let mut at = from;
             for s in [2, 0, 1, 5, 4, 3] {
                 let next = Exchange::Dimension(s).next_stop(at, to);
-                prop_assert!(next == at || Exchange::Dimension(s).peers(at, 64) == [next]);
+                prop_assert!(next == at || Exchange::Dimension(s).peers(at) == [next]);
                 at = next;
             }
             prop_assert_eq!(at, to);
-            prop_assert_eq!(Exchange::All.next_stop(from, to), to);
+            prop_assert_eq!(Exchange::all(6).next_stop(from, to), to);
             prop_assert_eq!(Exchange::Nothing.next_stop(from, to), from);
-            let peers = Exchange::All.peers(from, 64);
+            let peers = Exchange::all(6).peers(from);
             prop_assert!(peers.len() == 63 && !peers.contains(&from) && peers.is_sorted());
+        }
+
+        /// In each step a node sends one message to each other part, and as many arrive.
+        #[test]
+        fn every_part_has_one_peer_of_each_node(node in 0_u32..64, low in 0_u32..6, width in 1_u32..6) {
+            let (node, high) = (Node(node), (low + width).min(6));
+            let exchange = Exchange::Parts { low, high };
+            let peers = exchange.peers(node);
+            prop_assert!(peers.is_sorted() && !peers.contains(&node));
+            let mut parts: Vec<u32> = peers.iter().map(|peer| peer.0 >> low).collect();
+            parts.push(node.0 >> low);
+            parts.sort_unstable();
+            let first = node.0 >> high << (high - low);
+            prop_assert_eq!(parts, (first..first + (1 << (high - low))).collect::<Vec<u32>>());
+            for peer in peers {
+                prop_assert!(exchange.peers(peer).contains(&node));
+                prop_assert_eq!(exchange.next_stop(node, peer), peer);
+            }
+        }
+
+        #[test]
+        fn exchanges_of_parts_and_then_within_parts_reach_every_node(
+            from in 0_u32..256,
+            to in 0_u32..256,
+            (first, second) in (0_u32..=8, 0_u32..=8),
+        ) {
+            let (from, to) = (Node(from), Node(to));
+            let (high, low) = (first.max(second), first.min(second));
+            let mut at = from;
+            for (low, high) in [(high, 8), (low, high), (0, low)] {
+                at = Exchange::Parts { low, high }.next_stop(at, to);
+            }
+            prop_assert_eq!(at, to);
         }
     }
 }

@@ -149,7 +149,7 @@ impl Job<'_, '_> {
             if let Some(split) = result.check(split) {
                 let split = self.with_digests(block, split);
                 kept.insert(node, split.keep);
-                let peers = exchange.peers(node, members.cube().len()).into_iter();
+                let peers = exchange.peers(node).into_iter();
                 given.extend(peers.map(|peer| (node, peer)).zip(split.give));
             }
         }
@@ -168,7 +168,7 @@ impl Job<'_, '_> {
         let members = &self.engine.members;
         let mut pairs = Vec::new();
         for node in members.my_nodes() {
-            for peer in exchange.peers(node, members.cube().len()) {
+            for peer in exchange.peers(node) {
                 pairs.extend([(node, peer), (peer, node)]);
             }
         }

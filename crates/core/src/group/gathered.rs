@@ -62,7 +62,7 @@ impl<T: Transport> Group<T> {
         };
         let dimension = self.members.cube().dimension();
         let kernel = &*prepared.kernel;
-        let sort = Method::SampleSort.on(kernel, dimension);
+        let sort = Method::SampleSort(1).on(kernel, dimension);
         let algorithm = MergeAndPlace {
             sort: &*sort,
             kernel,
@@ -101,7 +101,7 @@ impl<T: Transport> Group<T> {
     /// Whether the ranks gather small inputs; the same on all ranks.
     fn may_gather(&self) -> bool {
         let config = &self.config;
-        let is_plain_sort = matches!(config.method, None | Some(Method::SampleSort))
+        let is_plain_sort = matches!(config.method, None | Some(Method::SampleSort(1)))
             && !config.dense
             && !config.checks.digest;
         is_plain_sort

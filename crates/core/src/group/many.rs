@@ -165,7 +165,7 @@ impl ArrayOfMany {
 impl<T: Transport> Group<T> {
     /// Sorts several arrays, each by itself, with the messages and agreements of one sort. Each array is divided over
     /// all ranks as [`Group::sort`] divides one, and has a result of its own. The arrays may differ in order, but not in
-    /// the size of a record. The sort is always [`Method::SampleSort`]. Collective.
+    /// the size of a record. The sort is always [`Method::SampleSort(1)`]. Collective.
     ///
     /// # Errors
     /// As [`Group::sort`]; `Status::Argument` also if record sizes differ, or the number of arrays differs between ranks.
@@ -247,7 +247,7 @@ impl<T: Transport> Group<T> {
         prepared: PreparedArrays<'_>,
     ) -> Result<Vec<Sorted>> {
         let table = self.share_table(&start, &prepared)?;
-        self.last_run = Some(LastRun::Sort(Method::SampleSort));
+        self.last_run = Some(LastRun::Sort(Method::SampleSort(1)));
         let kernels = PreparedArrays::kernels(&prepared.layouts, &self.threads);
         let record_bytes = prepared.record_bytes();
         let seed = self.draw_seed();
@@ -315,7 +315,7 @@ impl<T: Transport> Group<T> {
                 blocks: Vec::new(),
                 layout: layouts[*order].clone(),
                 total: array.lock().places.total(index),
-                method: Method::SampleSort,
+                method: Method::SampleSort(1),
                 dense: self.config.dense,
                 own: self.members.working_node(),
                 safety: Safety::new(

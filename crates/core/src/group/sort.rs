@@ -280,10 +280,15 @@ impl<T: Transport> Group<T> {
         if held.is_none() {
             gathered = match self.sort_gathered(&start, &prepared)? {
                 Attempt::Finished(finished) => {
-                    self.last_run = Some(LastRun::Sort(Method::SampleSort));
+                    self.last_run = Some(LastRun::Sort(Method::SampleSort(1)));
                     let seed = self.draw_seed();
                     let prepared = prepared?;
-                    let facts = (prepared.layout, Method::SampleSort, prepared.origin, None);
+                    let facts = (
+                        prepared.layout,
+                        Method::SampleSort(1),
+                        prepared.origin,
+                        None,
+                    );
                     return self.sorted(finished, facts, (seed, None));
                 }
                 Attempt::TakesRounds(gathered) => gathered,

@@ -66,7 +66,7 @@ impl Algorithm for Scatter<'_> {
     fn step(&self, _round: u32) -> Step {
         Step {
             scope: None,
-            exchange: Exchange::All,
+            exchange: Exchange::all(self.nodes.trailing_zeros()),
         }
     }
 

@@ -57,7 +57,7 @@ impl SequentialRun<'_> {
         let mut halves = Vec::with_capacity(self.cube.len());
         for node in self.cube.nodes() {
             let (block, shared) = self.state_of(node);
-            let mut peers = step.exchange.peers(node, self.cube.len()).into_iter();
+            let mut peers = step.exchange.peers(node).into_iter();
             halves.push(match peers.next() {
                 None => (block.clone(), None),
                 Some(peer) => {

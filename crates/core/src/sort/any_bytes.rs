@@ -15,8 +15,10 @@ const DIMENSION: u32 = 2;
 const NODES: usize = 1 << DIMENSION;
 const RECORD_BYTES: usize = 4;
 
-const METHODS: [Method; 8] = [
-    Method::SampleSort,
+const METHODS: [Method; 10] = [
+    Method::SampleSort(2),
+    Method::SampleSort(3),
+    Method::SampleSort(1),
     Method::HyperQuickSort(PivotRule::Sampled),
     Method::HyperQuickSort(PivotRule::Paper),
     Method::QuickMerge(Splitters::Sampled),
@@ -97,7 +99,7 @@ proptest! {
         let _ = algorithm.decide(&at, &subcube, &proposals);
         let _ = algorithm.join(&at, block.clone(), block.clone());
         if let Ok(split) = algorithm.split(&at, &block) {
-            let peers = algorithm.step(round).exchange.peers(Node(node), NODES);
+            let peers = algorithm.step(round).exchange.peers(Node(node));
             prop_assert!(split.give.len() >= peers.len(), "no part for a peer");
         }
         algorithm.promised(&decision);

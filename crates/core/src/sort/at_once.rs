@@ -193,7 +193,7 @@ mod tests {
             let mut members = Members::new(Rank(0), inputs.len());
             members.weigh(&weights[..inputs.len()]);
             let dimension = members.cube().dimension();
-            let sort = SampleSort { kernel: &*kernel, dimension };
+            let sort = SampleSort { kernel: &*kernel, dimension, levels: 1 };
             let algorithm = MergeAndPlace { sort: &sort, kernel: &*kernel, dimension, dense: false, filter: None };
             let blocks = inputs.iter().enumerate().map(|(rank, input)| {
                 algorithm.prepare(block_of(rank as u32, input)).unwrap()

@@ -264,7 +264,7 @@ impl Algorithm for MergeAndPlace<'_> {
         Step {
             scope: Some(self.dimension),
             exchange: if self.dense && self.is_last(round) {
-                Exchange::All
+                Exchange::all(self.dimension)
             } else {
                 Exchange::Nothing
             },

@@ -11,8 +11,8 @@ use ftsort_kernels::kernel::Kernel;
 /// A sort with its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// See [`SampleSort`].
-    SampleSort,
+    /// See [`SampleSort`]; in this number of levels.
+    SampleSort(u32),
     /// See [`HyperQuickSort`].
     HyperQuickSort(PivotRule),
     /// See [`QuickMerge`].
@@ -38,14 +38,18 @@ impl Method {
         if ranks >= MANY_RANKS && u128::from(total_bytes) < messages * SMALLEST_USEFUL_MESSAGE {
             Method::HyperQuickSort(PivotRule::Sampled)
         } else {
-            Method::SampleSort
+            Method::SampleSort(1)
         }
     }
 
     /// Creates the algorithm for a cube of this dimension.
     pub fn on<'a>(self, kernel: &'a dyn Kernel, dimension: u32) -> Box<dyn Algorithm + 'a> {
         match self {
-            Method::SampleSort => Box::new(SampleSort { kernel, dimension }),
+            Method::SampleSort(levels) => Box::new(SampleSort {
+                kernel,
+                dimension,
+                levels,
+            }),
             Method::HyperQuickSort(rule) => Box::new(HyperQuickSort {
                 kernel,
                 dimension,
@@ -72,8 +76,8 @@ mod tests {
 
     #[test]
     fn best_sort_of_little_data_on_many_ranks_is_hyperquicksort() {
-        assert_eq!(Method::best(64, 0), Method::SampleSort);
-        assert_eq!(Method::best(1024, 1 << 40), Method::SampleSort);
+        assert_eq!(Method::best(64, 0), Method::SampleSort(1));
+        assert_eq!(Method::best(1024, 1 << 40), Method::SampleSort(1));
         let few = Method::HyperQuickSort(PivotRule::Sampled);
         assert_eq!(Method::best(1024, 1 << 20), few);
     }

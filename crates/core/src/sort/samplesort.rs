@@ -1,12 +1,17 @@
-//! Sample sort: one exchange instead of log2(N) exchanges.
+//! Sample sort: one exchange, or a few exchanges between fewer nodes, instead of log2(N) exchanges.
 //!
 //! Inputs are sorted. Samples of all inputs give N - 1 cuts with a guaranteed balance, since cuts are made in
 //! the total order (key, origin, position) (Shi and Schaeffer 1992, "Parallel sorting by regular sampling",
 //! with weights). Every node sends every other node its part once, and each node merges the parts that
 //! arrive.
 //!
-//! Cost: one round with one decision; N - 1 messages per node, and each record moves at most once. Must
-//! never: depend on failures, except through the shares of the nodes.
+//! With several levels (Axtmann et al. 2015, "Practical Massively Parallel Sorting"), the first level divides the
+//! cube into parts that are subcubes, and cuts the records for these parts only; each further level does the same
+//! within the parts. A node sends one message to each other part of its subcube and receives one from each. The
+//! runs are not merged between the levels, so that a block still consists of pieces of inputs.
+//!
+//! Cost: one round with one decision for each level; with L levels about L (N^(1/L) - 1) messages per node, and
+//! each record moves at most L times. Must never: depend on failures, except through the shares of the nodes.
 
 use super::pivot::{self, Cut};
 use super::{sorted, sorted_each};
@@ -24,23 +29,58 @@ pub struct SampleSort<'a> {
     pub kernel: &'a dyn Kernel,
     /// log2 of the number of nodes.
     pub dimension: u32,
+    /// The number of levels, at least 1. A cube of a smaller dimension has as many levels as dimensions.
+    pub levels: u32,
+}
+
+/// One level: subcubes of dimension `high` are divided into parts, which are subcubes of dimension `low`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Level {
+    low: u32,
+    high: u32,
+}
+
+impl Level {
+    /// The level of a round. The dimensions are divided evenly, and the first levels get those that are left over.
+    fn of(round: u32, levels: u32, dimension: u32) -> Level {
+        let mut level = Level {
+            low: dimension,
+            high: dimension,
+        };
+        for done in 0..round {
+            level.high = level.low;
+            level.low -= level.high.div_ceil((levels - done).max(1));
+        }
+        level
+    }
+
+    /// The number of parts of a subcube.
+    fn parts(self) -> usize {
+        1 << (self.high - self.low)
+    }
+
+    /// The part of its subcube that a node is in.
+    fn part_of(self, node: Node) -> usize {
+        (node.0 >> self.low) as usize & (self.parts() - 1)
+    }
 }
 
 impl SampleSort<'_> {
-    fn nodes(&self) -> usize {
-        1 << self.dimension
+    fn level(&self, round: u32) -> Level {
+        Level::of(round, self.rounds(), self.dimension)
     }
 }
 
 impl Algorithm for SampleSort<'_> {
     fn rounds(&self) -> u32 {
-        1
+        self.levels.min(self.dimension).max(1)
     }
 
-    fn step(&self, _round: u32) -> Step {
+    fn step(&self, round: u32) -> Step {
+        let Level { low, high } = self.level(round);
         Step {
-            scope: Some(self.dimension),
-            exchange: Exchange::All,
+            scope: Some(high),
+            exchange: Exchange::Parts { low, high },
         }
     }
 
@@ -52,36 +92,34 @@ impl Algorithm for SampleSort<'_> {
         sorted_each(inputs, self.kernel)
     }
 
-    fn propose(
-        &self,
-        _at: &RoundContext<'_>,
-        _subcube: &Subcube,
-        block: &Block,
-    ) -> Result<Vec<u8>> {
-        let samples = pivot::sample(block, self.nodes(), self.kernel);
+    fn propose(&self, at: &RoundContext<'_>, _subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
+        let samples = pivot::sample(block, self.level(at.round).parts(), self.kernel);
         Ok(pivot::encode_samples(&samples))
     }
 
     fn decide(
         &self,
-        _at: &RoundContext<'_>,
+        at: &RoundContext<'_>,
         subcube: &Subcube,
         proposals: &[(Node, Slice)],
     ) -> Result<Vec<u8>> {
-        let cuts = pivot::balanced(proposals, &subcube.shares(), self.kernel)?;
+        let shares = subcube.shares();
+        let parts = shares.chunks(1 << self.level(at.round).low);
+        let parts: Vec<usize> = parts.map(|part| part.iter().sum()).collect();
+        let cuts = pivot::balanced(proposals, &parts, self.kernel)?;
         Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
     }
 
-    fn proposal_limit(&self, _round: u32) -> usize {
-        pivot::samples_limit(self.nodes(), self.kernel.record_bytes())
+    fn proposal_limit(&self, round: u32) -> usize {
+        pivot::samples_limit(self.level(round).parts(), self.kernel.record_bytes())
     }
 
-    fn decision_limit(&self, _round: u32) -> usize {
-        Cut::encoded_bytes(self.kernel.record_bytes()) << self.dimension
+    fn decision_limit(&self, round: u32) -> usize {
+        Cut::encoded_bytes(self.kernel.record_bytes()) * self.level(round).parts()
     }
 
     fn most_runs(&self) -> usize {
-        self.nodes()
+        1 << self.dimension
     }
 
     fn is_recomputable(&self) -> bool {
@@ -89,9 +127,34 @@ impl Algorithm for SampleSort<'_> {
     }
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
-        let cuts = Cut::decode_between(at.decision, self.nodes(), self.kernel.record_bytes())?;
+        let level = self.level(at.round);
+        let record_bytes = self.kernel.record_bytes();
+        let cuts = Cut::decode_between(at.decision, level.parts(), record_bytes)?;
         let mut give = Cut::divide_all(&cuts, block, self.kernel);
-        let keep = give.remove(at.node.0 as usize);
+        let keep = give.remove(level.part_of(at.node));
         Ok(Split { keep, give })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_divide_the_dimensions_evenly() {
+        let levels = |levels: u32, dimension: u32| -> Vec<(u32, u32)> {
+            let rounds = 1..=levels.min(dimension).max(1);
+            let level = |round| Level::of(round, levels.min(dimension).max(1), dimension);
+            rounds
+                .map(level)
+                .map(|level| (level.low, level.high))
+                .collect()
+        };
+        assert_eq!(levels(1, 0), [(0, 0)]);
+        assert_eq!(levels(1, 14), [(0, 14)]);
+        assert_eq!(levels(2, 14), [(7, 14), (0, 7)]);
+        assert_eq!(levels(2, 3), [(1, 3), (0, 1)]);
+        assert_eq!(levels(3, 14), [(9, 14), (4, 9), (0, 4)]);
+        assert_eq!(levels(3, 2), [(1, 2), (0, 1)]);
     }
 }

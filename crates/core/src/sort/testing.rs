@@ -104,7 +104,7 @@ fn exchange(
                 )
             })?;
             kept.insert(node, split.keep);
-            let peers = step.exchange.peers(node, members.cube().len());
+            let peers = step.exchange.peers(node);
             assert_eq!(split.give.len(), peers.len());
             for (peer, block) in peers.into_iter().zip(split.give) {
                 let before = got.remove(&peer).unwrap();

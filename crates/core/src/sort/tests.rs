@@ -81,7 +81,9 @@ const SHAPES: [&str; 11] = [
 /// distribution.
 fn algorithms(kernel: &dyn Kernel, dimension: u32) -> Vec<(&'static str, Box<dyn Algorithm + '_>)> {
     let methods = [
-        ("sample sort", Method::SampleSort),
+        ("sample sort", Method::SampleSort(1)),
+        ("sample sort in two levels", Method::SampleSort(2)),
+        ("sample sort in three levels", Method::SampleSort(3)),
         ("HyperQuickSort", Method::HyperQuickSort(PivotRule::Sampled)),
         ("QuickMerge", Method::QuickMerge(Splitters::Sampled)),
         (
@@ -106,7 +108,7 @@ fn algorithms(kernel: &dyn Kernel, dimension: u32) -> Vec<(&'static str, Box<dyn
 }
 
 /// The number of algorithms that are balanced for every distribution.
-const BALANCED: usize = 3;
+const BALANCED: usize = 5;
 
 fn largest(shares: &[usize], inputs: &[Vec<i32>], survivors: usize) -> f64 {
     let largest = shares.iter().max().map_or(0, |share| *share) as f64;

@@ -207,7 +207,7 @@ fn draw_redundancy(seed: u64, trial: &mut Trial) {
 /// Lets some sample sorts sort many arrays. The draws of the other values do not depend on it.
 fn draw_arrays(seed: u64, trial: &mut Trial) {
     let mut draw = SplitMix::new(!seed.rotate_left(32));
-    if trial.algorithm == Method::SampleSort && draw.once_in(2) {
+    if trial.algorithm == Method::SampleSort(1) && draw.once_in(2) {
         trial.arrays = [1, 2, 3, 7, 40][draw.below(5) as usize];
     }
 }

@@ -12,8 +12,8 @@ use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
 use ftsort_core::transport::Repair;
 
-pub const METHODS: [(Method, &str); 9] = [
-    (Method::SampleSort, "samplesort"),
+pub const METHODS: [(Method, &str); 11] = [
+    (Method::SampleSort(1), "samplesort"),
     (Method::HyperQuickSort(PivotRule::Sampled), "hyperquicksort"),
     (
         Method::HyperQuickSort(PivotRule::Paper),
@@ -28,6 +28,8 @@ pub const METHODS: [(Method, &str); 9] = [
     (Method::Bitonic(Shape::Any), "bitonic"),
     (Method::Bitonic(Shape::Bitonic), "bitonic_merge"),
     (Method::SftBitonic, "reliable"),
+    (Method::SampleSort(2), "samplesort_2"),
+    (Method::SampleSort(3), "samplesort_3"),
 ];
 const TREE_USES: [(TreeUse, &str); 3] = [
     (TreeUse::Merge, "merge"),

@@ -142,7 +142,7 @@ impl Trial {
     /// Whether the ranks gather their inputs.
     pub fn may_gather(&self) -> bool {
         let has_copies = matches!(self.store, StoreKind::None | StoreKind::Memory(_));
-        let is_plain_sort = self.algorithm == Method::SampleSort
+        let is_plain_sort = self.algorithm == Method::SampleSort(1)
             && !(self.dense || self.checks || self.custom_loop)
             && self.tree.is_none();
         let has_policy = !(self.exclusions.is_empty() && self.speeds.is_empty());

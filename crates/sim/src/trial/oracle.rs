@@ -318,7 +318,9 @@ fn judge_rank(
 /// no rank was excluded or failed, and the records are so few that samples are exact.
 fn judge_shares(trial: &Trial, results: &[(Rank, &RankResult)], total: usize) -> Option<String> {
     let weighted_methods = [
-        Method::SampleSort,
+        Method::SampleSort(1),
+        Method::SampleSort(2),
+        Method::SampleSort(3),
         Method::HyperQuickSort(PivotRule::Sampled),
         Method::QuickMerge(Splitters::Sampled),
     ];

@@ -19,7 +19,9 @@ pub fn members_after(trial: &Trial, survivor: Rank, outcome: &SortOutcome) -> Me
 /// The sorts that divide records evenly among the working nodes, whatever the input is.
 fn is_balanced(trial: &Trial) -> bool {
     let balanced = [
-        Method::SampleSort,
+        Method::SampleSort(1),
+        Method::SampleSort(2),
+        Method::SampleSort(3),
         Method::HyperQuickSort(PivotRule::Sampled),
         Method::QuickMerge(Splitters::Sampled),
         Method::Bitonic(Shape::Any),

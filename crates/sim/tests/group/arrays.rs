@@ -70,7 +70,7 @@ fn every_array_has_a_result_of_its_own() {
         };
         let outcomes = play_group(3, seed, config, "", move |rank, group| {
             let results = sort_arrays(group, &all_arrays(rank))?;
-            assert_eq!(group.last_run(), Some(LastRun::Sort(Method::SampleSort)));
+            assert_eq!(group.last_run(), Some(LastRun::Sort(Method::SampleSort(1))));
             for (result, all) in results.iter().zip(expected(&[0, 1, 2])) {
                 assert_eq!(result.total(), all.len() as u64);
                 assert!(!dense || result.len() == 1);

@@ -84,7 +84,8 @@ fn sort(group: &mut SimGroup<'_>, rank: Rank, layout: Layout) -> Result<Vec<(u64
 #[test]
 fn sorts_by_a_list_of_keys_although_ranks_fail_in_the_middle() {
     let methods = [
-        Method::SampleSort,
+        Method::SampleSort(1),
+        Method::SampleSort(2),
         Method::HyperQuickSort(PivotRule::Paper),
         Method::QuickMerge(Splitters::Averaged),
     ];

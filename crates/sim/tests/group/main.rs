@@ -188,7 +188,7 @@ fn sorts_the_keys_of_all_ranks() {
         let outcomes = play_group(ranks, seed, GroupConfig::default(), "", |rank, group| {
             let sorted = group.sort_keys(&keys(rank))?;
             assert_eq!(sorted.total(), group.members().ranks() as u64 * 100);
-            assert_eq!(group.last_run(), Some(LastRun::Sort(Method::SampleSort)));
+            assert_eq!(group.last_run(), Some(LastRun::Sort(Method::SampleSort(1))));
             assert!(group.stats().rounds > 0);
             Ok(parts(&sorted))
         });
@@ -481,7 +481,7 @@ fn the_algorithm_of_later_sorts_is_the_same_on_all_ranks() {
             ];
             for method in methods {
                 group.set_method(Some(method))?;
-                let own = (rank == Rank(1)).then_some(Method::SampleSort);
+                let own = (rank == Rank(1)).then_some(Method::SampleSort(1));
                 refusal(group.set_method(own))?;
                 group.sort_protected(&mut input, None)?;
                 assert_eq!(group.last_run(), Some(LastRun::Sort(method)));

@@ -24,7 +24,8 @@ fn with_parity(shares: usize, group: usize) -> GroupConfig {
 #[test]
 fn a_result_is_recovered_by_parity_down_to_one_rank() {
     let methods = [
-        Method::SampleSort,
+        Method::SampleSort(1),
+        Method::SampleSort(2),
         Method::HyperQuickSort(PivotRule::Sampled),
         Method::Bitonic(Shape::Any),
     ];

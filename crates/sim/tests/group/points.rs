@@ -53,8 +53,9 @@ fn sorted(method: Method, seed: u64, failures: String) -> Vec<Option<Result<Foun
 }
 
 /// The rounds of a sort of four ranks that exchange blocks, and all its rounds.
-const METHODS: [(Method, &[u32], u32); 3] = [
-    (Method::SampleSort, &[1], 2),
+const METHODS: [(Method, &[u32], u32); 4] = [
+    (Method::SampleSort(1), &[1], 2),
+    (Method::SampleSort(2), &[1, 2], 3),
     (Method::HyperQuickSort(PivotRule::Sampled), &[1, 2], 3),
     (Method::Bitonic(Shape::Any), &[1, 2, 3], 4),
 ];

@@ -54,7 +54,8 @@ pub fn recover_repeatedly(group: &mut SimGroup<'_>, sorted: &mut Sorted) -> Resu
 #[test]
 fn a_result_is_recovered_after_failures_down_to_one_rank() {
     let methods = [
-        Method::SampleSort,
+        Method::SampleSort(1),
+        Method::SampleSort(2),
         Method::HyperQuickSort(PivotRule::Sampled),
         Method::Bitonic(Shape::Any),
     ];

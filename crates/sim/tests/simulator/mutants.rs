@@ -152,7 +152,7 @@ fn is_detected_by_search(mutant: Mutant) -> bool {
     let range = TrialRange {
         stores: stores_of(mutant),
         algorithms: vec![
-            Method::SampleSort,
+            Method::SampleSort(1),
             Method::HyperQuickSort(PivotRule::Sampled),
         ],
         ..range(4, 4)

@@ -12,7 +12,7 @@
 //!
 //! [`Algorithm::is_recomputable`]: super::super::Algorithm::is_recomputable
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Holdings;
 use super::holders::{holders, nearest};
@@ -386,17 +386,18 @@ impl Job<'_, '_> {
 
     /// Returns the owners of the inputs of which a node's block has pieces, in the committed version.
     fn contributors(&self, node: Node) -> impl Iterator<Item = Rank> + use<> {
-        let rounds = 1..=self.progress.version.version;
-        let scope = rounds.fold(0, |scope, round| {
-            match self.algorithm.step(round).exchange {
-                Exchange::Nothing => scope,
-                Exchange::Dimension(s) => scope | 1 << s,
-                Exchange::All => u32::MAX,
+        let mut origins = BTreeSet::from([node]);
+        for round in (1..=self.progress.version.version).rev() {
+            let exchange = self.algorithm.step(round).exchange;
+            let peers = origins.iter().flat_map(|origin| exchange.peers(*origin));
+            let peers: Vec<Node> = peers.collect();
+            origins.extend(peers);
+            if origins.len() == self.engine.members.cube().len() {
+                break;
             }
-        });
-        let origins = self.engine.members.cube().nodes();
-        let near: Vec<Rank> = origins
-            .filter(|origin| (origin.0 ^ node.0) & !scope == 0)
+        }
+        let near = origins.into_iter();
+        let near: Vec<Rank> = near
             .filter_map(|origin| self.home_with_input(origin))
             .collect();
         near.into_iter()
@@ -511,7 +512,8 @@ impl Job<'_, '_> {
         let mut at = origin.home();
         // An exchange between all nodes places every record, wherever the rounds before it had brought it.
         let last = self.progress.version.version;
-        let places_all = |round: &u32| algorithm.step(*round).exchange == Exchange::All;
+        let all = Exchange::all(self.engine.members.cube().dimension());
+        let places_all = |round: &u32| algorithm.step(*round).exchange == all;
         let first = (1..=last).rfind(places_all).unwrap_or(1);
         for round in first..=last {
             let exchange = algorithm.step(round).exchange;
@@ -521,7 +523,7 @@ impl Job<'_, '_> {
             let decision = self.progress.decision(round, at)?;
             let context = RoundContext::new(round, at, decision);
             let split = caught(|| algorithm.split(&context, &piece))?;
-            let peers = exchange.peers(at, self.engine.members.cube().len());
+            let peers = exchange.peers(at);
             let mut next = exchange.next_stop(at, node);
             if mutant(Mutant::WrongSideOfCut) {
                 next = if next == at { peers[0] } else { at };

@@ -196,6 +196,7 @@ impl SortMany<'_> {
         let sort = SampleSort {
             kernel,
             dimension: self.dimension,
+            levels: 1,
         };
         work(&MergeAndPlace {
             sort: &sort,
