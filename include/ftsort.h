@@ -218,15 +218,14 @@ ftsort_status ftsort_record_of_type(MPI_Datatype type, ftsort_record *record);
 
 /** The sorting algorithm. */
 typedef enum ftsort_algorithm {
-  /** FTSORT_SAMPLESORT; on 256 ranks and more, if messages would be smaller than 2 KiB, FTSORT_HYPERQUICKSORT. */
+  /** FTSORT_SAMPLESORT; on 128 ranks and more the sort with the least predicted cost (see ftsort_stats). */
   FTSORT_AUTO = 0,
   /** HyperQuickSort (Wagar 1987; 2024 paper, Algorithm 1): log2(N) rounds; in each a subcube agrees on a pivot, and
    * a node sends about half of its block to its partner. */
   FTSORT_HYPERQUICKSORT = 1,
   /** QuickMerge (Quinn 1989; 2024 paper, Algorithm 2): HyperQuickSort with all pivots from the first round. */
   FTSORT_QUICKMERGE = 2,
-  /** Modified QuickMerge (2024 paper, Section 4.2): with FTSORT_PIVOT_PAPER its pivots are the averages over all
-   * ranks; otherwise the same as FTSORT_QUICKMERGE. */
+  /** Modified QuickMerge (2024 paper, Section 4.2): with FTSORT_PIVOT_PAPER, pivots are averages over all ranks. */
   FTSORT_QUICKMERGE_MODIFIED = 3,
   /** Bitonic sort (2024 paper, Algorithm 4; 2019 paper): log2(N) (log2(N) + 1) / 2 rounds; in each a node sends its
    * whole block, so traffic does not depend on the keys. Blocks of the size of the longest input fill up from node
@@ -236,7 +235,9 @@ typedef enum ftsort_algorithm {
    * and one that checks. FTSORT_ERR_ARGUMENT on all ranks if the input is not bitonic, if counts differ, or if the
    * number of ranks is not a power of two. */
   FTSORT_BITONIC_MERGE = 5,
-  FTSORT_SAMPLESORT = 6, /**< Sample sort: one exchange, in which every rank sends every other rank its part. */
+  FTSORT_SAMPLESORT = 6,   /**< Sample sort: one exchange, in which every rank sends every other rank its part. */
+  FTSORT_SAMPLESORT_2 = 7, /**< Sample sort in two levels: about 2 sqrt(N) messages of a rank. */
+  FTSORT_SAMPLESORT_3 = 8, /**< Sample sort in three levels. */
 } ftsort_algorithm;
 
 /** The redundancy that lets the survivors recover the data of a failed rank. */
@@ -260,19 +261,16 @@ typedef enum ftsort_store {
 
 /** The choice of pivots in HyperQuickSort and QuickMerge. */
 typedef enum ftsort_pivot {
-  /** From a sample of all blocks of the subcube, in the total order (key, rank, position), weighted by the
-   * surviving ranks on each side: balanced for every distribution of keys. */
+  /** From samples of all blocks of a subcube: balanced for every distribution of keys. */
   FTSORT_PIVOT_SAMPLED = 0,
-  /** As in the papers: the median of the list of the root (HyperQuickSort), evenly spaced records of it
-   * (QuickMerge), or averages over all ranks (modified QuickMerge). Shares can be far from equal. */
+  /** As in the papers: from the list of the root, or averages over all ranks. Shares can be far from equal. */
   FTSORT_PIVOT_PAPER = 1,
 } ftsort_pivot;
 
 /** The way in which the survivors agree on the set of failed ranks. */
 typedef enum ftsort_repair {
   FTSORT_REPAIR_AGREE = 0, /**< Agree and acknowledge, on one communicator that is never repaired. */
-  /** FaultDetection of the papers: barrier, agree, revoke, acknowledge, shrink. Creates a communicator at every
-   * failure, which MPI libraries do not always survive if another rank fails meanwhile. For comparison. */
+  /** FaultDetection of the papers, for comparison. MPI may not survive a failure while it makes a communicator. */
   FTSORT_REPAIR_SHRINK = 1,
 } ftsort_repair;
 
@@ -672,9 +670,11 @@ typedef struct ftsort_stats {
   int32_t algorithm;        /**< The algorithm that sorted, one of `ftsort_algorithm`; -1 for ftsort_rounds_run. */
   uint64_t corruptions;     /**< Detected data corruptions. */
   uint64_t injected;        /**< Changes of data of this rank by `ftsort_config.faults`. */
+  double predicted_seconds; /**< Predicted seconds of exchanges, if FTSORT_AUTO chose; otherwise 0. */
+  double other_seconds;     /**< The least prediction for another algorithm. */
 } ftsort_stats;
 
-#define FTSORT_STATS_INIT { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define FTSORT_STATS_INIT { sizeof(ftsort_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. `stats` receives as

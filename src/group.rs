@@ -193,6 +193,7 @@ impl Group {
             repair: Repair::Agree,
             chunk: CHUNK,
             timeout,
+            fan_out: ProtocolConfig::FAN_OUT,
         };
         let transport = Protocol::new(mpi, protocol);
         let refusal = refusal.or_else(|| config.group.check(transport.ranks()).err());

@@ -38,6 +38,7 @@ fn simulated_ranks_conform() {
                         repair,
                         chunk: 500,
                         timeout: Timeout::Never,
+                        fan_out: ProtocolConfig::FAN_OUT,
                     };
                     run(&mut Protocol::new(mpi, config))
                 });

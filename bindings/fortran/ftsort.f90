@@ -52,6 +52,8 @@ module ftsort
   integer(c_int32_t), parameter :: FTSORT_BITONIC = 4
   integer(c_int32_t), parameter :: FTSORT_BITONIC_MERGE = 5
   integer(c_int32_t), parameter :: FTSORT_SAMPLESORT = 6
+  integer(c_int32_t), parameter :: FTSORT_SAMPLESORT_2 = 7
+  integer(c_int32_t), parameter :: FTSORT_SAMPLESORT_3 = 8
 
   ! ftsort_store
   integer(c_int32_t), parameter :: FTSORT_STORE_MEMORY = 0
@@ -225,6 +227,8 @@ module ftsort
     integer(c_int32_t) :: algorithm = 0
     integer(c_int64_t) :: corruptions = 0
     integer(c_int64_t) :: injected = 0
+    real(c_double) :: predicted_seconds = 0.0_c_double
+    real(c_double) :: other_seconds = 0.0_c_double
   end type
 
   type, bind(c) :: ftsort_array

@@ -23,6 +23,7 @@ fn main() {
         repair: Repair::Agree,
         chunk: CHUNK,
         timeout: Timeout::Never,
+        fan_out: ProtocolConfig::FAN_OUT,
     };
     let mut transport = Protocol::new(mpi.expect("a communicator"), config);
     let rank = transport.me();

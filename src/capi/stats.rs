@@ -46,6 +46,10 @@ pub struct ftsort_stats {
     pub corruptions: u64,
     /// Changes of data of this rank by `ftsort_config.faults`.
     pub injected: u64,
+    /// Predicted seconds of exchanges, if FTSORT_AUTO chose; otherwise 0.
+    pub predicted_seconds: f64,
+    /// The least prediction for another algorithm.
+    pub other_seconds: f64,
 }
 
 /// Returns the figures of the last sort or ftsort_rounds_run; other calls leave them unchanged. `stats` receives as many
@@ -61,6 +65,7 @@ pub unsafe extern "C" fn ftsort_get_stats(
 ) -> ftsort_status {
     on_any_group(group, |group| {
         let figures = group.group.stats();
+        let choice = group.group.choice();
         let full = |struct_size| ftsort_stats {
             struct_size,
             total_seconds: figures.total_seconds,
@@ -79,6 +84,8 @@ pub unsafe extern "C" fn ftsort_get_stats(
             algorithm: group.last_algorithm(),
             corruptions: figures.corruptions,
             injected: figures.corrupted,
+            predicted_seconds: choice.map_or(0.0, |choice| choice.seconds),
+            other_seconds: choice.map_or(0.0, |choice| choice.other_seconds),
         };
         // SAFETY: this function's contract.
         unsafe { written("stats", stats, full) }

@@ -17,7 +17,7 @@
 #define SHOWN 20 /* the number of wrong sorts that are printed */
 
 /* Groups for all algorithms with the memory store, one with dense results, and then all algorithms without a store. */
-enum { ALGORITHMS = 6, WITH_STORE = ALGORITHMS + 1, GROUPS = WITH_STORE + ALGORITHMS };
+enum { ALGORITHMS = 7, WITH_STORE = ALGORITHMS + 1, GROUPS = WITH_STORE + ALGORITHMS };
 static const struct { int32_t algorithm, pivot; const char *name; } algorithms[] = {
   {FTSORT_AUTO, FTSORT_PIVOT_SAMPLED, "auto"},
   {FTSORT_HYPERQUICKSORT, FTSORT_PIVOT_SAMPLED, "hyperquicksort"},
@@ -25,6 +25,7 @@ static const struct { int32_t algorithm, pivot; const char *name; } algorithms[]
   {FTSORT_QUICKMERGE_MODIFIED, FTSORT_PIVOT_PAPER, "quickmerge_modified"},
   {FTSORT_BITONIC, FTSORT_PIVOT_SAMPLED, "bitonic"},
   {FTSORT_SAMPLESORT, FTSORT_PIVOT_SAMPLED, "samplesort"},
+  {FTSORT_SAMPLESORT_2, FTSORT_PIVOT_SAMPLED, "samplesort_2"},
 };
 static ftsort *groups[GROUPS];
 static int group_count = GROUPS;

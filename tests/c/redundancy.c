@@ -162,7 +162,8 @@ static void many(ftsort *group, const pair *mine)
 
 static void inputs(ftsort *group, pair *mine)
 {
-  static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_QUICKMERGE, FTSORT_BITONIC, FTSORT_HYPERQUICKSORT};
+  static const int32_t algorithms[] = {FTSORT_SAMPLESORT, FTSORT_QUICKMERGE, FTSORT_BITONIC, FTSORT_HYPERQUICKSORT,
+                                       FTSORT_SAMPLESORT_2};
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort_input *input = NULL;
   ftsort_result *result = NULL;
@@ -173,11 +174,11 @@ static void inputs(ftsort *group, pair *mine)
   EXPECT(strstr(ftsort_last_error(group), "algorithm is 99") != NULL);
   EXPECT(ftsort_set_algorithm(group, rank == 0, FTSORT_PIVOT_SAMPLED) == FTSORT_ERR_ARGUMENT);
   for (victim = ranks - 1; victim > 0; victim--) {
-    EXPECT(ftsort_set_algorithm(group, algorithms[victim % 4], FTSORT_PIVOT_SAMPLED) == FTSORT_OK);
+    EXPECT(ftsort_set_algorithm(group, algorithms[victim % 5], FTSORT_PIVOT_SAMPLED) == FTSORT_OK);
     lose_one(group, victim);
     EXPECT(ftsort_run_protected(group, input, &by_place, &result) == FTSORT_OK);
     EXPECT(ftsort_result_total(result) == (uint64_t)ranks * COUNT);
-    EXPECT(ftsort_get_stats(group, &stats) == FTSORT_OK && stats.algorithm == algorithms[victim % 4]);
+    EXPECT(ftsort_get_stats(group, &stats) == FTSORT_OK && stats.algorithm == algorithms[victim % 5]);
     count_blocks(result, 1);
     ftsort_result_free(result);
   }

@@ -79,10 +79,10 @@ static uint64_t bits_of(size_t count, const char *shape, int rank, size_t i)
 static int32_t algorithm_of(const char *name)
 {
   static const char *const names[] = {"auto",    "hyperquicksort", "quickmerge", "quickmerge_modified",
-                                      "bitonic", "bitonic_merge",  "samplesort"};
+                                      "bitonic", "bitonic_merge",  "samplesort", "samplesort_2", "samplesort_3"};
   size_t length = strcspn(name, ":");
   int32_t i;
-  for (i = 0; i < 7; i++)
+  for (i = 0; i < 9; i++)
     if (strlen(names[i]) == length && strncmp(name, names[i], length) == 0) return i;
   fprintf(stderr, "no algorithm %s\n", name);
   exit(2);

@@ -191,6 +191,18 @@ mutants! {
     CurrentSuccessorsAsked,
     /// Rank 0 forwards messages even if it has failed (the papers' programs).
     CoordinatorIsRankZero,
+    /// A tree of control messages has the ranks that have failed, too.
+    FailedRanksInTree,
+    /// An inner rank of a tree of control messages sends its own ones on, but not those of its branch.
+    BranchesNotRelayed,
+    /// After a failure, a rank does not tell that it holds other inputs than those that follow from the membership.
+    OtherHoldingsNotReported,
+    /// A lost block of a sort in levels is recomputed from the inputs that the last level brought it.
+    ContributorsOfLastLevel,
+    /// A piece of an input is cut in each level as the block of the input's home was.
+    CutsOfHomePart,
+    /// In a sort in levels every part gets the same share, although some nodes have failed.
+    PartsWeighAlike,
     /// A rank does not keep the pieces of its input that belong to the holders of its copies.
     PiecesForHoldersNotKept,
     /// After the recovery of a result its blocks are not copied to other ranks.

@@ -123,6 +123,8 @@ pub struct Harness {
     pub files: FileModel,
     /// The way in which failures are repaired.
     pub repair: Repair,
+    /// The number of ranks with which a rank exchanges control messages in one step, where they go along trees.
+    pub fan_out: usize,
     /// The number of hosts, to which the ranks are assigned in turn.
     pub hosts: usize,
     /// The number of ranks that must survive.
@@ -158,6 +160,7 @@ impl Harness {
             store,
             files: FileModel::default(),
             repair: Repair::Agree,
+            fan_out: ProtocolConfig::FAN_OUT,
             hosts: 1,
             quorum: 1,
             spares: 0,
@@ -257,6 +260,7 @@ impl<'y> SimRank<'y> {
             } else {
                 Timeout::Never
             },
+            fan_out: harness.fan_out,
         };
         let mut transport = Protocol::new(mpi, config);
         let others = Rank::all(harness.ranks).filter(|rank| *rank != handle.rank());

@@ -20,7 +20,7 @@ logger = logging.getLogger("ftsort")
 logger.addHandler(logging.NullHandler())
 
 ALGORITHMS = {"auto": 0, "hyperquicksort": 1, "quickmerge": 2, "quickmerge_modified": 3, "bitonic": 4,
-              "bitonic_merge": 5, "samplesort": 6}
+              "bitonic_merge": 5, "samplesort": 6, "samplesort_2": 7, "samplesort_3": 8}
 STORES = {"memory": 0, "directory": 1, "none": 2, "reload": 3, "parity": 4}
 PIVOTS = {"sampled": 0, "paper": 1}
 REPAIRS = {"agree": 0, "shrink": 1}

@@ -42,6 +42,8 @@ class Stats(NamedTuple):
     algorithm: int           #: The algorithm that sorted, one of ``ftsort_algorithm``.
     corruptions: int         #: Detected data corruptions.
     injected: int            #: Changes of data of this rank by `faults`.
+    predicted_seconds: float #: Predicted seconds of exchanges, if 'auto' chose; otherwise 0.
+    other_seconds: float     #: The least prediction for another algorithm.
 
 
 def _free_group(library: _native.Library, pointer: int, _callbacks: Callbacks) -> None:
@@ -70,8 +72,8 @@ class Group(Queries, ExternalSorts):
         The failures of a group of ranks at once that lose nothing; 1 by default. Store 'parity' only.
     parity_group : int, optional
         The ranks of a group, more than `parity`; 8 by default. Store 'parity' only.
-    algorithm : {'auto', 'samplesort', 'hyperquicksort', 'quickmerge', 'quickmerge_modified', 'bitonic', \
-'bitonic_merge'}
+    algorithm : {'auto', 'samplesort', 'samplesort_2', 'samplesort_3', 'hyperquicksort', 'quickmerge', \
+'quickmerge_modified', 'bitonic', 'bitonic_merge'}
         The sorting algorithm.
     pivot : {'sampled', 'paper'}
         The choice of pivots in HyperQuickSort and QuickMerge.

@@ -75,7 +75,8 @@ class Stats(Structure):
                 ("commit_seconds", c_double), ("repair_seconds", c_double), ("bytes_sent", c_uint64),
                 ("bytes_stored", c_uint64), ("rounds", c_uint64), ("rounds_replayed", c_uint64),
                 ("failures", c_uint64), ("peak_bytes", c_uint64), ("algorithm", c_int32),
-                ("corruptions", c_uint64), ("injected", c_uint64)]
+                ("corruptions", c_uint64), ("injected", c_uint64), ("predicted_seconds", c_double),
+                ("other_seconds", c_double)]
 
 
 class External(Structure):

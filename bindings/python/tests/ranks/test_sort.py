@@ -81,7 +81,7 @@ def test_strided_and_empty_inputs(group):
 
 CONFIGURATIONS = [
     dict(algorithm=algorithm, pivot=pivot)
-    for algorithm in ("auto", "samplesort", "hyperquicksort", "quickmerge", "quickmerge_modified")
+    for algorithm in ("auto", "samplesort", "samplesort_2", "hyperquicksort", "quickmerge", "quickmerge_modified")
     for pivot in ("sampled", "paper")
 ] + [
     dict(algorithm="bitonic"), dict(algorithm="bitonic", checks=["progress", "feasibility", "consistency"]),

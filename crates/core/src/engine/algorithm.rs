@@ -29,8 +29,13 @@ pub enum Exchange {
     },
 }
 
-/// Odd, so that different parts have different numbers as long as there are as many.
-const SCATTER: u32 = 0x9e37_79b1;
+/// Returns the number of a part that is added to places below `places` + 1: different numbers for different parts, if
+/// there are as many places. Rows, columns and diagonals of a grid get numbers that look like random ones.
+fn scattered(part: u32, places: u32) -> u32 {
+    const FACTOR: u32 = 0x6b;
+    let product = part.wrapping_mul(FACTOR) & places;
+    (product ^ product >> 2).wrapping_mul(FACTOR) & places
+}
 
 impl Exchange {
     /// The exchange of every node of a cube of this dimension with every other.
@@ -74,9 +79,8 @@ impl Exchange {
 /// Returns the node of a part that exchanges with `node`; `node` itself if it is in this part.
 fn in_part(node: u32, part: u32, (low, high): (u32, u32)) -> u32 {
     let (parts, places) = ((1 << (high - low)) - 1, (1 << low) - 1);
-    let number = |part: u32| part.wrapping_mul(SCATTER) & places;
     let own = node >> low & parts;
-    let place = (node & places) ^ number(own) ^ number(part);
+    let place = (node & places) ^ scattered(own, places) ^ scattered(part, places);
     node & !(parts << low | places) | part << low | place
 }
 
@@ -220,9 +224,20 @@ pub trait Algorithm {
         Ok(Vec::new())
     }
 
+    /// Returns fewer or smaller contributions to a decision that stand for these contributions of some nodes of a
+    /// subcube, in ascending order of node. Called where many contributions meet on the way to the root; the context is
+    /// that of [`Algorithm::decide`].
+    fn unite_proposals(
+        &self,
+        _at: &RoundContext<'_>,
+        proposals: Vec<(Node, Slice)>,
+    ) -> Result<Vec<(Node, Slice)>> {
+        Ok(proposals)
+    }
+
     /// Returns the decision of a subcube, made at its root from the contributions of all its nodes, in
-    /// ascending order of node. The context's node is the subcube's first one, and its decision is that of
-    /// the round before.
+    /// ascending order of node, as [`Algorithm::unite_proposals`] has united them. The context's node is the subcube's
+    /// first one, and its decision is that of the round before.
     fn decide(
         &self,
         _at: &RoundContext<'_>,

@@ -1,16 +1,17 @@
 //! The decisions of a round: the nodes of every subcube propose, its root decides, and all ranks learn the
 //! decision.
 //!
-//! All ranks keep all decisions, so that any rank can recompute a piece of any block. The messages go through
-//! one rank, the coordinator: two messages for each rank, however many subcubes there are.
+//! All ranks keep all decisions, so that any rank can recompute a piece of any block. The proposals of a subcube go
+//! along a tree of the ranks that execute its nodes, and the decisions of all roots through one rank, the coordinator:
+//! a few messages for each rank, however many subcubes there are.
 
 use std::collections::BTreeMap;
 
 use super::algorithm::RoundContext;
-use super::exchange::{ControlMessage, Delivery};
 use super::job::{Job, RoundResult};
+use super::relay::{Entries, RelayTree, message_of};
 use super::{Subcube, table};
-use crate::members::Rank;
+use crate::members::{Members, Rank};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Result, caught};
@@ -43,23 +44,6 @@ impl Decisions {
     }
 }
 
-/// The path of a node's proposal to its root.
-struct Route<'s> {
-    node: Node,
-    subcube: &'s Subcube,
-    /// The rank that executes the node.
-    executor: Rank,
-    /// The rank that executes the subcube's root.
-    root: Rank,
-}
-
-/// The proposals that a root has received.
-struct Proposals<'s> {
-    subcube: &'s Subcube,
-    proposals: Vec<(Node, Slice)>,
-    complete: bool,
-}
-
 impl Job<'_, '_> {
     /// Makes all decisions of the round. A decision is missing if a rank of its subcube has an error. None: a
     /// rank failed.
@@ -76,30 +60,17 @@ impl Job<'_, '_> {
                 before.unwrap_or_else(|| Decisions::of_cube(dimension, Buffer::default().into())),
             ));
         };
-        let members = &self.engine.members;
-        let firsts = 0..(members.cube().len() >> scope) as u32;
-        let subcubes: Vec<Subcube> = firsts
-            .map(|index| Subcube::of(members, Node(index << scope), scope))
-            .collect();
-        let routes = self.routes(&subcubes);
-        let messages = routes
-            .iter()
-            .map(|route| self.proposal(round, route, result))
-            .collect();
-        let limit = self.algorithm.proposal_limit(round);
-        let Some(proposals) = self.engine.deliver(messages, limit)? else {
+        let Some(decided) = self.decide_for_subcubes(round, scope, result)? else {
             return Ok(None);
         };
-        let decided = self.decide_for_subcubes(round, &routes, proposals, result);
         let mine = table::write(decided.iter().map(|(first, words)| (first.0, &words[..])));
         let members = &self.engine.members;
-        let mut roots: Vec<Rank> = subcubes
-            .iter()
-            .map(|subcube| members.executor(subcube.root()))
-            .collect();
+        let subcubes = members.cube().len() >> scope;
+        let firsts = (0..subcubes as u32).map(|index| Node(index << scope));
+        let mut roots: Vec<Rank> = firsts.map(|first| root_of(members, first, scope)).collect();
         roots.sort_unstable();
         roots.dedup();
-        let limit = subcubes.len() * (table::PER_ENTRY + self.algorithm.decision_limit(round));
+        let limit = subcubes * (table::PER_ENTRY + self.algorithm.decision_limit(round));
         let reports = self
             .engine
             .by_way_of_coordinator(&roots, mine, (limit, limit))?;
@@ -117,84 +88,107 @@ impl Job<'_, '_> {
         }))
     }
 
-    /// Returns the paths to roots that this rank takes part in, in ascending order of node.
-    fn routes<'s>(&self, subcubes: &'s [Subcube]) -> Vec<Route<'s>> {
-        let members = &self.engine.members;
-        let me = members.me();
-        let mut routes = Vec::new();
-        for subcube in subcubes {
-            let root = members.executor(subcube.root());
-            for node in members.cube().subcube(subcube.first, subcube.dimension) {
-                let executor = members.executor(node);
-                if executor == me || root == me {
-                    routes.push(Route {
-                        node,
-                        subcube,
-                        executor,
-                        root,
-                    });
-                }
-            }
-        }
-        routes
-    }
-
-    /// Returns the proposal of a node, if this rank executes it and has no error.
-    fn proposal(&self, round: u32, route: &Route<'_>, result: &mut RoundResult) -> ControlMessage {
-        let algorithm = self.algorithm;
-        let block = self.progress.blocks.get(&route.node);
-        let able = route.executor == self.engine.members.me() && result.error.is_none();
-        let payload = block.filter(|_| able).and_then(|block| {
-            result.check(caught(|| {
-                let at =
-                    RoundContext::new(round, route.node, self.progress.last_decision(route.node));
-                algorithm.propose(&at, route.subcube, block)
-            }))
-        });
-        ControlMessage {
-            from: route.executor,
-            to: route.root,
-            payload,
-        }
-    }
-
     /// Returns the decisions of the subcubes with a root that this rank executes, by first node. A subcube of
-    /// which a proposal is missing makes no decision.
+    /// which a proposal is missing makes no decision. None: a rank failed.
     fn decide_for_subcubes(
+        &mut self,
+        round: u32,
+        scope: u32,
+        result: &mut RoundResult,
+    ) -> Result<Option<BTreeMap<Node, Vec<u8>>>> {
+        let algorithm = self.algorithm;
+        let limit = table::PER_ENTRY + algorithm.proposal_limit(round);
+        let mut decisions = BTreeMap::new();
+        let mut firsts: Vec<Node> = (self.engine.members.my_nodes().into_iter())
+            .map(|node| first_of(node, scope))
+            .collect();
+        firsts.dedup();
+        // All ranks take their subcubes in the same order, so that none of them waits for itself.
+        for first in firsts {
+            let subcube = Subcube::of(self.engine.members, first, scope);
+            let (tree, most_nodes) = self.tree_of(&subcube);
+            let own = self.proposals(round, &subcube, result);
+            let last_decision = self.progress.last_decision(first).to_vec();
+            let at = RoundContext::new(round, first, &last_decision);
+            let unite = |entries: Entries| {
+                let proposals = by_node(entries);
+                let united = caught(|| algorithm.unite_proposals(&at, proposals));
+                let united = result.check(united)?.into_iter();
+                Some(united.map(|(node, words)| (node.0, words)).collect())
+            };
+            let gathered = self
+                .engine
+                .gather_along(&tree, own, most_nodes * limit, unite)?;
+            let Some(gathered) = gathered else {
+                return Ok(None);
+            };
+            let Some(table) = gathered else {
+                continue;
+            };
+            let proposals = message_of(&table).and_then(|table| table::read(&table));
+            let decision = proposals
+                .and_then(|entries| caught(|| algorithm.decide(&at, &subcube, &by_node(entries))));
+            decisions.extend(result.check(decision).map(|decision| (first, decision)));
+        }
+        Ok(Some(decisions))
+    }
+
+    /// A tree of the ranks that execute the nodes of a subcube, with the executor of its root as the root; and the
+    /// greatest number of nodes that one of them executes.
+    fn tree_of(&self, subcube: &Subcube) -> (RelayTree, usize) {
+        let members = &self.engine.members;
+        let nodes = members.cube().subcube(subcube.first, subcube.dimension);
+        let mut ranks: Vec<Rank> = nodes.map(|node| members.executor(node)).collect();
+        ranks.sort_unstable();
+        let most_nodes = ranks.chunk_by(|one, other| one == other).map(<[Rank]>::len);
+        let most_nodes = most_nodes.max().unwrap_or(1);
+        ranks.dedup();
+        let root = members.executor(subcube.root());
+        ranks.retain(|rank| *rank != root);
+        ranks.insert(0, root);
+        let fan_out = self.engine.transport.fan_out();
+        (RelayTree::new(ranks, fan_out), most_nodes)
+    }
+
+    /// Returns a table of the proposals of the nodes of a subcube that this rank executes. None: it has an error.
+    fn proposals(
         &self,
         round: u32,
-        routes: &[Route<'_>],
-        proposals: Vec<Delivery<Slice>>,
+        subcube: &Subcube,
         result: &mut RoundResult,
-    ) -> BTreeMap<Node, Vec<u8>> {
+    ) -> Option<Vec<u8>> {
         let algorithm = self.algorithm;
-        let me = self.engine.members.me();
-        let mut open: BTreeMap<Node, Proposals<'_>> = BTreeMap::new();
-        for (route, proposal) in routes.iter().zip(proposals) {
-            if route.root == me {
-                let decision = open
-                    .entry(route.subcube.first)
-                    .or_insert_with(|| Proposals {
-                        subcube: route.subcube,
-                        proposals: Vec::new(),
-                        complete: true,
-                    });
-                match proposal.got() {
-                    Some(proposal) => decision.proposals.push((route.node, proposal)),
-                    None => decision.complete = false,
-                }
+        let mut proposals = Vec::new();
+        for node in self.engine.members.my_nodes() {
+            if first_of(node, subcube.dimension) != subcube.first {
+                continue;
             }
+            let block = self.progress.blocks.get(&node);
+            let block = block.filter(|_| result.error.is_none())?;
+            let proposal = caught(|| {
+                let at = RoundContext::new(round, node, self.progress.last_decision(node));
+                algorithm.propose(&at, subcube, block)
+            });
+            proposals.push((node.0, result.check(proposal)?));
         }
-        let mut decisions = BTreeMap::new();
-        for (first, decision) in open {
-            if decision.complete {
-                let decision = caught(|| {
-                    let at = RoundContext::new(round, first, self.progress.last_decision(first));
-                    algorithm.decide(&at, decision.subcube, &decision.proposals)
-                });
-                decisions.extend(result.check(decision).map(|decision| (first, decision)));
-            }
-        }
-        decisions
+        let proposals = proposals.iter().map(|(node, words)| (*node, &words[..]));
+        Some(table::write(proposals))
     }
+}
+
+/// The rank that executes the root of a subcube.
+fn root_of(members: &Members, first: Node, dimension: u32) -> Rank {
+    let faulty = members.faulty_nodes();
+    let mut nodes = members.cube().subcube(first, dimension);
+    let root = nodes.find(|node| !faulty.contains(*node));
+    members.executor(root.unwrap_or(first))
+}
+
+/// Entries as proposals, in ascending order of node.
+fn by_node(entries: Entries) -> Vec<(Node, Slice)> {
+    let entries = entries.into_iter();
+    let mut proposals: Vec<(Node, Slice)> =
+        entries.map(|(node, words)| (Node(node), words)).collect();
+    proposals.sort_by_key(|(node, _)| *node);
+    proposals
 }

@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
+use super::Engine;
 use super::arrivals::Stage;
-use super::{Engine, table};
 use crate::block::{Block, Header, Run};
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
@@ -410,71 +410,6 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
         start += run.data.len();
     }
     Ok(message.into())
-}
-
-impl Engine<'_> {
-    /// Gives the payload of each survivor, at most `limit` bytes, to all of them, through the coordinator; in
-    /// ascending order of rank. None: a rank failed.
-    pub fn share(&mut self, mine: Vec<u8>, limit: usize) -> Result<Option<Vec<(Rank, Slice)>>> {
-        let survivors: Vec<Rank> = self.members.survivors().collect();
-        let total = survivors.len() * limit;
-        self.by_way_of_coordinator(&survivors, mine, (limit, total))
-    }
-
-    /// As [`Engine::share`], but only `speakers` contribute, at most `limit` bytes each and `total` bytes
-    /// together; all survivors receive it.
-    pub fn by_way_of_coordinator(
-        &mut self,
-        speakers: &[Rank],
-        mine: Vec<u8>,
-        (limit, total): (usize, usize),
-    ) -> Result<Option<Vec<(Rank, Slice)>>> {
-        let coordinator = match mutant(Mutant::CoordinatorIsRankZero) {
-            true => Rank(0),
-            // An excluded rank would keep the others waiting.
-            false => self.members.lowest_executor(),
-        };
-        let me = self.members.me();
-        let messages = speakers.iter().map(|speaker| ControlMessage {
-            from: *speaker,
-            to: coordinator,
-            payload: (*speaker == me).then(|| mine.clone()),
-        });
-        let Some(received) = self.deliver(messages.collect(), limit)? else {
-            return Ok(None);
-        };
-        let received: Vec<(Rank, Slice)> = (speakers.iter().zip(received))
-            .filter_map(|(speaker, words)| Some((*speaker, words.got()?)))
-            .collect();
-        let table = table::write(
-            received
-                .iter()
-                .map(|(speaker, words)| (speaker.0, &words[..])),
-        );
-        let survivors = self.members.survivors();
-        let messages = survivors.map(|survivor| ControlMessage {
-            from: coordinator,
-            to: survivor,
-            payload: (coordinator == me).then(|| table.clone()),
-        });
-        let longest = speakers.len() * table::PER_ENTRY + total;
-        let Some(reports) = self.deliver(messages.collect(), longest)? else {
-            return Ok(None);
-        };
-        let reports = reports.into_iter().find_map(Delivery::got);
-        let Some(reports) = reports else {
-            return Ok(None);
-        };
-        let reports = table::read(&reports)?.into_iter();
-        let reports: Vec<(Rank, Slice)> =
-            reports.map(|(rank, words)| (Rank(rank), words)).collect();
-        // The rank numbers become indices, so they must be those of ranks that were asked.
-        if reports.iter().any(|(rank, _)| !speakers.contains(rank)) {
-            let text = "a message names a rank that contributes nothing";
-            return Err(Error::new(Status::Internal, text));
-        }
-        Ok(Some(reports))
-    }
 }
 
 /// Returns the bytes of a block of at most one run.

@@ -24,6 +24,7 @@ mod policy;
 mod progress;
 mod recovery;
 mod redundancy;
+mod relay;
 mod round;
 mod stats;
 mod sums;

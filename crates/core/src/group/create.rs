@@ -49,6 +49,7 @@ impl<T: Transport> Group<T> {
             seed: 0,
             agreed_layout: None,
             last_run: None,
+            choice: None,
             last_tree: None,
             stats: Stats::default(),
             lost: RankSet::new(members.ranks()),

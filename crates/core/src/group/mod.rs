@@ -62,6 +62,7 @@ use crate::engine::{Checkpoints, Engine, EngineContext, PlacementPolicy, Stats};
 use crate::faults::Schedule;
 use crate::members::{Members, Rank, RankSet};
 use crate::sort::Method;
+use crate::sort::cost::Choice;
 use crate::store::Store;
 use crate::transport::Transport;
 use crate::tree::run::choose::ChosenTree;
@@ -96,6 +97,7 @@ pub struct Group<T: Transport> {
     /// The fingerprint of the layout on which all ranks agreed last.
     agreed_layout: Option<u64>,
     last_run: Option<LastRun>,
+    choice: Option<Choice>,
     last_tree: Option<ChosenTree>,
     stats: Stats,
     /// The owners of the data that the last call lost.
@@ -167,6 +169,11 @@ impl<T: Transport> Group<T> {
     /// The algorithm of the last job; None: there was none yet.
     pub fn last_run(&self) -> Option<LastRun> {
         self.last_run
+    }
+
+    /// The sort that the library chose for the last job, and the reason; None: there was nothing to choose.
+    pub fn choice(&self) -> Option<Choice> {
+        self.choice
     }
 
     /// The tree of the last tree collective that succeeded.

@@ -15,6 +15,7 @@ use super::results::Safety;
 use super::{Group, JobKind, LastRun};
 use crate::block::Block;
 use crate::engine::{Algorithm, Checks, Finished, Gathered, HeldInputs, sum};
+use crate::sort::cost::{Network, Work, choose};
 use crate::sort::filter::Filter;
 use crate::sort::{MANY_RANKS, MergeAndPlace, Method, Shape, global_offset, total_records};
 use crate::transport::Transport;
@@ -276,6 +277,7 @@ impl<T: Transport> Group<T> {
         filter: Option<Filter>,
     ) -> Result<Sorted> {
         let prepared = self.checked(prepared);
+        self.choice = None;
         let mut gathered = Gathered::default();
         if held.is_none() {
             gathered = match self.sort_gathered(&start, &prepared)? {
@@ -297,7 +299,7 @@ impl<T: Transport> Group<T> {
         let prepared = self.agree_on_checked(prepared)?;
         let kernel = &*prepared.kernel;
         let given = prepared.given;
-        let method = self.choose_method(given.len())?;
+        let method = self.choose_method(given.len(), kernel.record_bytes())?;
         self.last_run = Some(LastRun::Sort(method));
         let dimension = self.members.cube().dimension();
         let sort = method.on(kernel, dimension);
@@ -417,16 +419,27 @@ impl<T: Transport> Group<T> {
     }
 
     /// The configured algorithm, or the best for the number of ranks and the size. Collective on many ranks.
-    fn choose_method(&mut self, input_bytes: usize) -> Result<Method> {
+    fn choose_method(&mut self, input_bytes: usize, record_bytes: usize) -> Result<Method> {
         if let Some(method) = self.config.method {
             return Ok(method);
         }
         let ranks = self.members.ranks();
-        let total = if ranks >= MANY_RANKS {
-            self.on_engine(|engine| sum(engine, input_bytes as u64))?.0
-        } else {
-            0
+        if ranks < MANY_RANKS {
+            return Ok(Method::SampleSort(1));
+        }
+        let total = self.on_engine(|engine| sum(engine, input_bytes as u64))?.0;
+        let work = Work {
+            ranks,
+            input_bytes: total as f64 / ranks as f64,
+            record_bytes,
+            fan_out: self.transport.fan_out(),
         };
-        Ok(Method::best(ranks, total))
+        let network = match self.members.is_one_host() {
+            true => Network::ONE_HOST,
+            false => Network::SEVERAL_HOSTS,
+        };
+        let choice = choose(&work, &network);
+        self.choice = Some(choice);
+        Ok(choice.method)
     }
 }

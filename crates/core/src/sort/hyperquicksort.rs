@@ -85,6 +85,17 @@ impl Algorithm for HyperQuickSort<'_> {
         })
     }
 
+    fn unite_proposals(
+        &self,
+        _at: &RoundContext<'_>,
+        proposals: Vec<(Node, Slice)>,
+    ) -> Result<Vec<(Node, Slice)>> {
+        match self.rule {
+            PivotRule::Sampled => pivot::thinned(proposals, HALVES, self.kernel),
+            PivotRule::Paper => Ok(proposals),
+        }
+    }
+
     fn decide(
         &self,
         _at: &RoundContext<'_>,

@@ -293,6 +293,17 @@ impl Algorithm for MergeAndPlace<'_> {
         self.propose_cuts(at.node, subcube, block, at.decision)
     }
 
+    fn unite_proposals(
+        &self,
+        at: &RoundContext<'_>,
+        proposals: Vec<(Node, Slice)>,
+    ) -> Result<Vec<(Node, Slice)>> {
+        if at.round <= self.sort.rounds() {
+            return self.sort.unite_proposals(at, proposals);
+        }
+        Ok(proposals)
+    }
+
     fn decide(
         &self,
         at: &RoundContext<'_>,

@@ -3,7 +3,8 @@
 //! | algorithm | rounds | messages per node | moves of a record | use |
 //! |---|---|---|---|---|
 //! | [`SampleSort`] | 1 | N - 1 | once | nearly always |
-//! | [`HyperQuickSort`] | log2 N | log2 N | log2(N) / 2 times | very many ranks with little data |
+//! | [`SampleSort`] in L levels | L | L (N^(1/L) - 1) | up to L times | hundreds of ranks and more |
+//! | [`HyperQuickSort`] | log2 N | log2 N | log2(N) / 2 times | very many ranks with very little data |
 //! | [`QuickMerge`] | log2 N | log2 N | log2(N) / 2 times | as HyperQuickSort, with one decision for all rounds |
 //! | [`Bitonic`] | log2(N) (log2(N) + 1) / 2 | one per round | once per round | communication that does not depend on the data; comparison |
 //! | [`SftBitonic`] | log2 N more than Bitonic | one per round | once per round, with the reports of other nodes | few records that must be correct |
@@ -16,6 +17,7 @@
 mod any_bytes;
 mod at_once;
 mod bitonic;
+pub mod cost;
 pub mod filter;
 mod hyperquicksort;
 mod many;

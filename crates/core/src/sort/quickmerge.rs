@@ -128,6 +128,17 @@ impl Algorithm for QuickMerge<'_> {
         Ok(self.encode(&list))
     }
 
+    fn unite_proposals(
+        &self,
+        _at: &RoundContext<'_>,
+        proposals: Vec<(Node, Slice)>,
+    ) -> Result<Vec<(Node, Slice)>> {
+        match self.splitters {
+            Splitters::Sampled => pivot::thinned(proposals, self.nodes(), self.kernel),
+            Splitters::Root | Splitters::Averaged => Ok(proposals),
+        }
+    }
+
     fn decide(
         &self,
         _at: &RoundContext<'_>,

@@ -17,6 +17,7 @@ use super::pivot::{self, Cut};
 use super::{sorted, sorted_each};
 use crate::block::Block;
 use crate::engine::{Algorithm, Exchange, RoundContext, Split, Step, Subcube};
+use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::Result;
@@ -32,6 +33,9 @@ pub struct SampleSort<'a> {
     /// The number of levels, at least 1. A cube of a smaller dimension has as many levels as dimensions.
     pub levels: u32,
 }
+
+/// Up to this dimension, evenly spaced samples of all nodes are so many that a cut can be at one of them.
+const FEW_DIMENSIONS: u32 = 6;
 
 /// One level: subcubes of dimension `high` are divided into parts, which are subcubes of dimension `low`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +97,20 @@ impl Algorithm for SampleSort<'_> {
     }
 
     fn propose(&self, at: &RoundContext<'_>, _subcube: &Subcube, block: &Block) -> Result<Vec<u8>> {
-        let samples = pivot::sample(block, self.level(at.round).parts(), self.kernel);
+        let parts = self.level(at.round).parts();
+        let samples = match self.levels {
+            1 if self.dimension <= FEW_DIMENSIONS => pivot::sample(block, parts, self.kernel),
+            _ => pivot::scattered_samples(block, (at.node, parts), self.kernel),
+        };
         Ok(pivot::encode_samples(&samples))
+    }
+
+    fn unite_proposals(
+        &self,
+        at: &RoundContext<'_>,
+        proposals: Vec<(Node, Slice)>,
+    ) -> Result<Vec<(Node, Slice)>> {
+        pivot::thinned(proposals, self.level(at.round).parts(), self.kernel)
     }
 
     fn decide(
@@ -105,7 +121,11 @@ impl Algorithm for SampleSort<'_> {
     ) -> Result<Vec<u8>> {
         let shares = subcube.shares();
         let parts = shares.chunks(1 << self.level(at.round).low);
-        let parts: Vec<usize> = parts.map(|part| part.iter().sum()).collect();
+        let share = |part: &[usize]| match mutant(Mutant::PartsWeighAlike) {
+            true => 1,
+            false => part.iter().sum(),
+        };
+        let parts: Vec<usize> = parts.map(share).collect();
         let cuts = pivot::balanced(proposals, &parts, self.kernel)?;
         Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
     }

@@ -41,6 +41,28 @@ fn called_twice<T: PartialEq + std::fmt::Debug>(function: impl Fn() -> T) -> T {
     first
 }
 
+/// Unites proposals as they meet on the way to the root of a tree.
+fn united(
+    algorithm: &dyn Algorithm,
+    at: &RoundContext<'_>,
+    mut proposals: Vec<(Node, Slice)>,
+) -> Result<Vec<(Node, Slice)>> {
+    const FAN_OUT: usize = 8;
+    let mut branch = 1;
+    while branch < proposals.len() {
+        let branches = proposals.chunk_by(|one, other| {
+            one.0.0 as usize / (branch * FAN_OUT) == other.0.0 as usize / (branch * FAN_OUT)
+        });
+        let unite = |branch: &[(Node, Slice)]| {
+            called_twice(|| algorithm.unite_proposals(at, branch.to_vec()))
+        };
+        let branches: Vec<Vec<(Node, Slice)>> = branches.map(unite).collect::<Result<_>>()?;
+        proposals = branches.concat();
+        branch *= FAN_OUT;
+    }
+    Ok(proposals)
+}
+
 /// Returns the decision of every node's subcube.
 fn decide(
     algorithm: &dyn Algorithm,
@@ -66,13 +88,9 @@ fn decide(
             assert!(proposal.len() <= algorithm.proposal_limit(round));
             proposals.push((node, Buffer::copy_of(&proposal).unwrap().into()));
         }
-        let decision = called_twice(|| {
-            algorithm.decide(
-                &RoundContext::new(round, first, known(first)),
-                &subcube,
-                &proposals,
-            )
-        })?;
+        let at = RoundContext::new(round, first, known(first));
+        let proposals = united(algorithm, &at, proposals)?;
+        let decision = called_twice(|| algorithm.decide(&at, &subcube, &proposals))?;
         assert!(decision.len() <= algorithm.decision_limit(round));
         let nodes = members.cube().subcube(first, scope);
         decisions.extend(nodes.map(|node| (node, decision.clone())));

@@ -5,11 +5,13 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::pivot::{self, Cut};
-use super::testing::{block_of, bytes_of, kernel, shares};
+use super::testing::{block_of, bytes_of, kernel, run_nodes, shares};
 use super::{Method, PivotRule, Shape, Splitters};
 use crate::block::Block;
 use crate::engine::Algorithm;
 use crate::members::{Members, Rank, RankSet};
+use crate::vcube::Node;
+use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout, PartFields};
 use ftsort_kernels::test_size::sized;
@@ -130,6 +132,43 @@ fn the_largest_share_is_within_5_percent_of_the_mean() {
                 assert!(largest <= 1.05, "{name}, {shape}, {ranks} ranks: {largest}");
             }
         }
+    }
+}
+
+/// Samples are thinned out on their way to the root.
+#[test]
+fn the_largest_of_many_shares_is_within_5_percent_of_the_mean() {
+    let kernel = kernel();
+    let ranks = sized(150, 1024);
+    let members = Members::new(Rank(0), ranks);
+    for (shape, levels) in SHAPES.into_iter().zip([1, 2, 3].into_iter().cycle()) {
+        for levels in sized(vec![levels], vec![1, 2, 3]) {
+            let inputs = inputs(shape, ranks, 1000);
+            let sort = Method::SampleSort(levels).on(&*kernel, members.cube().dimension());
+            let shares = shares(&*sort, &*kernel, &members, &bytes_of(&inputs), false);
+            let largest = largest(&shares, &inputs, ranks);
+            assert!(largest <= 1.05, "{levels} levels, {shape}: {largest}");
+        }
+    }
+}
+
+/// The keys of a rank depend on its column in a grid of ranks. A part of the first level would meet at one of its nodes
+/// if the places of the nodes in their parts were not changed.
+#[test]
+fn levels_spread_the_records_of_a_column_over_a_part() {
+    let kernel = kernel();
+    let members = Members::new(Rank(0), 64);
+    let sort = Method::SampleSort(2).on(&*kernel, 6);
+    let keys: [fn(i32) -> i32; 3] = [
+        |rank| rank % 8,
+        |rank| rank / 8,
+        |rank| (rank % 8 + rank / 8) % 8,
+    ];
+    for key in keys {
+        let inputs: Vec<Vec<i32>> = (0..64).map(|rank| vec![key(rank); 100]).collect();
+        let (versions, _) = run_nodes(&*sort, &members, &bytes_of(&inputs)).unwrap();
+        let largest = versions[1].values().map(|block| block.bytes() / 4).max();
+        assert!(largest.is_some_and(|records| records <= 400), "{largest:?}");
     }
 }
 
@@ -371,4 +410,46 @@ fn with_other_origins(mut upper: Block) -> Block {
         run.origin = Rank(run.origin.0 + 1000);
     }
     upper
+}
+
+proptest! {
+    /// A sample that is kept is near the middle of the records that it represents, counted in all records.
+    #[test]
+    fn thinned_samples_represent_all_records(
+        lengths in prop::collection::vec(0_usize..3000, 2..9),
+        seed in any::<u64>(),
+    ) {
+        let kernel = kernel();
+        let mut random = random_numbers(seed);
+        let mut proposals = Vec::new();
+        let mut all = Vec::new();
+        for (node, length) in (0..).zip(&lengths) {
+            let mut keys: Vec<i32> = (0..*length).map(|_| random() as i32 >> 8).collect();
+            keys.sort_unstable();
+            let mut block = block_of(node, &keys);
+            block.sorted = true;
+            let samples = pivot::spaced_samples(&block, *length, |_| 0, &*kernel);
+            let samples = pivot::encode_samples(&samples);
+            proposals.push((Node(node), Slice::from(Buffer::copy_of(&samples).unwrap())));
+            all.extend(keys.into_iter().map(|key| (key, node)));
+        }
+        all.sort_unstable();
+        let before = proposals.len();
+        let thinned = pivot::thinned(proposals, 2, &*kernel).unwrap();
+        if all.len() <= 2048 {
+            prop_assert_eq!(thinned.len(), before);
+            return Ok(());
+        }
+        let samples = pivot::decode_samples(&thinned[0].1, 4).unwrap();
+        prop_assert!(samples.len() <= 2048);
+        let mut start = 0;
+        for sample in &samples {
+            let key: i32 = bytemuck::pod_read_unaligned(sample.point.record);
+            let place = all.partition_point(|other| *other < (key, sample.point.origin));
+            let end = start + sample.weight as usize;
+            prop_assert!((start.saturating_sub(2)..end + 2).contains(&place), "{place} {start}..{end}");
+            start = end;
+        }
+        prop_assert_eq!(start, all.len());
+    }
 }

@@ -81,6 +81,10 @@ pub trait Transport {
     /// The greatest capacity for which a receive accepts a shorter message.
     fn eager_limit(&self) -> usize;
 
+    /// The number of ranks with which a rank exchanges control messages in one step, where all ranks together are more
+    /// than this number squared.
+    fn fan_out(&self) -> usize;
+
     /// Waits until everything posted is complete, or a rank fails.
     fn settle(&mut self) -> Result<Flow>;
 

@@ -8,7 +8,7 @@ use ftsort_core::members::{FULL_WEIGHT, Rank};
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape};
 use ftsort_core::store::parity::ParityShape;
-use ftsort_core::transport::Repair;
+use ftsort_core::transport::{ProtocolConfig, Repair};
 use ftsort_kernels::random::SplitMix;
 
 /// The values from which random trials are drawn.
@@ -62,6 +62,8 @@ pub fn draw(seed: u64, range: &TrialRange) -> Trial {
         tagged: draw.once_in(2),
         store: stores[draw.below(stores.len() as u64) as usize],
         repair: repairs[draw.below(4) as usize],
+        fan_out: [1, 2, ProtocolConfig::FAN_OUT]
+            [SplitMix::new(!seed.rotate_left(8)).below(3) as usize],
         hosts: [1, 2, ranks][draw.below(3) as usize],
         sorts: 1 + usize::from(draw.once_in(3)),
         protects: 0,

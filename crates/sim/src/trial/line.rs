@@ -10,7 +10,7 @@ use crate::transport::Failure;
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
-use ftsort_core::transport::Repair;
+use ftsort_core::transport::{ProtocolConfig, Repair};
 
 pub const METHODS: [(Method, &str); 11] = [
     (Method::SampleSort(1), "samplesort"),
@@ -96,6 +96,7 @@ impl Trial {
             "algorithm" => self.algorithm = named(&METHODS, value)?,
             "store" => self.store = StoreKind::parse(value)?,
             "repair" => self.repair = named(&REPAIRS, value)?,
+            "fan_out" => self.fan_out = value.parse().ok()?,
             "hosts" => self.hosts = value.parse().ok()?,
             "sorts" => self.sorts = value.parse().ok()?,
             "protects" => self.protects = value.parse().ok()?,
@@ -132,7 +133,7 @@ impl Trial {
 }
 
 /// The names of all words. The first [`CURRENT`] are written, the others are only read.
-const KEYWORDS: [&str; 42] = [
+const KEYWORDS: [&str; 43] = [
     "ranks",
     "seed",
     "records",
@@ -141,6 +142,7 @@ const KEYWORDS: [&str; 42] = [
     "algorithm",
     "store",
     "repair",
+    "fan_out",
     "hosts",
     "sorts",
     "protects",
@@ -176,7 +178,7 @@ const KEYWORDS: [&str; 42] = [
     "plant",
     "set_mutant",
 ];
-const CURRENT: usize = 35;
+const CURRENT: usize = 36;
 
 impl fmt::Display for Trial {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -202,6 +204,9 @@ impl fmt::Display for Trial {
             if count > 0 {
                 write!(out, " {name}={count}")?;
             }
+        }
+        if self.fan_out != ProtocolConfig::FAN_OUT {
+            write!(out, " fan_out={}", self.fan_out)?;
         }
         write_flag(out, "gathers", self.gathers)?;
         if let Some(mutant) = self.mutant {

@@ -26,7 +26,7 @@ use crate::transport::Failure;
 use ftsort_core::members::Rank;
 use ftsort_core::mutants::Mutant;
 use ftsort_core::sort::{Method, PivotRule, Shape};
-use ftsort_core::transport::Repair;
+use ftsort_core::transport::{ProtocolConfig, Repair};
 use ftsort_kernels::random::SplitMix;
 
 pub use crate::harness::{CommitRecord, StoreKind};
@@ -75,6 +75,8 @@ pub struct Trial {
     pub store: StoreKind,
     /// The way in which failures are repaired.
     pub repair: Repair,
+    /// The number of ranks with which a rank exchanges control messages in one step, where they go along trees.
+    pub fan_out: usize,
     /// The number of hosts, to which the ranks are assigned in turn. With more than one, a tree tests its links
     /// first.
     pub hosts: usize,
@@ -233,6 +235,7 @@ impl Default for Trial {
             tagged: false,
             store: StoreKind::Memory(1),
             repair: Repair::Agree,
+            fan_out: ProtocolConfig::FAN_OUT,
             hosts: 1,
             sorts: 1,
             protects: 0,

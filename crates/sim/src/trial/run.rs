@@ -99,6 +99,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
             sync: trial.sync,
         },
         repair: trial.repair,
+        fan_out: trial.fan_out,
         hosts: trial.hosts,
         quorum: trial.quorum,
         spares: trial.spares,

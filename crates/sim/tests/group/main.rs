@@ -45,6 +45,7 @@ fn transport_with(mpi: SimMpi<'_>, chunk: usize) -> Protocol<SimMpi<'_>> {
         repair: Repair::Agree,
         chunk,
         timeout: Timeout::Never,
+        fan_out: ProtocolConfig::FAN_OUT,
     };
     Protocol::new(mpi, config)
 }

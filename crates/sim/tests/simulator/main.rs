@@ -7,6 +7,7 @@
 mod arrays;
 mod corruption;
 mod gather;
+mod levels;
 mod mutants;
 mod parity;
 mod redundancy;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Holdings;
+use super::holders::Holdings;
 use super::versions::{Versions, retire_before};
 use crate::block::Block;
 use crate::engine::commit::agreed_error;
@@ -207,7 +207,7 @@ impl Checkpoints {
             blocks: &self.blocks,
             version_id: self.version_id,
             most_runs: 1,
-            in_place: Holdings::new(),
+            in_place: Holdings::default(),
             in_part: true,
             afresh: false,
         }

@@ -12,10 +12,9 @@
 //!
 //! [`Algorithm::is_recomputable`]: super::super::Algorithm::is_recomputable
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::Holdings;
-use super::holders::{holders, nearest};
+use super::plan::{LostNodes, Plan};
 use crate::block::Block;
 use crate::engine::Exchange;
 use crate::engine::algorithm::RoundContext;
@@ -24,48 +23,10 @@ use crate::engine::job::{Job, RoundResult};
 use crate::faults::Target;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
-use crate::store::{StoreScope, VersionId};
+use crate::store::VersionId;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status, caught};
-
-/// The transfers that bring all blocks and copies to their places. The same on all survivors.
-#[derive(Default)]
-struct Plan {
-    /// The rank that sends an input or pieces of it, by owner.
-    holders: BTreeMap<Rank, Rank>,
-    /// Inputs that their holders must reload.
-    reloads: Vec<Rank>,
-    /// Pieces to send: the node that needs it, the owner of the input, and the rank that sends it.
-    pieces: Vec<(Node, Rank, Rank)>,
-    /// Blocks to move whole, and the rank that has them.
-    moves: Vec<(Node, Rank)>,
-    /// Whether any rank moves a block. Sender and receiver of a message must expect headers of the same size.
-    moves_blocks: bool,
-    /// Inputs of live ranks that are the blocks of this rank's nodes, and that it holds already.
-    taken: Vec<Rank>,
-    /// Inputs to copy: the owner, and the receiver.
-    copies: Vec<(Rank, Rank)>,
-    /// Inputs that are needed and that no rank has.
-    lost: Vec<Rank>,
-}
-
-impl Plan {
-    /// The owners of the inputs that are moved, in the order of the transfers, while all of these are inputs.
-    fn inputs(&self) -> Vec<Rank> {
-        let pieces = self.pieces.iter().map(|(_, origin, _)| *origin);
-        let moves = self.moves.iter().map(|(_, owner)| *owner);
-        let copies = self.copies.iter().map(|(origin, _)| *origin);
-        pieces.chain(moves).chain(copies).collect()
-    }
-
-    /// Removes copies of inputs without this rank.
-    fn drop_copies_of_others(&mut self, me: Rank) {
-        let holders = &self.holders;
-        self.copies
-            .retain(|(origin, to)| holders.get(origin) == Some(&me) || *to == me);
-    }
-}
 
 impl Job<'_, '_> {
     /// Loads round 0: every input is copied to its holders.
@@ -208,7 +169,7 @@ impl Job<'_, '_> {
                 Delivery::NotMine => {}
             }
         }
-        for ((origin, _), delivery) in plan.copies.iter().zip(deliveries) {
+        for ((origin, ..), delivery) in plan.copies.iter().zip(deliveries) {
             self.hold(*origin, delivery, &mut result);
         }
         for origin in plan.taken {
@@ -234,125 +195,16 @@ impl Job<'_, '_> {
             return Ok(result.interrupted());
         };
         let mut plan = Plan::default();
-        self.plan_inputs(&[], &holdings, &mut plan);
-        plan.drop_copies_of_others(self.engine.members.me());
+        self.plan_inputs(&LostNodes::new(), &holdings, &mut plan);
         let transfers = self.transfers(&plan, &mut result);
         let error = &mut result.error;
         let Some(deliveries) = self.engine.transfer(transfers, 1, error)? else {
             return Ok(result.interrupted());
         };
-        for ((origin, _), delivery) in plan.copies.into_iter().zip(deliveries) {
+        for ((origin, ..), delivery) in plan.copies.into_iter().zip(deliveries) {
             self.hold(origin, delivery, &mut result);
         }
         Ok(result)
-    }
-
-    /// The rank that had the node's block when the last version was committed, or its input before that.
-    fn last_executor(&self, node: Node) -> Option<Rank> {
-        if self.progress.membership.is_none() {
-            return self.home_with_input(node);
-        }
-        self.progress.last_executor(node, self.engine.members)
-    }
-
-    /// Returns whether no rank has the block of a node with the last executor `last`.
-    fn is_lost(&self, last: Rank) -> bool {
-        self.integrity.distrusted || self.engine.members.is_faulty(last)
-    }
-
-    fn plan(&self, holdings: &Holdings) -> Plan {
-        let members = &self.engine.members;
-        let mut plan = Plan::default();
-        let mut needed: Vec<(Node, Rank)> = Vec::new();
-        for node in members.cube().nodes() {
-            let Some(last) = self.last_executor(node) else {
-                continue;
-            };
-            if self.is_lost(last) {
-                let origins = self.contributors(node);
-                needed.extend(origins.map(|origin| (node, origin)));
-            } else if members.executor(node) != last && !mutant(Mutant::BlocksNotMoved) {
-                let held = holdings.get(&last).map_or(&[][..], |held| held);
-                let executor = members.executor(node);
-                if self.progress.membership.is_some() || !held.contains(&executor) {
-                    plan.moves.push((node, last));
-                } else if executor == members.me() {
-                    plan.taken.push(last);
-                }
-            }
-        }
-        self.plan_inputs(&needed, holdings, &mut plan);
-        let source = |(node, origin): (Node, Rank)| {
-            let holder = plan.holders.get(&origin).copied();
-            // The owner keeps the piece, if no rank has the whole input.
-            (node, origin, holder.unwrap_or(origin))
-        };
-        plan.pieces = needed.into_iter().map(source).collect();
-        plan.moves_blocks = !plan.moves.is_empty();
-        // Transfers without this rank are removed in the same order on every rank.
-        let me = members.me();
-        plan.pieces
-            .retain(|(node, _, from)| *from == me || members.executor(*node) == me);
-        plan.moves
-            .retain(|(node, from)| *from == me || members.executor(*node) == me);
-        plan.drop_copies_of_others(me);
-        plan
-    }
-
-    /// Finds a holder of each input, and plans the copies and the reloads. `needed`: the pieces that lost blocks
-    /// consist of.
-    fn plan_inputs(&self, needed: &[(Node, Rank)], holdings: &Holdings, plan: &mut Plan) {
-        let members = &self.engine.members;
-        let copies = match self.redundancy.store.scope() {
-            StoreScope::Everyone | StoreScope::Parity(_) => 0,
-            // The redundancy of a result is renewed by copies of its blocks.
-            StoreScope::Copies(_) if self.redundancy.of_result => 0,
-            StoreScope::Copies(copies) => copies,
-        };
-        let mut needed_inputs = RankSet::new(members.ranks());
-        for (node, origin) in needed {
-            if !self.is_kept(*node, *origin) {
-                needed_inputs.insert(*origin);
-            }
-        }
-        for origin in Rank::all(members.ranks()) {
-            if self.inputs.absent.contains(origin) {
-                continue;
-            }
-            let held: &[Rank] = holdings.get(&origin).map_or(&[], |held| held);
-            let keeper = match held.is_empty() {
-                _ if mutant(Mutant::RequestsFromFailedOwner) => origin,
-                false => nearest(origin, held),
-                true if !needed_inputs.contains(origin) && copies == 0 => continue,
-                true if self.inputs.source.can_reload() => {
-                    plan.reloads.push(origin);
-                    members.executor(origin.home())
-                }
-                true if needed_inputs.contains(origin) => {
-                    plan.lost.push(origin);
-                    continue;
-                }
-                true => continue,
-            };
-            plan.holders.insert(origin, keeper);
-            let renewed = self.progress.membership.is_none() || !mutant(Mutant::ReplicasNotRenewed);
-            if copies > 0 && renewed {
-                let wanted = holders(origin.home(), members, members.membership(), copies);
-                // The rank that receives the block stores the input with it.
-                let is_block = self.progress.version.version == 0
-                    && plan.moves.iter().any(|(node, _)| *node == origin.home());
-                let gets = |to: Rank| is_block && members.executor(origin.home()) == to;
-                let wanted = wanted
-                    .into_iter()
-                    .filter(|to| !held.contains(to) && *to != keeper && !gets(*to));
-                plan.copies.extend(wanted.map(|to| (origin, to)));
-            }
-        }
-    }
-
-    /// Returns whether the owner of an input keeps the piece for a node, although its input was released.
-    fn is_kept(&self, node: Node, origin: Rank) -> bool {
-        !self.engine.members.is_faulty(origin) && self.redundancy.kept_by.contains(&(origin, node))
     }
 
     /// Copies the pieces of this rank's own input that belong to nodes of the other ranks that hold it. If one of
@@ -384,33 +236,11 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// Returns the owners of the inputs of which a node's block has pieces, in the committed version.
-    fn contributors(&self, node: Node) -> impl Iterator<Item = Rank> + use<> {
-        let mut origins = BTreeSet::from([node]);
-        for round in (1..=self.progress.version.version).rev() {
-            let exchange = self.algorithm.step(round).exchange;
-            let peers = origins.iter().flat_map(|origin| exchange.peers(*origin));
-            let peers: Vec<Node> = peers.collect();
-            origins.extend(peers);
-            if origins.len() == self.engine.members.cube().len() {
-                break;
-            }
-        }
-        let near = origins.into_iter();
-        let near: Vec<Rank> = near
-            .filter_map(|origin| self.home_with_input(origin))
-            .collect();
-        near.into_iter()
-    }
-
     /// Reloads the inputs that this rank must get from the caller, and brings each into the form that the
     /// first round needs while the callback makes the next.
     fn reload_inputs(&mut self, plan: &Plan, result: &mut RoundResult) {
-        let me = self.engine.members.me();
         let origins: Vec<Rank> = (plan.reloads.iter().copied())
-            .filter(|origin| {
-                plan.holders.get(origin) == Some(&me) && !self.redundancy.held.contains(*origin)
-            })
+            .filter(|origin| !self.redundancy.held.contains(*origin))
             .collect();
         if origins.is_empty() {
             return;
@@ -465,12 +295,11 @@ impl Job<'_, '_> {
                 block: block.map(|block| self.engine.sealed(block)),
             });
         }
-        for (origin, to) in &plan.copies {
-            let from = plan.holders[origin];
-            let able = from == me && result.error.is_none();
+        for (origin, from, to) in &plan.copies {
+            let able = *from == me && result.error.is_none();
             let input = able.then(|| self.input_held(*origin));
             transfers.push(Transfer {
-                from,
+                from: *from,
                 to: *to,
                 block: input.and_then(|input| result.check(input)),
             });
@@ -520,7 +349,11 @@ impl Job<'_, '_> {
             if exchange == Exchange::Nothing {
                 continue;
             }
-            let decision = self.progress.decision(round, at)?;
+            let decided = match mutant(Mutant::CutsOfHomePart) {
+                true => origin.home(),
+                false => at,
+            };
+            let decision = self.progress.decision(round, decided)?;
             let context = RoundContext::new(round, at, decision);
             let split = caught(|| algorithm.split(&context, &piece))?;
             let peers = exchange.peers(at);
@@ -546,7 +379,9 @@ impl Job<'_, '_> {
             let last = self.last_executor(node);
             if last.is_some_and(|rank| self.is_lost(rank)) {
                 parts.insert(node, Vec::new());
-                let from = plan.holders.get(&Rank(node.0)).copied();
+                let own = plan.pieces.iter();
+                let own = own.filter(|(to, origin, _)| *to == node && origin.home() == node);
+                let from = own.map(|(.., from)| *from).next();
                 result
                     .restored
                     .push((node, from.filter(|_| self.progress.version.version == 0)));

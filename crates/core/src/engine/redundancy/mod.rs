@@ -12,6 +12,7 @@ pub mod checkpoints;
 pub mod holders;
 mod lineage;
 mod parity;
+mod plan;
 mod protect;
 pub mod retained;
 mod solve;
@@ -26,9 +27,6 @@ use crate::block::Block;
 use crate::members::{Membership, Rank, RankSet};
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::Node;
-
-/// The holders of each input, by its owner.
-type Holdings = BTreeMap<Rank, Vec<Rank>>;
 
 /// The store of a job, and this rank's knowledge of its contents.
 pub(super) struct Redundancy<'a> {

@@ -4,8 +4,7 @@
 //! others get theirs later. A copy counts as soon as its holder has all of it: if a rank fails in the meantime,
 //! the survivors keep the copies that arrived, tell each other which inputs they hold, and continue with them.
 
-use super::Holdings;
-use super::holders::holders;
+use super::holders::{HolderRule, Holdings, holders, nodes_held_by};
 use crate::block::Block;
 use crate::engine::exchange::{Delivery, Transfer};
 use crate::engine::job::{Job, RoundResult};
@@ -54,7 +53,13 @@ impl Job<'_, '_> {
         mut result: RoundResult,
     ) -> Result<RoundResult> {
         let me = self.engine.members.me();
-        let owners = self.owners();
+        let copies = self.copies();
+        let members = &self.engine.members;
+        // The owners of the inputs that this rank could hold, and itself.
+        let mut origins = nodes_held_by(me, members, members.membership(), copies);
+        origins.insert(me.home());
+        let owners = origins.into_iter().map(|node| Rank(node.0));
+        let owners = owners.filter(|rank| self.is_owner(*rank));
         let copies = owners.filter_map(|origin| Some((origin, self.first_holder(origin)?)));
         let concern_me = |(origin, to): &(Rank, Rank)| *origin == me || *to == me;
         let (origins, holders): (Vec<Rank>, Vec<Rank>) = copies.filter(concern_me).unzip();
@@ -90,10 +95,9 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// The survivors that have an input.
-    fn owners(&self) -> impl Iterator<Item = Rank> + '_ {
-        let survivors = self.engine.members.survivors();
-        survivors.filter(|rank| self.home_with_input(rank.home()).is_some())
+    /// Returns whether a rank is a survivor with an input.
+    fn is_owner(&self, rank: Rank) -> bool {
+        !self.engine.members.is_faulty(rank) && self.home_with_input(rank.home()).is_some()
     }
 
     /// Returns the first rank but its owner that holds an input.
@@ -132,32 +136,106 @@ impl Job<'_, '_> {
             && self.inputs.owners_are_alive(self.engine.members.faulty())
         {
             // All ranks that come here know it: the protection was not interrupted on any of them.
-            let mut holdings = Holdings::new();
-            for origin in self.owners() {
-                let others = self.other_holders(origin).into_iter();
-                let others = others.take(self.redundancy.in_place);
-                let holders = [origin].into_iter().chain(others);
-                holdings.insert(origin, holders.collect());
-            }
-            return Ok(Some(holdings));
+            return Ok(Some(Holdings::by_rule(HolderRule {
+                membership: self.engine.members.membership().clone(),
+                copies: self.copies(),
+                in_place: self.redundancy.in_place,
+                absent: self.inputs.absent.clone(),
+            })));
         }
         self.share_held()
     }
 
-    /// As [`Job::share_holdings`], whether or not owners have failed.
+    /// As [`Job::share_holdings`], whether or not owners have failed. A rank contributes nothing if it holds what follows
+    /// from the membership of the last commit.
     pub(super) fn share_held(&mut self) -> Result<Option<Holdings>> {
-        let mut holdings = Holdings::new();
-        let ranks = self.engine.members.ranks();
-        let mine = self.redundancy.held.to_bytes();
-        let limit = mine.len();
+        let members = &self.engine.members;
+        let (me, ranks) = (members.me(), members.ranks());
+        let membership = self.progress.membership.clone();
+        let rule = membership.map(|membership| HolderRule {
+            membership,
+            copies: self.copies(),
+            in_place: usize::MAX,
+            absent: self.inputs.absent.clone(),
+        });
+        let held: Vec<Rank> = self.redundancy.held.iter().collect();
+        let follows = rule.as_ref().is_some_and(|rule| {
+            let by_rule = rule.held_by(me, members);
+            by_rule.iter().eq(&held) || mutant(Mutant::OtherHoldingsNotReported)
+        });
+        let mine = if follows {
+            Vec::new()
+        } else {
+            encode_held(&self.redundancy.held)
+        };
+        let limit = 1 + self.redundancy.held.to_bytes().len();
         let Some(reports) = self.engine.share(mine, limit)? else {
             return Ok(None);
         };
-        for (holder, words) in reports {
-            for origin in RankSet::from_bytes(ranks, &words).iter() {
-                holdings.entry(origin).or_default().push(holder);
-            }
+        let reports = reports.into_iter().filter(|(_, words)| !words.is_empty());
+        let listed = reports.map(|(holder, words)| (holder, decode_held(ranks, &words)));
+        Ok(Some(Holdings::with_listed(rule, listed)))
+    }
+
+    /// The number of copies of each input in the memory of other ranks.
+    pub(super) fn copies(&self) -> usize {
+        match self.redundancy.store.scope() {
+            StoreScope::Copies(copies) => copies,
+            StoreScope::Everyone | StoreScope::Parity(_) => 0,
         }
-        Ok(Some(holdings))
+    }
+}
+
+/// The first byte of a message with a set of ranks: their numbers follow (u32), or a bit for each rank of the group.
+const NUMBERS: u8 = 1;
+const BITS: u8 = 2;
+
+/// Encodes a set of ranks in at most one byte more than [`RankSet::to_bytes`].
+fn encode_held(held: &RankSet) -> Vec<u8> {
+    let bits = held.to_bytes();
+    if held.len() * size_of::<u32>() > bits.len() {
+        return [&[BITS], &bits[..]].concat();
+    }
+    let numbers = held.iter().flat_map(|rank| rank.0.to_le_bytes());
+    [NUMBERS].into_iter().chain(numbers).collect()
+}
+
+fn decode_held(ranks: usize, message: &[u8]) -> Vec<Rank> {
+    match message.split_first() {
+        Some((&BITS, bits)) => RankSet::from_bytes(ranks, bits).iter().collect(),
+        Some((_, numbers)) => {
+            let numbers = numbers.as_chunks().0.iter();
+            let held = numbers.map(|number| Rank(u32::from_le_bytes(*number)));
+            held.filter(|rank| rank.index() < ranks).collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_set_of_held_inputs_survives_a_round_trip(
+            ranks in 1_usize..100,
+            held in prop::collection::vec(0_u32..100, 0..50),
+        ) {
+            let held = held.into_iter().filter(|rank| (*rank as usize) < ranks).map(Rank);
+            let held = RankSet::from_ranks(ranks, held);
+            let message = encode_held(&held);
+            prop_assert!(message.len() <= 1 + held.to_bytes().len());
+            prop_assert!(decode_held(ranks, &message).into_iter().eq(held.iter()));
+        }
+
+        #[test]
+        fn any_message_names_ranks_of_the_group(
+            ranks in 1_usize..100,
+            message in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            prop_assert!(decode_held(ranks, &message).iter().all(|rank| rank.index() < ranks));
+        }
     }
 }

@@ -343,14 +343,6 @@ impl Job<'_, '_> {
         }
     }
 
-    /// The number of copies in the memory of other ranks.
-    fn copies(&self) -> usize {
-        match self.redundancy.store.scope() {
-            StoreScope::Copies(copies) => copies,
-            StoreScope::Everyone | StoreScope::Parity(_) => 0,
-        }
-    }
-
     /// Brings the blocks of failed ranks to their present executors.
     fn restore_result(&mut self) -> Result<Verdict> {
         let mut result = match self.progress.membership.clone() {

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Holdings;
-use super::holders::{holders, nearest};
+use super::holders::{Holdings, holders, nearest};
 use crate::block::Block;
 use crate::engine::Engine;
 use crate::engine::exchange::{Delivery, Transfer};
@@ -69,11 +68,11 @@ impl<'e> Job<'_, 'e> {
     fn holdings_of_versions(&mut self) -> Result<Option<Holdings>> {
         let me = self.engine.members.me();
         match self.redundancy.store.scope() {
-            _ if !self.inputs.own_is_here => Ok(Some(Holdings::new())),
+            _ if !self.inputs.own_is_here => Ok(Some(Holdings::default())),
             StoreScope::Everyone if self.redundancy.in_place > 0 => {
-                Ok(Some(Holdings::from([(me, vec![me])])))
+                Ok(Some(Holdings::with_listed(None, [(me, vec![me])])))
             }
-            StoreScope::Everyone => Ok(Some(Holdings::new())),
+            StoreScope::Everyone => Ok(Some(Holdings::default())),
             StoreScope::Copies(_) | StoreScope::Parity(_) => self.share_holdings(),
         }
     }
@@ -93,7 +92,7 @@ impl<'e> Job<'_, 'e> {
             let Some(home) = home.filter(|_| self.inputs.own_is_here) else {
                 continue;
             };
-            let mut held = holdings.get(&home).cloned().unwrap_or_default();
+            let mut held = holdings.of(home, self.engine.members);
             if held.is_empty() && !self.engine.members.is_faulty(home) {
                 held.push(home);
             }
@@ -212,7 +211,7 @@ impl<'e> Job<'_, 'e> {
             blocks: &self.progress.blocks,
             version_id: self.progress.version,
             most_runs: self.algorithm.most_runs(),
-            in_place: Holdings::new(),
+            in_place: Holdings::default(),
             in_part: false,
             afresh: self.integrity.distrusted,
         }
@@ -278,8 +277,8 @@ impl Versions<'_, '_> {
     }
 
     fn is_in_place(&self, node: Node, rank: Rank) -> bool {
-        let held = self.in_place.get(&Rank(node.0));
-        held.is_some_and(|held| held.contains(&rank))
+        let held = self.in_place.of(Rank(node.0), self.engine.members);
+        held.contains(&rank)
     }
 
     fn put_copies(

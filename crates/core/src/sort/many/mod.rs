@@ -350,7 +350,7 @@ impl Algorithm for SortMany<'_> {
             let kernel = self.kernel(array);
             let wanted = self.samples(part.bytes() / kernel.record_bytes(), total);
             let samples =
-                pivot::spaced_samples(&part, (wanted, spread(at.node.0 as usize)), kernel);
+                pivot::spaced_samples(&part, wanted, |_| spread(at.node.0 as usize), kernel);
             Ok(pivot::encode_samples(&samples))
         })?;
         Ok(pack(&proposals))

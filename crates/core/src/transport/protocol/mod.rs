@@ -41,6 +41,13 @@ pub struct ProtocolConfig {
     pub chunk: usize,
     /// When waits end with `Status::Mpi`.
     pub timeout: Timeout,
+    /// See [`Transport::fan_out`].
+    pub fan_out: usize,
+}
+
+impl ProtocolConfig {
+    /// The usual fan-out: up to 65 ranks exchange control messages with one of them directly.
+    pub const FAN_OUT: usize = 8;
 }
 
 /// A transport over an implementation of [`MpiApi`].
@@ -175,6 +182,10 @@ impl<F: MpiApi> Transport for Protocol<F> {
 
     fn eager_limit(&self) -> usize {
         self.config.chunk
+    }
+
+    fn fan_out(&self) -> usize {
+        self.config.fan_out
     }
 
     fn settle(&mut self) -> Result<Flow> {

@@ -1,0 +1,249 @@
+//! The transfers that restore lost blocks from inputs, move blocks to new executors, and renew copies of inputs.
+//!
+//! All survivors follow the same rules, and each plans the transfers that it takes part in: a rank looks at the inputs
+//! that it holds or that it is to hold, and not at those of all ranks, except to find out whether any is lost.
+
+use std::collections::BTreeSet;
+
+use super::holders::{Holdings, holders, nearest, nodes_held_by};
+use crate::engine::Exchange;
+use crate::engine::job::Job;
+use crate::members::Rank;
+use crate::mutants::{Mutant, mutant};
+use crate::vcube::Node;
+
+/// The transfers of this rank that bring blocks and copies to their places, in an order that is the same on all ranks.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// Inputs that this rank must reload.
+    pub reloads: Vec<Rank>,
+    /// Pieces to send: the node that needs it, the owner of the input, and the rank that sends it.
+    pub pieces: Vec<(Node, Rank, Rank)>,
+    /// Blocks to move whole, and the rank that has them.
+    pub moves: Vec<(Node, Rank)>,
+    /// Whether any rank moves a block. Sender and receiver of a message must expect headers of the same size.
+    pub moves_blocks: bool,
+    /// Inputs of live ranks that are the blocks of this rank's nodes, and that it holds already.
+    pub taken: Vec<Rank>,
+    /// Inputs to copy: the owner, the rank that sends it, and the receiver.
+    pub copies: Vec<(Rank, Rank, Rank)>,
+    /// Inputs that are needed and that no rank has; the same on all ranks.
+    pub lost: Vec<Rank>,
+}
+
+impl Plan {
+    /// The owners of the inputs that are moved, in the order of the transfers, while all of these are inputs.
+    pub fn inputs(&self) -> Vec<Rank> {
+        let pieces = self.pieces.iter().map(|(_, origin, _)| *origin);
+        let moves = self.moves.iter().map(|(_, owner)| *owner);
+        let copies = self.copies.iter().map(|(origin, ..)| *origin);
+        pieces.chain(moves).chain(copies).collect()
+    }
+}
+
+/// The nodes with inputs of which a node's block has pieces.
+pub(super) enum Contributors {
+    All,
+    Some(BTreeSet<Node>),
+}
+
+impl Contributors {
+    fn contains(&self, node: Node) -> bool {
+        match self {
+            Contributors::All => true,
+            Contributors::Some(nodes) => nodes.contains(&node),
+        }
+    }
+}
+
+/// The nodes with blocks that must be made of pieces of inputs.
+pub(super) type LostNodes = Vec<(Node, Contributors)>;
+
+impl Job<'_, '_> {
+    /// Plans the recovery of all blocks and copies.
+    pub(super) fn plan(&self, holdings: &Holdings) -> Plan {
+        let members = &self.engine.members;
+        let me = members.me();
+        let mut plan = Plan::default();
+        let mut lost_nodes = LostNodes::new();
+        for node in members.cube().nodes() {
+            let Some(last) = self.last_executor(node) else {
+                continue;
+            };
+            let executor = members.executor(node);
+            if self.is_lost(last) {
+                lost_nodes.push((node, self.contributors(node)));
+            } else if executor != last && !mutant(Mutant::BlocksNotMoved) {
+                let is_there = || holdings.of(last, members).contains(&executor);
+                if self.progress.membership.is_some() || !is_there() {
+                    plan.moves.push((node, last));
+                } else if executor == me {
+                    plan.taken.push(last);
+                }
+            }
+        }
+        self.plan_inputs(&lost_nodes, holdings, &mut plan);
+        for (node, contributors) in &lost_nodes {
+            let is_mine = members.executor(*node) == me;
+            let origins: Vec<Rank> = match is_mine {
+                true => Rank::all(members.ranks()).collect(),
+                // A piece of another input has another sender.
+                false => self.possibly_sent(&plan).into_iter().collect(),
+            };
+            for origin in origins {
+                if self.home_with_input(origin.home()).is_some()
+                    && contributors.contains(origin.home())
+                {
+                    // The owner keeps the piece, if no rank has the whole input.
+                    let from = self.sender(origin, holdings).unwrap_or(origin);
+                    if from == me || is_mine {
+                        plan.pieces.push((*node, origin, from));
+                    }
+                }
+            }
+        }
+        plan.moves_blocks = !plan.moves.is_empty();
+        // Transfers without this rank are removed in the same order on every rank.
+        plan.moves
+            .retain(|(node, from)| *from == me || members.executor(*node) == me);
+        plan
+    }
+
+    /// Plans the copies and the reloads of inputs, and finds those that are lost. `lost_nodes`: those with blocks that
+    /// consist of pieces of inputs.
+    pub(super) fn plan_inputs(&self, lost_nodes: &LostNodes, holdings: &Holdings, plan: &mut Plan) {
+        let members = &self.engine.members;
+        let me = members.me();
+        // The redundancy of a result is renewed by copies of its blocks.
+        let copies = match self.redundancy.of_result {
+            true => 0,
+            false => self.copies(),
+        };
+        let is_needed = |origin: Rank| {
+            let nodes = lost_nodes.iter();
+            let mut nodes = nodes.filter(|(_, from)| from.contains(origin.home()));
+            nodes.any(|(node, _)| !self.is_kept(*node, origin))
+        };
+        let can_reload = self.inputs.source.can_reload();
+        for origin in self.inputs_of_no_rank(holdings) {
+            let needed = is_needed(origin);
+            if can_reload && (needed || copies > 0) {
+                if members.executor(origin.home()) == me {
+                    plan.reloads.push(origin);
+                }
+            } else if needed {
+                plan.lost.push(origin);
+            }
+        }
+        let renewed = self.progress.membership.is_none() || !mutant(Mutant::ReplicasNotRenewed);
+        if copies == 0 || !renewed {
+            return;
+        }
+        let mut origins = self.possibly_sent(plan);
+        let to_hold = nodes_held_by(me, members, members.membership(), copies).into_iter();
+        origins.extend(to_hold.filter_map(|node| self.home_with_input(node)));
+        for origin in origins {
+            let Some(keeper) = self.sender(origin, holdings) else {
+                continue;
+            };
+            let held = holdings.of(origin, members);
+            let wanted = holders(origin.home(), members, members.membership(), copies);
+            // The rank that receives the block stores the input with it.
+            let is_block = self.progress.version.version == 0
+                && plan.moves.iter().any(|(node, _)| *node == origin.home());
+            let gets = |to: Rank| is_block && members.executor(origin.home()) == to;
+            let wanted = wanted
+                .into_iter()
+                .filter(|to| !held.contains(to) && *to != keeper && !gets(*to));
+            let mine = wanted.filter(|to| keeper == me || *to == me);
+            plan.copies.extend(mine.map(|to| (origin, keeper, to)));
+        }
+    }
+
+    /// The owners of the inputs that this rank may have to send, wholly or in pieces: it holds them, or will reload them,
+    /// or is the owner.
+    fn possibly_sent(&self, plan: &Plan) -> BTreeSet<Rank> {
+        let members = &self.engine.members;
+        let mut origins: BTreeSet<Rank> = self.redundancy.held.iter().collect();
+        origins.extend(&plan.reloads);
+        origins.insert(members.me());
+        if mutant(Mutant::RequestsFromFailedOwner) {
+            origins.extend(Rank::all(members.ranks()));
+        }
+        origins.retain(|origin| self.home_with_input(origin.home()).is_some());
+        origins
+    }
+
+    /// Returns the rank that sends an input or pieces of it. None: no rank has it, and it cannot be reloaded.
+    fn sender(&self, origin: Rank, holdings: &Holdings) -> Option<Rank> {
+        let members = &self.engine.members;
+        let held = holdings.of(origin, members);
+        match held.is_empty() {
+            _ if mutant(Mutant::RequestsFromFailedOwner) => Some(origin),
+            false => Some(nearest(origin, &held)),
+            true => {
+                let can_reload = self.inputs.source.can_reload();
+                can_reload.then(|| members.executor(origin.home()))
+            }
+        }
+    }
+
+    /// The owners of the inputs that no survivor holds.
+    fn inputs_of_no_rank(&self, holdings: &Holdings) -> Vec<Rank> {
+        let members = &self.engine.members;
+        if mutant(Mutant::RequestsFromFailedOwner) {
+            return Vec::new();
+        }
+        let owners = Rank::all(members.ranks());
+        let owners = owners.filter(|origin| !self.inputs.absent.contains(*origin));
+        owners
+            .filter(|origin| !holdings.is_held(*origin, members))
+            .collect()
+    }
+
+    /// The rank that had the node's block when the last version was committed, or its input before that.
+    pub(super) fn last_executor(&self, node: Node) -> Option<Rank> {
+        if self.progress.membership.is_none() {
+            return self.home_with_input(node);
+        }
+        self.progress.last_executor(node, self.engine.members)
+    }
+
+    /// Returns whether no rank has the block of a node with the last executor `last`.
+    pub(super) fn is_lost(&self, last: Rank) -> bool {
+        self.integrity.distrusted || self.engine.members.is_faulty(last)
+    }
+
+    /// Returns whether the owner of an input keeps the piece for a node, although its input was released.
+    fn is_kept(&self, node: Node, origin: Rank) -> bool {
+        !self.engine.members.is_faulty(origin) && self.redundancy.kept_by.contains(&(origin, node))
+    }
+
+    /// Returns the nodes with inputs of which a node's block has pieces, in the committed version.
+    fn contributors(&self, node: Node) -> Contributors {
+        let dimension = self.engine.members.cube().dimension();
+        let rounds = (1..=self.progress.version.version).rev();
+        let exchanges = rounds.map(|round| self.algorithm.step(round).exchange);
+        let crossed = exchanges
+            .clone()
+            .fold(0, |crossed, exchange| match exchange {
+                Exchange::Nothing => crossed,
+                Exchange::Dimension(s) => crossed | 1_u64 << s,
+                Exchange::Parts { low, high } => crossed | ((1 << high) - (1 << low)),
+            });
+        let skips_levels = mutant(Mutant::ContributorsOfLastLevel);
+        if crossed == (1 << dimension) - 1 && !skips_levels {
+            return Contributors::All;
+        }
+        let mut origins = BTreeSet::from([node]);
+        for exchange in exchanges {
+            let peers = origins.iter().flat_map(|origin| exchange.peers(*origin));
+            let peers: Vec<Node> = peers.collect();
+            origins.extend(peers);
+            if skips_levels && exchange != Exchange::Nothing {
+                break;
+            }
+        }
+        Contributors::Some(origins)
+    }
+}

@@ -1,0 +1,188 @@
+//! The predicted time of the exchanges of a sort, by which the library chooses among sorts.
+//!
+//! The prediction counts messages and bytes of one rank in the LogGP model (Alexandrov et al. 1995): a message costs its
+//! sender and its receiver an overhead each, a latency passes on the way, and each byte takes its time. Local sorting and
+//! merging are left out, because they take the same time in every sort that is compared. Must never: depend on anything
+//! that differs between ranks.
+
+use super::method::Method;
+use super::{PivotRule, pivot::Cut};
+
+/// The parameters of a network, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// From the end of a send to the arrival.
+    pub latency: f64,
+    /// Of the processor, for a message that is sent or received.
+    pub overhead: f64,
+    /// For each byte.
+    pub byte: f64,
+}
+
+impl Network {
+    /// Shared memory.
+    pub const ONE_HOST: Network = Network {
+        latency: 0.5e-6,
+        overhead: 0.5e-6,
+        byte: 0.2e-9,
+    };
+    /// A network of 100 Gbit/s, with the overheads of Open MPI's transport that tolerates failures.
+    pub const SEVERAL_HOSTS: Network = Network {
+        latency: 1.5e-6,
+        overhead: 1.5e-6,
+        byte: 0.1e-9,
+    };
+
+    fn message(&self, bytes: f64) -> f64 {
+        2.0 * self.overhead + self.latency + bytes * self.byte
+    }
+}
+
+/// The work for which a sort is chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// The number of ranks.
+    pub ranks: usize,
+    /// The mean size of an input in bytes.
+    pub input_bytes: f64,
+    /// The size of a record in bytes.
+    pub record_bytes: usize,
+    /// The number of ranks with which a rank exchanges control messages in one step.
+    pub fan_out: usize,
+}
+
+/// A chosen sort, and the reason for the choice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// The sort.
+    pub method: Method,
+    /// The predicted seconds of its exchanges.
+    pub seconds: f64,
+    /// The least prediction for another sort, in seconds.
+    pub other_seconds: f64,
+}
+
+/// The sorts that are compared.
+const CANDIDATES: [Method; 4] = [
+    Method::SampleSort(1),
+    Method::SampleSort(2),
+    Method::SampleSort(3),
+    Method::HyperQuickSort(PivotRule::Sampled),
+];
+
+/// Returns the sort with the least prediction.
+pub fn choose(work: &Work, network: &Network) -> Choice {
+    let mut predictions = CANDIDATES.map(|method| (method, predicted(method, work, network)));
+    predictions.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+    let [(method, seconds), (_, other_seconds), ..] = predictions;
+    Choice {
+        method,
+        seconds,
+        other_seconds,
+    }
+}
+
+/// Returns the predicted seconds of the exchanges of a sort; of sorts other than sample sort and HyperQuickSort those of
+/// HyperQuickSort.
+pub fn predicted(method: Method, work: &Work, network: &Network) -> f64 {
+    let dimension = work.ranks.max(1).next_power_of_two().trailing_zeros();
+    let rounds = match method {
+        Method::SampleSort(levels) => levels.min(dimension).max(1),
+        _ => dimension.max(1),
+    };
+    let mut scope = dimension;
+    let mut runs = 1.0;
+    let mut seconds = 0.0;
+    for round in 0..rounds {
+        let width = scope.div_ceil(rounds - round);
+        seconds += round_seconds(work, network, (scope, width), runs);
+        scope -= width;
+        runs *= f64::from(1_u32 << width);
+    }
+    seconds
+}
+
+/// The seconds of a round in which subcubes of dimension `scope` are divided into 2^`width` parts: a decision, an
+/// exchange of blocks of so many runs, and an agreement.
+fn round_seconds(work: &Work, network: &Network, (scope, width): (u32, u32), runs: f64) -> f64 {
+    /// The bytes of a run in the header of a block.
+    const RUN_BYTES: f64 = 20.0;
+    let parts = f64::from(1_u32 << width);
+    let cut = Cut::encoded_bytes(work.record_bytes) as f64;
+    let subcubes = work.ranks as f64 / f64::from(1_u32 << scope);
+    let samples = pivot_samples(width) * cut;
+    let decision = along_tree(1 << scope, work.fan_out, network, samples)
+        + along_tree(work.ranks, work.fan_out, network, subcubes * parts * cut);
+    let moved = work.input_bytes * (parts - 1.0) / parts;
+    let headers = (parts - 1.0) * runs * RUN_BYTES;
+    let exchange =
+        (parts - 1.0) * 2.0 * network.overhead + network.latency + (moved + headers) * network.byte;
+    let agreement = 2.0 * (work.ranks as f64).log2().ceil() * network.message(0.0);
+    decision + exchange + agreement
+}
+
+/// The samples that an inner rank of a tree sends on.
+fn pivot_samples(width: u32) -> f64 {
+    let per_part = 24.0 * f64::from(1_u32 << width);
+    per_part.max(512.0)
+}
+
+/// The seconds until messages of so many bytes have gone through a tree of ranks, from the leaves to the root or back.
+fn along_tree(ranks: usize, fan_out: usize, network: &Network, bytes: f64) -> f64 {
+    let fan_out = fan_out.max(2);
+    let others = ranks.saturating_sub(1);
+    if others <= fan_out * fan_out {
+        return others as f64 * (network.overhead + bytes * network.byte) + network.message(0.0);
+    }
+    let steps = (ranks as f64).log(fan_out as f64).ceil();
+    let step = network.message(0.0) + fan_out as f64 * (network.overhead + bytes * network.byte);
+    steps * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn best(ranks: usize, input_bytes: f64) -> Method {
+        let work = Work {
+            ranks,
+            input_bytes,
+            record_bytes: 8,
+            fan_out: 8,
+        };
+        choose(&work, &Network::SEVERAL_HOSTS).method
+    }
+
+    #[test]
+    fn more_ranks_sort_in_more_levels() {
+        assert_eq!(best(64, 1e8), Method::SampleSort(1));
+        assert_eq!(best(16_384, 8e6), Method::SampleSort(2));
+        assert_eq!(best(1 << 20, 8e6), Method::SampleSort(3));
+    }
+
+    /// One level moves each record once, so that it is the best for much data.
+    #[test]
+    fn much_data_is_sorted_in_one_level() {
+        assert_eq!(best(1024, 1e9), Method::SampleSort(1));
+        assert_eq!(best(1024, 1e4), Method::SampleSort(2));
+    }
+
+    proptest! {
+        #[test]
+        fn predictions_grow_with_the_data(
+            ranks in 1_usize..100_000,
+            bytes in 0_f64..1e10,
+            more in 1_f64..1e9,
+            method in prop::sample::select(&CANDIDATES[..]),
+        ) {
+            let work = Work { ranks, input_bytes: bytes, record_bytes: 8, fan_out: 8 };
+            let larger = Work { input_bytes: bytes + more, ..work };
+            let network = Network::SEVERAL_HOSTS;
+            let (small, large) = (predicted(method, &work, &network), predicted(method, &larger, &network));
+            prop_assert!(small.is_finite() && small >= 0.0 && large >= small);
+            let choice = choose(&work, &network);
+            prop_assert!(choice.seconds <= small && choice.seconds <= choice.other_seconds);
+        }
+    }
+}
