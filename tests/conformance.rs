@@ -30,6 +30,7 @@ fn simulated_ranks_conform() {
                 failures: Vec::new(),
                 timed: false,
                 record: false,
+                ..SimConfig::default()
             };
             for repair in [Repair::Agree, Repair::Shrink] {
                 let run = case.run;

@@ -116,6 +116,7 @@ pub fn run(
         failures: setting.failures.clone(),
         timed: false,
         record: false,
+        forgets: false,
     };
     let harness = Harness {
         large_stacks: true,

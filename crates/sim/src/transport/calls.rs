@@ -5,6 +5,7 @@
 //! result. The results of a barrier may differ.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::state::{Communicator, ProcessStatus, SimEvent, SimState};
 use super::trace::TraceEvent;
@@ -34,8 +35,10 @@ pub enum CallResult {
 #[derive(Default)]
 pub struct Collective {
     /// The contribution of each rank that entered: its flag and the failures that it had acknowledged.
-    pub contributions: BTreeMap<Rank, (u32, RankSet)>,
+    pub contributions: BTreeMap<Rank, (u32, Rc<RankSet>)>,
     pub scheduled: bool,
+    /// The number of living members that have not entered.
+    missing: usize,
     /// The rank that learned the result before the others, with the result.
     first: Option<(Rank, Decision)>,
 }
@@ -60,12 +63,16 @@ impl SimState {
         let number = *count;
         process.inside = Some((call, number));
         process.flag = flag;
-        let contribution = (flag, process.acknowledged.clone());
+        let contribution = (flag, Rc::clone(&process.acknowledged));
         let revoked = process.revoked.contains(&comm);
-        let collective = self.comms[comm]
-            .collectives
+        let missing = self.comms[comm].alive;
+        let collectives = &mut self.comms[comm].collectives;
+        let collective = collectives
             .entry((call, number))
-            .or_default();
+            .or_insert_with(|| Collective {
+                missing,
+                ..Collective::default()
+            });
         if self.processes[rank.index()].status == ProcessStatus::Partitioned {
             self.complete_partitioned(rank);
             return;
@@ -73,33 +80,31 @@ impl SimState {
         // A rank that was reported as failed contributes nothing.
         if self.processes[rank.index()].status == ProcessStatus::Alive {
             collective.contributions.insert(rank, contribution);
+            collective.missing -= 1;
         }
         if call == CollectiveCall::Barrier && revoked {
             self.process(rank).result = Some(CallResult::Passed(Outcome::Failed));
             self.process(rank).changed = true;
         }
-        self.schedule_decisions(comm);
+        self.schedule_if_complete(comm, call, number);
     }
 
-    /// Schedules the decision of every call that all living members have entered.
-    pub fn schedule_decisions(&mut self, comm: usize) {
-        let processes = &self.processes;
-        let Communicator {
-            members,
-            collectives,
-        } = &mut self.comms[comm];
-        for ((call, number), collective) in collectives {
-            let is_ready = |rank: Rank| {
-                collective.contributions.contains_key(&rank)
-                    || processes[rank.index()].status != ProcessStatus::Alive
-            };
-            if !collective.scheduled && members.iter().all(is_ready) {
-                collective.scheduled = true;
-                self.events.push(SimEvent::Decide {
-                    comm,
-                    call: *call,
-                    number: *number,
-                });
+    /// Schedules the decision of a call if all living members have entered it.
+    fn schedule_if_complete(&mut self, comm: usize, call: CollectiveCall, number: usize) {
+        let collective = self.comms[comm].collectives.get_mut(&(call, number));
+        let complete = collective.filter(|one| !one.scheduled && one.missing == 0);
+        if let Some(collective) = complete {
+            collective.scheduled = true;
+            self.events.push(SimEvent::Decide { comm, call, number });
+        }
+    }
+
+    /// Schedules the decisions of all calls that all living members have entered.
+    pub fn schedule_decisions(&mut self) {
+        for comm in 0..self.comms.len() {
+            let calls: Vec<_> = self.comms[comm].collectives.keys().copied().collect();
+            for (call, number) in calls {
+                self.schedule_if_complete(comm, call, number);
             }
         }
     }
@@ -161,10 +166,7 @@ impl SimState {
             }
             CollectiveCall::Shrink => {
                 let smaller = self.comms.len();
-                self.comms.push(Communicator {
-                    members: counted,
-                    collectives: BTreeMap::new(),
-                });
+                self.comms.push(Communicator::new(counted, living.len()));
                 for rank in living {
                     for about in failed.iter() {
                         self.learn_of_failure(rank, about);
@@ -219,10 +221,8 @@ impl SimState {
             CollectiveCall::Barrier if others > 0 => CallResult::Passed(Outcome::Failed),
             CollectiveCall::Barrier => CallResult::Passed(Outcome::Fine),
             CollectiveCall::Shrink => {
-                self.comms.push(Communicator {
-                    members: RankSet::from_ranks(ranks, [rank]),
-                    collectives: BTreeMap::new(),
-                });
+                let alone = RankSet::from_ranks(ranks, [rank]);
+                self.comms.push(Communicator::new(alone, 0));
                 CallResult::Shrunk(self.comms.len() - 1)
             }
         };
@@ -239,10 +239,25 @@ impl SimState {
     }
 }
 
+impl Communicator {
+    /// Notes that a rank is not alive any more: no call waits for it.
+    pub fn lose(&mut self, rank: Rank) {
+        if !self.members.contains(rank) {
+            return;
+        }
+        self.alive -= 1;
+        for collective in self.collectives.values_mut() {
+            if !collective.scheduled && !collective.contributions.contains_key(&rank) {
+                collective.missing -= 1;
+            }
+        }
+    }
+}
+
 /// Combines the flags of the counted ranks, and tells whether there is a failure that not all of them had
 /// acknowledged.
 fn decide_flag(
-    contributions: &BTreeMap<Rank, (u32, RankSet)>,
+    contributions: &BTreeMap<Rank, (u32, Rc<RankSet>)>,
     counted: &RankSet,
     failed: RankSet,
 ) -> Decision {

@@ -23,6 +23,7 @@ impl SimState {
     /// Injects a performance fault, which is reported to no rank.
     pub fn inject_unreported(&mut self, rank: Rank, mode: FailureMode) {
         let clock = self.clock;
+        self.held.push(rank);
         let process = self.process(rank);
         match mode {
             FailureMode::Stop => process.stopped = true,
@@ -43,7 +44,7 @@ impl SimState {
         for rank in ranks {
             let process = &mut self.processes[rank.index()];
             is_noticed |= !process.stopped;
-            process.changed = true;
+            process.wake();
         }
         self.clock += 1.0;
         is_noticed

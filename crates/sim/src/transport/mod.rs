@@ -23,6 +23,7 @@ mod calls;
 mod liveness;
 mod mpi;
 mod network;
+mod ready;
 mod scheduler;
 mod state;
 mod trace;
@@ -106,7 +107,7 @@ impl Failure {
 }
 
 /// The values that decide a run, apart from the program that the ranks run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimConfig {
     /// Decides every interleaving.
     pub seed: u64,
@@ -116,6 +117,8 @@ pub struct SimConfig {
     pub record: bool,
     /// Whether the run has a clock by which waits end.
     pub timed: bool,
+    /// Whether the run keeps no records of steps and messages, which take much memory in large groups.
+    pub forgets: bool,
 }
 
 /// A message that has arrived at a receive.

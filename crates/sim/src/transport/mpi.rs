@@ -85,7 +85,7 @@ impl RankHandle {
 
     /// The number of steps that all ranks have taken together.
     pub fn steps(&self) -> usize {
-        self.state.borrow().steps.len()
+        self.state.borrow().steps
     }
 
     /// The rank.
@@ -202,7 +202,7 @@ impl Liveness for SimMpi<'_> {
 
     fn seen_failures(&mut self) -> Result<RankSet> {
         self.handle.check()?;
-        Ok(self.state(|state| state.failures(self.handle.rank)))
+        Ok(self.state(|state| RankSet::clone(state.failures(self.handle.rank))))
     }
 }
 

@@ -3,13 +3,13 @@
 //! A small message leaves its sender at once. A large message stays at its sender until the receiver has posted
 //! a receive, and is lost if the sender fails before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::Received;
 use super::state::{Process, SimEvent, SimState};
 use super::trace::TraceEvent;
-use ftsort_core::members::Rank;
+use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request, Tag};
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::checksum::Checksum;
@@ -97,10 +97,13 @@ impl SimState {
                 payload,
                 rendezvous: (!eager).then_some(request),
             };
-            self.in_transit
-                .entry((from, to))
-                .or_default()
-                .push_back(message);
+            let ranks = self.ranks();
+            let process = self.process(from);
+            let receivers = process
+                .receivers
+                .get_or_insert_with(|| Box::new(RankSet::new(ranks)));
+            receivers.insert(to);
+            process.in_transit.entry(to).or_default().push_back(message);
             self.events.push(SimEvent::Arrive { from, to });
         }
         request
@@ -132,30 +135,28 @@ impl SimState {
         if process.revoked.contains(&comm) {
             return request;
         }
-        let waiting = process.unexpected.entry(from).or_default();
-        let found = waiting
-            .iter()
-            .position(|message| message.comm == comm && message.tag == tag);
-        let message = found.and_then(|index| waiting.remove(index));
-        match message {
+        let process = self.process(rank);
+        match process.take_unexpected(from, comm, tag) {
             Some(message) => self.give(rank, request, message),
             None if self.process(rank).known_failures.contains(from) => self.fail(rank, request),
-            None => {}
+            None => {
+                let posted = self.process(rank).posted.entry(from).or_default();
+                posted.push_back(request);
+            }
         }
         request
     }
 
     fn fail(&mut self, rank: Rank, request: Request) {
         let process = self.process(rank);
-        process.changed = true;
+        process.wake();
         if let Some(open) = process.open.get_mut(&request) {
             open.done = Some(Look::Failed);
         }
     }
 
     pub fn arrive(&mut self, from: Rank, to: Rank) {
-        let queue = self.in_transit.get_mut(&(from, to));
-        let Some(message) = queue.and_then(VecDeque::pop_front) else {
+        let Some(message) = take_first(&mut self.process(from).in_transit, to) else {
             return;
         };
         // A message is dropped if the receiver has stopped or knows that the sender failed.
@@ -163,13 +164,7 @@ impl SimState {
             return;
         }
         let process = self.process(to);
-        let matching = process.open.iter().find(|(_, open)| {
-            open.done.is_none()
-                && open.comm == message.comm
-                && matches!(&open.kind, RequestKind::Receive { from: source, tag, matched: None, .. }
-                    if *source == from && *tag == message.tag)
-        });
-        match matching.map(|(request, _)| *request) {
+        match process.matching(from, &message) {
             Some(request) => self.give(to, request, message),
             None => process
                 .unexpected
@@ -237,14 +232,15 @@ impl SimState {
             && open.done.is_none()
         {
             open.done = Some(Look::Complete(message.payload.len()));
-            self.process(from).changed = true;
+            self.process(from).wake();
         }
     }
 
     fn fill(&mut self, rank: Rank, receive: Request, message: &SimMessage) {
         let (id, bytes) = (message.id, &message.payload[..]);
+        let forgets = self.forgets;
         let process = self.process(rank);
-        process.changed = true;
+        process.wake();
         let Some(open) = process.open.get_mut(&receive) else {
             return;
         };
@@ -264,7 +260,9 @@ impl SimState {
         }
         open.done = Some(Look::Complete(bytes.len()));
         let (from, job) = (open.peer, process.job);
-        if let RequestKind::Receive { range, .. } = &open.kind {
+        if let RequestKind::Receive { range, .. } = &open.kind
+            && !forgets
+        {
             let received = Received {
                 job,
                 from,
@@ -310,7 +308,52 @@ impl SimState {
     }
 }
 
+/// Takes the oldest message of a queue, and drops the queue if it is empty then.
+fn take_first(queues: &mut BTreeMap<Rank, VecDeque<SimMessage>>, rank: Rank) -> Option<SimMessage> {
+    let queue = queues.get_mut(&rank)?;
+    let message = queue.pop_front();
+    if queue.is_empty() {
+        queues.remove(&rank);
+    }
+    message
+}
+
 impl Process {
+    /// Returns the first posted receive that a message matches.
+    fn matching(&mut self, from: Rank, message: &SimMessage) -> Option<Request> {
+        let posted = self.posted.get_mut(&from)?;
+        let waits = |request: &Request| {
+            let open = self.open.get(request)?;
+            match &open.kind {
+                RequestKind::Receive {
+                    tag, matched: None, ..
+                } if open.done.is_none() => Some(open.comm == message.comm && *tag == message.tag),
+                _ => None,
+            }
+        };
+        posted.retain(|request| waits(request).is_some());
+        let found = posted
+            .iter()
+            .position(|request| waits(request) == Some(true));
+        let found = found.and_then(|index| posted.remove(index));
+        if posted.is_empty() {
+            self.posted.remove(&from);
+        }
+        found
+    }
+
+    /// Takes the first message that has arrived before a receive for it was posted.
+    fn take_unexpected(&mut self, from: Rank, comm: usize, tag: Tag) -> Option<SimMessage> {
+        let waiting = self.unexpected.get_mut(&from)?;
+        let matches = |message: &SimMessage| message.comm == comm && message.tag == tag;
+        let found = waiting.iter().position(matches);
+        let message = found.and_then(|index| waiting.remove(index));
+        if waiting.is_empty() {
+            self.unexpected.remove(&from);
+        }
+        message
+    }
+
     fn keep(&mut self, open: OpenRequest) -> Request {
         let request = Request(self.next);
         self.next += 1;

@@ -8,6 +8,7 @@ use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::mpi::{Pause, SimMpi};
+use super::ready::ReadySet;
 use super::state::SimState;
 use super::{Received, SimConfig, StepRecord, TraceEntry};
 use ftsort_core::members::Rank;
@@ -120,7 +121,7 @@ fn run_on_stacks<T: 'static>(
 ) -> SimResult<T> {
     let state = Rc::new(RefCell::new(SimState::new(ranks, config)));
     let rank_main = Rc::new(rank_main);
-    let mut tasks: Vec<RankTask<T>> = (0..ranks as u32)
+    let tasks: Vec<RankTask<T>> = (0..ranks as u32)
         .map(|rank| {
             let (rank, state, rank_main) = (Rank(rank), Rc::clone(&state), Rc::clone(&rank_main));
             let coroutine = Coroutine::with_stack(stack(stack_bytes), move |yielder: &_, ()| {
@@ -134,14 +135,21 @@ fn run_on_stacks<T: 'static>(
             }
         })
         .collect();
-    let mut outcomes: Vec<Option<T>> = (0..ranks).map(|_| None).collect();
+    let mut scheduler = Scheduler {
+        woken: Rc::clone(&state.borrow().woken),
+        state: Rc::clone(&state),
+        outcomes: (0..ranks).map(|_| None).collect(),
+        positions: (0..ranks).map(Some).collect(),
+        ready: ReadySet::all(ranks),
+        tasks,
+    };
     let mut turns = 0;
-    while !tasks.is_empty()
-        && turns < max_turns(ranks)
-        && take_turn(&state, &mut tasks, &mut outcomes)
-    {
+    while !scheduler.tasks.is_empty() && turns < max_turns(ranks) && scheduler.take_turn() {
         turns += 1;
     }
+    let Scheduler {
+        tasks, outcomes, ..
+    } = scheduler;
     let hung = tasks.iter().map(|task| task.rank).collect();
     // The ranks that hang find that they do not run any more, and return.
     state.borrow_mut().closed = true;
@@ -152,7 +160,7 @@ fn run_on_stacks<T: 'static>(
     let mut state = state.borrow_mut();
     SimResult {
         outcomes,
-        steps: std::mem::take(&mut state.steps),
+        steps: std::mem::take(&mut state.step_records),
         trace: std::mem::take(&mut state.trace),
         received: std::mem::take(&mut state.received),
         hung,
@@ -174,41 +182,87 @@ fn keep_stack<T>(coroutine: RankCoroutine<T>) {
     STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
 }
 
-/// Applies one event, or lets one rank continue. Returns false if neither is possible.
-fn take_turn<T>(
-    state: &Rc<RefCell<SimState>>,
-    tasks: &mut Vec<RankTask<T>>,
-    outcomes: &mut [Option<T>],
-) -> bool {
-    let mut now = state.borrow_mut();
-    now.time += 1;
-    let ready: Vec<usize> = (0..tasks.len())
-        .filter(|index| !now.is_held(tasks[*index].rank))
-        .filter(|index| !tasks[*index].waiting || now.processes[tasks[*index].rank.index()].changed)
-        .collect();
-    if ready.is_empty() && now.events.is_empty() {
-        return now.timed && now.let_time_pass(tasks.iter().map(|task| task.rank));
-    }
-    if let Some(event) = now.next_event(ready.len()) {
-        now.apply(event);
-        return true;
-    }
-    let index = ready[now.next_rank(ready.len(), |at| tasks[ready[at]].rank)];
-    let task = &mut tasks[index];
-    if task.waiting {
-        now.process(task.rank).changed = false;
-    }
-    drop(now);
-    match task.resume() {
-        CoroutineResult::Yield(pause) => task.waiting = pause == Pause::Waiting,
-        CoroutineResult::Return(outcome) => {
-            let task = tasks.swap_remove(index);
-            // A rank that was reported as failed is not a survivor, even if it returns.
-            state.borrow_mut().process(task.rank).ended = true;
-            let is_alive = state.borrow().is_alive(task.rank);
-            outcomes[task.rank.index()] = is_alive.then_some(outcome);
-            keep_stack(task.coroutine);
+/// The tasks of a run, and which of them can continue.
+struct Scheduler<T> {
+    state: Rc<RefCell<SimState>>,
+    /// The ranks for which something has changed since the last turn.
+    woken: Rc<RefCell<Vec<Rank>>>,
+    tasks: Vec<RankTask<T>>,
+    outcomes: Vec<Option<T>>,
+    /// The position of each rank's task. None: it has ended.
+    positions: Vec<Option<usize>>,
+    /// The positions of the tasks that can continue.
+    ready: ReadySet,
+}
+
+impl<T> Scheduler<T> {
+    /// Applies one event, or lets one rank continue. Returns false if neither is possible.
+    fn take_turn(&mut self) -> bool {
+        self.update_ready();
+        let mut now = self.state.borrow_mut();
+        now.time += 1;
+        let ready = self.ready.len();
+        if ready == 0 && now.events.is_empty() {
+            return now.timed && now.let_time_pass(self.tasks.iter().map(|task| task.rank));
         }
+        if let Some(event) = now.next_event(ready) {
+            now.apply(event);
+            return true;
+        }
+        let rank_at = |index: usize| self.tasks[self.ready.kth(index)].rank;
+        let index = self.ready.kth(now.next_rank(ready, rank_at));
+        let task = &mut self.tasks[index];
+        if task.waiting {
+            now.process(task.rank).changed = false;
+        }
+        drop(now);
+        match task.resume() {
+            CoroutineResult::Yield(pause) => {
+                task.waiting = pause == Pause::Waiting;
+                let rank = task.rank;
+                self.update(rank);
+            }
+            CoroutineResult::Return(outcome) => self.end(index, outcome),
+        }
+        true
     }
-    true
+
+    /// Notes which tasks can continue, after changes since the last turn.
+    fn update_ready(&mut self) {
+        loop {
+            let woken = self.woken.borrow_mut().pop();
+            let Some(rank) = woken else { break };
+            self.update(rank);
+        }
+        // The clock moves.
+        let held = self.state.borrow().held.clone();
+        held.into_iter().for_each(|rank| self.update(rank));
+    }
+
+    /// Notes whether a rank's task can continue.
+    fn update(&mut self, rank: Rank) {
+        let Some(position) = self.positions[rank.index()] else {
+            return;
+        };
+        let now = self.state.borrow();
+        let can_continue = !self.tasks[position].waiting || now.processes[rank.index()].changed;
+        self.ready.set(position, can_continue && !now.is_held(rank));
+    }
+
+    /// Removes a task that has ended. The last task takes its position.
+    fn end(&mut self, index: usize, outcome: T) {
+        self.ready.set(self.tasks.len() - 1, false);
+        let task = self.tasks.swap_remove(index);
+        self.positions[task.rank.index()] = None;
+        if let Some(moved) = self.tasks.get(index).map(|task| task.rank) {
+            self.positions[moved.index()] = Some(index);
+            self.update(moved);
+        }
+        let mut now = self.state.borrow_mut();
+        now.process(task.rank).ended = true;
+        // A rank that was reported as failed is not a survivor, even if it returns.
+        self.outcomes[task.rank.index()] = now.is_alive(task.rank).then_some(outcome);
+        drop(now);
+        keep_stack(task.coroutine);
+    }
 }

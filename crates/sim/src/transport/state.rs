@@ -5,7 +5,9 @@
 //!
 //! Must never: decide anything except by `draw`.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use super::calls::{CallResult, Collective, CollectiveCall};
 use super::network::{OpenRequest, SimMessage};
@@ -59,13 +61,21 @@ pub struct Process {
     pub job: usize,
     pub comm: usize,
     /// The failures that it knows of.
-    pub known_failures: RankSet,
-    /// Those among them that it has asked for.
-    pub seen_failures: RankSet,
-    pub acknowledged: RankSet,
+    pub known_failures: Rc<RankSet>,
+    /// Those among them that it has asked for, and are members of its communicator.
+    pub seen_failures: Rc<RankSet>,
+    /// The communicator, and the number of known failures, when it asked for them.
+    seen_at: (usize, usize),
+    pub acknowledged: Rc<RankSet>,
     pub revoked: BTreeSet<usize>,
     pub open: BTreeMap<Request, OpenRequest>,
+    /// The receives for which no message has arrived yet, and some of those that have ended, by sender.
+    pub posted: BTreeMap<Rank, VecDeque<Request>>,
     pub recv_buffers: RecvBuffers,
+    /// Messages that were sent and have not arrived, by receiver.
+    pub in_transit: BTreeMap<Rank, VecDeque<SimMessage>>,
+    /// All ranks to which it has sent messages. None: no rank.
+    pub receivers: Option<Box<RankSet>>,
     /// Messages that arrived before a receive was posted, by sender.
     pub unexpected: BTreeMap<Rank, VecDeque<SimMessage>>,
     /// The number of calls of each kind that it has entered on each communicator.
@@ -75,8 +85,11 @@ pub struct Process {
     /// Its flag in that call.
     pub flag: u32,
     pub result: Option<CallResult>,
-    /// Whether something has changed for it since it last paused.
+    /// Whether something has changed for it since it last paused. Set by [`Process::wake`].
     pub changed: bool,
+    rank: Rank,
+    /// The ranks for which something has changed since the scheduler last asked.
+    woken: Rc<RefCell<Vec<Rank>>>,
     pub next: u64,
     /// It takes no step any more, and no rank is told.
     pub stopped: bool,
@@ -95,6 +108,19 @@ pub struct Process {
 pub struct Communicator {
     pub members: RankSet,
     pub collectives: BTreeMap<(CollectiveCall, usize), Collective>,
+    /// The number of members that are alive, as an omniscient observer sees it.
+    pub alive: usize,
+}
+
+impl Communicator {
+    /// A communicator of these ranks, of which so many are alive.
+    pub fn new(members: RankSet, alive: usize) -> Communicator {
+        Communicator {
+            members,
+            collectives: BTreeMap::new(),
+            alive,
+        }
+    }
 }
 
 /// The parts of a run that are slow.
@@ -119,17 +145,24 @@ pub struct SimState {
     pub processes: Vec<Process>,
     pub events: Vec<SimEvent>,
     pub comms: Vec<Communicator>,
-    /// Messages that were sent and have not arrived, by sender and receiver.
-    pub in_transit: BTreeMap<(Rank, Rank), VecDeque<SimMessage>>,
+    /// The ranks that have been stopped or slow.
+    pub held: Vec<Rank>,
+    /// The ranks for which something has changed since the scheduler last asked.
+    pub woken: Rc<RefCell<Vec<Rank>>>,
     failures: Vec<Failure>,
     delays: Delays,
     /// The size up to which a message leaves its sender without waiting for the receiver.
     pub eager: usize,
-    pub steps: Vec<StepRecord>,
+    /// The number of steps of all ranks.
+    pub steps: usize,
+    /// All steps, unless the run keeps no records.
+    pub step_records: Vec<StepRecord>,
     pub trace: Vec<TraceEntry>,
-    /// The number of messages of each kind.
+    /// The number of messages of each kind, unless the run keeps no records.
     pub received: BTreeMap<Received, usize>,
     record: bool,
+    /// Whether the run keeps no records of steps and messages.
+    pub forgets: bool,
     /// The number of the next message.
     pub next_message: u64,
     /// A use of the network that its interface forbids.
@@ -152,16 +185,24 @@ impl SimState {
             slow_rank,
         };
         let everyone = RankSet::from_ranks(ranks, Rank::all(ranks));
-        let process = || Process {
+        let none = Rc::new(RankSet::new(ranks));
+        let woken = Rc::default();
+        let process = |rank| Process {
+            rank,
+            woken: Rc::clone(&woken),
             status: ProcessStatus::Alive,
             steps: 0,
             job: 0,
             comm: 0,
-            known_failures: RankSet::new(ranks),
-            seen_failures: RankSet::new(ranks),
-            acknowledged: RankSet::new(ranks),
+            known_failures: Rc::clone(&none),
+            seen_failures: Rc::clone(&none),
+            seen_at: (0, 0),
+            acknowledged: Rc::clone(&none),
             revoked: BTreeSet::new(),
             open: BTreeMap::new(),
+            posted: BTreeMap::new(),
+            in_transit: BTreeMap::new(),
+            receivers: None,
             recv_buffers: RecvBuffers::default(),
             unexpected: BTreeMap::new(),
             call_counts: BTreeMap::new(),
@@ -182,20 +223,20 @@ impl SimState {
             time: 0,
             clock: 0.0,
             timed: config.timed,
-            processes: (0..ranks).map(|_| process()).collect(),
+            processes: Rank::all(ranks).map(process).collect(),
             events: Vec::new(),
-            comms: vec![Communicator {
-                members: everyone,
-                collectives: BTreeMap::new(),
-            }],
-            in_transit: BTreeMap::new(),
+            comms: vec![Communicator::new(everyone, ranks)],
+            held: Vec::new(),
+            woken,
             failures: config.failures.clone(),
             delays,
             eager,
-            steps: Vec::new(),
+            steps: 0,
+            step_records: Vec::new(),
             trace: Vec::new(),
             received: BTreeMap::new(),
             record: config.record,
+            forgets: config.forgets,
             next_message: 0,
             misuse: None,
             closed: false,
@@ -244,7 +285,10 @@ impl SimState {
         let process = self.process(rank);
         process.steps += 1;
         let step = process.steps;
-        self.steps.push(StepRecord { rank, step, kind });
+        self.steps += 1;
+        if !self.forgets {
+            self.step_records.push(StepRecord { rank, step, kind });
+        }
         let is_due = |failure: &&Failure| failure.rank == rank && failure.step == step;
         if let Some(failure) = self.failures.iter().find(is_due).copied() {
             self.inject(failure, kind);
@@ -270,6 +314,13 @@ impl SimState {
             mode: failure.mode,
             step: kind,
         });
+        let is_reported = !matches!(
+            failure.mode,
+            FailureMode::Stop | FailureMode::Slow | FailureMode::Hang
+        );
+        if is_reported {
+            self.comms.iter_mut().for_each(|comm| comm.lose(rank));
+        }
         match failure.mode {
             FailureMode::Stop | FailureMode::Slow | FailureMode::Hang => {
                 self.inject_unreported(rank, failure.mode);
@@ -300,20 +351,21 @@ impl SimState {
                 about: rank,
             });
         }
-        for comm in 0..self.comms.len() {
-            self.schedule_decisions(comm);
-        }
+        self.schedule_decisions();
     }
 
     /// Drops messages of a rank that failed: on each link, a first part of them arrives and the rest does not.
     fn drop_unsent(&mut self, rank: Rank) {
-        for to in Rank::all(self.ranks()) {
-            let Some(queue) = self.in_transit.get_mut(&(rank, to)) else {
-                continue;
-            };
+        let receivers = self.process(rank).receivers.take();
+        for to in receivers.iter().flat_map(|receivers| receivers.iter()) {
+            let queue = self.processes[rank.index()].in_transit.entry(to);
+            let queue = queue.or_default();
             let arriving = self.draw.below(queue.len() as u64 + 1) as usize;
             let lost: Vec<u64> = queue.drain(arriving..).map(|message| message.id).collect();
             let mut left = lost.len();
+            if left == 0 {
+                continue;
+            }
             self.events.retain(|event| {
                 let is_lost = left > 0 && *event == SimEvent::Arrive { from: rank, to };
                 left -= usize::from(is_lost);
@@ -323,9 +375,10 @@ impl SimState {
                 self.trace(None, || TraceEvent::Loses { message });
             }
         }
+        self.process(rank).receivers = receivers;
         let process = self.process(rank);
         process.result = None;
-        process.changed = true;
+        process.wake();
     }
 
     /// Picks the next event. `ready`: how many ranks could continue. None: one of them continues.
@@ -383,7 +436,7 @@ impl SimState {
             SimEvent::ReportFailure { to, about } => self.learn_of_failure(to, about),
             SimEvent::Revoked { to, comm } => self.revoke_at(to, comm),
             SimEvent::Decide { comm, call, number } => self.decide(comm, call, number),
-            SimEvent::Leave { rank } => self.process(rank).changed = true,
+            SimEvent::Leave { rank } => self.process(rank).wake(),
             SimEvent::Stop { rank } => {
                 self.trace(Some(rank), || TraceEvent::Stops);
                 self.process(rank).status = ProcessStatus::Failed;
@@ -394,12 +447,13 @@ impl SimState {
 
     /// Lets a rank learn of a failure.
     pub fn learn_of_failure(&mut self, to: Rank, about: Rank) {
-        if !self.is_running(to) || !self.process(to).known_failures.insert(about) {
+        if !self.is_running(to) || self.process(to).known_failures.contains(about) {
             return;
         }
+        Rc::make_mut(&mut self.process(to).known_failures).insert(about);
         self.trace(Some(to), || TraceEvent::Learns { failed: about });
         let process = self.process(to);
-        process.changed = true;
+        process.wake();
         for open in process.open.values_mut() {
             if open.peer == about && open.done.is_none() {
                 open.done = Some(Look::Failed);
@@ -417,7 +471,7 @@ impl SimState {
         let waits = matches!(process.inside, Some((CollectiveCall::Barrier, _)));
         if waits && process.result.is_none() {
             process.result = Some(CallResult::Passed(Outcome::Failed));
-            process.changed = true;
+            process.wake();
         }
     }
 
@@ -427,7 +481,7 @@ impl SimState {
         }
         self.trace(Some(to), || TraceEvent::Revoked);
         let process = self.process(to);
-        process.changed = true;
+        process.wake();
         for open in process.open.values_mut() {
             if open.comm == comm && open.done.is_none() {
                 open.done = Some(Look::Failed);
@@ -450,21 +504,26 @@ impl SimState {
     }
 
     /// The failed members of the rank's communicator that it knows of.
-    pub fn failures(&mut self, rank: Rank) -> RankSet {
-        let comm = self.process(rank).comm;
-        let known = &self.processes[rank.index()].known_failures;
-        let members = &self.comms[comm].members;
-        let seen = known.iter().filter(|other| members.contains(*other));
-        let seen = RankSet::from_ranks(self.ranks(), seen);
-        self.process(rank).seen_failures = seen.clone();
-        seen
+    pub fn failures(&mut self, rank: Rank) -> &Rc<RankSet> {
+        let ranks = self.ranks();
+        let process = &mut self.processes[rank.index()];
+        let seen_at = (process.comm, process.known_failures.len());
+        // Known failures are never forgotten.
+        if process.seen_at != seen_at {
+            let members = &self.comms[process.comm].members;
+            let known = process.known_failures.iter();
+            let seen = known.filter(|other| members.contains(*other));
+            process.seen_failures = Rc::new(RankSet::from_ranks(ranks, seen));
+            process.seen_at = seen_at;
+        }
+        &process.seen_failures
     }
 
     /// Acknowledges the failures that the rank knows of.
     pub fn acknowledge(&mut self, rank: Rank) -> RankSet {
-        let seen = self.failures(rank);
-        self.process(rank).acknowledged = seen.clone();
-        seen
+        let seen = Rc::clone(self.failures(rank));
+        self.process(rank).acknowledged = Rc::clone(&seen);
+        RankSet::clone(&seen)
     }
 
     /// The ranks that are not in the rank's communicator.
@@ -472,6 +531,9 @@ impl SimState {
         let comm = self.processes[rank.index()].comm;
         let everyone = Rank::all(self.ranks());
         let members = &self.comms[comm].members;
+        if members.len() == self.ranks() {
+            return RankSet::new(self.ranks());
+        }
         RankSet::from_ranks(
             self.ranks(),
             everyone.filter(|rank| !members.contains(*rank)),
@@ -483,6 +545,14 @@ impl Process {
     /// Moves the process to a communicator made by shrinking.
     pub fn join(&mut self, comm: usize, ranks: usize) {
         self.comm = comm;
-        self.acknowledged = RankSet::new(ranks);
+        self.acknowledged = Rc::new(RankSet::new(ranks));
+    }
+
+    /// Notes that something has changed for the process.
+    pub fn wake(&mut self) {
+        if !self.changed {
+            self.changed = true;
+            self.woken.borrow_mut().push(self.rank);
+        }
     }
 }

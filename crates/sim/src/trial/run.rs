@@ -91,6 +91,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         failures: trial.failures.clone(),
         timed: trial.timed,
         record,
+        forgets: false,
     };
     let harness = Harness {
         files: FileModel {

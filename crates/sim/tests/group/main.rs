@@ -61,6 +61,7 @@ fn play<R: 'static>(
         failures: Vec::new(),
         timed: false,
         record: false,
+        ..SimConfig::default()
     };
     let run: SimResult<Option<R>> = run_ranks_on_large_stacks(ranks, &config, move |rank, mpi| {
         let handle = mpi.handle();

@@ -265,6 +265,7 @@ fn verdict(query: Query, config: &GroupConfig, seed: u64, failures: &[Failure]) 
         failures: failures.to_vec(),
         timed: false,
         record: false,
+        ..SimConfig::default()
     };
     let config = config.clone();
     // The ranks without an input, the number of ranks known to have failed, and the rows.

@@ -273,7 +273,7 @@ fn gather_with_failure(seed: u64, failure: Option<Failure>) -> (Vec<Vec<i32>>, u
         seed,
         failures: failure.into_iter().collect(),
         record: false,
-        timed: false,
+        ..SimConfig::default()
     };
     let run = run_ranks_on_large_stacks(3, &config, move |rank, mpi| {
         let handle = mpi.handle();

@@ -55,7 +55,7 @@ fn play_limited(
     let config = SimConfig {
         seed,
         failures: Vec::new(),
-        timed: false,
+        ..SimConfig::default()
         record: false,
     };
     let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {

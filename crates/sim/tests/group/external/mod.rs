@@ -180,6 +180,7 @@ fn try_job(
         failures: failures.to_vec(),
         timed: false,
         record: false,
+        ..SimConfig::default()
     };
     let world = world.clone();
     let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {

@@ -31,6 +31,7 @@ fn refused_memory_and_files_are_agreed_on() {
                 failures: Vec::new(),
                 timed: false,
                 record: false,
+                ..SimConfig::default()
             };
             let rank_main = move |me: Rank, mpi: SimMpi<'_>| {
                 let handle = mpi.handle();
