@@ -27,6 +27,16 @@ impl NodeSet {
         NodeSet(Bits::new(len))
     }
 
+    /// The set of all nodes of a cube of `len` nodes.
+    pub fn all(len: usize) -> NodeSet {
+        NodeSet(Bits::all(len))
+    }
+
+    /// Removes the nodes below `end` with a number that is in `numbers`.
+    pub(crate) fn remove_below(&mut self, numbers: &Bits, end: usize) {
+        self.0.remove_below(numbers, end);
+    }
+
     /// Adds a node.
     ///
     /// # Panics

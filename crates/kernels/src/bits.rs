@@ -34,6 +34,38 @@ impl Bits {
         }
     }
 
+    /// Returns the set of all numbers below `length`.
+    pub fn all(length: usize) -> Bits {
+        let mut bits = Bits {
+            words: vec![u64::MAX; length.div_ceil(64)],
+            length,
+        };
+        if let Some(last) = bits.words.last_mut().filter(|_| length % 64 > 0) {
+            *last = (1 << (length % 64)) - 1;
+        }
+        bits
+    }
+
+    /// Removes all numbers of another set, of any length.
+    pub fn remove_all(&mut self, other: &Bits) {
+        for (word, removed) in self.words.iter_mut().zip(&other.words) {
+            *word &= !removed;
+        }
+    }
+
+    /// Removes the numbers of another set, of any length, that are below `end`.
+    pub fn remove_below(&mut self, other: &Bits, end: usize) {
+        for (index, (word, removed)) in self.words.iter_mut().zip(&other.words).enumerate() {
+            let below = end.saturating_sub(index * 64);
+            let mask = if below < 64 {
+                (1 << below) - 1
+            } else {
+                u64::MAX
+            };
+            *word &= !(removed & mask);
+        }
+    }
+
     /// The length: all numbers are below it.
     pub fn length(&self) -> usize {
         self.length
@@ -73,16 +105,63 @@ impl Bits {
 
     /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.words.iter().all(|word| *word == 0)
     }
 
     /// Returns the numbers in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.length).filter(|index| self.contains(*index))
+        self.words.iter().enumerate().flat_map(|(index, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = rest.trailing_zeros();
+                rest &= rest.wrapping_sub(1);
+                (bit < 64).then(|| index * 64 + bit as usize)
+            })
+        })
     }
 
     /// Returns the set as words, each of which has a bit for each of 64 numbers.
     pub fn words(&self) -> &[u64] {
         &self.words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn set(length: usize, numbers: &[usize]) -> Bits {
+        let mut bits = Bits::new(length);
+        for number in numbers {
+            bits.insert(number % length);
+        }
+        bits
+    }
+
+    proptest! {
+        #[test]
+        fn removals_by_words_are_those_by_numbers(
+            length in 1_usize..200,
+            other_length in 1_usize..200,
+            numbers in prop::collection::vec(any::<usize>(), 0..80),
+            others in prop::collection::vec(any::<usize>(), 0..80),
+            end in 0_usize..220,
+        ) {
+            let (bits, other) = (set(length, &numbers), set(other_length, &others));
+            let listed = |bits: &Bits| bits.iter().collect::<Vec<usize>>();
+            let contained = (0..length).filter(|number| bits.contains(*number));
+            prop_assert!(contained.eq(bits.iter()));
+            let mut rest = bits.clone();
+            rest.remove_all(&other);
+            let expected = bits.iter().filter(|number| !other.contains(*number));
+            prop_assert_eq!(listed(&rest), expected.collect::<Vec<usize>>());
+            let mut rest = bits.clone();
+            rest.remove_below(&other, end);
+            let expected = bits.iter().filter(|number| *number >= end || !other.contains(*number));
+            prop_assert_eq!(listed(&rest), expected.collect::<Vec<usize>>());
+            prop_assert!(Bits::all(length).iter().eq(0..length));
+            prop_assert_eq!(bits.is_empty(), bits.len() == 0);
+        }
     }
 }

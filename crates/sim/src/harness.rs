@@ -11,6 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::directory::{FileModel, InMemoryDirectory, SharedFiles};
 use crate::job::JobContext;
@@ -188,8 +189,10 @@ impl Harness {
         }
         let (harness, shared, log) = (self.clone(), Rc::clone(&files), Rc::clone(&commits));
         let of_ranks = budgets.clone();
+        let hosts = (0..self.ranks).map(|rank| (rank % self.hosts) as u64);
+        let hosts: Arc<[u64]> = hosts.collect();
         let run_rank = move |rank: Rank, mpi: SimMpi<'_>| {
-            let mut rank_state = SimRank::new(&harness, mpi, &shared, &log).ok()?;
+            let mut rank_state = SimRank::new(&harness, mpi, &hosts, &shared, &log).ok()?;
             rank_state.budget = of_ranks[rank.index()].clone();
             let mut lasting = harness.refusals.iter().filter(|refusal| refusal.lasts);
             let lasting = lasting.find(|refusal| refusal.rank == rank);
@@ -248,6 +251,7 @@ impl<'y> SimRank<'y> {
     fn new(
         harness: &Harness,
         mpi: SimMpi<'y>,
+        hosts: &Arc<[u64]>,
         files: &SharedFiles,
         commits: &Rc<RefCell<CommitLog>>,
     ) -> Result<SimRank<'y>> {
@@ -263,12 +267,13 @@ impl<'y> SimRank<'y> {
             fan_out: harness.fan_out,
         };
         let mut transport = Protocol::new(mpi, config);
-        let others = Rank::all(harness.ranks).filter(|rank| *rank != handle.rank());
-        let contacts: Vec<_> = others.map(|rank| (rank, [0; CONTACT_BYTES])).collect();
-        transport.meet(&contacts);
+        if harness.config.timed {
+            let others = Rank::all(harness.ranks).filter(|rank| *rank != handle.rank());
+            let contacts: Vec<_> = others.map(|rank| (rank, [0; CONTACT_BYTES])).collect();
+            transport.meet(&contacts);
+        }
         let mut members = Members::new(handle.rank(), harness.ranks);
-        let hosts = (0..harness.ranks).map(|rank| (rank % harness.hosts) as u64);
-        members.set_hosts(hosts.collect());
+        members.set_hosts(Arc::clone(hosts));
         members.set_quorum(harness.quorum);
         members.set_spares(harness.spares.min(harness.ranks - 1));
         let directory = || InMemoryDirectory::new(files, &handle, harness.files);
@@ -339,8 +344,7 @@ impl<'y> SimRank<'y> {
         let ranks = self.members.ranks();
         let failed_before = self.members.faulty().clone();
         let without_input = self.members.without_input();
-        let idle_spares = Rank::all(ranks).filter(|rank| self.members.is_idle_spare(*rank));
-        let idle_spares = idle_spares.collect();
+        let idle_spares = self.members.idle_spares().iter().collect();
         let ignore_commits = Rc::new(Cell::new(false));
         let mut observer = CommitObserver {
             handle: self.handle.clone(),
@@ -377,10 +381,8 @@ impl<'y> SimRank<'y> {
             results: &mut self.results,
         });
         let failed_at_commit = observer.failed_at_commit.take();
-        let survivors = self.members.survivors();
-        let excluded = survivors.filter(|rank| self.members.is_excluded(*rank));
-        let excluded = excluded.collect();
-        let weights = self.members.weights().to_vec();
+        let excluded = self.members.survivors_without_nodes().iter().collect();
+        let weights = self.members.weights();
         self.members.readmit_all();
         #[cfg(feature = "trials")]
         if self

@@ -115,7 +115,7 @@ impl Subcube {
         let faulty = members.faulty_nodes();
         let nodes = members.cube().subcube(node, dimension);
         let fault_free: Vec<Node> = nodes.filter(|node| !faulty.contains(*node)).collect();
-        let weight = |node: &Node| members.weights()[members.executor(*node).index()];
+        let weight = |node: &Node| members.weight(members.executor(*node));
         Subcube {
             dimension,
             first: first_of(node, dimension),

@@ -171,10 +171,11 @@ impl Engine<'_> {
         if consent {
             flag |= CONSENT;
         }
-        let (excluded, weights) = (self.members.excluded(), self.members.weights());
+        let (excluded, members) = (self.members.excluded(), &self.members);
         let now = self.transport.now();
-        let wants_change =
-            |policy: &&mut dyn PlacementPolicy| policy.wants_change(excluded, weights, now);
+        let wants_change = |policy: &&mut dyn PlacementPolicy| {
+            policy.wants_change(excluded, &members.weights(), now)
+        };
         if !self.policy.as_ref().is_some_and(wants_change) {
             flag |= NO_CHANGE;
         }

@@ -9,6 +9,9 @@ mod spares;
 
 pub use rank::{Rank, RankSet, Slot, SlotMap};
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use self::spares::Spares;
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, NodeSet, VCube};
@@ -22,26 +25,41 @@ pub const FULL_WEIGHT: u8 = 16;
 pub struct Membership {
     /// The nodes that get no share of the records: their home has failed and no spare took over, or executes
     /// nothing, or is a spare; and the nodes without a home.
-    pub faulty: NodeSet,
+    pub faulty: Arc<NodeSet>,
     /// The homes of the idle spares.
-    pub idle: NodeSet,
+    pub idle: Arc<NodeSet>,
     /// The homes of the live ranks that a placement policy excludes, which may hold copies.
-    pub reserve: NodeSet,
+    pub reserve: Arc<NodeSet>,
     /// The ranks that execute nodes.
-    executing: RankSet,
-    /// The executor of each node, in ascending order of node.
-    executors: Vec<Rank>,
+    executing: Arc<RankSet>,
+    /// The number of nodes.
+    nodes: u32,
+    /// The executors of the nodes that are not executed by their home.
+    moved: Arc<BTreeMap<Node, Rank>>,
 }
 
 impl Membership {
     /// Returns the rank that executes a node; None for a node that the cube does not have.
     pub fn executor(&self, node: Node) -> Option<Rank> {
-        self.executors.get(node.0 as usize).copied()
+        let home = (node.0 < self.nodes).then_some(Rank(node.0))?;
+        Some(self.moved.get(&node).copied().unwrap_or(home))
     }
 
     /// Returns whether the rank executes nodes.
     pub fn is_executing(&self, rank: Rank) -> bool {
         self.executing.contains(rank)
+    }
+
+    /// Returns the nodes that a rank executes, ascending.
+    fn nodes_of(&self, rank: Rank) -> Vec<Node> {
+        let home = Some(rank.home()).filter(|node| self.executor(*node) == Some(rank));
+        let moved = self.moved.iter().filter(|(_, executor)| **executor == rank);
+        let mut nodes: Vec<Node> = home
+            .into_iter()
+            .chain(moved.map(|(node, _)| *node))
+            .collect();
+        nodes.sort_unstable();
+        nodes
     }
 }
 
@@ -57,13 +75,16 @@ pub struct Members {
     stopped: RankSet,
     /// Ranks that a placement policy excludes, as long as others are left.
     excluded: RankSet,
-    /// Each rank's share of the work, up to `FULL_WEIGHT`, as a placement policy wants it.
+    /// Each rank's share of the work, up to `FULL_WEIGHT`, as a placement policy wants it; empty: all have
+    /// `FULL_WEIGHT`.
     weights: Vec<u8>,
     membership: Membership,
     epoch: u32,
     /// The host of each rank; empty: unknown, and treated as if each rank were on its own host.
-    hosts: Vec<u64>,
+    hosts: Arc<[u64]>,
     one_host: bool,
+    /// The number of survivors on this rank's host.
+    living_here: usize,
     /// The number of ranks that must be left.
     quorum: usize,
 }
@@ -76,21 +97,23 @@ impl Members {
             me,
             ranks,
             membership: Membership {
-                faulty: NodeSet::new(cube.len()),
-                idle: NodeSet::new(cube.len()),
-                reserve: NodeSet::new(cube.len()),
-                executing: RankSet::new(ranks),
-                executors: Vec::new(),
+                faulty: Arc::new(NodeSet::new(cube.len())),
+                idle: Arc::new(NodeSet::new(cube.len())),
+                reserve: Arc::new(NodeSet::new(cube.len())),
+                executing: Arc::new(RankSet::new(ranks)),
+                nodes: cube.len() as u32,
+                moved: Arc::default(),
             },
             cube,
             faulty: RankSet::new(ranks),
             spares: Spares::new(ranks, 0),
             stopped: RankSet::new(ranks),
             excluded: RankSet::new(ranks),
-            weights: vec![FULL_WEIGHT; ranks],
+            weights: Vec::new(),
             epoch: 0,
-            hosts: Vec::new(),
+            hosts: Arc::new([]),
             one_host: false,
+            living_here: 1,
             quorum: 1,
         };
         members.assign_nodes();
@@ -111,17 +134,19 @@ impl Members {
     /// because each failed rank that was none activates one.
     fn ranks_to_execute(&self) -> RankSet {
         let apart: [&[&RankSet]; 3] = [&[&self.stopped, &self.excluded], &[&self.stopped], &[]];
+        let able = self.survivors_but(self.spares.idle());
         let executing = |apart: &[&RankSet]| -> RankSet {
-            let excluded = |rank: &Rank| apart.iter().any(|set| set.contains(*rank));
-            let able = self.survivors().filter(|rank| !self.is_idle_spare(*rank));
-            RankSet::from_ranks(self.ranks, able.filter(|rank| !excluded(rank)))
+            let mut executing = able.clone();
+            apart.iter().for_each(|set| executing.remove_all(set));
+            executing
         };
         let mut choices = apart.into_iter().map(executing);
         let choice = choices.find(|some| !some.is_empty());
         choice.unwrap_or_else(|| RankSet::new(self.ranks))
     }
 
-    /// Recomputes the executor of each node.
+    /// Recomputes the executor of each node. Takes time for the nodes that their home does not execute; the others
+    /// are only bits in sets.
     fn assign_nodes(&mut self) {
         let executing = self.ranks_to_execute();
         // The rank that has the node, if it executes nodes.
@@ -129,22 +154,19 @@ impl Members {
             let home = Some(Rank(node.0)).filter(|home| home.index() < self.ranks)?;
             Some(self.spares.last_successor(home)).filter(|rank| executing.contains(*rank))
         };
-        let mut faulty = NodeSet::new(self.cube.len());
-        let is_working = |node: &Node| (node.0 as usize) < self.spares.working();
-        for node in self.cube.nodes() {
-            if !is_working(&node) || holder(node).is_none() {
-                faulty.insert(node);
-            }
-        }
+        let faulty = self.nodes_without_share(&executing, holder);
         let executor = |node: Node| {
             let cover = || self.cube.cover(node, &faulty).and_then(holder);
             // This rank is alive, so there always is one.
             holder(node).or_else(cover).unwrap_or(self.me)
         };
-        let executors = self.cube.nodes().map(executor).collect();
+        let replaced = self.spares.replaced().map(Rank::home);
+        let candidates = faulty.iter().chain(replaced);
+        let moved = candidates.map(|node| (node, executor(node)));
+        let moved = moved.filter(|(node, rank)| rank.home() != *node).collect();
         let mut idle = NodeSet::new(self.cube.len());
         let mut reserve = NodeSet::new(self.cube.len());
-        for rank in self.survivors().filter(|rank| !executing.contains(*rank)) {
+        for rank in self.survivors_but(&executing).iter() {
             if self.is_idle_spare(rank) {
                 idle.insert(rank.home());
             } else if !self.stopped.contains(rank) {
@@ -152,12 +174,32 @@ impl Members {
             }
         }
         self.membership = Membership {
-            faulty,
-            idle,
-            reserve,
-            executing,
-            executors,
+            faulty: Arc::new(faulty),
+            idle: Arc::new(idle),
+            reserve: Arc::new(reserve),
+            executing: Arc::new(executing),
+            nodes: self.cube.len() as u32,
+            moved: Arc::new(moved),
         };
+    }
+
+    /// Returns the nodes that get no share of the records: those beyond the working ranks, and those without a
+    /// holder.
+    fn nodes_without_share(
+        &self,
+        executing: &RankSet,
+        holder: impl Fn(Node) -> Option<Rank>,
+    ) -> NodeSet {
+        let mut faulty = NodeSet::all(self.cube.len());
+        faulty.remove_below(executing.bits(), self.spares.working());
+        for rank in self.spares.replaced() {
+            if rank.index() < self.spares.working() && holder(rank.home()).is_some() {
+                faulty.remove(rank.home());
+            } else {
+                faulty.insert(rank.home());
+            }
+        }
+        faulty
     }
 
     /// The present snapshot of the membership.
@@ -181,9 +223,12 @@ impl Members {
     }
 
     /// Sets the host of each rank: ranks with the same number are on the same host.
-    pub fn set_hosts(&mut self, hosts: Vec<u64>) {
-        self.one_host = hosts.windows(2).all(|pair| pair[0] == pair[1]);
-        self.hosts = hosts;
+    pub fn set_hosts(&mut self, hosts: impl Into<Arc<[u64]>>) {
+        self.hosts = hosts.into();
+        self.one_host = self.hosts.windows(2).all(|pair| pair[0] == pair[1]);
+        let here = self.host(self.me);
+        let survivors = self.survivors();
+        self.living_here = survivors.filter(|rank| self.host(*rank) == here).count();
     }
 
     /// Returns whether all ranks are on one host, as far as is known.
@@ -220,9 +265,7 @@ impl Members {
 
     /// The number of survivors on this rank's host, itself included.
     pub fn living_here(&self) -> usize {
-        let here = self.host(self.me);
-        let survivors = self.survivors();
-        survivors.filter(|rank| self.host(*rank) == here).count()
+        self.living_here
     }
 
     /// The number of recoveries so far.
@@ -273,15 +316,44 @@ impl Members {
     /// Sets the shares of the ranks, in proportion to each other, where an algorithm supports shares. Ranks
     /// beyond the list, and all if it is empty, have `FULL_WEIGHT`.
     pub fn weigh(&mut self, weights: &[u8]) {
-        let weight = |rank: Rank| weights.get(rank.index()).copied();
-        self.weights = Rank::all(self.ranks)
-            .map(|rank| weight(rank).unwrap_or(FULL_WEIGHT).min(FULL_WEIGHT))
+        let weights = &weights[..weights.len().min(self.ranks)];
+        self.weights = weights
+            .iter()
+            .map(|weight| FULL_WEIGHT.min(*weight))
             .collect();
     }
 
-    /// The weights of the ranks, as all have agreed.
-    pub fn weights(&self) -> &[u8] {
-        &self.weights
+    /// The weight of a rank, as all have agreed.
+    pub fn weight(&self, rank: Rank) -> u8 {
+        self.weights
+            .get(rank.index())
+            .copied()
+            .unwrap_or(FULL_WEIGHT)
+    }
+
+    /// The weights of all ranks, as all have agreed.
+    pub fn weights(&self) -> Vec<u8> {
+        Rank::all(self.ranks)
+            .map(|rank| self.weight(rank))
+            .collect()
+    }
+
+    /// Returns the survivors that are not in a set.
+    fn survivors_but(&self, others: &RankSet) -> RankSet {
+        let mut survivors = RankSet::all(self.ranks);
+        survivors.remove_all(&self.faulty);
+        survivors.remove_all(others);
+        survivors
+    }
+
+    /// Returns the survivors that execute no node.
+    pub fn survivors_without_nodes(&self) -> RankSet {
+        self.survivors_but(&self.membership.executing)
+    }
+
+    /// The spares that are alive and have not taken over from failed ranks.
+    pub fn idle_spares(&self) -> &RankSet {
+        self.spares.idle()
     }
 
     /// Returns whether it is a live rank that executes no node.
@@ -333,12 +405,12 @@ impl Members {
 
     /// The survivor with the smallest number that executes nodes.
     pub fn lowest_executor(&self) -> Rank {
-        self.executing().iter().next().unwrap_or(self.me)
+        self.membership.executing.iter().next().unwrap_or(self.me)
     }
 
     /// The survivors that execute nodes.
     pub fn executing(&self) -> RankSet {
-        self.membership.executing.clone()
+        RankSet::clone(&self.membership.executing)
     }
 
     /// Adds failed ranks; returns those that are new, ascending. The epoch grows by one if there are any.
@@ -346,6 +418,7 @@ impl Members {
     pub fn absorb(&mut self, dead: &RankSet) -> Vec<Rank> {
         debug_assert!(!dead.contains(self.me));
         let mut newly_dead = Vec::new();
+        let here = self.host(self.me);
         if mutant(Mutant::StaleExecutors) {
             self.assign_nodes();
         }
@@ -355,6 +428,7 @@ impl Members {
             }
             if self.faulty.insert(rank) {
                 newly_dead.push(rank);
+                self.living_here -= usize::from(self.host(rank) == here);
             }
         }
         self.spares.replace(&newly_dead);
@@ -380,8 +454,7 @@ impl Members {
 
     /// Returns the nodes that a rank executes, ascending; none for a failed one.
     pub fn nodes_of(&self, rank: Rank) -> Vec<Node> {
-        let nodes = self.cube.nodes();
-        nodes.filter(|node| self.executor(*node) == rank).collect()
+        self.membership.nodes_of(rank)
     }
 
     /// Returns the nodes that this rank executes, ascending.

@@ -51,6 +51,11 @@ impl RankSet {
         RankSet(Bits::new(ranks))
     }
 
+    /// The set of all ranks of a group of `ranks` ranks.
+    pub fn all(ranks: usize) -> RankSet {
+        RankSet(Bits::all(ranks))
+    }
+
     /// The set of these ranks.
     pub fn from_ranks(ranks: usize, members: impl IntoIterator<Item = Rank>) -> RankSet {
         let mut set = RankSet::new(ranks);
@@ -77,6 +82,16 @@ impl RankSet {
     /// Removes a rank.
     pub fn remove(&mut self, rank: Rank) {
         self.0.remove(rank.index());
+    }
+
+    /// Removes all ranks of another set.
+    pub fn remove_all(&mut self, other: &RankSet) {
+        self.0.remove_all(&other.0);
+    }
+
+    /// The set as bits, one for each rank.
+    pub(crate) fn bits(&self) -> &Bits {
+        &self.0
     }
 
     /// Returns whether the rank is in the set.

@@ -59,6 +59,11 @@ impl Spares {
         failed.iter().for_each(|rank| self.idle.remove(*rank));
     }
 
+    /// The failed ranks from which spares took over, ascending.
+    pub fn replaced(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.successors.keys().copied()
+    }
+
     /// Returns the rank that has taken over from this rank, and from that one in turn; the rank itself if none has.
     pub fn last_successor(&self, rank: Rank) -> Rank {
         let next = |rank: &Rank| self.successors.get(rank).copied();

@@ -556,7 +556,7 @@ fn judge_loss_of_parity(
     members.set_hosts(
         Rank::all(trial.ranks)
             .map(|rank| trial.host(rank))
-            .collect(),
+            .collect::<Vec<u64>>(),
     );
     members.absorb(&RankSet::from_ranks(trial.ranks, known.iter().copied()));
     let groups = grouping(&members, shape).groups;

@@ -55,8 +55,8 @@ fn play_limited(
     let config = SimConfig {
         seed,
         failures: Vec::new(),
-        ..SimConfig::default()
         record: false,
+        ..SimConfig::default()
     };
     let rank_main = move |rank: Rank, mpi: SimMpi<'_>| {
         let config = GroupConfig {

@@ -114,7 +114,7 @@ pub struct Watch {
     timeout: Option<f64>,
     /// Whether the caller chose the timeout.
     is_chosen: bool,
-    /// The other survivors, in the order in which they are probed.
+    /// The other survivors, in the order in which they are probed; none without a timeout.
     peers: Vec<Rank>,
     /// Whether the ranks know each other's contacts.
     has_met: bool,
@@ -134,8 +134,9 @@ pub struct Watch {
 impl Watch {
     /// The watch of a rank of a group in which these ranks have failed.
     pub fn new(timeout: Timeout, me: Rank, failed: &RankSet, ranks: usize) -> Watch {
+        let ranks_to_probe = if timeout == Timeout::Never { 0 } else { ranks };
         // Each rank begins with its successor, so that no rank is probed by all others at once.
-        let others = (1..ranks).map(|step| Rank(((me.index() + step) % ranks) as u32));
+        let others = (1..ranks_to_probe).map(|step| Rank(((me.index() + step) % ranks) as u32));
         Watch {
             timeout: match timeout {
                 Timeout::Default => Some(DEFAULT_SECONDS),
