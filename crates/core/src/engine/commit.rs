@@ -333,13 +333,24 @@ impl Engine<'_> {
 
     /// Reports a message to the observer.
     pub(super) fn emit_message(&mut self, from: Rank, to: Rank, bytes: usize) {
-        self.observer.message(MessageEvent {
+        let message = self.message_event(from, to, bytes);
+        self.observer.message(message);
+    }
+
+    /// Reports records that travel in one message with the header of their block.
+    pub(super) fn emit_enclosed(&mut self, from: Rank, to: Rank, bytes: usize) {
+        let message = self.message_event(from, to, bytes);
+        self.observer.enclosed_message(message);
+    }
+
+    fn message_event(&self, from: Rank, to: Rank, bytes: usize) -> MessageEvent {
+        MessageEvent {
             from,
             to,
             bytes,
             round: self.round,
             epoch: self.members.epoch(),
-        });
+        }
     }
 
     /// Reports an event to the observer.

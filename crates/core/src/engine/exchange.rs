@@ -281,7 +281,7 @@ impl Engine<'_> {
             return Ok(());
         };
         if travels_along(block.bytes(), enclosed) {
-            self.emit_message(transfer.from, transfer.to, block.bytes());
+            self.emit_enclosed(transfer.from, transfer.to, block.bytes());
             return Ok(());
         }
         let sizes: Vec<usize> = block.runs.iter().map(|run| run.data.len()).collect();
@@ -297,6 +297,7 @@ impl Engine<'_> {
 
     /// Returns the block of which all messages have arrived.
     pub(super) fn arrived(&mut self, from: Rank, header: &Header, awaited: Awaited) -> Block {
+        let is_enclosed = matches!(awaited, Awaited::Enclosed(_));
         let messages = match awaited {
             Awaited::Enclosed(records) => vec![(0..header.runs.len(), records)],
             Awaited::Messages(messages) => {
@@ -309,7 +310,11 @@ impl Engine<'_> {
         };
         let mut parts = Vec::with_capacity(header.runs.len());
         for (runs, message) in messages {
-            self.emit_message(from, self.members.me(), message.len());
+            if is_enclosed {
+                self.emit_enclosed(from, self.members.me(), message.len());
+            } else {
+                self.emit_message(from, self.members.me(), message.len());
+            }
             let mut start = 0;
             for (_, _, bytes) in &header.runs[runs] {
                 parts.push(message.part(start..start + bytes));

@@ -135,4 +135,9 @@ pub trait Observer {
 
     /// Reports a message that this rank sends or has received.
     fn message(&mut self, _parcel: MessageEvent) {}
+
+    /// As [`Observer::message`], for records that travel in one message with the header of their block.
+    fn enclosed_message(&mut self, message: MessageEvent) {
+        self.message(message);
+    }
 }
