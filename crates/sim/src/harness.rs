@@ -21,7 +21,8 @@ use crate::transport::{
     run_ranks_on_large_stacks,
 };
 use ftsort_core::engine::{
-    Engine, EngineContext, Event, Observer, Occasion, PlacementPolicy, RetainedResult, Stats,
+    Engine, EngineContext, Event, MessageEvent, Observer, Occasion, PlacementPolicy,
+    RetainedResult, Stats,
 };
 use ftsort_core::faults::Schedule;
 use ftsort_core::members::{Members, Rank, RankSet};
@@ -309,6 +310,11 @@ impl<'y> SimRank<'y> {
         }
     }
 
+    /// A handle for the rank's other actions.
+    pub fn handle(&self) -> &RankHandle {
+        &self.handle
+    }
+
     /// Whether the rank still runs.
     pub fn is_running(&self) -> bool {
         self.handle.check().is_ok()
@@ -461,6 +467,18 @@ struct CommitObserver<'o> {
 }
 
 impl Observer for CommitObserver<'_> {
+    fn message(&mut self, message: MessageEvent) {
+        if message.from == self.handle.rank() {
+            self.handle.announce_records(message.bytes);
+        }
+    }
+
+    fn enclosed_message(&mut self, message: MessageEvent) {
+        if message.to == self.handle.rank() {
+            self.handle.enclose(message.bytes);
+        }
+    }
+
     fn event(&mut self, occasion: Occasion) {
         let Occasion {
             event,

@@ -5,6 +5,8 @@ pub mod directory;
 mod harness;
 mod job;
 mod refusal;
+#[cfg(feature = "trials")]
+pub mod scale;
 pub mod simulate;
 #[cfg(feature = "trials")]
 pub mod svg;

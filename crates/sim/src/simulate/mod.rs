@@ -116,7 +116,7 @@ pub fn run(
         failures: setting.failures.clone(),
         timed: false,
         record: false,
-        forgets: false,
+        ..SimConfig::default()
     };
     let harness = Harness {
         large_stacks: true,

@@ -39,6 +39,8 @@ pub struct Collective {
     pub scheduled: bool,
     /// The number of living members that have not entered.
     missing: usize,
+    /// The time at which the last member entered, or its failure was known, with a network clock.
+    entered: f64,
     /// The rank that learned the result before the others, with the result.
     first: Option<(Rank, Decision)>,
 }
@@ -55,6 +57,8 @@ impl SimState {
     /// Enters a collective call.
     pub fn enter(&mut self, rank: Rank, call: CollectiveCall, flag: u32) {
         self.trace(Some(rank), || TraceEvent::Enters { call, flag });
+        let time = self.time_of(rank);
+        self.process(rank).traffic.end_step();
         let process = self.process(rank);
         let comm = process.comm;
         process.result = None;
@@ -81,6 +85,7 @@ impl SimState {
         if self.processes[rank.index()].status == ProcessStatus::Alive {
             collective.contributions.insert(rank, contribution);
             collective.missing -= 1;
+            collective.entered = collective.entered.max(time);
         }
         if call == CollectiveCall::Barrier && revoked {
             self.process(rank).result = Some(CallResult::Passed(Outcome::Failed));
@@ -95,7 +100,11 @@ impl SimState {
         let complete = collective.filter(|one| !one.scheduled && one.missing == 0);
         if let Some(collective) = complete {
             collective.scheduled = true;
-            self.events.push(SimEvent::Decide { comm, call, number });
+            let members = self.comms[comm].alive;
+            let entered = collective_time(&self.comms[comm], call, number);
+            let network = self.network.as_ref();
+            let time = network.map_or(0.0, |network| entered + network.model.agreement(members));
+            self.schedule(SimEvent::Decide { comm, call, number }, time);
         }
     }
 
@@ -135,14 +144,17 @@ impl SimState {
                 let mut recipients = living;
                 match first {
                     Some((leader, _)) => recipients.retain(|rank| *rank != leader),
-                    None if recipients.len() > 1 && self.draw.once_in(3) => {
+                    None if self.network.is_none()
+                        && recipients.len() > 1
+                        && self.draw.once_in(3) =>
+                    {
                         let leader = recipients[self.draw.below(recipients.len() as u64) as usize];
                         recipients = vec![leader];
                         let collective = self.comms[comm].collectives.entry((call, number));
                         let collective = collective.or_default();
                         collective.first = Some((leader, decision.clone()));
                         collective.contributions = contributions;
-                        self.events.push(SimEvent::Decide { comm, call, number });
+                        self.schedule(SimEvent::Decide { comm, call, number }, 0.0);
                     }
                     None => {}
                 }
@@ -235,13 +247,13 @@ impl SimState {
             return;
         }
         self.process(rank).result = Some(result);
-        self.events.push(SimEvent::Leave { rank });
+        self.schedule(SimEvent::Leave { rank }, self.now());
     }
 }
 
 impl Communicator {
-    /// Notes that a rank is not alive any more: no call waits for it.
-    pub fn lose(&mut self, rank: Rank) {
+    /// Notes that a rank is not alive any more: no call waits for it after this time.
+    pub fn lose(&mut self, rank: Rank, time: f64) {
         if !self.members.contains(rank) {
             return;
         }
@@ -249,9 +261,16 @@ impl Communicator {
         for collective in self.collectives.values_mut() {
             if !collective.scheduled && !collective.contributions.contains_key(&rank) {
                 collective.missing -= 1;
+                collective.entered = collective.entered.max(time);
             }
         }
     }
+}
+
+/// The time at which the last member has entered a call.
+fn collective_time(comm: &Communicator, call: CollectiveCall, number: usize) -> f64 {
+    let collective = comm.collectives.get(&(call, number));
+    collective.map_or(0.0, |collective| collective.entered)
 }
 
 /// Combines the flags of the counted ranks, and tells whether there is a failure that not all of them had

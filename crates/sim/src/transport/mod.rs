@@ -20,6 +20,7 @@
 //! Must never: take a decision that does not follow from the seed.
 
 mod calls;
+mod clock;
 mod liveness;
 mod mpi;
 mod network;
@@ -27,16 +28,19 @@ mod ready;
 mod scheduler;
 mod state;
 mod trace;
+mod traffic;
 
 use std::fmt;
 
 use ftsort_core::members::Rank;
 
 pub use calls::CollectiveCall;
+pub use clock::{AgreementShape, NetworkModel, compute};
 pub use liveness::SLOW_SECONDS;
 pub use mpi::{RankHandle, SimMpi};
 pub use scheduler::{SimResult, run_ranks, run_ranks_on_large_stacks};
 pub use trace::{TraceEntry, TraceEvent};
+pub use traffic::Traffic;
 
 /// The way in which a rank fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,7 +111,7 @@ impl Failure {
 }
 
 /// The values that decide a run, apart from the program that the ranks run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SimConfig {
     /// Decides every interleaving.
     pub seed: u64,
@@ -119,6 +123,8 @@ pub struct SimConfig {
     pub timed: bool,
     /// Whether the run keeps no records of steps and messages, which take much memory in large groups.
     pub forgets: bool,
+    /// The network clock. None: time is logical.
+    pub network: Option<NetworkModel>,
 }
 
 /// A message that has arrived at a receive.

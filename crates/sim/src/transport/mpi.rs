@@ -11,6 +11,7 @@ use super::SimStep;
 use super::calls::{CallResult, CollectiveCall};
 use super::state::SimState;
 use super::trace::TraceEvent;
+use super::traffic::Traffic;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, MpiApi, Outcome, RecvBuffer, Request, Tag};
 use ftsort_core::transport::watch::{
@@ -83,6 +84,37 @@ impl RankHandle {
         self.state.borrow().is_running(rank)
     }
 
+    /// Announces that the next bytes that the rank sends are records.
+    pub fn announce_records(&self, bytes: usize) {
+        let mut state = self.state.borrow_mut();
+        state.process(self.rank).traffic.announce_records(bytes);
+    }
+
+    /// Notes that records have come with a control message.
+    pub fn enclose(&self, bytes: usize) {
+        let mut state = self.state.borrow_mut();
+        state.process(self.rank).traffic.enclose(bytes);
+        state.add_enclosed(self.rank, bytes);
+    }
+
+    /// The messages of the rank so far.
+    pub fn traffic(&self) -> Traffic {
+        let mut state = self.state.borrow_mut();
+        let traffic = &mut state.process(self.rank).traffic;
+        traffic.end_step();
+        *traffic
+    }
+
+    /// The time of the rank by the network clock in seconds; 0 without a network clock.
+    pub fn time(&self) -> f64 {
+        self.state.borrow_mut().time_of(self.rank)
+    }
+
+    /// The number of steps that the rank has taken.
+    pub fn own_steps(&self) -> u32 {
+        self.state.borrow_mut().process(self.rank).steps
+    }
+
     /// The number of steps that all ranks have taken together.
     pub fn steps(&self) -> usize {
         self.state.borrow().steps
@@ -118,6 +150,9 @@ impl<'y> SimMpi<'y> {
     /// Counts a step. Sometimes other ranks continue within it.
     fn step(&self, kind: SimStep) -> Result<()> {
         self.handle.step(kind)?;
+        if self.state(|state| state.network.is_some()) {
+            return Ok(());
+        }
         if self.state(|state| state.is_held(self.handle.rank)) {
             self.yielder.suspend(Pause::Busy);
         }

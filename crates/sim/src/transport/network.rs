@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::Received;
+use super::clock::MessageSize;
 use super::state::{Process, SimEvent, SimState};
 use super::trace::TraceEvent;
 use ftsort_core::members::{Rank, RankSet};
@@ -21,6 +22,10 @@ pub struct SimMessage {
     pub comm: usize,
     pub tag: Tag,
     pub payload: Slice,
+    /// Whether it has records, and not control data.
+    pub is_records: bool,
+    /// The time at which it has arrived, with a network clock.
+    pub arrived: f64,
     /// The sender's request, if the sender waits until the message is received.
     pub rendezvous: Option<Request>,
 }
@@ -44,6 +49,8 @@ pub struct OpenRequest {
     pub peer: Rank,
     pub kind: RequestKind,
     pub done: Option<Look>,
+    /// The time at which it was done, with a network clock.
+    pub done_at: f64,
 }
 
 impl SimState {
@@ -75,6 +82,7 @@ impl SimState {
             peer: to,
             kind: RequestKind::Send,
             done,
+            done_at: 0.0,
         });
         if is_seen {
             // Open MPI may crash.
@@ -90,11 +98,15 @@ impl SimState {
                 to,
                 bytes,
             });
+            let is_records = self.process(from).traffic.count_sent(bytes);
+            let arrival = self.depart(from, MessageSize { bytes, is_records });
             let message = SimMessage {
                 id,
                 comm,
                 tag,
                 payload,
+                is_records,
+                arrived: 0.0,
                 rendezvous: (!eager).then_some(request),
             };
             let ranks = self.ranks();
@@ -104,7 +116,7 @@ impl SimState {
                 .get_or_insert_with(|| Box::new(RankSet::new(ranks)));
             receivers.insert(to);
             process.in_transit.entry(to).or_default().push_back(message);
-            self.events.push(SimEvent::Arrive { from, to });
+            self.schedule(SimEvent::Arrive { from, to }, arrival);
         }
         request
     }
@@ -131,6 +143,7 @@ impl SimState {
                 matched: None,
             },
             done: process.revoked.contains(&comm).then_some(Look::Failed),
+            done_at: 0.0,
         });
         if process.revoked.contains(&comm) {
             return request;
@@ -156,13 +169,15 @@ impl SimState {
     }
 
     pub fn arrive(&mut self, from: Rank, to: Rank) {
-        let Some(message) = take_first(&mut self.process(from).in_transit, to) else {
+        let Some(mut message) = take_first(&mut self.process(from).in_transit, to) else {
             return;
         };
         // A message is dropped if the receiver has stopped or knows that the sender failed.
         if !self.is_running(to) || self.process(to).known_failures.contains(from) {
             return;
         }
+        let (bytes, is_records) = (message.payload.len(), message.is_records);
+        message.arrived = self.arrival(to, MessageSize { bytes, is_records });
         let process = self.process(to);
         match process.matching(from, &message) {
             Some(request) => self.give(to, request, message),
@@ -184,7 +199,7 @@ impl SimState {
             }) = open
             {
                 *matched = Some(message);
-                self.events.push(SimEvent::Transfer { to, receive });
+                self.schedule(SimEvent::Transfer { to, receive }, 0.0);
             }
             return;
         }
@@ -259,6 +274,10 @@ impl SimState {
             place[range.start..range.start + bytes.len()].copy_from_slice(bytes);
         }
         open.done = Some(Look::Complete(bytes.len()));
+        open.done_at = message.arrived;
+        process
+            .traffic
+            .count_received(bytes.len(), message.is_records);
         let (from, job) = (open.peer, process.job);
         if let RequestKind::Receive { range, .. } = &open.kind
             && !forgets
@@ -282,15 +301,19 @@ impl SimState {
 
     pub fn test(&mut self, rank: Rank, request: Request) -> Look {
         let process = self.process(rank);
-        let look = process.open.get(&request).map(|open| open.done);
-        match look {
-            Some(None) => Look::Pending,
-            Some(Some(look)) => {
-                process.close(request);
-                look
-            }
-            None => panic!("{request:?} is unknown"),
+        let Some(open) = process.open.get(&request) else {
+            panic!("{request:?} is unknown");
+        };
+        let Some(look) = open.done else {
+            return Look::Pending;
+        };
+        let is_receive = matches!(open.kind, RequestKind::Receive { .. });
+        let done_at = open.done_at;
+        process.close(request);
+        if is_receive {
+            self.end_receive(rank, done_at);
         }
+        look
     }
 
     pub fn cancel(&mut self, rank: Rank, request: Request) {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
+use super::clock::{Due, NetworkClock};
 use super::mpi::{Pause, SimMpi};
 use super::ready::ReadySet;
 use super::state::SimState;
@@ -143,6 +144,7 @@ fn run_on_stacks<T: 'static>(
         ready: ReadySet::all(ranks),
         tasks,
     };
+    Rank::all(ranks).for_each(|rank| state.borrow_mut().queue_turn(rank));
     let mut turns = 0;
     while !scheduler.tasks.is_empty() && turns < max_turns(ranks) && scheduler.take_turn() {
         turns += 1;
@@ -201,6 +203,10 @@ impl<T> Scheduler<T> {
         self.update_ready();
         let mut now = self.state.borrow_mut();
         now.time += 1;
+        if now.network.is_some() {
+            drop(now);
+            return self.take_turn_by_clock();
+        }
         let ready = self.ready.len();
         if ready == 0 && now.events.is_empty() {
             return now.timed && now.let_time_pass(self.tasks.iter().map(|task| task.rank));
@@ -211,20 +217,46 @@ impl<T> Scheduler<T> {
         }
         let rank_at = |index: usize| self.tasks[self.ready.kth(index)].rank;
         let index = self.ready.kth(now.next_rank(ready, rank_at));
+        drop(now);
+        self.resume(index);
+        true
+    }
+
+    /// Lets the rank or the event with the smallest time continue. Returns false if there is none.
+    fn take_turn_by_clock(&mut self) -> bool {
+        let mut now = self.state.borrow_mut();
+        let next = now.network.as_mut().and_then(NetworkClock::next);
+        match next {
+            None => return false,
+            Some(Due::Event(event)) => now.apply(event),
+            Some(Due::Rank(rank)) => {
+                now.process(rank).clock.is_queued = false;
+                drop(now);
+                if let Some(index) = self.positions[rank.index()] {
+                    self.resume(index);
+                }
+            }
+        }
+        true
+    }
+
+    /// Lets the task at a position continue.
+    fn resume(&mut self, index: usize) {
         let task = &mut self.tasks[index];
         if task.waiting {
-            now.process(task.rank).changed = false;
+            self.state.borrow_mut().process(task.rank).changed = false;
         }
-        drop(now);
-        match task.resume() {
+        let rank = task.rank;
+        let end = task.resume();
+        // Computation before the pause belongs to this rank.
+        self.state.borrow_mut().time_of(rank);
+        match end {
             CoroutineResult::Yield(pause) => {
                 task.waiting = pause == Pause::Waiting;
-                let rank = task.rank;
                 self.update(rank);
             }
             CoroutineResult::Return(outcome) => self.end(index, outcome),
         }
-        true
     }
 
     /// Notes which tasks can continue, after changes since the last turn.
@@ -244,8 +276,11 @@ impl<T> Scheduler<T> {
         let Some(position) = self.positions[rank.index()] else {
             return;
         };
-        let now = self.state.borrow();
+        let mut now = self.state.borrow_mut();
         let can_continue = !self.tasks[position].waiting || now.processes[rank.index()].changed;
+        if can_continue {
+            now.queue_turn(rank);
+        }
         self.ready.set(position, can_continue && !now.is_held(rank));
     }
 

@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use super::calls::{CallResult, Collective, CollectiveCall};
+use super::clock::{NetworkClock, RankClock};
 use super::network::{OpenRequest, SimMessage};
 use super::trace::{TraceEntry, TraceEvent};
+use super::traffic::Traffic;
 use super::{Failure, FailureMode, Received, SimConfig, SimStep, StepRecord};
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
@@ -85,6 +87,10 @@ pub struct Process {
     /// Its flag in that call.
     pub flag: u32,
     pub result: Option<CallResult>,
+    /// Its time, with a network clock.
+    pub clock: RankClock,
+    /// Its messages.
+    pub traffic: Traffic,
     /// Whether something has changed for it since it last paused. Set by [`Process::wake`].
     pub changed: bool,
     rank: Rank,
@@ -142,6 +148,8 @@ pub struct SimState {
     /// The seconds of a timed run.
     pub clock: f64,
     pub timed: bool,
+    /// The network clock, if the run has one.
+    pub network: Option<NetworkClock>,
     pub processes: Vec<Process>,
     pub events: Vec<SimEvent>,
     pub comms: Vec<Communicator>,
@@ -176,6 +184,8 @@ impl SimState {
         let mut draw = SplitMix::new(config.seed);
         let eager = [0, 200, 1 << 30][draw.below(3) as usize];
         let mut any = || Rank(draw.below(ranks as u64) as u32);
+        // With a network clock messages do not wait for their receivers.
+        let eager = config.network.map_or(eager, |_| usize::MAX);
         let (slow_link, slow_observer, slow_rank) = ((any(), any()), any(), any());
         let slow_rank = draw.once_in(2).then_some(slow_rank);
         let delays = Delays {
@@ -209,6 +219,8 @@ impl SimState {
             inside: None,
             flag: 0,
             result: None,
+            clock: RankClock::default(),
+            traffic: Traffic::default(),
             changed: true,
             next: 0,
             stopped: false,
@@ -223,6 +235,7 @@ impl SimState {
             time: 0,
             clock: 0.0,
             timed: config.timed,
+            network: config.network.map(NetworkClock::new),
             processes: Rank::all(ranks).map(process).collect(),
             events: Vec::new(),
             comms: vec![Communicator::new(everyone, ranks)],
@@ -314,12 +327,15 @@ impl SimState {
             mode: failure.mode,
             step: kind,
         });
+        self.time_of(rank);
+        let detected = self.detection_time(rank);
         let is_reported = !matches!(
             failure.mode,
             FailureMode::Stop | FailureMode::Slow | FailureMode::Hang
         );
         if is_reported {
-            self.comms.iter_mut().for_each(|comm| comm.lose(rank));
+            let comms = &mut self.comms;
+            comms.iter_mut().for_each(|comm| comm.lose(rank, detected));
         }
         match failure.mode {
             FailureMode::Stop | FailureMode::Slow | FailureMode::Hang => {
@@ -332,24 +348,30 @@ impl SimState {
             }
             FailureMode::EarlyReport => {
                 self.process(rank).status = ProcessStatus::ReportedEarly;
-                self.events.push(SimEvent::Stop { rank });
+                self.schedule(SimEvent::Stop { rank }, detected);
             }
             FailureMode::Partition => {
                 self.process(rank).status = ProcessStatus::Partitioned;
                 for other in Rank::all(self.ranks()).filter(|other| *other != rank) {
-                    self.events.push(SimEvent::ReportFailure {
-                        to: rank,
-                        about: other,
-                    });
+                    self.schedule(
+                        SimEvent::ReportFailure {
+                            to: rank,
+                            about: other,
+                        },
+                        detected,
+                    );
                 }
                 self.complete_partitioned(rank);
             }
         }
         for other in self.alive() {
-            self.events.push(SimEvent::ReportFailure {
-                to: other,
-                about: rank,
-            });
+            self.schedule(
+                SimEvent::ReportFailure {
+                    to: other,
+                    about: rank,
+                },
+                detected,
+            );
         }
         self.schedule_decisions();
     }
@@ -495,10 +517,13 @@ impl SimState {
     /// Revokes the communicator of a rank.
     pub fn revoke(&mut self, rank: Rank) {
         let comm = self.process(rank).comm;
+        let time = self.time_of(rank);
+        let network = self.network.as_ref();
+        let at = network.map_or(0.0, |network| time + network.model.message(0.0));
         self.revoke_at(rank, comm);
         for other in self.alive() {
             if other != rank {
-                self.events.push(SimEvent::Revoked { to: other, comm });
+                self.schedule(SimEvent::Revoked { to: other, comm }, at);
             }
         }
     }

@@ -48,6 +48,11 @@ fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str 
     found.map_or("?", |(_, name)| name)
 }
 
+/// Returns the name of a sort, as it is written in a trial's line.
+pub fn method_name(method: Method) -> &'static str {
+    name_of(&METHODS, method)
+}
+
 /// Parses the name of a sort, as it is written in a trial's line.
 pub fn read_method(text: &str) -> Option<Method> {
     named(&METHODS, text)

@@ -34,7 +34,7 @@ pub use crate::refusal::Refusal;
 pub use conformance::{CONFORMANCE_CASES, ConformanceCase};
 pub use draw::{TrialRange, draw};
 pub use explore::{ExhaustiveSearch, FailingTrial, catch, exhaust};
-pub use line::read_method;
+pub use line::{method_name, read_method};
 pub use oracle::judge;
 pub use run::{RankResult, ResultBlock, SortOutcome, TrialRun, run};
 pub use scripted_policy::{Observation, SpeedChange};

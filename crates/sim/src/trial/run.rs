@@ -91,7 +91,7 @@ pub fn run(trial: &Trial, record: bool) -> TrialRun {
         failures: trial.failures.clone(),
         timed: trial.timed,
         record,
-        forgets: false,
+        ..SimConfig::default()
     };
     let harness = Harness {
         files: FileModel {

@@ -3,6 +3,8 @@
 // This is a command-line program, unlike the library.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod scale;
+
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -72,6 +74,9 @@ enum Command {
         #[command(flatten)]
         range: RangeOptions,
     },
+    /// Run one sort on many ranks, and print its figures: time, memory, messages, bytes, control data, the largest share
+    /// of the result, and the time by a network clock
+    Scale(scale::ScaleOptions),
     /// Repeat one trial and print its timeline: one line with the time, the rank and a sentence for each event.
     Replay {
         /// The trial, as another command printed it
@@ -158,6 +163,7 @@ fn main() -> ExitCode {
             ..search
         }),
         Command::Mutants { seeds, range } => Ok(mutants(seeds, &range.range())),
+        Command::Scale(options) => scale::scale(&options),
         Command::Replay {
             trial,
             messages,

@@ -1,0 +1,205 @@
+//! The subcommand that runs one sort on many ranks.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use ftsort_core::sort::Method;
+use ftsort_sim::scale::{Distribution, ScaleReport, ScaleSetting, draw_failures, run_scale};
+use ftsort_sim::transport::NetworkModel;
+
+#[derive(Args)]
+pub struct ScaleOptions {
+    /// Number of ranks
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    ranks: u32,
+    /// Records of each rank
+    #[arg(long, default_value_t = 64)]
+    records: usize,
+    /// Size of a record in bytes: a multiple of 8
+    #[arg(long, default_value_t = 8, value_parser = read_record_bytes)]
+    record_bytes: usize,
+    /// Keys: uniform, duplicates, zipf or sorted
+    #[arg(long, default_value = "uniform", value_parser = read_distribution)]
+    distribution: Distribution,
+    /// Sort: a name of `ftsort-sim explore --help`
+    #[arg(long, default_value = "samplesort_2", value_parser = super::read_algorithm)]
+    algorithm: Method,
+    /// Seed of the inputs, the failures and the interleaving
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Copies of each input in the memory of other ranks
+    #[arg(long, default_value_t = 1)]
+    copies: usize,
+    /// Number of failures at random steps. The sort runs without failures first
+    #[arg(long, default_value_t = 0)]
+    failures: usize,
+    /// File with the parameters of a network, as in crates/sim/networks. Without it time is not simulated
+    #[arg(long, value_name = "FILE")]
+    network: Option<PathBuf>,
+    /// Number of records for which one record stands by the network clock
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Append the figures to this CSV file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+fn read_record_bytes(text: &str) -> Result<usize, String> {
+    let bytes: Option<usize> = text.parse().ok();
+    let bytes = bytes.filter(|bytes| *bytes > 0 && bytes % 8 == 0);
+    bytes.ok_or_else(|| format!("{text:?} is not a size of records; use a multiple of 8"))
+}
+
+fn read_distribution(text: &str) -> Result<Distribution, String> {
+    let names = Distribution::ALL.map(|(_, name)| name).join(", ");
+    Distribution::parse(text)
+        .ok_or_else(|| format!("{text:?} is not a distribution; use one of {names}"))
+}
+
+/// The names of the columns of the CSV file.
+const COLUMNS: [&str; 18] = [
+    "ranks",
+    "records",
+    "record_bytes",
+    "algorithm",
+    "scale",
+    "failures",
+    "failed",
+    "wall_seconds",
+    "peak_megabytes",
+    "messages_mean",
+    "messages_most",
+    "bytes_mean",
+    "bytes_most",
+    "control_mean",
+    "control_most",
+    "control_step",
+    "largest_share",
+    "simulated_seconds",
+];
+
+/// Runs the sort, without failures and then with failures. Returns whether all results are right.
+pub fn scale(options: &ScaleOptions) -> Result<bool, String> {
+    let network = match &options.network {
+        Some(path) => Some(NetworkModel {
+            scale: options.scale,
+            ..read_network(path)?
+        }),
+        None => None,
+    };
+    let setting = ScaleSetting {
+        ranks: options.ranks as usize,
+        records: options.records,
+        record_bytes: options.record_bytes,
+        distribution: options.distribution,
+        method: options.algorithm,
+        seed: options.seed,
+        copies: options.copies,
+        network,
+    };
+    let timed = |failures: &[_]| {
+        let start = Instant::now();
+        let report = run_scale(&setting, failures);
+        let seconds = start.elapsed().as_secs_f64();
+        print(&setting, &report, seconds);
+        (report, seconds)
+    };
+    let (first, seconds) = timed(&[]);
+    write_row(options, &first, seconds)?;
+    let mut is_right = first.wrong.is_none();
+    if options.failures > 0 && is_right {
+        let failures = draw_failures(&setting, &first, options.failures);
+        let (report, seconds) = timed(&failures);
+        write_row(options, &report, seconds)?;
+        is_right = report.wrong.is_none();
+        if setting.network.is_some() {
+            let more = report.seconds - first.seconds;
+            println!("  the failures take {:.3} ms more", more * 1e3);
+        }
+    }
+    Ok(is_right)
+}
+
+fn read_network(path: &Path) -> Result<NetworkModel, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        format!(
+            "--network {}: cannot read the file: {error}",
+            path.display()
+        )
+    })?;
+    NetworkModel::parse(&text)
+}
+
+fn print(setting: &ScaleSetting, report: &ScaleReport, seconds: f64) {
+    let failures: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
+    println!(
+        "{} ranks, {} records of {} bytes, failures [{}]: {seconds:.1} s, {} MB at most; messages {:.0} (at most {}), \
+         bytes {:.0} ({}), control bytes received {:.0} ({}), in one step {}; largest share {:.4}; {}",
+        setting.ranks,
+        setting.records,
+        setting.record_bytes,
+        failures.join(","),
+        peak_megabytes(),
+        report.messages.mean,
+        report.messages.most,
+        report.bytes.mean,
+        report.bytes.most,
+        report.control.mean,
+        report.control.most,
+        report.control_step,
+        report.largest_share,
+        report.wrong.as_deref().unwrap_or("the result is right"),
+    );
+    if setting.network.is_some() {
+        println!("  simulated time {:.3} ms", report.seconds * 1e3);
+    }
+}
+
+fn write_row(options: &ScaleOptions, report: &ScaleReport, seconds: f64) -> Result<(), String> {
+    let Some(path) = &options.csv else {
+        return Ok(());
+    };
+    let failed =
+        |error: std::io::Error| format!("--csv {}: cannot write the file: {error}", path.display());
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(failed)?;
+    if file.metadata().map_err(failed)?.len() == 0 {
+        writeln!(file, "{}", COLUMNS.join(",")).map_err(failed)?;
+    }
+    let row = [
+        options.ranks.to_string(),
+        options.records.to_string(),
+        options.record_bytes.to_string(),
+        ftsort_sim::trial::method_name(options.algorithm).to_string(),
+        options.scale.to_string(),
+        report.failures.len().to_string(),
+        report.failed.to_string(),
+        format!("{seconds:.2}"),
+        peak_megabytes().to_string(),
+        format!("{:.1}", report.messages.mean),
+        report.messages.most.to_string(),
+        format!("{:.0}", report.bytes.mean),
+        report.bytes.most.to_string(),
+        format!("{:.0}", report.control.mean),
+        report.control.most.to_string(),
+        report.control_step.to_string(),
+        format!("{:.4}", report.largest_share),
+        format!("{:.6}", report.seconds),
+    ];
+    writeln!(file, "{}", row.join(",")).map_err(failed)
+}
+
+/// The largest memory of this process so far in megabytes; 0 where the system does not tell.
+fn peak_megabytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes =
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kilobytes.unwrap_or(0) / 1000
+}
