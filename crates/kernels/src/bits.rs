@@ -40,7 +40,7 @@ impl Bits {
             words: vec![u64::MAX; length.div_ceil(64)],
             length,
         };
-        if let Some(last) = bits.words.last_mut().filter(|_| length % 64 > 0) {
+        if let Some(last) = bits.words.last_mut().filter(|_| !length.is_multiple_of(64)) {
             *last = (1 << (length % 64)) - 1;
         }
         bits
@@ -161,7 +161,7 @@ mod tests {
             let expected = bits.iter().filter(|number| *number >= end || !other.contains(*number));
             prop_assert_eq!(listed(&rest), expected.collect::<Vec<usize>>());
             prop_assert!(Bits::all(length).iter().eq(0..length));
-            prop_assert_eq!(bits.is_empty(), bits.len() == 0);
+            prop_assert_eq!(bits.is_empty(), bits.iter().next().is_none());
         }
     }
 }

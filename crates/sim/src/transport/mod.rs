@@ -14,8 +14,8 @@
 //! - A rank can stop, be slow, or hang in a collective call without a report to any rank ([`FailureMode::Stop`],
 //!   [`FailureMode::Slow`], [`FailureMode::Hang`]). Timed runs have a clock, by which the other ranks notice it.
 //!
-//! Ranks are coroutines of one thread, time is logical, and a run is repeated exactly by its [`SimConfig`]. Up to
-//! about a thousand ranks can be simulated.
+//! Ranks are coroutines of one thread, time is logical or that of a network model ([`NetworkModel`]), and a run is
+//! repeated exactly by its [`SimConfig`].
 //!
 //! Must never: take a decision that does not follow from the seed.
 

@@ -196,47 +196,16 @@ impl SimState {
         };
         let everyone = RankSet::from_ranks(ranks, Rank::all(ranks));
         let none = Rc::new(RankSet::new(ranks));
-        let woken = Rc::default();
-        let process = |rank| Process {
-            rank,
-            woken: Rc::clone(&woken),
-            status: ProcessStatus::Alive,
-            steps: 0,
-            job: 0,
-            comm: 0,
-            known_failures: Rc::clone(&none),
-            seen_failures: Rc::clone(&none),
-            seen_at: (0, 0),
-            acknowledged: Rc::clone(&none),
-            revoked: BTreeSet::new(),
-            open: BTreeMap::new(),
-            posted: BTreeMap::new(),
-            in_transit: BTreeMap::new(),
-            receivers: None,
-            recv_buffers: RecvBuffers::default(),
-            unexpected: BTreeMap::new(),
-            call_counts: BTreeMap::new(),
-            inside: None,
-            flag: 0,
-            result: None,
-            clock: RankClock::default(),
-            traffic: Traffic::default(),
-            changed: true,
-            next: 0,
-            stopped: false,
-            busy_until: 0.0,
-            hangs: false,
-            ended: false,
-            activity: Activity::AtWork,
-            signs: BTreeMap::new(),
-        };
+        let woken: Rc<RefCell<Vec<Rank>>> = Rc::default();
         SimState {
             draw,
             time: 0,
             clock: 0.0,
             timed: config.timed,
             network: config.network.map(NetworkClock::new),
-            processes: Rank::all(ranks).map(process).collect(),
+            processes: Rank::all(ranks)
+                .map(|rank| Process::new(rank, &none, &woken))
+                .collect(),
             events: Vec::new(),
             comms: vec![Communicator::new(everyone, ranks)],
             held: Vec::new(),
@@ -567,6 +536,43 @@ impl SimState {
 }
 
 impl Process {
+    /// The process of a rank at the start. `none`: the empty set of ranks.
+    fn new(rank: Rank, none: &Rc<RankSet>, woken: &Rc<RefCell<Vec<Rank>>>) -> Process {
+        Process {
+            rank,
+            woken: Rc::clone(woken),
+            status: ProcessStatus::Alive,
+            steps: 0,
+            job: 0,
+            comm: 0,
+            known_failures: Rc::clone(none),
+            seen_failures: Rc::clone(none),
+            seen_at: (0, 0),
+            acknowledged: Rc::clone(none),
+            revoked: BTreeSet::new(),
+            open: BTreeMap::new(),
+            posted: BTreeMap::new(),
+            in_transit: BTreeMap::new(),
+            receivers: None,
+            recv_buffers: RecvBuffers::default(),
+            unexpected: BTreeMap::new(),
+            call_counts: BTreeMap::new(),
+            inside: None,
+            flag: 0,
+            result: None,
+            clock: RankClock::default(),
+            traffic: Traffic::default(),
+            changed: true,
+            next: 0,
+            stopped: false,
+            busy_until: 0.0,
+            hangs: false,
+            ended: false,
+            activity: Activity::AtWork,
+            signs: BTreeMap::new(),
+        }
+    }
+
     /// Moves the process to a communicator made by shrinking.
     pub fn join(&mut self, comm: usize, ranks: usize) {
         self.comm = comm;
