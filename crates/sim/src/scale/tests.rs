@@ -1,3 +1,5 @@
+//! Sorts of many ranks with and without failures, and the figures that they report.
+
 use super::*;
 use ftsort_core::sort::PivotRule;
 
