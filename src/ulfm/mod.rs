@@ -8,6 +8,7 @@ mod ext;
 
 mod datagram;
 mod requests;
+mod seen_failures;
 
 pub use comm::check;
 pub use datagram::{DatagramChannel, among_threads};
@@ -31,6 +32,7 @@ use ftsort_core::transport::watch::{
 use ftsort_kernels::buffer::{Buffer, Slice};
 use ftsort_kernels::error::{Error, Result, Status};
 use requests::{Peer, Requests};
+use seen_failures::SeenFailures;
 
 /// The greatest size of the messages in which payloads travel: far below the limit of MPI's int counts, and
 /// the size at which the exchange between two ranks is fastest.
@@ -68,6 +70,7 @@ pub struct Mpi {
     /// A rank has failed since the communicator was made.
     faulty: bool,
     requests: Requests,
+    seen: SeenFailures,
     started: Instant,
     /// None: other ranks cannot probe this one.
     liveness: Option<GroupLiveness>,
@@ -178,6 +181,7 @@ impl Mpi {
             position,
             faulty: false,
             requests: Requests::default(),
+            seen: SeenFailures::new(ranks as usize),
             started: Instant::now(),
             liveness: None,
         })
@@ -339,6 +343,7 @@ impl MpiApi for Mpi {
 
     fn send(&mut self, to: Rank, tag: Tag, payload: Slice) -> Result<Request> {
         let peer = self.peer(to, tag)?;
+        self.seen.addressed(to);
         let _turn = self.turn();
         self.requests.send(&self.comm, peer, payload)
     }
@@ -351,16 +356,19 @@ impl MpiApi for Mpi {
         range: Range<usize>,
     ) -> Result<Request> {
         let peer = self.peer(from, tag)?;
+        self.seen.addressed(from);
         let _turn = self.turn();
         self.requests.receive(&self.comm, peer, buffer, range)
     }
 
     fn test(&mut self, request: Request) -> Result<Look> {
+        self.seen.progressed();
         let _turn = self.turn();
         self.requests.test(request)
     }
 
     fn cancel(&mut self, request: Request) -> Result<()> {
+        self.seen.progressed();
         let _turn = self.turn();
         self.requests.cancel(request)
     }
@@ -375,12 +383,26 @@ impl MpiApi for Mpi {
         Ok(())
     }
 
-    fn failures(&mut self) -> Result<usize> {
-        let _turn = self.turn();
-        self.comm.failed()?.len()
+    fn failures(&mut self, receiver: Option<Rank>) -> Result<usize> {
+        let known = match receiver {
+            Some(rank) => self.seen.before_send(rank),
+            None => self.seen.while_waiting(self.now()),
+        };
+        if let Some(count) = known {
+            return Ok(count);
+        }
+        let turn = self.turn();
+        let began = self.now();
+        let count = self.comm.failed()?.len()?;
+        drop(turn);
+        // Another thread of the program may make progress at any time.
+        let for_sends = receiver.is_some() && !self.among_threads;
+        self.seen.store(count, (began, self.now()), for_sends);
+        Ok(count)
     }
 
     fn acknowledge(&mut self) -> Result<RankSet> {
+        self.seen.progressed();
         let turn = self.turn();
         let failed = self.comm.acknowledge()?;
         drop(turn);
@@ -391,6 +413,7 @@ impl MpiApi for Mpi {
 
     fn agree(&mut self, flag: u32, mut watch: Option<&mut Watch>) -> Result<(Outcome, u32)> {
         const SPINS: u32 = 100;
+        self.seen.progressed();
         // Without a timeout, the blocking call is used, with which MPI libraries are tested.
         if watch.is_none() && !self.among_threads {
             return self.comm.agree(flag);
@@ -422,10 +445,12 @@ impl MpiApi for Mpi {
     }
 
     fn barrier(&mut self) -> Result<Outcome> {
+        self.seen.progressed();
         self.comm.barrier()
     }
 
     fn revoke(&mut self) -> Result<()> {
+        self.seen.progressed();
         self.comm.revoke()
     }
 
@@ -434,6 +459,7 @@ impl MpiApi for Mpi {
         self.position = smaller.positions_of(&self.everyone, self.ranks)?;
         self.retired
             .push(std::mem::replace(&mut self.comm, smaller));
+        self.seen = SeenFailures::new(self.ranks);
         self.faulty = true;
         Ok(self.absent())
     }

@@ -102,7 +102,10 @@ pub trait MpiApi: Liveness {
     fn rest(&mut self) -> Result<()>;
 
     /// The number of members of the communicator that this rank has seen fail: `MPIX_Comm_get_failed`.
-    fn failures(&mut self) -> Result<usize>;
+    ///
+    /// `receiver`: the rank that this rank is about to send a message to; the answer is then up to date as far as that
+    /// send is concerned. None: this rank waits, and the answer may be some time old.
+    fn failures(&mut self, receiver: Option<Rank>) -> Result<usize>;
 
     /// Acknowledges the failures that this rank has seen, and returns them: `MPIX_Comm_failure_ack`,
     /// `_get_acked`.

@@ -330,7 +330,7 @@ impl MpiApi for SimMpi<'_> {
         self.handle.check()
     }
 
-    fn failures(&mut self) -> Result<usize> {
+    fn failures(&mut self, _receiver: Option<Rank>) -> Result<usize> {
         self.handle.check()?;
         Ok(self.state(|state| state.failures(self.handle.rank).len()))
     }

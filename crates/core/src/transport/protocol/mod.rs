@@ -116,7 +116,7 @@ impl<F: MpiApi> Protocol<F> {
             }
             tests_all = self.watch.is_due(now);
             if tests_all {
-                if self.sees_new_failures()? && !mutant(Mutant::WaitIgnoresFailures) {
+                if self.sees_new_failures(None)? && !mutant(Mutant::WaitIgnoresFailures) {
                     return Ok(Flow::Interrupted);
                 }
                 self.watch.look(&mut self.mpi, now)?;
@@ -137,9 +137,9 @@ impl<F: MpiApi> Protocol<F> {
         Ok(agreed)
     }
 
-    /// Returns whether this rank sees failures that are not agreed on yet.
-    fn sees_new_failures(&mut self) -> Result<bool> {
-        Ok(self.mpi.failures()? > self.known_failures)
+    /// Returns whether this rank sees failures that are not agreed on yet. `receiver`: see [`MpiApi::failures`].
+    fn sees_new_failures(&mut self, receiver: Option<Rank>) -> Result<bool> {
+        Ok(self.mpi.failures(receiver)? > self.known_failures)
     }
 }
 
@@ -161,7 +161,7 @@ impl<F: MpiApi> Transport for Protocol<F> {
         // Open MPI drops its endpoint to a process that it has seen fail, and dereferences NULL in a large
         // send to it. It learns of failures only while it makes progress, so nothing changes between this
         // test and the send.
-        self.unsent |= self.sees_new_failures()?;
+        self.unsent |= self.sees_new_failures(Some(to))?;
         if self.unsent && !mutant(Mutant::SendsToFailedRanks) {
             return Ok(());
         }
