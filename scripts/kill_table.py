@@ -15,6 +15,10 @@ a victim must have left a status. The seed of a failed run is printed with the c
   cut     a hang of Open MPI, recognised by its queues (queues.py): a rank was killed while it appended a message to the
           queue of another rank in shared memory. The run is repeated and not counted among the others. If the layout
           of the queues is unknown, the run counts as a hang.
+
+After the outcomes a line has the failed ranks of a run on average, the median of the seconds of a run's slowest survivor,
+and the greatest resident memory of a survivor in any run. With --large the table has 128 and 256 ranks; use a smaller
+--count and a longer --limit.
 """
 
 import argparse
@@ -22,6 +26,7 @@ import collections
 import pathlib
 import random
 import shutil
+import statistics
 import sys
 import tempfile
 
@@ -42,6 +47,14 @@ class Cell:
     def name(self):
         store = f"{self.store}:{self.replicas}" if self.store in ("memory", "parity") else self.store
         return f"N={self.ranks:<3} killed={self.victims:<3} {store:<10} {self.repair:<6}"
+
+
+def large_cells():
+    """Yields cells with far more ranks than processors. More kills than the copies in memory need `reload`."""
+    for ranks, runs in [(128, 50), (256, 20)]:
+        for victims in (0, 1, ranks // 2, ranks - 1):
+            store, replicas = ("memory", 1) if victims <= 1 else ("reload", 0)
+            yield Cell(ranks, victims, store, replicas, "agree", runs)
 
 
 def cells(short, repairs):
@@ -173,11 +186,12 @@ class Table:
         quiet = Cell(cell.ranks, 0, cell.store, cell.replicas, cell.repair, 1, cell.algorithm)
         key = quiet.name(), quiet.algorithm
         if key not in self.quiet:
-            _, self.quiet[key], _ = self.one(quiet, 0, 0)
+            _, self.quiet[key], _, _ = self.one(quiet, 0, 0)
         return self.quiet[key]
 
     def one(self, cell, seed, window):
-        """Runs one sort; returns its column, the seconds of the slowest survivor, and the number of failures."""
+        """Runs one sort; returns its column, the seconds of the slowest survivor, the number of failures, and the
+        greatest resident memory of a survivor in MiB, which is 0 if the subject does not report it."""
         work = self.folder / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
@@ -194,7 +208,8 @@ class Table:
             column = "wrong"
             self.keep(cell, seed, column, f"files left: {leftovers}", "", run.output, left)
         seconds = max((float(status.get("seconds", 0)) for status in left.values()), default=0)
-        return column, seconds, cell.ranks - len(left)
+        resident = max((int(status.get("resident", 0)) for status in left.values()), default=0) / 1024
+        return column, seconds, cell.ranks - len(left), resident
 
     def keep(self, cell, seed, column, reason, command, output, left):
         self.bad.append(f"{cell.name()} {cell.algorithm} seed={seed} {column}: {reason}\n    {command}")
@@ -204,26 +219,30 @@ class Table:
             file.write_text(f"{column}: {reason}\n{command}\n{left}\n{output}")
 
     def row(self, cell):
-        columns, failures = collections.Counter(), 0
+        columns, failures, times, resident = collections.Counter(), 0, [], 0
         algorithms = self.options.algorithm.split(",")
         for seed in range(self.options.seed, self.options.seed + cell.runs):
             cell.algorithm = algorithms[(seed - 1) % len(algorithms)]
             for _ in range(TRIES):
-                column, _, failed = self.one(cell, seed, 0.9 * self.undisturbed(cell))
+                column, seconds, failed, memory = self.one(cell, seed, 0.9 * self.undisturbed(cell))
                 columns[column] += 1
                 if column != "cut":
                     break
             else:
                 columns["hang"] += 1
             failures += failed
+            times.append(seconds)
+            resident = max(resident, memory)
         counts = " ".join(f"{columns[name]:>5}" for name in COLUMNS)
-        print(f"{cell.name()} {counts}   {failures / cell.runs:5.1f}", flush=True)
+        measured = f"{statistics.median(times):7.2f} {resident:6.1f}"
+        print(f"{cell.name()} {counts}   {failures / cell.runs:8.1f} {measured}", flush=True)
         return columns
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="one run of few cells, as a test of every change")
+    parser.add_argument("--large", action="store_true", help="cells of 128 and 256 ranks instead of the usual ones")
     parser.add_argument("--repair", default="agree,shrink", help="agree, shrink or both")
     parser.add_argument("--algorithm", default="auto,hyperquicksort,quickmerge,bitonic,auto:dense",
                         help="the algorithms, which the runs of a cell use in turn")
@@ -242,11 +261,11 @@ def main():
     parser.add_argument("--keep", help="a folder for the logs of failed runs")
     options = parser.parse_args()
 
-    print(f"{'':<34} " + " ".join(f"{name:>5}" for name in COLUMNS) + "   failures per run")
+    print(f"{'':<34} " + " ".join(f"{name:>5}" for name in COLUMNS) + "   failures seconds    MiB")
     total = {}
     with tempfile.TemporaryDirectory(prefix="ftsort-kills-") as folder:
         table = Table(options, pathlib.Path(folder))
-        for cell in cells(options.short, options.repair.split(",")):
+        for cell in large_cells() if options.large else cells(options.short, options.repair.split(",")):
             if options.store and cell.store != options.store or options.killed not in (None, cell.victims):
                 continue
             cell.runs = min(cell.runs, options.runs or cell.runs)

@@ -25,12 +25,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "ftsort.h"
 #include "ftsort_verify.h"
+
+#define MOST_RANKS 512
 
 static const char *const kinds[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
 static const size_t sizes[] = {4, 4, 8, 8, 4, 8};
@@ -66,8 +69,8 @@ static uint64_t bits_of(size_t count, const char *shape, int rank, size_t i)
 {
   if (strcmp(shape, "equal") == 0) return 42;
   if (strcmp(shape, "few") == 0) return mix((uint64_t)rank << 40 | i) % 3;
-  if (strcmp(shape, "sorted") == 0) return (uint64_t)rank * (count + 64) + i;
-  if (strcmp(shape, "reversed") == 0) return ~((uint64_t)rank * (count + 64) + i) >> 34;
+  if (strcmp(shape, "sorted") == 0) return (uint64_t)rank * (count + MOST_RANKS) + i;
+  if (strcmp(shape, "reversed") == 0) return ~((uint64_t)rank * (count + MOST_RANKS) + i) >> 34;
   /* Ascending on the first two ranks, descending on the others. */
   if (strcmp(shape, "bitonic") == 0) {
     if (rank < 2) return (uint64_t)rank * count + i;
@@ -108,7 +111,7 @@ struct job {
   const char *shape;
   int ranks, rank;
   const char *dir;
-  int executor[64];
+  int executor[MOST_RANKS];
   unsigned found; /* a bit for each ftsort_finding of an event */
 };
 
@@ -268,8 +271,11 @@ static int run(char **arg)
   ftsort_status status;
   size_t lost_count, new_failures, i;
   uint64_t replayed = 0;
-  char text[1024], line[2048], lost[256] = "", found[128];
-  int32_t lost_ranks[64];
+  /* Static, because they are large. A list has room for five characters a rank. */
+  static char text[6 * MOST_RANKS], line[12 * MOST_RANKS], lost[5 * MOST_RANKS];
+  static int32_t lost_ranks[MOST_RANKS];
+  char found[128];
+  struct rusage used;
   int rank, runs = 0;
 
   job.count = strtoull(arg[1], NULL, 10);
@@ -339,15 +345,16 @@ static int run(char **arg)
     if (status == FTSORT_OK) status = ftsort_fault_check(group, &new_failures);
     runs++;
   } while (status == FTSORT_OK && new_failures > 0);
-  lost_count = ftsort_lost_ranks(group, lost_ranks, 64);
-  for (i = 0; i < lost_count && i < 64; i++)
+  lost_count = ftsort_lost_ranks(group, lost_ranks, MOST_RANKS);
+  for (i = 0; i < lost_count && i < MOST_RANKS; i++)
     snprintf(lost + strlen(lost), sizeof lost - strlen(lost), "%d,", (int)lost_ranks[i]);
+  getrusage(RUSAGE_SELF, &used);
   snprintf(line, sizeof line,
            "status=%d algorithm=%d seconds=%.4f replayed=%llu runs=%d rounds=%llu peak=%llu repair=%.6f "
-           "corruptions=%llu found=%s lost=%s text=%s\n",
+           "resident=%ld corruptions=%llu found=%s lost=%s text=%s\n",
            status, stats.algorithm, stats.total_seconds, (unsigned long long)replayed, runs,
            (unsigned long long)stats.rounds, (unsigned long long)stats.peak_bytes,
-           stats.repair_seconds, (unsigned long long)stats.corruptions,
+           stats.repair_seconds, used.ru_maxrss, (unsigned long long)stats.corruptions,
            findings(job.found, found, sizeof found), lost, text);
   write_status(dir, rank, line);
   ftsort_leave(group, 0);
