@@ -13,9 +13,10 @@ use ftsort_kernels::error::{Error, Result, Status, caught};
 /// - Messages to failed ranks use up the free list of the shared-memory transport, and the agreement does not
 ///   check whether the list is empty.
 /// - Cancelled receives send the TCP transport's "put" protocol into an endless loop.
-/// - If a rank fails that forwards the decision of an agreement, the ranks below it in the tree can wait
-///   without end: in 3 of 2500 runs. In a star only the root has ranks below it. (In Open MPI 5.0 the star is
-///   number 3 and the string number 2, contrary to the parameter's description.)
+/// - If the root of an agreement fails while it sends the decision, its successor in the tree can wait without end
+///   for the answer of a rank that has received the decision. In a star the successor receives it first, so this
+///   needs two failures. (In Open MPI 5.0 the star is number 3 and the string number 2, contrary to the parameter's
+///   description.)
 const SETTINGS: [(&str, &str); 4] = [
     ("OMPI_MCA_async_mpi_finalize", "1"),
     ("OMPI_MCA_btl_sm_free_list_max", "-1"),

@@ -4,9 +4,11 @@
     python3 run.py                     every case, 30 runs each
     python3 run.py --runs 10 finalize  the cases of one program
     python3 run.py --list              the command of each case
+    python3 run.py --ranks 64 agree    with another number of ranks
 
 Needs mpicc and mpirun of an Open MPI with ULFM in PATH. Each run has a time limit. A run past its limit is
-ended with all processes that it started, and with no others.
+ended with all processes that it started, and with no others. If one of its queues in shared memory is broken
+(scripts/queues.py), the run is counted as `cut` instead of `hang`: it shows the defect of section 15.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -23,9 +26,12 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent / "scripts"))
+import queues  # noqa: E402
+
 C_FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic"]
 NOT_STARTED = "listener thread failed to start"
-RESULTS = ["ok", "crash", "hang", "wrong", "different", "unmarked", "not started"]
+RESULTS = ["ok", "crash", "hang", "cut", "wrong", "different", "unmarked", "not started"]
 TCP = {"btl": "self,tcp"}
 DETECTOR = {"mpi_ft_detector": "1", "mpi_ft_detector_thread": "1",
             "mpi_ft_detector_period": "0.3", "mpi_ft_detector_timeout": "1.5"}
@@ -47,6 +53,12 @@ CASES = {
     "agree-tree": Case("agree", 8, {}, ("SEED",)),
     "agree-string": Case("agree", 8, {"coll_ftagree_era_topology": "2"}, ("SEED",)),
     "agree-star": Case("agree", 8, {"coll_ftagree_era_topology": "3"}, ("SEED",)),
+    "agree-tree-busy": Case("agree", 8, {}, ("SEED", "busy")),
+    "agree-star-busy": Case("agree", 8, {"coll_ftagree_era_topology": "3"}, ("SEED", "busy")),
+    "agree-tree-tcp": Case("agree", 8, TCP, ("SEED", "busy")),
+    "agree-star-tcp": Case("agree", 8, {**TCP, "coll_ftagree_era_topology": "3"}, ("SEED", "busy")),
+    "lost-answer-tree": Case("lost_answer", 4, {}, (), 20),
+    "lost-answer-star": Case("lost_answer", 4, {"coll_ftagree_era_topology": "3"}, (), 20),
     "finalize": Case("finalize", 8),
     "finalize-async": Case("finalize", 8, {"async_mpi_finalize": "1"}),
     "finalize-exit": Case("finalize", 8, {"async_mpi_finalize": "1"}, ("exit",)),
@@ -109,22 +121,37 @@ def end(pid):
             pass
 
 
+def examine(pid):
+    """Returns a text about a run past its time limit: the ranks with broken queues, and the call stacks."""
+    members = descendants(pid)
+    try:
+        cut = queues.broken_queues(members)
+    except queues.LayoutUnknown as reason:
+        return f"queues not examined: {reason}\n"
+    text = f"CUT queues of ranks {cut}\n" if cut else ""
+    for member in members if shutil.which("gdb") else []:
+        ask = ["gdb", "-p", str(member), "-batch", "-ex", "thread apply all backtrace 40"]
+        text += f"process {member}\n" + subprocess.run(ask, capture_output=True, text=True).stdout
+    return text
+
+
 def run(words, limit):
     """Runs one command; returns its output, its exit status (None after the time limit) and its seconds."""
     began = time.monotonic()
+    found = ""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
-            code = None
+            code, found = None, examine(process.pid)
         finally:
             if process.poll() is None:
                 end(process.pid)
                 process.wait()
         seconds = time.monotonic() - began
         output.seek(0)
-        return output.read(), code, seconds
+        return output.read() + found, code, seconds
 
 
 def judge(output, code):
@@ -133,6 +160,8 @@ def judge(output, code):
         return "not started"
     if re.search(r"^CRASH|Segmentation fault|MPI_ERRORS_ARE_FATAL", output, re.MULTILINE):
         return "crash"
+    if code is None and re.search(r"^CUT queues", output, re.MULTILINE):
+        return "cut"
     if code is None or "\nHANG" in f"\n{output}":
         return "hang"
     if "WRONG" in output:
@@ -146,6 +175,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("cases", nargs="*", help="names of cases or programs; default: all")
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--ranks", type=int, help="number of ranks, instead of the case's number")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--limit", type=float, help="seconds per run, instead of the case's limit")
     parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
     parser.add_argument("--keep", metavar="FOLDER", help="keep the output of each run that is not ok")
@@ -155,6 +186,8 @@ def main():
         parser.error(f"unknown cases: {', '.join(sorted(unknown))}")
     wanted = {name: case for name, case in CASES.items()
               if not arguments.cases or {name, case.program} & set(arguments.cases)}
+    if arguments.ranks:
+        wanted = {name: case._replace(ranks=arguments.ranks) for name, case in wanted.items()}
     if arguments.list:
         for name, case in wanted.items():
             print(f"{name}: {shlex.join(command(case, './' + case.program, 1))}")
@@ -170,10 +203,11 @@ def main():
         for name, case in wanted.items():
             program = pathlib.Path(folder, case.program)
             if not program.exists():
-                subprocess.run(["mpicc", *C_FLAGS, str(HERE / f"{case.program}.c"), "-o", str(program), "-lpthread"],
+                subprocess.run(["mpicc", *C_FLAGS, str(HERE / f"{case.program}.c"), "-o", str(program), "-lpthread",
+                                "-rdynamic", "-ldl"],
                                check=True)
             results, codes, times = collections.Counter(), collections.Counter(), []
-            for seed in range(1, arguments.runs + 1):
+            for seed in range(arguments.seed, arguments.seed + arguments.runs):
                 output, code, seconds = run(command(case, program, seed), arguments.limit or case.limit)
                 result = judge(output, code)
                 results[result] += 1
