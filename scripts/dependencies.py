@@ -100,7 +100,7 @@ def read_metadata():
     """Returns the packages that cargo builds on this machine."""
     compiler = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
     host = re.search(r"^host: (.+)$", compiler, re.MULTILINE).group(1)
-    command = ["cargo", "metadata", "--offline", "--locked", "--format-version", "1", "--features", "testing",
+    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--features", "testing",
                "--filter-platform", host]
     return json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
