@@ -165,7 +165,7 @@ impl ArrayOfMany {
 impl<T: Transport> Group<T> {
     /// Sorts several arrays, each by itself, with the messages and agreements of one sort. Each array is divided over
     /// all ranks as [`Group::sort`] divides one, and has a result of its own. The arrays may differ in order, but not in
-    /// the size of a record. The sort is always [`Method::SampleSort(1)`]. Collective.
+    /// the size of a record. The sort is always [`Method::SampleSort`] in one level. Collective.
     ///
     /// # Errors
     /// As [`Group::sort`]; `Status::Argument` also if record sizes differ, or the number of arrays differs between ranks.
