@@ -29,7 +29,7 @@ SECTIONS = (
     ("Guide", ("building", "packages", "sorting", "cpp", "fortran", "python", "command", "external", "rounds", "tree",
                "dgrp", "reliable", "fault-injection", "trace", "from-the-original")),
     ("Design", ("architecture", "failure-model", "evidence", "open-mpi", "papers", "hypercube-sorts")),
-    ("Measurements", ("performance", "experiments")),
+    ("Measurements", ("performance", "scale", "experiments")),
 )
 GLOSSARY = "glossary"
 
