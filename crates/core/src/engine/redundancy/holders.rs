@@ -24,7 +24,7 @@ pub fn holders(node: Node, members: &Members, membership: &Membership, copies: u
         .filter(|candidate| membership.idle.contains(*candidate));
     let living = living.chain(idle.map(|node| Rank(node.0)));
     let reserve = nodes.filter(|candidate| membership.reserve.contains(*candidate));
-    let wanted = 1 + copies;
+    let wanted = 1 + copies.min(members.ranks());
     let mut chosen: Vec<Rank> = Vec::with_capacity(wanted);
     let mut passed_over = Vec::new();
     for candidate in living {
@@ -74,7 +74,7 @@ pub fn nodes_held_by(
             // The nodes of this subcube prefer each other's executors to those of all other nodes.
             let near = first_of(Node(place.0 ^ 1 << dimension), dimension);
             let near = || cube.subcube(near, dimension);
-            if !has_enough(near(), members, membership, 1 + copies) {
+            if !has_enough(near(), members, membership, 1 + copies.min(members.ranks())) {
                 held.extend(near().filter(is_held));
             }
         }
@@ -89,7 +89,7 @@ fn has_enough(
     membership: &Membership,
     wanted: usize,
 ) -> bool {
-    let mut found = Vec::with_capacity(wanted);
+    let mut found = Vec::new();
     for node in nodes.filter(|node| !membership.faulty.contains(*node)) {
         let Some(rank) = membership.executor(node) else {
             continue;
@@ -234,7 +234,7 @@ mod tests {
             ranks in 1_usize..40,
             failed in prop::collection::vec(0_u32..40, 0..30),
             hosts in prop::collection::vec(0_u64..4, 40),
-            copies in 0_usize..5,
+            copies in prop_oneof![0_usize..5, Just(usize::MAX)],
             node in 0_u32..40,
             spares in 0_usize..6,
         ) {
@@ -246,7 +246,7 @@ mod tests {
             let node = Node(node % members.cube().len() as u32);
             let found = holders(node, &members, members.membership(), copies);
             let survivors: Vec<Rank> = members.survivors().collect();
-            prop_assert_eq!(found.len(), survivors.len().min(1 + copies));
+            prop_assert_eq!(found.len(), survivors.len().min(copies.saturating_add(1)));
             prop_assert_eq!(found[0], members.executor(node));
             prop_assert!(found.iter().all(|rank| survivors.contains(rank)));
             let hosts_of = |ranks: &[Rank]| {
@@ -255,7 +255,7 @@ mod tests {
                 all.dedup();
                 all.len()
             };
-            prop_assert_eq!(hosts_of(&found), hosts_of(&survivors).min(1 + copies));
+            prop_assert_eq!(hosts_of(&found), hosts_of(&survivors).min(copies.saturating_add(1)));
             let all = members.cube().nodes();
             let rank = survivors[node.0 as usize % survivors.len()];
             let held = all.filter(|node| {
