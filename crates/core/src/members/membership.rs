@@ -39,7 +39,7 @@ impl Membership {
     }
 
     /// Returns the nodes that a rank executes, ascending.
-    pub(super) fn nodes_of(&self, rank: Rank) -> Vec<Node> {
+    pub fn nodes_of(&self, rank: Rank) -> Vec<Node> {
         let home = Some(rank.home()).filter(|node| self.executor(*node) == Some(rank));
         let moved = self.moved.iter().filter(|(_, executor)| **executor == rank);
         let mut nodes: Vec<Node> = home

@@ -5,8 +5,9 @@
 //! merging are left out, because they take the same time in every sort that is compared. Must never: depend on anything
 //! that differs between ranks.
 
+use super::PivotRule;
 use super::method::Method;
-use super::{PivotRule, pivot::Cut};
+use super::pivot::{Cut, most_samples};
 
 /// The parameters of a network, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,7 +111,7 @@ fn round_seconds(work: &Work, network: &Network, (scope, width): (u32, u32), run
     let parts = f64::from(1_u32 << width);
     let cut = Cut::encoded_bytes(work.record_bytes) as f64;
     let subcubes = work.ranks as f64 / f64::from(1_u32 << scope);
-    let samples = pivot_samples(width) * cut;
+    let samples = most_samples(1 << width, work.record_bytes) as f64 * cut;
     let decision = along_tree(1 << scope, work.fan_out, network, samples)
         + along_tree(work.ranks, work.fan_out, network, subcubes * parts * cut);
     let moved = work.input_bytes * (parts - 1.0) / parts;
@@ -119,12 +120,6 @@ fn round_seconds(work: &Work, network: &Network, (scope, width): (u32, u32), run
         (parts - 1.0) * 2.0 * network.overhead + network.latency + (moved + headers) * network.byte;
     let agreement = 2.0 * (work.ranks as f64).log2().ceil() * network.message(0.0);
     decision + exchange + agreement
-}
-
-/// The samples that an inner rank of a tree sends on.
-fn pivot_samples(width: u32) -> f64 {
-    let per_part = 24.0 * f64::from(1_u32 << width);
-    per_part.max(512.0)
 }
 
 /// The seconds until messages of so many bytes have gone through a tree of ranks, from the leaves to the root or back.

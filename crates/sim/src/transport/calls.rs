@@ -100,8 +100,8 @@ impl SimState {
         let complete = collective.filter(|one| !one.scheduled && one.missing == 0);
         if let Some(collective) = complete {
             collective.scheduled = true;
+            let entered = collective.entered;
             let members = self.comms[comm].alive;
-            let entered = collective_time(&self.comms[comm], call, number);
             let network = self.network.as_ref();
             let time = network.map_or(0.0, |network| entered + network.model.agreement(members));
             self.schedule(SimEvent::Decide { comm, call, number }, time);
@@ -265,12 +265,6 @@ impl Communicator {
             }
         }
     }
-}
-
-/// The time at which the last member has entered a call.
-fn collective_time(comm: &Communicator, call: CollectiveCall, number: usize) -> f64 {
-    let collective = comm.collectives.get(&(call, number));
-    collective.map_or(0.0, |collective| collective.entered)
 }
 
 /// Combines the flags of the counted ranks, and tells whether there is a failure that not all of them had

@@ -62,13 +62,14 @@ pub fn nodes_held_by(
 ) -> BTreeSet<Node> {
     let cube = members.cube();
     let is_held = |node: &Node| holders(*node, members, membership, copies).contains(&rank);
-    let executes = |node: &Node| membership.executor(*node) == Some(rank);
-    let is_working = |node: &Node| executes(node) && !membership.faulty.contains(*node);
-    let places: Vec<Node> = cube.nodes().filter(is_working).collect();
-    if places.is_empty() {
+    let executed = membership.nodes_of(rank);
+    let is_working = |node: &&Node| !membership.faulty.contains(**node);
+    let mut places = executed.iter().filter(is_working).peekable();
+    if places.peek().is_none() {
         return cube.nodes().filter(is_held).collect();
     }
-    let mut held: BTreeSet<Node> = cube.nodes().filter(executes).filter(is_held).collect();
+    // The executor is the first holder.
+    let mut held: BTreeSet<Node> = executed.iter().copied().collect();
     for place in places {
         for dimension in 0..cube.dimension() {
             // The nodes of this subcube prefer each other's executors to those of all other nodes.

@@ -83,12 +83,13 @@ impl Job<'_, '_> {
             }
         }
         self.plan_inputs(&lost_nodes, holdings, &mut plan);
+        let sent = self.possibly_sent(&plan);
         for (node, contributors) in &lost_nodes {
             let is_mine = members.executor(*node) == me;
             let origins: Vec<Rank> = match is_mine {
                 true => Rank::all(members.ranks()).collect(),
                 // A piece of another input has another sender.
-                false => self.possibly_sent(&plan).into_iter().collect(),
+                false => sent.iter().copied().collect(),
             };
             for origin in origins {
                 if self.home_with_input(origin.home()).is_some()
