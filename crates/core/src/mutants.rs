@@ -41,6 +41,10 @@ mutants! {
     LateMessagesNotReceived,
     /// The result is returned although a rank failed after its part in the commit.
     LastFailureIgnored,
+    /// The epoch is cleared although some rank lacks message counts that went through a failed rank.
+    MissingCountsNotAgreedOn,
+    /// The messages of an exchange of message counts that was given up are taken for those of the next one.
+    CountTagsReused,
     /// A receive that was cancelled counts as one of a message that has arrived.
     CancelledReceivesCount,
     /// A rank uses the numbers of records of many arrays, although a rank failed while they were shared.

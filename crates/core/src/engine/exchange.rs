@@ -77,9 +77,10 @@ pub(super) enum Awaited {
 /// The outcome of control messages; as an error the receives that a failure interrupted, for each message.
 type Delivered = std::result::Result<Vec<Delivery<Slice>>, Vec<Option<Ticket>>>;
 
-/// The first byte of a control message: whether a payload follows.
+/// The first byte of a control message: whether a payload follows in the same message, or in the next one.
 const NO_PAYLOAD: u8 = 0;
 const HAS_PAYLOAD: u8 = 1;
+const PAYLOAD_IS_NEXT: u8 = 2;
 
 impl Engine<'_> {
     /// Delivers control messages of at most `limit` bytes. None: a rank failed.
@@ -94,22 +95,20 @@ impl Engine<'_> {
         Ok(delivered.ok())
     }
 
+    /// Payloads that may be long follow in messages of their own, so that receives of unknown length need little
+    /// memory although many of them are posted at once.
     fn deliver_now(&mut self, messages: Vec<ControlMessage>, limit: usize) -> Result<Delivered> {
-        if limit >= self.transport.eager_limit() {
-            let delivered = self.deliver_long(messages)?;
-            return Ok(delivered.ok_or_else(Vec::new));
-        }
         let me = self.members.me();
+        let short = self.short_payload();
         let mut tickets: Vec<Option<Ticket>> = Vec::with_capacity(messages.len());
         for message in &messages {
             if message.from == me && message.to != me {
-                let framed = framed(message.payload.as_deref())?;
-                self.stats.bytes_sent += framed.len() as u64;
-                self.transport.send(message.to, framed)?;
+                self.send_control(message.to, framed(message.payload.as_deref(), short)?)?;
             }
             let incoming = message.to == me && message.from != me;
             tickets.push(if incoming {
-                Some(self.transport.receive(message.from, limit + 1)?)
+                let capacity = 1 + limit.min(short);
+                Some(self.transport.receive(message.from, capacity)?)
             } else {
                 None
             });
@@ -118,52 +117,47 @@ impl Engine<'_> {
             return Ok(Err(tickets));
         }
         let mut deliveries = Vec::with_capacity(messages.len());
-        for (message, ticket) in messages.into_iter().zip(tickets) {
-            deliveries.push(match ticket {
-                Some(ticket) => opened(self.transport.take(ticket)),
-                None if message.to != me => Delivery::NotMine,
-                None => match message.payload {
-                    Some(payload) => Delivery::Got(Buffer::copy_of(&payload)?.into()),
-                    None => Delivery::Nothing,
-                },
+        let mut awaited = Vec::new();
+        for (index, (message, ticket)) in messages.into_iter().zip(tickets).enumerate() {
+            deliveries.push(match (ticket, message.payload) {
+                (Some(ticket), _) => {
+                    let frame = self.transport.take(ticket);
+                    if let Some(bytes) = length_of_next(&frame) {
+                        awaited.push((index, self.transport.receive(message.from, bytes)?));
+                    }
+                    opened(frame)
+                }
+                (None, Some(payload)) if message.to == me => {
+                    Delivery::Got(Buffer::copy_of(&payload)?.into())
+                }
+                (None, Some(payload)) if message.from == me && payload.len() > short => {
+                    self.send_control(message.to, Buffer::copy_of(&payload)?.into())?;
+                    Delivery::NotMine
+                }
+                _ if message.to != me => Delivery::NotMine,
+                _ => Delivery::Nothing,
             });
+        }
+        if self.transport.settle()? == Flow::Interrupted {
+            return Ok(Err(Vec::new()));
+        }
+        for (index, ticket) in awaited {
+            deliveries[index] = Delivery::Got(self.transport.take(ticket).into());
         }
         Ok(Ok(deliveries))
     }
 
-    /// As [`Engine::deliver`], for messages that may be longer than a receive of unknown length can take:
-    /// they travel as blocks of one run. The headers of the run go first.
-    fn deliver_long(
-        &mut self,
-        messages: Vec<ControlMessage>,
-    ) -> Result<Option<Vec<Delivery<Slice>>>> {
-        let me = self.members.me();
-        let mut transfers = Vec::with_capacity(messages.len());
-        for message in messages {
-            let block = match message.payload.filter(|_| message.from == me) {
-                Some(payload) => Some(Block::input(me, Buffer::copy_of(&payload)?.into())),
-                None => None,
-            };
-            let (from, to) = (message.from, message.to);
-            transfers.push(Transfer { from, to, block });
-        }
-        let mut error = None;
-        // Corruptions are injected into records, and not into control messages.
-        let moved = self.transfer_from(&[], transfers, 1, &mut error)?;
-        if let Some(error) = error {
-            // The other ranks cannot be informed any more.
-            let text = format!("a control message: {}", error.text);
-            return Err(Error::new(Status::Internal, text));
-        }
-        let opened = |delivery| {
-            Ok(match delivery {
-                Delivery::Got(block) => Delivery::Got(only_run(block)?),
-                Delivery::Nothing => Delivery::Nothing,
-                Delivery::NotMine => Delivery::NotMine,
-            })
-        };
-        let messages = moved.map(|deliveries| deliveries.into_iter().map(opened).collect());
-        messages.transpose()
+    fn send_control(&mut self, to: Rank, message: Slice) -> Result<()> {
+        self.stats.bytes_sent += message.len() as u64;
+        self.transport.send(to, message)
+    }
+
+    /// Returns the size of the longest payload that travels in the first message. Receives from all ranks together
+    /// take about as much memory as one eager message. The header of a single run, with its records if they are few,
+    /// is always short.
+    fn short_payload(&self) -> usize {
+        let share = self.transport.eager_limit() / self.members.ranks();
+        share.max(Header::limit(1) + self.enclosed(1))
     }
 
     /// Moves blocks of at most `most_runs` runs. If this rank has no memory for one, it sets `error` and
@@ -417,22 +411,28 @@ fn bundled(runs: &[Run]) -> Result<Slice> {
     Ok(message.into())
 }
 
-/// Returns the bytes of a block of at most one run.
-fn only_run(block: Block) -> Result<Slice> {
-    match block.runs.into_iter().next() {
-        Some(run) => Ok(run.data),
-        None => Ok(Buffer::zeroed(0)?.into()),
+/// Returns the first message of a payload: all of it if it is short, otherwise its length.
+fn framed(payload: Option<&[u8]>, short: usize) -> Result<Slice> {
+    let mut message = Vec::new();
+    match payload {
+        None => message.push(NO_PAYLOAD),
+        Some(payload) if payload.len() > short => {
+            message.push(PAYLOAD_IS_NEXT);
+            message.extend((payload.len() as u64).to_le_bytes());
+        }
+        Some(payload) => {
+            message.push(HAS_PAYLOAD);
+            message.extend(payload);
+        }
     }
+    Ok(Buffer::copy_of(&message)?.into())
 }
 
-fn framed(payload: Option<&[u8]>) -> Result<Slice> {
-    let mut message = vec![if payload.is_some() {
-        HAS_PAYLOAD
-    } else {
-        NO_PAYLOAD
-    }];
-    message.extend_from_slice(payload.unwrap_or_default());
-    Ok(Buffer::copy_of(&message)?.into())
+/// Returns the length of the payload that follows in a message of its own.
+fn length_of_next(message: &[u8]) -> Option<usize> {
+    let length = message.strip_prefix(&[PAYLOAD_IS_NEXT])?;
+    let length = length.try_into().map(u64::from_le_bytes);
+    length.ok()?.try_into().ok()
 }
 
 pub(super) fn opened(message: Buffer) -> Delivery<Slice> {

@@ -64,8 +64,13 @@ fn even_start(subcube: &Subcube, node: usize, total: u64) -> u64 {
 }
 
 impl ResultLayout {
+    /// Encodes the layout: the total, the starts, and, unless all blocks stay where they are, the old starts and the
+    /// cuts.
     pub(super) fn encode(&self, record_bytes: usize) -> Vec<u8> {
-        let numbers = [&[self.total][..], &self.starts, &self.old_starts].concat();
+        let mut numbers = [&[self.total][..], &self.starts].concat();
+        if self.old_starts != self.starts || !self.cuts.is_empty() {
+            numbers.extend(&self.old_starts);
+        }
         let mut out: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
         out.extend(Cut::encode_all(&self.cuts, record_bytes));
         out
@@ -85,7 +90,10 @@ impl ResultLayout {
         Ok(ResultLayout {
             total: total_records(bytes),
             starts: numbers(1)?,
-            old_starts: numbers(1 + nodes)?,
+            old_starts: match is_in_place(bytes, nodes) {
+                true => numbers(1)?,
+                false => numbers(1 + nodes)?,
+            },
             cuts,
         })
     }
@@ -137,6 +145,11 @@ impl ResultLayout {
     }
 }
 
+/// Returns whether a layout is that of blocks that stay where they are.
+fn is_in_place(decision: &[u8], nodes: usize) -> bool {
+    decision.len() == COUNT_BYTES * (1 + nodes)
+}
+
 /// Returns the number of records of the whole result, from the decision of the last round.
 pub fn total_records(decision: &[u8]) -> u64 {
     number(decision, 0).unwrap_or(0)
@@ -149,6 +162,9 @@ pub fn block_start(decision: &[u8], node: Node) -> Result<u64> {
 
 /// Returns the cuts between the blocks of a dense result as a message, from the decision of the last round.
 pub fn encoded_cuts(decision: &[u8], nodes: usize) -> Result<&[u8]> {
+    if is_in_place(decision, nodes) {
+        return Ok(&[]);
+    }
     let cuts = decision.get(COUNT_BYTES * (1 + 2 * nodes)..);
     cuts.ok_or_else(undecodable)
 }

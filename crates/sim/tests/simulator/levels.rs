@@ -37,6 +37,12 @@ fn every_failure_of_ranks_that_relay_control_messages() {
     every_single_crash("ranks=7 fan_out=2 records=6 algorithm=samplesort");
 }
 
+/// With a fan-out of 1 three ranks route their message counts. A second failure meets the recovery from the first.
+#[test]
+fn every_pair_of_crashes_of_ranks_that_route_message_counts() {
+    every_crash("ranks=4 fan_out=1 records=2 tagged=1 store=reload algorithm=samplesort");
+}
+
 /// Random failures of 16 ranks as 4 x 4, and of other numbers of ranks.
 #[test]
 fn random_failures_of_ranks_that_sort_in_levels() {

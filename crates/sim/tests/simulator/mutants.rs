@@ -28,6 +28,9 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             Some(("ranks=3 records=6 store=versions:1 algorithm=bitonic", 1))
         }
         Mutant::StoreClearedBeforeCommit => Some(("ranks=3 records=6 store=memory:1", 1)),
+        Mutant::MissingCountsNotAgreedOn | Mutant::CountTagsReused => {
+            Some(("ranks=4 fan_out=1 records=2 tagged=1 store=reload", 2))
+        }
         Mutant::FailureSetsNotCompared => Some(("ranks=4 records=6 store=memory:1", 2)),
         Mutant::ChecksumIgnored => Some(("ranks=3 records=6 store=directory damage=1", 2)),
         Mutant::ContributionMergedTwice => {

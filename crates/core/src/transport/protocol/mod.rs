@@ -9,6 +9,7 @@
 //! Must never: receive from any source, send to a rank that is known to have failed, or conclude from its own
 //! view that other ranks have the same view.
 
+mod counts;
 mod pending;
 mod repair;
 
@@ -63,6 +64,8 @@ pub struct Protocol<F> {
     unsent: bool,
     /// The number of recoveries so far: separates the messages of different epochs.
     epoch: u32,
+    /// The number of exchanges of message counts so far: separates their messages.
+    count_exchanges: u32,
 }
 
 impl<F: MpiApi> Protocol<F> {
@@ -82,6 +85,7 @@ impl<F: MpiApi> Protocol<F> {
             known_failures: 0,
             unsent: false,
             epoch: 0,
+            count_exchanges: 0,
         }
     }
 

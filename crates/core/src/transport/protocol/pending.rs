@@ -55,17 +55,18 @@ pub struct Pending {
     scratch: Option<RecvBuffer>,
 }
 
-/// Two tags for each epoch: data, and the counts exchanged when an epoch is cleared. MPI allows at least
-/// 32767.
+/// The tags of data are even, and those of the counts that are exchanged before an epoch is cleared are odd. MPI allows
+/// at least 32767.
+const TAGS_OF_EACH: u32 = 16_000;
+
 fn data_tag(epoch: u32) -> Tag {
-    Tag(epoch % 16_000 * 2)
+    Tag(epoch % TAGS_OF_EACH * 2)
 }
 
-fn count_tag(epoch: u32) -> Tag {
-    Tag(data_tag(epoch).0 + 1)
+/// The tag of one exchange of counts.
+pub fn count_tag(exchange: u32) -> Tag {
+    Tag(exchange % TAGS_OF_EACH * 2 + 1)
 }
-
-const COUNT_BYTES: usize = 8;
 
 impl Pending {
     pub fn new(chunk: usize) -> Pending {
@@ -219,22 +220,28 @@ impl Pending {
         buffer
     }
 
+    /// The number of messages that this rank has sent to each peer since the last recovery.
+    pub fn sends(&self, live: &[Rank]) -> Vec<u64> {
+        let sends = |peer| self.posted.get(peer).copied().unwrap_or_default().sends;
+        live.iter().map(sends).collect()
+    }
+
     /// Clears an epoch, so that no message of it can match a receive of the next.
     ///
-    /// Live peers exchange the number of messages that they have posted. A message that a peer has posted is
-    /// received, into scratch if no receive is posted for it any more; a receive that no message will match
+    /// `theirs`: the number of messages that each live peer has posted to this rank. A message that a peer has posted
+    /// is received, into scratch if no receive is posted for it any more; a receive that no message will match
     /// is cancelled. Sends are never cancelled: the peer's scratch receive completes them. A peer that fails
     /// in the meantime is skipped, because the next round recovers again.
     pub fn drain(
         &mut self,
         mpi: &mut impl MpiApi,
         live: &[Rank],
+        theirs: &[Option<u64>],
         epoch: u32,
         watch: &mut Watch,
     ) -> Result<()> {
-        let theirs = self.exchange_counts(mpi, live, epoch, watch)?;
         for (peer, sent) in live.iter().zip(theirs) {
-            let Some(sent) = sent else { continue };
+            let Some(sent) = *sent else { continue };
             let receives = self.posted.get(peer).copied().unwrap_or_default().receives;
             self.cancel_last_receives(mpi, *peer, receives.saturating_sub(sent) as usize)?;
             if mutant(Mutant::LateMessagesNotReceived) {
@@ -260,35 +267,6 @@ impl Pending {
             mpi.release(scratch);
         }
         self.posted.clear();
-    }
-
-    /// Exchanges with every live peer the number of messages sent to it; None for a peer that fails in the
-    /// meantime.
-    fn exchange_counts(
-        &self,
-        mpi: &mut impl MpiApi,
-        live: &[Rank],
-        epoch: u32,
-        watch: &mut Watch,
-    ) -> Result<Vec<Option<u64>>> {
-        let mut requests = Vec::with_capacity(live.len());
-        for peer in live {
-            let sends = self.posted.get(peer).copied().unwrap_or_default().sends;
-            let buffer = control_buffer(mpi, COUNT_BYTES)?;
-            let receive = mpi.receive(*peer, count_tag(epoch), buffer, 0..COUNT_BYTES)?;
-            let count = memory::without_limit(|| Buffer::copy_of(&sends.to_ne_bytes()))?;
-            let send = mpi.send(*peer, count_tag(epoch), count.into())?;
-            requests.push((receive, send, buffer));
-        }
-        let mut theirs = Vec::with_capacity(live.len());
-        for (receive, send, buffer) in requests {
-            let received = wait(mpi, receive, watch)? != Look::Failed;
-            let alive = wait(mpi, send, watch)? != Look::Failed && received;
-            let count = mpi.lift(buffer);
-            let count = count[..].try_into().map_or(0, u64::from_ne_bytes);
-            theirs.push(alive.then_some(count));
-        }
-        Ok(theirs)
     }
 
     fn cancel_last_receives(
@@ -343,7 +321,7 @@ impl Pending {
 
 /// Allocates a receive buffer that the memory limit does not apply to: a refusal could not be shared with the
 /// other ranks.
-fn control_buffer(mpi: &mut impl MpiApi, bytes: usize) -> Result<RecvBuffer> {
+pub fn control_buffer(mpi: &mut impl MpiApi, bytes: usize) -> Result<RecvBuffer> {
     if mutant(Mutant::DiscardsAreLimited) {
         return mpi.land(bytes);
     }
@@ -361,7 +339,7 @@ fn count_arrival(incoming: &mut BTreeMap<Ticket, Incoming>, purpose: Purpose, by
 }
 
 /// Polls a request to its end. `Look::Failed` if the peer has failed.
-fn wait(mpi: &mut impl MpiApi, request: Request, watch: &mut Watch) -> Result<Look> {
+pub fn wait(mpi: &mut impl MpiApi, request: Request, watch: &mut Watch) -> Result<Look> {
     watch.begin(mpi.now());
     loop {
         match mpi.test(request)? {

@@ -1,6 +1,8 @@
 //! The agreement of the survivors on the set of failed ranks.
 
 use super::Protocol;
+use super::counts::CountExchange;
+use super::pending::count_tag;
 use crate::members::{Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::transport::mpi_api::{MpiApi, Outcome};
@@ -60,8 +62,8 @@ impl<F: MpiApi> Protocol<F> {
                 if !mutant(Mutant::FailuresNotAcknowledged) {
                     self.known_failures = seen.len();
                 }
-                if !mutant(Mutant::StaleMessagesKept) {
-                    self.drain(&seen)?;
+                if !mutant(Mutant::StaleMessagesKept) && !self.drain(&seen)? {
+                    continue;
                 }
                 for rank in seen.iter() {
                     self.dead.insert(rank);
@@ -96,14 +98,54 @@ impl<F: MpiApi> Protocol<F> {
         }
     }
 
-    fn drain(&mut self, newly_dead: &RankSet) -> Result<()> {
+    /// Clears the epoch. Returns false, the same on all survivors, if another rank failed before all of them knew the
+    /// numbers of messages that they have to clear.
+    fn drain(&mut self, newly_dead: &RankSet) -> Result<bool> {
         let me = self.mpi.me();
         let live: Vec<Rank> = Rank::all(self.mpi.ranks())
             .filter(|rank| *rank != me)
             .filter(|rank| !newly_dead.contains(*rank) && !self.dead.contains(*rank))
             .collect();
+        let Some(theirs) = self.exchange_counts(&live)? else {
+            return Ok(false);
+        };
         self.pending
-            .drain(&mut self.mpi, &live, self.epoch, &mut self.watch)
+            .drain(&mut self.mpi, &live, &theirs, self.epoch, &mut self.watch)?;
+        Ok(true)
+    }
+
+    /// Returns the number of messages that each live peer has sent to this rank in this epoch; None for a peer that
+    /// fails in the meantime. The outer None, the same on all survivors: another rank failed, and numbers that went
+    /// through it are missing.
+    fn exchange_counts(&mut self, live: &[Rank]) -> Result<Option<Vec<Option<u64>>>> {
+        const ALL_ARRIVED: u32 = ON_THE_DEAD - 1;
+        // Messages of an exchange that was given up may arrive during the next one.
+        self.count_exchanges = self.count_exchanges.wrapping_add(1);
+        let exchange = CountExchange {
+            mpi: &mut self.mpi,
+            watch: &mut self.watch,
+            peers: live,
+            counts: self.pending.sends(live),
+            tag: count_tag(match mutant(Mutant::CountTagsReused) {
+                true => self.epoch,
+                false => self.count_exchanges,
+            }),
+        };
+        // Up to here a rank exchanges control messages with all others directly, too.
+        if live.len() <= self.config.fan_out.pow(2) {
+            return exchange.directly().map(Some);
+        }
+        let counts = exchange.routed(self.known_failures)?;
+        // The word has neither mark of a purpose, so that it spoils any other agreement in which it is counted by
+        // mistake; a word of another agreement can only make an exchange count as given up.
+        let own = if counts.is_some() { ALL_ARRIVED } else { 0 };
+        let (_, agreed) = self.agree_watched(own)?;
+        let is_complete = agreed & ALL_ARRIVED == ALL_ARRIVED;
+        if !is_complete && !mutant(Mutant::MissingCountsNotAgreedOn) {
+            return Ok(None);
+        }
+        let counts = counts.unwrap_or_default().into_iter().map(Some);
+        Ok(Some(counts.collect()))
     }
 
     /// Revokes, acknowledges, shrinks, and restores the survivors' ranks.
