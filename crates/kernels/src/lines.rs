@@ -19,18 +19,27 @@ struct CacheLine([u8; ALIGNMENT]);
 /// The most bytes that a thread keeps.
 const MOST_KEPT: usize = 4 << 20;
 
-/// The sizes of kept buffers are powers of two of cache lines, and one more for what comes before or after the records
-/// of a message. Smaller buffers are cheap to zero.
+/// The sizes of kept buffers are powers of two of cache lines with three sizes between two of them, and one more line
+/// for what comes before or after the records of a message. Smaller buffers are cheap to zero.
 const SMALLEST: u32 = 4;
-const CLASSES: usize = 10;
+const POWERS: u32 = 10;
+const CLASSES: usize = 4 * (POWERS as usize - 1) + 1;
 
 /// The greatest size in bytes of a buffer that is used again.
-pub const MOST_REUSED: usize = ALIGNMENT << (SMALLEST as usize + CLASSES - 1);
+pub const MOST_REUSED: usize = ALIGNMENT << (SMALLEST + POWERS - 1);
 
-#[derive(Default)]
 struct Kept {
     by_class: [Vec<Vec<CacheLine>>; CLASSES],
     bytes: usize,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            by_class: std::array::from_fn(|_| Vec::new()),
+            bytes: 0,
+        }
+    }
 }
 
 thread_local! {
@@ -43,14 +52,23 @@ pub struct Lines(Vec<CacheLine>);
 
 /// Returns the class of buffers with at least so many lines. None: such buffers are not kept.
 fn class_of(lines: usize) -> Option<usize> {
-    let power = lines.saturating_sub(1).next_power_of_two().ilog2();
-    let class = power.checked_sub(SMALLEST)? as usize;
+    let lines = lines.saturating_sub(1);
+    if lines <= 1 << SMALLEST {
+        return (lines > 1 << (SMALLEST - 1)).then_some(0);
+    }
+    let power = (lines - 1).ilog2();
+    let quarter = (lines - 1 - (1 << power)) >> (power - 2);
+    let class = 4 * (power - SMALLEST) as usize + quarter + 1;
     (class < CLASSES).then_some(class)
 }
 
 /// The number of lines of the buffers of a class.
 fn lines_in(class: usize) -> usize {
-    (1 << (SMALLEST as usize + class)) + 1
+    let Some(above) = class.checked_sub(1) else {
+        return (1 << SMALLEST) + 1;
+    };
+    let power = SMALLEST as usize + above / 4;
+    (1 << power) + ((above % 4 + 1) << (power - 2)) + 1
 }
 
 impl Lines {
@@ -113,6 +131,23 @@ mod tests {
 
     fn kept_bytes() -> usize {
         KEPT.with_borrow(|kept| kept.bytes)
+    }
+
+    #[test]
+    fn a_class_has_room_for_its_sizes_and_wastes_at_most_a_quarter() {
+        let sizes: Vec<usize> = (0..CLASSES).map(lines_in).collect();
+        assert!(sizes.is_sorted_by(|one, other| one < other));
+        assert_eq!(sizes[CLASSES - 1], MOST_REUSED / ALIGNMENT + 1);
+        for lines in 0..=sizes[CLASSES - 1] + 1 {
+            match class_of(lines) {
+                Some(class) => {
+                    assert!(lines <= sizes[class], "{lines}");
+                    assert!(class == 0 || lines > sizes[class - 1], "{lines}");
+                    assert!(class == 0 || 4 * sizes[class] <= 5 * lines + 8, "{lines}");
+                }
+                None => assert!(lines < 10 || lines > sizes[CLASSES - 1], "{lines}"),
+            }
+        }
     }
 
     #[test]

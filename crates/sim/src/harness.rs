@@ -411,10 +411,10 @@ impl<'y> SimRank<'y> {
     }
 }
 
-/// The largest message, in bytes: larger than the largest decision, and small enough that jobs with some thousand
-/// records need several messages for a block.
+/// The largest message, in bytes: small enough that jobs with some thousand records need several messages for a block,
+/// and so large that the cuts of some hundred ranks fit into one.
 pub fn chunk_bytes(ranks: usize) -> usize {
-    (16 << 10).max(256 * ranks)
+    (256 * ranks).clamp(16 << 10, 512 << 10)
 }
 
 /// The options of one job.

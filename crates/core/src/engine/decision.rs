@@ -108,6 +108,8 @@ impl Job<'_, '_> {
             let subcube = Subcube::of(self.engine.members, first, scope);
             let (tree, most_nodes) = self.tree_of(&subcube);
             let own = self.proposals(round, &subcube, result);
+            // A large subcube takes memory, and only its root needs it again.
+            drop(subcube);
             let last_decision = self.progress.last_decision(first).to_vec();
             let at = RoundContext::new(round, first, &last_decision);
             let unite = |entries: Entries| {
@@ -126,6 +128,7 @@ impl Job<'_, '_> {
                 continue;
             };
             let proposals = message_of(&table).and_then(|table| table::read(&table));
+            let subcube = Subcube::of(self.engine.members, first, scope);
             let decision = proposals
                 .and_then(|entries| caught(|| algorithm.decide(&at, &subcube, &by_node(entries))));
             decisions.extend(result.check(decision).map(|decision| (first, decision)));
@@ -144,10 +147,10 @@ impl Job<'_, '_> {
         let most_nodes = most_nodes.max().unwrap_or(1);
         ranks.dedup();
         let root = members.executor(subcube.root());
-        ranks.retain(|rank| *rank != root);
-        ranks.insert(0, root);
+        let others = ranks.into_iter().filter(|rank| *rank != root);
+        let ranks = [root].into_iter().chain(others);
         let fan_out = self.engine.transport.fan_out();
-        (RelayTree::new(ranks, fan_out), most_nodes)
+        (RelayTree::new(ranks, members.me(), fan_out), most_nodes)
     }
 
     /// Returns a table of the proposals of the nodes of a subcube that this rank executes. None: it has an error.

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::Engine;
 use super::arrivals::Stage;
+use super::relay::message_of;
 use crate::block::{Block, Header, Run};
 use crate::members::Rank;
 use crate::mutants::{Mutant, mutant};
@@ -23,7 +24,7 @@ pub struct ControlMessage {
     /// The receiver; may be the sender.
     pub to: Rank,
     /// The payload, read on the sender only. None: the sender has an error.
-    pub payload: Option<Vec<u8>>,
+    pub payload: Option<Slice>,
 }
 
 /// A block on its way from one rank to another.
@@ -127,11 +128,9 @@ impl Engine<'_> {
                     }
                     opened(frame)
                 }
-                (None, Some(payload)) if message.to == me => {
-                    Delivery::Got(Buffer::copy_of(&payload)?.into())
-                }
+                (None, Some(payload)) if message.to == me => Delivery::Got(payload),
                 (None, Some(payload)) if message.from == me && payload.len() > short => {
-                    self.send_control(message.to, Buffer::copy_of(&payload)?.into())?;
+                    self.send_control(message.to, payload)?;
                     Delivery::NotMine
                 }
                 _ if message.to != me => Delivery::NotMine,
@@ -205,14 +204,15 @@ impl Engine<'_> {
     ) -> Result<Option<Vec<Delivery<Block>>>> {
         let me = self.members.me();
         let enclosed = self.enclosed(most_runs);
-        let headers = transfers
-            .iter()
-            .map(|transfer| ControlMessage {
+        let header = |transfer: &Transfer| {
+            let header = (transfer.block.as_ref()).map(|block| header_message(block, enclosed));
+            Ok(ControlMessage {
                 from: transfer.from,
                 to: transfer.to,
-                payload: (transfer.block.as_ref()).map(|block| header_message(block, enclosed)),
+                payload: header.map(|header| message_of(&header)).transpose()?,
             })
-            .collect();
+        };
+        let headers = transfers.iter().map(header).collect::<Result<_>>()?;
         let limit = Header::limit(most_runs) + enclosed;
         let headers = match memory::without_limit(|| self.deliver_now(headers, limit))? {
             Ok(headers) => headers,

@@ -16,45 +16,47 @@ use ftsort_kernels::memory;
 /// The entries of a table of control messages, by rank or node.
 pub type Entries = Vec<(u32, Slice)>;
 
-/// A tree of ranks. All of its ranks compute the same tree.
+/// A tree of ranks, as one of them sees it. All of its ranks compute the same tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayTree {
-    /// The ranks, the root first. The last ones are leaves.
-    ranks: Vec<Rank>,
+    /// The number of ranks.
+    ranks: usize,
     fan_out: usize,
+    root: Rank,
+    /// This rank's place. None: it is not in the tree.
+    place: Option<usize>,
+    parent: Option<Rank>,
+    children: Vec<Rank>,
 }
 
 impl RelayTree {
-    /// A tree of these ranks, each of which is listed once, with the first one as its root.
-    pub fn new(ranks: Vec<Rank>, fan_out: usize) -> RelayTree {
+    /// A tree of these ranks, each of which is listed once, as `me` sees it. The first one is the root, and the last
+    /// ones are leaves.
+    pub fn new(ranks: impl Iterator<Item = Rank> + Clone, me: Rank, fan_out: usize) -> RelayTree {
+        let count = ranks.clone().count();
         let fan_out = fan_out.max(1);
         // One step with so many messages takes as long as two steps.
-        let is_star = ranks.len() <= fan_out * fan_out + 1;
+        let is_star = count <= fan_out * fan_out + 1;
+        let fan_out = if is_star { count.max(1) } else { fan_out };
+        let place = ranks.clone().position(|rank| rank == me);
+        let parent = place.and_then(|place| Some(place.checked_sub(1)? / fan_out));
+        let first_child = place.map_or(count, |place| place * fan_out + 1);
         RelayTree {
-            fan_out: if is_star { ranks.len().max(1) } else { fan_out },
-            ranks,
+            ranks: count,
+            fan_out,
+            root: ranks.clone().next().unwrap_or(me),
+            place,
+            parent: parent.and_then(|parent| ranks.clone().nth(parent)),
+            children: ranks.skip(first_child).take(fan_out).collect(),
         }
-    }
-
-    fn parent(&self, place: usize) -> Option<usize> {
-        Some(place.checked_sub(1)? / self.fan_out)
-    }
-
-    fn children(&self, place: usize) -> &[Rank] {
-        let first = (place * self.fan_out + 1).min(self.ranks.len());
-        &self.ranks[first..(first + self.fan_out).min(self.ranks.len())]
-    }
-
-    fn place_of(&self, rank: Rank) -> Option<usize> {
-        self.ranks.iter().position(|other| *other == rank)
     }
 
     /// The number of ranks in the largest branch below a place.
     fn largest_branch(&self, place: usize) -> usize {
         let mut size = 0;
         let mut row = place * self.fan_out + 1..place * self.fan_out + 2;
-        while row.start < self.ranks.len() {
-            size += row.end.min(self.ranks.len()) - row.start;
+        while row.start < self.ranks {
+            size += row.end.min(self.ranks) - row.start;
             row = row.start * self.fan_out + 1..row.end * self.fan_out + 1;
         }
         size
@@ -88,7 +90,7 @@ impl Engine<'_> {
         let asked = RankSet::from_ranks(self.members.ranks(), speakers.iter().copied());
         let mine = asked.contains(me).then_some(mine);
         let gathered = if speakers.len() <= tree.fan_out {
-            self.gather_from(speakers, tree.ranks[0], mine, limit)?
+            self.gather_from(speakers, tree.root, mine, limit)?
         } else {
             let own = mine.map(|mine| table::write([(me.0, &mine[..])].into_iter()));
             self.gather_along(&tree, Some(own.unwrap_or_default()), limit, Some)?
@@ -120,18 +122,18 @@ impl Engine<'_> {
             true => Rank(0),
             false => self.members.lowest_executor(),
         };
-        let (mut ranks, mut last) = (vec![coordinator], Vec::new());
-        let is_in_tree =
-            |rank: &Rank| !self.members.is_faulty(*rank) || mutant(Mutant::FailedRanksInTree);
-        let others = Rank::all(self.members.ranks()).filter(|rank| *rank != coordinator);
-        for rank in others.filter(is_in_tree) {
-            match self.members.is_excluded(rank) {
-                true => last.push(rank),
-                false => ranks.push(rank),
-            }
-        }
-        ranks.append(&mut last);
-        RelayTree::new(ranks, self.transport.fan_out())
+        let members = &*self.members;
+        let of_kind = |excluded| {
+            let is_of_kind = move |rank: &Rank| {
+                *rank != coordinator
+                    && members.is_excluded(*rank) == excluded
+                    && (!members.is_faulty(*rank) || mutant(Mutant::FailedRanksInTree))
+            };
+            Rank::all(members.ranks()).filter(is_of_kind)
+        };
+        let ranks = [coordinator].into_iter();
+        let ranks = ranks.chain(of_kind(false)).chain(of_kind(true));
+        RelayTree::new(ranks, members.me(), self.transport.fan_out())
     }
 
     /// Gives the payloads of a few ranks to `root` directly, as a table. The outer None: a rank failed. The inner None:
@@ -144,11 +146,11 @@ impl Engine<'_> {
         limit: usize,
     ) -> Result<Option<Option<Vec<u8>>>> {
         let me = self.members.me();
-        let mut mine = mine;
+        let mut mine = mine.map(|mine| message_of(&mine)).transpose()?;
         let messages = speakers.iter().map(|speaker| ControlMessage {
             from: *speaker,
             to: root,
-            payload: if *speaker == me { mine.take() } else { None },
+            payload: mine.take_if(|_| *speaker == me),
         });
         let messages = messages.collect();
         let Some(received) = self.deliver(messages, limit)? else {
@@ -175,14 +177,13 @@ impl Engine<'_> {
         mut unite: impl FnMut(Entries) -> Option<Entries>,
     ) -> Result<Option<Option<Vec<u8>>>> {
         let me = self.members.me();
-        let Some(place) = tree.place_of(me) else {
+        let Some(place) = tree.place else {
             return Ok(Some(None));
         };
         let longest = |place| tree.largest_branch(place) * (table::PER_ENTRY + limit);
-        let children = tree.children(place);
         let mut table = own;
-        if !children.is_empty() {
-            let messages = children.iter().map(|child| ControlMessage {
+        if !tree.children.is_empty() {
+            let messages = tree.children.iter().map(|child| ControlMessage {
                 from: *child,
                 to: me,
                 payload: None,
@@ -208,15 +209,15 @@ impl Engine<'_> {
                 table::write(entries.map(|(key, words)| (*key, &words[..])))
             });
         }
-        let Some(parent) = tree.parent(place) else {
+        let Some(parent) = tree.parent else {
             return Ok(Some(table));
         };
         let message = ControlMessage {
             from: me,
-            to: tree.ranks[parent],
-            payload: table,
+            to: parent,
+            payload: table.map(|table| message_of(&table)).transpose()?,
         };
-        let sent = self.deliver(vec![message], longest(parent))?;
+        let sent = self.deliver(vec![message], longest((place - 1) / tree.fan_out))?;
         Ok(sent.map(|_| None))
     }
 
@@ -229,13 +230,13 @@ impl Engine<'_> {
         longest: usize,
     ) -> Result<Option<Option<Slice>>> {
         let me = self.members.me();
-        let Some(place) = tree.place_of(me) else {
+        if tree.place.is_none() {
             return Ok(Some(None));
-        };
+        }
         let mut message: Option<Slice> = message.map(|bytes| message_of(&bytes)).transpose()?;
-        if let Some(parent) = tree.parent(place) {
+        if let Some(parent) = tree.parent {
             let awaited = ControlMessage {
-                from: tree.ranks[parent],
+                from: parent,
                 to: me,
                 payload: None,
             };
@@ -244,10 +245,10 @@ impl Engine<'_> {
             };
             message = received.into_iter().find_map(Delivery::got);
         }
-        let messages = tree.children(place).iter().map(|child| ControlMessage {
+        let messages = tree.children.iter().map(|child| ControlMessage {
             from: me,
             to: *child,
-            payload: message.as_ref().map(|message| message.to_vec()),
+            payload: message.clone(),
         });
         let messages: Vec<ControlMessage> = messages.collect();
         if !messages.is_empty() && self.deliver(messages, longest)?.is_none() {
@@ -265,21 +266,26 @@ mod tests {
     proptest! {
         #[test]
         fn every_rank_has_a_path_to_the_root(ranks in 1_u32..200, fan_out in 0_usize..9) {
-            let tree = RelayTree::new((0..ranks).map(|rank| Rank(rank * 3)).collect(), fan_out);
+            let all = (0..ranks).map(|rank| Rank(rank * 3));
+            let trees: Vec<RelayTree> =
+                all.clone().map(|me| RelayTree::new(all.clone(), me, fan_out)).collect();
             let mut sizes = vec![1; ranks as usize];
             for place in (1..ranks as usize).rev() {
-                let parent = tree.parent(place).unwrap();
-                prop_assert!(parent < place && tree.children(parent).contains(&Rank(place as u32 * 3)));
+                let parent = trees[place].parent.unwrap().0 as usize / 3;
+                prop_assert!(parent < place);
+                prop_assert!(trees[parent].children.contains(&Rank(place as u32 * 3)));
                 sizes[parent] += sizes[place];
             }
-            prop_assert_eq!(sizes[0], ranks as usize);
-            for place in 0..ranks as usize {
-                let children = tree.children(place);
-                let branches = children.iter().map(|child| sizes[child.0 as usize / 3]);
+            prop_assert_eq!((sizes[0], trees[0].parent), (ranks as usize, None));
+            for (place, tree) in trees.iter().enumerate() {
+                prop_assert_eq!((tree.root, tree.place), (Rank(0), Some(place)));
+                let branches = tree.children.iter().map(|child| sizes[child.0 as usize / 3]);
                 prop_assert_eq!(tree.largest_branch(place), branches.max().unwrap_or(0));
-                let is_star = children.len() + 1 == ranks as usize && place == 0;
-                prop_assert!(children.len() <= fan_out.max(1) || is_star && children.len() <= fan_out.max(1).pow(2));
+                let children = tree.children.len();
+                let is_star = children + 1 == ranks as usize && place == 0;
+                prop_assert!(children <= fan_out.max(1) || is_star && children <= fan_out.max(1).pow(2));
             }
+            prop_assert_eq!(RelayTree::new(all, Rank(1), fan_out).place, None);
         }
     }
 }

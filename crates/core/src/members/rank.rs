@@ -16,7 +16,7 @@ pub struct Rank(pub u32);
 
 impl Rank {
     /// Returns all ranks of a group of `ranks` ranks, ascending.
-    pub fn all(ranks: usize) -> impl Iterator<Item = Rank> {
+    pub fn all(ranks: usize) -> impl Iterator<Item = Rank> + Clone {
         (0..ranks as u32).map(Rank)
     }
 

@@ -422,15 +422,11 @@ impl Algorithm for MergeAndPlace<'_> {
         if !self.is_last(at.round) {
             return Ok(block);
         }
-        let layout = self.layout(at.decision)?;
-        let start = layout
-            .starts
-            .get(at.node.0 as usize)
-            .ok_or_else(undecodable)?;
+        let start = block_start(at.decision, at.node)?;
         Ok(Block {
             runs: vec![Run {
                 origin: Rank(at.node.0),
-                start: *start,
+                start,
                 data: merged(self.kernel, block)?,
             }],
             sorted: true,

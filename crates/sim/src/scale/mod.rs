@@ -4,6 +4,7 @@
 //! Must never: keep anything of a rank that grows with the number of ranks.
 
 mod charged_kernel;
+mod formula;
 mod inputs;
 mod judge;
 
@@ -20,6 +21,7 @@ use ftsort_kernels::kernel::{Kernel, kernel_of};
 use ftsort_kernels::random::SplitMix;
 use ftsort_kernels::record::KeyKind;
 
+pub use formula::predicted_seconds;
 pub use inputs::Distribution;
 use judge::BlockSummary;
 
@@ -102,6 +104,7 @@ pub fn run_scale(setting: &ScaleSetting, failures: &[Failure]) -> ScaleReport {
         seed: setting.seed,
         failures: failures.to_vec(),
         forgets: true,
+        in_batches: true,
         network: setting.network,
         ..SimConfig::default()
     };

@@ -59,6 +59,23 @@ fn the_network_clock_repeats_its_times_and_grows_with_the_data() {
     assert!(small < 0.01 && large > 0.005, "{small} {large}");
 }
 
+/// Control messages of 72 ranks go along trees. They are charged once, and records 10,000 times.
+#[test]
+fn the_formula_predicts_the_time_of_sorts_in_levels() {
+    for levels in 1..=3 {
+        let setting = ScaleSetting {
+            method: Method::SampleSort(levels),
+            network: network(10_000.0),
+            ..setting(72)
+        };
+        let report = run_scale(&setting, &[]);
+        assert_eq!(report.wrong, None);
+        let predicted = predicted_seconds(&setting, &setting.network.unwrap());
+        let ratio = report.seconds / predicted;
+        assert!((0.8..1.4).contains(&ratio), "{levels} levels: {ratio}");
+    }
+}
+
 #[test]
 fn a_failure_takes_time_by_the_network_clock() {
     let setting = ScaleSetting {

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::state::{Communicator, ProcessStatus, SimEvent, SimState};
+use super::events::SimEvent;
+use super::state::{Communicator, ProcessStatus, SimState};
 use super::trace::TraceEvent;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::Outcome;

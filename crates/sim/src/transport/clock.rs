@@ -14,7 +14,8 @@ use std::cell::Cell;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::state::{SimEvent, SimState};
+use super::events::SimEvent;
+use super::state::SimState;
 use ftsort_core::members::Rank;
 
 /// The tree or star of the messages of an agreement.

@@ -21,6 +21,7 @@
 
 mod calls;
 mod clock;
+mod events;
 mod liveness;
 mod mpi;
 mod network;
@@ -123,6 +124,10 @@ pub struct SimConfig {
     pub timed: bool,
     /// Whether the run keeps no records of steps and messages, which take much memory in large groups.
     pub forgets: bool,
+    /// Ranks continue in ascending order, each as far as it can, and then all events happen, those of a rank one after
+    /// the other. That is fast with many ranks, because the memory of a rank stays in the caches. The seed decides
+    /// nothing then.
+    pub in_batches: bool,
     /// The network clock. None: time is logical.
     pub network: Option<NetworkModel>,
 }

@@ -150,7 +150,7 @@ impl<'y> SimMpi<'y> {
     /// Counts a step. Sometimes other ranks continue within it.
     fn step(&self, kind: SimStep) -> Result<()> {
         self.handle.step(kind)?;
-        if self.state(|state| state.network.is_some()) {
+        if self.state(|state| state.network.is_some() || state.in_batches) {
             return Ok(());
         }
         if self.state(|state| state.is_held(self.handle.rank)) {

@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use super::Received;
 use super::clock::MessageSize;
-use super::state::{Process, SimEvent, SimState};
+use super::events::SimEvent;
+use super::state::{Process, SimState};
 use super::trace::TraceEvent;
 use ftsort_core::members::{Rank, RankSet};
 use ftsort_core::transport::mpi_api::{Look, RecvBuffer, Request, Tag};
@@ -115,7 +116,7 @@ impl SimState {
                 .receivers
                 .get_or_insert_with(|| Box::new(RankSet::new(ranks)));
             receivers.insert(to);
-            process.in_transit.entry(to).or_default().push_back(message);
+            queue(&mut process.in_transit, to).push_back(message);
             self.schedule(SimEvent::Arrive { from, to }, arrival);
         }
         request
@@ -153,7 +154,7 @@ impl SimState {
             Some(message) => self.give(rank, request, message),
             None if self.process(rank).known_failures.contains(from) => self.fail(rank, request),
             None => {
-                let posted = self.process(rank).posted.entry(from).or_default();
+                let posted = queue(&mut self.process(rank).posted, from);
                 posted.push_back(request);
             }
         }
@@ -181,11 +182,7 @@ impl SimState {
         let process = self.process(to);
         match process.matching(from, &message) {
             Some(request) => self.give(to, request, message),
-            None => process
-                .unexpected
-                .entry(from)
-                .or_default()
-                .push_back(message),
+            None => queue(&mut process.unexpected, from).push_back(message),
         }
     }
 
@@ -329,6 +326,13 @@ impl SimState {
     pub fn abandon(&mut self, rank: Rank, request: Request) {
         self.process(rank).close(request);
     }
+}
+
+/// Returns the queue of a peer. Most queues have one element, and in large groups there are millions of them.
+fn queue<T>(queues: &mut BTreeMap<Rank, VecDeque<T>>, rank: Rank) -> &mut VecDeque<T> {
+    queues
+        .entry(rank)
+        .or_insert_with(|| VecDeque::with_capacity(1))
 }
 
 /// Takes the oldest message of a queue, and drops the queue if it is empty then.

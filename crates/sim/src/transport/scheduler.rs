@@ -211,6 +211,15 @@ impl<T> Scheduler<T> {
         if ready == 0 && now.events.is_empty() {
             return now.timed && now.let_time_pass(self.tasks.iter().map(|task| task.rank));
         }
+        if now.in_batches {
+            if ready == 0 {
+                now.apply_all();
+            } else {
+                drop(now);
+                self.resume(self.ready.kth(0));
+            }
+            return true;
+        }
         if let Some(event) = now.next_event(ready) {
             now.apply(event);
             return true;

@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use super::calls::{CallResult, Collective, CollectiveCall};
 use super::clock::{NetworkClock, RankClock};
+use super::events::SimEvent;
 use super::network::{OpenRequest, SimMessage};
 use super::trace::{TraceEntry, TraceEvent};
 use super::traffic::Traffic;
@@ -20,29 +21,6 @@ use ftsort_core::transport::mpi_api::{Look, Outcome, Request};
 use ftsort_core::transport::recv_buffers::RecvBuffers;
 use ftsort_core::transport::watch::{Activity, SignsOfLife};
 use ftsort_kernels::random::SplitMix;
-
-/// An event that can happen while all ranks pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SimEvent {
-    /// The oldest message between two ranks arrives.
-    Arrive { from: Rank, to: Rank },
-    /// A large message is copied to the receive that it has matched.
-    Transfer { to: Rank, receive: Request },
-    /// A rank learns of a failure.
-    ReportFailure { to: Rank, about: Rank },
-    /// A rank learns that a communicator was revoked.
-    Revoked { to: Rank, comm: usize },
-    /// The result of a collective call is decided.
-    Decide {
-        comm: usize,
-        call: CollectiveCall,
-        number: usize,
-    },
-    /// A rank continues after a collective call.
-    Leave { rank: Rank },
-    /// A rank that was reported as failed stops.
-    Stop { rank: Rank },
-}
 
 /// The status of a simulated process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +149,8 @@ pub struct SimState {
     record: bool,
     /// Whether the run keeps no records of steps and messages.
     pub forgets: bool,
+    /// See [`SimConfig::in_batches`](super::SimConfig::in_batches).
+    pub in_batches: bool,
     /// The number of the next message.
     pub next_message: u64,
     /// A use of the network that its interface forbids.
@@ -219,6 +199,7 @@ impl SimState {
             received: BTreeMap::new(),
             record: config.record,
             forgets: config.forgets,
+            in_batches: config.in_batches,
             next_message: 0,
             misuse: None,
             closed: false,
@@ -370,6 +351,13 @@ impl SimState {
         let process = self.process(rank);
         process.result = None;
         process.wake();
+    }
+
+    /// Applies all events, those of a rank one after the other.
+    pub fn apply_all(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        events.sort_by_key(SimEvent::rank);
+        events.into_iter().for_each(|event| self.apply(event));
     }
 
     /// Picks the next event. `ready`: how many ranks could continue. None: one of them continues.

@@ -12,6 +12,7 @@ use crate::members::Rank;
 use crate::tree::detect::{MissedTest, TestTimeout};
 use crate::tree::faults::along;
 use crate::vcube::Node;
+use ftsort_kernels::buffer::Buffer;
 use ftsort_kernels::error::{Error, Result, Status};
 
 /// The number of tests of a link. A link is slow if all of them are late.
@@ -85,7 +86,7 @@ fn exchange(engine: &mut Engine<'_>, other: Rank) -> Result<bool> {
     let message = |from, to| ControlMessage {
         from,
         to,
-        payload: (from == me).then(Vec::new),
+        payload: (from == me).then(|| Buffer::default().into()),
     };
     let messages = vec![message(me, other), message(other, me)];
     Ok(engine.deliver(messages, 0)?.is_some())

@@ -22,6 +22,11 @@ use ftsort_sim::trial::{
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
+/// Thousands of ranks use little memory each, and all of it in turn: this allocator takes half of the time of the system's
+/// allocator then, and less memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs distributed sorts on simulated ranks, injects failures at any step, and checks the results.
 ///
 /// A trial is one simulated job. It is written as one line, such as "ranks=4 seed=7 store=memory:1 failures=2@60",

@@ -7,13 +7,15 @@ use std::time::Instant;
 
 use clap::Args;
 use ftsort_core::sort::Method;
-use ftsort_sim::scale::{Distribution, ScaleReport, ScaleSetting, draw_failures, run_scale};
+use ftsort_sim::scale::{
+    Distribution, ScaleReport, ScaleSetting, draw_failures, predicted_seconds, run_scale,
+};
 use ftsort_sim::transport::NetworkModel;
 
 #[derive(Args)]
 pub struct ScaleOptions {
-    /// Number of ranks
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    /// Number of ranks: up to 65536, and up to 1048576 with --predict
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     ranks: u32,
     /// Records of each rank
     #[arg(long, default_value_t = 64)]
@@ -42,6 +44,9 @@ pub struct ScaleOptions {
     /// Number of records for which one record stands by the network clock
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
+    /// Print the time by the formula alone, without a simulation
+    #[arg(long, requires = "network")]
+    predict: bool,
     /// Append the figures to this CSV file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -59,8 +64,11 @@ fn read_distribution(text: &str) -> Result<Distribution, String> {
         .ok_or_else(|| format!("{text:?} is not a distribution; use one of {names}"))
 }
 
+/// The greatest number of ranks that is simulated.
+const MOST_SIMULATED: u32 = 1 << 16;
+
 /// The names of the columns of the CSV file.
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 19] = [
     "ranks",
     "records",
     "record_bytes",
@@ -79,6 +87,7 @@ const COLUMNS: [&str; 18] = [
     "control_step",
     "largest_share",
     "simulated_seconds",
+    "predicted_seconds",
 ];
 
 /// Runs the sort, without failures and then with failures. Returns whether all results are right.
@@ -100,6 +109,17 @@ pub fn scale(options: &ScaleOptions) -> Result<bool, String> {
         copies: options.copies,
         network,
     };
+    if let Some(network) = network.filter(|_| options.predict) {
+        let seconds = predicted_seconds(&setting, &network);
+        println!("predicted time {:.3} ms", seconds * 1e3);
+        return Ok(true);
+    }
+    if options.ranks > MOST_SIMULATED {
+        return Err(format!(
+            "--ranks {}: at most {MOST_SIMULATED} ranks are simulated; add --predict for the formula alone",
+            options.ranks
+        ));
+    }
     let timed = |failures: &[_]| {
         let start = Instant::now();
         let report = run_scale(&setting, failures);
@@ -108,12 +128,12 @@ pub fn scale(options: &ScaleOptions) -> Result<bool, String> {
         (report, seconds)
     };
     let (first, seconds) = timed(&[]);
-    write_row(options, &first, seconds)?;
+    write_row(options, &setting, &first, seconds)?;
     let mut is_right = first.wrong.is_none();
     if options.failures > 0 && is_right {
         let failures = draw_failures(&setting, &first, options.failures);
         let (report, seconds) = timed(&failures);
-        write_row(options, &report, seconds)?;
+        write_row(options, &setting, &report, seconds)?;
         is_right = report.wrong.is_none();
         if setting.network.is_some() {
             let more = report.seconds - first.seconds;
@@ -153,12 +173,21 @@ fn print(setting: &ScaleSetting, report: &ScaleReport, seconds: f64) {
         report.largest_share,
         report.wrong.as_deref().unwrap_or("the result is right"),
     );
-    if setting.network.is_some() {
-        println!("  simulated time {:.3} ms", report.seconds * 1e3);
+    if let Some(network) = setting.network {
+        println!(
+            "  simulated time {:.3} ms, without failures {:.3} ms by the formula",
+            report.seconds * 1e3,
+            predicted_seconds(setting, &network) * 1e3
+        );
     }
 }
 
-fn write_row(options: &ScaleOptions, report: &ScaleReport, seconds: f64) -> Result<(), String> {
+fn write_row(
+    options: &ScaleOptions,
+    setting: &ScaleSetting,
+    report: &ScaleReport,
+    seconds: f64,
+) -> Result<(), String> {
     let Some(path) = &options.csv else {
         return Ok(());
     };
@@ -191,6 +220,10 @@ fn write_row(options: &ScaleOptions, report: &ScaleReport, seconds: f64) -> Resu
         report.control_step.to_string(),
         format!("{:.4}", report.largest_share),
         format!("{:.6}", report.seconds),
+        match setting.network {
+            Some(network) => format!("{:.6}", predicted_seconds(setting, &network)),
+            None => String::new(),
+        },
     ];
     writeln!(file, "{}", row.join(",")).map_err(failed)
 }
