@@ -2,6 +2,7 @@
 //!
 //! Must never: depend on the rank; only on the inputs and the shares of the nodes.
 
+use super::key_bytes::KeyBytes;
 use super::merge_and_place::ResultLayout;
 use super::pivot::{Cut, CutPoint};
 use crate::block::{Block, Run};
@@ -66,7 +67,7 @@ pub(super) fn made_at_once(
     let counts = starts.windows(2).map(|start| (start[1] - start[0]) as u64);
     let layout = ResultLayout::of_counts(counts);
     Ok(MadeAtOnce {
-        decisions: vec![Cut::encode_all(&cuts, size), layout.encode(size)],
+        decisions: vec![KeyBytes::of(kernel).of_cuts(&cuts), layout.encode(size)],
         blocks,
     })
 }

@@ -20,6 +20,7 @@ mod bitonic;
 pub mod cost;
 pub mod filter;
 mod hyperquicksort;
+mod key_bytes;
 mod many;
 mod merge_and_place;
 mod merging;

@@ -13,6 +13,7 @@
 //! Cost: one round with one decision for each level; with L levels about L (N^(1/L) - 1) messages per node, and
 //! each record moves at most L times. Must never: depend on failures, except through the shares of the nodes.
 
+use super::key_bytes::KeyBytes;
 use super::pivot::{self, Cut};
 use super::{sorted, sorted_each};
 use crate::block::Block;
@@ -70,6 +71,10 @@ impl Level {
 }
 
 impl SampleSort<'_> {
+    fn key_bytes(&self) -> KeyBytes {
+        KeyBytes::of(self.kernel)
+    }
+
     fn level(&self, round: u32) -> Level {
         Level::of(round, self.rounds(), self.dimension)
     }
@@ -102,7 +107,7 @@ impl Algorithm for SampleSort<'_> {
             1 if self.dimension <= FEW_DIMENSIONS => pivot::sample(block, parts, self.kernel),
             _ => pivot::scattered_samples(block, (at.node, parts), self.kernel),
         };
-        Ok(pivot::encode_samples(&samples))
+        Ok(self.key_bytes().of_samples(&samples))
     }
 
     fn unite_proposals(
@@ -110,7 +115,10 @@ impl Algorithm for SampleSort<'_> {
         at: &RoundContext<'_>,
         proposals: Vec<(Node, Slice)>,
     ) -> Result<Vec<(Node, Slice)>> {
-        pivot::thinned(proposals, self.level(at.round).parts(), self.kernel)
+        let keys = self.key_bytes();
+        let proposals = keys.whole_samples(proposals)?;
+        let united = pivot::thinned(proposals, self.level(at.round).parts(), self.kernel)?;
+        keys.of_whole_samples(united)
     }
 
     fn decide(
@@ -126,16 +134,19 @@ impl Algorithm for SampleSort<'_> {
             false => part.iter().sum(),
         };
         let parts: Vec<usize> = parts.map(share).collect();
-        let cuts = pivot::balanced(proposals, &parts, self.kernel)?;
-        Ok(Cut::encode_all(&cuts, self.kernel.record_bytes()))
+        let keys = self.key_bytes();
+        let proposals = keys.whole_samples(proposals.to_vec())?;
+        let cuts = pivot::balanced(&proposals, &parts, self.kernel)?;
+        Ok(keys.of_cuts(&cuts))
     }
 
     fn proposal_limit(&self, round: u32) -> usize {
-        pivot::samples_limit(self.level(round).parts(), self.kernel.record_bytes())
+        let most = pivot::most_samples(self.level(round).parts(), self.kernel.record_bytes());
+        most * self.key_bytes().sample_bytes()
     }
 
     fn decision_limit(&self, round: u32) -> usize {
-        Cut::encoded_bytes(self.kernel.record_bytes()) * self.level(round).parts()
+        self.key_bytes().cut_bytes() * self.level(round).parts()
     }
 
     fn most_runs(&self) -> usize {
@@ -148,8 +159,7 @@ impl Algorithm for SampleSort<'_> {
 
     fn split(&self, at: &RoundContext<'_>, block: &Block) -> Result<Split> {
         let level = self.level(at.round);
-        let record_bytes = self.kernel.record_bytes();
-        let cuts = Cut::decode_between(at.decision, level.parts(), record_bytes)?;
+        let cuts = self.key_bytes().cuts_between(at.decision, level.parts())?;
         let mut give = Cut::divide_all(&cuts, block, self.kernel);
         let keep = give.remove(level.part_of(at.node));
         Ok(Split { keep, give })

@@ -22,6 +22,7 @@ mod vector;
 pub use vector::factors;
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 pub use pool::{TASKS_PER_THREAD, ThreadPool, Threads};
 
@@ -38,6 +39,9 @@ pub type Visitor<'a> = dyn FnMut(&[u8]) + Send + 'a;
 pub trait Kernel: Send + Sync + std::fmt::Debug {
     /// Returns the size of a record in bytes.
     fn record_bytes(&self) -> usize;
+
+    /// Returns the bytes of a record that comparisons read; all bytes if a comparator of the program compares records.
+    fn key_range(&self) -> Range<usize>;
 
     /// Returns the threads that the kernel works on.
     fn thread_pool(&self) -> &ThreadPool;

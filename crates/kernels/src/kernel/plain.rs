@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::cut::{Order, select};
 use super::merge::{FAR_BYTES, Merge, merge, merge_tree, merge_tree_by};
@@ -285,6 +286,10 @@ fn first_violation<T: PlainKey>(
 impl<T: PlainKey> Kernel for Plain<T> {
     fn record_bytes(&self) -> usize {
         size_of::<T>()
+    }
+
+    fn key_range(&self) -> Range<usize> {
+        0..self.record_bytes()
     }
 
     fn thread_pool(&self) -> &ThreadPool {

@@ -5,6 +5,7 @@
 //! use rayon's global pool, which belongs to the program.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::cut::{Order, select};
 use super::keyed::Keyed;
@@ -24,6 +25,7 @@ pub struct Records {
     pool: ThreadPool,
     order: Keyed,
     layout: Layout,
+    key_range: Range<usize>,
 }
 
 impl Records {
@@ -33,6 +35,7 @@ impl Records {
             pool,
             order: Keyed::new(layout),
             layout: layout.clone(),
+            key_range: layout.key_range().unwrap_or(0..layout.record_bytes()),
         }
     }
 
@@ -118,6 +121,10 @@ pub fn reverse(block: &mut [u8], size: usize) {
 impl Kernel for Records {
     fn record_bytes(&self) -> usize {
         self.order.record_bytes()
+    }
+
+    fn key_range(&self) -> Range<usize> {
+        self.key_range.clone()
     }
 
     fn thread_pool(&self) -> &ThreadPool {

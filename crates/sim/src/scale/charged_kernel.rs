@@ -1,6 +1,7 @@
 //! A kernel that charges its work to the network clock. The work is done, too.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::transport::{NetworkModel, compute};
 use ftsort_kernels::buffer::Buffer;
@@ -29,6 +30,10 @@ impl<'k> ChargedKernel<'k> {
 impl Kernel for ChargedKernel<'_> {
     fn record_bytes(&self) -> usize {
         self.kernel.record_bytes()
+    }
+
+    fn key_range(&self) -> Range<usize> {
+        self.kernel.key_range()
     }
 
     fn thread_pool(&self) -> &ThreadPool {

@@ -10,6 +10,7 @@
 //! differently, so that the shares of all arrays together are in proportion, and the records of arrays with fewer records
 //! than nodes are spread over all nodes. A block of the result has one run for each array. Must never: compare records of two arrays, or move a record from one array to another.
 
+use super::key_bytes::KeyBytes;
 use super::merge_and_place::{block_start, encoded_cuts, total_records};
 use super::pivot::{self, Cut, WHOLE};
 use super::{MergeAndPlace, SampleSort};
@@ -351,7 +352,7 @@ impl Algorithm for SortMany<'_> {
             let wanted = self.samples(part.bytes() / kernel.record_bytes(), total);
             let samples =
                 pivot::spaced_samples(&part, wanted, |_| spread(at.node.0 as usize), kernel);
-            Ok(pivot::encode_samples(&samples))
+            Ok(KeyBytes::of(kernel).of_samples(&samples))
         })?;
         Ok(pack(&proposals))
     }
@@ -375,8 +376,10 @@ impl Algorithm for SortMany<'_> {
             }
             let kernel = self.kernel(array);
             let rounding = Some(spread(array));
+            let keys = KeyBytes::of(kernel);
+            let of_array = keys.whole_samples(of_array)?;
             let cuts = pivot::rounded(&of_array, &subcube.shares(), rounding, kernel)?;
-            Ok(Cut::encode_all(&cuts, kernel.record_bytes()))
+            Ok(keys.of_cuts(&cuts))
         })?;
         Ok(pack(&decisions))
     }
@@ -421,10 +424,10 @@ impl Algorithm for SortMany<'_> {
         self.for_each(at, block, |array, at, part| {
             let kernel = self.kernel(array);
             let cuts = match at.round {
-                1 => at.decision,
-                _ => encoded_cuts(at.decision, self.nodes())?,
+                1 => KeyBytes::of(kernel).whole_cuts(at.decision)?,
+                _ => encoded_cuts(at.decision, self.nodes())?.into(),
             };
-            let cuts = Cut::read_between(cuts, self.nodes(), kernel.record_bytes())?;
+            let cuts = Cut::read_between(&cuts, self.nodes(), kernel.record_bytes())?;
             for mut run in part.runs {
                 for (cut, part) in cuts.iter().zip(&mut parts) {
                     let (below, above) = cut.divide_run(&run, kernel);
