@@ -195,6 +195,29 @@ def scaling():
     return figure
 
 
+def scale():
+    """The simulated time of sorts in one to three levels, and the messages of a rank, over the number of ranks."""
+    figure, (left, right) = plots.pyplot.subplots(1, 2, figsize=(9.6, 4.6))
+    rows = tables.chosen(tables.read_numbers(DATA / "scale.csv"), failures=0, scale=2**17 / 64)
+    ranks = sorted({int(row["ranks"]) for row in rows})
+    sorts = (("samplesort", "one level", RED), ("samplesort_2", "two levels", BLUE), ("samplesort_3", "three levels", GREEN))
+    for sort, label, colour in sorts:
+        own = tables.chosen(rows, algorithm=sort)
+        places = [row["ranks"] for row in own]
+        left.plot(places, [row["simulated_seconds"] * 1000 for row in own], "o-", color=colour, label=label)
+        left.plot(places, [row["predicted_seconds"] * 1000 for row in own], ":", color=colour, linewidth=1.2)
+        right.plot(places, [row["messages_mean"] for row in own], "o-", color=colour, label=label)
+    left.plot([], [], ":", color=GREY, label="formula")
+    left.set(title="2^17 records of each rank", ylabel="simulated time (milliseconds)", ylim=(0, None))
+    right.set(title="Messages that a rank sends", ylabel="messages", yscale="log")
+    plain_numbers(right.yaxis)
+    for drawn in (left, right):
+        drawn.set(xlabel="number of ranks", xscale="log")
+        plots.powers_of_two(drawn.xaxis, ranks)
+        drawn.legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=9)
+    return figure
+
+
 def lengths():
     """The time of sorts of all sizes, relative to a plain sample sort."""
     rows = tables.read_numbers(DATA / "lengths.csv")
@@ -287,7 +310,7 @@ def simulator():
 
 
 DRAWN = {function.__name__: function
-         for function in (timeline, command, time, stores, parity, recovery, lengths, scaling, balance, dgrp, simulator)}
+         for function in (timeline, command, time, stores, parity, recovery, lengths, scaling, scale, balance, dgrp, simulator)}
 
 
 def draw(names, folder, png):
