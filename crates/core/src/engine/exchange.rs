@@ -124,6 +124,9 @@ impl Engine<'_> {
                 (Some(ticket), _) => {
                     let frame = self.transport.take(ticket);
                     if let Some(bytes) = length_of_next(&frame) {
+                        if bytes > limit {
+                            return Err(too_long(bytes, limit));
+                        }
                         awaited.push((index, self.transport.receive(message.from, bytes)?));
                     }
                     opened(frame)
@@ -433,6 +436,11 @@ fn length_of_next(message: &[u8]) -> Option<usize> {
     let length = message.strip_prefix(&[PAYLOAD_IS_NEXT])?;
     let length = length.try_into().map(u64::from_le_bytes);
     length.ok()?.try_into().ok()
+}
+
+fn too_long(bytes: usize, limit: usize) -> Error {
+    let text = format!("a control message has {bytes} bytes, which is more than {limit}");
+    Error::new(Status::Internal, text)
 }
 
 pub(super) fn opened(message: Buffer) -> Delivery<Slice> {
