@@ -6,8 +6,11 @@
 //! event for each member that failed, and broadcasts the events. Members ignore updates from ranks
 //! outside the group. If a rank outside the group has passed zeta tests in a row, its tester asks
 //! the leader for a decision. Once decided, the rank's counter becomes even, which is an event like
-//! any other. A rank outside the group runs no tests, answers tests, and accepts updates from all
-//! ranks.
+//! any other. A rank outside the group answers tests and accepts updates from all ranks, and its own
+//! tests have no results. It runs tests only if no rank has tested it for more than zeta intervals.
+//! Then its view of the group is wrong, and the replies bring the counters of others. Without these
+//! tests, ranks that each believe themselves outside after lost messages would wait for each other
+//! for ever.
 //!
 //! The driver calls [`Monitor::tick`] at [`Monitor::next_wake`] and not much later (the delay shows
 //! a tester that it was short of processor time); passes received messages to [`Monitor::receive`]
@@ -85,6 +88,8 @@ pub struct Monitor {
     /// The tests that this rank must answer: their numbers and the testers' digests.
     pending_answers: BTreeMap<Rank, (u64, u64)>,
     interval: u64,
+    /// The interval in which another rank last tested this rank.
+    last_tested: u64,
     interval_end: f64,
     wake: f64,
 }
@@ -110,6 +115,7 @@ impl Monitor {
             rejoins: RejoinDecisions::default(),
             pending_answers: BTreeMap::new(),
             interval: 0,
+            last_tested: 0,
             interval_end: now,
             wake: now,
         }
@@ -157,6 +163,7 @@ impl Monitor {
         }
         match message {
             MonitorMessage::Test { number, digest } => {
+                self.last_tested = self.interval;
                 self.pending_answers.insert(from, (number, digest));
                 out.push(Action::RunTest { to: from, number });
             }
@@ -416,7 +423,8 @@ impl Monitor {
         } else {
             now + self.options.interval
         };
-        if !self.is_member() {
+        let is_untested = self.interval - self.last_tested > u64::from(self.options.zeta);
+        if !self.is_member() && !is_untested {
             return;
         }
         let (group, outside) = (&self.group, &self.outside);
