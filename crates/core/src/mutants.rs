@@ -153,6 +153,8 @@ mutants! {
     VersionsNotReplicated,
     /// An executor continues from the first version that it finds.
     OldVersionTakenOver,
+    /// A rank that has discarded its block counts as a holder of it after its node has moved.
+    DiscardedBlockCounts,
     /// Files are written in place (the papers' programs).
     WritesInPlace,
     /// Files are not synced before the commit.

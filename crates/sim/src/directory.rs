@@ -246,7 +246,8 @@ impl Files for InMemoryDirectory {
         let file = self.shared.borrow().files.get(name).cloned();
         let file = file.ok_or(ErrorKind::NotFound)?;
         let (mut content, writer) = (file.content, file.writer);
-        if self.model.damage && !self.handle.is_alive(writer) && self.handle.chance(2) == 0 {
+        let may_change = self.model.damage && !content.is_empty();
+        if may_change && !self.handle.is_alive(writer) && self.handle.chance(2) == 0 {
             let at = self.handle.chance(content.len() as u64) as usize;
             match self.handle.chance(2) {
                 0 => content.truncate(at),

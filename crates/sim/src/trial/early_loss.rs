@@ -10,7 +10,8 @@ use super::{SortOutcome, StoreKind, TestRecord, TreeUse, Trial, TrialRun};
 use crate::harness::chunk_bytes;
 use crate::transport::Received;
 use ftsort_core::engine::ENCLOSED_PART;
-use ftsort_core::members::Rank;
+use ftsort_core::group::many::unknown_counts;
+use ftsort_core::members::{Rank, RankSet};
 use ftsort_kernels::checksum::Checksum;
 use ftsort_kernels::error::Error;
 
@@ -29,16 +30,34 @@ pub(super) fn judge_early_loss(
     if trial.store == StoreKind::Reload {
         return Some("data loss is reported, although inputs can be loaded again".into());
     }
+    // Jobs in which the survivors knew all counts of arrays use a store.
+    let lost_counts = |outcome: &SortOutcome| {
+        let lost = RankSet::from_ranks(trial.ranks, outcome.lost.iter().copied());
+        let unknown = unknown_counts(&lost);
+        trial.arrays > 0
+            && outcome
+                .result
+                .as_ref()
+                .is_err_and(|error| *error == unknown)
+    };
+    let uses_store =
+        |outcomes: &&Vec<Option<SortOutcome>>| !outcomes.iter().flatten().any(lost_counts);
     let was_stored = |owner: &&Rank| {
         if trial.tree.is_some() && job > 0 {
             // Trees before this job may have used any number of stores.
             return false;
         }
+        let mut later = run.outcomes[job + 1..].iter();
+        if lost_counts(outcome) && later.any(|outcomes| uses_store(&outcomes)) {
+            // The files of the later job have the same names.
+            return false;
+        }
+        let begun = run.outcomes[..job].iter().filter(uses_store).count();
         // The number of stores of inputs and results before this job.
         let stores = if trial.protects > 0 {
-            job * (1 + trial.update_count() + trial.protects)
+            begun * (1 + trial.update_count() + trial.protects)
         } else {
-            job
+            begun
         };
         let name = format!("-s{stores}-v0-f00000000-n{owner}");
         run.finished_files.iter().any(|file| file.ends_with(&name))

@@ -36,7 +36,7 @@ pub fn judge(trial: &Trial, run: &TrialRun) -> Option<String> {
         ));
     }
     let refused = run.outcomes.iter().filter(|job| was_refused(job)).count();
-    if refused > trial.refusals.len() && !trial.lies {
+    if refused > trial.refusals.len() && !trial.lies && !may_reload_another_input(trial) {
         let refusals = trial.refusals.len();
         return Some(format!(
             "{refused} jobs were refused, but only {refusals} actions"
@@ -104,6 +104,7 @@ fn judge_job(
         _ if below_quorum => Some(CONTINUES_BELOW_QUORUM.into()),
         status if REFUSED.contains(&status) && !trial.refusals.is_empty() => None,
         Status::Callback if trial.lies && first.failed != first.absent => None,
+        Status::Callback if may_reload_another_input(trial) => None,
         Status::Corrupt => judge_corruption(trial, first, error),
         // A corrupt replica counts as none.
         Status::DataLost if !trial.corruptions.is_empty() => judge_corruption(trial, first, error),
@@ -111,6 +112,13 @@ fn judge_job(
         Status::DataLost => judge_data_loss(trial, run, job, first),
         _ => Some(format!("all ranks return an error: {error}")),
     }
+}
+
+/// Whether a reloaded input may differ from the one that its owner has reported the hash of, because the owner's was
+/// changed before.
+fn may_reload_another_input(trial: &Trial) -> bool {
+    let is_of_an_input = |words: &String| words.contains(".input");
+    trial.store == StoreKind::Reload && trial.corruptions.iter().any(is_of_an_input)
 }
 
 /// Whether a rank failed before its input was known, so that a wrong one in place of it cannot be detected.

@@ -43,11 +43,11 @@ pub fn protect(
     input_of: &dyn Fn(Rank) -> Result<Buffer>,
     checks: Option<&Checks<'_>>,
 ) -> Result<Protected> {
-    let members = context.engine.members();
-    let (me, is_idle) = (members.me(), members.is_idle_spare(members.me()));
-    let version_of = |version| match is_idle {
-        true => Ok(Slice::from(Buffer::default())),
-        false => bytes_of(trial, &trial.version_of_records(job, me, version)).map(Slice::from),
+    let me = context.engine.members().me();
+    let has_input = !context.absent.contains(me);
+    let version_of = |version| match has_input {
+        true => bytes_of(trial, &trial.version_of_records(job, me, version)).map(Slice::from),
+        false => Ok(Slice::from(Buffer::default())),
     };
     let checks_of = |input: &Slice| {
         checks.map(|checks| Checks {

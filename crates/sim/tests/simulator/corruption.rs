@@ -20,6 +20,18 @@ const SORTS: [&str; 6] = [
     "algorithm=quickmerge store=versions:1",
 ];
 
+/// A rank changes each message, so that it is excluded, and its blocks move while a spare takes over from a failed rank.
+#[test]
+fn every_crash_while_a_corrupt_rank_is_excluded_beside_a_spare() {
+    for store in ["versions:2", "memory:2", "parity:1:8", "directory"] {
+        for algorithm in ["bitonic", "quickmerge"].into_iter().take(sized(1, 2)) {
+            every_single_crash(&format!(
+                "ranks=4 records=6 algorithm={algorithm} store={store} checks=1 spares=1 corrupt=1~1.message*"
+            ));
+        }
+    }
+}
+
 #[test]
 fn a_corruption_of_any_data_in_any_round_never_gives_a_wrong_result() {
     let changes = ["flip", "key", "copy", "drop", "double"];

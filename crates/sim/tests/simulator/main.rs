@@ -464,6 +464,15 @@ fn trials_that_had_wrong_results_before_are_correct() {
         "ranks=4 seed=141 records=0 keys=1 store=directory failures=2@24,3@1",
         // Lists of decisions were longer than the largest control message.
         "ranks=17 seed=6 records=0 keys=1 algorithm=hyperquicksort_paper store=versions:1 repair=shrink",
+        // A rank had discarded its block, and still counted as a holder of it after another rank had become the executor.
+        "ranks=6 seed=1 records=2 keys=1 algorithm=bitonic store=versions:2 repair=agree checks=1 corrupt=3~2.message* \
+         spares=1 failures=0@95",
+        // The oracle took a reloaded input that differed from a changed one for one that had to be accepted, a file of the
+        // next call for one of a call that stored nothing, and an idle spare for a rank with an input.
+        "ranks=3 seed=50005962 records=3 keys=1 algorithm=quickmerge store=reload protects=1 tagged=1 checks=1 \
+         corrupt=2~0.input.flip/431306,1~6.order.key failures=0@1",
+        "ranks=6 seed=50006473 records=0 keys=1 algorithm=samplesort store=directory sorts=2 arrays=1 failures=5@1",
+        "ranks=3 seed=50009001 records=5 keys=9 algorithm=hyperquicksort store=reload spares=1 protects=1 failures=1@1",
     ] {
         expect_correct(&parse(line));
     }

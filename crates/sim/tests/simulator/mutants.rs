@@ -119,6 +119,10 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
              corrupt=1~2.stored",
             1,
         )),
+        Mutant::DiscardedBlockCounts => {
+            let line = "ranks=4 records=3 algorithm=bitonic store=versions:2 checks=1 spares=1 corrupt=1~1.message*";
+            Some((line, 1))
+        }
         Mutant::SendsToFailedRanks => Some(("ranks=3 records=6 store=memory:1", 1)),
         Mutant::LostCheckpointsNotReplaced => {
             let line = "ranks=4 records=6 store=memory:1 loop=1 failures=1@60,0@55";

@@ -398,7 +398,10 @@ impl Versions<'_, '_> {
                 if to == me && *keeper == me && executor != me {
                     becomes_replica.push(node);
                 }
-                let wants = !held.contains(&to) || self.afresh && to == executor && to != *keeper;
+                // The former executor has discarded its block, and stays a holder if the node moves.
+                let has_discarded = to == held[0] && !mutant(Mutant::DiscardedBlockCounts);
+                let refreshes = self.afresh && (to == executor || has_discarded);
+                let wants = !held.contains(&to) || refreshes && to != *keeper;
                 if wants && (*keeper == me || to == me) {
                     moves.push((node, *keeper, to));
                 }
