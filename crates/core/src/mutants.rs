@@ -149,8 +149,14 @@ mutants! {
     LossesNotReported,
     /// The replicas of a version are looked for at the ranks that would hold them now.
     CurrentHoldersAsked,
+    /// The recovery of a result moves blocks back to ranks that were excluded when it was made.
+    BlocksOfResultMoved,
     /// Versions are not replicated.
     VersionsNotReplicated,
+    /// A rank that receives a block before the first round does not hold it as a protected input for later jobs.
+    MovedInputNotHeld,
+    /// Copies of protected inputs are sorted by the key of the present job.
+    SortedInputCopied,
     /// An executor continues from the first version that it finds.
     OldVersionTakenOver,
     /// A rank that has discarded its block counts as a holder of it after its node has moved.

@@ -126,7 +126,7 @@ impl JobContext<'_, '_> {
         retained: &mut RetainedResult,
     ) -> Result<()> {
         self.find_failures()?;
-        if retained.is_whole(self.engine.members().membership()) {
+        if retained.is_whole(self.engine.members()) {
             return Ok(());
         }
         let stored = StoresVersions(algorithm);

@@ -13,7 +13,7 @@ use super::redundancy::{Redundancy, retire_before};
 use super::{Algorithm, Engine, Event, Phase, Source, Verdict};
 use crate::block::Block;
 use crate::faults::Point;
-use crate::members::{Rank, RankSet};
+use crate::members::{Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::overlay::Overlay;
 use crate::store::parity::{Covered, Encoding};
@@ -44,6 +44,8 @@ pub struct Finished {
     pub decision: Slice,
     /// The redundancy, if the job keeps it.
     pub retained: Option<RetainedResult>,
+    /// The membership at the end of the job, with which all blocks are on the executors of their nodes.
+    pub membership: Membership,
 }
 
 /// The point from which a job continues.
@@ -279,6 +281,7 @@ impl<'a, 'e> Job<'a, 'e> {
         Ok(Finished {
             blocks: self.progress.blocks.clone(),
             decision: last.unwrap_or_else(|| Buffer::default().into()),
+            membership: self.engine.members.membership().clone(),
             retained: retains.then(|| self.into_retained(is_over)),
         })
     }

@@ -12,7 +12,8 @@ const WINDOW: usize = 4 << 20;
 impl<T: Transport> Group<T> {
     /// Passes the whole result to `consume` on the rank that executes the tree's sink: in order, in pieces of about
     /// 4 MiB, each once. After failures it recovers the result, as [`Group::recover`], and continues. If the receiving
-    /// rank fails, the rank that executes the sink then receives the result from the beginning. Collective.
+    /// rank fails, the rank that executes the sink then receives the result from the beginning. A rank that was excluded
+    /// when the result was made executes no sink: another rank receives the result for it. Collective.
     ///
     /// # Errors
     /// As [`Group::recover`]; `Status::Callback` if `consume` fails.
@@ -45,6 +46,8 @@ impl<T: Transport> Group<T> {
             let mut progress = Progress::default();
             let mut recovered = None;
             loop {
+                group.members.exclude_as(&result.safety.membership);
+                progress.continue_with(&group.members);
                 let local = result.local_part();
                 let collected = group.on_trees(|engine, beside| {
                     let collect = Collect {
@@ -57,6 +60,7 @@ impl<T: Transport> Group<T> {
                     };
                     collect.run(consume)
                 });
+                group.members.readmit_all();
                 match collected {
                     Err(error) if error.status == Status::DataLost => {
                         let failures = group.members.faulty().len();
@@ -64,7 +68,6 @@ impl<T: Transport> Group<T> {
                             return Err(error);
                         }
                         group.recover_agreed(result)?;
-                        progress.continue_with(&group.members);
                     }
                     collected => {
                         group.last_tree = Some(collected?);

@@ -321,7 +321,7 @@ impl<T: Transport> Group<T> {
                 safety: Safety::new(
                     (self.id, seed.wrapping_add(index as u64)),
                     &self.members,
-                    None,
+                    (None, finished.membership.clone()),
                     key.clone(),
                 ),
                 array: Some(array.clone()),

@@ -5,7 +5,7 @@ use super::input::InputOrigin;
 use super::job::Inputs;
 use super::{FinalStates, Group, Sorted, StepSetup};
 use crate::engine::{Algorithm, Engine, Event, RetainedResult};
-use crate::members::{Members, RankSet};
+use crate::members::{Members, Membership, RankSet};
 use crate::transport::Transport;
 use ftsort_kernels::digest::DigestKey;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -22,6 +22,9 @@ pub(super) struct Safety {
     ranks: usize,
     /// None: a rank that fails takes its blocks along.
     pub retained: Option<RetainedResult>,
+    /// The membership with which all blocks are on the executors of their nodes. It excludes the ranks that were
+    /// excluded when the result was made.
+    pub membership: Membership,
     /// The key of the digests of blocks and copies, where they are checked.
     key: Option<DigestKey>,
     /// How the inputs follow from those of a reload.
@@ -33,7 +36,7 @@ impl Safety {
     pub fn new(
         (group, id): (u64, u64),
         members: &Members,
-        retained: Option<RetainedResult>,
+        (retained, membership): (Option<RetainedResult>, Membership),
         key: Option<DigestKey>,
     ) -> Safety {
         Safety {
@@ -42,6 +45,7 @@ impl Safety {
             absent: members.faulty().clone(),
             ranks: members.ranks(),
             retained,
+            membership,
             key,
             origin: InputOrigin::Caller,
         }
@@ -164,6 +168,7 @@ impl<T: Transport> Group<T> {
         let Safety {
             absent,
             retained,
+            membership,
             key,
             origin,
             ..
@@ -174,13 +179,14 @@ impl<T: Transport> Group<T> {
             ..StepSetup::default()
         };
         self.keeping_stats(|group| {
-            group.engage(step, |engine, beside| {
-                let present = engine.members().membership();
+            let restored = group.engage(step, |engine, beside| {
                 let Some(retained) = retained else {
                     return none_failed(engine, absent, beside.lost);
                 };
-                if retained.is_whole(present) {
+                if retained.is_whole(engine.members()) {
                     // Another result of the same job may have been recovered.
+                    retained.exclude_again(engine);
+                    *membership = engine.members().membership().clone();
                     *absent = engine.members().faulty().clone();
                     return Ok(());
                 }
@@ -190,10 +196,13 @@ impl<T: Transport> Group<T> {
                     origin: origin.clone(),
                 };
                 retained.recover(engine, algorithm, &mut source, beside.lost)?;
+                *membership = engine.members().membership().clone();
                 *absent = engine.members().faulty().clone();
                 engine.tell(Event::Renewed);
                 Ok(())
-            })
+            });
+            group.members.readmit_all();
+            restored
         })
     }
 }

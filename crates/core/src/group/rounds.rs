@@ -197,7 +197,12 @@ impl<T: Transport> Group<T> {
         let mut result = FinalStates {
             states: Vec::new(),
             rounds: algorithm.rounds(),
-            safety: Safety::new((self.id, seed), &self.members, finished.retained, None),
+            safety: Safety::new(
+                (self.id, seed),
+                &self.members,
+                (finished.retained, finished.membership),
+                None,
+            ),
             _moved: Vec::new(),
         };
         if algorithm.rounds() > 0 {

@@ -369,8 +369,13 @@ impl<T: Transport> Group<T> {
             method,
             dense: self.config.dense,
             own: self.members.working_node(),
-            safety: Safety::new((self.id, id), &self.members, finished.retained, key)
-                .with_origin(origin),
+            safety: Safety::new(
+                (self.id, id),
+                &self.members,
+                (finished.retained, finished.membership),
+                key,
+            )
+            .with_origin(origin),
             array: None,
             columns: None,
             filter,

@@ -266,6 +266,22 @@ impl Members {
         changed
     }
 
+    /// Excludes the survivors that this membership excludes, for the same reasons, and readmits all others.
+    pub fn exclude_as(&mut self, membership: &Membership) {
+        let is_reserve = |rank: &Rank| membership.reserve.contains(rank.home());
+        let is_stopped = |rank: &Rank| {
+            !membership.is_executing(*rank)
+                && !membership.idle.contains(rank.home())
+                && !is_reserve(rank)
+        };
+        let of = |excluded: &dyn Fn(&Rank) -> bool| {
+            RankSet::from_ranks(self.ranks, self.survivors().filter(excluded))
+        };
+        let (stopped, reserve) = (of(&is_stopped), of(&is_reserve));
+        self.stopped = stopped;
+        self.exclude(&reserve);
+    }
+
     /// The ranks of the last exclusion by a policy.
     pub fn excluded(&self) -> &RankSet {
         &self.excluded

@@ -65,6 +65,11 @@ pub trait Store: fmt::Debug {
     /// for it.
     fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>>;
 
+    /// Returns an input as [`Store::hold`] got it, although the job has stored a sorted one above it.
+    fn held(&self, owner: Node) -> Result<Option<Block>> {
+        self.get(VersionId::INPUT, owner)
+    }
+
     /// Returns this rank's part in the committed encoding of these data, if there is one.
     fn encoding(&self, _covered: Covered) -> Option<&Encoding> {
         None

@@ -53,6 +53,15 @@ impl Store for Overlay<'_> {
         }
     }
 
+    fn held(&self, owner: Node) -> Result<Option<Block>> {
+        let is_below = self.is_below(owner) && !mutant(Mutant::SortedInputCopied);
+        let below = is_below.then(|| self.below.held(owner)).transpose()?;
+        match below.flatten() {
+            None => self.get(VersionId::INPUT, owner),
+            found => Ok(found),
+        }
+    }
+
     fn encoding(&self, covered: Covered) -> Option<&Encoding> {
         match covered {
             Covered::Inputs => self.below.encoding(covered),

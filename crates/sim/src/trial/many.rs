@@ -85,6 +85,7 @@ pub fn sort_many(
     let run = SortRun {
         algorithm: &algorithm,
         checks: checks.as_ref(),
+        earlier: None,
         source: &|own| input_source(trial, input_of, own),
         input,
         held,

@@ -555,8 +555,10 @@ fn judge_loss_of_parity(
     outcome: &SortOutcome,
 ) -> Option<String> {
     let is_recomputable = !matches!(trial.algorithm, Method::Bitonic(_) | Method::SftBitonic);
-    if trial.protects > 1 && !is_recomputable && outcome.failed.len() > shape.shares {
-        // The first sort can end although an input is lost, if the blocks of its versions are not, as empty ones.
+    let blocks_may_be_elsewhere = !is_recomputable || !trial.exclusions.is_empty();
+    if trial.protects > 1 && blocks_may_be_elsewhere && outcome.failed.len() > shape.shares {
+        // The first sort can end although an input is lost, if the blocks of its versions are not, as empty ones and those
+        // of an excluded rank.
         return None;
     }
     let survivor = Rank::all(trial.ranks).find(|rank| !outcome.failed.contains(rank))?;

@@ -1,6 +1,7 @@
 //! The program of one simulated rank in a trial. It does the same as a program does through the C interface.
 
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 
 use super::custom_loop::CustomLoop;
 use super::many::sort_many;
@@ -325,14 +326,16 @@ fn sort(
 ) -> Result<RankResult> {
     let me = context.engine.members().me();
     let dimension = context.engine.members().cube().dimension();
-    let sort = trial.algorithm.on(kernel, dimension);
-    let algorithm = MergeAndPlace {
-        sort: &*sort,
-        kernel,
+    let other_kernel = other_kernel_of(trial)?;
+    let sorts =
+        [kernel, &*other_kernel].map(|kernel| (trial.algorithm.on(kernel, dimension), kernel));
+    let [algorithm, other] = sorts.each_ref().map(|(sort, kernel)| MergeAndPlace {
+        sort: &**sort,
+        kernel: *kernel,
         dimension,
         dense: trial.dense,
         filter: None,
-    };
+    });
     let mut input = Slice::from(input);
     let (mut held, mut updates) = (None, Updates::default());
     let mut digest = None;
@@ -351,6 +354,10 @@ fn sort(
         input: digest.unwrap_or_else(|| checks.key.digest(&input)),
         ..checks.clone()
     });
+    let other_checks = checks.as_ref().map(|checks| Checks {
+        orders: vec![&*other_kernel],
+        ..checks.clone()
+    });
     let updated = |rank: Rank| match rank == me && trial.protects > 0 {
         true => Buffer::copy_of(&input),
         false => input_of(rank),
@@ -358,6 +365,7 @@ fn sort(
     let run = SortRun {
         algorithm: &algorithm,
         checks: checks.as_ref(),
+        earlier: Some((&other, other_checks.as_ref())),
         source: &|own| input_source(trial, &updated, own),
         input: input.clone(),
         held,
@@ -394,6 +402,8 @@ pub struct SortRun<'r> {
     pub algorithm: &'r dyn Algorithm,
     /// The detection of changed data.
     pub checks: Option<&'r Checks<'r>>,
+    /// The sort of all turns but the last, and its checks; None: the same sort.
+    pub earlier: Option<(&'r dyn Algorithm, Option<&'r Checks<'r>>)>,
     /// Makes a source of inputs, from the rank that can copy its own one again.
     pub source: &'r dyn Fn(Option<Rank>) -> InputSource<'r>,
     /// The input of the rank.
@@ -430,15 +440,20 @@ pub fn run_sort(
     let mut turn = 0;
     loop {
         turn += 1;
+        let last = (sort.algorithm, sort.checks);
+        let (algorithm, checks) = sort
+            .earlier
+            .filter(|_| turn < trial.protects)
+            .unwrap_or(last);
         let run = JobRun {
             source: (sort.source)(Some(me)),
             input: sort.input.clone(),
-            checks: sort.checks,
+            checks,
             held: sort.held.as_mut(),
             retains: trial.recoveries > 0,
             gathered: std::mem::take(&mut sort.gathered),
         };
-        finished = context.run(sort.algorithm, run)?;
+        finished = context.run(algorithm, run)?;
         if turn >= trial.protects {
             break;
         }
@@ -461,6 +476,7 @@ fn recovered<'i>(
         for _ in 0..trial.recoveries {
             context.recover(algorithm, source(None), &mut retained)?;
         }
+        retained.exclude_again(context.engine);
         blocks = retained.blocks().clone();
         context.results.push(retained);
     } else if trial.recoveries > 0 {
@@ -523,6 +539,21 @@ pub fn kernel_of(trial: &Trial, descending: bool) -> Result<Box<dyn Kernel>> {
         record_bytes: record_bytes(trial),
         key: KeyKind::I32 as i32,
         descending,
+        ..Fields::default()
+    };
+    Ok(kernel_for(&Layout::new(fields)?, 1))
+}
+
+/// Returns the kernel of a trial's records for another order than that of its result.
+fn other_kernel_of(trial: &Trial) -> Result<Box<dyn Kernel>> {
+    if !trial.tagged {
+        return kernel_of(trial, true);
+    }
+    let fields = Fields {
+        record_bytes: record_bytes(trial),
+        key_offset: offset_of!(TestRecord, tag),
+        key: KeyKind::U32 as i32,
+        descending: true,
         ..Fields::default()
     };
     Ok(kernel_for(&Layout::new(fields)?, 1))

@@ -7,6 +7,7 @@ use super::early_loss::has_arrived;
 use super::oracle::Living;
 use super::run::bytes_of;
 use super::{SortOutcome, StoreKind, TestRecord, Trial, TrialRun};
+use crate::harness::chunk_bytes;
 use crate::job::{InputSource, JobContext, JobRun};
 use ftsort_core::engine::{Checks, Gathered, HeldInputs, LoadOnly, RetainedResult};
 use ftsort_core::members::{Rank, RankSet};
@@ -190,6 +191,12 @@ pub(super) fn judge_updates(
         }
         for owner in lost {
             let records = trial.version_of_records(job, *owner, *version);
+            let mut earlier =
+                (0..*version).map(|before| trial.version_of_records(job, *owner, before));
+            if earlier.any(|before| shares_chunks(trial, &before, &records)) {
+                // The messages of the two versions cannot be told apart.
+                continue;
+            }
             let mut survivors = run.survivors.iter();
             if survivors.any(|holder| has_arrived(trial, run, (job, *owner, *holder), &records)) {
                 return Some(format!(
@@ -199,4 +206,15 @@ pub(super) fn judge_updates(
         }
     }
     None
+}
+
+/// Whether messages with the inputs of two versions may have the same bytes.
+fn shares_chunks(trial: &Trial, one: &[TestRecord], other: &[TestRecord]) -> bool {
+    let size = chunk_bytes(trial.ranks);
+    let inputs = [one, other].map(|records| bytes_of(trial, records));
+    let [Ok(one), Ok(other)] = &inputs else {
+        return true;
+    };
+    one.chunks(size)
+        .any(|chunk| other.chunks(size).any(|other| chunk == other))
 }

@@ -467,12 +467,26 @@ fn trials_that_had_wrong_results_before_are_correct() {
         // A rank had discarded its block, and still counted as a holder of it after another rank had become the executor.
         "ranks=6 seed=1 records=2 keys=1 algorithm=bitonic store=versions:2 repair=agree checks=1 corrupt=3~2.message* \
          spares=1 failures=0@95",
+        // Protected inputs were not held by the rank to which they had moved, and the copies of others were sorted by the
+        // key of an earlier sort.
+        "ranks=5 seed=50026658 records=0 keys=50 algorithm=samplesort_3 store=memory:1 hosts=2 sorts=2 protects=2 \
+         recoveries=1 fan_out=1 exclusions=2/1@6,3/3@1",
+        "ranks=3 seed=1 records=12 keys=3 algorithm=samplesort store=memory:1 protects=2 tagged=1 failures=0@25,1@61",
+        // A recovery moved blocks of a result back to ranks that were excluded when it was made.
+        "ranks=3 seed=50037033 records=3 keys=1 algorithm=hyperquicksort store=memory:2 recoveries=1 fan_out=2 dense=1 \
+         checks=1 corrupt=0~0.stored.flip/38145*,2~0.replica.copy/310227*,1~4.message/238429* speeds=0/0@1:15",
+        // A spare took over the node at which a result was collected.
+        "ranks=7 seed=50081349 records=8 keys=1 store=memory:1 tagged=1 tree=collect sink=6 spares=1 failures=1@22z",
         // The oracle took a reloaded input that differed from a changed one for one that had to be accepted, a file of the
         // next call for one of a call that stored nothing, and an idle spare for a rank with an input.
         "ranks=3 seed=50005962 records=3 keys=1 algorithm=quickmerge store=reload protects=1 tagged=1 checks=1 \
          corrupt=2~0.input.flip/431306,1~6.order.key failures=0@1",
         "ranks=6 seed=50006473 records=0 keys=1 algorithm=samplesort store=directory sorts=2 arrays=1 failures=5@1",
         "ranks=3 seed=50009001 records=5 keys=9 algorithm=hyperquicksort store=reload spares=1 protects=1 failures=1@1",
+        "ranks=3 seed=50057667 records=3 keys=1 algorithm=hyperquicksort store=memory:2 protects=1 updates=1 fan_out=1 \
+         damage=1 failures=0@51",
+        "ranks=4 seed=50067127 records=2 keys=1 algorithm=quickmerge_paper store=parity:1:8 repair=shrink hosts=4 \
+         protects=2 fan_out=1 exclusions=1/1@6 failures=1@162,3@135",
     ] {
         expect_correct(&parse(line));
     }

@@ -123,6 +123,18 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=4 records=3 algorithm=bitonic store=versions:2 checks=1 spares=1 corrupt=1~1.message*";
             Some((line, 1))
         }
+        Mutant::MovedInputNotHeld => Some((
+            "ranks=3 records=6 store=memory:1 hosts=2 protects=2 exclusions=2/1@6",
+            1,
+        )),
+        Mutant::SortedInputCopied => Some((
+            "ranks=3 records=12 keys=3 store=memory:1 protects=2 tagged=1",
+            2,
+        )),
+        Mutant::BlocksOfResultMoved => Some((
+            "ranks=3 records=6 algorithm=samplesort store=memory:2 recoveries=1 exclusions=2/2@3",
+            2,
+        )),
         Mutant::SendsToFailedRanks => Some(("ranks=3 records=6 store=memory:1", 1)),
         Mutant::LostCheckpointsNotReplaced => {
             let line = "ranks=4 records=6 store=memory:1 loop=1 failures=1@60,0@55";

@@ -246,9 +246,13 @@ impl Job<'_, '_> {
             return;
         }
         let algorithm = self.algorithm;
+        let outlives_job = self.redundancy.outlives_job && self.copies() > 0;
         let mut inputs = origins.iter().map(|origin| {
-            let input = self.inputs.reload(*origin)?;
-            Ok(self.engine.sealed(input))
+            let input = self.engine.sealed(self.inputs.reload(*origin)?);
+            if outlives_job {
+                self.redundancy.store.hold(origin.home(), &input)?;
+            }
+            Ok(input)
         });
         let prepared = caught(|| Ok(algorithm.prepare_each(&mut inputs)));
         let prepared = result.check(prepared).unwrap_or_default();
@@ -297,7 +301,7 @@ impl Job<'_, '_> {
         }
         for (origin, from, to) in &plan.copies {
             let able = *from == me && result.error.is_none();
-            let input = able.then(|| self.input_held(*origin));
+            let input = able.then(|| self.input_to_copy(*origin));
             transfers.push(Transfer {
                 from: *from,
                 to: *to,
@@ -309,13 +313,25 @@ impl Job<'_, '_> {
 
     /// Returns an input that this rank holds; sorted, unless it is this rank's own and was released.
     fn input_held(&mut self, origin: Rank) -> Result<Block> {
+        let input = self.redundancy.store.get(VersionId::INPUT, origin.home());
+        self.unless_released(origin, input)
+    }
+
+    /// Returns an input that this rank holds, for another holder. A copy that outlives the job is as the owner passed
+    /// it, because later jobs may sort it by another key, and all holders must sort equal keys alike.
+    fn input_to_copy(&mut self, origin: Rank) -> Result<Block> {
+        let input = self.redundancy.store.held(origin.home());
+        self.unless_released(origin, input)
+    }
+
+    /// Returns the input of a rank from the store, or from the source if it is this rank's own and was released.
+    fn unless_released(&mut self, origin: Rank, stored: Result<Option<Block>>) -> Result<Block> {
         let own = origin == self.engine.members.me();
         if own && self.redundancy.released && !mutant(Mutant::ReleasedInputNotRestored) {
             let input = self.inputs.source.own()?;
             return Ok(self.with_digest(origin, Block::input(origin, input.into())));
         }
-        let input = self.redundancy.store.get(VersionId::INPUT, origin.home())?;
-        input.ok_or_else(|| {
+        stored?.ok_or_else(|| {
             Error::new(
                 Status::Internal,
                 format!("the input of rank {origin} is missing in the store of its holder"),

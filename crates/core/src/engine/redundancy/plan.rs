@@ -149,8 +149,12 @@ impl Job<'_, '_> {
             };
             let held = holdings.of(origin, members);
             let wanted = holders(origin.home(), members, members.membership(), copies);
-            // The rank that receives the block stores the input with it.
-            let is_block = self.progress.version.version == 0
+            // The rank that receives the block stores the input with it, but for this job alone after the first commit.
+            let is_stored = self.progress.membership.is_none()
+                || !self.redundancy.outlives_job
+                || mutant(Mutant::MovedInputNotHeld);
+            let is_block = is_stored
+                && self.progress.version.version == 0
                 && plan.moves.iter().any(|(node, _)| *node == origin.home());
             let gets = |to: Rank| is_block && members.executor(origin.home()) == to;
             let wanted = wanted

@@ -21,7 +21,7 @@ use crate::engine::inputs::InputHash;
 use crate::engine::job::{Job, RoundResult};
 use crate::engine::progress::Progress;
 use crate::engine::{Engine, Event, Source, Verdict};
-use crate::members::{Membership, Rank, RankSet};
+use crate::members::{Members, Membership, Rank, RankSet};
 use crate::mutants::{Mutant, mutant};
 use crate::store::memory::Memory;
 use crate::store::parity::Covered;
@@ -119,8 +119,21 @@ impl RetainedResult {
     }
 
     /// Returns whether all blocks are on their executors, and all copies in their places.
-    pub fn is_whole(&self, membership: &Membership) -> bool {
-        self.progress.membership.as_ref() == Some(membership) && !self.lacks_copies
+    pub fn is_whole(&self, members: &Members) -> bool {
+        let is_in_place = |membership: &Membership| {
+            let mut members = members.clone();
+            members.exclude_as(membership);
+            members.membership() == membership
+        };
+        !self.lacks_copies && self.progress.membership.as_ref().is_some_and(is_in_place)
+    }
+
+    /// Excludes the survivors that were excluded when the result was made, so that its blocks are on the executors of
+    /// their nodes.
+    pub fn exclude_again(&self, engine: &mut Engine<'_>) {
+        if let Some(membership) = &self.progress.membership {
+            engine.members.exclude_as(membership);
+        }
     }
 
     /// The inputs alone, for a job that only loaded them.
@@ -274,7 +287,8 @@ impl<'a, 'e> Job<'a, 'e> {
 
 impl RetainedResult {
     /// Brings the block of every node to its present executor after failures, and renews the redundancy. A failure
-    /// in the meantime makes it start again. `algorithm`: that of the job. Collective; after
+    /// in the meantime makes it start again. Ranks that were excluded when the result was made stay excluded, so that
+    /// the blocks of survivors stay where they are. `algorithm`: that of the job. Collective; after
     /// `Status::DataLost`, `lost` has the ranks with blocks that cannot be recovered, the same on all survivors.
     pub fn recover(
         &mut self,
@@ -283,6 +297,9 @@ impl RetainedResult {
         source: &mut dyn Source,
         lost: &mut RankSet,
     ) -> Result<()> {
+        if !mutant(Mutant::BlocksOfResultMoved) {
+            self.exclude_again(engine);
+        }
         let HeldInputs { store, state } = &mut self.inputs;
         let absent = state.absent.clone();
         let store = &mut **store;

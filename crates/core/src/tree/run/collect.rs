@@ -67,10 +67,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins again if the rank that collects has failed: the new executor of the sink has nothing yet.
+    /// Begins again if another rank executes the sink, because the rank that collected has failed: it has nothing yet.
     pub fn continue_with(&mut self, members: &Members) {
         if let Some((sink, rank)) = self.sink
-            && members.is_faulty(rank)
+            && members.executor(sink) != rank
         {
             *self = Progress {
                 at: 0,
@@ -117,12 +117,12 @@ impl Collect<'_, '_> {
                     self.progress.at = at;
                 }
                 Verdict::Failed(status) => return Err(agreed_error(status, node_data.error)),
-                Verdict::Replay => self.check(&table, at, sink_rank)?,
+                Verdict::Replay => self.check(&table, at, (sink, sink_rank))?,
             }
         }
         let consumed = consume_error.map_or(Ok(()), Err);
         self.engine.all_or_none(consumed)?;
-        self.check(&table, at, sink_rank)?;
+        self.check(&table, at, (sink, sink_rank))?;
         Ok(last)
     }
 
@@ -243,13 +243,22 @@ impl Collect<'_, '_> {
         bytes
     }
 
-    /// Checks that the owners of all records that are not passed on yet, and the rank that collects, are
-    /// alive.
-    fn check(&mut self, table: &[BlockEntry], at: u64, sink_rank: Rank) -> Result<()> {
+    /// Checks that the owners of all records that are not passed on yet are alive, and that the rank that collects still
+    /// executes the sink.
+    fn check(&mut self, table: &[BlockEntry], at: u64, (sink, by): (Node, Rank)) -> Result<()> {
         let members = &self.engine.members;
         let left = table.iter().filter(|entry| entry.start + entry.count > at);
-        let needed = left.map(|entry| entry.owner).chain([sink_rank]);
-        let failed: BTreeSet<Rank> = needed.filter(|rank| members.is_faulty(*rank)).collect();
+        let needed = left.map(|entry| entry.owner).chain([by]);
+        let mut failed: BTreeSet<Rank> = needed.filter(|rank| members.is_faulty(*rank)).collect();
+        if members.executor(sink) != by {
+            let absent = &self.local.absent;
+            failed.extend(
+                members
+                    .faulty()
+                    .iter()
+                    .filter(|rank| !absent.contains(*rank)),
+            );
+        }
         if failed.is_empty() {
             Ok(())
         } else {
