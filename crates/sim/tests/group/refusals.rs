@@ -369,7 +369,7 @@ fn every_refusal_in_every_collective_call_is_agreed_on() {
     }
 }
 
-struct NoDatagrams;
+pub struct NoDatagrams;
 
 impl Datagrams for NoDatagrams {
     fn now(&self) -> f64 {

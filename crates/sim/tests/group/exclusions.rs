@@ -1,0 +1,145 @@
+//! Results that are made while a rank is excluded as slow.
+
+use std::cell::Cell;
+
+use super::redundancy::{fail_in, whole};
+use super::refusals::NoDatagrams;
+use super::{SEEDS, SimGroup, all_keys, joined, keys, parts, play_group};
+use ftsort_core::group::protected::Order;
+use ftsort_core::group::{Clocks, GroupConfig, MonitorConfig, MonitorMode, SortInput, Sorted};
+use ftsort_core::members::Rank;
+use ftsort_core::monitor::MonitorOptions;
+use ftsort_kernels::error::Result;
+use ftsort_kernels::record::{Fields, KeyKind, Layout};
+
+/// The clocks of a rank that gets a whole processor, or next to nothing.
+struct UnevenClocks {
+    is_slow: bool,
+    used: Cell<f64>,
+}
+
+impl Clocks for UnevenClocks {
+    fn processor_seconds(&self) -> f64 {
+        self.used
+            .set(self.used.get() + if self.is_slow { 0.0 } else { 1e9 });
+        self.used.get()
+    }
+
+    fn seconds(&self) -> f64 {
+        0.0
+    }
+}
+
+/// Starts a monitor in the foreground that finds rank 2 slow at its first test.
+fn start_monitor(group: &mut SimGroup<'_>) -> Result<()> {
+    let config = MonitorConfig {
+        options: MonitorOptions {
+            interval: 1e-9,
+            ..MonitorOptions::default()
+        },
+        mode: MonitorMode::Foreground,
+    };
+    let clocks = Box::new(UnevenClocks {
+        is_slow: group.members().me() == Rank(2),
+        used: Cell::new(0.0),
+    });
+    let open = |_: &_, _| Ok(NoDatagrams);
+    let started = group.start_monitor(Ok(config), Ok(true), None, clocks, open, |_, _| Ok(()));
+    started.map(drop)
+}
+
+/// Returns the addresses of the blocks of a result.
+fn addresses(sorted: &Sorted) -> Vec<*const u8> {
+    let blocks = sorted.blocks();
+    blocks.map(|block| block.records.as_ptr()).collect()
+}
+
+/// A recovery moves no block of a survivor, also not back to the home of its node, and the result can be gathered.
+#[test]
+fn blocks_stay_on_the_ranks_that_sorted_them() {
+    for (seed, release) in SEEDS.zip([false, true].into_iter().cycle()) {
+        let config = GroupConfig {
+            release_after_run: release,
+            ..GroupConfig::default()
+        };
+        let outcomes = play_group(4, seed, config, "", |rank, group| {
+            start_monitor(group)?;
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            let made = addresses(&sorted);
+            let is_empty = sorted.blocks().all(|block| block.records.is_empty());
+            assert_eq!(is_empty, rank == Rank(2), "rank 2 is excluded");
+            group.recover(&mut sorted)?;
+            assert_eq!(addresses(&sorted), made);
+            let gathered = whole(group, &mut sorted)?;
+            group.recover(&mut sorted)?;
+            assert_eq!(addresses(&sorted), made);
+            group.stop_monitor()?;
+            Ok(gathered)
+        });
+        let wholes = outcomes.into_iter().flatten().map(Result::unwrap);
+        assert_eq!(
+            wholes.collect::<Vec<_>>().concat(),
+            all_keys(4),
+            "seed {seed}"
+        );
+    }
+}
+
+/// The block of a failed rank goes to another rank, and the blocks of the survivors stay.
+#[test]
+fn a_result_of_an_exclusion_is_recovered_and_gathered() {
+    for seed in SEEDS {
+        let outcomes = play_group(4, seed, GroupConfig::default(), "1@10", |rank, group| {
+            start_monitor(group)?;
+            let mut sorted = group.sort_keys(&keys(rank))?;
+            let made = addresses(&sorted);
+            fail_in(group, 10, 1)?;
+            group.recover(&mut sorted)?;
+            let now = addresses(&sorted);
+            assert!(made.iter().all(|address| now.contains(address)));
+            Ok((parts(&sorted), whole(group, &mut sorted)?))
+        });
+        let outcomes = outcomes.into_iter().flatten().map(Result::unwrap);
+        let (blocks, wholes): (Vec<_>, Vec<_>) = outcomes.unzip();
+        let blocks = blocks.into_iter().map(|blocks| Some(Ok(blocks))).collect();
+        assert_eq!(joined(blocks), all_keys(4), "seed {seed}");
+        assert_eq!(wholes.concat(), all_keys(4), "seed {seed}");
+    }
+}
+
+/// An input that moved to another rank with the node of an excluded rank is still protected for later sorts, also of ones
+/// by other keys, and after failures.
+#[test]
+fn a_protected_input_is_sorted_by_two_keys_after_an_exclusion_and_failures() {
+    let descending = Layout::new(Fields {
+        record_bytes: size_of::<i32>(),
+        key: KeyKind::I32 as i32,
+        descending: true,
+        ..Fields::default()
+    });
+    let descending = Order {
+        layout: descending.expect("a number is its own key"),
+        stable: false,
+    };
+    for seed in SEEDS {
+        let order = descending.clone();
+        let failures = "3@10 2@11";
+        let outcomes = play_group(
+            4,
+            seed,
+            GroupConfig::default(),
+            failures,
+            move |rank, group| {
+                let mut input = group.protect(SortInput::of_keys(&keys(rank)))?;
+                start_monitor(group)?;
+                drop(group.sort_protected(&mut input, Some(order.clone()))?);
+                for (round, failed) in [(10, 3), (11, 2)] {
+                    fail_in(group, round, failed)?;
+                    drop(group.sort_protected(&mut input, Some(order.clone()))?);
+                }
+                Ok(parts(&group.sort_protected(&mut input, None)?))
+            },
+        );
+        assert_eq!(joined(outcomes), all_keys(4), "seed {seed}");
+    }
+}
