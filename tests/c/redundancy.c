@@ -3,11 +3,11 @@
  *   redundancy DIR MODE STORE ALGORITHM [CORRUPTION]    (under mpirun)
  *
  * MODE: "result" sorts, "many" sorts many arrays by one call, "input" protects the input and sorts it again and again,
- * "update" replaces it before each sort, "states" runs rounds, "gather" gathers a recovered result at one rank. The
- * ranks kill themselves one after the other, the highest first, down to one, and each
+ * "keys" sorts it by two keys in turn, "update" replaces it before each sort, "states" runs rounds, "gather" gathers a
+ * recovered result at one rank. The ranks kill themselves one after the other, the highest first, down to one, and each
  * time the survivors continue. STORE is memory, directory or reload; ALGORITHM is a number of ftsort_algorithm, or
  * "dense". CORRUPTION changes data, which FTSORT_CHECK_DIGEST must find and repair (docs/fault-injection.md). Rank 0, the
- * last survivor, prints that it is fine.
+ * last survivor, prints that it is fine. In "keys" the highest rank kills itself in the middle of the first sort.
  *
  * MODE "killed" replaces a small input by a large one, and the last rank is killed meanwhile, STORE microseconds after
  * the call. All survivors have either the old or the new records. ALGORITHM is not used. */
@@ -188,6 +188,30 @@ static void inputs(ftsort *group, pair *mine)
   ftsort_result_free(result);
 }
 
+/* Copies of the input that are renewed in a sort by one key are sorted by another one later. */
+static void keys(ftsort *group, pair *mine)
+{
+  ftsort_input *input = NULL;
+  ftsort_result *result = NULL;
+  int victim;
+  EXPECT(ftsort_protect(group, &by_key, mine, COUNT, &input) == FTSORT_OK);
+  memset(mine, 0, COUNT * sizeof *mine); /* the array is not needed any more */
+  EXPECT(ftsort_run_protected(group, input, &by_place, &result) == FTSORT_OK);
+  EXPECT(ftsort_is_failed(group, ranks - 1));
+  count_blocks(result, 1);
+  ftsort_result_free(result);
+  for (victim = ranks - 2; victim > 0; victim--) {
+    lose_one(group, victim);
+    EXPECT(ftsort_run_protected(group, input, victim % 2 ? &by_place : NULL, &result) == FTSORT_OK);
+    count_blocks(result, victim % 2);
+    ftsort_result_free(result);
+  }
+  EXPECT(ftsort_run_protected(group, input, NULL, &result) == FTSORT_OK);
+  ftsort_input_free(input);
+  expect_all(result);
+  ftsort_result_free(result);
+}
+
 /* Records of an update; `place` tells the owner, and `key` the update. */
 static void fill_update(pair *records, size_t count, uint32_t update)
 {
@@ -357,6 +381,7 @@ int main(int argc, char **argv)
 {
   ftsort_config config = FTSORT_CONFIG_INIT;
   ftsort *group = NULL;
+  char fault[32];
   pair *mine = (pair *)malloc(COUNT * sizeof *mine);
   if (argc < 5 || mine == NULL) return 2;
   ftsort_prepare();
@@ -375,6 +400,10 @@ int main(int argc, char **argv)
     config.faults = argv[5];
     config.on_event = count_corruptions;
   }
+  if (strcmp(argv[2], "keys") == 0) {
+    snprintf(fault, sizeof fault, "%d@2.begin", ranks - 1);
+    config.faults = fault;
+  }
   config.dense = strcmp(argv[4], "dense") == 0;
   config.algorithm = config.dense ? FTSORT_AUTO : atoi(argv[4]);
   if (ftsort_init(MPI_COMM_WORLD, &config, &group) != FTSORT_OK) {
@@ -385,6 +414,7 @@ int main(int argc, char **argv)
   if (strcmp(argv[2], "result") == 0) results(group, mine);
   else if (strcmp(argv[2], "many") == 0) many(group, mine);
   else if (strcmp(argv[2], "input") == 0) inputs(group, mine);
+  else if (strcmp(argv[2], "keys") == 0) keys(group, mine);
   else if (strcmp(argv[2], "update") == 0) updates(group, mine);
   else if (strcmp(argv[2], "killed") == 0) killed(group, atol(argv[3]));
   else if (strcmp(argv[2], "gather") == 0) gathers(group, mine);

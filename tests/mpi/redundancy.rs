@@ -18,6 +18,10 @@ const CASES: &str = "
  quick | input memory 0         | 4
  all   | input directory 4      | 3
  quick | input memory 0 1~0.input.drop | 4
+ quick | keys memory 0          | 4
+ all   | keys memory 4          | 4
+ all   | keys parity 0          | 4
+ all   | keys directory 0       | 4
  quick | update memory 0        | 4
  quick | update directory 0     | 3
  all   | update memory 4        | 4
