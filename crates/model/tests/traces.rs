@@ -24,12 +24,17 @@ const COMPLETE: u32 = 1;
 const ERRORS: u32 = ((1 << Status::BY_GRAVITY.len()) - 1) << 2;
 /// The set in a proposal, for up to 14 ranks.
 const SET: u32 = (1 << 14) - 1;
+/// The word of a rank to which the numbers of all messages have arrived; it has neither mark. The model has no messages:
+/// for it, such an agreement repeats the one on the failed set, unless all ranks have the numbers.
+const COUNTS_ARRIVED: u32 = ON_THE_FAILED_SET - 1;
 
 /// One rank, as the model sees it.
 #[derive(Clone)]
 struct ModelRank {
     /// The purpose of its next agreement.
     next: Question,
+    /// It is in an agreement whether the numbers of messages have arrived.
+    counts: bool,
     /// The number of agreements that it has entered.
     entered: usize,
     /// The failures that it has learned, in order.
@@ -64,6 +69,7 @@ impl Replay {
     fn new(ranks: usize) -> Replay {
         let rank = ModelRank {
             next: Question::Step,
+            counts: false,
             entered: 0,
             learned: Vec::new(),
             acknowledged: 0,
@@ -114,9 +120,14 @@ impl Replay {
 
     fn enter(&mut self, rank: usize, flag: u32) -> Result<(), String> {
         let own = &mut self.ranks[rank];
+        let is_for_counts = [0, COUNTS_ARRIVED].contains(&flag);
         let question = match (flag & ON_A_STEP != 0, flag & ON_THE_FAILED_SET != 0) {
             (true, false) => Question::Step,
             (false, true) => Question::FailedSet,
+            _ if is_for_counts && own.last == Some(Conclusion::SetAgreed) => {
+                own.counts = true;
+                own.next
+            }
             _ => return Err(format!("rank {rank} enters with the marks of {flag:#x}")),
         };
         if question != own.next {
@@ -125,7 +136,7 @@ impl Replay {
                 own.next
             ));
         }
-        if question == Question::FailedSet {
+        if question == Question::FailedSet && !own.counts {
             let proposed = (flag & SET) as RankMask;
             if proposed & !mask(&own.learned) != 0 {
                 return Err(format!(
@@ -205,12 +216,18 @@ impl Replay {
     fn leave(&mut self, rank: usize, failed: bool) -> Result<(), String> {
         let own = &mut self.ranks[rank];
         let agreement = &self.agreements[own.entered - 1];
-        let (decision, _) = agreement.results.get(&rank).ok_or("no result is known")?;
+        let (decision, agreed) = *agreement.results.get(&rank).ok_or("no result is known")?;
         let (ballot, _) = agreement.by_rank[&rank];
         if decision.new_failure != failed {
             return Err(format!("rank {rank} leaves with another result"));
         }
-        let conclusion = conclude(ballot.question, *decision, true);
+        if std::mem::take(&mut own.counts) {
+            if agreed != COUNTS_ARRIVED {
+                own.next = Question::FailedSet;
+            }
+            return Ok(());
+        }
+        let conclusion = conclude(ballot.question, decision, true);
         if conclusion == Conclusion::SetAgreed {
             own.agreed = own.acknowledged;
             self.failed_sets += 1;
