@@ -186,19 +186,17 @@ impl<T: Transport> Group<T> {
                 if retained.is_whole(engine.members()) {
                     // Another result of the same job may have been recovered.
                     retained.exclude_again(engine);
-                    *membership = engine.members().membership().clone();
-                    *absent = engine.members().faulty().clone();
-                    return Ok(());
+                } else {
+                    let mut source = Inputs {
+                        copies: None,
+                        reload: beside.reload,
+                        origin: origin.clone(),
+                    };
+                    retained.recover(engine, algorithm, &mut source, beside.lost)?;
+                    engine.tell(Event::Renewed);
                 }
-                let mut source = Inputs {
-                    copies: None,
-                    reload: beside.reload,
-                    origin: origin.clone(),
-                };
-                retained.recover(engine, algorithm, &mut source, beside.lost)?;
                 *membership = engine.members().membership().clone();
                 *absent = engine.members().faulty().clone();
-                engine.tell(Event::Renewed);
                 Ok(())
             });
             group.members.readmit_all();

@@ -46,9 +46,11 @@ pub fn protect(
 ) -> Result<Protected> {
     let me = context.engine.members().me();
     let has_input = !context.absent.contains(me);
-    let version_of = |version| match has_input {
-        true => bytes_of(trial, &trial.version_of_records(job, me, version)).map(Slice::from),
-        false => Ok(Slice::from(Buffer::default())),
+    let version_of = |version| {
+        if !has_input {
+            return Ok(Slice::from(Buffer::default()));
+        }
+        bytes_of(trial, &trial.version_of_records(job, me, version)).map(Slice::from)
     };
     let checks_of = |input: &Slice| {
         checks.map(|checks| Checks {

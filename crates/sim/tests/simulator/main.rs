@@ -477,8 +477,8 @@ fn trials_that_had_wrong_results_before_are_correct() {
          checks=1 corrupt=0~0.stored.flip/38145*,2~0.replica.copy/310227*,1~4.message/238429* speeds=0/0@1:15",
         // A spare took over the node at which a result was collected.
         "ranks=7 seed=50081349 records=8 keys=1 store=memory:1 tagged=1 tree=collect sink=6 spares=1 failures=1@22z",
-        // The oracle took a reloaded input that differed from a changed one for one that had to be accepted, a file of the
-        // next call for one of a call that stored nothing, and an idle spare for a rank with an input.
+        // The trials below were correct, and the oracle or the simulator was wrong: about a changed input that is reloaded,
+        // the file of a later call, the input of an idle spare, two equal versions of an input, and an excluded rank.
         "ranks=3 seed=50005962 records=3 keys=1 algorithm=quickmerge store=reload protects=1 tagged=1 checks=1 \
          corrupt=2~0.input.flip/431306,1~6.order.key failures=0@1",
         "ranks=6 seed=50006473 records=0 keys=1 algorithm=samplesort store=directory sorts=2 arrays=1 failures=5@1",
