@@ -142,6 +142,11 @@ impl Cursors {
     fn room_below(self) -> usize {
         self.i.min(self.j)
     }
+
+    /// Returns whether neither run is read beyond the other position.
+    fn is_at_most(self, other: Cursors) -> bool {
+        self.i <= other.i && self.j <= other.j
+    }
 }
 
 fn merge_from_four_positions<W: Copy>(
@@ -177,6 +182,10 @@ fn merge_from_four_positions<W: Copy>(
         *to_lower_end = below_cut.down(one, other, before);
         *to_upper_start = above_cut.up(one, other, before);
         *to_upper_end = from_end.down(one, other, before);
+    }
+    // If the runs are not sorted or `before` is not an order, only a single chain of steps writes each word once.
+    if !(from_start.is_at_most(below_cut) && above_cut.is_at_most(from_end)) {
+        return merge_by_steps(one, other, out, before);
     }
     // Few words are left in the middles of the halves, unless the data are skewed.
     let rest = |low: Cursors, high: Cursors, out: &mut [W]| {
@@ -248,6 +257,24 @@ mod tests {
                 list.into_iter().map(|key| (key % keys) >> by).collect()
             };
             check(narrow(one, 0), narrow(other, skew * 4));
+        }
+
+        #[test]
+        fn no_word_is_lost_if_the_runs_are_not_sorted_or_the_order_is_none(
+            words in prop::collection::vec(0..300_u32, 0..600),
+            length_of_one in 0..600_usize,
+            modulus in 1..300_u32,
+            is_order in any::<bool>(),
+        ) {
+            let (one, other) = words.split_at(length_of_one.min(words.len()));
+            let mut out = vec![u32::MAX; words.len()];
+            merge_two(one, other, &mut out, |one, other| {
+                if is_order { one < other } else { (one * 31 + other) % modulus < modulus / 2 }
+            });
+            let mut expected = words.clone();
+            out.sort_unstable();
+            expected.sort_unstable();
+            prop_assert_eq!(out, expected);
         }
     }
 }

@@ -284,4 +284,23 @@ proptest! {
         });
         check_merge(&one, &other);
     }
+
+    #[test]
+    fn merges_of_runs_that_are_not_sorted_keep_all_words(
+        one in prop::collection::vec(any::<u64>(), 0..1500),
+        other in prop::collection::vec(any::<u64>(), 0..1500),
+        bits in 1_u32..64,
+    ) {
+        let [one, other] = [one, other].map(|run| -> Vec<u64> {
+            run.into_iter().map(|word| word >> (64 - bits)).collect()
+        });
+        let mut expected = [&one[..], &other].concat();
+        expected.sort_unstable();
+        for level in levels::<u64>() {
+            let mut out = vec![0; expected.len()];
+            merge_two_at(Some(level), &one, &other, &mut out, Sign::Unsigned, Destination::Cache);
+            out.sort_unstable();
+            prop_assert_eq!(&out, &expected);
+        }
+    }
 }
