@@ -104,6 +104,9 @@ def environment() -> Dict[str, str]:
         for name in ("OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"):
             values.setdefault(name, "1")
             values.setdefault(f"{name}_CONFIRM", "1")
+    if host_count() == 1:
+        # Open MPI's component for fabrics, which no message within a host uses, sleeps for a second in MPI_Init.
+        values.setdefault("OMPI_MCA_btl", "^ofi")
     # NumPy's threads of linear algebra are not used, and each rank would start as many as there are processors.
     values.setdefault("OPENBLAS_NUM_THREADS", "1")
     return values
