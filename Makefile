@@ -10,14 +10,15 @@ FEATURES = $(if $(filter dev,$(PROFILE)),testing)
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
 .PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
-        kills-short kills-medium kills chaos hosts sanitize coverage mutants models explore fuzz paper reliable-paper injections \
+        kills-short kills-medium kills chaos hosts sanitize races coverage mutants models explore fuzz paper reliable-paper injections \
         tree-paper dgrp-paper slowdown bench header dist deb other-mpis publish-check wheel test-python pictures site site-check clean distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
-	@echo "make check          the tests that every change must pass (7 minutes on 2 cores, builds included)"
+	@echo "make check          the tests that every change must pass (8 minutes on 2 cores, builds included)"
 	@echo "make check-all      all tests at full size, and the optimised library (less than an hour)"
 	@echo "make sanitize       AddressSanitizer on the kernels"
+	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes (8 minutes)"
 	@echo "make coverage       lines of the protocol that no unit test and no simulated trial executes"
 	@echo "make mutants        generated changes of the protocol that no test detects (an hour; SHARD=0/16)"
 	@echo "make build          build the optimised library"
@@ -69,6 +70,7 @@ check-all:
 	$(MAKE) models
 	$(MAKE) test-all
 	$(MAKE) sanitize
+	$(MAKE) races
 	$(MAKE) test-mpi-all
 	$(MAKE) install-check
 	$(MAKE) kills-short
@@ -128,6 +130,13 @@ models: setup
 # AddressSanitizer on the kernels, with the stable compiler.
 sanitize: setup
 	PROPTEST_CASES=32 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(RUN) cargo test --target x86_64-unknown-linux-gnu -p ftsort-kernels --lib
+
+# ThreadSanitizer on the tests that start threads, with the stable compiler. It needs a standard library that is compiled
+# with it too; rustup fetches the source.
+races: setup
+	rustup component add rust-src
+	PROPTEST_CASES=8 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=thread $(RUN) cargo test -Zbuild-std --target x86_64-unknown-linux-gnu \
+	  -p ftsort-kernels -p ftsort-core -p ftsort --lib -- thread pool plain:: memory:: group::monitor liveness
 
 # Installs cargo-tarpaulin into target/tools.
 coverage: setup

@@ -282,6 +282,19 @@ def test_mpirun_gets_the_settings_for_fault_tolerance(monkeypatch):
     assert line[line.index("FTSORT_LIBRARY") - 1] == "-x"
 
 
+def test_the_component_for_fabrics_is_not_used_on_one_host(tmp_path, monkeypatch):
+    for name in ("SLURM_JOB_ID", "PBS_NODEFILE", "OMPI_MCA_btl"):
+        monkeypatch.delenv(name, raising=False)
+    assert launch.environment()["OMPI_MCA_btl"] == "^ofi"
+    monkeypatch.setenv("OMPI_MCA_btl", "self,tcp")
+    assert launch.environment()["OMPI_MCA_btl"] == "self,tcp"
+    monkeypatch.delenv("OMPI_MCA_btl")
+    nodes = tmp_path / "nodes"
+    nodes.write_text("a\nb\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(nodes))
+    assert "OMPI_MCA_btl" not in launch.environment()
+
+
 def test_the_line_on_a_terminal_shows_the_state():
     state = progress.State()
     assert state.take({"event": "start", "command": "sort", "input": "a", "rows": 10, "bytes": 10**8, "ranks": 8})

@@ -121,7 +121,7 @@ fn random_trials_of_many_ranks() {
         algorithms: Vec::new(),
         mutant: None,
     };
-    (1..=sized(80_u64, 5_000)).into_par_iter().for_each(|seed| {
+    (1..=sized(40_u64, 5_000)).into_par_iter().for_each(|seed| {
         let trial = draw(seed, &range);
         if let Some(wrong) = judge(&trial, &run(&trial, false)) {
             super::fail(&trial, &wrong);

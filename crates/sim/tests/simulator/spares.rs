@@ -24,9 +24,9 @@ fn every_failure_of_three_and_four_working_ranks() {
         let all = jobs.clone().enumerate();
         let chosen = all.filter(|(job, _)| all_tests() || job % 3 == index);
         for (_, (store, algorithm)) in chosen {
-            let ranks = working + spares;
+            let (ranks, sorts) = (working + spares, sized(1, 2));
             every_single_failure(&format!(
-                "ranks={ranks} spares={spares} records=6 store={store} algorithm={algorithm} sorts=2"
+                "ranks={ranks} spares={spares} records=6 store={store} algorithm={algorithm} sorts={sorts}"
             ));
         }
     }
@@ -60,9 +60,9 @@ fn pairs_of_crashes_with_two_spares() {
     .into_iter()
     .take(sized(1, 3))
     {
-        let records = sized(3, 6);
+        let (records, sorts) = sized((3, 1), (6, 2));
         let line = format!(
-            "ranks=4 spares=2 records={records} store={store} algorithm={algorithm} sorts=2"
+            "ranks=4 spares=2 records={records} store={store} algorithm={algorithm} sorts={sorts}"
         );
         let runs = search(&line, 2, true, false);
         assert!(runs > 1_000, "{line}: {runs} runs");
@@ -72,9 +72,10 @@ fn pairs_of_crashes_with_two_spares() {
 #[test]
 fn every_failure_while_a_policy_excludes_ranks_and_spares() {
     let policies = ["exclusions=1/0@2,4/3@4", "exclusions=2/0@1 speeds=1/0@1:8"];
-    for policy in policies.into_iter().take(sized(1, 2)) {
+    let sorts = sized(1, 2);
+    for policy in policies.into_iter().take(sorts) {
         every_single_failure(&format!(
-            "ranks=5 spares=1 records=6 store=memory:1 algorithm=samplesort sorts=2 {policy}"
+            "ranks=5 spares=1 records=6 store=memory:1 algorithm=samplesort sorts={sorts} {policy}"
         ));
     }
 }

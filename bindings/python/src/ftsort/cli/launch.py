@@ -105,7 +105,7 @@ def environment() -> Dict[str, str]:
             values.setdefault(name, "1")
             values.setdefault(f"{name}_CONFIRM", "1")
     if host_count() == 1:
-        # Open MPI's component for fabrics, which no message within a host uses, sleeps for a second in MPI_Init.
+        # No message within a host uses Open MPI's component for fabrics, which sleeps for a second in MPI_Init.
         values.setdefault("OMPI_MCA_btl", "^ofi")
     # NumPy's threads of linear algebra are not used, and each rank would start as many as there are processors.
     values.setdefault("OPENBLAS_NUM_THREADS", "1")
