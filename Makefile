@@ -9,13 +9,13 @@ FEATURES = $(if $(filter dev,$(PROFILE)),testing)
 # Runs a command with the release library, which the MPI tests use as the demo and the kill tables do.
 WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" exec "$$@"' sh
 
-.PHONY: help setup build demo check check-all fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
+.PHONY: help setup build demo check check-all debian-tools fmt lint lint-all doc test test-scripts test-mpi test-all test-mpi-all install-check \
         kills-short kills-medium kills chaos hosts sanitize races coverage mutants models explore fuzz paper reliable-paper injections \
         tree-paper dgrp-paper slowdown bench header dist deb other-mpis publish-check wheel test-python pictures site site-check clean distclean
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
-	@echo "make check          the tests that every change must pass (8 minutes on 2 cores, builds included)"
+	@echo "make check          the tests that every change must pass (10 minutes on 2 cores, builds included)"
 	@echo "make check-all      all tests at full size, and the optimised library (less than an hour)"
 	@echo "make sanitize       AddressSanitizer on the kernels"
 	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes (8 minutes)"
@@ -66,6 +66,7 @@ check:
 	$(MAKE) kills-short PROFILE=dev
 
 check-all:
+	$(MAKE) debian-tools
 	$(MAKE) lint-all
 	$(MAKE) models
 	$(MAKE) test-all
@@ -126,6 +127,10 @@ test-mpi-all: build
 models: setup
 	$(RUN) cargo test --profile sim -p ftsort-papers
 	FTSORT_TESTS=all $(RUN) cargo test --profile sim -p ftsort-model
+
+# Compilers and MPIs of Debian, without which some tests skip cases.
+debian-tools:
+	python3 scripts/debian_tools.py
 
 # AddressSanitizer on the kernels, with the stable compiler.
 sanitize: setup
