@@ -105,9 +105,9 @@ def is_running(pid):
         return False
 
 
-@pytest.mark.parametrize("number, delay", [(signal.SIGTERM, 0.0), (signal.SIGTERM, 1.2), (signal.SIGINT, 0.8)])
+@pytest.mark.parametrize("number, delay", [(signal.SIGTERM, 0.0), (signal.SIGTERM, 0.5), (signal.SIGINT, 0.25)])
 def test_an_interrupted_run_leaves_nothing_behind(folder, number, delay):  # noqa: F811
-    np.save("in.npy", np.random.default_rng(1).normal(size=3_000_000))
+    np.save("in.npy", np.random.default_rng(1).normal(size=10_000_000))
     process = start("sort", "in.npy", "-o", "out.npy", "-n", "4")
     try:
         wait_for(part_files)
