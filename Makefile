@@ -18,7 +18,7 @@ help:
 	@echo "make check          the tests that every change must pass (10 minutes on 2 cores, builds included)"
 	@echo "make check-all      all tests at full size, and the optimised library (less than an hour)"
 	@echo "make sanitize       AddressSanitizer on the kernels"
-	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes (8 minutes)"
+	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes"
 	@echo "make coverage       lines of the protocol that no unit test and no simulated trial executes"
 	@echo "make mutants        generated changes of the protocol that no test detects (an hour; SHARD=0/16)"
 	@echo "make build          build the optimised library"
@@ -136,8 +136,8 @@ debian-tools:
 sanitize: setup
 	PROPTEST_CASES=32 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(RUN) cargo test --target x86_64-unknown-linux-gnu -p ftsort-kernels --lib
 
-# ThreadSanitizer on the tests that start threads, with the stable compiler. It needs a standard library that is compiled
-# with it too; rustup fetches the source.
+# ThreadSanitizer on the tests of the threads of kernels, monitors and probes, with the stable compiler. It needs a
+# standard library that is compiled with it too; rustup fetches the source.
 races: setup
 	rustup component add rust-src
 	PROPTEST_CASES=8 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=thread $(RUN) cargo test -Zbuild-std --target x86_64-unknown-linux-gnu \

@@ -40,7 +40,8 @@ def main():
         print(f"debian_tools: not root: {', '.join(packages)} are not installed")
     elif packages:
         error = install(packages)
-        print(f"debian_tools: {', '.join(packages)} {f'are not installed: {error}' if error else 'are installed now'}")
+        outcome = f"are not installed: {error}" if error else "are installed now"
+        print(f"debian_tools: {', '.join(packages)} {outcome}")
 
 
 if __name__ == "__main__":
