@@ -118,14 +118,16 @@ static int broadcast_pivots(MPI_Comm comm, int d, const list *lists, int *pivot)
 }
 
 /* Lines 16 to 24 for every node of this rank: sends one list to the partner in dimension d, and receives the partner's
- * list in `got`. A node that this rank executes as well gets its list by a copy, which the paper omits. */
+ * list in `got`. A node that this rank executes as well gets its list by a copy, which the paper omits. The condition of
+ * line 16, that c(k,d) has a fault-free node, is omitted: if node k and all of c(k,d) have failed, two other ranks may
+ * execute the two lists, which must be exchanged all the same. */
 static int exchange(MPI_Comm comm, int d, const list *give, list *got)
 {
   int k, fine = 1, sizes[MAX_NODES];
   for (k = 0; k < nodes; k++) {
     int across = k ^ 1 << (d - 1);
     sizes[k] = 0;
-    if (!mine(k) || mine(across) || partner(k, d) < 0) continue; /* line 16 */
+    if (!mine(k) || mine(across)) continue;
     fine &= post_send(comm, &give[k].count, 1, k, across, 0);
     fine &= post_receive(comm, &sizes[k], 1, across, k, 0);
   }
@@ -134,8 +136,8 @@ static int exchange(MPI_Comm comm, int d, const list *give, list *got)
     int across = k ^ 1 << (d - 1);
     if (!mine(k)) continue;
     if (mine(across)) {
-      list none = {NULL, 0};
-      got[k] = union_of(&give[across], &none);
+      got[k] = new_list(give[across].count);
+      memcpy(got[k].keys, give[across].keys, (size_t)give[across].count * sizeof(int));
       continue;
     }
     got[k] = new_list(sizes[k]);

@@ -137,7 +137,9 @@ int ftsort_is_spare(const ftsort *group, int32_t rank);
 /**
  * Returns the partner of `node` in dimension `s`: the first fault-free node of c(node,s). [L]
  *
- * Its executor (ftsort_executor) is the rank with that number, unless a spare took over from it.
+ * Its executor (ftsort_executor) executes node xor 2^s too; it is the rank with that number, unless a spare took
+ * over from it. If no node of the cluster is fault-free, the executor of node xor 2^s may be another rank than that
+ * of `node`.
  *
  * \param node   a node
  * \param s      a dimension, from 0 to ftsort_dimension(group) - 1

@@ -94,7 +94,8 @@ static inline int cis(int i, int s, int *nodes)
 }
 
 /* The partner of node k in dimension d: the first fault-free node of c(k,d), or -1. It executes node k xor 2^(d-1), with
- * which k exchanges; for -1, or k's own cover, that is the same rank. */
+ * which k exchanges. For -1 and a node k that has not failed, k's own rank executes both; if k has failed too, the
+ * cover of k xor 2^(d-1) may be another rank than the cover of k. */
 static inline int partner(int k, int d) { return ftsort_partner(original_group, k, (uint32_t)d - 1); }
 
 /* Kills this process if FTSORT_FAULTS names it and the round. */

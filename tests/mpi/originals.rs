@@ -111,7 +111,8 @@ fn checkpoint_files(ranks: usize, faults: &str, rounds: u32) -> Result<(), Faile
     let mut command = launch.command(&program, &["20000", "store", "files"]);
     fs::create_dir(folder.path().join("store"))?;
     let output = command.current_dir(folder.path()).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    let text = format!("{}\n{}", output.status, printed.concat());
     let mut lists = Vec::new();
     for rank in 0..ranks {
         let bytes = fs::read(folder.path().join(format!("saveRank{rank}.dat")))?;
