@@ -17,7 +17,7 @@ help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
 	@echo "make check          the tests that every change must pass (10 minutes on 2 cores, builds included)"
 	@echo "make check-all      all tests at full size, and the optimised library (less than an hour)"
-	@echo "make sanitize       AddressSanitizer on the kernels"
+	@echo "make sanitize       AddressSanitizer on the kernels and on the programs of the MPI tests"
 	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes"
 	@echo "make coverage       lines of the protocol that no unit test and no simulated trial executes"
 	@echo "make mutants        generated changes of the protocol that no test detects (an hour; SHARD=0/16)"
@@ -132,9 +132,11 @@ models: setup
 debian-tools:
 	python3 scripts/debian_tools.py
 
-# AddressSanitizer on the kernels, with the stable compiler.
-sanitize: setup
+# AddressSanitizer on the kernels, with the stable compiler; AddressSanitizer and UndefinedBehaviorSanitizer on the C and
+# C++ programs of all cases on MPI.
+sanitize: build
 	PROPTEST_CASES=32 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(RUN) cargo test --target x86_64-unknown-linux-gnu -p ftsort-kernels --lib
+	FTSORT_SANITIZER=address,undefined FTSORT_MPI_LIMIT=120 FTSORT_TESTS=all $(WITH_RELEASE) cargo test --features testing --test mpi
 
 # ThreadSanitizer on the tests of the threads of kernels, monitors and probes, with the stable compiler. It needs a
 # standard library that is compiled with it too; rustup fetches the source.

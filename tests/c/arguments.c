@@ -93,8 +93,9 @@ static void on_log(void *user, int level, const char *line)
 
 static int compare(void *user, const void *a, const void *b)
 {
-  /* A shorter struct has no `user`. */
-  return user == NULL ? 0 : memcmp(a, b, *(const size_t *)user);
+  /* A result may have records of another size than the latest draw: every record has a first byte. */
+  (void)user;
+  return memcmp(a, b, 1);
 }
 
 static int merge(void *user, const void *low, size_t low_bytes, const void *high, size_t high_bytes, ftsort_buffer *out)
@@ -180,7 +181,7 @@ typedef struct given {
   unsigned char room[ROOM];
   ftsort_record record;
   ftsort_key_part parts[PARTS];
-  size_t key_size;
+  size_t record_bytes;
   const ftsort_record *a_record;
   ftsort_tree_options tree;
   int32_t links[2 * LINKS];
@@ -220,8 +221,8 @@ static void draw_record(given *g)
     record->parts = below(16) ? g->parts : NULL;
     record->part_count = record->parts ? (size_t)below(PARTS + 1) : (size_t)number();
   }
-  g->key_size = record->record_bytes < ROOM ? record->record_bytes : 0;
-  record->user = &g->key_size;
+  g->record_bytes = record->record_bytes < ROOM ? record->record_bytes : 0;
+  record->user = g->room;
   g->a_record = below(24) ? record : NULL;
 }
 
@@ -272,7 +273,7 @@ static void draw_given(given *g)
   g->has_place = below(24) > 0;
   switch (below(4)) {
   case 0: g->bytes = (size_t)below(ROOM); break;
-  case 1: g->bytes = g->key_size; break; /* a list of one record is sorted */
+  case 1: g->bytes = g->record_bytes; break; /* a list of one record is sorted */
   default: g->bytes = 8 * (size_t)below(ROOM / 8);
   }
 }

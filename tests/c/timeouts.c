@@ -96,6 +96,23 @@ static void exceed(int late)
   ftsort_free(group);
 }
 
+/* Whether a thread has begun to end: the flag PF_EXITING of Linux. pthread_join may return while the thread is still
+ * listed, but not before the thread has the flag. */
+static int is_ending(const char *task)
+{
+  char path[512], line[512];
+  const char *name_end = NULL;
+  unsigned flags = 0;
+  FILE *file;
+  snprintf(path, sizeof path, "/proc/self/task/%s/stat", task);
+  file = fopen(path, "r");
+  if (!file) return 1;
+  if (fgets(line, sizeof line, file)) name_end = strrchr(line, ')');
+  fclose(file);
+  if (!name_end || sscanf(name_end, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1) return 1;
+  return (flags & 0x4) != 0;
+}
+
 /* The number of threads that answer probes; `runs` receives the number of times that they have been woken. */
 static int threads(long *runs)
 {
@@ -115,7 +132,7 @@ static int threads(long *runs)
       if (is_one && sscanf(line, "voluntary_ctxt_switches: %ld", &switches) == 1) *runs += switches;
     }
     if (file) fclose(file);
-    count += is_one;
+    count += is_one && !is_ending(task->d_name);
   }
   if (tasks) closedir(tasks);
   return count;

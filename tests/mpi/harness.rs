@@ -48,6 +48,11 @@ fn setting(variable: &str, default: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| default.to_string())
 }
 
+/// The sanitizer of the compiler that checks the C and C++ programs while they run.
+fn sanitizer() -> Option<String> {
+    std::env::var("FTSORT_SANITIZER").ok()
+}
+
 /// A compiler of C, or of C++ for its standards, with all warnings as errors.
 pub fn compiler(standard: &str) -> Command {
     let wrapper = if standard.starts_with("c++") {
@@ -121,7 +126,8 @@ fn last_change(source: &Path) -> Result<std::time::SystemTime, Failed> {
 fn compiled(source: &str, ending: &str) -> PathBuf {
     // An example and a test may have the same file name, in another language too.
     let name = source.trim_end_matches(".c").replace(['/', '.'], "-");
-    built().join(format!("c-{name}{ending}"))
+    let sanitizer = sanitizer().map(|name| format!("{name}-"));
+    built().join(format!("c-{}{name}{ending}", sanitizer.unwrap_or_default()))
 }
 
 /// Whether the Fortran compiler, `gfortran` or `FC`, is installed.
@@ -177,6 +183,14 @@ fn linker(source: &str) -> Result<Command, Failed> {
     } else {
         "c99"
     });
+    if let Some(name) = sanitizer() {
+        // With a sanitizer, g++ warns of uses of initialised variables.
+        command.args([
+            &format!("-fsanitize={name}"),
+            "-fno-sanitize-recover=all",
+            "-Wno-maybe-uninitialized",
+        ]);
+    }
     command.arg(root().join(source));
     Ok(command)
 }
@@ -249,6 +263,8 @@ impl Launch<'_> {
             .arg(program)
             .args(arguments)
             .env("FTSORT_FAULTS", self.faults)
+            // MPI does not free all of its memory at its end, nor do killed ranks.
+            .env("ASAN_OPTIONS", "detect_leaks=0")
             .env("LD_LIBRARY_PATH", library_path());
         command
     }

@@ -2,7 +2,7 @@
 //!
 //! Each case is one `mpirun` with a time limit; a case that exceeds it fails. Two cases run at a time, because
 //! MPI's start and end take most of the time of a case. The cases of `monitors` measure which rank is slow, so
-//! they run one at a time, after all other cases.
+//! they run one at a time. They run first, so that the failures of all other cases end the output.
 //!
 //! Environment variables:
 //! - `FTSORT_TESTS`: `quick`, the default, runs the cases that their tables mark as quick, which together cover
@@ -11,6 +11,7 @@
 //!   built beside this program.
 //! - `FTSORT_MPI_LIMIT`: the time limit of a run in seconds, 60 by default; a busy machine needs a higher one.
 //! - `FTSORT_MPI_TIMES`: a file to which each case adds a line with its time in seconds and its name.
+//! - `FTSORT_SANITIZER`: `address`, for example: compiles the C and C++ programs with this sanitizer.
 //! - `MPICC`, `MPICXX`, `FC` and `MPIRUN`: other commands for `mpicc`, `mpicxx`, `gfortran` and `mpirun`. Cases in
 //!   Fortran are skipped if there is no compiler for it.
 
@@ -63,12 +64,9 @@ fn main() {
     ];
     let side_by_side = trials(side_by_side.into_iter().flatten());
     let alone = trials(monitors::cases());
-    arguments.test_threads.get_or_insert(CASES_AT_A_TIME);
-    let first = libtest_mimic::run(&arguments, side_by_side);
+    let usual = arguments.test_threads.unwrap_or(CASES_AT_A_TIME);
     arguments.test_threads = Some(1);
-    let second = libtest_mimic::run(&arguments, alone);
-    if first.has_failed() {
-        first.exit();
-    }
-    second.exit();
+    libtest_mimic::run(&arguments, alone).exit_if_failed();
+    arguments.test_threads = Some(usual);
+    libtest_mimic::run(&arguments, side_by_side).exit();
 }
