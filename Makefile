@@ -47,8 +47,9 @@ help:
 setup:
 	@$(RUN) true
 
+# The same command as in CMakeLists.txt, so that the installed library is the tested one.
 build: setup
-	$(RUN) cargo build --profile $(PROFILE) --features "$(FEATURES)"
+	$(RUN) cargo rustc --lib --crate-type cdylib,staticlib --profile $(PROFILE) --features "$(FEATURES)"
 
 demo: build
 	@$(RUN) python3 scripts/demo.py $(if $(FILE),--file "$(FILE)") $(if $(RANKS),--ranks "$(RANKS)")

@@ -111,9 +111,13 @@ impl Block {
             let both = united.digest.zip(block.digest);
             united.digest = both.map(|(one, other)| one.combine(other));
         }
-        united.runs = non_empty(united.runs);
-        united.runs.sort_by_key(|run| (run.origin, run.start));
-        united
+        united.in_order_of_origin()
+    }
+
+    fn in_order_of_origin(mut self) -> Block {
+        self.runs = non_empty(self.runs);
+        self.runs.sort_by_key(|run| (run.origin, run.start));
+        self
     }
 
     /// Returns the header that precedes the records.

@@ -101,7 +101,12 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
 /// Returns a kernel for `layout` that works on the threads of `pool`. A number of threads is a pool, too: 1 is the
 /// caller's thread alone.
 pub fn kernel_for(layout: &Layout, pool: impl Into<ThreadPool>) -> Box<dyn Kernel> {
-    let pool = pool.into();
+    kernel_on(layout, pool.into())
+}
+
+/// As [`kernel_for`]. No parameter is generic, because every crate that calls a generic function compiles it and all
+/// kernels once more.
+fn kernel_on(layout: &Layout, pool: ThreadPool) -> Box<dyn Kernel> {
     if !layout.is_plain_number() {
         return Box::new(records::Records::new(layout, pool));
     }

@@ -442,16 +442,10 @@ impl<'a, P: Prefix, const SIZE: usize> MsdPartition<'a, P, SIZE> {
             _ if vector::is_available::<u64>() => vector::sort(words, Sign::Unsigned),
             _ => radix::sort_with(words, scratch),
         }
-        let record = |word: u64| &part.records[(word & index_mask) as usize * size..][..size];
         if !self.order.is_decided_by_prefix() || part.bits + index_bits > u64::BITS {
-            let compare = |one: &u64, other: &u64| self.order.compare(record(*one), record(*other));
-            for ties in words.chunk_by_mut(|one, other| (one ^ other) <= index_mask) {
-                // Most ties are equal keys, which are in order already.
-                if !ties.is_sorted_by(|one, other| compare(one, other).is_le()) {
-                    ties.sort_by(compare);
-                }
-            }
+            sort_ties(self.order, words, index_mask, part.records);
         }
+        let record = |word: u64| &part.records[(word & index_mask) as usize * size..][..size];
         for (to, word) in part.scratch.chunks_exact_mut(size).zip(words) {
             self.copy(record(*word), to);
         }
@@ -480,6 +474,20 @@ impl<'a, P: Prefix, const SIZE: usize> MsdPartition<'a, P, SIZE> {
         merge(self.order, &runs, part.records, self.pool)?;
         part.finish();
         Ok(())
+    }
+}
+
+/// Orders words that are equal except for the index of their record, as their records are ordered. It is not generic
+/// over the size of the records, because the sort of the standard library would be compiled for each of them.
+fn sort_ties(order: &Keyed, words: &mut [u64], index_mask: u64, records: &[u8]) {
+    let size = order.record_bytes();
+    let record = |word: u64| &records[(word & index_mask) as usize * size..][..size];
+    let compare = |one: &u64, other: &u64| order.compare(record(*one), record(*other));
+    for ties in words.chunk_by_mut(|one, other| (one ^ other) <= index_mask) {
+        // Most ties are equal keys, which are in order already.
+        if !ties.is_sorted_by(|one, other| compare(one, other).is_le()) {
+            ties.sort_by(compare);
+        }
     }
 }
 
