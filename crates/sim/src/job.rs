@@ -109,13 +109,22 @@ impl JobContext<'_, '_> {
         update_inputs(self.engine, inputs, parts, self.lost)
     }
 
-    /// Finds failures. A rank that is separated from the others leaves its files to them.
-    pub fn find_failures(&mut self) -> Result<()> {
-        let found = self.engine.check_faults();
-        if found.as_ref().is_err_and(|error| error.status.sets_apart()) {
+    /// Returns the result of a step of the engine. As a group does, a rank that is separated from the others leaves its
+    /// files to them: those of inputs and results that it still has, too.
+    pub fn noted<R>(&mut self, result: Result<R>) -> Result<R> {
+        if result
+            .as_ref()
+            .is_err_and(|error| error.status.sets_apart())
+        {
             self.store.set_apart();
         }
-        found
+        result
+    }
+
+    /// Finds failures.
+    pub fn find_failures(&mut self) -> Result<()> {
+        let found = self.engine.check_faults();
+        self.noted(found)
     }
 
     /// Recovers a result after failures.

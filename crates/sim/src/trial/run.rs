@@ -348,7 +348,8 @@ fn sort(
         (held, input) = (Some(protected.held), protected.input);
     }
     if let (Some(held), Some(digest)) = (&held, digest) {
-        input = repair_inputs(context.engine, held, input, digest)?;
+        let repaired = repair_inputs(context.engine, held, input, digest);
+        input = context.noted(repaired)?;
     }
     let checks = checks.map(|checks| Checks {
         input: digest.unwrap_or_else(|| checks.key.digest(&input)),

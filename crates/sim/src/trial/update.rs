@@ -73,7 +73,8 @@ pub fn protect(
     let mut held = held.ok_or_else(released)?;
     let mut updates = Updates::default();
     for version in 1..=trial.update_count() {
-        let new = context.engine.all_or_none(version_of(version))?;
+        let new = context.engine.all_or_none(version_of(version));
+        let new = context.noted(new)?;
         let given_now = checks_of(&new);
         let run = protection(trial, input_of, &new, given_now.as_ref());
         match context.update(&mut held, run) {

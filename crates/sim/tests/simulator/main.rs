@@ -487,6 +487,11 @@ fn trials_that_had_wrong_results_before_are_correct() {
          damage=1 failures=0@51",
         "ranks=4 seed=50067127 records=2 keys=1 algorithm=quickmerge_paper store=parity:1:8 repair=shrink hosts=4 \
          protects=2 fan_out=1 exclusions=1/1@6 failures=1@162,3@135",
+        // In the simulator, but not in a group, a rank without a quorum removed the files of its protected input.
+        "ranks=6 seed=50719318 records=0 keys=1 algorithm=hyperquicksort_paper store=directory protects=1 updates=1 dense=1 \
+         checks=1 exclusions=1/3@6 quorum=5 power=1 sync=1 failures=3@71c",
+        "ranks=7 seed=50738138 records=0 keys=1 algorithm=hyperquicksort store=directory repair=shrink protects=1 updates=1 \
+         fan_out=1 speeds=5/2@1:4 quorum=5 power=1 sync=1 failures=3@62c",
     ] {
         expect_correct(&parse(line));
     }
