@@ -137,7 +137,7 @@ debian-tools:
 # C++ programs of all cases on MPI.
 sanitize: build
 	PROPTEST_CASES=32 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(RUN) cargo test --target x86_64-unknown-linux-gnu -p ftsort-kernels --lib
-	FTSORT_SANITIZER=address,undefined FTSORT_MPI_LIMIT=120 FTSORT_TESTS=all $(WITH_RELEASE) cargo test --features testing --test mpi
+	FTSORT_SANITIZER=address,undefined FTSORT_TESTS=all $(WITH_RELEASE) cargo test --features testing --test mpi
 
 # ThreadSanitizer on the tests of the threads of kernels, monitors and probes, with the stable compiler. It needs a
 # standard library that is compiled with it too; rustup fetches the source.

@@ -9,7 +9,7 @@
 //!   every C function, store, algorithm and kind of failure; `all` runs all cases.
 //! - `FTSORT_LIBRARY_DIR`: the folder of the `libftsort.so` to be tested; by default the one that cargo has just
 //!   built beside this program.
-//! - `FTSORT_MPI_LIMIT`: the time limit of a run in seconds, 60 by default; a busy machine needs a higher one.
+//! - `FTSORT_MPI_LIMIT`: the time limit of a run in seconds, 180 by default; a busy machine needs a higher one.
 //! - `FTSORT_MPI_TIMES`: a file to which each case adds a line with its time in seconds and its name.
 //! - `FTSORT_SANITIZER`: `address`, for example: compiles the C and C++ programs with this sanitizer.
 //! - `MPICC`, `MPICXX`, `FC` and `MPIRUN`: other commands for `mpicc`, `mpicxx`, `gfortran` and `mpirun`. Cases in
