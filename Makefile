@@ -15,7 +15,7 @@ WITH_RELEASE := $(RUN) sh -c 'FTSORT_LIBRARY_DIR="$$CARGO_TARGET_DIR/release" ex
 
 help:
 	@echo "make demo           sort a real file on 8 ranks while 4, then 7 of them are killed (FILE=, RANKS=)"
-	@echo "make check          the tests that every change must pass (10 minutes on 2 cores, builds included)"
+	@echo "make check          the tests that every change must pass (8 minutes on 2 cores, builds included)"
 	@echo "make check-all      all tests at full size, and the optimised library (less than an hour)"
 	@echo "make sanitize       AddressSanitizer on the kernels and on the programs of the MPI tests"
 	@echo "make races          ThreadSanitizer on the threads of kernels, monitors and probes"

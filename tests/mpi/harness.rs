@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libtest_mimic::{Completion, Failed};
 
 /// The time limit of a run, if `FTSORT_MPI_LIMIT` does not name another one. Records of every kind
-/// are sorted in 6 seconds, but in up to 60 and more if another program uses one of two processors.
+/// are sorted in 6 seconds, but in more than 60 if another program uses one of two processors.
 const LIMIT_SECONDS: &str = "180";
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];

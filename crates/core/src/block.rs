@@ -114,6 +114,7 @@ impl Block {
         united.in_order_of_origin()
     }
 
+    /// Apart from [`Block::unite`], which is compiled for each type of list.
     fn in_order_of_origin(mut self) -> Block {
         self.runs = non_empty(self.runs);
         self.runs.sort_by_key(|run| (run.origin, run.start));
