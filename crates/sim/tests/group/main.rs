@@ -6,6 +6,7 @@ mod collectives;
 mod exclusions;
 mod external;
 mod lists;
+mod observer;
 mod parity;
 mod points;
 mod protected;
@@ -398,54 +399,6 @@ fn a_panic_in_a_callback_poisons_the_group() {
         group.agree(1).map(drop)
     });
     assert_eq!(statuses(&outcomes), [Some(Status::State)]);
-}
-
-/// Counts the commits and failures of which a group reports, and keeps the nodes with a new executor.
-#[derive(Default)]
-struct Reports {
-    commits: u64,
-    failures: usize,
-    executors: Vec<(Node, Rank)>,
-}
-
-struct Counter(Rc<RefCell<Reports>>);
-
-impl Observer for Counter {
-    fn event(&mut self, occasion: Occasion) {
-        let mut counts = self.0.borrow_mut();
-        match occasion.event {
-            Event::Round => counts.commits += 1,
-            Event::Failure(_) => counts.failures += 1,
-            Event::Executor(node, rank) => counts.executors.push((node, rank)),
-            _ => {}
-        }
-    }
-}
-
-impl GroupObserver for Counter {}
-
-#[test]
-fn the_observer_sees_commits_and_failures() {
-    let outcomes = play(3, 1, |rank, transport, _| {
-        let counts = Rc::new(RefCell::new(Reports::default()));
-        let config = GroupConfig {
-            failures: Plan::parse("1@1")?,
-            ..GroupConfig::default()
-        };
-        let services = Services {
-            observer: Box::new(Counter(Rc::clone(&counts))),
-            ..services(rank)
-        };
-        let mut group = Group::new(transport, config, services)?;
-        group.sort_keys(&keys(rank))?;
-        let counts = counts.borrow();
-        assert_eq!(counts.commits, group.stats().rounds);
-        Ok((counts.failures, counts.executors.clone()))
-    });
-    for failures in outcomes.into_iter().flatten() {
-        let failures: Result<_> = failures;
-        assert_eq!(failures, Ok((1, vec![(Node(1), Rank(0))])));
-    }
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! What a group reports to its observer: events, messages and times.
+
+use super::*;
+use ftsort_core::engine::{MessageEvent, Phase, Span};
+
+/// The reports of one rank.
+#[derive(Default)]
+struct Reports {
+    commits: u64,
+    failures: usize,
+    executors: Vec<(Node, Rank)>,
+    messages: Vec<MessageEvent>,
+    spans: Vec<Span>,
+}
+
+struct Recorder(Rc<RefCell<Reports>>);
+
+impl Observer for Recorder {
+    fn event(&mut self, occasion: Occasion) {
+        let mut reports = self.0.borrow_mut();
+        match occasion.event {
+            Event::Round => reports.commits += 1,
+            Event::Failure(_) => reports.failures += 1,
+            Event::Executor(node, rank) => reports.executors.push((node, rank)),
+            _ => {}
+        }
+    }
+
+    fn message(&mut self, message: MessageEvent) {
+        self.0.borrow_mut().messages.push(message);
+    }
+
+    fn span(&mut self, span: Span) {
+        self.0.borrow_mut().spans.push(span);
+    }
+}
+
+impl GroupObserver for Recorder {}
+
+/// Returns services with an observer, and what it will have seen.
+fn observed(rank: Rank) -> (Services, Rc<RefCell<Reports>>) {
+    let reports = Rc::new(RefCell::new(Reports::default()));
+    let services = Services {
+        observer: Box::new(Recorder(Rc::clone(&reports))),
+        ..services(rank)
+    };
+    (services, reports)
+}
+
+#[test]
+fn the_observer_sees_commits_and_failures() {
+    let outcomes = play(3, 1, |rank, transport, _| {
+        let config = GroupConfig {
+            failures: Plan::parse("1@1")?,
+            ..GroupConfig::default()
+        };
+        let (services, reports) = observed(rank);
+        let mut group = Group::new(transport, config, services)?;
+        group.sort_keys(&keys(rank))?;
+        let reports = reports.borrow();
+        assert_eq!(reports.commits, group.stats().rounds);
+        Ok((reports.failures, reports.executors.clone()))
+    });
+    for failures in outcomes.into_iter().flatten() {
+        let failures: Result<_> = failures;
+        assert_eq!(failures, Ok((1, vec![(Node(1), Rank(0))])));
+    }
+}
+
+/// The size of short inputs, which travel with their headers, and of long ones, which do not.
+const RECORDS: [usize; 2] = [100, 20_000];
+
+#[test]
+fn sender_and_receiver_report_the_same_messages() {
+    let methods = [
+        Method::SampleSort(1),
+        Method::HyperQuickSort(PivotRule::Sampled),
+        Method::Bitonic(Shape::Any),
+    ];
+    for (method, records) in methods
+        .into_iter()
+        .flat_map(|method| RECORDS.map(|n| (method, n)))
+    {
+        let outcomes = play(4, 1, move |rank, transport, _| {
+            let config = GroupConfig {
+                method: Some(method),
+                ..GroupConfig::default()
+            };
+            let (services, reports) = observed(rank);
+            let mut group = Group::new(transport, config, services)?;
+            let input: Vec<i32> = keys(rank).into_iter().cycle().take(records).collect();
+            group.sort_keys(&input)?;
+            let messages = reports.borrow().messages.clone();
+            Ok((rank, messages))
+        });
+        let reports: Vec<(Rank, Vec<MessageEvent>)> = outcomes
+            .into_iter()
+            .flatten()
+            .collect::<Result<_>>()
+            .expect("no rank fails");
+        assert_eq!(reports.len(), 4);
+        for (from, to) in Rank::all(4).flat_map(|from| Rank::all(4).map(move |to| (from, to))) {
+            let of_pair = |at: Rank| -> Vec<MessageEvent> {
+                let all = reports
+                    .iter()
+                    .filter(|(rank, _)| *rank == at)
+                    .flat_map(|(_, all)| all);
+                all.filter(|message| (message.from, message.to) == (from, to))
+                    .copied()
+                    .collect()
+            };
+            assert_eq!(
+                of_pair(from),
+                of_pair(to),
+                "{method:?} {records} {from:?} {to:?}"
+            );
+        }
+        let bytes: usize = reports
+            .iter()
+            .flat_map(|(_, all)| all)
+            .map(|message| message.bytes)
+            .sum();
+        assert!(
+            bytes > records * 4,
+            "{method:?}: {bytes} bytes of {records} records on each rank"
+        );
+    }
+}
+
+#[test]
+fn the_times_of_phases_are_those_of_the_statistics() {
+    for records in RECORDS {
+        let outcomes = play(3, 1, move |rank, transport, _| {
+            let (services, reports) = observed(rank);
+            let mut group = Group::new(transport, GroupConfig::default(), services)?;
+            let before = reports.borrow().spans.len();
+            let input: Vec<i32> = keys(rank).into_iter().cycle().take(records).collect();
+            group.sort_keys(&input)?;
+            let spans = reports.borrow().spans[before..].to_vec();
+            Ok((spans, *group.stats()))
+        });
+        for outcome in outcomes.into_iter().flatten() {
+            let outcome: Result<_> = outcome;
+            let (spans, stats) = outcome.expect("no rank fails");
+            let sum = |phase: Phase| -> f64 {
+                let spans = spans.iter().filter(|span| span.phase == phase);
+                spans.map(|span| span.seconds).sum()
+            };
+            for phase in [Phase::Sort, Phase::Exchange, Phase::Commit] {
+                assert!(sum(phase) > 0.0, "{records} {phase:?}");
+                assert_eq!(sum(phase), stats.phase(phase), "{records} {phase:?}");
+            }
+            let ends = spans.iter().map(|span| span.start + span.seconds);
+            let starts = spans.iter().skip(1).map(|span| span.start);
+            assert!(
+                ends.zip(starts).all(|(end, start)| end <= start),
+                "{spans:?}"
+            );
+        }
+    }
+}
