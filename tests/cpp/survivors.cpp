@@ -1,7 +1,7 @@
 /* Sorts, queries, keeps states and recovers results while FTSORT_FAULTS kills ranks with SIGKILL; the survivors compare
  * the results with the whole input.
  *
- *   survivors OPERATION      (under mpirun; OPERATION: sort, argsort, recover, lost or states) */
+ *   survivors OPERATION      (under mpirun; OPERATION: sort, parity, argsort, recover, lost or states) */
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -72,7 +72,12 @@ int main(int argc, char **argv)
   const std::string operation = argc > 1 ? argv[1] : "sort";
   const auto mine = stars_of(rank, COUNT);
   if (operation == "lost") lose(mine);
-  ftsort::group g{MPI_COMM_WORLD};
+  ftsort::config config;
+  if (operation == "parity") {
+    config.store = FTSORT_STORE_PARITY;
+    config.parity_group = 4;
+  }
+  ftsort::group g{MPI_COMM_WORLD, std::move(config)};
   auto all = all_stars(ranks, COUNT);
   if (operation == "recover") {
     recover(g, mine, all);

@@ -24,6 +24,7 @@ const PROGRAMS: &str = "
 const KILLS: &str = "
  quick | tests/cpp/survivors.cpp      | 4 | sort    | 1@2 | survivors: fine | 3
  all   | tests/cpp/survivors.cpp      | 5 | sort    | 1@1 3@2 | survivors: fine | 3
+ all   | tests/cpp/survivors.cpp      | 4 | parity  | 1@2 | survivors: fine | 3
  all   | tests/cpp/survivors.cpp      | 4 | argsort | 1@1 | survivors: fine | 3
  all   | tests/cpp/survivors.cpp      | 4 | states  | 1@2 | survivors: fine | 3
  all   | tests/cpp/survivors.cpp      | 4 | lost    | 1@1 | survivors: fine | 3
