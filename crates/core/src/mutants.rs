@@ -161,6 +161,8 @@ mutants! {
     OldVersionTakenOver,
     /// A rank that has discarded its block counts as a holder of it after its node has moved.
     DiscardedBlockCounts,
+    /// The copy of a rank that was accused of a corruption is used although another rank has one.
+    AccusedCopyUsed,
     /// Files are written in place (the papers' programs).
     WritesInPlace,
     /// Files are not synced before the commit.

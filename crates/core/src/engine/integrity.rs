@@ -12,7 +12,7 @@
 //! rank that is accused a second time executes no node any more: the 1989 paper's faulty processors become
 //! processors that stop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::commit::agreed_error;
 use super::job::{Job, NextStep, RoundResult};
@@ -78,7 +78,7 @@ pub(super) struct Integrity<'a> {
     pub input_digests: InputDigests,
     /// How many corruptions the job has recovered from.
     pub recoveries: u32,
-    /// How many times each rank was accused.
+    /// How many times each rank was accused. Its copies of blocks are used only if no other rank has one.
     pub strikes: BTreeMap<Rank, u32>,
     /// Blocks were discarded on ranks that execute their nodes: they must be restored.
     pub distrusted: bool,
@@ -94,13 +94,6 @@ impl<'a> Integrity<'a> {
             strikes: BTreeMap::new(),
             distrusted: false,
         }
-    }
-
-    /// Counts an accusation; true if the rank has to stop.
-    fn accuse_again(&mut self, rank: Rank) -> bool {
-        let strikes = self.strikes.entry(rank).or_insert(0);
-        *strikes += 1;
-        *strikes >= STRIKES_TO_STOP
     }
 }
 
@@ -258,22 +251,24 @@ impl Job<'_, '_> {
     /// and inputs that may be wrong. If there is nothing to restore them from, or corruptions do not end, all
     /// give up. Collective.
     pub(super) fn recover_from_corruption(&mut self, own: Option<Error>) -> Result<()> {
-        let found = self.report_corruption(own)?;
-        self.exclude_accused(&found);
+        for rank in self.report_corruption(own)? {
+            self.exclude_accused(rank);
+        }
         self.distrust();
         Ok(())
     }
 
-    /// The first part of [`Job::recover_from_corruption`]: returns the accusations. Collective.
-    pub(super) fn report_corruption(
-        &mut self,
-        own: Option<Error>,
-    ) -> Result<Vec<(Rank, Accusation)>> {
+    /// The first part of [`Job::recover_from_corruption`]: returns the accused ranks. Collective.
+    pub(super) fn report_corruption(&mut self, own: Option<Error>) -> Result<BTreeSet<Rank>> {
         let found = self.share_accusations()?;
         self.engine.stats.corruptions += 1;
         for (by, accusation) in &found {
             let Accusation { accused, finding } = *accusation;
             self.engine.tell(Event::Corrupt(accused, *by, finding));
+        }
+        let accused: BTreeSet<Rank> = found.iter().filter_map(|(_, one)| one.accused).collect();
+        for rank in &accused {
+            *self.integrity.strikes.entry(*rank).or_insert(0) += 1;
         }
         self.integrity.recoveries += 1;
         let has_copies = self.redundancy.store.scope() != StoreScope::Copies(0)
@@ -281,7 +276,7 @@ impl Job<'_, '_> {
         if self.integrity.recoveries > MOST_RECOVERIES || !has_copies {
             return Err(agreed_error(Status::Corrupt, own));
         }
-        Ok(found)
+        Ok(accused)
     }
 
     /// As [`Job::recover_from_corruption`]; then restores the blocks from intact copies.
@@ -326,17 +321,12 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Excludes ranks that were accused repeatedly, as long as another rank is left.
-    fn exclude_accused(&mut self, found: &[(Rank, Accusation)]) {
-        let mut accused: Vec<Rank> = found.iter().filter_map(|(_, one)| one.accused).collect();
-        accused.sort_unstable();
-        accused.dedup();
-        for rank in accused {
-            if self.integrity.accuse_again(rank) {
-                let before = self.engine.executors();
-                self.engine.members.excluded_for_corruption(rank);
-                self.engine.report_executors(&before);
-            }
+    /// Excludes an accused rank if it was accused before, as long as another rank is left.
+    fn exclude_accused(&mut self, rank: Rank) {
+        if self.integrity.strikes[&rank] >= STRIKES_TO_STOP {
+            let before = self.engine.executors();
+            self.engine.members.excluded_for_corruption(rank);
+            self.engine.report_executors(&before);
         }
     }
 
@@ -353,14 +343,23 @@ impl Job<'_, '_> {
             // The decisions may have come from wrong data too.
             self.progress.rewind();
         }
-        let Some(checks) = self.integrity.checks.filter(|_| self.recomputes()) else {
+        // Jobs that store versions use inputs until they are loaded, and renew the copies of protected ones.
+        let has_copies = matches!(self.redundancy.store.scope(), StoreScope::Copies(_));
+        let copies_inputs = self.progress.membership.is_none() || self.redundancy.outlives_job;
+        let recomputes = self.recomputes();
+        let Some(checks) = self
+            .integrity
+            .checks
+            .filter(|_| recomputes || has_copies && copies_inputs)
+        else {
             return;
         };
         let me = self.engine.members.me();
         let stopped = self.engine.members.is_excluded_for_corruption(me);
+        let is_right = !recomputes || self.redundancy.released && !stopped;
         for origin in self.redundancy.held.clone().iter() {
-            if origin == me && self.redundancy.released && !stopped {
-                // The owner's input is right.
+            if origin == me && is_right {
+                // The owner's input is that of the caller.
                 continue;
             }
             let store = &mut *self.redundancy.store;
@@ -378,7 +377,11 @@ impl Job<'_, '_> {
                 let _ = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
                 self.progress.blocks.insert(me.home(), own);
             } else if stopped || !right {
-                let _ = store.put(VersionId::INPUT, origin.home(), &Block::empty());
+                if recomputes {
+                    let _ = store.put(VersionId::INPUT, origin.home(), &Block::empty());
+                } else {
+                    store.discard(origin.home());
+                }
                 self.redundancy.held.remove(origin);
             }
         }

@@ -34,6 +34,10 @@ impl Store for Memory {
         Ok(())
     }
 
+    fn discard(&mut self, owner: Node) {
+        self.blocks.remove(&(VersionId::INPUT, owner));
+    }
+
     fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>> {
         Ok(self.blocks.get(&(version_id, node)).cloned())
     }

@@ -44,6 +44,11 @@ impl Store for Overlay<'_> {
         self.below.hold(owner, input)
     }
 
+    fn discard(&mut self, owner: Node) {
+        self.above.discard(owner);
+        self.below.discard(owner);
+    }
+
     fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>> {
         match self.above.get(version_id, node)? {
             None if version_id == VersionId::INPUT && self.is_below(node) => {

@@ -176,8 +176,16 @@ fn judge_corruption(trial: &Trial, outcome: &SortOutcome, error: &Error) -> Opti
     if error.status == Status::Corrupt && trial.corruptions.iter().all(of_a_version) {
         return Some(format!("a corrupt file does not count as absent: {error}"));
     }
+    let of_a_share = |words: &String| words.contains(".replica") && !words.ends_with('*');
+    if let (StoreKind::Memory(copies) | StoreKind::Versions(copies), Status::Corrupt) =
+        (trial.store, error.status)
+        && trial.corruptions.iter().all(of_a_share)
+        && trial.failures.len() + trial.corruptions.len() <= copies
+        && trial.ranks > copies + trial.spares
+    {
+        return Some(format!("another copy was not used: {error}"));
+    }
     if let (StoreKind::Parity(shape), Status::Corrupt) = (trial.store, error.status) {
-        let of_a_share = |words: &String| words.contains(".replica") && !words.ends_with('*');
         let are_few = outcome.failed.len() + trial.corruptions.len() <= shape.shares;
         let has_shares = trial.ranks - outcome.failed.len() > shape.shares;
         if are_few && has_shares && trial.corruptions.iter().all(of_a_share) {

@@ -133,3 +133,25 @@ fn a_wrong_input_from_the_callback_is_reported_on_all_ranks() {
         assert!(refused.count() > 0, "{line}");
     }
 }
+
+/// A holder has a wrong copy when another rank fails: the right one of another holder is used.
+#[test]
+fn every_crash_with_a_corrupt_copy_of_two() {
+    let sorts = [
+        "algorithm=bitonic store=memory:2 recoveries=1",
+        "algorithm=quickmerge store=versions:2 protects=2",
+        "algorithm=samplesort store=memory:2",
+        "algorithm=bitonic store=memory:2",
+        "algorithm=bitonic store=memory:2 protects=1",
+        "algorithm=quickmerge store=versions:2 recoveries=1",
+        "algorithm=samplesort store=memory:2 protects=2 recoveries=1",
+    ];
+    for sort in sorts.into_iter().take(sized(3, 7)) {
+        let places = (0..4).flat_map(|rank| (0..5).map(move |round| (rank, round)));
+        for (rank, round) in places.step_by(sized(11, 1)) {
+            every_single_crash(&format!(
+                "ranks=4 seed=3 records=40 keys=1000 {sort} checks=1 corrupt={rank}~{round}.replica"
+            ));
+        }
+    }
+}

@@ -123,6 +123,11 @@ fn rare(mutant: Mutant) -> Option<(&'static str, usize)> {
             let line = "ranks=4 records=3 algorithm=bitonic store=versions:2 checks=1 spares=1 corrupt=1~1.message*";
             Some((line, 1))
         }
+        Mutant::AccusedCopyUsed => {
+            let line =
+                "ranks=4 records=3 algorithm=bitonic store=memory:2 checks=1 corrupt=0~2.replica";
+            Some((line, 1))
+        }
         Mutant::MovedInputNotHeld => Some((
             "ranks=3 records=6 store=memory:1 hosts=2 protects=2 exclusions=2/1@6",
             1,

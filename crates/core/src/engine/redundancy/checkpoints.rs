@@ -20,6 +20,9 @@ use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
 use ftsort_kernels::error::{Error, Result, Status};
 
+/// The states of a program have no digests, so that no rank is accused.
+static NONE_ACCUSED: BTreeMap<Rank, u32> = BTreeMap::new();
+
 /// The states of one group's nodes.
 pub struct Checkpoints {
     store: Box<dyn Store>,
@@ -210,6 +213,7 @@ impl Checkpoints {
             in_place: Holdings::default(),
             in_part: true,
             afresh: false,
+            strikes: &NONE_ACCUSED,
         }
     }
 }

@@ -214,6 +214,7 @@ impl<'e> Job<'_, 'e> {
             in_place: Holdings::default(),
             in_part: false,
             afresh: self.integrity.distrusted,
+            strikes: &self.integrity.strikes,
         }
     }
 }
@@ -233,6 +234,8 @@ pub(in crate::engine) struct Versions<'v, 'e> {
     pub in_part: bool,
     /// Executors have discarded their own blocks.
     pub afresh: bool,
+    /// The accused ranks. Their copies may be wrong.
+    pub strikes: &'v BTreeMap<Rank, u32>,
 }
 
 impl Versions<'_, '_> {
@@ -369,8 +372,8 @@ impl Versions<'_, '_> {
         result
     }
 
-    /// Restores blocks from the first live holder of each, and renews the copies of the new executor and of
-    /// failed holders.
+    /// Restores blocks from the first live holder of each that was not accused, or from the first live one, and renews
+    /// the copies of the new executor, of failed holders, and of accused ones.
     fn renew_copies(&mut self, copies: usize, held_with: &Membership) -> Result<RoundResult> {
         let mut result = RoundResult::new();
         let members = &self.engine.members;
@@ -390,7 +393,11 @@ impl Versions<'_, '_> {
                 let forgot = self.afresh && **rank == held[0];
                 !forgot && !members.is_faulty(**rank)
             };
-            let Some(keeper) = held.iter().find(has_it) else {
+            let is_accused =
+                |rank: &Rank| self.strikes.contains_key(rank) && !mutant(Mutant::AccusedCopyUsed);
+            let mut live = held.iter().filter(has_it);
+            let right = live.clone().find(|rank| !is_accused(rank));
+            let Some(keeper) = right.or_else(|| live.next()) else {
                 result.lost.push(node);
                 continue;
             };
@@ -400,7 +407,9 @@ impl Versions<'_, '_> {
                 }
                 // The former executor has discarded its block, and stays a holder if the node moves.
                 let has_discarded = to == held[0] && !mutant(Mutant::DiscardedBlockCounts);
-                let refreshes = self.afresh && (to == executor || has_discarded);
+                let keeps_block = to == executor && to == held[0];
+                let refreshes = self.afresh && (to == executor || has_discarded)
+                    || is_accused(&to) && !keeps_block;
                 let wants = !held.contains(&to) || refreshes && to != *keeper;
                 if wants && (*keeper == me || to == me) {
                     moves.push((node, *keeper, to));
