@@ -12,7 +12,8 @@
  *
  * Other headers: ftsort_query.h (more than the sort of one array), ftsort_rounds.h (algorithms of the caller on the
  * virtual hypercube, and their simulation), ftsort_tree.h (collectives that avoid faulty links), ftsort_store.h
- * (loops that keep states), ftsort_monitor.h (slow ranks), ftsort_verify.h (data corruption); ftsort_all.h: all.
+ * (loops that keep states), ftsort_external.h (files larger than memory), ftsort_monitor.h (slow ranks),
+ * ftsort_verify.h (data corruption); ftsort_all.h: all.
  * Documents: docs/sorting.md, docs/failure-model.md, docs/glossary.md, docs/fault-injection.md, docs/trace.md.
  *
  * Collective calls. Functions marked [C] are collective: all surviving ranks of the group call them in the same
@@ -22,8 +23,8 @@
  * FTSORT_ERR_MPI and FTSORT_ERR_INTERNAL. Functions marked [L] are local.
  *
  * An object is used by one thread at a time. `const T *` arguments are borrowed for the call; `T **` results
- * belong to the caller. In every struct zero selects the default, and the first member is the size of the struct,
- * so that programs compiled with an older header keep working. The library prints nothing and does not change
+ * belong to the caller. In every struct zero selects the default. Structs that may grow start with their size, so
+ * that programs compiled with an older header keep working. The library prints nothing and does not change
  * the communicators, error handlers or signal handlers of the caller (except ftsort_prepare, if it is called).
  */
 #ifndef FTSORT_H
@@ -483,8 +484,7 @@ ftsort_status ftsort_run(ftsort *group, const ftsort_record *record, const void 
  * Copies the records of this rank and stores the redundancy that the configured store provides. Once this function
  * has returned, the input survives the failure of its rank, and the array of the caller is not needed any more.
  * Call it as early as the data exist, for example after reading a file. ftsort_input_update (ftsort_store.h)
- * replaces the records. An input takes the memory of 1 + `replicas` copies of the records (`replicas` is 0 for
- * stores other than FTSORT_STORE_MEMORY).
+ * replaces the records. An input takes the memory of one copy of the records, and of its replicas or parity shares.
  *
  * \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
  *                `user`, which are used again by the sorts of the input
@@ -618,8 +618,8 @@ int ftsort_is_failed(const ftsort *group, int32_t rank);
 /**
  * Returns the rank that executes `node`; -1 for a node that does not exist, NULL, or a busy group. [L]
  *
- * That is the rank `node` if it has not failed, or the spare that took over from it; otherwise the first fault-free
- * node of c(node,s), taken for s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
+ * That is the rank `node` or its spare, unless it has failed or is excluded; otherwise the executor of the first
+ * fault-free node of c(node,s), s = 0, 1, ... (*cover* of the 2024 paper, Section 3, which counts s from 1).
  */
 int32_t ftsort_executor(const ftsort *group, int32_t node);
 
