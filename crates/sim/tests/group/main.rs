@@ -14,6 +14,7 @@ mod queries;
 mod redundancy;
 mod refusals;
 mod spares;
+mod states;
 
 use std::cell::RefCell;
 use std::rc::Rc;
