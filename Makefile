@@ -150,7 +150,7 @@ races: setup
 coverage: setup
 	$(RUN) python3 scripts/coverage.py
 
-# Installs cargo-mutants into target/tools. SHARD=K/N tries every N-th change from the K-th.
+# SHARD=K/N tries every N-th change from the K-th.
 mutants: setup
 	$(RUN) python3 scripts/mutants.py $(if $(SHARD),--shard $(SHARD))
 

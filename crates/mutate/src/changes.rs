@@ -32,8 +32,13 @@ pub struct Changes<'a> {
 impl<'a> Changes<'a> {
     /// Returns the changes of a file, numbered from `first`.
     pub fn of(file: &syn::File, first: usize, skipped: &'a BTreeSet<usize>) -> Changes<'a> {
-        let mut changes =
-            Changes { edits: Edits::default(), list: Vec::new(), next: first, skipped, function: String::new() };
+        let mut changes = Changes {
+            edits: Edits::default(),
+            list: Vec::new(),
+            next: first,
+            skipped,
+            function: String::new(),
+        };
         changes.visit_file(file);
         changes
     }
@@ -46,7 +51,12 @@ impl<'a> Changes<'a> {
             return None;
         }
         let lines = (span.start().line, span.end().line);
-        self.list.push(Change { number, lines, function: self.function.clone(), text });
+        self.list.push(Change {
+            number,
+            lines,
+            function: self.function.clone(),
+            text,
+        });
         Some(format!("crate::changes::active({number})"))
     }
 
@@ -65,24 +75,39 @@ impl<'a> Changes<'a> {
             [syn::Stmt::Expr(only, None)] => only.to_token_stream().to_string().replace(' ', ""),
             _ => String::new(),
         };
-        for value in values.into_iter().filter(|value| value.replace(' ', "") != only) {
+        for value in values
+            .into_iter()
+            .filter(|value| value.replace(' ', "") != only)
+        {
             if let Some(active) = self.add(block.span(), format!("returns {value} at once")) {
-                self.edits.insert(place, format!(" if {active} {{ return {value}; }}"));
+                self.edits
+                    .insert(place, format!(" if {active} {{ return {value}; }}"));
             }
         }
     }
 
     /// A condition is always true, or always false.
     fn condition(&mut self, condition: &Expr) {
-        if matches!(condition, Expr::Lit(_)) || contains_let(condition) || contains_mutant(condition) {
+        if matches!(condition, Expr::Lit(_))
+            || contains_let(condition)
+            || contains_mutant(condition)
+        {
             return;
         }
         let shown = shown(condition);
         if let Some(active) = self.add(condition.span(), format!("`{shown}` is true")) {
-            self.edits.surround(condition.span().byte_range(), format!("({active} || ("), "))".into());
+            self.edits.surround(
+                condition.span().byte_range(),
+                format!("({active} || ("),
+                "))".into(),
+            );
         }
         if let Some(active) = self.add(condition.span(), format!("`{shown}` is false")) {
-            self.edits.surround(condition.span().byte_range(), format!("(!{active} && ("), "))".into());
+            self.edits.surround(
+                condition.span().byte_range(),
+                format!("(!{active} && ("),
+                "))".into(),
+            );
         }
     }
 
@@ -113,11 +138,17 @@ impl<'a> Changes<'a> {
             return;
         }
         let text = format!("{new} in place of {old} in `{}`", shown(expression));
-        let Some(active) = self.add(expression.span(), text) else { return };
+        let Some(active) = self.add(expression.span(), text) else {
+            return;
+        };
         let (before, between, after) = match old {
             "&&" | "||" => {
                 let relation = if old == "&&" { "!=" } else { "==" };
-                ("({ let l: bool = ", format!("; if l {relation} {active} {{ "), " } else { l } })".to_string())
+                (
+                    "({ let l: bool = ",
+                    format!("; if l {relation} {active} {{ "),
+                    " } else { l } })".to_string(),
+                )
             }
             "==" | "!=" | "<" | "<=" | ">" | ">=" => (
                 "(match (&(",
@@ -130,13 +161,17 @@ impl<'a> Changes<'a> {
                 format!(")) {{ (l, r) => if {active} {{ l {new} r }} else {{ l {old} r }} }})"),
             ),
         };
-        self.edits.surround(expression.span().byte_range(), before.into(), after);
-        self.edits.replace(expression.op.span().byte_range(), between);
+        self.edits
+            .surround(expression.span().byte_range(), before.into(), after);
+        self.edits
+            .replace(expression.op.span().byte_range(), between);
     }
 
     /// A statement is left out.
     fn omission(&mut self, statement: &syn::Stmt) {
-        let syn::Stmt::Expr(expression, Some(_)) = statement else { return };
+        let syn::Stmt::Expr(expression, Some(_)) = statement else {
+            return;
+        };
         let mut inner = expression;
         while let Expr::Try(of) = inner {
             inner = &of.expr;
@@ -146,12 +181,24 @@ impl<'a> Changes<'a> {
             Expr::Binary(of) => is_assignment(&of.op),
             _ => false,
         };
-        if changes && let Some(active) = self.add(statement.span(), format!("without `{}`", shown(expression))) {
-            self.edits.surround(statement.span().byte_range(), format!("if !{active} {{ "), " }".into());
+        if changes
+            && let Some(active) =
+                self.add(statement.span(), format!("without `{}`", shown(expression)))
+        {
+            self.edits.surround(
+                statement.span().byte_range(),
+                format!("if !{active} {{ "),
+                " }".into(),
+            );
         }
     }
 
-    fn in_function(&mut self, signature: &syn::Signature, block: &syn::Block, visit: impl FnOnce(&mut Self)) {
+    fn in_function(
+        &mut self,
+        signature: &syn::Signature,
+        block: &syn::Block,
+        visit: impl FnOnce(&mut Self),
+    ) {
         if signature.constness.is_some() {
             return;
         }
@@ -165,13 +212,17 @@ impl<'a> Changes<'a> {
 impl<'ast> Visit<'ast> for Changes<'_> {
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
         if !is_for_tests(&item.attrs) {
-            self.in_function(&item.sig, &item.block, |changes| changes.visit_block(&item.block));
+            self.in_function(&item.sig, &item.block, |changes| {
+                changes.visit_block(&item.block)
+            });
         }
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         if !is_for_tests(&item.attrs) {
-            self.in_function(&item.sig, &item.block, |changes| changes.visit_block(&item.block));
+            self.in_function(&item.sig, &item.block, |changes| {
+                changes.visit_block(&item.block)
+            });
         }
     }
 
@@ -189,7 +240,9 @@ impl<'ast> Visit<'ast> for Changes<'_> {
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
         let formats = item.trait_.as_ref().is_some_and(|(_, path, _)| {
-            path.segments.last().is_some_and(|last| last.ident == "Debug" || last.ident == "Display")
+            path.segments
+                .last()
+                .is_some_and(|last| last.ident == "Debug" || last.ident == "Display")
         });
         if !is_for_tests(&item.attrs) && !formats {
             visit::visit_item_impl(self, item);
@@ -212,15 +265,22 @@ impl<'ast> Visit<'ast> for Changes<'_> {
     }
 
     fn visit_expr_match(&mut self, expression: &'ast syn::ExprMatch) {
-        let has_rest = expression.arms.last().is_some_and(|last| matches!(last.pat, syn::Pat::Wild(_)) && last.guard.is_none());
+        let has_rest = expression
+            .arms
+            .last()
+            .is_some_and(|last| matches!(last.pat, syn::Pat::Wild(_)) && last.guard.is_none());
         for (at, arm) in expression.arms.iter().enumerate() {
             if let Some((_, guard)) = &arm.guard {
                 self.condition(guard);
             } else if has_rest
                 && at + 1 < expression.arms.len()
-                && let Some(active) = self.add(arm.pat.span(), format!("without the case `{}`", shown(&arm.pat)))
+                && let Some(active) = self.add(
+                    arm.pat.span(),
+                    format!("without the case `{}`", shown(&arm.pat)),
+                )
             {
-                self.edits.insert(arm.pat.span().byte_range().end, format!(" if !{active}"));
+                self.edits
+                    .insert(arm.pat.span().byte_range().end, format!(" if !{active}"));
             }
         }
         visit::visit_expr_match(self, expression);
@@ -234,10 +294,14 @@ impl<'ast> Visit<'ast> for Changes<'_> {
     fn visit_expr_unary(&mut self, expression: &'ast syn::ExprUnary) {
         if let syn::UnOp::Not(not) = &expression.op
             && !contains_mutant(&expression.expr)
-            && let Some(active) = self.add(expression.span(), format!("without ! in `{}`", shown(expression)))
+            && let Some(active) = self.add(
+                expression.span(),
+                format!("without ! in `{}`", shown(expression)),
+            )
         {
             let after = format!(") {{ v => if {active} {{ v }} else {{ !v }} }})");
-            self.edits.surround(expression.span().byte_range(), "(match (".into(), after);
+            self.edits
+                .surround(expression.span().byte_range(), "(match (".into(), after);
             self.edits.replace(not.span().byte_range(), String::new());
         }
         visit::visit_expr_unary(self, expression);
@@ -261,9 +325,15 @@ impl<'ast> Visit<'ast> for Changes<'_> {
 /// Returns values of a type, for functions that return at once.
 fn values(of: &Type) -> Vec<String> {
     let Type::Path(path) = of else {
-        return if matches!(of, Type::Tuple(tuple) if tuple.elems.is_empty()) { vec!["()".into()] } else { Vec::new() };
+        return if matches!(of, Type::Tuple(tuple) if tuple.elems.is_empty()) {
+            vec!["()".into()]
+        } else {
+            Vec::new()
+        };
     };
-    let Some(last) = path.path.segments.last() else { return Vec::new() };
+    let Some(last) = path.path.segments.last() else {
+        return Vec::new();
+    };
     let strings = |values: &[&str]| values.iter().map(|value| value.to_string()).collect();
     match last.ident.to_string().as_str() {
         "bool" => strings(&["true", "false"]),
@@ -271,9 +341,16 @@ fn values(of: &Type) -> Vec<String> {
         "Option" => strings(&["None"]),
         "Vec" => strings(&["Vec::new()"]),
         "Result" => {
-            let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else { return Vec::new() };
-            let Some(syn::GenericArgument::Type(first)) = arguments.args.first() else { return Vec::new() };
-            values(first).into_iter().map(|value| format!("Ok({value})")).collect()
+            let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else {
+                return Vec::new();
+            };
+            let Some(syn::GenericArgument::Type(first)) = arguments.args.first() else {
+                return Vec::new();
+            };
+            values(first)
+                .into_iter()
+                .map(|value| format!("Ok({value})"))
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -283,8 +360,16 @@ fn is_assignment(operator: &BinOp) -> bool {
     use BinOp::*;
     matches!(
         operator,
-        AddAssign(_) | SubAssign(_) | MulAssign(_) | DivAssign(_) | RemAssign(_) | BitXorAssign(_) | BitAndAssign(_)
-            | BitOrAssign(_) | ShlAssign(_) | ShrAssign(_)
+        AddAssign(_)
+            | SubAssign(_)
+            | MulAssign(_)
+            | DivAssign(_)
+            | RemAssign(_)
+            | BitXorAssign(_)
+            | BitAndAssign(_)
+            | BitOrAssign(_)
+            | ShlAssign(_)
+            | ShrAssign(_)
     )
 }
 
@@ -293,7 +378,8 @@ fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let tokens = attribute.meta.to_token_stream().to_string();
         attribute.path().is_ident("test")
-            || attribute.path().is_ident("cfg") && (tokens.contains("test") || tokens.contains("strategies"))
+            || attribute.path().is_ident("cfg")
+                && (tokens.contains("test") || tokens.contains("strategies"))
     })
 }
 
@@ -309,11 +395,18 @@ fn contains_let(expression: &Expr) -> bool {
 
 /// Does the expression ask for a mutant of the library?
 fn contains_mutant(expression: &Expr) -> bool {
-    expression.to_token_stream().to_string().contains("mutant (")
+    expression
+        .to_token_stream()
+        .to_string()
+        .contains("mutant (")
 }
 
 /// Returns the text of a part on one line.
 fn shown(part: &impl ToTokens) -> String {
     let text = part.to_token_stream().to_string();
-    if text.chars().count() > 100 { text.chars().take(97).chain("...".chars()).collect() } else { text }
+    if text.chars().count() > 100 {
+        text.chars().take(97).chain("...".chars()).collect()
+    } else {
+        text
+    }
 }

@@ -20,10 +20,20 @@ fn main() {
     let mut skipped = BTreeSet::new();
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|first| first == "--skip") {
-        let numbers = arguments.drain(..2).next_back().expect("numbers follow --skip");
-        skipped.extend(numbers.split(',').filter(|number| !number.is_empty()).map(|number| {
-            number.parse::<usize>().expect("the numbers after --skip are separated by commas")
-        }));
+        let numbers = arguments
+            .drain(..2)
+            .next_back()
+            .expect("numbers follow --skip");
+        skipped.extend(
+            numbers
+                .split(',')
+                .filter(|number| !number.is_empty())
+                .map(|number| {
+                    number
+                        .parse::<usize>()
+                        .expect("the numbers after --skip are separated by commas")
+                }),
+        );
     }
     let [root, files @ ..] = arguments.as_slice() else {
         panic!("usage: ftsort-mutate [--skip NUMBERS] ROOT FILE...");
@@ -32,11 +42,14 @@ fn main() {
     let mut next = 0;
     for file in files {
         let path = Path::new(root).join(file);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let parsed =
+            syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let changes = Changes::of(&parsed, next, &skipped);
         next = changes.next;
-        std::fs::write(&path, changes.edits.apply(&text)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        std::fs::write(&path, changes.edits.apply(&text))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         list.extend(changes.list.into_iter().map(|change| {
             serde_json::json!({
                 "number": change.number, "file": file, "first": change.lines.0, "last": change.lines.1,

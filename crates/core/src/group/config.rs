@@ -166,3 +166,60 @@ pub(super) fn unequal(name: &str) -> Error {
     let text = format!("{name} is not the same on all ranks");
     Error::new(Status::Argument, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_setting_that_ranks_share_changes_the_fingerprint() {
+        let default = GroupConfig::default;
+        let store = |store| GroupConfig { store, ..default() };
+        let shape = ParityShape::new(1, 8).unwrap();
+        let configs = [
+            default(),
+            GroupConfig {
+                method: Some(Method::SampleSort(1)),
+                ..default()
+            },
+            GroupConfig {
+                repair: Repair::Shrink,
+                ..default()
+            },
+            GroupConfig {
+                dense: true,
+                ..default()
+            },
+            GroupConfig {
+                checks: DataChecks {
+                    digest: true,
+                    ..DataChecks::default()
+                },
+                ..default()
+            },
+            GroupConfig {
+                min_survivors: 2,
+                ..default()
+            },
+            GroupConfig {
+                spares: 1,
+                ..default()
+            },
+            GroupConfig {
+                timeout: Timeout::Never,
+                ..default()
+            },
+            GroupConfig {
+                release_after_run: true,
+                ..default()
+            },
+            store(StoreChoice::Memory(2)),
+            store(StoreChoice::Parity(shape)),
+            store(StoreChoice::Directory(Rc::new(|| unreachable!()))),
+        ];
+        let mut prints: BTreeSet<u64> = configs.iter().map(|one| one.fingerprint(false)).collect();
+        prints.insert(default().fingerprint(true));
+        assert_eq!(prints.len(), configs.len() + 1);
+    }
+}

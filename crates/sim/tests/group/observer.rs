@@ -9,6 +9,7 @@ struct Reports {
     commits: u64,
     failures: usize,
     executors: Vec<(Node, Rank)>,
+    restored: Vec<Node>,
     messages: Vec<MessageEvent>,
     spans: Vec<Span>,
 }
@@ -22,6 +23,7 @@ impl Observer for Recorder {
             Event::Round => reports.commits += 1,
             Event::Failure(_) => reports.failures += 1,
             Event::Executor(node, rank) => reports.executors.push((node, rank)),
+            Event::Restored(node, _) => reports.restored.push(node),
             _ => {}
         }
     }
@@ -59,12 +61,11 @@ fn the_observer_sees_commits_and_failures() {
         group.sort_keys(&keys(rank))?;
         let reports = reports.borrow();
         assert_eq!(reports.commits, group.stats().rounds);
-        Ok((reports.failures, reports.executors.clone()))
+        assert_eq!(reports.executors, [(Node(1), Rank(0))]);
+        Ok((reports.failures, reports.restored.clone()))
     });
-    for failures in outcomes.into_iter().flatten() {
-        let failures: Result<_> = failures;
-        assert_eq!(failures, Ok((1, vec![(Node(1), Rank(0))])));
-    }
+    let seen: Vec<Result<_>> = outcomes.into_iter().flatten().collect();
+    assert_eq!(seen, [Ok((1, vec![Node(1)])), Ok((1, vec![]))]);
 }
 
 /// The size of short inputs, which travel with their headers, and of long ones, which do not.

@@ -455,6 +455,20 @@ fn the_predicates_detect_a_single_corruption() {
     }
 }
 
+/// Trials that detect changes of single lines (`make mutants`) that no other test here detects.
+#[test]
+fn trials_that_detect_generated_changes_are_correct() {
+    for line in [
+        // A rank fails while the survivors tell each other which data are lost.
+        "ranks=8 seed=50800295 records=0 keys=1 algorithm=hyperquicksort store=memory:2 repair=agree hosts=2 sorts=1 \
+         fan_out=2 tagged=1 tree=merge sink=1 failures=1@3,0@162z,3@31z,4@127z",
+        // A rank that is excluded keeps the block that it had as a copy, and the new executor fails.
+        "ranks=3 seed=1 records=0 keys=1 algorithm=bitonic store=memory:2 exclusions=2/1@2 failures=0@18,1@59",
+    ] {
+        expect_correct(&parse(line));
+    }
+}
+
 #[test]
 fn trials_that_had_wrong_results_before_are_correct() {
     for line in [
