@@ -24,8 +24,7 @@ pub struct ftsort_input {
 /// Copies the records of this rank and stores the redundancy that the configured store provides. Once this function
 /// has returned, the input survives the failure of its rank, and the array of the caller is not needed any more. Call
 /// it as early as the data exist, for example after reading a file. ftsort_input_update (ftsort_store.h) replaces the
-/// records. An input takes the memory of one copy of the records, and of its replicas or
-/// parity shares.
+/// records. An input takes the memory of one copy of the records, and of its replicas or parity shares.
 ///
 /// \param record  the layout of the records, the same on all ranks; borrowed for the call, except `compare` and
 ///                `user`, which are used again by the sorts of the input

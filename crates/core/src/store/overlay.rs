@@ -46,7 +46,10 @@ impl Store for Overlay<'_> {
 
     fn discard(&mut self, owner: Node) {
         self.above.discard(owner);
-        self.below.discard(owner);
+        // An input that is replaced stays until the new one is committed.
+        if self.unchanged.is_none() {
+            self.below.discard(owner);
+        }
     }
 
     fn get(&self, version_id: VersionId, node: Node) -> Result<Option<Block>> {
@@ -146,6 +149,8 @@ mod tests {
         assert_eq!(input(&overlay), Some(block(1)));
         overlay.hold(Node(1), &block(3)).unwrap();
         assert_eq!(overlay.get(VersionId::INPUT, Node(1)), Ok(Some(block(3))));
+        overlay.discard(Node(0));
+        assert_eq!(overlay.get(VersionId::INPUT, Node(0)), Ok(None));
         assert_eq!(above.get(VersionId::INPUT, Node(1)), Ok(None));
         assert_eq!(below.get(VersionId::INPUT, Node(1)), Ok(Some(block(3))));
     }
@@ -165,6 +170,8 @@ mod tests {
         overlay.hold(Node(0), &block(3)).unwrap();
         overlay.hold(Node(1), &block(2)).unwrap();
         assert_eq!(overlay.get(VersionId::INPUT, Node(0)), Ok(Some(block(3))));
+        overlay.discard(Node(0));
+        assert_eq!(overlay.get(VersionId::INPUT, Node(0)), Ok(None));
         assert_eq!(below.get(VersionId::INPUT, Node(0)), Ok(Some(block(1))));
         assert_eq!(above.get(VersionId::INPUT, Node(1)), Ok(Some(block(2))));
     }
