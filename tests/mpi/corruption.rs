@@ -17,6 +17,8 @@ const CHANGES: &str = "
  quick | algorithm=hyperquicksort:checked        | 2~3.result      | right: corruptions=1
  quick | algorithm=hyperquicksort:checked:dense store=reload | 1~4.order | right: corruptions=1
  all   | algorithm=bitonic:checked               | 1~2.message     | right: corruptions=1
+ all   | algorithm=bitonic:checked store=memory:2 | 0~2.replica 1@3.begin | right: corruptions=1
+ all   | algorithm=bitonic:checked store=memory:2 | 0~0.replica 1@1.begin | right: corruptions=1
  all   | algorithm=bitonic:reliable              | 1~2.message     | right: corruptions=1
  quick | algorithm=hyperquicksort:checked store=memory:2 | 1~1.message 2@1.recover | right: corruptions=1
  quick | algorithm=hyperquicksort:checked store=none option=- | 1~1.message | -41: rank 1 is accused
