@@ -345,7 +345,8 @@ impl Job<'_, '_> {
         }
         // Jobs that store versions use inputs until they are loaded, and renew the copies of protected ones.
         let has_copies = matches!(self.redundancy.store.scope(), StoreScope::Copies(_));
-        let copies_inputs = self.progress.membership.is_none() || self.redundancy.outlives_job;
+        let is_loading = self.progress.membership.is_none();
+        let copies_inputs = is_loading || self.redundancy.outlives_job;
         let recomputes = self.recomputes();
         let Some(checks) = self
             .integrity
@@ -370,18 +371,19 @@ impl Job<'_, '_> {
                 let known = known.or(block.digest);
                 known.is_none_or(|known| block.digest_now(checks.key) == known)
             });
-            if self.progress.membership.is_none() && origin == me {
+            if is_loading && origin == me {
                 // The input is there, because it was held.
                 let Ok(own) = self.inputs.own() else { continue };
                 let own = self.with_digest(me, Block::input(me, own));
                 let _ = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
                 self.progress.blocks.insert(me.home(), own);
-            } else if stopped || !right {
+            } else if recomputes && stopped || !right {
                 if recomputes {
                     let _ = store.put(VersionId::INPUT, origin.home(), &Block::empty());
-                } else {
+                } else if is_loading {
                     store.discard(origin.home());
                 }
+                // Once it is loaded, the copy is that of a version, which all ranks expect to be here.
                 self.redundancy.held.remove(origin);
             }
         }

@@ -472,6 +472,10 @@ fn trials_that_detect_generated_changes_are_correct() {
 #[test]
 fn trials_that_had_wrong_results_before_are_correct() {
     for line in [
+        // A rank that was excluded for corruptions removed its copies of protected inputs, which were the first version.
+        "ranks=8 seed=50845333 records=3 keys=1 algorithm=quickmerge store=versions:2 repair=shrink hosts=1 sorts=2 \
+         protects=1 fan_out=2 tagged=1 checks=1 corrupt=3~1.block.copy/163290*,2~5.swap.double/135601 \
+         failures=2@20z,7@18z,0@518,1@601z,6@487z,5@440",
         // A rank failed while it removed its files, and the input of one sort was used in the next one.
         "ranks=4 seed=24647 records=40 keys=1073741824 store=directory hosts=2 sorts=2 failures=3@2,0@53",
         // The only rank that knew which data were lost failed before it told the others.
