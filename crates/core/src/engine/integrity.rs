@@ -357,9 +357,9 @@ impl Job<'_, '_> {
         };
         let me = self.engine.members.me();
         let stopped = self.engine.members.is_excluded_for_corruption(me);
-        let is_right = !recomputes || self.redundancy.released && !stopped;
+        let own_is_right = !recomputes || self.redundancy.released && !stopped;
         for origin in self.redundancy.held.clone().iter() {
-            if origin == me && is_right {
+            if origin == me && own_is_right {
                 // The owner's input is that of the caller.
                 continue;
             }
@@ -378,12 +378,12 @@ impl Job<'_, '_> {
                 let _ = self.redundancy.store.put(VersionId::INPUT, me.home(), &own);
                 self.progress.blocks.insert(me.home(), own);
             } else if recomputes && stopped || !right {
+                // Where versions are stored, a loaded input is the first one, and all ranks expect its copy here.
                 if recomputes {
                     let _ = store.put(VersionId::INPUT, origin.home(), &Block::empty());
                 } else if is_loading {
                     store.discard(origin.home());
                 }
-                // Once it is loaded, the copy is that of a version, which all ranks expect to be here.
                 self.redundancy.held.remove(origin);
             }
         }
