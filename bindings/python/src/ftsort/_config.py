@@ -90,6 +90,10 @@ class Callbacks:
         if self._error is None:
             self._error = error
 
+    def has_error(self) -> bool:
+        """Returns whether `take_error` would return an exception."""
+        return self._error is not None
+
     def take_error(self) -> Optional[BaseException]:
         """Returns the exception of a callback since the last call of this method."""
         error, self._error = self._error, None

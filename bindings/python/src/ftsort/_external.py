@@ -41,7 +41,7 @@ class ExternalSorts:
         def _pointer(self) -> int: ...
 
         def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Any] = (),
-                  keep: Any = None) -> None: ...
+                  keep: Any = None, discard: Callable[[], Any] = lambda: None) -> None: ...
 
         def _refusing(self, call: Callable[[], Any]) -> "contextlib.AbstractContextManager[None]": ...
 
@@ -65,7 +65,7 @@ class ExternalSorts:
         dtype : numpy.dtype
             The type of the elements of the files.
         key, descending, compare
-            As for `Group.sort`. A float16 cannot be a key.
+            As for `Group.sort`. A float16 cannot be a key. If `compare` raises an exception, `output` is removed.
         scratch : path or sequence of paths, optional
             Directories for runs, which together take as many bytes as this rank's part of the files; they may be
             local to the host. By default the directory of `output`.
@@ -129,8 +129,14 @@ class ExternalSorts:
                 memory_bytes=int(sizes["memory"]), resume=int(bool(resume)), sync=int(bool(sync)),
                 source_offset=int(source_offset), output_offset=int(output_offset))
         raw = _native.ExternalStats(struct_size=ctypes.sizeof(_native.ExternalStats))
-        self._call(function, byref(layout.record), byref(files), byref(raw), keep=(layout, files))
+        self._call(function, byref(layout.record), byref(files), byref(raw), layouts=[layout], keep=(layout, files),
+                   discard=lambda: _remove(output))
         return ExternalStats(*(getattr(raw, name) for name in ExternalStats._fields))
+
+
+def _remove(output: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # Another rank has removed it.
+        os.remove(output)
 
 
 def _paths(given: Any, name: str) -> List[bytes]:

@@ -16,7 +16,7 @@ from ftsort import _native
 from ftsort._config import Callbacks, Event, algorithm_numbers, make_config
 from ftsort._errors import ArgumentError, CallbackError, DataLost, MpiError, StateError, error_of
 from ftsort._external import ExternalSorts
-from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout
+from ftsort._layout import Compare, Descending, Encoder, Input, Key, Layout, as_array
 from ftsort._queries import Queries
 from ftsort._result import Column, ProtectedInput, Result
 
@@ -149,6 +149,8 @@ class Group(Queries, ExternalSorts):
         from mpi4py import MPI
 
         comm = MPI.COMM_WORLD if comm is None else comm
+        if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
+            raise ArgumentError(f"comm is {comm!r}, expected an mpi4py.MPI.Intracomm that is not COMM_NULL")
         self._library = _native.library()
         self._callbacks = Callbacks(self._library, on_event, reload)
         # A group of one rank needs no ULFM: no other rank can fail.
@@ -198,25 +200,33 @@ class Group(Queries, ExternalSorts):
             raise
 
     def _call(self, function: Callable[..., int], *arguments: Any, layouts: Sequence[Encoder] = (),
-              keep: Any = None) -> None:
-        """Makes a collective call, and raises the exception of its status."""
+              keep: Any = None, discard: Callable[[], Any] = lambda: None) -> None:
+        """Makes a collective call, and raises the exception of its status.
+
+        The library does not know that a comparator raised an exception, on one rank perhaps. So the ranks agree on it
+        afterwards, and all of them `discard` the outcome and raise CallbackError.
+        """
         pointer = self._pointer()
         self._callbacks.layouts = list(layouts)
-        status = function(pointer, *arguments)
+        status, raised = function(pointer, *arguments), None
+        if status == 0 and any(layout.has_compare for layout in layouts):
+            agreed = c_uint32(not self._callbacks.has_error())
+            status = self._library.agree(pointer, byref(agreed), None)
+            if status == 0 and not agreed.value:
+                discard()
+                raised = CallbackError("compare raised an exception on some rank")
+        if status != 0:
+            text = self._library.last_error(pointer).decode(errors="replace")
+            raised = error_of(status, text or self._library.status_text(status).decode(errors="replace"))
         error = self._callbacks.take_error()
-        if status == 0:
-            if error is not None:
-                raise error
-            return
-        text = self._library.last_error(pointer).decode(errors="replace")
-        raised = error_of(status, text or self._library.status_text(status).decode(errors="replace"))
         if isinstance(raised, MpiError):
             _pinned.append(keep)
         if isinstance(raised, DataLost):
             raised.ranks = tuple(self.lost_ranks)
-        if error is not None and not (isinstance(raised, CallbackError) and isinstance(error, Exception)):
+        if error is not None and (raised is None or not isinstance(error, Exception)):
             raise error from raised
-        raise raised from error
+        if raised is not None:
+            raise raised from error
 
     def _result_call(self, function: Callable[..., int], *arguments: Any, columns: Sequence[Column],
                      layouts: Sequence[Encoder], keep: Any) -> Result:
@@ -232,7 +242,7 @@ class Group(Queries, ExternalSorts):
 
     def _input(self, array: Any, key: Key = None, descending: Descending = False, stable: bool = False,
                compare: Optional[Compare] = None) -> Input:
-        array = np.asarray(array)
+        array = as_array(array)
         return Input(Layout(self._library, array.dtype, key, descending, stable, compare, self._callbacks.fail),
                      array)
 
@@ -257,7 +267,8 @@ class Group(Queries, ExternalSorts):
         compare : callable, optional
             ``compare(a, b)`` returns a number below, equal to or above 0, and decides the order in place of keys. It
             is called by several threads, one at a time because of the GIL, so it is thousands of times slower than a
-            key. It must be the same total order on all ranks, and must not call MPI or this group.
+            key. It must be the same total order on all ranks, and must not call MPI or this group. If it raises an
+            exception on one rank, all ranks get `CallbackError`, and on that rank its cause is the exception.
 
         Returns
         -------
@@ -268,6 +279,8 @@ class Group(Queries, ExternalSorts):
         ------
         ArgumentError
             The array or the key is invalid, on the rank that passed it; also if the types differ between ranks.
+        CallbackError
+            `compare` or `reload` raised an exception, or `compare` contradicts itself.
         DataLost
             Data of failed ranks cannot be recovered.
         MemoryLimit
@@ -358,8 +371,12 @@ class Group(Queries, ExternalSorts):
         function, pointer = self._library.protect, c_void_p()
         with self._refusing(lambda: function(self._pointer(), None, None, 0, byref(pointer))):
             given = self._input(array, key, descending, stable, compare)
-        self._call(function, given.record, given.pointer, given.count, byref(pointer), layouts=[given.layout],
-                   keep=given)
+        try:
+            self._call(function, given.record, given.pointer, given.count, byref(pointer), layouts=[given.layout],
+                       keep=given)
+        except BaseException:
+            self._library.input_free(pointer)
+            raise
         assert pointer.value is not None
         return ProtectedInput(self, pointer.value, given.layout)
 

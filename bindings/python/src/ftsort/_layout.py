@@ -31,6 +31,13 @@ class Part(NamedTuple):
     is_half: bool
 
 
+def as_array(given: Any, name: str = "the array") -> np.ndarray:
+    """Returns an argument as an array. Raises ArgumentError for a mask, which the library would lose."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise ArgumentError(f"{name} is a masked array, whose mask cannot be sorted: pass compressed() or filled()")
+    return np.asarray(given)
+
+
 def half_to_key(bits: np.ndarray) -> np.ndarray:
     """Maps the bits of float16 numbers to uint16 numbers in the same order, the total order of IEEE 754."""
     return np.where(bits & 0x8000, bits ^ 0xFFFF, bits ^ 0x8000).astype(np.uint16)
@@ -107,6 +114,8 @@ class Layout:
         The type of the elements.
     record : _native.Record
         The record; lives as long as the layout, with all that it points to.
+    has_compare : bool
+        Whether a function of the caller decides the order.
     """
 
     def __init__(self, library: _native.Library, dtype: np.dtype, key: Key = None, descending: Descending = False,
@@ -117,6 +126,7 @@ class Layout:
         self.record = _native.Record(struct_size=ctypes.sizeof(_native.Record), record_bytes=dtype.itemsize,
                                      stable=int(stable))
         self._halves: List[int] = []
+        self.has_compare = compare is not None
         if compare is not None:
             if key is not None or not isinstance(descending, (bool, np.bool_)):
                 raise ArgumentError("compare decides the order alone: pass no key, and one bool for descending")
@@ -174,7 +184,7 @@ class Layout:
 
     def encode(self, array: Any) -> np.ndarray:
         """Returns the elements in the form that the library sorts: contiguous, and copied only if necessary."""
-        array = np.asarray(array)
+        array = as_array(array)
         if array.ndim != 1:
             raise ArgumentError(f"the array has {array.ndim} dimensions: pass one with 1")
         if array.dtype != self.dtype:
@@ -194,11 +204,15 @@ class Layout:
 class Encoder(Protocol):
     """Brings an array that `reload` returns into the form that the library sorts."""
 
+    has_compare: bool
+
     def encode(self, array: Any) -> np.ndarray: ...
 
 
 class Rows:
     """The type of the values beside the keys of `Group.sort_by_key`: one row of an array for each key."""
+
+    has_compare = False
 
     def __init__(self, values: np.ndarray) -> None:
         check_type(values.dtype, "values")
@@ -210,7 +224,7 @@ class Rows:
 
     def encode(self, array: Any) -> np.ndarray:
         """Returns the rows, contiguous."""
-        array = np.asarray(array)
+        array = as_array(array, "values")
         if (array.dtype, array.shape[1:]) != (self.dtype.base, self.dtype.shape):
             raise ArgumentError(f"values has the type {array.dtype} and the shape {array.shape}, expected rows of"
                                 f" {self.dtype}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ftsort import _native
 from ftsort._errors import ArgumentError
-from ftsort._layout import Descending, Input, Key, Rows, key_kind
+from ftsort._layout import Descending, Input, Key, Rows, as_array, key_kind
 from ftsort._result import Column, Result
 
 #: ("sum", "field"), or "count".
@@ -66,7 +66,7 @@ class Queries:
         function, refused = self._library.sort_by_key, c_void_p()
         with self._refusing(lambda: function(self._pointer(), None, None, None, 1, 0, byref(refused))):
             given = self._input(keys, key, descending)
-            rows = Rows(np.asarray(values))
+            rows = Rows(as_array(values, "values"))
             moved = rows.encode(values)
             if len(moved) != given.count:
                 raise ArgumentError(f"values has {len(moved)} elements, but there are {given.count} keys")
@@ -150,7 +150,7 @@ class Queries:
         """
         function = self._library.select
         with self._refusing(lambda: function(self._pointer(), None, None, 0, None, 0, None)):
-            wanted = np.asarray(positions)
+            wanted = as_array(positions, "positions")
             if wanted.dtype.kind not in "iu" and wanted.size > 0:
                 raise ArgumentError(f"positions has the type {wanted.dtype}, expected integers")
             if wanted.ndim > 1 or (wanted.size > 0 and int(wanted.min()) < 0):
@@ -187,7 +187,7 @@ class Queries:
         """
         function = self._library.quantiles
         with self._refusing(lambda: function(self._pointer(), None, None, 0, None, 0, None)):
-            wanted = np.asarray(fractions, dtype=np.float64)
+            wanted = as_array(fractions, "fractions").astype(np.float64, copy=False)
             if wanted.ndim > 1:
                 raise ArgumentError("fractions has more than one dimension")
             numbers = np.ascontiguousarray(np.atleast_1d(wanted))

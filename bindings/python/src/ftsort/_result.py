@@ -197,8 +197,8 @@ class Result(Sequence[Block]):
         """
         group = self._group
         pointer = self._pointer()
-        group._call(group._library.result_recover, pointer, layouts=self._layouts)
         self._blocks = None
+        group._call(group._library.result_recover, pointer, layouts=self._layouts)
         return self
 
     def to_numpy(self, root: int = 0) -> Optional[np.ndarray]:
@@ -266,7 +266,8 @@ class Result(Sequence[Block]):
             if layout is None:
                 raise ArgumentError("the result has positions: only records are verified")
             given = Input(layout, np.empty(0, layout.dtype) if array is None else array)
-        group._call(function, pointer, given.pointer, given.count, byref(violations), keep=given)
+        group._call(function, pointer, given.pointer, given.count, byref(violations), layouts=[layout],
+                    keep=given)
         return violations.value
 
     def close(self) -> None:

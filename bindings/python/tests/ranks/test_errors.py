@@ -3,6 +3,7 @@
 import ftsort
 
 import logging
+import os
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ def refused(call, text="", error=ftsort.ArgumentError):
     (TABLE, dict(key=[]), "0 fields"),
     (np.zeros(2), dict(compare=lambda a, b: 0, descending=[True]), "compare decides"),
     (np.zeros(2, np.dtype([])), {}, "0 bytes"),
+    (np.ma.masked_array([1.0, 2.0], [True, False]), {}, "masked array"),
 ])
 def test_arrays(group, wrong, options, text):
     for method in (group.sort, group.protect):
@@ -77,6 +79,7 @@ def test_queries(group):
         lambda: group.top(mine, 1), lambda: group.select(mine, 0), lambda: group.quantiles(mine, 0.5),
         lambda: group.group_by(mine, None, {"n": "count"}), lambda: group.sort_by_key(mine, ok),
         lambda: group.sort_by_key(ok, ok[:1] if RANK == CULPRIT else ok),
+        lambda: group.sort_by_key(ok, np.ma.masked_array(ok, [True, False]) if RANK == CULPRIT else ok),
         lambda: group.sort_by_key(ok, np.array([None, 1]) if RANK == CULPRIT else ok),
         lambda: group.top(ok, -1 if RANK == CULPRIT else 1),
         lambda: group.select(ok, -1 if RANK == CULPRIT else 0),
@@ -108,6 +111,12 @@ def test_unknown_options_are_named():
         ftsort.Group(replica_count=2)
 
 
+@pytest.mark.parametrize("comm", [3, MPI.COMM_NULL])
+def test_other_objects_than_communicators(comm):
+    with pytest.raises(ftsort.ArgumentError, match="expected an mpi4py.MPI.Intracomm"):
+        ftsort.Group(comm)
+
+
 def test_missing_directory():
     with pytest.raises(ftsort.Error):
         ftsort.Group(store="directory", store_directory="/nonexistent/ftsort")
@@ -137,14 +146,49 @@ def test_closed_objects(group):
     assert repr(result) == "Result(closed)"
 
 
-def test_exceptions_of_callbacks(group):
-    def compare(_a, _b):
-        raise KeyError("compare")
+@pytest.mark.parametrize("raising", ["one rank", "all ranks"])
+def test_exceptions_of_compare_on_one_rank_are_errors_of_all(group, shared_path, raising):
+    is_culprit = raising == "all ranks" or RANK == CULPRIT
+    healthy = True
 
+    def compare(one, other):
+        if is_culprit and not healthy:
+            raise KeyError("compare")
+        return int(one) - int(other)
+
+    data = np.arange(50)[::-1].copy()
+    path = f"{shared_path}/numbers"
+    if RANK == 0:
+        data.tofile(path)
+        np.zeros(3).tofile(path + ".sorted")
+    MPI.COMM_WORLD.barrier()
+    result = group.sort(data, compare=compare)
+    protected = group.protect(data, compare=compare)
+    healthy = False
+    for call in (lambda: group.sort(data, compare=compare), protected.sort, lambda: result.verify(data),
+                 lambda: group.external_sort(path, path + ".sorted", data.dtype, compare=compare)):
+        with pytest.raises(ftsort.CallbackError, match="compare") as caught:
+            call()
+        assert isinstance(caught.value.__cause__, KeyError) == is_culprit
+    assert not os.path.exists(path + ".sorted")
+    healthy = True
+    assert protected.sort().total == 50 * SIZE
+    assert result.verify(data) == 0
+    assert group.sort(data, compare=compare).total == 50 * SIZE
+
+
+def test_interrupts_in_compare(group):
+    def compare(_a, _b):
+        if RANK == CULPRIT:
+            raise KeyboardInterrupt
+        return 0
+
+    with pytest.raises(KeyboardInterrupt if RANK == CULPRIT else ftsort.CallbackError):
+        group.sort(np.arange(50), compare=compare)
+
+
+def test_exceptions_of_callbacks(group):
     data = np.arange(50)
-    with pytest.raises(KeyError):
-        group.sort(data, compare=compare)
-    assert group.sort(data).total == 50 * SIZE
 
     def on_event(_event):
         raise KeyError("event")
