@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::handle::{Handle, on_group, refuse};
+use super::handle::{Handle, refuse};
 use super::record::{ftsort_record, read_layout};
 use super::result::ftsort_result;
 use super::run::sort_on;
@@ -63,22 +63,20 @@ pub unsafe extern "C" fn ftsort_unique(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        unsafe {
-            sort_on(
-                group,
-                read_layout(record),
-                data,
-                count,
-                result,
-                |group, input| {
-                    let counted = input.map(|input| (input, vec![Aggregate::COUNT]));
-                    group.group.group_by_checked(counted)
-                },
-            )
-        }
-    })
+    // SAFETY: this function's contract.
+    unsafe {
+        sort_on(
+            group,
+            || read_layout(record),
+            data,
+            count,
+            result,
+            |group, input| {
+                let counted = input.map(|input| (input, vec![Aggregate::COUNT]));
+                group.group.group_by_checked(counted)
+            },
+        )
+    }
 }
 
 /// Combines the records with equal keys. [C]
@@ -105,25 +103,23 @@ pub unsafe extern "C" fn ftsort_group_by(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        unsafe {
-            sort_on(
-                group,
-                read_layout(record),
-                data,
-                count,
-                result,
-                |group, input| {
-                    let arguments = input.and_then(|input| {
-                        let size = input.layout.record_bytes();
-                        Ok((input, aggregates_of(aggregates, aggregate_count, size)?))
-                    });
-                    group.group.group_by_checked(arguments)
-                },
-            )
-        }
-    })
+    // SAFETY: this function's contract.
+    unsafe {
+        sort_on(
+            group,
+            || read_layout(record),
+            data,
+            count,
+            result,
+            |group, input| {
+                let arguments = input.and_then(|input| {
+                    let size = input.layout.record_bytes();
+                    Ok((input, aggregates_of(aggregates, aggregate_count, size)?))
+                });
+                group.group.group_by_checked(arguments)
+            },
+        )
+    }
 }
 
 /// # Safety

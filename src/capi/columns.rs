@@ -2,11 +2,12 @@
 
 use std::ffi::c_void;
 
+use super::group::ftsort;
 use super::guard::keep_text;
-use super::handle::{Handle, on_group, place_of};
+use super::handle::{Handle, on_group_for};
 use super::record::{ftsort_record, read_layout};
-use super::result::{address_of, ftsort_result};
-use super::run::{give_sorted, has_place, input_of, sort_on};
+use super::result::{address_of, ftsort_result, hand_over};
+use super::run::{input_of, sort_on};
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::SortInput;
@@ -39,10 +40,8 @@ pub unsafe extern "C" fn ftsort_sort_by_key(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        let place = unsafe { place_of("result", result) };
-        let input = has_place(&place).and_then(|()| {
+    let sort = |group: &mut ftsort, refusal: Result<()>| {
+        let input = refusal.and_then(|()| {
             let values = CArray {
                 name: "values",
                 // Values without bytes are not read.
@@ -59,8 +58,11 @@ pub unsafe extern "C" fn ftsort_sort_by_key(
                 value_bytes,
             })
         });
-        give_sorted(place, group.group.sort_by_key_checked(input))
-    })
+        let sorted = group.group.sort_by_key_checked(input)?;
+        Ok(hand_over(ftsort_result::sorted(sorted)))
+    };
+    // SAFETY: this function's contract.
+    unsafe { on_group_for(group, "result", result, sort) }
 }
 
 /// Sorts the positions of records by the records. [C]
@@ -84,19 +86,17 @@ pub unsafe extern "C" fn ftsort_argsort(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        unsafe {
-            sort_on(
-                group,
-                read_layout(record),
-                data,
-                count,
-                result,
-                |group, input| group.group.argsort_checked(input),
-            )
-        }
-    })
+    // SAFETY: this function's contract.
+    unsafe {
+        sort_on(
+            group,
+            || read_layout(record),
+            data,
+            count,
+            result,
+            |group, input| group.group.argsort_checked(input),
+        )
+    }
 }
 
 /// Computes the position of each record in the sorted order. [C]
@@ -121,19 +121,17 @@ pub unsafe extern "C" fn ftsort_positions(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        unsafe {
-            sort_on(
-                group,
-                read_layout(record),
-                data,
-                count,
-                result,
-                |group, input| group.group.positions_checked(input),
-            )
-        }
-    })
+    // SAFETY: this function's contract.
+    unsafe {
+        sort_on(
+            group,
+            || read_layout(record),
+            data,
+            count,
+            result,
+            |group, input| group.group.positions_checked(input),
+        )
+    }
 }
 
 /// Returns the number of columns of a result: 1 but for ftsort_sort_by_key, ftsort_unique and ftsort_group_by; 0 for

@@ -8,7 +8,7 @@ use mpi_sys::MPI_Comm;
 use super::choice::SortChoice;
 use super::config::{ftsort_algorithm, ftsort_config};
 use super::guard::without_group;
-use super::handle::{Handle, last_error, on_group, on_group_locally, place_of, refuse};
+use super::handle::{Handle, clear, last_error, on_group, on_group_locally, place_of, refuse};
 use super::monitor::ftsort_monitor;
 use super::settings::Settings;
 use super::status::ftsort_status;
@@ -95,12 +95,11 @@ pub unsafe extern "C" fn ftsort_init(
     config: *const ftsort_config,
     group: *mut *mut Handle,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { clear(group) };
     without_group(|| {
         // SAFETY: this function's contract.
-        let mut place = unsafe { place_of("group", group) };
-        if let Ok(place) = &mut place {
-            **place = std::ptr::null_mut();
-        }
+        let place = unsafe { place_of("group", group) };
         require_intra_communicator(comm)?;
         // A rank with a wrong argument takes part until the others know.
         let refusal = place.as_ref().err().cloned();

@@ -90,6 +90,33 @@ pub(super) fn on_group(
     })
 }
 
+/// As [`on_group`], for functions that give the caller a pointer, which is NULL after every error. `work` gets the error
+/// of a missing place, for the other ranks.
+///
+/// # Safety
+/// `place` is NULL or valid.
+pub(super) unsafe fn on_group_for<T>(
+    handle: *const Handle,
+    name: &str,
+    place: *mut *mut T,
+    work: impl FnOnce(&mut ftsort, Result<()>) -> Result<*mut T>,
+) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { clear(place) };
+    on_group(handle, |group| {
+        // SAFETY: as above.
+        let (place, refusal) = match unsafe { place_of(name, place) } {
+            Ok(place) => (Some(place), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let given = work(group, refusal)?;
+        if let Some(place) = place {
+            *place = given;
+        }
+        Ok(())
+    })
+}
+
 /// As [`on_group`], for functions that never call MPI.
 pub(super) fn on_group_locally(
     handle: *const Handle,
@@ -156,6 +183,17 @@ pub(super) unsafe fn last_error(handle: *const Handle) -> *const c_char {
 /// An error about an argument.
 pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T> {
     Err(Error::new(Status::Argument, text))
+}
+
+/// Sets a place for a pointer to NULL, at the beginning of a call.
+///
+/// # Safety
+/// `place` is NULL or valid.
+pub(super) unsafe fn clear<T>(place: *mut *mut T) {
+    // SAFETY: this function's contract.
+    if let Some(place) = unsafe { place.as_mut() } {
+        *place = std::ptr::null_mut();
+    }
 }
 
 /// The place for a result, or the error that names the argument.

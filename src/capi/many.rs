@@ -44,18 +44,18 @@ pub unsafe extern "C" fn ftsort_run_many(
     array_count: usize,
     results: *mut *mut ftsort_result,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    let mut places = unsafe { places_of(results, array_count) };
+    if let Ok(places) = &mut places {
+        places.fill(std::ptr::null_mut());
+    }
     on_group(group, |group| {
         // SAFETY: this function's contract.
-        let (places, arrays) = unsafe {
-            let places = places_of(results, array_count);
-            (places, arrays_of(arrays, array_count))
-        };
+        let arrays = unsafe { arrays_of(arrays, array_count) };
         let error = places.as_ref().err().cloned();
         let inputs = error.map_or(arrays, Err);
         let sorted = group.group.sort_many_checked(inputs);
-        let places = places?;
-        places.fill(std::ptr::null_mut());
-        for (place, sorted) in places.iter_mut().zip(sorted?) {
+        for (place, sorted) in places?.iter_mut().zip(sorted?) {
             *place = hand_over(ftsort_result::sorted(sorted));
         }
         Ok(())

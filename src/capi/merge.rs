@@ -3,13 +3,15 @@
 
 use std::ffi::c_void;
 
-use super::handle::{Handle, on_any_group, on_group, place_of, written};
+use super::group::ftsort;
+use super::handle::{Handle, on_any_group, on_group, on_group_for, written};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
 use super::status::ftsort_status;
 use super::tree::{Options, ftsort_tree_options, rank_of};
 use ftsort_core::group::TreeMerge;
 use ftsort_core::tree::run::choose::ChosenTree;
+use ftsort_kernels::error::Result;
 
 /// Merges a contribution of every rank along a tree, and leaves the result on one rank. [C]
 ///
@@ -46,17 +48,12 @@ pub unsafe extern "C" fn ftsort_tree_merge(
     bytes: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        let mut place = unsafe { result.as_mut() };
-        if let Some(place) = &mut place {
-            **place = std::ptr::null_mut();
-        }
+    let merge = |group: &mut ftsort, refusal: Result<()>| {
         let ranks = group.group.members().ranks();
         let prepare = || {
+            refusal?;
             // SAFETY: this function's contract.
             unsafe {
-                place_of("result", result)?;
                 let options = Options::read(options, ranks)?;
                 Ok(TreeMerge {
                     operation: options.operation()?,
@@ -67,11 +64,15 @@ pub unsafe extern "C" fn ftsort_tree_merge(
         };
         let merged = group.group.tree_merge_checked(prepare())?;
         let sink = group.group.last_tree().map(|chosen| chosen.tree.sink());
-        if let (Some(place), Some(merged), Some(sink)) = (place, merged, sink) {
-            *place = hand_over(ftsort_result::bytes(vec![(sink, merged)], ranks));
-        }
-        Ok(())
-    })
+        Ok(match (merged, sink) {
+            (Some(merged), Some(sink)) => {
+                hand_over(ftsort_result::bytes(vec![(sink, merged)], ranks))
+            }
+            _ => std::ptr::null_mut(),
+        })
+    };
+    // SAFETY: this function's contract.
+    unsafe { on_group_for(group, "result", result, merge) }
 }
 
 /// Copies bytes of one rank to all ranks, along a tree. [C]

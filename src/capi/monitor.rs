@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::guard::without_group;
-use super::handle::{Handle, on_group, refuse, written};
+use super::handle::{Handle, clear, on_group, refuse, written};
 use super::settings::read_sized;
 use super::status::ftsort_status;
 use super::tree::rank_of;
@@ -258,6 +258,8 @@ pub unsafe extern "C" fn ftsort_monitor_start(
     options: *const ftsort_monitor_options,
     monitor: *mut *const ftsort_monitor,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { clear(monitor.cast::<*mut ftsort_monitor>()) };
     on_group(group, |group| {
         // SAFETY: this function's contract.
         let place = unsafe { monitor.as_mut() };
@@ -267,12 +269,9 @@ pub unsafe extern "C" fn ftsort_monitor_start(
             Err(error) => (Err(error), None),
         };
         let started = group.group.start_monitor_checked(config, test);
-        if let Some(place) = place {
-            *place = std::ptr::null();
-            if let Ok(state) = &started {
-                let state = Arc::clone(state);
-                *place = &**group.monitor.insert(Box::new(ftsort_monitor { state }));
-            }
+        if let (Some(place), Ok(state)) = (place, &started) {
+            let state = Arc::clone(state);
+            *place = &**group.monitor.insert(Box::new(ftsort_monitor { state }));
         }
         started.map(drop)
     })

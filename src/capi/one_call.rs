@@ -11,12 +11,12 @@ use std::sync::OnceLock;
 use mpi_sys::{MPI_Comm, MPI_Datatype};
 
 use super::datatype::record_of;
-use super::group::{free, make_group, require_intra_communicator};
+use super::group::{free, ftsort, make_group, require_intra_communicator};
 use super::guard::{keep_text, without_group};
-use super::handle::{Handle, on_group, place_of};
+use super::handle::{Handle, clear, last_error, place_of};
 use super::record::read_layout;
 use super::result::ftsort_result;
-use super::run::run_on;
+use super::run::sort_on;
 use super::status::ftsort_status;
 use crate::ulfm::check;
 use ftsort_kernels::error::{Error, Result, Status};
@@ -47,35 +47,24 @@ pub unsafe extern "C" fn ftsort_sort(
     let mut group = std::ptr::null_mut();
     // SAFETY: this function's contract; a local variable.
     let status = unsafe {
-        if let Some(result) = result.as_mut() {
-            *result = std::ptr::null_mut();
-        }
+        clear(result);
         ftsort_group_of(comm, &mut group)
     };
     if status != Status::Ok as ftsort_status {
         return status;
     }
-    let mut text = None;
-    let status = on_group(group, |group| {
-        // SAFETY: this function's contract. A record is a plain number or struct, without a callback.
-        let sorted = unsafe {
-            let wanted = record_of(r#type).and_then(|record| read_layout(&record));
-            run_on(group, wanted, data, count, result)
-        };
-        text = sorted.as_ref().err().map(Error::to_string);
-        sorted
-    });
-    match text {
-        Some(text) => keep_text(&text),
-        // The group itself refused, and has the text.
-        // SAFETY: a live group, and a text that ends.
-        None if status != Status::Ok as ftsort_status => unsafe {
-            let text = std::ffi::CStr::from_ptr(super::handle::last_error(group));
+    let sort = |group: &mut ftsort, input| group.group.sort_checked(input);
+    // SAFETY: this function's contract; a live group, and a text that ends.
+    unsafe {
+        // A record is a plain number or struct, without a callback.
+        let wanted = || read_layout(&record_of(r#type)?);
+        let status = sort_on(group, wanted, data, count, result, sort);
+        if status != Status::Ok as ftsort_status {
+            let text = std::ffi::CStr::from_ptr(last_error(group));
             keep_text(&text.to_string_lossy());
-        },
-        None => {}
+        }
+        status
     }
-    status
 }
 
 /// Returns the group that ftsort_sort uses on `comm`, and creates it at the first call. [C]
@@ -94,12 +83,11 @@ pub unsafe extern "C" fn ftsort_sort(
 /// `group` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftsort_group_of(comm: MPI_Comm, group: *mut *mut Handle) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { clear(group) };
     without_group(|| {
         // SAFETY: this function's contract.
-        let mut place = unsafe { place_of("group", group) };
-        if let Ok(place) = &mut place {
-            **place = std::ptr::null_mut();
-        }
+        let place = unsafe { place_of("group", group) };
         require_intra_communicator(comm)?;
         // A rank that cannot look for the attribute has none, and then no rank has one.
         let found = match attached(comm) {

@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 
-use super::handle::{Handle, on_group, place_of, refuse};
+use super::handle::{Handle, on_group, on_group_for, refuse};
 use super::record::{Wanted, ftsort_record, read_layout};
-use super::result::ftsort_result;
-use super::run::{give_sorted, has_place, input_of};
+use super::result::{ftsort_result, hand_over};
+use super::run::input_of;
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::ProtectedInput;
@@ -44,21 +44,16 @@ pub unsafe extern "C" fn ftsort_protect(
     count: usize,
     input: *mut *mut ftsort_input,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        let place = unsafe { place_of("input", input) };
-        // SAFETY: this function's contract.
-        let wanted = has_place(&place).and_then(|()| unsafe { read_layout(record) });
-        let given = wanted.and_then(|wanted| {
-            // SAFETY: this function's contract.
-            unsafe { input_of(wanted, data, count, "data") }
-        });
-        let protected = group.group.protect_checked(given);
-        let place = place?;
-        *place = std::ptr::null_mut();
-        *place = Box::into_raw(Box::new(ftsort_input { input: protected? }));
-        Ok(())
-    })
+    // SAFETY: this function's contract.
+    unsafe {
+        on_group_for(group, "input", input, |group, refusal| {
+            let given = refusal
+                .and_then(|()| read_layout(record))
+                .and_then(|wanted| input_of(wanted, data, count, "data"));
+            let input = group.group.protect_checked(given)?;
+            Ok(Box::into_raw(Box::new(ftsort_input { input })))
+        })
+    }
 }
 
 /// Sorts a protected input. [C]
@@ -82,18 +77,19 @@ pub unsafe extern "C" fn ftsort_run_protected(
     record: *const ftsort_record,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        let (place, input) = unsafe { (place_of("result", result), input.as_mut()) };
-        let arguments = has_place(&place).and_then(|()| {
-            let Some(input) = input else {
-                return refuse("input is NULL: pass the input of ftsort_protect");
-            };
-            // SAFETY: this function's contract.
-            Ok((&mut input.input, unsafe { read_order(record)? }))
-        });
-        give_sorted(place, group.group.sort_protected_checked(arguments))
-    })
+    // SAFETY: this function's contract.
+    unsafe {
+        on_group_for(group, "result", result, |group, refusal| {
+            let arguments = refusal.and_then(|()| {
+                let Some(input) = input.as_mut() else {
+                    return refuse("input is NULL: pass the input of ftsort_protect");
+                };
+                Ok((&mut input.input, read_order(record)?))
+            });
+            let sorted = group.group.sort_protected_checked(arguments)?;
+            Ok(hand_over(ftsort_result::sorted(sorted)))
+        })
+    }
 }
 
 /// Replaces the records of this rank in a protected input. [C]

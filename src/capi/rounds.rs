@@ -3,13 +3,14 @@
 use std::ffi::c_void;
 
 use super::algorithm::{Caller, ftsort_rounds};
-use super::handle::{Handle, on_group, place_of};
+use super::group::ftsort;
+use super::handle::{Handle, on_group_for};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
 use super::status::ftsort_status;
 use ftsort_core::group::RoundsInput;
 use ftsort_core::rounds::Rounds;
-use ftsort_kernels::error::Error;
+use ftsort_kernels::error::{Error, Result};
 
 /// Runs an algorithm of the caller on the virtual hypercube, and tolerates failures. [C]
 ///
@@ -44,18 +45,12 @@ pub unsafe extern "C" fn ftsort_rounds_run(
     bytes: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        let mut place = unsafe { result.as_mut() };
-        if let Some(place) = &mut place {
-            **place = std::ptr::null_mut();
-        }
+    let run = |group: &mut ftsort, refusal: Result<()>| {
         // SAFETY: this function's contract.
         let caller = unsafe { Caller::read(rounds) };
         let dimension = group.group.members().cube().dimension();
         let prepare = || {
-            // SAFETY: this function's contract.
-            unsafe { place_of("result", result)? };
+            refusal?;
             let caller = caller.as_ref().map_err(Error::clone)?;
             let array = CArray::of_bytes("state", state, bytes);
             Ok(RoundsInput {
@@ -70,9 +65,8 @@ pub unsafe extern "C" fn ftsort_rounds_run(
             })
         };
         let states = group.group.run_rounds_checked(prepare())?;
-        if let Some(place) = place {
-            *place = hand_over(ftsort_result::states(states));
-        }
-        Ok(())
-    })
+        Ok(hand_over(ftsort_result::states(states)))
+    };
+    // SAFETY: this function's contract.
+    unsafe { on_group_for(group, "result", result, run) }
 }

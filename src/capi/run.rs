@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::group::ftsort;
-use super::handle::{Handle, on_group, place_of};
+use super::handle::{Handle, on_group_for};
 use super::record::{Wanted, ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
@@ -42,29 +42,9 @@ pub unsafe extern "C" fn ftsort_run(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        unsafe {
-            let wanted = read_layout(record);
-            run_on(group, wanted, data, count, result)
-        }
-    })
-}
-
-/// Sorts on a group that is in use by this call.
-///
-/// # Safety
-/// As for [`ftsort_run`].
-pub(super) unsafe fn run_on(
-    group: &mut ftsort,
-    wanted: Result<Wanted>,
-    data: *const c_void,
-    count: usize,
-    result: *mut *mut ftsort_result,
-) -> Result<()> {
     let sort = |group: &mut ftsort, input| group.group.sort_checked(input);
     // SAFETY: this function's contract.
-    unsafe { sort_on(group, wanted, data, count, result, sort) }
+    unsafe { sort_on(group, || read_layout(record), data, count, result, sort) }
 }
 
 /// Reads the records of the caller, sorts them by `sort`, and hands the result to the caller.
@@ -72,38 +52,21 @@ pub(super) unsafe fn run_on(
 /// # Safety
 /// As for [`ftsort_run`].
 pub(super) unsafe fn sort_on<'a>(
-    group: &mut ftsort,
-    wanted: Result<Wanted>,
+    group: *mut Handle,
+    wanted: impl FnOnce() -> Result<Wanted>,
     data: *const c_void,
     count: usize,
     result: *mut *mut ftsort_result,
     sort: impl FnOnce(&mut ftsort, Result<SortInput<'a>>) -> Result<Sorted>,
-) -> Result<()> {
+) -> ftsort_status {
     // SAFETY: this function's contract.
-    let place = unsafe { place_of("result", result) };
-    let input = has_place(&place).and(wanted).and_then(|wanted| {
-        // SAFETY: this function's contract.
-        unsafe { input_of(wanted, data, count, "data") }
-    });
-    give_sorted(place, sort(group, input))
-}
-
-/// Hands the result of a sort to the caller.
-pub(super) fn give_sorted(
-    place: Result<&mut *mut ftsort_result>,
-    sorted: Result<Sorted>,
-) -> Result<()> {
-    let place = place?;
-    *place = std::ptr::null_mut();
-    *place = hand_over(ftsort_result::sorted(sorted?));
-    Ok(())
-}
-
-/// A copy of the error of a missing place, for the other ranks.
-pub(super) fn has_place<T>(place: &Result<T>) -> Result<()> {
-    match place {
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.clone()),
+    unsafe {
+        on_group_for(group, "result", result, |group, refusal| {
+            let input = refusal
+                .and_then(|()| wanted())
+                .and_then(|wanted| input_of(wanted, data, count, "data"));
+            Ok(hand_over(ftsort_result::sorted(sort(group, input)?)))
+        })
     }
 }
 

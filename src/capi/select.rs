@@ -130,19 +130,17 @@ pub unsafe extern "C" fn ftsort_top(
     top: u64,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
-    on_group(group, |group| {
-        // SAFETY: this function's contract.
-        unsafe {
-            sort_on(
-                group,
-                read_layout(record),
-                data,
-                count,
-                result,
-                |group, input| group.group.top_checked(input.map(|input| (input, top))),
-            )
-        }
-    })
+    // SAFETY: this function's contract.
+    unsafe {
+        sort_on(
+            group,
+            || read_layout(record),
+            data,
+            count,
+            result,
+            |group, input| group.group.top_checked(input.map(|input| (input, top))),
+        )
+    }
 }
 
 /// Numbers that the caller passes, with the names of their arguments for error texts.

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use super::algorithm::ftsort_rounds;
 use super::guard::without_group;
-use super::handle::place_of;
+use super::handle::{clear, place_of};
 use super::result::{ftsort_result, hand_over};
 use super::settings::read_sized;
 use super::status::ftsort_status;
@@ -65,10 +65,11 @@ pub unsafe extern "C" fn ftsort_rounds_simulate(
     bytes: *const usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { clear(result) };
     without_group(|| {
         // SAFETY: this function's contract.
         let place = unsafe { place_of("result", result)? };
-        *place = std::ptr::null_mut();
         // SAFETY: this function's contract; the struct holds numbers and a pointer.
         let given = unsafe {
             let given = read_sized(simulation, "simulation")?;

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::handle::{Handle, on_group, on_group_locally, place_of};
+use super::handle::{Handle, clear, on_group, on_group_locally, place_of};
 use super::result::address_of;
 use super::slices::CArray;
 use super::status::ftsort_status;
@@ -67,6 +67,8 @@ pub unsafe extern "C" fn ftsort_store_get(
     state: *mut *const c_void,
     bytes: *mut usize,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { clear(state.cast::<*mut c_void>()) };
     on_group_locally(group, |group| {
         // SAFETY: this function's contract.
         let (place, bytes) = unsafe { (place_of("state", state)?, bytes.as_mut()) };

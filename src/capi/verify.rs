@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 #[cfg(feature = "testing")]
 use super::guard::without_group;
-use super::handle::{Handle, on_group, on_group_locally, place_of, refuse};
+use super::handle::{Handle, clear, on_group, on_group_locally, place_of, refuse};
 use super::record::{ftsort_record, read_layout};
 use super::result::{ftsort_result, hand_over};
 use super::slices::CArray;
@@ -96,11 +96,12 @@ pub unsafe extern "C" fn ftsort_result_of_array(
     count: usize,
     result: *mut *mut ftsort_result,
 ) -> ftsort_status {
+    // SAFETY: this function's contract.
+    unsafe { clear(result) };
     on_group_locally(group, |group| {
         // SAFETY: this function's contract.
         unsafe {
             let place = place_of("result", result)?;
-            *place = std::ptr::null_mut();
             let layout = read_array(record, data, count)?;
             let (node, ranks) = (
                 group.group.members().me().home(),

@@ -135,6 +135,46 @@ static void refuses_inter_communicators(void)
   MPI_Comm_free(&half);
 }
 
+/* ---- Outputs after an error ---- */
+
+/* Every function that gives the caller a pointer sets it to NULL before it looks at the group. `local`: whether that
+ * status is also the one of functions that do not need MPI. */
+static void outputs_are_null(ftsort *group, ftsort_status status, int local)
+{
+  const ftsort_array array = {&i32, NULL, 0};
+  ftsort_result *result, *results[2];
+  ftsort_input *input;
+  const ftsort_monitor *monitor;
+  const void *state;
+  int32_t number = 1;
+#define EXPECT_NULL(place, call)         \
+  do {                                   \
+    (place) = (void *)&failures;         \
+    EXPECT((call) == status);            \
+    EXPECT((place) == NULL);             \
+  } while (0)
+  EXPECT_NULL(result, ftsort_run(group, &i32, &number, 1, &result));
+  EXPECT_NULL(input, ftsort_protect(group, &i32, &number, 1, &input));
+  EXPECT_NULL(result, ftsort_run_protected(group, NULL, NULL, &result));
+  EXPECT_NULL(result, ftsort_sort_by_key(group, &i32, &number, &number, 4, 1, &result));
+  EXPECT_NULL(result, ftsort_argsort(group, &i32, &number, 1, &result));
+  EXPECT_NULL(result, ftsort_positions(group, &i32, &number, 1, &result));
+  EXPECT_NULL(result, ftsort_top(group, &i32, &number, 1, 1, &result));
+  EXPECT_NULL(result, ftsort_unique(group, &i32, &number, 1, &result));
+  EXPECT_NULL(result, ftsort_group_by(group, &i32, NULL, 0, &number, 1, &result));
+  EXPECT_NULL(result, ftsort_rounds_run(group, NULL, &number, 4, &result));
+  EXPECT_NULL(result, ftsort_tree_merge(group, NULL, &number, 4, &result));
+  EXPECT_NULL(monitor, ftsort_monitor_start(group, NULL, &monitor));
+  if (local) {
+    EXPECT_NULL(result, ftsort_result_of_array(group, &i32, &number, 1, &result));
+    EXPECT_NULL(state, ftsort_store_get(group, 0, &state, NULL));
+  }
+  results[1] = (void *)&failures;
+  EXPECT_NULL(results[0], ftsort_run_many(group, &array, 2, results));
+  EXPECT(results[1] == NULL);
+#undef EXPECT_NULL
+}
+
 /* ---- Callbacks that call back ---- */
 
 static ftsort *busy;
@@ -144,18 +184,14 @@ static void on_event(void *user, const ftsort_event *event)
 {
   ftsort_stats stats = FTSORT_STATS_INIT;
   ftsort_tree_info info = FTSORT_TREE_INFO_INIT;
-  ftsort_result *result = (ftsort_result *)&failures;
-  const void *state;
   uint32_t flags = 0;
-  int32_t number = 1;
   (void)user, (void)event;
   if (busy == NULL) return;
   calls_back++;
-  EXPECT(ftsort_run(busy, &i32, &number, 1, &result) == FTSORT_ERR_STATE);
+  outputs_are_null(busy, FTSORT_ERR_STATE, 1);
   EXPECT(strstr(ftsort_last_error(busy), "busy") != NULL);
   EXPECT(ftsort_fault_check(busy, NULL) == FTSORT_ERR_STATE);
   EXPECT(ftsort_agree(busy, &flags, NULL) == FTSORT_ERR_STATE);
-  EXPECT(ftsort_store_get(busy, rank, &state, NULL) == FTSORT_ERR_STATE);
   EXPECT(ftsort_get_stats(busy, &stats) == FTSORT_ERR_STATE);
   EXPECT(ftsort_tree_get_info(busy, &info) == FTSORT_ERR_STATE);
   EXPECT(ftsort_leave(busy, 3) == FTSORT_ERR_STATE);
@@ -273,8 +309,9 @@ static void without_mpi(ftsort *group, const char *word)
   EXPECT(ftsort_sort(MPI_COMM_WORLD, &number, 1, MPI_INT, &result) == FTSORT_ERR_STATE && result == NULL);
   EXPECT(ftsort_record_of_type(MPI_INT, &record) == FTSORT_ERR_STATE);
   EXPECT(ftsort_build_info() != NULL);
+  outputs_are_null(NULL, FTSORT_ERR_ARGUMENT, 1);
   if (group == NULL) return;
-  EXPECT(ftsort_run(group, &i32, &number, 1, &result) == FTSORT_ERR_STATE);
+  outputs_are_null(group, FTSORT_ERR_STATE, 0);
   EXPECT(strstr(ftsort_last_error(group), word) != NULL);
   EXPECT(ftsort_fault_check(group, NULL) == FTSORT_ERR_STATE);
   EXPECT(ftsort_comm(group, &comm) == FTSORT_ERR_STATE);
