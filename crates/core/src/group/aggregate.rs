@@ -3,11 +3,8 @@
 //! The records are sorted. Then all ranks share a summary of each node, so that each can complete the groups that begin
 //! on its nodes. Must never: let a group be counted on two nodes.
 
-use std::hash::{Hash, Hasher};
-
-use twox_hash::XxHash3_64;
-
 use super::columns::Columns;
+use super::config::hash_of;
 use super::input::Prepared;
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::engine::Verdict;
@@ -44,7 +41,7 @@ impl<T: Transport> Group<T> {
                 };
                 let prepared = input.and_then(|input| Prepared::new(input, &group.threads));
                 let prepared = prepared.map(|prepared| Prepared {
-                    further: fingerprint(&aggregates),
+                    further: ("the function or aggregates", hash_of(&aggregates)),
                     ..prepared
                 });
                 let mut sorted = group.sort_prepared(start, prepared, None, None)?;
@@ -105,11 +102,4 @@ impl<T: Transport> Group<T> {
             self.recover_agreed(sorted)?;
         }
     }
-}
-
-/// A hash of the aggregates, which are the same on all ranks.
-fn fingerprint(aggregates: &[Aggregate]) -> u64 {
-    let mut hasher = XxHash3_64::new();
-    aggregates.hash(&mut hasher);
-    hasher.finish()
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::input::{InputOrigin, Prepared};
+use super::input::{FUNCTION, InputOrigin, Prepared};
 use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, SortInput, Sorted};
 use crate::block::{Block, Run};
@@ -195,8 +195,8 @@ impl KeysAndValues<'_> {
 }
 
 /// Distinguishes the calls of different functions with equal records.
-const ARGSORT: u64 = 0x6172_6773;
-const POSITIONS: u64 = 0x706f_7369;
+const ARGSORT: (&str, u64) = (FUNCTION, 0x6172_6773);
+const POSITIONS: (&str, u64) = (FUNCTION, 0x706f_7369);
 const BY_KEY: u64 = 0x6279_6b65;
 
 impl<T: Transport> Group<T> {
@@ -221,6 +221,7 @@ impl<T: Transport> Group<T> {
                 };
                 let (values, value_bytes) = values;
                 let further = BY_KEY.wrapping_add((value_bytes as u64) << 32);
+                let further = ("the function or value_bytes", further);
                 let keys = group.agree_on_keys(input, further)?;
                 let given_bytes = keys.layout.record_bytes();
                 let zip = Zip::new(given_bytes, 0..given_bytes, Values::Given(value_bytes));
@@ -291,7 +292,7 @@ impl<T: Transport> Group<T> {
     fn agree_on_keys<'a>(
         &mut self,
         input: Result<SortInput<'a>>,
-        further: u64,
+        further: (&'static str, u64),
     ) -> Result<Prepared<'a>> {
         let prepared = input.and_then(|input| Prepared::new(input, &self.threads));
         let prepared = prepared.map(|prepared| Prepared {
@@ -306,7 +307,7 @@ impl<T: Transport> Group<T> {
         &mut self,
         start: JobStart,
         input: Result<SortInput<'_>>,
-        further: u64,
+        further: (&'static str, u64),
     ) -> Result<(Sorted, Arc<Zip>, BTreeMap<Node, Block>)> {
         let keys = self.agree_on_keys(input, further)?;
         let size = keys.layout.record_bytes();

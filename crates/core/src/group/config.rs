@@ -131,39 +131,67 @@ impl GroupConfig {
         Ok(())
     }
 
-    /// A hash of the members that must be the same on all ranks.
-    pub(super) fn fingerprint(&self, reloads: bool) -> u64 {
-        let mut hasher = XxHash3_64::new();
-        (self.repair as u8).hash(&mut hasher);
-        self.method.hash(&mut hasher);
-        self.dense.hash(&mut hasher);
-        self.checks.hash(&mut hasher);
-        reloads.hash(&mut hasher);
-        self.min_survivors.hash(&mut hasher);
-        self.spares.hash(&mut hasher);
-        (self.timeout == Timeout::Never).hash(&mut hasher);
-        self.release_after_run.hash(&mut hasher);
-        match &self.store {
-            StoreChoice::Memory(replicas) => replicas.hash(&mut hasher),
-            StoreChoice::Parity(shape) => shape.hash(&mut hasher),
-            StoreChoice::Directory(_) => usize::MAX.hash(&mut hasher),
-        }
-        hasher.finish()
+    /// The members that must be the same on all ranks, as hashes.
+    pub(super) fn shared(&self, reloads: bool) -> Vec<(&'static str, u64)> {
+        let store = match &self.store {
+            StoreChoice::Memory(replicas) => hash_of(replicas),
+            StoreChoice::Parity(shape) => hash_of(shape),
+            StoreChoice::Directory(_) => hash_of(usize::MAX),
+        };
+        vec![
+            ("config.algorithm or config.pivot", hash_of(self.method)),
+            ("config.store, replicas, parity or parity_group", store),
+            ("the presence of config.reload", u64::from(reloads)),
+            ("config.repair", self.repair as u64),
+            ("config.dense", u64::from(self.dense)),
+            ("config.checks", hash_of(self.checks)),
+            ("config.min_survivors", self.min_survivors as u64),
+            ("config.spares", self.spares as u64),
+            (
+                "the presence of a timeout",
+                u64::from(self.timeout == Timeout::Never),
+            ),
+            (
+                "config.release_after_run",
+                u64::from(self.release_after_run),
+            ),
+        ]
     }
 }
 
-/// Fails on all ranks alike unless all hold the same value. Collective.
-pub(super) fn agree_on_equal(engine: &mut Engine<'_>, value: u64, name: &str) -> Result<()> {
-    if engine.all_equal(value)? {
-        Ok(())
-    } else {
-        Err(unequal(name))
+/// A hash that is the same on all ranks for equal values.
+pub(super) fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = XxHash3_64::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Fails on all ranks alike unless all hold the same values, and names the arguments that differ. Collective.
+pub(super) fn agree_on_equal(engine: &mut Engine<'_>, values: &[(&str, u64)]) -> Result<()> {
+    let whole = match values {
+        [(_, value)] => *value,
+        _ => hash_of(values.iter().map(|(_, value)| *value).collect::<Vec<_>>()),
+    };
+    if engine.all_equal(whole)? {
+        return Ok(());
     }
+    let mut different = Vec::new();
+    for (name, value) in values.iter().filter(|_| values.len() > 1) {
+        if !engine.all_equal(*value)? {
+            different.push(*name);
+        }
+    }
+    if different.is_empty() {
+        // There is only one, or the rank with another value has failed since.
+        different = values.iter().map(|(name, _)| *name).collect();
+    }
+    Err(unequal(&different))
 }
 
 /// The error of a call with arguments that differ between ranks.
-pub(super) fn unequal(name: &str) -> Error {
-    let text = format!("{name} is not the same on all ranks");
+pub(super) fn unequal(names: &[&str]) -> Error {
+    let verb = if names.len() > 1 { "are" } else { "is" };
+    let text = format!("{} {verb} not the same on all ranks", names.join(" and "));
     Error::new(Status::Argument, text)
 }
 
@@ -173,7 +201,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_setting_that_ranks_share_changes_the_fingerprint() {
+    fn every_setting_that_ranks_share_is_compared() {
         let default = GroupConfig::default;
         let store = |store| GroupConfig { store, ..default() };
         let shape = ParityShape::new(1, 8).unwrap();
@@ -218,8 +246,8 @@ mod tests {
             store(StoreChoice::Parity(shape)),
             store(StoreChoice::Directory(Rc::new(|| unreachable!()))),
         ];
-        let mut prints: BTreeSet<u64> = configs.iter().map(|one| one.fingerprint(false)).collect();
-        prints.insert(default().fingerprint(true));
-        assert_eq!(prints.len(), configs.len() + 1);
+        let mut shared: BTreeSet<_> = configs.iter().map(|one| one.shared(false)).collect();
+        shared.insert(default().shared(true));
+        assert_eq!(shared.len(), configs.len() + 1);
     }
 }

@@ -98,15 +98,8 @@ impl<T: Transport> Group<T> {
             .map(|(rank, handshake)| (*rank, handshake.contact))
             .collect();
         self.transport.meet(&contacts);
-        let fingerprint = self.config.fingerprint(self.services.reload.is_some());
-        self.on_engine(|engine| {
-            agree_on_equal(
-                engine,
-                fingerprint,
-                "config (algorithm, store, replicas, parity, parity_group, pivot, repair, dense, checks, min_survivors, spares, \
-                 release_after_run, or whether there is a reload or a timeout)",
-            )
-        })?;
+        let shared = self.config.shared(self.services.reload.is_some());
+        self.on_engine(|engine| agree_on_equal(engine, &shared))?;
         self.members.set_spares(self.config.spares);
         self.transport.repair_by(self.config.repair);
         self.id = all

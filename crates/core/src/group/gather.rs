@@ -40,7 +40,7 @@ impl<T: Transport> Group<T> {
             let result = group.agree_on_result(arguments, |sorted| &sorted.safety)?;
             let mut options = options?;
             group.on_trees(|engine, _| {
-                agree_on_equal(engine, options.fingerprint(0), "options")?;
+                agree_on_equal(engine, &[("options", options.fingerprint(0))])?;
                 options.detect(engine)
             })?;
             let mut progress = Progress::default();

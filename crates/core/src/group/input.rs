@@ -77,6 +77,9 @@ pub(super) enum InputOrigin {
     Derived,
 }
 
+/// The name of the call itself, where it is not the same on all ranks.
+pub(super) const FUNCTION: &str = "the function";
+
 /// A checked input.
 pub struct Prepared<'a> {
     pub(super) layout: Layout,
@@ -89,8 +92,8 @@ pub struct Prepared<'a> {
     pub(super) origin: InputOrigin,
     /// It gets no redundancy, because the caller can provide it again.
     pub(super) unprotected: bool,
-    /// A hash of further properties that are the same on all ranks.
-    pub(super) further: u64,
+    /// Further arguments that are the same on all ranks, by their names, as a hash.
+    pub(super) further: (&'static str, u64),
     /// The digest of the records from which they were copied, where blocks are checked and they were protected before.
     pub(super) digest: Option<KeyedDigest>,
 }
@@ -120,7 +123,7 @@ impl<'a> Prepared<'a> {
             owned: None,
             origin: InputOrigin::Caller,
             unprotected: false,
-            further: 0,
+            further: (FUNCTION, 0),
             digest: None,
         })
     }
@@ -150,7 +153,12 @@ impl<'a> Prepared<'a> {
 impl Prepared<'_> {
     /// A hash of all that must be the same on all ranks.
     pub(super) fn fingerprint(&self) -> u64 {
-        self.layout.fingerprint().wrapping_add(self.further)
+        self.layout.fingerprint().wrapping_add(self.further.1)
+    }
+
+    /// The same by the names of the arguments.
+    pub(super) fn shared(&self) -> [(&'static str, u64); 2] {
+        [("record", self.layout.fingerprint()), self.further]
     }
 
     /// The checks of a job that protects the records.

@@ -6,12 +6,9 @@
 //! one array depend on the release of another.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use twox_hash::XxHash3_64;
-
-use super::config::agree_on_equal;
+use super::config::{agree_on_equal, hash_of};
 use super::input::{InputCopies, concatenated};
 use super::job::{JobSetup, JobStart};
 use super::results::Safety;
@@ -90,12 +87,12 @@ impl<'a> PreparedArrays<'a> {
     /// A hash of the number of arrays and their layouts.
     fn fingerprint(&self) -> u64 {
         let layouts: Vec<u64> = self.layouts.iter().map(Layout::fingerprint).collect();
-        let mut hasher = XxHash3_64::new();
-        for order in &self.orders {
-            layouts[*order].hash(&mut hasher);
-        }
-        self.orders.len().hash(&mut hasher);
-        hasher.finish()
+        hash_of(
+            self.orders
+                .iter()
+                .map(|order| layouts[*order])
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn kernels(layouts: &[Layout], threads: &ThreadPool) -> Vec<Box<dyn Kernel>> {
@@ -204,7 +201,7 @@ impl<T: Transport> Group<T> {
             let (prepared, again) = engine.all_or_none_with(prepared, again)?;
             if !again {
                 let name = "array_count or the record of an array";
-                agree_on_equal(engine, fingerprint.unwrap_or_default(), name)?;
+                agree_on_equal(engine, &[(name, fingerprint.unwrap_or_default())])?;
             }
             Ok(prepared)
         })?;

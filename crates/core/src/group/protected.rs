@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::input::{InputCopies, KeyedDigest, Prepared};
+use super::input::{FUNCTION, InputCopies, KeyedDigest, Prepared};
 use super::job::{JobSetup, JobStart};
 use super::{Group, JobKind, SortInput, Sorted, StepSetup, StoreChoice};
 use crate::block::Block;
@@ -21,6 +21,9 @@ use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::kernel::kernel_for;
 use ftsort_kernels::memory::MemoryBudget;
 use ftsort_kernels::record::Layout;
+
+/// The name of the arguments by which sorts of protected inputs differ.
+const INPUT: &str = "the function or input";
 
 /// The input of this rank, and the redundancy that this rank keeps for the inputs of others. It must be used with
 /// the group that made it.
@@ -73,18 +76,18 @@ impl<T: Transport> Group<T> {
     pub fn protect_checked(&mut self, input: Result<SortInput<'_>>) -> Result<ProtectedInput> {
         self.call(|group| {
             group.job(JobKind::Protect, |group, start| {
-                Ok(group.protect_given(start, input, 0)?.0)
+                Ok(group.protect_given(start, input, (FUNCTION, 0))?.0)
             })
         })
     }
 
-    /// Protects an input. `further`: a hash of properties of the call that must be the same on all ranks. Also returns
+    /// Protects an input. `further`: arguments that must be the same on all ranks, as a hash. Also returns
     /// the inputs of the nodes that this rank executes. Collective.
     pub(super) fn protect_given(
         &mut self,
         start: JobStart,
         input: Result<SortInput<'_>>,
-        further: u64,
+        further: (&'static str, u64),
     ) -> Result<(ProtectedInput, BTreeMap<Node, Block>)> {
         MemoryBudget::current().start_peak();
         let prepared = input.and_then(|input| {
@@ -179,7 +182,7 @@ impl<T: Transport> Group<T> {
                         records,
                     };
                     let mut prepared = Prepared::new(given, &group.threads)?;
-                    prepared.further = input.id;
+                    prepared.further = (INPUT, input.id);
                     Ok((input, Slice::from(Buffer::copy_of(records)?), prepared))
                 });
                 let (replaced, prepared) = match prepared {
@@ -329,7 +332,7 @@ impl<T: Transport> Group<T> {
             &self.threads,
         );
         let prepared = prepared.map(|prepared| Prepared {
-            further: input.id,
+            further: (INPUT, input.id),
             digest: input
                 .digest
                 .filter(|_| !mutant(Mutant::ProtectedDigestForgotten)),

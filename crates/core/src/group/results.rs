@@ -152,7 +152,7 @@ impl<T: Transport> Group<T> {
         });
         let (result, _) = self.apart_from_jobs(|engine| {
             let result = engine.all_or_none(result)?;
-            agree_on_equal(engine, safety(&result).id, "result")?;
+            agree_on_equal(engine, &[("result", safety(&result).id)])?;
             engine.check_faults()?;
             Ok(result)
         })?;

@@ -1,11 +1,8 @@
 //! User-defined algorithms on the virtual hypercube.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
-use twox_hash::XxHash3_64;
-
-use super::config::unequal;
+use super::config::{hash_of, unequal};
 use super::job::{JobSetup, JobStart};
 use super::results::Safety;
 use super::{Group, JobKind, LastRun};
@@ -41,11 +38,8 @@ impl RoundsInput<'_> {
     }
 
     fn fingerprint(&self, dimension: u32) -> u64 {
-        let mut hasher = XxHash3_64::new();
-        self.rounds.plan(dimension).hash(&mut hasher);
-        (self.rounds.share_limit(), self.rounds.inits_all()).hash(&mut hasher);
-        self.caller_fingerprint.hash(&mut hasher);
-        hasher.finish()
+        let limits = (self.rounds.share_limit(), self.rounds.inits_all());
+        hash_of((self.rounds.plan(dimension), limits, self.caller_fingerprint))
     }
 }
 
@@ -169,7 +163,7 @@ impl<T: Transport> Group<T> {
             if equal {
                 Ok((input, copy))
             } else {
-                Err(unequal("rounds"))
+                Err(unequal(&["rounds"]))
             }
         })?;
         let seed = self.draw_seed();

@@ -5,10 +5,8 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
-use twox_hash::XxHash3_64;
-
+use super::config::hash_of;
 use super::job::JobStart;
 use super::protected::{Order, ProtectedInput};
 use super::{Group, JobKind, SortInput, Sorted};
@@ -49,20 +47,16 @@ struct Found {
 }
 
 impl Wanted {
-    /// A hash of the wanted records, which are the same on all ranks.
-    fn fingerprint(&self) -> u64 {
-        let mut hasher = XxHash3_64::new();
+    /// The argument, which is the same on all ranks, as a hash.
+    fn shared(&self) -> (&'static str, u64) {
         match self {
-            Wanted::Positions(positions) => (1, positions).hash(&mut hasher),
+            Wanted::Positions(positions) => ("the function or positions", hash_of((1, positions))),
             Wanted::Fractions(fractions) => {
-                2.hash(&mut hasher);
-                fractions
-                    .iter()
-                    .for_each(|fraction| fraction.to_bits().hash(&mut hasher));
+                let bits: Vec<u64> = fractions.iter().map(|one| one.to_bits()).collect();
+                ("the function or fractions", hash_of((2, bits)))
             }
-            Wanted::First(count) => (3, count).hash(&mut hasher),
+            Wanted::First(count) => ("the function or top", hash_of((3, count))),
         }
-        hasher.finish()
     }
 
     /// The positions, if there are `total` records.
@@ -219,7 +213,7 @@ impl<T: Transport> Group<T> {
             Ok((input, wanted)) => (Ok(input), wanted),
             Err(error) => (Err(error), Wanted::First(0)),
         };
-        let (mut input, mut blocks) = self.protect_given(start, input, wanted.fingerprint())?;
+        let (mut input, mut blocks) = self.protect_given(start, input, wanted.shared())?;
         let kernel = kernel_for(input.layout(), self.threads.clone());
         loop {
             let search = |engine: &mut Engine<'_>| {

@@ -1,12 +1,9 @@
 //! Sorts, and their results.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
-
-use twox_hash::XxHash3_64;
 
 use super::columns::Columns;
-use super::config::agree_on_equal;
+use super::config::{agree_on_equal, hash_of};
 use super::gathered::Attempt;
 use super::input::{InputCopies, InputOrigin, Key, Prepared, SortInput};
 use super::job::{JobSetup, JobStart};
@@ -205,12 +202,6 @@ impl Sorted {
     }
 }
 
-fn fingerprint_of(method: Option<Method>) -> u64 {
-    let mut hasher = XxHash3_64::new();
-    method.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// The offset and the records of a block of a job that sorted one array.
 fn whole_block(_: Node, block: &Block) -> Option<(u64, Slice)> {
     let (offset, data) = global_offset(block)?;
@@ -260,7 +251,7 @@ impl<T: Transport> Group<T> {
         self.call(|group| {
             let (method, _) = group.apart_from_jobs(|engine| {
                 let method = engine.all_or_none(method)?;
-                agree_on_equal(engine, fingerprint_of(method), "algorithm or pivot")?;
+                agree_on_equal(engine, &[("algorithm or pivot", hash_of(method))])?;
                 Ok(method)
             })?;
             group.config.method = method;
@@ -415,7 +406,7 @@ impl<T: Transport> Group<T> {
         let (prepared, _) = self.on_engine(|engine| {
             let (prepared, again) = engine.all_or_none_with(prepared, again)?;
             if !again {
-                agree_on_equal(engine, prepared.fingerprint(), "record or input")?;
+                agree_on_equal(engine, &prepared.shared())?;
             }
             Ok(prepared)
         })?;

@@ -1,10 +1,6 @@
 //! Tree collectives: contributions of all ranks merged at one rank, and the bytes of one rank sent to all.
 
-use std::hash::{Hash, Hasher};
-
-use twox_hash::XxHash3_64;
-
-use super::config::agree_on_equal;
+use super::config::{agree_on_equal, hash_of};
 use super::{Beside, Group, StepSetup};
 use crate::engine::Engine;
 use crate::members::{Rank, RankSet};
@@ -42,15 +38,12 @@ impl Default for TreeOptions {
 
 impl TreeOptions {
     pub(super) fn fingerprint(&self, operation: u64) -> u64 {
-        let mut hasher = XxHash3_64::new();
         let wish = &self.request;
-        wish.sink.map(|rank| rank.0).hash(&mut hasher);
-        (wish.remedy as u8).hash(&mut hasher);
+        let sink = wish.sink.map(|rank| rank.0);
         let links = wish.links.iter();
         let links: Vec<(u32, u32)> = links.map(|(one, other)| (one.0, other.0)).collect();
-        links.hash(&mut hasher);
-        (self.detect_ms, self.caller_fingerprint, operation).hash(&mut hasher);
-        hasher.finish()
+        let request = (sink, wish.remedy as u8, links);
+        hash_of((request, self.detect_ms, self.caller_fingerprint, operation))
     }
 
     /// Adds slow links to the faulty ones, if they are to be detected. Collective.
@@ -111,9 +104,7 @@ impl MergeOperation<'_> {
             ),
             MergeOperation::Call(merge) => (3, 0, 0, merge.is_ordered()),
         };
-        let mut hasher = XxHash3_64::new();
-        code.hash(&mut hasher);
-        hasher.finish()
+        hash_of(code)
     }
 }
 
@@ -226,7 +217,7 @@ impl<T: Transport> Group<T> {
             });
             let (mut options, operation, mine) = group.before_trees(|engine| {
                 let (options, operation, fingerprint, mine) = engine.all_or_none(prepared)?;
-                agree_on_equal(engine, options.fingerprint(fingerprint), "options")?;
+                agree_on_equal(engine, &[("options", options.fingerprint(fingerprint))])?;
                 Ok((options, operation, mine))
             })?;
             let (chosen, result) = group.on_trees(|engine, mut beside| {
@@ -275,9 +266,12 @@ impl<T: Transport> Group<T> {
             });
             let (mut options, root, mine) = group.before_trees(|engine| {
                 let (options, root, mine) = engine.all_or_none(prepared)?;
-                let root_and_options = options.fingerprint(u64::from(root.0));
-                agree_on_equal(engine, root_and_options, "options, or root,")?;
-                agree_on_equal(engine, length as u64, "bytes")?;
+                let shared = [
+                    ("options", options.fingerprint(0)),
+                    ("root", u64::from(root.0)),
+                    ("bytes", length as u64),
+                ];
+                agree_on_equal(engine, &shared)?;
                 Ok((options, root, mine))
             })?;
             let (chosen, received) = group.on_trees(|engine, mut beside| {

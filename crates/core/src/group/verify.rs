@@ -75,7 +75,7 @@ impl<T: Transport> Group<T> {
             });
             let (violations, _) = group.apart_from_jobs(|engine| {
                 let (given, kernel) = engine.all_or_none(prepared)?;
-                agree_on_equal(engine, given.layout.fingerprint(), "record")?;
+                agree_on_equal(engine, &[("record", given.layout.fingerprint())])?;
                 let kernel: &dyn Kernel = &*kernel;
                 let input = VerifyInput {
                     kernel,

@@ -263,11 +263,15 @@ fn different_configurations_are_refused_on_all_ranks() {
         let outcomes = play(3, seed, |rank, transport, _| {
             let config = GroupConfig {
                 dense: rank == Rank(2),
+                spares: usize::from(rank != Rank(1)),
                 ..GroupConfig::default()
             };
             Group::new(transport, config, services(rank)).map(drop)
         });
         assert_eq!(statuses(&outcomes), [Some(Status::Argument); 3]);
+        let error = outcomes[0].as_ref().unwrap().as_ref().unwrap_err();
+        let text = "config.dense and config.spares are not the same on all ranks";
+        assert_eq!(error.text, text);
     }
 }
 

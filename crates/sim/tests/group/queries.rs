@@ -503,6 +503,22 @@ fn wrong_arguments_of_queries_are_agreed_on() {
             .map(drop)
     };
     let other_top: Call = |group, bytes, wrong| group.top(input(bytes), 5 + wrong).map(drop);
+    let other_positions: Call =
+        |group, bytes, wrong| group.select(input(bytes), &[3 + wrong]).map(drop);
+    let other_values: Call = |group, bytes, wrong| {
+        let value_bytes = 2 + wrong as usize;
+        group
+            .sort_by_key(KeysAndValues {
+                keys: input(bytes),
+                values: &vec![0; bytes.len() / RECORD_BYTES * value_bytes],
+                value_bytes,
+            })
+            .map(drop)
+    };
+    let other_record: Call = |group, _, wrong| match wrong {
+        0 => group.sort_keys(&[1i64]).map(drop),
+        _ => group.sort_keys(&[1u64]).map(drop),
+    };
     let beyond: Call = |group, bytes, _| group.select(input(bytes), &[3, 1000]).map(drop);
     let other_function: Call = |group, bytes, wrong| match wrong {
         0 => group.argsort(input(bytes)).map(drop),
@@ -521,12 +537,31 @@ fn wrong_arguments_of_queries_are_agreed_on() {
             [PeerArgument, Argument],
             "fractions[0] is 2",
         ),
-        (other_top, [Argument, Argument], "not the same on all ranks"),
+        (
+            other_top,
+            [Argument, Argument],
+            "the function or top is not the same on all ranks",
+        ),
+        (
+            other_positions,
+            [Argument, Argument],
+            "the function or positions is not the same on all ranks",
+        ),
+        (
+            other_values,
+            [Argument, Argument],
+            "the function or value_bytes is not the same on all ranks",
+        ),
+        (
+            other_record,
+            [Argument, Argument],
+            "record is not the same on all ranks",
+        ),
         (beyond, [Argument, Argument], "positions[1] is 1000"),
         (
             other_function,
             [Argument, Argument],
-            "not the same on all ranks",
+            "the function is not the same on all ranks",
         ),
         (nothing, [Argument, Argument], "no rank has a record"),
     ] {

@@ -11,13 +11,9 @@
 mod job;
 mod output;
 
-use std::hash::{Hash, Hasher};
-
-use twox_hash::XxHash3_64;
-
 use self::job::{ExternalJob, Reading, geometry, remove_runs};
 use self::output::{identity_of, left_manifest, manifest_name};
-use super::config::agree_on_equal;
+use super::config::{agree_on_equal, hash_of};
 use super::input::{InputOrigin, Prepared};
 use super::{Group, JobKind, Sorted};
 use crate::engine::reported_by_all;
@@ -88,11 +84,7 @@ struct Written {
 impl ExternalSort {
     /// A hash of all that must be the same on all ranks.
     fn fingerprint(&self) -> u64 {
-        let mut hasher = XxHash3_64::new();
-        self.layout.fingerprint().hash(&mut hasher);
-        self.output.hash(&mut hasher);
-        self.resume.hash(&mut hasher);
-        hasher.finish()
+        hash_of((self.layout.fingerprint(), &self.output, self.resume))
     }
 }
 
@@ -145,14 +137,12 @@ impl<T: Transport> Group<T> {
         });
         let (sort, identity) = self.on_all(checked)?;
         let facts = [
-            (sort.fingerprint(), "record, output or resume"),
-            (identity.bytes, "the size of the source"),
-            (identity.source, "the source"),
-            (identity.output_offset, "output_offset"),
+            ("record, output or resume", sort.fingerprint()),
+            ("the size of the source", identity.bytes),
+            ("the source", identity.source),
+            ("output_offset", identity.output_offset),
         ];
-        for (fact, name) in facts {
-            self.on_engine(|engine| agree_on_equal(engine, fact, name))?;
-        }
+        self.on_engine(|engine| agree_on_equal(engine, &facts))?;
         let memory = match sort.memory_bytes {
             0 => MemoryBudget::current().measured_limit() / 2,
             bytes => bytes,

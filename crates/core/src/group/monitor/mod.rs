@@ -10,12 +10,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use twox_hash::XxHash3_64;
-
-use super::config::agree_on_equal;
+use super::config::{agree_on_equal, hash_of};
 use super::{Group, LogLevel};
 use crate::monitor::{Foreground, Monitor, MonitorOptions};
 use crate::transport::Transport;
@@ -48,9 +45,7 @@ pub struct MonitorConfig {
 
 impl MonitorConfig {
     fn fingerprint(&self) -> u64 {
-        let mut hasher = XxHash3_64::new();
-        (format!("{:?}", self.options), self.mode).hash(&mut hasher);
-        hasher.finish()
+        hash_of((format!("{:?}", self.options), self.mode))
     }
 }
 
@@ -85,7 +80,7 @@ impl<T: Transport> Group<T> {
             });
             let ((wanted, threads), _) = group.apart_from_jobs(|engine| {
                 let (wanted, threads) = engine.all_or_none(wanted)?;
-                agree_on_equal(engine, wanted.fingerprint(), "config")?;
+                agree_on_equal(engine, &[("options", wanted.fingerprint())])?;
                 let threads = engine.agree_on(u32::from(threads))? != 0;
                 Ok((wanted, threads))
             })?;
