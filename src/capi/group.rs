@@ -7,7 +7,7 @@ use mpi_sys::MPI_Comm;
 
 use super::choice::SortChoice;
 use super::config::{ftsort_algorithm, ftsort_config};
-use super::guard::without_group;
+use super::guard::{caught_silently, without_group};
 use super::handle::{Handle, clear, last_error, on_group, on_group_locally, place_of, refuse};
 use super::monitor::ftsort_monitor;
 use super::settings::Settings;
@@ -18,7 +18,7 @@ use crate::ulfm::require_mpi;
 use ftsort_core::group::{LastRun, Reload};
 use ftsort_core::sort::{Method, Shape, Splitters};
 use ftsort_core::transport::Transport;
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// A group of MPI processes, with the additional state for C programs.
 pub struct ftsort {
@@ -327,7 +327,7 @@ pub(super) unsafe fn free(handle: *mut Handle) {
         return;
     };
     // An error while a group ends has no caller that could act on it.
-    let _ = caught(|| {
+    let _ = caught_silently(|| {
         let trace = group.trace.take();
         group.merge_traces(trace);
         drop(group);

@@ -1,7 +1,9 @@
 //! The frame around every exported function: catches panics and keeps the text of an error.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_char};
+use std::panic::{PanicHookInfo, set_hook, take_hook};
+use std::sync::Once;
 
 use super::status::ftsort_status;
 use ftsort_kernels::error::{Result, Status, caught};
@@ -14,11 +16,52 @@ pub fn c_text(text: &str) -> CString {
 thread_local! {
     /// The text of the last error on this thread from a call without a group.
     static WITHOUT_GROUP: RefCell<CString> = RefCell::new(CString::default());
+    /// Whether this thread is in an exported function.
+    static IN_CALL: Cell<bool> = const { Cell::new(false) };
+    /// The place in the source of the last panic in an exported function on this thread.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// As [`caught`], for the outermost frame. The panic is not printed, because the library prints nothing: its place in the
+/// source is a part of the error.
+pub fn caught_silently<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !keep_place(panic) {
+                print(panic);
+            }
+        }));
+    });
+    let was_in_call = IN_CALL.replace(true);
+    let result = caught(work);
+    IN_CALL.set(was_in_call);
+    let place = PLACE.take();
+    result.map_err(|mut error| {
+        if let (Status::Internal, Some(place)) = (error.status, place) {
+            error.text = format!("{} ({place})", error.text);
+        }
+        error
+    })
+}
+
+/// Keeps the place of a panic of this library. Returns false for a panic elsewhere in the process, which can have the
+/// same hook if the library is linked into a program in Rust.
+fn keep_place(panic: &PanicHookInfo<'_>) -> bool {
+    let is_in_call = IN_CALL.try_with(Cell::get).unwrap_or_default();
+    if is_in_call {
+        let place = panic.location().map(ToString::to_string);
+        PLACE.with(|kept| *kept.borrow_mut() = place);
+    }
+    // The threads of the library have such names.
+    let thread = std::thread::current();
+    is_in_call || thread.name().is_some_and(|name| name.starts_with("ftsort"))
 }
 
 /// Runs a function that has no group, and stores the text of its error for this thread.
 pub fn without_group(work: impl FnOnce() -> Result<()>) -> ftsort_status {
-    match caught(work) {
+    match caught_silently(work) {
         Ok(()) => Status::Ok as ftsort_status,
         Err(error) => {
             keep_text(&error.to_string());

@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use mpi_sys::MPI_Comm;
 
 use super::group::ftsort;
-use super::guard::{c_text, keep_text, text_without_group};
+use super::guard::{c_text, caught_silently, keep_text, text_without_group};
 use super::settings::write_sized;
 use super::status::ftsort_status;
 use crate::ulfm::require_mpi;
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// A group of ranks: the ranks of a communicator, with the knowledge which of them have failed.
 ///
@@ -141,7 +141,7 @@ pub(super) fn on_any_group(
     let Some(mut group) = handle.acquire() else {
         return Status::State as ftsort_status;
     };
-    match caught(|| work(&mut group)) {
+    match caught_silently(|| work(&mut group)) {
         Ok(()) => Status::Ok as ftsort_status,
         Err(error) => {
             group.last_error = c_text(&error.to_string());

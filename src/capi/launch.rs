@@ -3,14 +3,14 @@
 use std::ffi::c_int;
 
 use super::group::free;
-use super::guard::keep_text;
+use super::guard::{caught_silently, keep_text};
 use super::handle::{Handle, on_group};
 use super::one_call::detach;
 use super::status::ftsort_status;
 use super::trace::Trace;
 use crate::launch::{allow_faults, end_process, prepare};
 use crate::ulfm::require_mpi;
-use ftsort_kernels::error::{Status, caught};
+use ftsort_kernels::error::Status;
 
 /// Sets what MPI needs to survive failures; call it before MPI_Init, while the process has one thread. [L]
 ///
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ftsort_leave(group: *mut Handle, exit_code: c_int) -> f
     // SAFETY: not NULL, and live by this function's contract.
     let handle = unsafe { &*group };
     // Without a merged file the files of the ranks remain.
-    let _ = caught(|| {
+    let _ = caught_silently(|| {
         if let Some(group) = handle.acquire() {
             group.merge_traces(trace);
         }

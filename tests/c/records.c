@@ -262,6 +262,42 @@ static void bitonic_merge(void)
   ftsort_free(group);
 }
 
+/* No order at all. */
+static int contradicts(void *user, const void *a, const void *b)
+{
+  uint32_t one, other;
+  (void)user;
+  memcpy(&one, a, sizeof one);
+  memcpy(&other, b, sizeof other);
+  return one * 2654435761u % 1009 * (other * 2654435761u % 1009) % 7 < 3 ? 1 : -1;
+}
+
+/* Such a comparator causes an error or a wrong order, the same status on all ranks, and no output of the library. */
+static void contradictions(void)
+{
+  static const ftsort_record record = FTSORT_RECORD_COMPARE(uint32_t, contradicts, NULL);
+  enum { COUNT = 5000 };
+  static const size_t counts[] = {40, COUNT};
+  static uint32_t input[COUNT];
+  int group, found = 0;
+  size_t i, size;
+  for (i = 0; i < COUNT; i++) input[i] = (uint32_t)(i * 40503u + (size_t)rank * 977);
+  for (group = 0; group < WITH_STORE; group++) {
+    for (size = 0; size < sizeof counts / sizeof *counts; size++) {
+      ftsort_result *result = (ftsort_result *)&failures;
+      int status = ftsort_run(groups[group], &record, input, counts[size], &result), lowest, highest;
+      EXPECT(status == FTSORT_OK || status == FTSORT_ERR_CALLBACK);
+      EXPECT((result != NULL) == (status == FTSORT_OK));
+      found += status == FTSORT_ERR_CALLBACK;
+      MPI_Allreduce(&status, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+      MPI_Allreduce(&status, &highest, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+      EXPECT(lowest == highest);
+      ftsort_result_free(result);
+    }
+  }
+  EXPECT(found > 0);
+}
+
 static void refused(ftsort_record record, const char *words)
 {
   static const char input[64];
@@ -441,6 +477,7 @@ int main(int argc, char **argv)
   numbers();
   bytes();
   comparators();
+  contradictions();
   larger();
   special_floats();
   bitonic_merge();

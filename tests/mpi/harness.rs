@@ -80,6 +80,7 @@ pub fn run(command: &mut Command) -> Result<String, Failed> {
         let text =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
+            require(!text.contains("panicked at"), "the output", &text)?;
             return Ok(text.into_owned());
         }
         if attempt == TRIES || !text.contains(NOT_STARTED) {

@@ -192,13 +192,22 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Runs `work` and returns a panic as an `Internal` error, so that ranks can agree on it and it never unwinds into C.
 pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught_as(work, |error| error)
+}
+
+/// As [`caught`]. `error_of_panic` makes the error of that of a panic.
+pub fn caught_as<T>(
+    work: impl FnOnce() -> Result<T>,
+    error_of_panic: impl FnOnce(Error) -> Error,
+) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("without a text");
-        Err(Error::new(Status::Internal, format!("panic: {text}")))
+        let error = Error::new(Status::Internal, format!("panic: {text}"));
+        Err(error_of_panic(error))
     })
 }
 

@@ -6,7 +6,7 @@ use crate::members::Members;
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, caught_as};
 
 /// The pairs of nodes between which a round moves records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +198,11 @@ pub struct Split {
 /// bytes. Rounds count from 1; version 0 of a block is the node's input, and version r is its state after
 /// round r.
 pub trait Algorithm {
+    /// Returns the error of a function of the algorithm that has panicked with this error.
+    fn error_of_panic(&self, error: Error) -> Error {
+        error
+    }
+
     /// The number of rounds.
     fn rounds(&self) -> u32;
 
@@ -323,6 +328,11 @@ pub trait Algorithm {
     fn join(&self, _at: &RoundContext<'_>, keep: Block, got: Block) -> Result<Block> {
         Ok(Block::unite([keep, got]))
     }
+}
+
+/// Runs a function of an algorithm, and returns a panic as an error on which ranks can agree.
+pub fn attempt<T>(algorithm: &dyn Algorithm, function: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught_as(function, |error| algorithm.error_of_panic(error))
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use super::algorithm::RoundContext;
+use super::algorithm::{RoundContext, attempt};
 use super::job::{Job, RoundResult};
 use super::relay::{Entries, RelayTree, message_of};
 use super::{Subcube, table};
 use crate::members::{Members, Rank};
 use crate::vcube::{Node, first_of};
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Result, caught};
+use ftsort_kernels::error::Result;
 
 /// The decisions that hold in a round, one for each subcube of some dimension.
 #[derive(Clone, Debug, Default)]
@@ -114,7 +114,7 @@ impl Job<'_, '_> {
             let at = RoundContext::new(round, first, &last_decision);
             let unite = |entries: Entries| {
                 let proposals = by_node(entries);
-                let united = caught(|| algorithm.unite_proposals(&at, proposals));
+                let united = attempt(algorithm, || algorithm.unite_proposals(&at, proposals));
                 let united = result.check(united)?.into_iter();
                 Some(united.map(|(node, words)| (node.0, words)).collect())
             };
@@ -129,8 +129,11 @@ impl Job<'_, '_> {
             };
             let proposals = message_of(&table).and_then(|table| table::read(&table));
             let subcube = Subcube::of(self.engine.members, first, scope);
-            let decision = proposals
-                .and_then(|entries| caught(|| algorithm.decide(&at, &subcube, &by_node(entries))));
+            let decision = proposals.and_then(|entries| {
+                attempt(algorithm, || {
+                    algorithm.decide(&at, &subcube, &by_node(entries))
+                })
+            });
             decisions.extend(result.check(decision).map(|decision| (first, decision)));
         }
         Ok(Some(decisions))
@@ -168,7 +171,7 @@ impl Job<'_, '_> {
             }
             let block = self.progress.blocks.get(&node);
             let block = block.filter(|_| result.error.is_none())?;
-            let proposal = caught(|| {
+            let proposal = attempt(algorithm, || {
                 let at = RoundContext::new(round, node, self.progress.last_decision(node));
                 algorithm.propose(&at, subcube, block)
             });

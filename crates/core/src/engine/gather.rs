@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 
+use super::algorithm::attempt;
 use super::commit::{Verdict, agreed_error};
 use super::decision::Decisions;
 use super::job::{Finished, Job, JobParts, RoundResult};
@@ -26,7 +27,7 @@ use crate::store::VersionId;
 use crate::transport::{Flow, Ticket};
 use crate::vcube::Node;
 use ftsort_kernels::buffer::{Buffer, Slice};
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status};
 use ftsort_kernels::memory;
 
 /// The greatest size in bytes of an input, and of all messages of the step together if all inputs have that size, with
@@ -225,7 +226,9 @@ impl Job<'_, '_> {
         let inputs: Vec<&Block> = gathered.inputs.iter().map(|(_, input)| input).collect();
         let mut result = RoundResult::new();
         let made = self.engine.timed(Phase::Merge, |_| {
-            caught(|| algorithm.make_at_once(&subcube, &inputs, &nodes))
+            attempt(algorithm, || {
+                algorithm.make_at_once(&subcube, &inputs, &nodes)
+            })
         });
         // After the commit nothing can be refused any more.
         let made = made.and_then(|made| self.committable(made, nodes, gathered));

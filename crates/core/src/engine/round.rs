@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::algorithm::RoundContext;
+use super::algorithm::{RoundContext, attempt};
 use super::decision::Decisions;
 use super::exchange::Transfer;
 use super::job::{Job, RoundResult};
@@ -12,7 +12,7 @@ use crate::faults::{Point, Target};
 use crate::mutants::{Mutant, mutant};
 use crate::vcube::Node;
 use ftsort_kernels::digest::Digest;
-use ftsort_kernels::error::{Result, caught};
+use ftsort_kernels::error::Result;
 
 impl Job<'_, '_> {
     /// Runs the round up to the point where the new version is stored.
@@ -120,7 +120,7 @@ impl Job<'_, '_> {
                 blocks.push(block);
             }
         }
-        let condensed = caught(|| self.algorithm.condensed(round, blocks));
+        let condensed = attempt(self.algorithm, || self.algorithm.condensed(round, blocks));
         let condensed = result.check(condensed).into_iter().flatten();
         let blocks = known.into_iter().zip(condensed);
         let blocks = blocks.map(|((node, digest), block)| (node, Block { digest, ..block }));
@@ -145,7 +145,7 @@ impl Job<'_, '_> {
                 continue;
             };
             let at = RoundContext::new(round, node, decision);
-            let split = caught(|| algorithm.split(&at, block));
+            let split = attempt(algorithm, || algorithm.split(&at, block));
             if let Some(split) = result.check(split) {
                 let split = self.with_digests(block, split);
                 kept.insert(node, split.keep);
@@ -200,7 +200,7 @@ impl Job<'_, '_> {
         let expected = kept.digest.zip(got.digest);
         let expected = expected.map(|(kept, got)| kept.combine(got));
         let at = RoundContext::new(round, node, decision);
-        let block = caught(|| algorithm.join(&at, kept, got));
+        let block = attempt(algorithm, || algorithm.join(&at, kept, got));
         let block = self.engine.classify(block);
         let corrupted = if round == algorithm.rounds() {
             block

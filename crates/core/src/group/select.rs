@@ -21,7 +21,7 @@ use crate::transport::Transport;
 use crate::vcube::Node;
 use crate::wire::{Reader, Writer};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status};
+use ftsort_kernels::error::{Error, Result, Status, caught_as};
 use ftsort_kernels::kernel::{Kernel, kernel_for};
 
 /// The wanted records.
@@ -261,6 +261,11 @@ impl Attempt<'_, '_> {
         Ok(reports.map(|reports| reports.into_iter().map(|(_, report)| report).collect()))
     }
 
+    /// Runs a step of a search. A comparator that is not a total order can make it panic.
+    fn caught<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        caught_as(step, |error| self.kernel.error_of_panic(error))
+    }
+
     /// The number of records of all inputs. None: an input is on no rank, since its rank failed.
     fn total(&mut self, blocks: &BTreeMap<Node, Block>) -> Result<Option<u64>> {
         let mut message = Writer::new();
@@ -318,16 +323,17 @@ impl Attempt<'_, '_> {
             let Some(samples) = self.share(Ok(search.sample()), limit)? else {
                 return Ok(None);
             };
-            search.divide(samples.iter().map(|sample| &sample[..]))?;
+            // All ranks have the same samples, so that an error is one of all ranks.
+            self.caught(|| search.divide(samples.iter().map(|sample| &sample[..])))?;
             if search.is_over() {
                 break;
             }
             let limit = search.count_limit();
-            let counts = search.count();
+            let counts = self.caught(|| search.count());
             let Some(counts) = self.share(counts, limit)? else {
                 return Ok(None);
             };
-            let narrowed = search.narrow(counts.iter().map(|count| &count[..]));
+            let narrowed = self.caught(|| search.narrow(counts.iter().map(|count| &count[..])));
             self.engine.all_or_none(narrowed)?;
         }
         let points = search.into_found();

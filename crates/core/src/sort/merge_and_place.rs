@@ -256,6 +256,10 @@ impl MergeAndPlace<'_> {
 }
 
 impl Algorithm for MergeAndPlace<'_> {
+    fn error_of_panic(&self, error: Error) -> Error {
+        self.kernel.error_of_panic(error)
+    }
+
     fn rounds(&self) -> u32 {
         self.sort.rounds() + 1 + u32::from(self.dense)
     }

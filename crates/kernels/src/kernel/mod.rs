@@ -27,7 +27,7 @@ use std::ops::Range;
 pub use pool::{TASKS_PER_THREAD, ThreadPool, Threads};
 
 use crate::buffer::Buffer;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::{Descending, KeyKind, Layout, PlainKey};
 
 /// A function that is called with consecutive pieces of a block, each of whole records.
@@ -96,6 +96,12 @@ pub trait Kernel: Send + Sync + std::fmt::Debug {
 
     /// Returns the index of the first record that is greater than the next one; None for a sorted block.
     fn first_disorder(&self, block: &[u8]) -> Option<usize>;
+
+    /// Returns the error of code that relies on the order and has panicked with this error: `Status::Callback` if a
+    /// comparator makes the order, because only one that is not a total order can cause a panic.
+    fn error_of_panic(&self, error: Error) -> Error {
+        error
+    }
 }
 
 /// Returns a kernel for `layout` that works on the threads of `pool`. A number of threads is a pool, too: 1 is the

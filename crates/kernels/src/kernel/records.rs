@@ -15,7 +15,7 @@ use super::pool::ThreadPool;
 use super::prefix::{Composed, PREFIX_BYTES, Prefix, Prefixes, Reader};
 use super::{Kernel, Visitor, kernel_for, msd_partition};
 use crate::buffer::Buffer;
-use crate::error::{Error, Result, Status, caught};
+use crate::error::{Error, Result, Status, caught_as};
 use crate::record::{Fields, Layout};
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 
@@ -39,16 +39,10 @@ impl Records {
         }
     }
 
-    /// Runs `work` and catches a panic. With a comparator that is not a total order the sort of the standard library
-    /// panics: this is reported as an error of the callback.
+    /// Runs `work` and catches a panic: the sort of the standard library panics with a comparator that is not a total
+    /// order.
     fn catching_panics(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        caught(work).map_err(|error| match self.layout.comparator() {
-            Some(_) if error.status == Status::Internal => Error::new(
-                Status::Callback,
-                format!("record.compare is not a total order ({})", error.text),
-            ),
-            _ => error,
-        })
+        caught_as(work, |error| self.error_of_panic(error))
     }
 
     /// Returns the index of the first record that has the relation `is_violation` to the next one.
@@ -210,6 +204,16 @@ impl Kernel for Records {
 
     fn first_disorder(&self, block: &[u8]) -> Option<usize> {
         self.first_violation(block, Ordering::is_gt)
+    }
+
+    fn error_of_panic(&self, error: Error) -> Error {
+        match self.layout.comparator() {
+            Some(_) => Error::new(
+                Status::Callback,
+                format!("record.compare is not a total order ({})", error.text),
+            ),
+            None => error,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod collectives;
+mod comparators;
 mod exclusions;
 mod external;
 mod lists;

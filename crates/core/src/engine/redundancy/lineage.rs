@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use super::plan::{LostNodes, Plan};
 use crate::block::Block;
 use crate::engine::Exchange;
-use crate::engine::algorithm::RoundContext;
+use crate::engine::algorithm::{RoundContext, attempt};
 use crate::engine::exchange::{Delivery, Transfer};
 use crate::engine::job::{Job, RoundResult};
 use crate::faults::Target;
@@ -26,7 +26,7 @@ use crate::mutants::{Mutant, mutant};
 use crate::store::VersionId;
 use crate::vcube::Node;
 use ftsort_kernels::buffer::Buffer;
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status};
 
 impl Job<'_, '_> {
     /// Loads round 0: every input is copied to its holders.
@@ -66,7 +66,7 @@ impl Job<'_, '_> {
                 .store
                 .put(VersionId::INPUT, node, &Block::empty())?;
         }
-        let block = caught(|| algorithm.prepare(block))?;
+        let block = attempt(algorithm, || algorithm.prepare(block))?;
         if node != self.engine.members.me().home() {
             // The digest of the part of its own input that a rank keeps follows by division; a mismatch shows
             // at the end at the latest.
@@ -254,7 +254,7 @@ impl Job<'_, '_> {
             }
             Ok(input)
         });
-        let prepared = caught(|| Ok(algorithm.prepare_each(&mut inputs)));
+        let prepared = attempt(algorithm, || Ok(algorithm.prepare_each(&mut inputs)));
         let prepared = result.check(prepared).unwrap_or_default();
         for (origin, input) in origins.into_iter().zip(prepared) {
             let kept = input.and_then(|input| {
@@ -371,7 +371,7 @@ impl Job<'_, '_> {
             };
             let decision = self.progress.decision(round, decided)?;
             let context = RoundContext::new(round, at, decision);
-            let split = caught(|| algorithm.split(&context, &piece))?;
+            let split = attempt(algorithm, || algorithm.split(&context, &piece))?;
             let peers = exchange.peers(at);
             let mut next = exchange.next_stop(at, node);
             if mutant(Mutant::WrongSideOfCut) {

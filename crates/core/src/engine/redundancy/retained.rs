@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::block::Block;
-use crate::engine::algorithm::{Algorithm, Exchange, RoundContext, Split, Step};
+use crate::engine::algorithm::{Algorithm, Exchange, RoundContext, Split, Step, attempt};
 use crate::engine::commit::agreed_error;
 use crate::engine::inputs::InputHash;
 use crate::engine::job::{Job, RoundResult};
@@ -28,7 +28,7 @@ use crate::store::parity::Covered;
 use crate::store::{Store, StoreScope, VersionId};
 use crate::vcube::{Node, NodeSet};
 use ftsort_kernels::buffer::Slice;
-use ftsort_kernels::error::{Error, Result, Status, caught};
+use ftsort_kernels::error::{Error, Result, Status};
 
 /// Inputs that were protected, on one rank.
 #[derive(Debug)]
@@ -433,7 +433,7 @@ impl Job<'_, '_> {
             let decision = self.progress.last_decision(node);
             let at = RoundContext::new(algorithm.rounds(), node, decision);
             let digest = block.digest;
-            let finished = caught(|| algorithm.join(&at, block, Block::empty()));
+            let finished = attempt(algorithm, || algorithm.join(&at, block, Block::empty()));
             let Some(block) = result.check(finished) else {
                 continue;
             };

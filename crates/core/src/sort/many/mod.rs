@@ -320,6 +320,11 @@ fn spread(index: usize) -> u32 {
 }
 
 impl Algorithm for SortMany<'_> {
+    fn error_of_panic(&self, error: Error) -> Error {
+        let kernels = self.kernels.iter();
+        kernels.fold(error, |error, kernel| kernel.error_of_panic(error))
+    }
+
     fn rounds(&self) -> u32 {
         self.any_sort(|sort| sort.rounds())
     }

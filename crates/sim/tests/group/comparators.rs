@@ -1,0 +1,139 @@
+//! Comparators that are no order: an error of the callback or a wrong order, the same status on all ranks, and a group
+//! that stays usable.
+
+use std::cmp::Ordering;
+
+use super::{SimGroup, all_keys, keys, play_group};
+use ftsort_core::group::{GroupConfig, SortInput};
+use ftsort_core::query::groups::Aggregate;
+use ftsort_core::sort::{Method, PivotRule, Shape, Splitters};
+use ftsort_kernels::error::{Result, Status};
+use ftsort_kernels::record::{Comparator, Fields, KeyKind, Layout};
+
+/// Layouts by comparators that contradict themselves. `salt` selects two of them.
+fn layouts(salt: u32) -> Vec<Layout> {
+    let hash = move |record: &[u8]| {
+        let hash = record
+            .iter()
+            .fold(7_u32, |hash, byte| hash * 31 % 1009 + u32::from(*byte));
+        (hash * 421 + salt) % 1013
+    };
+    let random = move |one: &[u8], other: &[u8]| (hash(one) * hash(other) % 7 < 3).cmp(&true);
+    // Greater than the next few, less than all others.
+    let circular =
+        move |one: &[u8], other: &[u8]| ((hash(one) + 1013 - hash(other)) % 1013).cmp(&506);
+    let comparators = [
+        Comparator::new(random),
+        Comparator::new(circular),
+        Comparator::new(|_: &[u8], _: &[u8]| Ordering::Greater),
+        Comparator::new(|_: &[u8], _: &[u8]| Ordering::Less),
+    ];
+    let layout = |compare| {
+        let fields = Fields {
+            record_bytes: 4,
+            key: KeyKind::Compare as i32,
+            compare: Some(compare),
+            ..Fields::default()
+        };
+        Layout::new(fields).expect("a layout")
+    };
+    comparators.into_iter().map(layout).collect()
+}
+
+type Call = fn(&mut SimGroup<'_>, SortInput<'_>) -> Result<()>;
+
+const CALLS: [(&str, Call); 10] = [
+    ("sort", |group, input| group.sort(input).map(drop)),
+    ("argsort", |group, input| group.argsort(input).map(drop)),
+    ("positions", |group, input| group.positions(input).map(drop)),
+    ("top", |group, input| group.top(input, 37).map(drop)),
+    ("select", |group, input| {
+        group.select(input, &[0, 17, 90]).map(drop)
+    }),
+    ("quantiles", |group, input| {
+        group.quantiles(input, &[0.1, 0.5, 0.9]).map(drop)
+    }),
+    ("group_by", |group, input| {
+        group.group_by(input, &[Aggregate::COUNT]).map(drop)
+    }),
+    ("sort_many", |group, input| {
+        group.sort_many(vec![input.clone(), input]).map(drop)
+    }),
+    ("sort_protected", |group, input| {
+        let mut protected = group.protect(input)?;
+        group.sort_protected(&mut protected, None)?;
+        group.sort_protected(&mut protected, None).map(drop)
+    }),
+    ("verify", |group, input| {
+        let layout = input.layout.clone();
+        let numbers = SortInput::of_keys::<i32>(bytemuck::cast_slice(input.records));
+        let sorted = group.sort(numbers)?;
+        group.verify(&layout, &sorted, None).map(drop)
+    }),
+];
+
+const METHODS: [Option<Method>; 6] = [
+    None,
+    Some(Method::SampleSort(2)),
+    Some(Method::HyperQuickSort(PivotRule::Sampled)),
+    Some(Method::QuickMerge(Splitters::Sampled)),
+    Some(Method::QuickMerge(Splitters::Averaged)),
+    Some(Method::Bitonic(Shape::Any)),
+];
+
+/// Makes a call with `count` records on each of 4 ranks, and then sorts numbers. Returns the status of the call.
+fn status_of(
+    call: Call,
+    layout: &Layout,
+    count: usize,
+    config: GroupConfig,
+    text: &str,
+) -> Option<Status> {
+    let layout = layout.clone();
+    let outcomes = play_group(4, 1, config, "", move |rank, group| {
+        let numbers: Vec<i32> = keys(rank).into_iter().cycle().take(count).collect();
+        let input = SortInput {
+            layout: layout.clone(),
+            stable: false,
+            records: bytemuck::cast_slice(&numbers),
+        };
+        let outcome = call(group, input);
+        let sorted = group.sort_keys(&keys(rank))?;
+        assert_eq!(sorted.total(), all_keys(4).len() as u64);
+        Ok(outcome.err().map(|error| error.status))
+    });
+    let outcomes = outcomes
+        .into_iter()
+        .map(|outcome| outcome.expect("no rank fails"));
+    let statuses: Vec<_> = outcomes.collect::<Result<_>>().expect(text);
+    assert!(
+        statuses.windows(2).all(|pair| pair[0] == pair[1]),
+        "{text}: {statuses:?}"
+    );
+    statuses[0]
+}
+
+#[test]
+fn comparators_that_are_no_order_are_errors_of_all_ranks() {
+    let (mut refused, mut accepted) = (0, 0);
+    for (name, call) in CALLS {
+        for (salt, count) in [(0, 100), (1, 60), (2, 1500)] {
+            for (number, layout) in layouts(salt).iter().enumerate() {
+                for (method, dense) in METHODS.into_iter().zip([false, true].into_iter().cycle()) {
+                    let config = GroupConfig {
+                        method,
+                        dense,
+                        ..GroupConfig::default()
+                    };
+                    let text = format!("{name}, {method:?}, comparator {number}, {count} records");
+                    match status_of(call, layout, count, config, &text) {
+                        None => accepted += 1,
+                        Some(Status::Callback) => refused += 1,
+                        Some(other) => panic!("{text}: {other:?}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 0 && accepted > 0, "{refused} {accepted}");
+}
